@@ -1,0 +1,171 @@
+"""The one boundary to language models: a request, a reply, and who answers.
+
+`ChatModel` has one working method. Whatever stands around a provider (caching, limits,
+retries) is a `ChatModel` too and wraps another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
+
+__all__ = [
+    "Capabilities",
+    "ChatModel",
+    "ChatReply",
+    "ChatRequest",
+    "Message",
+    "ReplySchema",
+    "Tag",
+    "Usage",
+]
+
+Stage = Literal["recruit", "criteria", "score", "assess", "probe"]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a conversation.
+
+    A last message of role ``assistant`` is a prefill: the model continues it. It is only
+    sent to models whose `Capabilities.prefill` is true.
+    """
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplySchema:
+    """The form of a reply: a name of letters, digits and underscores, and a JSON schema."""
+
+    name: str
+    schema: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """What a request is for. Tracing only: it is never sent and never part of a cache key."""
+
+    stage: Stage
+    query_id: str = ""
+    persona: str = ""
+    doc_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """One question to a model.
+
+    Attributes:
+        messages: system first if there is one; what requests share first, what differs last.
+        schema: JSON schema of the reply, or None for free text. Models without structured
+            output get the request without it: the messages say the form in words as well.
+        labels: if not empty, the reply is one of these texts, and the probability of each
+            is wanted (`ChatReply.label_logprobs`). Excludes `schema`.
+        temperature: 0 for the most likely reply; None for the provider's default.
+        max_tokens: limit of the reply, in tokens.
+        seed: for providers that take one.
+        tag: what the request is for.
+    """
+
+    messages: tuple[Message, ...]
+    tag: Tag
+    schema: ReplySchema | None = None
+    labels: tuple[str, ...] = ()
+    temperature: float | None = 0.0
+    max_tokens: int = 1024
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What calls have used; adds up with ``+``.
+
+    `input_tokens` counts all input, `cached_input_tokens` the part of it that the provider
+    read from its prompt cache. `calls` are requests that were answered.
+    """
+
+    calls: int = 0
+    input_tokens: int = 0
+    cached_input_tokens: int = 0
+    output_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.calls + other.calls,
+            self.input_tokens + other.input_tokens,
+            self.cached_input_tokens + other.cached_input_tokens,
+            self.output_tokens + other.output_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ChatReply:
+    """One answer.
+
+    Attributes:
+        text: what the model wrote, without any prefill.
+        usage: tokens of this call.
+        model: the model's name as the provider reports it.
+        finish_reason: ``"stop"`` for a complete reply, ``"length"`` for one that was cut.
+        label_logprobs: natural logarithm of the probability of each label of the request;
+            a label that the provider did not list is absent. None if none were asked for.
+    """
+
+    text: str
+    usage: Usage = field(default_factory=lambda: Usage(calls=1))
+    model: str = ""
+    finish_reason: Literal["stop", "length"] = "stop"
+    label_logprobs: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a model offers beyond plain text.
+
+    Attributes:
+        json_schema: replies can be constrained to a JSON schema.
+        label_logprobs: probabilities of labels can be read.
+        prefill: the beginning of the reply can be given.
+        weak: too small to invent personas or follow long prompts; the configuration then
+            takes the library's personas, the compact prompts and the No/Yes scale unless
+            told otherwise.
+        prefix_slots: how many different prompt prefixes the model keeps evaluated at once.
+            Scoring uses no more workers than that, and goes persona by persona. None: no
+            such limit.
+    """
+
+    json_schema: bool = False
+    label_logprobs: bool = False
+    prefill: bool = False
+    weak: bool = False
+    prefix_slots: int | None = None
+
+
+@runtime_checkable
+class ChatModel(Protocol):
+    """Anything that answers a `ChatRequest`."""
+
+    @property
+    def name(self) -> str:
+        """The model as a user names it, e.g. ``"openai:gpt-5-mini"``."""
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the model offers; known without a call."""
+        ...
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Answer one request.
+
+        Raises:
+            ModelError: one of the classes in `mcranker.errors`; nothing else.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Release connections and processes. Calling it twice does no harm."""
+        ...

@@ -1,0 +1,56 @@
+"""A chat model made from a function: for tests, documentation and dry runs, offline."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+
+from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest
+
+__all__ = ["ScriptedChat"]
+
+Answer = str | ChatReply
+
+
+class ScriptedChat:
+    """Answers each request with whatever a function returns for it.
+
+    Args:
+        answer: takes the `ChatRequest`, returns the reply's text or a whole `ChatReply`;
+            plain or ``async``. An exception it raises is the call's failure.
+        name: how the model is named in rankings and reports.
+        capabilities: what the model claims to offer; by default JSON schemas only.
+
+    >>> from mcranker import MCRanker
+    >>> model = ScriptedChat(lambda request: '{"Score": 7}')
+    >>> model.name
+    'scripted:function'
+    """
+
+    def __init__(
+        self,
+        answer: Callable[[ChatRequest], Answer | Awaitable[Answer]],
+        *,
+        name: str = "scripted:function",
+        capabilities: Capabilities | None = None,
+    ) -> None:
+        self._answer = answer
+        self._name = name
+        self._capabilities = capabilities or Capabilities(json_schema=True)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        answer = self._answer(request)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        return ChatReply(text=answer, model=self._name) if isinstance(answer, str) else answer
+
+    async def aclose(self) -> None:
+        """Nothing to release."""
