@@ -1,0 +1,135 @@
+"""MCRanker: rerank passages with a team of LLM personas, and see why each ranks where it does.
+
+The public names, in the order of the pipeline; each is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mcranker.config import RankerConfig
+    from mcranker.errors import (
+        AuthenticationFailed,
+        ConfigError,
+        ConnectionFailed,
+        ContentRefused,
+        ContextTooLong,
+        DownloadError,
+        InputError,
+        MCRankerError,
+        MissingScoreError,
+        ModelError,
+        ModelFileError,
+        ModelNotFound,
+        ModelTimeout,
+        RateLimited,
+        ReplyError,
+        RequestRejected,
+        ServerFailed,
+        UnsupportedCapability,
+    )
+    from mcranker.events import (
+        Event,
+        PassageAssessed,
+        PassageScored,
+        RankingDone,
+        RankingStarted,
+        RubricWritten,
+        TeamRecruited,
+    )
+    from mcranker.llm.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Message, Usage
+    from mcranker.llm.connect import connect
+    from mcranker.llm.scripted import ScriptedChat
+    from mcranker.ranker import MCRanker
+    from mcranker.rankers.base import RankedQuery, Ranker
+    from mcranker.rankers.direct import DirectRanker
+    from mcranker.ranking import Hit, Ranking
+    from mcranker.types import MissingScore, Passage, Query
+    from personas import Criterion, Member, Persona, Rubric, Team
+
+_EXPORTS = {
+    "mcranker.types": "Query Passage MissingScore",
+    "personas": "Persona Criterion Rubric Member Team",
+    "mcranker.config": "RankerConfig",
+    "mcranker.rankers.base": "Ranker RankedQuery",
+    "mcranker.ranker": "MCRanker",
+    "mcranker.rankers.direct": "DirectRanker",
+    "mcranker.ranking": "Ranking Hit",
+    "mcranker.events": "Event RankingStarted TeamRecruited RubricWritten PassageScored "
+    "PassageAssessed RankingDone",
+    "mcranker.llm.chat": "ChatModel ChatRequest ChatReply Message Usage Capabilities",
+    "mcranker.llm.connect": "connect",
+    "mcranker.llm.scripted": "ScriptedChat",
+    "mcranker.errors": "MCRankerError ConfigError InputError MissingScoreError DownloadError "
+    "ModelError ConnectionFailed ModelTimeout AuthenticationFailed ModelNotFound "
+    "ModelFileError RateLimited ServerFailed RequestRejected ContextTooLong ContentRefused "
+    "UnsupportedCapability ReplyError",
+}
+_MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AuthenticationFailed",
+    "Capabilities",
+    "ChatModel",
+    "ChatReply",
+    "ChatRequest",
+    "ConfigError",
+    "ConnectionFailed",
+    "ContentRefused",
+    "ContextTooLong",
+    "Criterion",
+    "DirectRanker",
+    "DownloadError",
+    "Event",
+    "Hit",
+    "InputError",
+    "MCRanker",
+    "MCRankerError",
+    "Member",
+    "Message",
+    "MissingScore",
+    "MissingScoreError",
+    "ModelError",
+    "ModelFileError",
+    "ModelNotFound",
+    "ModelTimeout",
+    "Passage",
+    "PassageAssessed",
+    "PassageScored",
+    "Persona",
+    "Query",
+    "RankedQuery",
+    "Ranker",
+    "RankerConfig",
+    "Ranking",
+    "RankingDone",
+    "RankingStarted",
+    "RateLimited",
+    "ReplyError",
+    "RequestRejected",
+    "Rubric",
+    "RubricWritten",
+    "ScriptedChat",
+    "ServerFailed",
+    "Team",
+    "TeamRecruited",
+    "UnsupportedCapability",
+    "Usage",
+    "connect",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_MODULE_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULE_OF})

@@ -1,8 +1,8 @@
 """The errors of persona, rubric, team and prompt files.
 
-    PersonasError
-    ├── SchemaError   a persona, rubric or team that cannot be what it says
-    └── PromptError   a prompt folder or a prompt that cannot be used
+PersonasError
+├── SchemaError   a persona, rubric or team that cannot be what it says
+└── PromptError   a prompt folder or a prompt that cannot be used
 """
 
 from __future__ import annotations

@@ -1,0 +1,52 @@
+"""Every error this package raises on purpose, as one tree.
+
+    BeirEvalError
+    ├── DatasetError    a data set that is not there, or a bad file of it (ValueError)
+    ├── RunError        a run, or a run file, that is not one (ValueError)
+    ├── MeasureError    a measure that does not exist or cannot be computed (ValueError)
+    ├── SettingError    an option with a value it cannot have (ValueError)
+    └── ExtraMissing    an optional package is not installed (ImportError)
+
+Errors about a file name it, and the line where there is one, as ``FILE:LINE``.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BeirEvalError",
+    "DatasetError",
+    "ExtraMissing",
+    "MeasureError",
+    "RunError",
+    "SettingError",
+]
+
+
+class BeirEvalError(Exception):
+    """Base of every error of this package; its text says what happened and what to do."""
+
+
+class DatasetError(BeirEvalError, ValueError):
+    """A data set is unknown or incomplete, or one of its files is not in BEIR format."""
+
+
+class RunError(BeirEvalError, ValueError):
+    """A run cannot be read or written: a bad line, a document twice, a score that is no number."""
+
+
+class MeasureError(BeirEvalError, ValueError):
+    """A measure is unknown, lacks a parameter, or nothing installed computes it."""
+
+
+class SettingError(BeirEvalError, ValueError):
+    """An option has a value outside its range."""
+
+
+class ExtraMissing(BeirEvalError, ImportError):
+    """Something was asked for that needs a package outside the core installation."""
+
+    def __init__(self, package: str, purpose: str) -> None:
+        super().__init__(
+            f'{purpose} needs the package {package!r}; run: pip install "mcranker[eval]"',
+            name=package,
+        )

@@ -1,0 +1,181 @@
+"""Runs, and the TREC format that carries them from one program to another.
+
+A run maps a query id to its documents, best first, each with a score. The order of the list
+is the ranking; scores only have to agree with it in a TREC file, because trec_eval and its
+kin ignore the order of the lines: they sort by score, in single precision, and break ties by
+the document id. `write_trec` therefore lowers a score that is not below the one before it.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import re
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from beir_eval.errors import RunError
+
+__all__ = ["Run", "read_trec", "write_trec"]
+
+Run: TypeAlias = Mapping[str, Sequence[tuple[str, float]]]
+"""Query id -> (document id, score), best first. Ids hold no white space."""
+
+_log = logging.getLogger("mcranker.beir_eval.runs")
+
+# The white space of the C locale: what trec_eval splits lines at.
+_WHITE_SPACE = re.compile(r"[ \t\n\r\x0b\f]")
+_COLUMNS = "query-id Q0 document-id rank score tag"
+# Steps below a tied score, at least; keeps zeros from becoming denormal numbers.
+_SMALLEST_STEP = 1e-9
+
+
+def read_trec(path: str | os.PathLike[str]) -> dict[str, list[tuple[str, float]]]:
+    """Read a run file with the six columns ``query-id Q0 document-id rank score tag``.
+
+    Documents come best first by score, those with the same score by rank, then by line.
+    Queries come in the order of their first lines. Columns two and six are not looked at, and
+    blank lines are skipped.
+
+    Raises:
+        RunError: the file cannot be read or is not UTF-8, a line has not six columns, a rank
+            or score is no number, or a document appears twice for one query.
+    """
+    path = Path(path)
+    found: dict[str, dict[str, tuple[float, int]]] = {}
+    try:
+        with path.open("rb") as file:
+            for number, raw in enumerate(file, start=1):
+                fields = raw.split()
+                if not fields:
+                    continue
+                query_id, doc_id, rank, score = _parse_line(fields, f"{path}:{number}")
+                documents = found.setdefault(query_id, {})
+                if doc_id in documents:
+                    raise RunError(
+                        f"{path}:{number}: document {doc_id!r} stands twice under query "
+                        f"{query_id!r}; a run lists it once"
+                    )
+                documents[doc_id] = (score, rank)
+    except OSError as failure:
+        raise RunError(f"cannot read the run {str(path)!r}: {failure.strerror}") from failure
+    return {
+        query_id: [
+            (doc_id, score)
+            for doc_id, (score, _) in sorted(
+                documents.items(), key=lambda item: (-item[1][0], item[1][1])
+            )
+        ]
+        for query_id, documents in found.items()
+    }
+
+
+def write_trec(run: Run, path: str | os.PathLike[str], tag: str) -> None:
+    """Write `run` as a TREC file in which every reader finds the order of its lists.
+
+    A score is written as it is, to the last digit, if it is lower than the one written before
+    it for the same query, both taken in single precision. Else (ties, or a list whose order is
+    not that of its scores) the number written is the one before it less one step: the spacing
+    of single-precision numbers at that point (about 1.2e-7 of the value), at least 1e-9.
+
+    The file appears whole or not at all. A query without documents leaves no line.
+
+    Args:
+        run: the run.
+        path: where to write; an existing file is replaced.
+        tag: the name of the run in the last column, without white space.
+
+    Raises:
+        RunError: an id or the tag is empty or holds white space, a document appears twice for
+            one query, a score is not a finite number of single precision, or the file cannot
+            be written.
+    """
+    path = Path(path)
+    _check_name(tag, "the tag")
+    text = "".join(_lines(run, tag))
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        unfinished.write_bytes(text.encode())
+        unfinished.replace(path)
+    except UnicodeEncodeError as failure:
+        raise RunError(
+            f"cannot write the run {str(path)!r}: {failure.object[failure.start]!r} in an id "
+            "or the tag is no character of UTF-8"
+        ) from failure
+    except OSError as failure:
+        unfinished.unlink(missing_ok=True)
+        raise RunError(f"cannot write the run {str(path)!r}: {failure.strerror}") from failure
+
+
+def _parse_line(fields: list[bytes], place: str) -> tuple[str, str, int, float]:
+    if len(fields) != 6:
+        raise RunError(f"{place}: {len(fields)} columns; a line of a run has six: {_COLUMNS}")
+    try:
+        query_id, doc_id, rank_text, score_text = (
+            fields[column].decode() for column in (0, 2, 3, 4)
+        )
+    except UnicodeDecodeError as failure:
+        raise RunError(f"{place}: not UTF-8; convert the file first") from failure
+    try:
+        rank = int(rank_text)
+    except ValueError as failure:
+        raise RunError(f"{place}: rank {rank_text!r} is no whole number") from failure
+    try:
+        score = float(score_text)
+    except ValueError as failure:
+        raise RunError(f"{place}: score {score_text!r} is no number") from failure
+    if not math.isfinite(score):
+        raise RunError(f"{place}: score {score_text!r} is not finite, so it gives no order")
+    return query_id, doc_id, rank, score
+
+
+def _lines(run: Run, tag: str) -> Iterator[str]:
+    for query_id, documents in run.items():
+        _check_name(query_id, "query id")
+        if not documents:
+            _log.warning("query %r has no documents: it leaves no line in a TREC run", query_id)
+        seen = set()
+        before = math.inf
+        for rank, (doc_id, score) in enumerate(documents, start=1):
+            _check_name(doc_id, f"document id of query {query_id!r}")
+            if doc_id in seen:
+                raise RunError(
+                    f"query {query_id!r}: document {doc_id!r} stands twice; a run lists it once"
+                )
+            seen.add(doc_id)
+            place = f"query {query_id!r}, document {doc_id!r}"
+            written = float(score)
+            single = _single(written, place)
+            if single >= before:
+                written = single = _single(before - _step(before), place)
+            before = single
+            yield f"{query_id} Q0 {doc_id} {rank} {written!r} {tag}\n"
+
+
+def _single(number: float, place: str) -> float:
+    """`number` in single precision, as the C programs of the field hold scores."""
+    try:
+        if not math.isfinite(number):
+            raise OverflowError
+        (single,) = struct.unpack("<f", struct.pack("<f", number))
+    except OverflowError:
+        raise RunError(
+            f"{place}: score {number!r} is not a finite single-precision number"
+        ) from None
+    return float(single)
+
+
+def _step(single: float) -> float:
+    # 24 bits of mantissa: numbers in [2**(e-1), 2**e) lie 2**(e-24) apart.
+    if single == 0:
+        return _SMALLEST_STEP
+    _, exponent = math.frexp(single)
+    return max(math.ldexp(1.0, exponent - 24), _SMALLEST_STEP)
+
+
+def _check_name(name: str, what: str) -> None:
+    if not name or _WHITE_SPACE.search(name):
+        raise RunError(f"{what} {name!r} is empty or holds white space: not possible in a TREC run")

@@ -1,0 +1,119 @@
+"""Actors: a mailbox, a fixed number of workers, and statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Generic, NamedTuple, TypeVar
+
+import anyio
+
+__all__ = ["Actor", "ActorStatistics"]
+
+M = TypeVar("M")
+R = TypeVar("R")
+
+
+class ActorStatistics(NamedTuple):
+    """What an actor is doing at the moment."""
+
+    #: messages that wait in the mailbox
+    queued: int
+    #: messages that a worker handles now
+    in_flight: int
+    #: messages handled to the end
+    done: int
+    #: messages whose handling raised an error
+    failed: int
+
+
+class _Envelope(Generic[M, R]):
+    """A message and, if somebody waits for it, the place of the answer."""
+
+    __slots__ = ("answer", "answered", "error", "message")
+
+    def __init__(self, message: M, *, wants_answer: bool) -> None:
+        self.message = message
+        self.answered = anyio.Event() if wants_answer else None
+        self.answer: R | None = None
+        self.error: Exception | None = None
+
+
+class Actor(Generic[M, R]):
+    """Handles messages of type M one after the other, or several at once, answering with R.
+
+    Args:
+        name: for error messages and statistics.
+        handle: what is done with a message.
+        workers: how many messages are handled at once; also the number of tasks it runs.
+        mailbox: how many messages may wait before `tell` and `ask` wait themselves.
+
+    `run` belongs into a task group. An error from a message that was sent with `tell` ends
+    `run` with that error, and so the task group; one from `ask` goes to whoever asked.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        handle: Callable[[M], Awaitable[R]],
+        *,
+        workers: int = 1,
+        mailbox: int | None = None,
+    ) -> None:
+        self.name = name
+        self._handle = handle
+        self._workers = workers
+        size = mailbox if mailbox is not None else 2 * workers
+        self._send, self._receive = anyio.create_memory_object_stream[_Envelope[M, R]](size)
+        self._in_flight = self._done = self._failed = 0
+
+    async def run(self) -> None:
+        """Handle messages until the mailbox is closed and empty."""
+        async with self._receive, anyio.create_task_group() as workers:
+            for _ in range(self._workers):
+                workers.start_soon(self._work, name=f"{self.name} worker")
+
+    async def tell(self, message: M) -> None:
+        """Put a message into the mailbox; waits while the mailbox is full."""
+        await self._send.send(_Envelope(message, wants_answer=False))
+
+    async def ask(self, message: M) -> R:
+        """Put a message into the mailbox and wait for the answer.
+
+        Raises:
+            Exception: whatever handling the message raised.
+        """
+        envelope: _Envelope[M, R] = _Envelope(message, wants_answer=True)
+        await self._send.send(envelope)
+        assert envelope.answered is not None
+        await envelope.answered.wait()
+        if envelope.error is not None:
+            raise envelope.error
+        return envelope.answer  # type: ignore[return-value]  # set before `answered`
+
+    def close(self) -> None:
+        """Take no further messages; `run` ends when those in the mailbox are handled."""
+        self._send.close()
+
+    def statistics(self) -> ActorStatistics:
+        """What the actor is doing at the moment."""
+        waiting = self._receive.statistics()
+        queued = waiting.current_buffer_used + waiting.tasks_waiting_send
+        return ActorStatistics(queued, self._in_flight, self._done, self._failed)
+
+    async def _work(self) -> None:
+        async with self._receive.clone() as mailbox:
+            async for envelope in mailbox:
+                self._in_flight += 1
+                try:
+                    envelope.answer = await self._handle(envelope.message)
+                except Exception as error:
+                    self._failed += 1
+                    if envelope.answered is None:
+                        raise
+                    envelope.error = error
+                else:
+                    self._done += 1
+                finally:
+                    self._in_flight -= 1
+                    if envelope.answered is not None:
+                        envelope.answered.set()

@@ -1,0 +1,393 @@
+"""The actors of the team: Recruiter, Annotator, Assessor."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mcranker.actor import Actor
+from mcranker.asking import Asker
+from mcranker.config import RankerConfig
+from mcranker.errors import ReplyError, RequestRejected
+from mcranker.llm.chat import ReplySchema, Tag
+from mcranker.passages import PassageText
+from mcranker.replies import Unreadable, read_personas, read_rubric, read_score
+from mcranker.scoring import Answer, expected_value, integer_schema
+from mcranker.types import Passage, Query, Score
+from personas import Member, Persona, PromptSet, Rubric, library
+from personas.templates import Template, Turn
+
+__all__ = ["Annotator", "Assessment", "Assessor", "DirectJudge", "Recruiter", "ScoreTask"]
+
+logger = logging.getLogger("mcranker.agents")
+_SUITABLE = ("No", "Yes")
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreTask:
+    """Score one passage; `row` is its place in the score matrix."""
+
+    row: int
+    passage: Passage
+
+
+OnScore = Callable[[int, str, Score], Awaitable[None]]
+"""Takes row, doc_id and the score."""
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What every agent of one query works with."""
+
+    query: Query
+    config: RankerConfig
+    prompts: PromptSet
+    passage_text: PassageText
+
+    def tag(self, stage: Any, *, persona: str = "", doc_id: str = "") -> Tag:
+        """The tag of a request about this query."""
+        return Tag(stage=stage, query_id=self.query.id, persona=persona, doc_id=doc_id)
+
+
+class Recruiter(Actor[Passage, tuple[Member, ...]]):
+    """Guesses who would ask the query, from the query and one example passage (Eq. 1)."""
+
+    def __init__(self, desk: Desk, asker: Asker, *, recruits: int) -> None:
+        super().__init__("recruiter", self._recruit)
+        self._desk = desk
+        self._asker = asker
+        self._recruits = recruits
+
+    async def _recruit(self, example: Passage) -> tuple[Member, ...]:
+        if self._desk.config.recruiting == "invent":
+            return await self._invent(example)
+        capabilities = self._asker.model.capabilities
+        if capabilities.weak and capabilities.label_logprobs:
+            return await self._most_suitable()
+        return await self._choose()
+
+    async def _invent(self, example: Passage) -> tuple[Member, ...]:
+        turns = self._desk.prompts["recruit"].render(
+            {
+                "query": self._desk.query.text,
+                "passage": self._desk.passage_text.fenced(example, self._desk.query.text),
+                "number": str(self._recruits),
+            }
+        )
+        personas = await self._asker.ask(
+            turns,
+            lambda reply: self._distinct(read_personas(reply.text)),
+            tag=self._desk.tag("recruit"),
+            max_tokens=self._desk.config.max_tokens,
+            schema=_IDENTITIES,
+        )
+        return tuple(Member(persona=persona, origin="recruited") for persona in personas)
+
+    def _distinct(self, personas: Sequence[Persona]) -> tuple[Persona, ...]:
+        """The first so many personas, without a second NLP scientist."""
+        scientist = (
+            library.nlp_scientist().name.casefold() if self._desk.config.nlp_scientist else ""
+        )
+        others = [persona for persona in personas if persona.name.casefold() != scientist]
+        if not others:
+            raise Unreadable("it names nobody besides the NLP scientist, who is on the team.")
+        if len(others) < self._recruits:
+            logger.info("asked for %d recruits, got %d", self._recruits, len(others))
+        return tuple(others[: self._recruits])
+
+    async def _choose(self) -> tuple[Member, ...]:
+        candidates = _candidates()
+        listed = "\n".join(
+            f"- {member.name}: {', '.join(member.persona.topics)}" for member in candidates
+        )
+        turns = self._desk.prompts["choose"].render(
+            {"query": self._desk.query.text, "members": listed, "number": str(self._recruits)}
+        )
+        known = {member.name.casefold(): member for member in candidates}
+
+        def read(text: str) -> tuple[Member, ...]:
+            personas = read_personas(text)
+            chosen = [(known.get(persona.name.casefold()), persona) for persona in personas]
+            found = [_with_reason(member, persona) for member, persona in chosen if member]
+            if not found:
+                raise Unreadable("none of the names stands in the list.")
+            return tuple(found[: self._recruits])
+
+        return await self._asker.ask(
+            turns,
+            lambda reply: read(reply.text),
+            tag=self._desk.tag("recruit"),
+            max_tokens=self._desk.config.max_tokens,
+            schema=_identities_among([member.name for member in candidates]),
+        )
+
+    async def _most_suitable(self) -> tuple[Member, ...]:
+        """The members that the model most likely calls suitable, one question each."""
+        template = self._desk.prompts["suits"].bind({"query": self._desk.query.text})
+        suitability: list[tuple[float, Member]] = []
+        for member in _candidates():
+            turns = template.render(
+                {
+                    "persona": member.name,
+                    "topics": ", ".join(member.persona.topics),
+                    "description": member.persona.description,
+                }
+            )
+            likely = await self._asker.ask(
+                turns,
+                lambda reply: expected_value(reply.label_logprobs or {}, _SUITABLE),
+                tag=self._desk.tag("recruit", persona=member.name),
+                max_tokens=1,
+                labels=_SUITABLE,
+            )
+            suitability.append((likely, member))
+        suitability.sort(key=lambda pair: -pair[0])
+        return tuple(
+            _with_reason(
+                member,
+                Persona(name=member.name, reason=f"suits the query with likelihood {likely:.2f}"),
+            )
+            for likely, member in suitability[: self._recruits]
+        )
+
+
+class Annotator(Actor[ScoreTask, None]):
+    """One persona on the team: writes its rubric (Eq. 2) and scores passages by it (Eq. 3).
+
+    What all of its scoring prompts share is put together once, when the rubric stands.
+    """
+
+    def __init__(
+        self,
+        member: Member,
+        desk: Desk,
+        writer: Asker,
+        rater: Asker,
+        *,
+        workers: int,
+        on_score: OnScore,
+    ) -> None:
+        super().__init__(f"annotator {member.name!r}", self._score, workers=workers)
+        self.member = member
+        self._desk = desk
+        self._writer = writer
+        self._rater = rater
+        self._on_score = on_score
+        self._sheet: ScoreSheet | None = None
+
+    async def write_rubric(self) -> Rubric:
+        """Ask the criteria model for this persona's rubric; for the data set if so configured."""
+        config, prompts = self._desk.config, self._desk.prompts
+        values = {
+            "persona": self.member.name,
+            "description": self.member.persona.description,
+            "query": self._desk.query.text,
+            "dataset": config.dataset,
+        }
+        if config.criteria == "dataset":
+            template = prompts["criteria_dataset"]
+        elif self.member.origin == "fixed":
+            template = prompts["criteria_scientist"]
+        else:
+            template = prompts["criteria"]
+        return await self._writer.ask(
+            template.render(values),
+            lambda reply: read_rubric(reply.text),
+            tag=self._desk.tag("criteria", persona=self.member.name),
+            max_tokens=config.max_tokens,
+            schema=_CRITERIA,
+        )
+
+    def take_rubric(self, rubric: Rubric | None) -> None:
+        """Judge by this rubric from now on, or by none."""
+        prompts = self._desk.prompts
+        self.member = self.member.model_copy(update={"rubric": rubric})
+        values = {"persona": self.member.name, "description": self.member.persona.description}
+        if rubric is None:
+            template = prompts["score_without_criteria"].bind(values)
+        else:
+            template = prompts["score"].bind({**values, **_criteria_values((self.member,))})
+        self._sheet = ScoreSheet(template, self._desk, rubric)
+
+    async def _score(self, task: ScoreTask) -> None:
+        assert self._sheet is not None, "take_rubric comes before the first score"
+        score = await self._sheet.score(task.passage, self._rater, persona=self.member.name)
+        await self._on_score(task.row, task.passage.id, score)
+
+
+class DirectJudge(Actor[ScoreTask, None]):
+    """Scores passages without a persona, DIRECT(0, k) of App. D.6; with a team's criteria if given."""
+
+    NAME = "DIRECT"
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        desk: Desk,
+        rater: Asker,
+        *,
+        workers: int,
+        on_score: OnScore,
+    ) -> None:
+        super().__init__("direct judge", self._score, workers=workers)
+        self._rater = rater
+        self._on_score = on_score
+        if members:
+            template = desk.prompts["direct_with_criteria"].bind(_criteria_values(members))
+        else:
+            template = desk.prompts["direct"]
+        self._sheet = ScoreSheet(template, desk, None)
+
+    async def _score(self, task: ScoreTask) -> None:
+        score = await self._sheet.score(task.passage, self._rater, persona=self.NAME)
+        await self._on_score(task.row, task.passage.id, score)
+
+
+class ScoreSheet:
+    """A scoring prompt with everything put in but the passage."""
+
+    def __init__(self, template: Template, desk: Desk, rubric: Rubric | None) -> None:
+        self._desk = desk
+        self._answer = Answer(desk.config, desk.prompts, rubric)
+        self._template = template.bind(
+            {"query": desk.query.text, "answer": self._answer.instruction}
+        )
+
+    async def score(self, passage: Passage, rater: Asker, *, persona: str) -> Score:
+        """The passage's score; a score that cannot be had is missing, with the reason.
+
+        Raises:
+            ModelError: the model as such failed, not just this passage's request.
+        """
+        fenced = self._desk.passage_text.fenced(passage, self._desk.query.text)
+        turns = self._template.render({"passage": fenced})
+        if self._answer.prefill:
+            turns = (*turns, Turn("assistant", self._answer.prefill))
+        try:
+            return await rater.ask(
+                turns,
+                self._answer.read,
+                tag=self._desk.tag("score", persona=persona, doc_id=passage.id),
+                max_tokens=self._desk.config.max_score_tokens,
+                schema=self._answer.schema,
+                labels=self._answer.labels,
+            )
+        except (ReplyError, RequestRejected) as error:
+            return Score(None, reason=str(error))
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """Judge one passage from the personas' scores, given as text."""
+
+    row: int
+    passage: Passage
+    scores: tuple[tuple[str, float | None], ...]
+
+
+class Assessor(Actor[Assessment, None]):
+    """Combines the personas' scores of a passage into one (Eq. 4, right; App. D.5)."""
+
+    def __init__(self, desk: Desk, asker: Asker, *, workers: int, on_score: OnScore) -> None:
+        super().__init__("assessor", self._assess, workers=workers)
+        self._desk = desk
+        self._asker = asker
+        self._on_score = on_score
+        self._template = desk.prompts["assess"].bind(
+            {"query": desk.query.text, "k": str(desk.config.scale)}
+        )
+
+    async def _assess(self, task: Assessment) -> None:
+        scale = self._desk.config
+        lines = [
+            f"Expert {number}, {name}: "
+            + ("no score" if value is None else f"{value:g} (from 0 to {scale.top})")
+            for number, (name, value) in enumerate(task.scores, start=1)
+        ]
+        turns = self._template.render(
+            {
+                "passage": self._desk.passage_text.fenced(task.passage, self._desk.query.text),
+                "assessments": "\n".join(lines),
+            }
+        )
+        try:
+            value = await self._asker.ask(
+                turns,
+                lambda reply: read_score(reply.text, key="Final score", top=scale.scale),
+                tag=self._desk.tag("assess", doc_id=task.passage.id),
+                max_tokens=scale.max_score_tokens,
+                schema=integer_schema("Final score", scale.scale),
+            )
+        except (ReplyError, RequestRejected) as error:
+            score = Score(None, reason=str(error))
+        else:
+            score = Score(float(value))
+        await self._on_score(task.row, task.passage.id, score)
+
+
+def _candidates() -> tuple[Member, ...]:
+    return tuple(member for member in library.members() if member.origin != "fixed")
+
+
+def _with_reason(member: Member, persona: Persona) -> Member:
+    reasoned = member.persona.model_copy(update={"reason": persona.reason})
+    return member.model_copy(update={"persona": reasoned})
+
+
+def _criteria_values(members: Sequence[Member]) -> dict[str, str]:
+    """The criteria as prompts show them: in full, and by name only."""
+    full, names = [], []
+    criteria = [c for member in members if member.rubric for c in member.rubric.criteria]
+    for number, criterion in enumerate(criteria, start=1):
+        weight = f"{criterion.weight:.0f}%"
+        explained = f": {criterion.description}" if criterion.description else ""
+        full.append(f"{number}. {criterion.name} (weight {weight}){explained}")
+        names.append(f"- {criterion.name} ({weight})")
+    return {"criteria": "\n".join(full), "criteria_names": "\n".join(names)}
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+_STRING = {"type": "string"}
+_IDENTITIES = ReplySchema(
+    "team", _object({"Identities": {"type": "array", "items": _STRING}, "Reason": _STRING})
+)
+_CRITERIA = ReplySchema(
+    "rubric",
+    _object(
+        {
+            "Criteria": {
+                "type": "array",
+                "items": _object(
+                    {
+                        "Criterion": _STRING,
+                        "Explanation": _STRING,
+                        "Weight": {"type": "integer"},
+                    }
+                ),
+            },
+            "Reason": _STRING,
+        }
+    ),
+)
+
+
+def _identities_among(names: Sequence[str]) -> ReplySchema:
+    return ReplySchema(
+        "team",
+        _object(
+            {
+                "Identities": {"type": "array", "items": {"type": "string", "enum": list(names)}},
+                "Reason": _STRING,
+            }
+        ),
+    )

@@ -1,0 +1,157 @@
+"""Between a caller and the event loop: sync calls, and streams that may be left half way.
+
+Everything that starts a thread or a background task of its own stands here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import Future
+from typing import Generic, TypeVar
+
+import anyio
+from anyio.from_thread import BlockingPortal
+from anyio.streams.memory import MemoryObjectSendStream
+
+__all__ = ["Bridge", "Stream", "task_group"]
+
+T = TypeVar("T")
+_STREAM_BUFFER = 64
+
+
+@contextlib.asynccontextmanager
+async def task_group() -> AsyncIterator[anyio.abc.TaskGroup]:
+    """A task group that raises one error, the first that says what happened, not a group."""
+    try:
+        async with anyio.create_task_group() as group:
+            yield group
+    except BaseExceptionGroup as errors:
+        leaf = _leaf(errors)
+        raise leaf from leaf.__cause__
+
+
+def _leaf(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    first = next(
+        (error for error in errors.exceptions if not isinstance(error, Exception)),
+        errors.exceptions[0],
+    )
+    return _leaf(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+class Bridge:
+    """Runs coroutines for callers that have no event loop, or must not block theirs.
+
+    One daemon thread with one event loop, started at the first call and kept, so that
+    connections outlive a call. A call that is interrupted (Ctrl-C) is cancelled in the loop
+    and waited for before the interrupt goes on.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._portal: BlockingPortal | None = None
+
+    def call(self, function: Callable[[], Awaitable[T]]) -> T:
+        """The result of ``await function()``."""
+        future = self._running_portal().start_task_soon(function)
+        try:
+            return future.result()
+        except BaseException:
+            if not future.done():
+                future.cancel()
+                with contextlib.suppress(BaseException):
+                    future.exception()
+            raise
+
+    def close(self) -> None:
+        """End the thread. A later call starts another."""
+        with self._lock:
+            portal, self._portal = self._portal, None
+        if portal is not None:
+            _stop(portal)
+
+    def _running_portal(self) -> BlockingPortal:
+        with self._lock:
+            if self._portal is None:
+                self._portal = _start_portal()
+                weakref.finalize(self, _stop, self._portal)
+            return self._portal
+
+
+def _start_portal() -> BlockingPortal:
+    ready: Future[BlockingPortal] = Future()
+
+    async def serve() -> None:
+        async with BlockingPortal() as portal:
+            ready.set_result(portal)
+            await portal.sleep_until_stopped()
+
+    # A daemon, because the interpreter waits for other threads before it runs any clean-up.
+    threading.Thread(target=anyio.run, args=(serve,), name="mcranker", daemon=True).start()
+    return ready.result()
+
+
+def _stop(portal: BlockingPortal) -> None:
+    with contextlib.suppress(RuntimeError):
+        portal.start_task_soon(portal.stop, True)
+
+
+class Stream(Generic[T]):
+    """An async iterator over what a producer sends, which may be left at any time.
+
+    The producer runs in a task of its own, because an async generator that holds a task
+    group must not be finalised by another task. Leaving the iteration by `aclose`, by
+    ``async with``, or by forgetting the object cancels the producer; an error of the
+    producer is raised where the next item would have come.
+    """
+
+    def __init__(
+        self, produce: Callable[[Callable[[T], Awaitable[None]]], Awaitable[None]]
+    ) -> None:
+        self._produce = produce
+        self._send, self._receive = anyio.create_memory_object_stream[T](_STREAM_BUFFER)
+        self._task: asyncio.Task[None] | None = None
+
+    def __aiter__(self) -> Stream[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        if self._task is None:
+            self._task = asyncio.create_task(_run(self._produce, self._send))
+            weakref.finalize(self, _cancel, self._task, asyncio.get_running_loop())
+        try:
+            return await self._receive.receive()
+        except (anyio.EndOfStream, anyio.ClosedResourceError):
+            await self._task
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Stream[T]:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Stop the producer and wait until it has cleaned up."""
+        self._receive.close()
+        if self._task is None:
+            self._send.close()
+        elif not self._task.done():
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+
+async def _run(
+    produce: Callable[[Callable[[T], Awaitable[None]]], Awaitable[None]],
+    send: MemoryObjectSendStream[T],
+) -> None:
+    async with send:
+        await produce(send.send)
+
+
+def _cancel(task: asyncio.Task[None], loop: asyncio.AbstractEventLoop) -> None:
+    if not task.done() and not loop.is_closed():
+        loop.call_soon_threadsafe(task.cancel)

@@ -1,0 +1,273 @@
+"""How a ranker works: every choice is one field, and the presets are values of the fields."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Literal, TypedDict
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from mcranker.errors import ConfigError
+from mcranker.llm.chat import Capabilities
+
+__all__ = ["NO_YES", "PRESETS", "WEAK_MODEL_DEFAULTS", "RankerConfig", "RankerOptions"]
+
+NO_YES = ("No", "Yes")
+"""The two-label scale that even the smallest models can use."""
+
+PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "paper": MappingProxyType({}),
+        "reference": MappingProxyType(
+            {
+                "example_rank": 3,
+                "lowercase_query": True,
+                "title_separator": ". . .",
+                "max_passage_words": 512,
+                "single_quotes": True,
+                "snake_case_personas": True,
+                "missing": "constant",
+                "missing_constant": 5.0,
+                "reask": 0,
+                "depth": 30,
+            }
+        ),
+    }
+)
+"""What each preset sets. ``reference`` holds what the authors' code does and the paper omits."""
+
+WEAK_MODEL_DEFAULTS: Mapping[str, Any] = MappingProxyType(
+    {
+        "prompts": "compact",
+        "recruiting": "library",
+        "criteria": "library",
+        "scoring": "expected",
+        "labels": NO_YES,
+        "max_passage_words": 150,
+    }
+)
+"""What a model marked weak gets in fields that nobody set."""
+
+
+class RankerOptions(TypedDict, total=False):
+    """The fields of `RankerConfig` as keyword arguments."""
+
+    nlp_scientist: bool
+    recruiting: Literal["invent", "library"]
+    criteria: Literal["query", "dataset", "library", "none"]
+    dataset: str
+    scoring: Literal["integer", "expected", "per_criterion"]
+    scale: int
+    labels: tuple[str, ...]
+    ensemble: Literal["sum", "reciprocal_rank", "assessor"]
+    missing: Literal["mean_of_team", "lowest", "constant", "fail"]
+    missing_constant: float
+    reask: int
+    first_stage_weight: float
+    depth: int | None
+    example_rank: int
+    lowercase_query: bool
+    title_separator: str
+    max_passage_words: int | None
+    single_quotes: bool
+    snake_case_personas: bool
+    prompts: str
+    temperature: float | None
+    seed: int | None
+    max_tokens: int
+    max_score_tokens: int
+    concurrency: int
+    query_concurrency: int
+
+
+class RankerConfig(BaseModel):
+    """All choices of a ranking.
+
+    >>> RankerConfig()                                # the paper: k = 10, sum, temperature 0
+    >>> RankerConfig(team_size=1)                     # the NLP scientist alone
+    >>> RankerConfig(team_size=2, nlp_scientist=False)  # two recruits alone
+    >>> RankerConfig(criteria="none")                 # Table 2, without criteria
+    >>> RankerConfig(criteria="dataset", dataset="…") # Table 3, dataset-based criteria
+    >>> RankerConfig(ensemble="reciprocal_rank")      # Table 4
+    >>> RankerConfig(scale=20)                        # Fig. 3
+    >>> RankerConfig(scoring="expected", labels=("No", "Yes"))
+
+    Raises:
+        ConfigError: a value is impossible, an option is unknown, or two do not go together.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False)
+
+    preset: Literal["paper", "reference"] = Field(
+        "paper", description="Follow the paper, or also what the authors' code adds to it."
+    )
+    team_size: int = Field(
+        3, ge=1, le=20, description="Personas on the team, the NLP scientist included."
+    )
+    nlp_scientist: bool = Field(
+        True, description="Whether the fixed NLP scientist is on the team (paper, section 3.2)."
+    )
+    recruiting: Literal["invent", "library"] = Field(
+        "invent",
+        description="Whether the model invents personas or picks them from the library.",
+    )
+    criteria: Literal["query", "dataset", "library", "none"] = Field(
+        "query",
+        description="Write criteria for each query, for the data set, take the library's "
+        "where a persona has them there, or judge without.",
+    )
+    dataset: str = Field("", description='What the collection is; needed for criteria="dataset".')
+    scoring: Literal["integer", "expected", "per_criterion"] = Field(
+        "integer",
+        description="One integer a passage (paper), the expectation over the labels' "
+        "probabilities, or one integer a criterion combined by the weights.",
+    )
+    scale: int = Field(10, ge=1, le=100, description="k: scores are 0 to k.")
+    labels: tuple[str, ...] = Field(
+        (),
+        description='Labels for scoring="expected", least relevant first; without, 0 to k.',
+    )
+    ensemble: Literal["sum", "reciprocal_rank", "assessor"] = Field(
+        "sum", description="How the personas' scores become one (paper, Eq. 4)."
+    )
+    missing: Literal["mean_of_team", "lowest", "constant", "fail"] = Field(
+        "mean_of_team",
+        description="What stands in for a missing score: the mean of the passage's other "
+        "scores, 0, a constant, or an error.",
+    )
+    missing_constant: float = Field(
+        0.0, ge=0, allow_inf_nan=False, description='The constant for missing="constant".'
+    )
+    reask: int = Field(
+        1, ge=0, le=5, description="How often an unreadable answer is asked for again."
+    )
+    first_stage_weight: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Share of the first stage's score in the final one, both scaled to 0..1.",
+    )
+    depth: int | None = Field(
+        None, ge=1, description="Rank only the first so many passages; the rest follow as they are."
+    )
+    example_rank: int = Field(
+        1, ge=1, description="Which first-stage passage the recruiter sees, counted from 1."
+    )
+    lowercase_query: bool = Field(False, description="Whether the query is lower-cased.")
+    title_separator: str = Field("\n", description="What stands between title and text.")
+    max_passage_words: int | None = Field(
+        None, ge=1, description="Cut a passage's text after so many words."
+    )
+    single_quotes: bool = Field(
+        False, description="Whether double quotes in passages become single ones."
+    )
+    snake_case_personas: bool = Field(
+        False, description="Whether recruits' names are lower-cased with underscores."
+    )
+    prompts: str = Field(
+        "paper", description="Prompt set: paper, compact, or a folder with one's own wording."
+    )
+    temperature: float | None = Field(
+        0.0, ge=0, le=2, description="Sampling temperature; none for the provider's default."
+    )
+    seed: int | None = Field(None, description="Seed for providers that take one.")
+    max_tokens: int = Field(
+        2048, ge=16, description="Longest answer of recruiter and criteria writers, in tokens."
+    )
+    max_score_tokens: int = Field(1024, ge=1, description="Longest answer to a scoring call.")
+    concurrency: int = Field(16, ge=1, le=10_000, description="Calls in flight at once.")
+    query_concurrency: int = Field(
+        4, ge=1, le=1000, description="Queries in progress at once when many are ranked."
+    )
+
+    def __init__(self, **data: Any) -> None:
+        try:
+            super().__init__(**data)
+        except ValidationError as error:
+            raise ConfigError(_explain(error)) from error
+
+    @model_validator(mode="before")
+    @classmethod
+    def _apply_preset(cls, data: Any) -> Any:
+        preset = data.get("preset", "paper")
+        return {**PRESETS[preset], **data} if preset in PRESETS else data
+
+    @field_validator("prompts", mode="before")
+    @classmethod
+    def _path_to_text(cls, value: Any) -> Any:
+        return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+    @field_validator("labels")
+    @classmethod
+    def _distinct_labels(cls, labels: tuple[str, ...]) -> tuple[str, ...]:
+        folded = [label.strip().casefold() for label in labels]
+        if labels and (len(labels) < 2 or "" in folded or len(set(folded)) < len(folded)):
+            raise ValueError("give at least two labels, none empty, all different")
+        return labels
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> RankerConfig:
+        if self.labels and self.scoring != "expected":
+            raise ValueError(f'labels go with scoring="expected", not with {self.scoring!r}')
+        if self.criteria == "dataset" and not self.dataset.strip():
+            raise ValueError('criteria="dataset" needs dataset=: say in words what the data set is')
+        if self.criteria == "none" and self.scoring == "per_criterion":
+            raise ValueError('scoring="per_criterion" needs criteria; criteria="none" has none')
+        return self
+
+    @classmethod
+    def of(cls, config: RankerConfig | None, options: Mapping[str, Any]) -> RankerConfig:
+        """A configuration with some fields replaced; fields that nobody set stay unset."""
+        if config is None:
+            return cls(**options)
+        return cls(**{**config.model_dump(include=config.model_fields_set), **options})
+
+    def for_model(self, capabilities: Capabilities) -> RankerConfig:
+        """This configuration with the defaults for weak models, where it is one.
+
+        Fields that a caller or a preset has set are kept, and fields that would contradict
+        those are left at their plain defaults.
+        """
+        if not capabilities.weak or self.preset == "reference":
+            return self
+        chosen = {
+            name: value
+            for name, value in WEAK_MODEL_DEFAULTS.items()
+            if name not in self.model_fields_set
+        }
+        scoring = chosen.get("scoring", self.scoring)
+        if scoring != "expected" or "scale" in self.model_fields_set:
+            chosen.pop("labels", None)
+        if self.ensemble == "assessor" and "scoring" not in self.model_fields_set:
+            chosen.pop("labels", None)
+        return RankerConfig.of(self, chosen)
+
+    @property
+    def top(self) -> int:
+        """The highest score one persona can give: k, or the number of labels less one."""
+        return len(self.labels) - 1 if self.labels else self.scale
+
+    @property
+    def all_labels(self) -> tuple[str, ...]:
+        """The labels of ``scoring="expected"``, least relevant first; label i counts i."""
+        return self.labels or tuple(str(value) for value in range(self.scale + 1))
+
+
+def _explain(error: ValidationError) -> str:
+    problems = []
+    for detail in error.errors(include_url=False):
+        name = ".".join(str(part) for part in detail["loc"][:1])
+        if detail["type"] == "extra_forbidden":
+            close = difflib.get_close_matches(name, RankerConfig.model_fields, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else "see RankerConfig for all options"
+            problems.append(f"there is no option {name!r}; {hint}")
+        elif detail["type"] == "value_error" and not name:
+            problems.append(str(detail["ctx"]["error"]))
+        elif detail["type"] == "value_error":
+            problems.append(f"{name}={detail['input']!r}: {detail['ctx']['error']}")
+        else:
+            problems.append(f"{name}={detail['input']!r}: {detail['msg']}")
+    return "; ".join(problems)

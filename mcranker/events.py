@@ -1,0 +1,96 @@
+"""What happens while a query is ranked, as frozen records.
+
+Progress bars, servers and tests read these; how they are shown is elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from personas import Persona, Rubric
+
+if TYPE_CHECKING:
+    from mcranker.ranking import Ranking
+
+__all__ = [
+    "Emit",
+    "Event",
+    "PassageAssessed",
+    "PassageScored",
+    "RankingDone",
+    "RankingStarted",
+    "RubricWritten",
+    "TeamRecruited",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class RankingStarted:
+    """Work on a query begins; `passages` is how many will be scored."""
+
+    query_id: str
+    query: str
+    passages: int
+
+
+@dataclass(frozen=True, slots=True)
+class TeamRecruited:
+    """The team stands; `personas` in the order in which scores are listed."""
+
+    query_id: str
+    personas: tuple[Persona, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RubricWritten:
+    """A persona's criteria stand."""
+
+    query_id: str
+    persona: str
+    rubric: Rubric
+
+
+@dataclass(frozen=True, slots=True)
+class PassageScored:
+    """A persona scored a passage; `value` is None and `reason` says why if it is missing.
+
+    `done` of `total` scoring calls of this query are finished.
+    """
+
+    query_id: str
+    doc_id: str
+    persona: str
+    value: float | None
+    reason: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class PassageAssessed:
+    """The assessor gave a passage its final score; as `PassageScored` otherwise."""
+
+    query_id: str
+    doc_id: str
+    value: float | None
+    reason: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class RankingDone:
+    """The ranking is complete; always the last event."""
+
+    query_id: str
+    ranking: Ranking
+
+
+Event: TypeAlias = (
+    RankingStarted | TeamRecruited | RubricWritten | PassageScored | PassageAssessed | RankingDone
+)
+
+Emit: TypeAlias = Callable[[Event], Awaitable[None]]
+"""Takes an event; waits if its reader is slow."""

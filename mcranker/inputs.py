@@ -1,0 +1,135 @@
+"""Queries and passages in all the forms in which users have them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+from mcranker.errors import InputError
+from mcranker.types import Passage, Query
+
+__all__ = ["Docs", "as_passages", "as_query"]
+
+Docs: TypeAlias = Iterable[str | Mapping[str, Any] | Passage] | Mapping[str, str]
+"""Passages in first-stage order: texts, records, `Passage` objects, or a mapping id -> text."""
+
+_ID_KEYS = ("_id", "id", "docid", "doc_id", "docno")
+_TEXT_KEYS = ("text", "contents", "body")
+
+
+def as_query(query: str | Query) -> Query:
+    """The query, checked.
+
+    Raises:
+        InputError: not a string or `Query`, empty, or not valid Unicode.
+    """
+    if isinstance(query, str):
+        query = Query(query)
+    if not isinstance(query, Query):
+        raise InputError(f"the query is a {type(query).__name__}; give a string or a Query")
+    if not isinstance(query.text, str) or not query.text.strip():
+        raise InputError("the query is empty; give some text to rank for")
+    _check_unicode(query.text, "the query")
+    return query
+
+
+def as_passages(docs: Docs) -> tuple[Passage, ...]:
+    """The passages in the order given, checked.
+
+    Texts without an id are named by their place, counted from 0. Records have an id under
+    ``_id``, ``id``, ``docid``, ``doc_id`` or ``docno``, a text under ``text``, ``contents``
+    or ``body``, and may have a ``title`` and a first-stage ``score``.
+
+    Raises:
+        InputError: a wrong type, a missing key, an empty or repeated id, or text that is
+            not valid Unicode; the passage is named by id or by its place from 0.
+    """
+    if isinstance(docs, str | bytes) or not isinstance(docs, Iterable):
+        raise InputError(
+            f"docs is a {type(docs).__name__}; give a list of texts, records or Passages, "
+            "or a mapping of id to text"
+        )
+    if isinstance(docs, Mapping):
+        passages = tuple(_of_item(name, text) for name, text in docs.items())
+    else:
+        passages = tuple(_of_entry(place, entry) for place, entry in enumerate(docs))
+    seen: set[str] = set()
+    for passage in passages:
+        if passage.id in seen:
+            raise InputError(f"two passages have the id {passage.id!r}; make ids unique")
+        seen.add(passage.id)
+        _check_unicode(passage.id, "a passage's id")
+        if not (passage.text.isascii() and passage.title.isascii()):
+            _check_unicode(passage.title + passage.text, f"passage {passage.id!r}")
+    return passages
+
+
+def _of_item(name: object, text: object) -> Passage:
+    if isinstance(text, str):
+        return Passage(_identifier(name, "a key of docs"), text)
+    if isinstance(text, Mapping):
+        return _of_record({"_id": name, **text}, f"docs[{name!r}]")
+    raise InputError(f"docs[{name!r}] is a {type(text).__name__}; give its text as a string")
+
+
+def _of_entry(place: int, entry: object) -> Passage:
+    if isinstance(entry, str):
+        return Passage(str(place), entry)
+    if isinstance(entry, Passage):
+        if not (isinstance(entry.text, str) and isinstance(entry.title, str)):
+            raise InputError(f"docs[{place}] has a title or text that is not a string")
+        identifier = _identifier(entry.id, f"docs[{place}].id")
+        return (
+            entry
+            if identifier == entry.id
+            else Passage(identifier, entry.text, entry.title, entry.score)
+        )
+    if isinstance(entry, Mapping):
+        return _of_record(entry, f"docs[{place}]")
+    raise InputError(
+        f"docs[{place}] is a {type(entry).__name__}; give a string, a record or a Passage"
+    )
+
+
+def _of_record(record: Mapping[Any, Any], where: str) -> Passage:
+    name = next((record[key] for key in _ID_KEYS if key in record), None)
+    if name is None:
+        raise InputError(f"{where} has no id; put it under one of {', '.join(_ID_KEYS)}")
+    text = next((record[key] for key in _TEXT_KEYS if key in record), None)
+    if not isinstance(text, str):
+        found = "no text" if text is None else f"a text that is a {type(text).__name__}"
+        raise InputError(f"{where} has {found}; put a string under one of {', '.join(_TEXT_KEYS)}")
+    title = record.get("title") or ""
+    if not isinstance(title, str):
+        raise InputError(f"{where} has a title that is a {type(title).__name__}; give a string")
+    return Passage(_identifier(name, f"the id of {where}"), text, title, _score(record, where))
+
+
+def _identifier(name: object, where: str) -> str:
+    if isinstance(name, int) and not isinstance(name, bool):
+        return str(name)
+    if not isinstance(name, str):
+        raise InputError(f"{where} is a {type(name).__name__}; give a string")
+    if not name.strip():
+        raise InputError(f"{where} is empty; give every passage an id")
+    return name
+
+
+def _score(record: Mapping[Any, Any], where: str) -> float | None:
+    score = record.get("score")
+    if score is None:
+        return None
+    if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
+        raise InputError(f"{where} has the score {score!r}; give a finite number")
+    return float(score)
+
+
+def _check_unicode(text: str, what: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"{what} holds a lone surrogate at character {error.start}; "
+            "decode its source as UTF-8 first"
+        ) from error

@@ -1,0 +1,255 @@
+"""Anthropic's messages through Anthropic's own library: the only file that imports it."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import orjson
+
+from mcranker.errors import (
+    AuthenticationFailed,
+    ModelError,
+    RequestRejected,
+    ServerFailed,
+    UnsupportedCapability,
+)
+from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest, Usage
+from mcranker.llm.endpoint import checked_settings, checked_url, find_key
+from mcranker.llm.http_errors import (
+    Problem,
+    Service,
+    StatusError,
+    error_for,
+    parse_object,
+    read_problem,
+    refusal,
+    timed_out,
+    transport_error,
+    unreadable,
+)
+from mcranker.llm.parameters import ParameterMemory
+from mcranker.llm.per_loop import PerLoop
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import anthropic
+
+__all__ = ["AnthropicMessages"]
+
+DEFAULT_URL = "https://api.anthropic.com"
+KEEP_ALIVE = 60.0  # seconds
+REASONING_TOKENS = 4096  # room for thoughts, where a model cannot do without them
+
+# The last models that take a temperature; from 4.7 on it is an error.
+_TAKES_TEMPERATURE = re.compile(r"claude-(3|[a-z]+-4-([0-6](?!\d)|\d{8}))")
+
+
+class AnthropicMessages:
+    """Asks a model of Anthropic.
+
+    Thinking is turned off, as scores are many and short; a model that refuses that thinks,
+    and `REASONING_TOKENS` are added to the limit of its replies. Newer models take no
+    temperature, so repeated calls may differ there. There is no seed and there are no
+    log-probabilities.
+
+    Args:
+        model: e.g. ``claude-haiku-5-5``.
+        api_key: None for ``ANTHROPIC_API_KEY``.
+        base_url: another address of the same service, with or without ``/v1``; None for
+            ``ANTHROPIC_BASE_URL``, else Anthropic's own.
+        timeout: seconds allowed to one call, from asking for a connection to the last byte.
+        concurrency: connections at most.
+
+    Raises:
+        AuthenticationFailed: there is no key, or it cannot be one.
+        ConfigError: an argument that cannot be.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        timeout: float = 120.0,
+        concurrency: int = 64,
+    ) -> None:
+        checked_settings(timeout, concurrency)
+        self._model = model
+        self._name = f"anthropic:{model}"
+        url = checked_url(base_url or os.environ.get("ANTHROPIC_BASE_URL") or DEFAULT_URL)
+        self._base_url = url.removesuffix("/v1")
+        self._timeout = timeout
+        self._concurrency = concurrency
+        self._memory = ParameterMemory(self._name)
+        self._clients: PerLoop[anthropic.AsyncAnthropic] = PerLoop(self._open, _close)
+        self._service = Service(
+            model=self._name,
+            where="Anthropic" if self._base_url == DEFAULT_URL else self._base_url,
+            key_advice="set ANTHROPIC_API_KEY or pass api_key=",
+            model_advice="check the model's name at platform.claude.com/docs",
+            connection_advice="check the network, and base_url= if you set one",
+            timeout=timeout,
+            key=find_key(api_key, "ANTHROPIC_API_KEY", model=self._name),
+        )
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def endpoint(self) -> str:
+        """The service's base URL."""
+        return self._base_url
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._memory.within(Capabilities(json_schema=True))
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        if request.labels:
+            raise UnsupportedCapability(
+                f"{self._name}: Anthropic gives no log-probabilities; "
+                'use scoring="integer" or another model',
+                model=self._name,
+            )
+        try:
+            data = await self._memory.ask(_body(request, self._model), self._send)
+        except StatusError as failure:
+            raise error_for(failure.problem, self._service) from failure
+        return _reply(data, self._service)
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop; a later call opens new ones."""
+        await self._clients.aclose()
+
+    async def _send(self, body: dict[str, Any]) -> dict[str, Any]:
+        import anthropic
+        import httpx2
+
+        if "thinking" not in body:
+            body["max_tokens"] += REASONING_TOKENS
+        try:
+            with anyio.fail_after(self._timeout):
+                client = await self._clients.get()
+                response = await client.post(
+                    "/v1/messages", cast_to=httpx2.Response, content=orjson.dumps(body)
+                )
+        except TimeoutError as error:
+            raise timed_out(self._service) from error
+        except anthropic.APIStatusError as error:
+            raise StatusError(_problem(error)) from error
+        except anthropic.AnthropicError as error:
+            raise sdk_error(error, self._service) from error
+        return parse_object(response.content, self._service)
+
+    def _open(self) -> anthropic.AsyncAnthropic:
+        import anthropic
+        import httpx2
+
+        return anthropic.AsyncAnthropic(
+            api_key=self._service.key,
+            base_url=self._base_url,
+            max_retries=0,
+            timeout=self._timeout,
+            http_client=anthropic.DefaultAioHttpClient(
+                limits=httpx2.Limits(
+                    max_connections=self._concurrency,
+                    max_keepalive_connections=self._concurrency,
+                    keepalive_expiry=KEEP_ALIVE,
+                ),
+                timeout=self._timeout,
+            ),
+        )
+
+
+def sdk_error(error: anthropic.AnthropicError, service: Service) -> ModelError:
+    """The error of this package that one of the library's stands for."""
+    import anthropic
+
+    if isinstance(error, anthropic.APIStatusError):
+        return error_for(_problem(error), service)
+    if isinstance(error, anthropic.APIConnectionError):
+        return transport_error(error, service)
+    if isinstance(error, anthropic.APIResponseValidationError):
+        return unreadable(str(error), service)
+    if isinstance(error, anthropic.RetryableError):
+        return ServerFailed(
+            f"{service.model}: Anthropic's library asks to retry; it is", model=service.model
+        )
+    if isinstance(error, anthropic.CredentialsError):
+        return AuthenticationFailed(
+            f"{service.model}: no credentials; {service.key_advice}", model=service.model
+        )
+    return RequestRejected(
+        f"{service.model}: {type(error).__name__} in Anthropic's library; it is not retried",
+        model=service.model,
+    )
+
+
+def _body(request: ChatRequest, model: str) -> dict[str, Any]:
+    system = "\n\n".join(m.content for m in request.messages if m.role == "system")
+    turns = [{"role": m.role, "content": m.content} for m in request.messages if m.role != "system"]
+    if turns and turns[-1]["role"] == "assistant":
+        turns.pop()  # a prefill; newer models refuse it
+    body: dict[str, Any] = {"model": model, "max_tokens": request.max_tokens, "messages": turns}
+    if system:
+        body["system"] = system
+    if request.temperature is not None and _TAKES_TEMPERATURE.match(model):
+        body["temperature"] = request.temperature
+    if request.schema is not None:
+        schema = {"type": "json_schema", "schema": dict(request.schema.schema)}
+        body["output_config"] = {"format": schema}
+    body["thinking"] = {"type": "disabled"}
+    return body
+
+
+def _reply(data: Mapping[str, Any], service: Service) -> ChatReply:
+    stop, content = data.get("stop_reason"), data.get("content")
+    if stop == "refusal":
+        details = data.get("stop_details")
+        said = details.get("explanation") if isinstance(details, dict) else None
+        raise refusal(said if isinstance(said, str) else "", service)
+    if not isinstance(content, list):
+        raise unreadable("no content in it", service)
+    texts = [b.get("text") for b in content if isinstance(b, dict) and b.get("type") == "text"]
+    cut = stop in ("max_tokens", "model_context_window_exceeded")
+    return ChatReply(
+        text="".join(text for text in texts if isinstance(text, str)),
+        usage=_usage(data.get("usage")),
+        model=str(data.get("model") or ""),
+        finish_reason="length" if cut else "stop",
+    )
+
+
+def _usage(usage: Any) -> Usage:
+    counts = usage if isinstance(usage, dict) else {}
+    fresh, read, written, output = (
+        value if isinstance(value := counts.get(name), int) else 0
+        for name in (
+            "input_tokens",
+            "cache_read_input_tokens",
+            "cache_creation_input_tokens",
+            "output_tokens",
+        )
+    )
+    # Anthropic's input_tokens leaves out what went through the cache.
+    return Usage(
+        calls=1,
+        input_tokens=fresh + read + written,
+        cached_input_tokens=read,
+        output_tokens=output,
+    )
+
+
+def _problem(error: anthropic.APIStatusError) -> Problem:
+    response = error.response
+    return read_problem(response.status_code, response.content, response.headers)
+
+
+async def _close(client: anthropic.AsyncAnthropic) -> None:
+    await client.close()

@@ -1,0 +1,162 @@
+"""From a model's name to a `ChatModel`: ``openai:NAME``, ``anthropic:NAME``, ``local:NAME``."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from mcranker.errors import ConfigError
+from mcranker.llm.anthropic_messages import AnthropicMessages
+from mcranker.llm.chat import ChatModel
+from mcranker.llm.compatible_http import CompatibleChat
+from mcranker.llm.endpoint import checked_url
+from mcranker.llm.openai_chat import OpenAIChat
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["DEFAULT_ANTHROPIC", "DEFAULT_LOCAL", "DEFAULT_OPENAI", "choose_default", "connect"]
+
+DEFAULT_OPENAI = "openai:gpt-6-luna"
+DEFAULT_ANTHROPIC = "anthropic:claude-haiku-5-5"
+DEFAULT_LOCAL = "local:smollm2-135m"
+
+OPENAI_HOST = "api.openai.com"
+PREFIXES = {
+    "openai": "openai:NAME (with base_url= for vLLM, Ollama, TGI, OpenRouter, LiteLLM, ...)",
+    "anthropic": "anthropic:NAME",
+    "local": "local:NAME or local:PATH.gguf",
+}
+
+logger = logging.getLogger("mcranker.llm")
+
+
+def connect(
+    model: str | ChatModel | None,
+    *,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    concurrency: int = 64,
+    timeout: float = 120.0,
+) -> ChatModel:
+    """The model that a name stands for. Nothing is sent yet.
+
+    | model | what it is |
+    |---|---|
+    | ``openai:NAME`` | OpenAI; needs ``OPENAI_API_KEY`` or `api_key` |
+    | ``openai:NAME`` and a base URL of another host | a server that speaks OpenAI's protocol |
+    | ``anthropic:NAME`` | Anthropic; needs ``ANTHROPIC_API_KEY`` or `api_key` |
+    | ``local:NAME``, ``local:PATH.gguf`` | the embedded engine |
+    | a `ChatModel` | itself |
+    | None | what the environment suggests: see `choose_default` |
+
+    Args:
+        model: one of the above.
+        base_url: the server's address; None for the provider's own, or for the address in
+            ``OPENAI_BASE_URL``, ``ANTHROPIC_BASE_URL``, or, where the model is taken from
+            ``MCRANKER_MODEL``, in ``MCRANKER_BASE_URL``.
+        api_key: None for the environment's.
+        concurrency: calls at once, at most.
+        timeout: seconds allowed to one call.
+
+    Raises:
+        ConfigError: the name or an option cannot be, or they do not go together.
+        AuthenticationFailed: the provider needs a key and there is none.
+        ModelError: the embedded engine cannot open the model.
+    """
+    if not isinstance(model, str) and model is not None:
+        return _given(model, base_url=base_url, api_key=api_key)
+    if model is None:
+        model, reason = choose_default(os.environ)
+        named = os.environ.get("MCRANKER_MODEL", "").strip() == model
+        base_url = base_url or os.environ.get("MCRANKER_BASE_URL") or None
+        if base_url and not named:
+            raise ConfigError(
+                f"base_url={base_url!r} needs a model; pass model='openai:NAME' "
+                "or set MCRANKER_MODEL"
+            )
+        logger.info("model %s: %s", model, reason)
+    kind, name = _split(model)
+    if kind == "local":
+        if base_url or api_key:
+            raise ConfigError(
+                f"model={model!r} runs in this process and takes no base_url= or api_key=; "
+                "for a server use model='openai:NAME'"
+            )
+        from mcranker.llm.llama_local import LocalChat
+
+        return LocalChat.open(name)
+    if kind == "anthropic":
+        return AnthropicMessages(
+            name, api_key=api_key, base_url=base_url, timeout=timeout, concurrency=concurrency
+        )
+    base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
+    if base_url and not _is_openai(base_url):
+        return CompatibleChat(
+            name,
+            base_url=base_url,
+            api_key=api_key or os.environ.get("OPENAI_API_KEY"),
+            timeout=timeout,
+            concurrency=concurrency,
+        )
+    return OpenAIChat(
+        name, api_key=api_key, base_url=base_url, timeout=timeout, concurrency=concurrency
+    )
+
+
+def choose_default(environ: Mapping[str, str]) -> tuple[str, str]:
+    """The model to use when none is named, and why, in words for a log line.
+
+    In this order: ``MCRANKER_MODEL``; a small model of the provider whose API key is set;
+    the smallest local model.
+    """
+    if named := environ.get("MCRANKER_MODEL", "").strip():
+        return named, "named by MCRANKER_MODEL"
+    for variable, default in (
+        ("OPENAI_API_KEY", DEFAULT_OPENAI),
+        ("ANTHROPIC_API_KEY", DEFAULT_ANTHROPIC),
+    ):
+        if environ.get(variable, "").strip():
+            return default, f"no model was named, and {variable} is set"
+    return DEFAULT_LOCAL, (
+        "no model was named and no API key is set; it is very small, so expect weak rankings"
+    )
+
+
+def _given(model: object, *, base_url: str | None, api_key: str | None) -> ChatModel:
+    if not isinstance(model, ChatModel):
+        raise ConfigError(
+            f"model={model!r} is a {type(model).__name__}; pass a name such as "
+            f"{DEFAULT_OPENAI!r} or a ChatModel"
+        )
+    if base_url or api_key:
+        raise ConfigError("base_url= and api_key= go with a model's name, not with a ChatModel")
+    return model
+
+
+def _is_openai(base_url: str) -> bool:
+    host = urlsplit(checked_url(base_url)).hostname or ""
+    return host == OPENAI_HOST or host.endswith(f".{OPENAI_HOST}")  # eu.api.openai.com
+
+
+def _split(model: str) -> tuple[str, str]:
+    kind, colon, name = model.strip().partition(":")
+    if colon and kind in PREFIXES and name.strip():
+        return kind, name.strip()
+    raise ConfigError(
+        f"model={model!r} is not of the form {', '.join(PREFIXES.values())}"
+        + (f"; did you mean {suggestion!r}?" if (suggestion := _suggest(model.strip())) else "")
+    )
+
+
+def _suggest(model: str) -> str:
+    lowered = model.lower()
+    if lowered.endswith(".gguf"):
+        return f"local:{model}"
+    if lowered.startswith(("gpt-", "chatgpt-", "o1", "o3", "o4")):
+        return f"openai:{model}"
+    if lowered.startswith("claude"):
+        return f"anthropic:{model}"
+    return ""

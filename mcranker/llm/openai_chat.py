@@ -1,0 +1,213 @@
+"""OpenAI's chat completions through OpenAI's own library: the only file that imports it.
+
+The library does authentication, connections and errors; the bodies are written and read
+here (`openai_protocol`), which takes a third of the processor time of its typed calls.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import orjson
+
+from mcranker.errors import AuthenticationFailed, ModelError, ReplyError, RequestRejected
+from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest
+from mcranker.llm.endpoint import checked_settings, checked_url, find_key
+from mcranker.llm.http_errors import (
+    Problem,
+    Service,
+    StatusError,
+    error_for,
+    parse_object,
+    read_problem,
+    refusal,
+    timed_out,
+    transport_error,
+    unreadable,
+)
+from mcranker.llm.openai_protocol import chat_body, chat_reply
+from mcranker.llm.parameters import RENAMED, ParameterMemory
+from mcranker.llm.per_loop import PerLoop
+
+if TYPE_CHECKING:
+    import openai
+
+__all__ = ["OpenAIChat"]
+
+DEFAULT_URL = "https://api.openai.com/v1"
+KEEP_ALIVE = 60.0  # seconds
+REASONING_TOKENS = 4096  # room for thoughts, where a model cannot do without them
+
+# These think before they answer, and pay for it from the limit of the reply.
+_REASONS = re.compile(r"(o\d|gpt-([5-9]|\d\d))(?!.*chat)")
+# Of those, the ones documented to give log-probabilities when they do not think.
+_LOGPROBS_WITHOUT_REASONING = re.compile(r"gpt-5\.[12](?!.*(pro|codex))")
+
+
+class OpenAIChat:
+    """Asks a model of OpenAI.
+
+    Models that think first are told not to (``reasoning_effort="none"``), as scores are many
+    and short; where a model refuses, the least effort it takes is used, and
+    `REASONING_TOKENS` are added to the limit of the reply.
+
+    Args:
+        model: e.g. ``gpt-6-luna``.
+        api_key: None for ``OPENAI_API_KEY``.
+        base_url: another address of the same service; None for ``OPENAI_BASE_URL``, else
+            OpenAI's own.
+        timeout: seconds allowed to one call, from asking for a connection to the last byte.
+        concurrency: connections at most.
+        capabilities: what the model offers; None to tell by its name. What the service then
+            refuses is left out.
+
+    Raises:
+        AuthenticationFailed: there is no key, or it cannot be one.
+        ConfigError: an argument that cannot be.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        timeout: float = 120.0,
+        concurrency: int = 64,
+        capabilities: Capabilities | None = None,
+    ) -> None:
+        checked_settings(timeout, concurrency)
+        self._model = model
+        self._name = f"openai:{model}"
+        self._base_url = checked_url(base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_URL)
+        self._timeout = timeout
+        self._concurrency = concurrency
+        self._reasons = _REASONS.match(model) is not None
+        self._capabilities = capabilities or Capabilities(
+            json_schema=True,
+            label_logprobs=not self._reasons
+            or _LOGPROBS_WITHOUT_REASONING.match(model) is not None,
+        )
+        self._memory = ParameterMemory(self._name)
+        self._clients: PerLoop[openai.AsyncOpenAI] = PerLoop(self._open, _close)
+        self._service = Service(
+            model=self._name,
+            where="OpenAI" if self._base_url == DEFAULT_URL else self._base_url,
+            key_advice="set OPENAI_API_KEY or pass api_key=",
+            model_advice="check the model's name at platform.openai.com/docs/models",
+            connection_advice="check the network, and base_url= if you set one",
+            timeout=timeout,
+            key=find_key(api_key, "OPENAI_API_KEY", model=self._name),
+        )
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def endpoint(self) -> str:
+        """The service's base URL."""
+        return self._base_url
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._memory.within(self._capabilities)
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        body = chat_body(
+            request,
+            self._model,
+            capabilities=self._capabilities,
+            limit_name="max_completion_tokens",
+        )
+        if self._reasons:
+            body["reasoning_effort"] = "none"
+        try:
+            data = await self._memory.ask(body, self._send)
+        except StatusError as failure:
+            raise error_for(failure.problem, self._service) from failure
+        return chat_reply(data, request, service=self._service)
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop; a later call opens new ones."""
+        await self._clients.aclose()
+
+    async def _send(self, body: dict[str, Any]) -> dict[str, Any]:
+        import httpx2
+        import openai
+
+        if self._reasons and body.get("reasoning_effort") != "none":
+            for limit in RENAMED.keys() & body.keys():
+                body[limit] += REASONING_TOKENS
+        try:
+            with anyio.fail_after(self._timeout):
+                client = await self._clients.get()
+                response = await client.post(
+                    "/chat/completions", cast_to=httpx2.Response, content=orjson.dumps(body)
+                )
+        except TimeoutError as error:
+            raise timed_out(self._service) from error
+        except openai.APIStatusError as error:
+            raise StatusError(_problem(error)) from error
+        except openai.OpenAIError as error:
+            raise sdk_error(error, self._service) from error
+        return parse_object(response.content, self._service)
+
+    def _open(self) -> openai.AsyncOpenAI:
+        import httpx2
+        import openai
+
+        return openai.AsyncOpenAI(
+            api_key=self._service.key,
+            base_url=self._base_url,
+            max_retries=0,
+            timeout=self._timeout,
+            http_client=openai.DefaultAioHttpClient(
+                limits=httpx2.Limits(
+                    max_connections=self._concurrency,
+                    max_keepalive_connections=self._concurrency,
+                    keepalive_expiry=KEEP_ALIVE,
+                ),
+                timeout=self._timeout,
+            ),
+        )
+
+
+def sdk_error(error: openai.OpenAIError, service: Service) -> ModelError:
+    """The error of this package that one of the library's stands for."""
+    import openai
+
+    if isinstance(error, openai.APIStatusError):
+        return error_for(_problem(error), service)
+    if isinstance(error, openai.APIConnectionError):
+        return transport_error(error, service)
+    if isinstance(error, openai.APIResponseValidationError):
+        return unreadable(str(error), service)
+    if isinstance(error, openai.ContentFilterFinishReasonError):
+        return refusal("content filter", service)
+    if isinstance(error, openai.LengthFinishReasonError):
+        return ReplyError(
+            f"{service.model}: the reply was cut off at its limit; raise max_tokens",
+            reply="",
+            model=service.model,
+        )
+    if "Token" in type(error).__name__:  # its token providers: no key could be obtained
+        return AuthenticationFailed(
+            f"{service.model}: no token; {service.key_advice}", model=service.model
+        )
+    return RequestRejected(
+        f"{service.model}: {type(error).__name__} in OpenAI's library; it is not retried",
+        model=service.model,
+    )
+
+
+def _problem(error: openai.APIStatusError) -> Problem:
+    response = error.response
+    return read_problem(response.status_code, response.content, response.headers)
+
+
+async def _close(client: openai.AsyncOpenAI) -> None:
+    await client.close()

@@ -1,0 +1,88 @@
+"""DIRECT(0, k): one judge without a persona, the paper's baseline."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Unpack
+
+from mcranker.agents import DirectJudge
+from mcranker.config import RankerConfig, RankerOptions
+from mcranker.models import ModelSpec
+from mcranker.rankers.pointwise import PointwiseRanker, Roles, given
+from mcranker.ranking import Ranking
+from mcranker.stages import Session, Tally, judge_workers, recruit, score_passages, write_rubrics
+from mcranker.teams import TeamSpec
+
+__all__ = ["DirectRanker"]
+
+
+class DirectRanker(PointwiseRanker):
+    """Asks for the relevance of each passage directly, from 0 to k (§4.2, App. D.6).
+
+    >>> DirectRanker(model="openai:gpt-5-mini")                    # DIRECT(0, 10)
+    >>> DirectRanker(scale=20)                                     # DIRECT(0, 20)
+    >>> DirectRanker(with_criteria=True)                           # Table 2, "+criteria"
+    >>> DirectRanker(with_criteria=True, team="team.yaml")
+
+    Args:
+        with_criteria: put a team's criteria into the prompt; the team is recruited and
+            writes its rubrics as for `MCRanker`, unless `team` is given.
+        team_size: personas whose criteria are used, the NLP scientist included.
+        model: plays all roles that have no model of their own, as for `MCRanker`.
+        recruiter_model: recruits, with `with_criteria`.
+        criteria_model: writes rubrics, with `with_criteria`.
+        scoring_model: scores the passages.
+        base_url: of an OpenAI- or Anthropic-compatible server.
+        api_key: instead of the environment's.
+        team: whose criteria are used, as for `MCRanker`.
+        config: all other choices as one object; `options` replace single fields.
+        options: fields of `RankerConfig`.
+
+    Raises:
+        ConfigError, ModelError, PersonasError: as `MCRanker`.
+    """
+
+    name: ClassVar[str] = "direct"
+
+    def __init__(
+        self,
+        *,
+        with_criteria: bool = False,
+        team_size: int | None = None,
+        model: ModelSpec = None,
+        recruiter_model: ModelSpec = None,
+        criteria_model: ModelSpec = None,
+        scoring_model: ModelSpec = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        team: TeamSpec | None = None,
+        preset: str | None = None,
+        config: RankerConfig | None = None,
+        **options: Unpack[RankerOptions],
+    ) -> None:
+        super().__init__(
+            RankerConfig.of(config, {**given(team_size=team_size, preset=preset), **options}),
+            Roles(model, recruiter_model, criteria_model, scoring_model),
+            base_url=base_url,
+            api_key=api_key,
+            team=team,
+        )
+        self.with_criteria = with_criteria or team is not None
+
+    async def _run(self, session: Session) -> Ranking:
+        annotators = []
+        if self.with_criteria:
+            if self.team is not None:
+                members = self.team.members
+            else:
+                members = await recruit(session, team_size=self.config.team_size)
+            annotators = await write_rubrics(session, members)
+        tally = Tally(session, [DirectJudge.NAME])
+        judge = DirectJudge(
+            [annotator.member for annotator in annotators],
+            session.desk,
+            session.asker(session.models.scoring),
+            workers=judge_workers(session, 1)[0],
+            on_score=tally.of(0),
+        )
+        await score_passages(session, [judge])
+        return self.build_ranking(session, tally, annotators)

@@ -1,0 +1,206 @@
+"""What pointwise rankers share: models, prompts, a team, and how scores become a ranking."""
+
+from __future__ import annotations
+
+import logging
+import time
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mcranker.agents import Annotator
+from mcranker.config import RankerConfig
+from mcranker.ensemble import descending, fill_missing, interpolate, reciprocal_rank, score_sum
+from mcranker.errors import ConfigError
+from mcranker.events import Emit, RankingStarted
+from mcranker.models import ModelSpec, check_capabilities, connect_roles
+from mcranker.rankers.base import Ranker
+from mcranker.ranking import Ranking
+from mcranker.stages import Session, Tally
+from mcranker.teams import TeamSpec, as_team
+from mcranker.types import Passage, Query, ScoreMatrix
+from personas import PromptSet, Team
+
+__all__ = ["PointwiseRanker", "Roles", "given"]
+
+logger = logging.getLogger("mcranker")
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Which model plays which role; roles left None get `model`."""
+
+    model: ModelSpec = None
+    recruiter: ModelSpec = None
+    criteria: ModelSpec = None
+    scoring: ModelSpec = None
+    assessor: ModelSpec = None
+
+
+class PointwiseRanker(Ranker):
+    """A ranker that scores each passage by itself. Subclasses say how, in `_run`."""
+
+    def __init__(
+        self,
+        config: RankerConfig,
+        roles: Roles,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        team: TeamSpec | None = None,
+    ) -> None:
+        self.team = None if team is None else as_team(team)
+        if self.team is not None:
+            config = _with_team_size(config, self.team)
+        # Prompts first: a folder that cannot be used needs no model to be found out.
+        PromptSet.load(config.prompts)
+        specs = {
+            name: getattr(roles, name) for name in ("recruiter", "criteria", "scoring", "assessor")
+        }
+        models = connect_roles(
+            roles.model, specs, concurrency=config.concurrency, base_url=base_url, api_key=api_key
+        )
+        resolved = config.for_model(models.scoring.capabilities)
+        check_capabilities(resolved, models)
+        super().__init__(resolved, models)
+        self.prompts = PromptSet.load(resolved.prompts)
+        if resolved is not config:
+            logger.info(
+                "%s is a weak model, so %s", models.scoring.name, _changes(config, resolved)
+            )
+
+    @abstractmethod
+    async def _run(self, session: Session) -> Ranking:
+        """Take the session through the stages."""
+
+    async def _rank(
+        self, query: Query, passages: tuple[Passage, ...], emit: Emit | None
+    ) -> Ranking:
+        session = Session.open(
+            query,
+            passages,
+            config=self.config,
+            models=self.models,
+            prompts=self.prompts,
+            emit=emit,
+        )
+        if emit is not None:
+            await emit(RankingStarted(query.id, query.text, len(session.distinct)))
+        return await self._run(session)
+
+    def build_ranking(
+        self,
+        session: Session,
+        tally: Tally,
+        annotators: Sequence[Annotator],
+        assessed: ScoreMatrix | None = None,
+    ) -> Ranking:
+        """The finished ranking: scores combined, ties by first-stage order (§3.1).
+
+        Passages beyond ``depth`` follow in first-stage order.
+
+        Raises:
+            MissingScoreError: a score is missing and ``missing="fail"``.
+        """
+        scores = _combine(self.config, tally.matrix, assessed)
+        judged = scores[session.group_of]
+        if self.config.first_stage_weight:
+            known = [passage.score for passage in session.passages]
+            judged = interpolate(judged, known, self.config.first_stage_weight)
+        beyond = np.arange(len(session.passages), len(session.given), dtype=np.intp)
+        rows = np.concatenate([session.group_of, np.full(len(beyond), -1, dtype=np.intp)])
+        ranking = Ranking(
+            query=session.asked,
+            passages=session.given,
+            order=np.concatenate([descending(judged), beyond]),
+            final=np.concatenate([judged, np.full(len(beyond), np.nan)]),
+            matrix=tally.matrix.take(rows),
+            personas=tuple(tally.names),
+            team=_team_of(annotators, session, self.team),
+            ranker=self.name,
+            config=self.config.model_dump(mode="json"),
+            models=self._models_used(session),
+            prompt_hashes=self.prompts.hashes,
+            calls=session.usage,
+            seconds={**session.seconds, "total": time.perf_counter() - session.started},
+            assessor_reasons=_reasons(assessed, rows),
+        )
+        if ranking.missing:
+            first = ranking.missing[0]
+            logger.warning(
+                "%d of %d scores are missing; the first: %s of passage %r: %s",
+                len(ranking.missing),
+                ranking.matrix.values.size,
+                first.persona,
+                first.doc_id,
+                first.reason,
+            )
+        return ranking
+
+    def _models_used(self, session: Session) -> Mapping[str, str]:
+        roles = {
+            "recruit": "recruiter",
+            "criteria": "criteria",
+            "score": "scoring",
+            "assess": "assessor",
+        }
+        used = {stage for stage, _, _ in session.usage}
+        return {role: self.models.names[role] for stage, role in roles.items() if stage in used}
+
+
+def given(**options: Any) -> dict[str, Any]:
+    """The options that are not None."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _with_team_size(config: RankerConfig, team: Team) -> RankerConfig:
+    size = len(team.members)
+    if "team_size" in config.model_fields_set and config.team_size != size:
+        raise ConfigError(
+            f"team_size={config.team_size}, but the team given has {size} members; "
+            "give one of the two"
+        )
+    return RankerConfig.of(config, {"team_size": size})
+
+
+def _changes(config: RankerConfig, resolved: RankerConfig) -> str:
+    before = config.model_dump()
+    changed = {
+        name: value for name, value in resolved.model_dump().items() if value != before[name]
+    }
+    return ", ".join(f"{name}={value!r}" for name, value in changed.items()) or "nothing changes"
+
+
+def _combine(
+    config: RankerConfig, matrix: ScoreMatrix, assessed: ScoreMatrix | None
+) -> NDArray[np.float64]:
+    """One score a distinct passage (Eq. 4)."""
+    filled = fill_missing(matrix.values, config.missing, constant=config.missing_constant)
+    if assessed is not None:
+        column = assessed.values[:, :1]
+        if config.missing == "mean_of_team":
+            column = np.where(np.isnan(column), filled.mean(axis=1, keepdims=True), column)
+        return fill_missing(column, config.missing, constant=config.missing_constant)[:, 0]
+    return reciprocal_rank(filled) if config.ensemble == "reciprocal_rank" else score_sum(filled)
+
+
+def _reasons(assessed: ScoreMatrix | None, rows: NDArray[np.intp]) -> dict[int, str]:
+    if assessed is None:
+        return {}
+    return {row: why for (row, _), why in assessed.take(rows).reasons.items()}
+
+
+def _team_of(
+    annotators: Sequence[Annotator], session: Session, given_team: Team | None
+) -> Team | None:
+    """The team as it judged, rubrics included."""
+    if not annotators:
+        return None
+    members = tuple(annotator.member for annotator in annotators)
+    if given_team is not None:
+        return given_team.model_copy(update={"members": members})
+    return Team(members=members, query=session.asked.text)

@@ -1,0 +1,344 @@
+"""The result: a sequence of hits that knows how it came about."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from mcranker.errors import InputError
+from mcranker.types import MissingScore, Passage, Query, ScoreMatrix, UsageTable
+
+if TYPE_CHECKING:
+    import os
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from mcranker.llm.chat import Usage
+    from personas import Team
+
+__all__ = ["Hit", "Ranking"]
+
+FORMAT_VERSION = 1
+ASSESSOR = "assessor"
+"""The name under which the assessor's own missing scores are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One passage of a ranking.
+
+    Attributes:
+        rank: from 1, best first.
+        doc_id: the passage's id.
+        score: final score; None for a passage beyond ``depth``, which was not judged.
+        scores: persona -> score, 0 to k, or None where it is missing; in team order.
+        missing: persona -> why its score is missing.
+        criteria: persona -> criterion -> score, only with ``scoring="per_criterion"``.
+        first_stage_rank: rank in the order in which the passages were given, from 1.
+        passage: title and text.
+    """
+
+    rank: int
+    doc_id: str
+    score: float | None
+    scores: Mapping[str, float | None]
+    missing: Mapping[str, str]
+    criteria: Mapping[str, Mapping[str, float]]
+    first_stage_rank: int
+    passage: Passage
+
+    @property
+    def index(self) -> int:
+        """Place of the passage in the docs that were given, from 0."""
+        return self.first_stage_rank - 1
+
+    @property
+    def moved(self) -> int:
+        """How many ranks the passage rose (positive) or fell (negative)."""
+        return self.first_stage_rank - self.rank
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranking(Sequence[Hit]):
+    """Passages in their new order, best first, with everything that led to it.
+
+    Attributes:
+        query: what was asked.
+        passages: in first-stage order.
+        order: places in `passages`, best first; an integer array of length n.
+        final: final score by place in `passages`; NaN beyond ``depth``; length n.
+        matrix: scores by passage (rows as `passages`) and persona.
+        personas: names of the matrix's columns.
+        team: who judged, with rubrics; None for rankers without a team.
+        ranker: the ranker's name, e.g. ``"mcranker"``.
+        config: the configuration in effect, as plain values.
+        models: role -> model name, for the roles that were needed.
+        prompt_hashes: prompt -> SHA-256 of its text.
+        calls: usage by stage, persona and model.
+        seconds: wall time by stage, and ``total``.
+        assessor_reasons: place in `passages` -> why the assessor's score is missing.
+    """
+
+    query: Query
+    passages: tuple[Passage, ...]
+    order: NDArray[np.intp]
+    final: NDArray[np.float64]
+    matrix: ScoreMatrix
+    personas: tuple[str, ...]
+    team: Team | None
+    ranker: str
+    config: Mapping[str, Any]
+    models: Mapping[str, str]
+    prompt_hashes: Mapping[str, str]
+    calls: UsageTable
+    seconds: Mapping[str, float]
+    assessor_reasons: Mapping[int, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.passages)
+
+    @overload
+    def __getitem__(self, place: int) -> Hit: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Hit]: ...
+    def __getitem__(self, place: int | slice) -> Hit | list[Hit]:
+        if isinstance(place, slice):
+            return [self._hit(rank) for rank in range(*place.indices(len(self)))]
+        rank = place if place >= 0 else place + len(self)
+        if not 0 <= rank < len(self):
+            raise IndexError(f"there is no hit {place}; the ranking has {len(self)}")
+        return self._hit(rank)
+
+    def __repr__(self) -> str:
+        lost = f", {len(self.missing)} scores missing" if self.missing else ""
+        return f"<Ranking of {len(self)} passages for {self.query.text!r} by {self.ranker}{lost}>"
+
+    @property
+    def ids(self) -> list[str]:
+        """The passages' ids, best first."""
+        return [self.passages[row].id for row in self.order]
+
+    @property
+    def usage(self) -> Usage:
+        """Calls and tokens, everything together."""
+        return self.calls.total
+
+    @property
+    def cost(self) -> float | None:
+        """US dollars for all calls; None if a model's price is not known."""
+        from mcranker.llm.prices import cost
+
+        costs = [cost(model, usage) for (_, _, model), usage in self.calls.items()]
+        known = [each for each in costs if each is not None]
+        return math.fsum(known) if len(known) == len(costs) else None
+
+    @property
+    def missing(self) -> list[MissingScore]:
+        """Every score that was asked for and did not come, by first-stage order."""
+        places = [(row, column, why) for (row, column), why in self.matrix.reasons.items()]
+        places += [(row, len(self.personas), why) for row, why in self.assessor_reasons.items()]
+        names = (*self.personas, ASSESSOR)
+        return [
+            MissingScore(self.passages[row].id, names[column], why)
+            for row, column, why in sorted(places)
+        ]
+
+    def to_trec(self, tag: str | None = None) -> str:
+        """The ranking as lines of a TREC run: query id, Q0, document id, rank, score, tag.
+
+        Tools for TREC runs sort by score and break ties by document id, so equal scores are
+        set apart by the smallest step that keeps this ranking's order.
+
+        Raises:
+            InputError: the query has no id, or an id holds white space.
+        """
+        for what, name in [
+            ("query", self.query.id),
+            *(("passage", each.id) for each in self.passages),
+        ]:
+            if not name or name.split() != [name]:
+                raise InputError(
+                    f"a TREC run cannot name the {what} {name!r}; "
+                    "ids must not be empty or hold white space"
+                )
+        tag = tag or self.ranker
+        scores = _strictly_falling([float(self.final[row]) for row in self.order])
+        return "".join(
+            f"{self.query.id} Q0 {doc_id} {rank} {score!r} {tag}\n"
+            for rank, (doc_id, score) in enumerate(zip(self.ids, scores, strict=True), start=1)
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain values that JSON can hold; `from_dict` takes it back."""
+        from mcranker.llm.prices import cost
+
+        return {
+            "version": FORMAT_VERSION,
+            "query": asdict(self.query),
+            "ranker": self.ranker,
+            "team": self.team.model_dump(mode="json") if self.team else None,
+            "personas": list(self.personas),
+            "hits": [self._hit_dict(hit) for hit in self],
+            "config": dict(self.config),
+            "models": dict(self.models),
+            "prompt_hashes": dict(self.prompt_hashes),
+            "usage": {
+                **asdict(self.usage),
+                "cost": self.cost,
+                "by_stage": [
+                    {
+                        "stage": stage,
+                        "persona": persona,
+                        "model": model,
+                        **asdict(usage),
+                        "cost": cost(model, usage),
+                    }
+                    for (stage, persona, model), usage in self.calls.items()
+                ],
+            },
+            "seconds": dict(self.seconds),
+        }
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """`to_dict` as JSON text."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, indent=indent, allow_nan=False)
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write the inspection report: one HTML file that needs nothing else.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        from personas.report import render_inspection
+
+        Path(path).write_text(render_inspection(self.to_dict()), encoding="utf-8")
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Ranking:
+        """A ranking from what `to_dict` made.
+
+        Raises:
+            InputError: it is of another version, or is not a ranking.
+        """
+        if not isinstance(data, Mapping) or data.get("version") != FORMAT_VERSION:
+            found = data.get("version") if isinstance(data, Mapping) else type(data).__name__
+            raise InputError(f"this is no ranking of version {FORMAT_VERSION}, but {found!r}")
+        try:
+            return _restored(data)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InputError(f"this is no complete ranking: {error!r}") from error
+
+    def _hit(self, place: int) -> Hit:
+        row = int(self.order[place])
+        passage = self.passages[row]
+        values = self.matrix.values[row].tolist()
+        columns = list(enumerate(self.personas))
+        reasons = {name: self.matrix.reasons.get((row, column)) for column, name in columns}
+        if row in self.assessor_reasons:
+            reasons[ASSESSOR] = self.assessor_reasons[row]
+        each = {name: self.matrix.criteria.get((row, column)) for column, name in columns}
+        final = float(self.final[row])
+        return Hit(
+            rank=place + 1,
+            doc_id=passage.id,
+            score=None if math.isnan(final) else final,
+            scores={
+                name: None if math.isnan(values[column]) else values[column]
+                for column, name in columns
+            },
+            missing={name: why for name, why in reasons.items() if why is not None},
+            criteria={name: self._named(name, scores) for name, scores in each.items() if scores},
+            first_stage_rank=row + 1,
+            passage=passage,
+        )
+
+    def _named(self, persona: str, scores: tuple[float, ...]) -> dict[str, float]:
+        members = self.team.members if self.team else ()
+        rubric = next((member.rubric for member in members if member.name == persona), None)
+        names = [criterion.name for criterion in rubric.criteria] if rubric else []
+        return dict(zip(names, scores, strict=True))
+
+    @staticmethod
+    def _hit_dict(hit: Hit) -> dict[str, Any]:
+        return {
+            "rank": hit.rank,
+            "doc_id": hit.doc_id,
+            "score": hit.score,
+            "scores": dict(hit.scores),
+            "missing": dict(hit.missing),
+            "criteria": {name: dict(each) for name, each in hit.criteria.items()},
+            "first_stage_rank": hit.first_stage_rank,
+            "first_stage_score": hit.passage.score,
+            "title": hit.passage.title,
+            "text": hit.passage.text,
+        }
+
+
+def _strictly_falling(scores: list[float]) -> list[float]:
+    """The scores, NaN below all others, with equal neighbours set apart."""
+    known = [score for score in scores if not math.isnan(score)]
+    floor = min(known, default=0.0)
+    filled = [floor - 1.0 if math.isnan(score) else score for score in scores]
+    distinct = sorted(set(filled))
+    gap = min((high - low for low, high in itertools.pairwise(distinct)), default=1.0)
+    step = min(gap, 1.0) / (len(scores) + 1)
+    places = 0
+    fallen: list[float] = []
+    for before, score in zip([math.inf, *filled], filled, strict=False):
+        places = places + 1 if score == before else 0
+        fallen.append(score - places * step)
+    return fallen
+
+
+def _restored(data: Mapping[str, Any]) -> Ranking:
+    import numpy as np
+
+    from mcranker.llm.chat import Usage
+    from personas import Team
+
+    hits = sorted(data["hits"], key=lambda hit: int(hit["first_stage_rank"]))
+    personas = tuple(data["personas"])
+    team = Team.model_validate(data["team"]) if data["team"] else None
+    matrix = ScoreMatrix.empty(len(hits), len(personas))
+    assessor_reasons: dict[int, str] = {}
+    for row, hit in enumerate(hits):
+        for column, name in enumerate(personas):
+            value = hit["scores"][name]
+            matrix.values[row, column] = math.nan if value is None else value
+            if name in hit["missing"]:
+                matrix.reasons[row, column] = hit["missing"][name]
+            if name in hit["criteria"]:
+                matrix.criteria[row, column] = tuple(hit["criteria"][name].values())
+        if ASSESSOR in hit["missing"] and ASSESSOR not in personas:
+            assessor_reasons[row] = hit["missing"][ASSESSOR]
+    calls = UsageTable()
+    for entry in data["usage"]["by_stage"]:
+        counts = Usage(*(int(entry[name]) for name in Usage.__dataclass_fields__))
+        calls.add(entry["stage"], entry["persona"], entry["model"], counts)
+    return Ranking(
+        query=Query(**data["query"]),
+        passages=tuple(
+            Passage(hit["doc_id"], hit["text"], hit["title"], hit["first_stage_score"])
+            for hit in hits
+        ),
+        order=np.argsort([int(hit["rank"]) for hit in hits]).astype(np.intp),
+        final=np.array(
+            [math.nan if hit["score"] is None else hit["score"] for hit in hits], dtype=np.float64
+        ),
+        matrix=matrix,
+        personas=personas,
+        team=team,
+        ranker=str(data["ranker"]),
+        config=dict(data["config"]),
+        models=dict(data["models"]),
+        prompt_hashes=dict(data["prompt_hashes"]),
+        calls=calls,
+        seconds=dict(data["seconds"]),
+        assessor_reasons=assessor_reasons,
+    )

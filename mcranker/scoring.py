@@ -1,0 +1,119 @@
+"""The three ways to score: what is asked, and how the reply becomes a `Score`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mcranker.config import RankerConfig
+from mcranker.llm.chat import ChatReply, ReplySchema
+from mcranker.replies import Unreadable, read_criterion_scores, read_score
+from mcranker.types import Score
+from personas import PromptSet, Rubric
+from personas.templates import Turn
+
+__all__ = ["Answer", "expected_value", "integer_schema"]
+
+
+class Answer:
+    """How one rater answers: instruction, reply form, and reading it.
+
+    Args:
+        config: says the scoring mode, the scale and the labels.
+        prompts: where the instruction's wording comes from.
+        rubric: needed for ``per_criterion``.
+    """
+
+    def __init__(self, config: RankerConfig, prompts: PromptSet, rubric: Rubric | None) -> None:
+        self._config = config
+        self._rubric = rubric
+        self.labels: tuple[str, ...] = ()
+        self.schema: ReplySchema | None = None
+        turns: tuple[Turn, ...]
+        if config.scoring == "expected":
+            self.labels = config.all_labels
+            turns = prompts["answer_label"].render({"labels": ", ".join(self.labels)})
+        elif config.scoring == "per_criterion" and rubric is not None:
+            count = len(rubric.criteria)
+            self.schema = _criterion_schema(count, config.scale)
+            turns = prompts["answer_per_criterion"].render(
+                {"k": str(config.scale), "criteria_count": str(count)}
+            )
+        else:
+            self.schema = integer_schema("Score", config.scale)
+            turns = prompts["answer_integer"].render({"k": str(config.scale)})
+        self.instruction = next((turn.text for turn in turns if turn.role != "assistant"), "")
+        self.prefill = next((turn.text for turn in turns if turn.role == "assistant"), "")
+
+    def read(self, reply: ChatReply) -> Score:
+        """The reply as a score.
+
+        Raises:
+            Unreadable: it is not of the form that was asked for.
+        """
+        if self.labels:
+            return Score(expected_value(reply.label_logprobs or {}, self.labels))
+        if self._config.scoring == "per_criterion" and self._rubric is not None:
+            each = read_criterion_scores(
+                reply.text, count=len(self._rubric.criteria), top=self._config.scale
+            )
+            weights = [criterion.weight for criterion in self._rubric.criteria]
+            return Score(_weighted_mean(each, weights), criteria=tuple(map(float, each)))
+        return Score(float(read_score(reply.text, key="Score", top=self._config.scale)))
+
+
+def expected_value(logprobs: Mapping[str, float], labels: Sequence[str]) -> float:
+    """Sum over the labels of p(label) · place, places from 0, p normalised over the labels.
+
+    A label that the provider did not list counts as impossible.
+
+    Raises:
+        Unreadable: none of the labels is listed.
+    """
+    known = {label: logprobs[label] for label in labels if label in logprobs}
+    peak = max(known.values(), default=-math.inf)
+    if peak == -math.inf:
+        raise Unreadable(f"none of the labels {', '.join(labels)} is among the likely answers.")
+    masses = [math.exp(known[label] - peak) if label in known else 0.0 for label in labels]
+    return math.fsum(place * mass for place, mass in enumerate(masses)) / math.fsum(masses)
+
+
+def integer_schema(key: str, top: int) -> ReplySchema:
+    """The schema of an object whose only key holds an integer from 0 to `top`."""
+    return _object_schema(key, _integers(top))
+
+
+def _criterion_schema(count: int, top: int) -> ReplySchema:
+    # One key a criterion: unlike the length of a list, every provider can enforce that.
+    keys = [str(number) for number in range(1, count + 1)]
+    return _object_schema(
+        "Scores",
+        {
+            "type": "object",
+            "properties": {key: _integers(top) for key in keys},
+            "required": keys,
+            "additionalProperties": False,
+        },
+    )
+
+
+def _integers(top: int) -> dict[str, Any]:
+    # An enumeration is understood by every provider, a range is not.
+    return {"type": "integer", "enum": list(range(top + 1))}
+
+
+def _object_schema(key: str, value: dict[str, Any]) -> ReplySchema:
+    return ReplySchema(
+        key.lower().replace(" ", "_"),
+        {
+            "type": "object",
+            "properties": {key: value},
+            "required": [key],
+            "additionalProperties": False,
+        },
+    )
+
+
+def _weighted_mean(scores: Sequence[int], weights: Sequence[float]) -> float:
+    return math.fsum(score * weight for score, weight in zip(scores, weights, strict=True)) / 100

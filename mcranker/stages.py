@@ -1,0 +1,335 @@
+"""The stages that rankers are made of: recruit, write rubrics, score, assess.
+
+A `Session` holds what belongs to one query; the stages put actors to work on it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mcranker.actor import Actor
+from mcranker.agents import Annotator, Assessment, Assessor, Desk, OnScore, Recruiter, ScoreTask
+from mcranker.asking import Asker
+from mcranker.bridge import task_group
+from mcranker.config import RankerConfig
+from mcranker.errors import ConfigError
+from mcranker.events import Emit, PassageAssessed, PassageScored, RubricWritten, TeamRecruited
+from mcranker.llm.chat import ChatModel, Stage
+from mcranker.models import Models
+from mcranker.passages import PassageText
+from mcranker.types import Passage, Query, Score, ScoreMatrix, UsageTable
+from personas import Member, PromptSet, Rubric, library
+
+__all__ = [
+    "OnScoreOf",
+    "Session",
+    "Tally",
+    "assess",
+    "judge_workers",
+    "recruit",
+    "score_passages",
+    "write_rubrics",
+]
+
+
+@dataclass(slots=True)
+class Session:
+    """One query on its way through the stages.
+
+    Attributes:
+        query: as the agents see it.
+        passages: those that are judged, in first-stage order.
+        distinct: places in `passages` of the first of each set of equal passages (title
+            and text).
+        group_of: for each passage the place in `distinct` of its equal.
+        asked: the query as the user gave it.
+        given: all passages, those beyond ``depth`` included.
+        usage: every call so far.
+        seconds: wall time by stage.
+        started: when work began, on the clock of `time.perf_counter`.
+    """
+
+    query: Query
+    passages: tuple[Passage, ...]
+    config: RankerConfig
+    models: Models
+    prompts: PromptSet
+    emit: Emit | None
+    distinct: tuple[int, ...]
+    group_of: NDArray[np.intp]
+    asked: Query
+    given: tuple[Passage, ...]
+    usage: UsageTable = field(default_factory=UsageTable)
+    seconds: dict[str, float] = field(default_factory=dict)
+    started: float = field(default_factory=time.perf_counter)
+
+    @classmethod
+    def open(
+        cls,
+        asked: Query,
+        given: tuple[Passage, ...],
+        *,
+        config: RankerConfig,
+        models: Models,
+        prompts: PromptSet,
+        emit: Emit | None,
+    ) -> Session:
+        """A session for the passages within ``depth``; equal ones are judged once."""
+        query = Query(asked.text.lower(), asked.id) if config.lowercase_query else asked
+        passages = given[: config.depth]
+        seen: dict[tuple[str, str], int] = {}
+        groups = [seen.setdefault((each.title, each.text), len(seen)) for each in passages]
+        firsts: dict[int, int] = {}
+        for place, group in enumerate(groups):
+            firsts.setdefault(group, place)
+        return cls(
+            query=query,
+            passages=passages,
+            config=config,
+            models=models,
+            prompts=prompts,
+            emit=emit,
+            distinct=tuple(firsts.values()),
+            group_of=np.asarray(groups, dtype=np.intp),
+            asked=asked,
+            given=given,
+        )
+
+    @property
+    def desk(self) -> Desk:
+        """What the agents share."""
+        return Desk(self.query, self.config, self.prompts, PassageText.of(self.config))
+
+    def asker(self, model: ChatModel) -> Asker:
+        """Somebody who asks `model` and counts it here."""
+        return Asker(model, self.config, self.prompts, self.usage)
+
+    @contextmanager
+    def timed(self, stage: Stage) -> Iterator[None]:
+        """Add the wall time of the block, in seconds, to `seconds`."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - start
+
+
+async def recruit(session: Session, *, team_size: int) -> tuple[Member, ...]:
+    """The NLP scientist, if configured, and recruits up to `team_size` (Eq. 1).
+
+    Raises:
+        ReplyError: the recruiter's answer cannot be read, asked twice.
+    """
+    config = session.config
+    fixed = (library.nlp_scientist(),) if config.nlp_scientist else ()
+    recruits = team_size - len(fixed)
+    if recruits <= 0:
+        return _without_library_rubric(fixed, config)
+    example = session.passages[min(config.example_rank, len(session.passages)) - 1]
+    asker = session.asker(session.models.recruiter)
+    with session.timed("recruit"):
+        recruiter = Recruiter(session.desk, asker, recruits=recruits)
+        async with task_group() as group:
+            group.start_soon(recruiter.run)
+            recruited = await recruiter.ask(example)
+            recruiter.close()
+    if config.snake_case_personas:
+        recruited = tuple(_snake_cased(member) for member in recruited)
+    return _without_library_rubric((*fixed, *recruited), config)
+
+
+async def write_rubrics(
+    session: Session,
+    members: Sequence[Member],
+    *,
+    scored: OnScoreOf | None = None,
+    shared: MutableMapping[str, Rubric] | None = None,
+    locked: bool = False,
+) -> list[Annotator]:
+    """An annotator for each member, each with its rubric; missing rubrics are written (Eq. 2).
+
+    Args:
+        session: the query.
+        members: the team.
+        scored: what an annotator does with a score, by column; None if it gives none.
+        shared: rubrics for the data set by persona, read and extended with
+            ``criteria="dataset"``.
+        locked: refuse to write any rubric.
+
+    Raises:
+        ConfigError: the team is locked and a rubric is missing.
+        ReplyError: a rubric cannot be read, asked twice.
+    """
+    config = session.config
+    known = shared if shared is not None else {}
+    annotators = [
+        Annotator(
+            member,
+            session.desk,
+            session.asker(session.models.criteria),
+            session.asker(session.models.scoring),
+            workers=workers,
+            on_score=scored(column) if scored else _ignore,
+        )
+        for column, (member, workers) in enumerate(
+            zip(members, judge_workers(session, len(members)), strict=True)
+        )
+    ]
+
+    async def settle(annotator: Annotator) -> None:
+        member = annotator.member
+        rubric = member.rubric
+        if config.criteria == "none":
+            rubric = None
+        elif rubric is None and locked:
+            raise ConfigError(
+                f"the team is locked and {member.name!r} has no rubric; "
+                'write one, unlock the team, or use criteria="none"'
+            )
+        elif rubric is None and config.criteria == "dataset":
+            if member.name not in known:
+                known.setdefault(member.name, await annotator.write_rubric())
+            rubric = known[member.name]
+        elif rubric is None:
+            rubric = await annotator.write_rubric()
+        annotator.take_rubric(rubric)
+        if rubric is not None and session.emit is not None:
+            await session.emit(RubricWritten(session.query.id, member.name, rubric))
+
+    with session.timed("criteria"):
+        if session.emit is not None:
+            personas = tuple(member.persona for member in members)
+            await session.emit(TeamRecruited(session.query.id, personas))
+        async with task_group() as group:
+            for annotator in annotators:
+                group.start_soon(settle, annotator)
+    return annotators
+
+
+class OnScoreOf(Protocol):
+    """Gives what is done with a score, for the judge of one column."""
+
+    def __call__(self, column: int) -> OnScore: ...
+
+
+class Tally:
+    """Takes scores as they come: into the matrix, and out as events."""
+
+    def __init__(self, session: Session, names: Sequence[str], *, assessing: bool = False) -> None:
+        self.matrix = ScoreMatrix.empty(len(session.distinct), len(names))
+        self._session = session
+        self.names = names
+        self._assessing = assessing
+        self._done = 0
+
+    def of(self, column: int) -> OnScore:
+        """What is done with a score of column `column`."""
+
+        async def scored(row: int, doc_id: str, score: Score) -> None:
+            self.matrix.put(row, column, score)
+            self._done += 1
+            session = self._session
+            if session.emit is None:
+                return
+            total = self.matrix.values.size
+            if self._assessing:
+                event: PassageAssessed | PassageScored = PassageAssessed(
+                    session.query.id, doc_id, score.value, score.reason, self._done, total
+                )
+            else:
+                event = PassageScored(
+                    session.query.id,
+                    doc_id,
+                    self.names[column],
+                    score.value,
+                    score.reason,
+                    self._done,
+                    total,
+                )
+            await session.emit(event)
+
+        return scored
+
+
+async def score_passages(session: Session, judges: Sequence[Actor[ScoreTask, None]]) -> None:
+    """Every judge scores every distinct passage (Eq. 3).
+
+    Judges work side by side, unless the model keeps fewer prompt prefixes than there are
+    judges or fewer calls are allowed: then one after the other.
+    """
+    slots = session.models.scoring.capabilities.prefix_slots
+    together = len(judges) <= min(slots or len(judges), session.config.concurrency)
+
+    async def feed(judge: Actor[ScoreTask, None]) -> None:
+        for row, place in enumerate(session.distinct):
+            await judge.tell(ScoreTask(row, session.passages[place]))
+        judge.close()
+
+    with session.timed("score"):
+        for batch in [judges] if together else [[judge] for judge in judges]:
+            async with task_group() as group:
+                for judge in batch:
+                    group.start_soon(judge.run)
+                    group.start_soon(feed, judge)
+
+
+async def assess(session: Session, matrix: ScoreMatrix, names: Sequence[str]) -> ScoreMatrix:
+    """The assessor's score of every distinct passage, one column (Eq. 4, right)."""
+    tally = Tally(session, ["assessor"], assessing=True)
+    assessor = Assessor(
+        session.desk,
+        session.asker(session.models.assessor),
+        workers=min(session.config.concurrency, len(session.distinct)),
+        on_score=tally.of(0),
+    )
+    with session.timed("assess"):
+        async with task_group() as group:
+            group.start_soon(assessor.run)
+            for row, place in enumerate(session.distinct):
+                values = matrix.values[row].tolist()
+                scores = tuple(
+                    (name, None if value != value else value)
+                    for name, value in zip(names, values, strict=True)
+                )
+                await assessor.tell(Assessment(row, session.passages[place], scores))
+            assessor.close()
+    return tally.matrix
+
+
+def judge_workers(session: Session, judges: int) -> list[int]:
+    """Workers of each judge: shares of the concurrency, never more than there are passages."""
+    concurrency = session.config.concurrency
+    slots = session.models.scoring.capabilities.prefix_slots
+    if judges > min(slots or judges, concurrency):
+        shares = [min(slots or concurrency, concurrency)] * judges
+    else:
+        shares = [concurrency // judges + (i < concurrency % judges) for i in range(judges)]
+    return [min(share, len(session.distinct)) for share in shares]
+
+
+async def _ignore(row: int, doc_id: str, score: Score) -> None:
+    """Nobody wants this score."""
+
+
+def _snake_cased(member: Member) -> Member:
+    if member.origin != "recruited":
+        return member
+    name = "_".join(member.name.lower().split())
+    persona = member.persona.model_copy(update={"name": name})
+    return member.model_copy(update={"persona": persona})
+
+
+def _without_library_rubric(
+    members: tuple[Member, ...], config: RankerConfig
+) -> tuple[Member, ...]:
+    """The members as recruited: rubrics of the library stay only where they are asked for."""
+    if config.criteria == "library":
+        return members
+    return tuple(member.model_copy(update={"rubric": None}) for member in members)

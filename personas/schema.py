@@ -1,0 +1,154 @@
+"""Who judges, and by what: Persona, Criterion, Rubric, Member and Team.
+
+All are immutable, refuse unknown keys, and are compared by value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from personas.weights import normalize_weights
+
+__all__ = ["Criterion", "Member", "Origin", "Persona", "Rubric", "Team"]
+
+Origin = Literal["fixed", "recruited", "library", "human"]
+"""Where a member comes from: fixed by the method, recruited by a model, the library, a person."""
+
+_Name = Annotated[
+    str, StringConstraints(strict=True, strip_whitespace=True, min_length=1, max_length=200)
+]
+_Text = Annotated[str, StringConstraints(strict=True, strip_whitespace=True, max_length=20_000)]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+class Criterion(_Record):
+    """One thing to judge a passage by.
+
+    Attributes:
+        name: a few words.
+        description: what a passage must do to score high.
+        weight: percent of the rubric, 0 to 100. Inside a `Rubric` the weights sum to 100.
+    """
+
+    name: _Name
+    description: _Text = ""
+    weight: float = Field(default=100.0, ge=0, allow_inf_nan=False)
+
+
+class Rubric(_Record):
+    """Weighted criteria of one persona (c_j of Eq. 2); the weights sum to 100.
+
+    Weights are taken as people write them (percent, fractions, proportions, missing) and
+    normalised, see `personas.weights.normalize_weights`.
+    """
+
+    criteria: tuple[Criterion, ...]
+    reason: _Text = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _normalize(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping) or not isinstance(data.get("criteria"), list | tuple):
+            return data
+        criteria = [
+            criterion.model_dump() if isinstance(criterion, Criterion) else criterion
+            for criterion in data["criteria"]
+        ]
+        if not all(isinstance(criterion, Mapping) for criterion in criteria):
+            return data
+        weights = normalize_weights([criterion.get("weight") for criterion in criteria])
+        weighted = [
+            {**criterion, "weight": weight}
+            for criterion, weight in zip(criteria, weights, strict=True)
+        ]
+        return {**data, "criteria": weighted}
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Rubric:
+        _refuse_repeated([criterion.name for criterion in self.criteria], "criterion")
+        return self
+
+
+class Persona(_Record):
+    """Somebody who would care about the query (a_j of Eq. 1).
+
+    Attributes:
+        name: who, in a few words; unique in a team without regard to case.
+        description: what this person looks for.
+        topics: kinds of query this person is a good judge of.
+        reason: why the recruiter chose this person.
+    """
+
+    name: _Name
+    description: _Text = ""
+    topics: tuple[_Name, ...] = ()
+    reason: _Text = ""
+
+
+class Member(_Record):
+    """A persona on a team, with its rubric once that is written."""
+
+    persona: Persona
+    rubric: Rubric | None = None
+    origin: Origin = "human"
+
+    @property
+    def name(self) -> str:
+        """The persona's name."""
+        return self.persona.name
+
+
+class Team(_Record):
+    """The annotation team, in the order in which its scores are listed.
+
+    Attributes:
+        members: at least one; names are distinct without regard to case. The name of a
+            member of the library, such as ``"clinician"``, stands for that member.
+        name: what a person calls the team.
+        description: what the team is for.
+        query: the query it was recruited for, if any.
+        locked: a locked team is used as it is; nothing is recruited or rewritten.
+    """
+
+    members: tuple[Member, ...] = Field(min_length=1)
+    name: _Text = ""
+    description: _Text = ""
+    query: _Text = ""
+    locked: bool = Field(default=False, strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_library(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping) or not isinstance(data.get("members"), list | tuple):
+            return data
+        from personas import library
+
+        members = [
+            library.member(entry) if isinstance(entry, str) else entry for entry in data["members"]
+        ]
+        return {**data, "members": members}
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Team:
+        _refuse_repeated([member.name for member in self.members], "persona")
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The personas' names, in order."""
+        return tuple(member.name for member in self.members)
+
+
+def _refuse_repeated(names: list[str], what: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        folded = name.casefold()
+        if folded in seen:
+            raise ValueError(f"{what} {name!r} stands there twice; rename or remove one")
+        seen.add(folded)

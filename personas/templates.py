@@ -1,0 +1,256 @@
+"""Prompt files: load, check placeholders, render, hash.
+
+A prompt folder holds one text file a prompt (`PROMPTS`). A file is divided into turns by
+lines that read ``[system]``, ``[user]`` or ``[assistant]``; text before the first such line
+is the user's. A last ``[assistant]`` turn is a prefill: the model continues it. Values
+stand between double braces, ``{{query}}``. They are put in as they are and never looked at
+again, so braces in a passage mean nothing.
+
+Passages are data, not instruction. They stand between markers that carry a token computed
+from the query and the passage itself, so that no passage can contain its own end marker,
+and equal requests stay equal from run to run (`fence`). Control tokens of common chat
+templates inside a passage are broken up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+from typing import Literal, NamedTuple, cast
+
+from personas.errors import PromptError
+from personas.files import read_text
+
+__all__ = ["BUILTIN_SETS", "PROMPTS", "Placeholders", "PromptSet", "Template", "Turn", "fence"]
+
+Role = Literal["system", "user", "assistant"]
+
+BUILTIN_SETS = ("paper", "compact")
+"""Prompt sets that are shipped: the paper's contract, and short ones for small models."""
+
+
+class Placeholders(NamedTuple):
+    """What a prompt must contain, what it may, and of what it must contain at least one."""
+
+    required: frozenset[str]
+    optional: frozenset[str] = frozenset()
+    one_of: frozenset[str] = frozenset()
+
+    @property
+    def known(self) -> frozenset[str]:
+        """Everything that the prompt may contain."""
+        return self.required | self.optional | self.one_of
+
+
+def _placeholders(required: str, optional: str = "", one_of: str = "") -> Placeholders:
+    return Placeholders(*(frozenset(names.split()) for names in (required, optional, one_of)))
+
+
+_CRITERIA = "criteria criteria_names"
+
+PROMPTS: Mapping[str, Placeholders] = {
+    # App. D.1
+    "recruit": _placeholders("query passage number"),
+    # Our addition: one member of the library after the other is judged, or one is picked.
+    "choose": _placeholders("query members number"),
+    "suits": _placeholders("query", "persona topics description"),
+    # App. D.2, D.3 and §5.2.2 (dataset-based criteria)
+    "criteria_scientist": _placeholders("query persona", "description"),
+    "criteria": _placeholders("query persona", "description"),
+    "criteria_dataset": _placeholders("dataset persona", "description"),
+    # App. D.4, with and without criteria (Table 2)
+    "score": _placeholders("persona query passage answer", "description", _CRITERIA),
+    "score_without_criteria": _placeholders("persona query passage answer", "description"),
+    # App. D.5
+    "assess": _placeholders("query passage assessments k"),
+    # App. D.6, with and without criteria (Table 2)
+    "direct": _placeholders("query passage answer"),
+    "direct_with_criteria": _placeholders("query passage answer", "", _CRITERIA),
+    # How to answer: put in for {{answer}}
+    "answer_integer": _placeholders("k"),
+    "answer_label": _placeholders("labels"),
+    "answer_per_criterion": _placeholders("k criteria_count"),
+    # The one repair turn after an answer that could not be read
+    "repair": _placeholders("problem"),
+}
+"""Every prompt of a set and its placeholders."""
+
+_PLACEHOLDER = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+_ROLE_LINE = re.compile(r"^\[(system|user|assistant)\][ \t]*$", re.MULTILINE)
+_CONTROL_TOKEN = re.compile(
+    r"<(?=\|[^|<>\n]{1,40}\|>|/?s>|/?bos>|/?eos>|start_of_turn>|end_of_turn>)|\[(?=/?INST\]|/?SYS\])",
+    re.IGNORECASE,
+)
+_TOKEN_LENGTH = 8
+
+
+class Turn(NamedTuple):
+    """One turn of a rendered prompt."""
+
+    role: Role
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """One prompt, parsed: turns, each a list of literal texts and placeholder names.
+
+    Attributes:
+        name: its name in the set.
+        turns: role and parts; parts at even places are literal, at odd places names.
+    """
+
+    name: str
+    turns: tuple[tuple[Role, tuple[str, ...]], ...]
+
+    @classmethod
+    def parse(cls, name: str, text: str) -> Template:
+        """Split a file's text into turns and parts."""
+        pieces = _ROLE_LINE.split(text)
+        blocks = [("user", pieces[0]), *zip(pieces[1::2], pieces[2::2], strict=True)]
+        turns = tuple(
+            (cast(Role, role), tuple(_PLACEHOLDER.split(block.strip())))
+            for role, block in blocks
+            if block.strip()
+        )
+        return cls(name, turns)
+
+    @property
+    def placeholders(self) -> frozenset[str]:
+        """The names of the values that are still to be put in."""
+        return frozenset(name for _, parts in self.turns for name in parts[1::2])
+
+    def bind(self, values: Mapping[str, str]) -> Template:
+        """The template with some values put in; the others stay open."""
+        return Template(
+            self.name, tuple((role, _merge(parts, values)) for role, parts in self.turns)
+        )
+
+    def render(self, values: Mapping[str, str]) -> tuple[Turn, ...]:
+        """The finished turns.
+
+        Raises:
+            PromptError: a placeholder has no value.
+        """
+        open_ones = self.placeholders - values.keys()
+        if open_ones:
+            raise PromptError(f"prompt {self.name!r}: no value for {_listed(open_ones)}")
+        return tuple(Turn(role, "".join(_merge(parts, values))) for role, parts in self.turns)
+
+
+class PromptSet:
+    """All prompts of one folder, checked."""
+
+    def __init__(self, name: str, texts: Mapping[str, str], *, source: str) -> None:
+        self.name = name
+        self._texts = dict(texts)
+        self._templates = {
+            prompt: _checked(Template.parse(prompt, text), f"{source}/{prompt}.txt")
+            for prompt, text in texts.items()
+        }
+
+    @classmethod
+    def load(cls, name_or_folder: str | os.PathLike[str]) -> PromptSet:
+        """A shipped set (``"paper"``, ``"compact"``) or a folder of one's own.
+
+        Raises:
+            PromptError: the folder or a file is missing or unreadable, or a prompt lacks a
+                placeholder or has one that is unknown.
+        """
+        if name_or_folder in BUILTIN_SETS:
+            folder = resources.files("personas") / "prompts" / str(name_or_folder)
+            texts = {
+                prompt: (folder / f"{prompt}.txt").read_text(encoding="utf-8") for prompt in PROMPTS
+            }
+            return cls(str(name_or_folder), texts, source=f"prompts/{name_or_folder}")
+        path = Path(name_or_folder).expanduser()
+        if not path.is_dir():
+            raise PromptError(
+                f"there is no prompt folder {str(name_or_folder)!r}; "
+                f"name a folder, or one of {_listed(BUILTIN_SETS)}"
+            )
+        missing = [prompt for prompt in PROMPTS if not (path / f"{prompt}.txt").is_file()]
+        if missing:
+            raise PromptError(
+                f"{path}: misses {_listed(f'{prompt}.txt' for prompt in missing)}; "
+                "a folder holds every prompt, so start from a copy of a shipped set"
+            )
+        try:
+            texts = {prompt: read_text(path / f"{prompt}.txt") for prompt in PROMPTS}
+        except ValueError as error:
+            raise PromptError(str(error)) from error
+        return cls(path.name, texts, source=str(path))
+
+    def __getitem__(self, prompt: str) -> Template:
+        return self._templates[prompt]
+
+    @cached_property
+    def hashes(self) -> Mapping[str, str]:
+        """SHA-256 of each prompt's text, in hexadecimal; they name what a run was asked."""
+        return {
+            prompt: hashlib.sha256(text.encode()).hexdigest()
+            for prompt, text in sorted(self._texts.items())
+        }
+
+
+def fence(passage: str, *, query: str) -> str:
+    """The passage between markers that it cannot contain, its control tokens broken up.
+
+    The markers carry a token computed from the query and the passage (SHA-256), so that a
+    passage would have to contain a hash of itself to close its own fence.
+    """
+    passage = _CONTROL_TOKEN.sub(lambda match: match.group() + " ", passage)
+    salt = 0
+    while True:
+        digest = hashlib.sha256(f"{salt}\0{query}\0{passage}".encode(errors="surrogatepass"))
+        token = digest.hexdigest()[:_TOKEN_LENGTH]
+        if token not in passage:
+            return f"<<<{token}\n{passage}\n{token}>>>"
+        salt += 1
+
+
+def _merge(parts: tuple[str, ...], values: Mapping[str, str]) -> tuple[str, ...]:
+    merged = [parts[0]]
+    for name, literal in zip(parts[1::2], parts[2::2], strict=True):
+        if name in values:
+            merged[-1] += values[name] + literal
+        else:
+            merged += [name, literal]
+    return tuple(merged)
+
+
+def _checked(template: Template, where: str) -> Template:
+    needed = PROMPTS[template.name]
+    if not template.turns:
+        raise PromptError(f"{where}: is empty")
+    missing = needed.required - template.placeholders
+    if missing:
+        raise PromptError(f"{where}: misses the placeholder {_braced(missing)}")
+    if needed.one_of and not needed.one_of & template.placeholders:
+        raise PromptError(f"{where}: misses one of the placeholders {_braced(needed.one_of)}")
+    unknown = template.placeholders - needed.known
+    if unknown:
+        raise PromptError(
+            f"{where}: has the unknown placeholder {_braced(unknown)}; "
+            f"known here: {_braced(needed.known)}"
+        )
+    roles = [role for role, _ in template.turns]
+    if "assistant" in roles[:-1] or "system" in roles[1:]:
+        raise PromptError(
+            f"{where}: [system] comes first and [assistant] last; the turns here are {roles}"
+        )
+    return template
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
+
+
+def _braced(names: frozenset[str]) -> str:
+    return _listed("{{" + name + "}}" for name in names)

@@ -1,0 +1,83 @@
+"""Weights as people and models write them, made to sum to 100."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+__all__ = ["normalize_weights"]
+
+_PERCENT = re.compile(r"^\s*([0-9]*\.?[0-9]+)\s*%\s*$")
+_NUMBER = re.compile(r"^\s*([0-9]*\.?[0-9]+)\s*$")
+_TOTAL = 100.0
+_TOLERANCE = 1e-9
+
+RawWeight = float | int | str | None
+
+
+def normalize_weights(weights: Sequence[RawWeight]) -> tuple[float, ...]:
+    """Weights in percent that sum to 100, in the order given.
+
+    Accepts percent (``35``, ``"35%"``), fractions (``0.35``), any other positive
+    proportions (``3, 2, 1``), and missing weights (None or an empty string): those share
+    equally what the others leave of the whole. Weights that sum to 100 already come back
+    unchanged, so that a saved rubric reads back exactly.
+
+    Raises:
+        ValueError: nothing to weigh; a weight that is negative, not finite or not a
+            number; percent signs next to fractions; all weights zero; or a weight missing
+            where the others leave nothing. The text names the weight by its position,
+            counted from 1.
+    """
+    if not weights:
+        raise ValueError("there is no criterion to weigh; write at least one")
+    numbers = [_number(weight, place) for place, weight in enumerate(weights, start=1)]
+    given = [number for number in numbers if number is not None]
+    if not given:
+        return (_TOTAL / len(numbers),) * len(numbers)
+    percent_signs = any(isinstance(weight, str) and "%" in weight for weight in weights)
+    plain = [
+        number
+        for weight, number in zip(weights, numbers, strict=True)
+        if number is not None and not (isinstance(weight, str) and "%" in weight)
+    ]
+    if percent_signs and any(0 < number < 1 for number in plain):
+        raise ValueError("percent signs and fractions are mixed; write all weights one way")
+    total = math.fsum(given)
+    if len(given) < len(numbers):
+        whole = 1.0 if not percent_signs and max(given) < 1 else _TOTAL
+        share = (whole - total) / (len(numbers) - len(given))
+        if share <= 0:
+            raise ValueError(
+                f"the weights given sum to {total:g}, which leaves nothing for the "
+                f"{len(numbers) - len(given)} without one; give every criterion a weight"
+            )
+        numbers = [share if number is None else number for number in numbers]
+        total = whole
+    if total <= 0:
+        raise ValueError("all weights are zero; give at least one criterion a positive weight")
+    filled = [number for number in numbers if number is not None]
+    if abs(total - _TOTAL) <= _TOLERANCE:
+        return tuple(filled)
+    return tuple(number * (_TOTAL / total) for number in filled)
+
+
+def _number(weight: RawWeight, place: int) -> float | None:
+    if weight is None or (isinstance(weight, str) and not weight.strip()):
+        return None
+    value: float
+    if isinstance(weight, str):
+        match = _PERCENT.match(weight) or _NUMBER.match(weight)
+        if match is None:
+            raise ValueError(f"weight {place} is {weight!r}; write a number, as 35, '35%' or 0.35")
+        value = float(match.group(1))
+    elif isinstance(weight, bool) or not isinstance(weight, int | float):
+        raise ValueError(  # noqa: TRY004 - pydantic reports ValueErrors
+            f"weight {place} is {weight!r}; write a number, as 35, '35%' or 0.35"
+        )
+    else:
+        value = float(weight)
+    if not math.isfinite(value) or value < 0:
+        raise ValueError(f"weight {place} is {weight!r}; a weight is a finite number, 0 or more")
+    return value

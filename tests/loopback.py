@@ -1,0 +1,219 @@
+"""A small HTTP server on the loopback device that plays a model provider.
+
+It speaks ``/v1/chat/completions`` and ``/v1/messages``, keeps every request, and answers
+with what a function makes of the request's body: a dict (status 200), an `Answer`, a `Drop`
+or a `Hang`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import math
+import os
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+Body = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A status, a body (JSON unless it is bytes) and headers."""
+
+    status: int = 200
+    body: Any = None
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Drop:
+    """Close the connection: before answering, or after these bytes of a longer body."""
+
+    after: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Hang:
+    """Keep the client waiting; `gone` is set once it has hung up."""
+
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+Reply = Body | Answer | Drop | Hang
+Script = Callable[[Body], Reply | Awaitable[Reply]]
+
+
+@dataclass
+class Recorded:
+    path: str
+    headers: dict[str, str]
+    body: Body
+
+
+class Loopback:
+    """The running server: its address, and what it was asked."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.requests: list[Recorded] = []
+        self.port = 0
+        self.peers: set[Any] = set()
+
+    @property
+    def root(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """The base URL for clients of OpenAI's protocol."""
+        return f"{self.root}/v1"
+
+    @property
+    def bodies(self) -> list[Body]:
+        return [request.body for request in self.requests]
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        body = json.loads(await request.read())
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        self.requests.append(Recorded(request.path, headers, body))
+        if request.transport is not None:
+            self.peers.add(request.transport.get_extra_info("peername"))
+        reply = self.script(body)
+        if inspect.isawaitable(reply):
+            reply = await reply
+        if isinstance(reply, Drop):
+            return await _drop(request, reply)
+        if isinstance(reply, Hang):
+            return await _hang(reply)
+        answer = reply if isinstance(reply, Answer) else Answer(body=reply)
+        raw = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
+        headers = {"Content-Type": "application/json"} | answer.headers
+        return web.Response(status=answer.status, body=raw, headers=headers)
+
+
+@asynccontextmanager
+async def serve(script: Script) -> AsyncIterator[Loopback]:
+    """Run the server in this event loop."""
+    loopback = Loopback(script)
+    app = web.Application(client_max_size=2**26)
+    app.router.add_post("/{path:.*}", loopback.handle)
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        loopback.port = runner.addresses[0][1]
+        yield loopback
+    finally:
+        await runner.cleanup()
+
+
+@contextmanager
+def serve_in_thread(script: Script) -> Iterator[Loopback]:
+    """Run the server in a thread and an event loop of its own."""
+    started = threading.Event()
+    found: list[Loopback] = []
+    stops: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        async with serve(script) as loopback:
+            found.append(loopback)
+            stops.append((asyncio.get_running_loop(), stop))
+            started.set()
+            await stop.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()))
+    thread.start()
+    assert started.wait(10)
+    try:
+        yield found[0]
+    finally:
+        loop, stop = stops[0]
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(10)
+
+
+def completion(text: str | None = "ok", **choice: Any) -> Body:
+    """A chat completion as OpenAI sends it."""
+    message = {"role": "assistant", "content": text, "refusal": choice.pop("refusal", None)}
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "model": "served-model",
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop"} | choice],
+        "usage": {
+            "prompt_tokens": 11,
+            "completion_tokens": 3,
+            "total_tokens": 14,
+            "prompt_tokens_details": {"cached_tokens": 4},
+        },
+    }
+
+
+def anthropic_message(text: str = "ok", **fields: Any) -> Body:
+    """A message as Anthropic sends it."""
+    return {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "served-model",
+        "content": [{"type": "text", "text": text}],
+        "stop_reason": "end_turn",
+        "usage": {
+            "input_tokens": 5,
+            "cache_read_input_tokens": 4,
+            "cache_creation_input_tokens": 2,
+            "output_tokens": 3,
+        },
+    } | fields
+
+
+def openai_error(message: str, *, code: str | None = None, param: str | None = None) -> Body:
+    """An error body as OpenAI sends it."""
+    kind = "invalid_request_error"
+    return {"error": {"message": message, "type": kind, "code": code, "param": param}}
+
+
+def position(sampled: str, **probabilities: float) -> Body:
+    """One entry of a choice's ``logprobs``; underscores in names stand for spaces."""
+    listed = {name.replace("_", " "): math.log(p) for name, p in probabilities.items()}
+    return {
+        "token": sampled,
+        "logprob": listed.get(sampled, -30.0),
+        "top_logprobs": [{"token": t, "logprob": p} for t, p in listed.items()],
+    }
+
+
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide keys, addresses and proxies of the machine that runs the tests."""
+    hidden = ("OPENAI_", "ANTHROPIC_", "MCRANKER_")
+    for name in list(os.environ):
+        if name.startswith(hidden) or name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+
+
+async def _drop(request: web.Request, drop: Drop) -> web.StreamResponse:
+    assert request.transport is not None
+    response = web.StreamResponse()
+    if drop.after is not None:
+        response.content_length = len(drop.after) + 100
+        await response.prepare(request)
+        await response.write(drop.after)
+    request.transport.close()
+    return response
+
+
+async def _hang(hang: Hang) -> web.StreamResponse:
+    try:
+        await asyncio.Event().wait()
+    finally:
+        hang.gone.set()
+    raise AssertionError("unreachable")

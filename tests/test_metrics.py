@@ -1,0 +1,137 @@
+"""Measures: values by hand, missing queries, ties, and names that are none."""
+
+from __future__ import annotations
+
+import math
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beir_eval import MeasureError, RunError, evaluate
+
+QRELS = {"q1": {"a": 2, "b": 1, "c": 0}, "q2": {"x": 1}}
+RUN = {"q1": [("b", 0.9), ("z", 0.8), ("a", 0.7)]}
+
+
+def test_ndcg_by_hand() -> None:
+    # Found:  b (grade 1) at 1, z (none) at 2, a (grade 2) at 3:
+    #         DCG = 1 / log2(2) + 0 + 2 / log2(4) = 1 + 1 = 2
+    # Ideal:  a at 1, b at 2: 2 / log2(2) + 1 / log2(3) = 2 + 0.630930 = 2.630930
+    # NDCG = 2 / 2.630930 = 0.760188; q2 was not answered: 0. Mean: 0.380094.
+    result = evaluate(RUN, QRELS)
+
+    assert result.per_query == {
+        "nDCG@10": {"q1": pytest.approx(2 / (2 + 1 / math.log2(3))), "q2": 0.0}
+    }
+    assert result.per_query["nDCG@10"]["q1"] == pytest.approx(0.760188, abs=1e-6)
+    assert result.means == {"nDCG@10": pytest.approx(0.380094, abs=1e-6)}
+    assert result.missing_queries == ("q2",)
+
+
+def test_the_cutoff_by_hand() -> None:
+    # At 2 only b counts: 1 / (2 + 1 / log2(3)) = 0.380094.
+    result = evaluate(RUN, {"q1": QRELS["q1"]}, ["nDCG@2"])
+
+    assert result.means["nDCG@2"] == pytest.approx(0.380094, abs=1e-6)
+    assert result.missing_queries == ()
+
+
+def test_several_measures_under_the_names_that_were_asked_for() -> None:
+    # Relevant: a and b. Found at 1 and 3. R@1 = 1/2; RR = 1; AP = (1/1 + 2/3) / 2 = 5/6.
+    result = evaluate(RUN, {"q1": QRELS["q1"]}, ["R@1", "RR", "MAP", "NDCG@10"])
+
+    assert result.means == {
+        "R@1": 0.5,
+        "RR": 1.0,
+        "MAP": pytest.approx(5 / 6),
+        "NDCG@10": pytest.approx(0.760188, abs=1e-6),
+    }
+
+
+def test_an_empty_list_is_a_missing_query() -> None:
+    result = evaluate({"q1": RUN["q1"], "q2": []}, QRELS)
+
+    assert result.missing_queries == ("q2",)
+    assert result.means["nDCG@10"] == pytest.approx(0.380094, abs=1e-6)
+
+
+def test_a_run_without_anything_is_0() -> None:
+    result = evaluate({}, QRELS)
+
+    assert result.means == {"nDCG@10": 0.0}
+    assert result.missing_queries == ("q1", "q2")
+
+
+def test_queries_without_judgements_do_not_count() -> None:
+    both = {**RUN, "q9": [("a", 1.0)]}
+
+    assert evaluate(both, {**QRELS, "q9": {}}) == evaluate(RUN, QRELS)
+
+
+def test_a_query_with_nothing_relevant_counts_as_0() -> None:
+    result = evaluate({"q": [("a", 1.0)]}, {"q": {"a": 0, "b": -1}})
+
+    assert result.means == {"nDCG@10": 0.0}
+    assert result.missing_queries == ()
+
+
+@given(
+    scores=st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=4, max_size=4),
+    ranking=st.permutations(["a", "b", "c", "d"]),
+)
+def test_only_the_order_of_the_list_counts(scores: list[float], ranking: list[str]) -> None:
+    # Grade 3 at place p: NDCG = (3 / log2(p + 1)) / (3 / log2(2)) = 1 / log2(p + 1).
+    place = 1 + ranking.index("c")
+
+    result = evaluate({"q": list(zip(ranking, scores, strict=True))}, {"q": {"c": 3}})
+
+    assert result.means["nDCG@10"] == pytest.approx(1 / math.log2(place + 1))
+
+
+def test_programs_that_want_numbers_for_query_ids_get_them() -> None:
+    # Gain 2**grade - 1: found 1 + 3 / log2(4) = 2.5, ideal 3 + 1 / log2(3) = 3.630930.
+    gdeval = 'nDCG(dcg="exp-log2")@10'
+
+    result = evaluate(RUN, QRELS, [gdeval])
+
+    assert result.per_query[gdeval] == {"q1": pytest.approx(2.5 / 3.630930, abs=1e-5), "q2": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("ndcg@10", r"measure 'ndcg@10': measure not found"),
+        ("nDCG@", r"measure 'nDCG@'"),
+        ("", r"measure ''"),
+        ("P", r"measure 'P': invalid param cutoff"),
+        ("nDCG@0", r"measure 'nDCG@0': the cutoff 0 is below 1"),
+        ("nDCG@2.5", r"measure 'nDCG@2\.5': invalid param cutoff"),
+        ("P(rel=0)@5", r"cannot compute P\(rel=0\)@5: .*positive"),
+    ],
+)
+def test_a_name_that_is_no_measure(name: str, complaint: str) -> None:
+    with pytest.raises(MeasureError, match=complaint):
+        evaluate(RUN, QRELS, [name])
+
+
+def test_no_measures_and_no_judgements() -> None:
+    with pytest.raises(MeasureError, match="no measure is given"):
+        evaluate(RUN, QRELS, [])
+    with pytest.raises(MeasureError, match=r"give a list of names: \['RR'\]"):
+        evaluate(RUN, QRELS, "RR")
+    with pytest.raises(MeasureError, match="there are no judgements"):
+        evaluate(RUN, {"q1": {}})
+
+
+def test_a_document_twice() -> None:
+    with pytest.raises(RunError, match="query 'q1': a document stands twice"):
+        evaluate({"q1": [("a", 1.0), ("a", 0.5)]}, QRELS)
+
+
+def test_a_missing_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ir_measures", None)
+
+    with pytest.raises(ImportError, match=r"'ir-measures'.*pip install \"mcranker\[eval\]\""):
+        evaluate(RUN, QRELS)
