@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, NamedTuple, TypeVar
 
 import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 __all__ = ["Actor", "ActorStatistics"]
 
@@ -38,6 +39,11 @@ class _Envelope(Generic[M, R]):
         self.error: Exception | None = None
 
 
+class _Mailbox(NamedTuple, Generic[M, R]):
+    send: MemoryObjectSendStream[_Envelope[M, R]]
+    receive: MemoryObjectReceiveStream[_Envelope[M, R]]
+
+
 class Actor(Generic[M, R]):
     """Handles messages of type M one after the other, or several at once, answering with R.
 
@@ -62,19 +68,20 @@ class Actor(Generic[M, R]):
         self.name = name
         self._handle = handle
         self._workers = workers
-        size = mailbox if mailbox is not None else 2 * workers
-        self._send, self._receive = anyio.create_memory_object_stream[_Envelope[M, R]](size)
+        self._size = mailbox if mailbox is not None else 2 * workers
+        self._mailbox: _Mailbox[M, R] | None = None
         self._in_flight = self._done = self._failed = 0
 
     async def run(self) -> None:
         """Handle messages until the mailbox is closed and empty."""
-        async with self._receive, anyio.create_task_group() as workers:
+        mailbox = self._open_mailbox()
+        async with mailbox.receive, mailbox.send, anyio.create_task_group() as workers:
             for _ in range(self._workers):
-                workers.start_soon(self._work, name=f"{self.name} worker")
+                workers.start_soon(self._work, mailbox.receive.clone(), name=self.name)
 
     async def tell(self, message: M) -> None:
         """Put a message into the mailbox; waits while the mailbox is full."""
-        await self._send.send(_Envelope(message, wants_answer=False))
+        await self._open_mailbox().send.send(_Envelope(message, wants_answer=False))
 
     async def ask(self, message: M) -> R:
         """Put a message into the mailbox and wait for the answer.
@@ -83,7 +90,7 @@ class Actor(Generic[M, R]):
             Exception: whatever handling the message raised.
         """
         envelope: _Envelope[M, R] = _Envelope(message, wants_answer=True)
-        await self._send.send(envelope)
+        await self._open_mailbox().send.send(envelope)
         assert envelope.answered is not None
         await envelope.answered.wait()
         if envelope.error is not None:
@@ -92,28 +99,45 @@ class Actor(Generic[M, R]):
 
     def close(self) -> None:
         """Take no further messages; `run` ends when those in the mailbox are handled."""
-        self._send.close()
+        self._open_mailbox().send.close()
 
     def statistics(self) -> ActorStatistics:
         """What the actor is doing at the moment."""
-        waiting = self._receive.statistics()
-        queued = waiting.current_buffer_used + waiting.tasks_waiting_send
+        queued = 0
+        if self._mailbox is not None:
+            waiting = self._mailbox.receive.statistics()
+            queued = waiting.current_buffer_used + waiting.tasks_waiting_send
         return ActorStatistics(queued, self._in_flight, self._done, self._failed)
 
-    async def _work(self) -> None:
-        async with self._receive.clone() as mailbox:
+    def _open_mailbox(self) -> _Mailbox[M, R]:
+        # Opened at its first use, so that an actor that never runs leaves nothing to close.
+        if self._mailbox is None:
+            self._mailbox = _Mailbox(
+                *anyio.create_memory_object_stream[_Envelope[M, R]](self._size)
+            )
+        return self._mailbox
+
+    async def _work(self, mailbox: MemoryObjectReceiveStream[_Envelope[M, R]]) -> None:
+        async with mailbox:
             async for envelope in mailbox:
-                self._in_flight += 1
-                try:
-                    envelope.answer = await self._handle(envelope.message)
-                except Exception as error:
-                    self._failed += 1
-                    if envelope.answered is None:
-                        raise
-                    envelope.error = error
-                else:
-                    self._done += 1
-                finally:
-                    self._in_flight -= 1
-                    if envelope.answered is not None:
-                        envelope.answered.set()
+                await self._handle_one(envelope)
+
+    async def _handle_one(self, envelope: _Envelope[M, R]) -> None:
+        self._in_flight += 1
+        try:
+            envelope.answer = await self._handle(envelope.message)
+        except Exception as error:
+            self._failed += 1
+            if envelope.answered is None:
+                raise
+            envelope.error = error
+        except BaseException:
+            # Cancelled: whoever asked must not take the missing answer for one.
+            envelope.error = RuntimeError(f"{self.name} was stopped before it answered")
+            raise
+        else:
+            self._done += 1
+        finally:
+            self._in_flight -= 1
+            if envelope.answered is not None:
+                envelope.answered.set()

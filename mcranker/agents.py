@@ -218,7 +218,10 @@ class Annotator(Actor[ScoreTask, None]):
 
 
 class DirectJudge(Actor[ScoreTask, None]):
-    """Scores passages without a persona, DIRECT(0, k) of App. D.6; with a team's criteria if given."""
+    """Scores passages without a persona, DIRECT(0, k) of App. D.6.
+
+    With `members`, their criteria are part of the prompt (Table 2).
+    """
 
     NAME = "DIRECT"
 

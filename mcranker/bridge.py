@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 import anyio
 from anyio.from_thread import BlockingPortal
-from anyio.streams.memory import MemoryObjectSendStream
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 __all__ = ["Bridge", "Stream", "task_group"]
 
@@ -112,19 +112,25 @@ class Stream(Generic[T]):
         self, produce: Callable[[Callable[[T], Awaitable[None]]], Awaitable[None]]
     ) -> None:
         self._produce = produce
-        self._send, self._receive = anyio.create_memory_object_stream[T](_STREAM_BUFFER)
+        self._receive: MemoryObjectReceiveStream[T] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._closed = False
 
     def __aiter__(self) -> Stream[T]:
         return self
 
     async def __anext__(self) -> T:
-        if self._task is None:
-            self._task = asyncio.create_task(_run(self._produce, self._send))
-            weakref.finalize(self, _cancel, self._task, asyncio.get_running_loop())
+        if self._closed:
+            raise StopAsyncIteration
+        if self._task is None or self._receive is None:
+            send, self._receive = anyio.create_memory_object_stream[T](_STREAM_BUFFER)
+            self._task = asyncio.create_task(_run(self._produce, send))
+            weakref.finalize(self, _abandon, self._task, self._receive, asyncio.get_running_loop())
         try:
             return await self._receive.receive()
-        except (anyio.EndOfStream, anyio.ClosedResourceError):
+        except anyio.EndOfStream:
+            self._closed = True
+            self._receive.close()
             await self._task
             raise StopAsyncIteration from None
 
@@ -136,10 +142,11 @@ class Stream(Generic[T]):
 
     async def aclose(self) -> None:
         """Stop the producer and wait until it has cleaned up."""
+        self._closed = True
+        if self._task is None or self._receive is None:
+            return
         self._receive.close()
-        if self._task is None:
-            self._send.close()
-        elif not self._task.done():
+        if not self._task.done():
             self._task.cancel()
             await asyncio.wait([self._task])
 
@@ -152,6 +159,11 @@ async def _run(
         await produce(send.send)
 
 
-def _cancel(task: asyncio.Task[None], loop: asyncio.AbstractEventLoop) -> None:
+def _abandon(
+    task: asyncio.Task[None],
+    receive: MemoryObjectReceiveStream[T],
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    receive.close()
     if not task.done() and not loop.is_closed():
         loop.call_soon_threadsafe(task.cancel)

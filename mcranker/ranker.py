@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, Unpack
 
+from mcranker.agents import Annotator
 from mcranker.config import RankerConfig, RankerOptions
+from mcranker.inputs import as_passages, as_query
 from mcranker.models import ModelSpec
 from mcranker.rankers.pointwise import PointwiseRanker, Roles, given
 from mcranker.ranking import Ranking
-from mcranker.stages import Session, Tally, assess, recruit, score_passages, write_rubrics
+from mcranker.stages import (
+    OnScoreOf,
+    Session,
+    Tally,
+    assess,
+    recruit,
+    score_passages,
+    write_rubrics,
+)
 from mcranker.teams import TeamSpec
-from personas import Rubric
+from mcranker.types import Passage, Query
+from personas import Member, Rubric, Team
 
 __all__ = ["MCRanker"]
+
+_NO_EXAMPLE = "(no example is at hand)"
 
 
 class MCRanker(PointwiseRanker):
@@ -81,21 +95,48 @@ class MCRanker(PointwiseRanker):
         )
         self._dataset_rubrics: dict[str, Rubric] = {}
 
+    def recruit_team(self, query: str | Query, example: str | Passage | None = None) -> Team:
+        """Recruit a team for the query and write its rubrics, without scoring anything.
+
+        Args:
+            query: what will be ranked for.
+            example: one passage of the kind that will be judged; shown to the recruiter.
+
+        Returns:
+            The team, to look at, edit, save with `personas.save`, and pass as ``team=``.
+
+        Raises:
+            InputError, ModelError: as `rank`.
+        """
+        return self._bridge.call(lambda: self.arecruit_team(query, example))
+
+    async def arecruit_team(self, query: str | Query, example: str | Passage | None = None) -> Team:
+        """`recruit_team` for callers with an event loop."""
+        passages = as_passages([_NO_EXAMPLE if example is None else example])
+        session = self.open_session(as_query(query), passages, None)
+        annotators = await self._write_rubrics(session, await self._members(session))
+        members = tuple(annotator.member for annotator in annotators)
+        return Team(members=members, query=session.asked.text)
+
     async def _run(self, session: Session) -> Ranking:
-        if self.team is not None:
-            members = self.team.members
-        else:
-            members = await recruit(session, team_size=self.config.team_size)
+        members = await self._members(session)
         tally = Tally(session, [member.name for member in members])
-        annotators = await write_rubrics(
-            session,
-            members,
-            scored=tally.of,
-            shared=self._dataset_rubrics,
-            locked=self.team is not None and self.team.locked,
-        )
+        annotators = await self._write_rubrics(session, members, tally.of)
         await score_passages(session, annotators)
         assessed = None
         if self.config.ensemble == "assessor":
-            assessed = await assess(session, tally.matrix, [member.name for member in members])
+            assessed = await assess(session, tally.matrix, tally.names)
         return self.build_ranking(session, tally, annotators, assessed)
+
+    async def _members(self, session: Session) -> tuple[Member, ...]:
+        if self.team is not None:
+            return self.team.members
+        return await recruit(session, team_size=self.config.team_size)
+
+    async def _write_rubrics(
+        self, session: Session, members: Sequence[Member], scored: OnScoreOf | None = None
+    ) -> list[Annotator]:
+        locked = self.team is not None and self.team.locked
+        return await write_rubrics(
+            session, members, scored=scored, shared=self._dataset_rubrics, locked=locked
+        )

@@ -1,8 +1,8 @@
 """A small HTTP server on the loopback device that plays a model provider.
 
 It speaks ``/v1/chat/completions`` and ``/v1/messages``, keeps every request, and answers
-with what a function makes of the request's body: a dict (status 200), an `Answer`, a `Drop`
-or a `Hang`.
+with what a function makes of the request's body: a dict (status 200), an `Answer`, a `Drop`,
+a `Hang` or a `Trickle`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,14 @@ class Hang:
     gone: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-Reply = Body | Answer | Drop | Hang
+@dataclass(frozen=True)
+class Trickle:
+    """Send a space every few milliseconds, for as long as the client listens."""
+
+    every: float = 0.01
+
+
+Reply = Body | Answer | Drop | Hang | Trickle
 Script = Callable[[Body], Reply | Awaitable[Reply]]
 
 
@@ -93,6 +100,8 @@ class Loopback:
             return await _drop(request, reply)
         if isinstance(reply, Hang):
             return await _hang(reply)
+        if isinstance(reply, Trickle):
+            return await _trickle(request, reply)
         answer = reply if isinstance(reply, Answer) else Answer(body=reply)
         raw = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
         headers = {"Content-Type": "application/json"} | answer.headers
@@ -217,3 +226,11 @@ async def _hang(hang: Hang) -> web.StreamResponse:
     finally:
         hang.gone.set()
     raise AssertionError("unreachable")
+
+
+async def _trickle(request: web.Request, trickle: Trickle) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    while True:
+        await response.write(b" ")
+        await asyncio.sleep(trickle.every)

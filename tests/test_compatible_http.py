@@ -29,6 +29,7 @@ from tests.loopback import (
     Body,
     Drop,
     Hang,
+    Trickle,
     clean_environment,
     completion,
     openai_error,
@@ -190,6 +191,14 @@ async def test_a_slow_answer_times_out_and_hangs_up() -> None:
             await model.complete(REQUEST)
         with anyio.fail_after(5):
             await hang.gone.wait()
+        await model.aclose()
+
+
+async def test_the_deadline_is_for_the_whole_answer() -> None:
+    async with serve(lambda _: Trickle()) as server:
+        model = CompatibleChat("m", base_url=server.url, timeout=0.2)
+        with anyio.fail_after(10), pytest.raises(ModelTimeout):
+            await model.complete(REQUEST)
         await model.aclose()
 
 

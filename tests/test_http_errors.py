@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import json
 from datetime import UTC, datetime
 from typing import Any
@@ -229,7 +228,7 @@ def test_transport_errors_are_told_by_their_root() -> None:
 
     lost, late = SaysTimeoutError("timed out"), SaysTimeoutError("timed out")
     lost.__cause__ = ConnectionResetError("peer went away")
-    late.__cause__ = asyncio.TimeoutError()
+    late.__cause__ = TimeoutError()
     assert type(transport_error(lost, SERVICE)) is ConnectionFailed
     assert "peer went away (start it)" in str(transport_error(lost, SERVICE))
     assert type(transport_error(late, SERVICE)) is ModelTimeout

@@ -1,1 +1,15 @@
-"""The `mcranker` command."""
+"""The `mcranker` command: one module a verb, loaded when the verb is used.
+
+Results go to standard output, everything else to standard error. Exit codes:
+
+    0    done
+    1    error: one line on standard error says what happened and what to do
+    2    bad usage: options that cannot be, or do not go together
+    3    done, but some scores are missing
+    130  interrupted (Ctrl-C)
+    141  whoever read the output has closed it (``| head``)
+"""
+
+from mcranker.cli.group import cli, main
+
+__all__ = ["cli", "main"]

@@ -6,7 +6,6 @@ import os
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from mcranker.errors import AuthenticationFailed, ConfigError
 
@@ -80,6 +79,8 @@ def checked_settings(timeout: float, concurrency: int) -> None:
 
 def environment_proxy(url: str) -> str | None:
     """The proxy that the environment names for this URL, or None. Never one for this machine."""
+    from urllib.request import getproxies, proxy_bypass  # slow to import
+
     parts = urlsplit(url)
     if _is_loopback(parts) or proxy_bypass(parts.netloc):
         return None

@@ -19,7 +19,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -286,6 +285,8 @@ def _retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         if _SECONDS.fullmatch(value := headers.get(name, "").strip()):
             return max(0.0, float(value) * unit)
+    from email.utils import parsedate_to_datetime  # slow to import
+
     try:
         when = parsedate_to_datetime(headers.get("retry-after", ""))
     except (ValueError, OverflowError):

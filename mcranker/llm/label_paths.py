@@ -42,6 +42,14 @@ class LabelPaths:
             self.children[ids[:n]].add(ids[: n + 1])
         self.labels[ids] = label
 
+    def share_equally(self, beginning: TokenPath, mass: dict[TokenPath, float]) -> None:
+        """Give the labels that begin so equal parts of the beginning's probability."""
+        below = [path for path in self.labels if path[: len(beginning)] == beginning]
+        part = mass.get(beginning, 0.0) / len(below)
+        longer = [path[:n] for path in below for n in range(len(beginning) + 1, len(path) + 1)]
+        for path in longer:
+            mass[path] = part * longer.count(path)
+
     def label_logprobs(self, mass: Mapping[TokenPath, float]) -> dict[str, float]:
         """Logarithm of each label's probability, from the probability of each sequence.
 

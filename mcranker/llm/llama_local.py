@@ -41,8 +41,10 @@ MAX_THREADS = 8  # more than the physical cores of a usual machine only get in e
 TIMEOUT = 600.0  # seconds a call; a long prompt on a slow processor takes minutes
 WEAK_BELOW = 600_000_000  # bytes; a file smaller than this holds about half a billion weights
 PROMPT_CACHE_MIB = 512  # evaluated prefixes kept aside while a slot does something else
-TOP_LOGPROBS = 200  # as many as the scale's labels may hide among; the server has no limit
-NEGLIGIBLE = 0.01  # share of the labels' probability below which the rest of a label is not asked
+TOP_LOGPROBS = 200  # the labels of a scale are found among these; more cost time
+TOP_LOGPROBS_FOR_MANY = 4000  # where there are more than MANY_LABELS
+MANY_LABELS = 20
+NEGLIGIBLE = 0.01  # share of all labels' probability below which it is not traced any further
 
 _log = logging.getLogger("mcranker.llm.llama_local")
 
@@ -56,8 +58,9 @@ class LocalChat:
 
     Scoring and assessing requests all go to the same slot, one after the other, so what their
     prompts share at the beginning is evaluated once. Labels are read from the probabilities
-    of the next tokens, before any constraint, with and without a space in front; a label of
-    several tokens takes a further call of one token for each that has a say.
+    of the next tokens, before any constraint, with and without a space in front. A beginning
+    that several labels share ("1" and "10") takes a further call of one token; where it has
+    less than a hundredth of their probability, they get equal parts of it without a call.
     """
 
     def __init__(
@@ -193,7 +196,10 @@ class LocalChat:
         mass: dict[TokenPath, float] = {(): 1.0}
         total, usage = 0.0, Usage()
         for node in sorted(paths.children, key=len):
-            if mass.get(node, 0.0) <= NEGLIGIBLE * total:
+            if node not in mass:
+                continue
+            if mass[node] <= NEGLIGIBLE * total:
+                paths.share_equally(node, mass)
                 continue
             listed, used = await self._next_tokens(client, request, paths.texts[node])
             usage += used
@@ -204,9 +210,8 @@ class LocalChat:
         logprobs = paths.label_logprobs(mass)
         if not logprobs:
             raise ReplyError(
-                f"{self._name} gives none of the labels {request.labels!r} a place among the "
-                f"{TOP_LOGPROBS} most likely next tokens; begin the reply for it, or use a "
-                "larger model.",
+                f"{self._name} gives none of the labels {request.labels[:20]!r} a place among the "
+                "most likely next tokens; begin the reply for it, or use a larger model.",
                 reply="",
                 model=self._name,
             )
@@ -219,7 +224,9 @@ class LocalChat:
         """Log-probabilities of the likeliest next tokens, once `added` has been written."""
         if added:
             request = replace(request, messages=_with_prefill(request.messages, added))
-        body = self._body(request) | {"max_tokens": 1, "top_logprobs": TOP_LOGPROBS}
+        many = len(request.labels) > MANY_LABELS and not added
+        listed_tokens = TOP_LOGPROBS_FOR_MANY if many else TOP_LOGPROBS
+        body = self._body(request) | {"max_tokens": 1, "top_logprobs": listed_tokens}
         data = await self._post(client, request, body)
         usage = chat_reply(data, replace(request, labels=()), service=self._service).usage
         try:

@@ -80,7 +80,16 @@ class PointwiseRanker(Ranker):
     async def _rank(
         self, query: Query, passages: tuple[Passage, ...], emit: Emit | None
     ) -> Ranking:
-        session = Session.open(
+        session = self.open_session(query, passages, emit)
+        if emit is not None:
+            await emit(RankingStarted(query.id, query.text, len(session.distinct)))
+        return await self._run(session)
+
+    def open_session(
+        self, query: Query, passages: tuple[Passage, ...], emit: Emit | None
+    ) -> Session:
+        """A session that works with this ranker's configuration, models and prompts."""
+        return Session.open(
             query,
             passages,
             config=self.config,
@@ -88,9 +97,6 @@ class PointwiseRanker(Ranker):
             prompts=self.prompts,
             emit=emit,
         )
-        if emit is not None:
-            await emit(RankingStarted(query.id, query.text, len(session.distinct)))
-        return await self._run(session)
 
     def build_ranking(
         self,

@@ -1,0 +1,37 @@
+# Every target sets up what it needs: a virtual environment with pinned versions.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test check docs constraints clean
+
+demo: $(STAMP)
+	$(BIN)/mcranker demo
+
+test: $(STAMP)
+	$(BIN)/python -m pytest
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m mcranker.cli.reference --check docs/cli.md
+
+docs: $(STAMP)
+	$(BIN)/python -m mcranker.cli.reference > docs/cli.md
+
+constraints: $(STAMP)
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --universal --all-extras --python-version 3.11 --no-annotate --no-header \
+		--no-emit-index-url --quiet --output-file constraints.txt pyproject.toml
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "MCRanker needs Python 3.11 or newer; run: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[local,eval,dev]'
+	touch $(STAMP)
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,125 @@
+"""From an exception to one line, an exit code, and an entry of the JSON envelope."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import click
+
+from mcranker.cli.plain import one_line
+from mcranker.errors import ConfigError, MCRankerError
+
+__all__ = [
+    "BROKEN_PIPE",
+    "DONE",
+    "ERROR",
+    "INTERRUPTED",
+    "MISSING_SCORES",
+    "USAGE",
+    "Failure",
+    "Interrupted",
+    "as_flags",
+    "envelope",
+    "failure",
+]
+
+DONE, ERROR, USAGE, MISSING_SCORES, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 130, 141
+
+Status = Literal["ok", "missing_scores", "error"]
+
+_SETTING = re.compile(r"""\b([a-z][a-z_]+)=(["'])([^"'\s]*)\2""")
+_PLACE = re.compile(r"\b([a-z]+_[a-z_]+)=(?=[^\s\"'=])")
+
+
+class Interrupted(Exception):
+    """Ctrl-C, as an exception that click does not handle by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What went wrong.
+
+    Attributes:
+        code: name of the error's class, e.g. ``"AuthenticationFailed"``.
+        message: one line: what happened and what to do.
+        retryable: whether the same command may succeed when run again.
+        exit_code: of the process, if this ends it.
+    """
+
+    code: str
+    message: str
+    retryable: bool = False
+    exit_code: int = ERROR
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """The failure as an entry of an envelope's ``errors``."""
+        entry = asdict(self)
+        del entry["exit_code"]
+        return entry
+
+
+def failure(error: BaseException) -> Failure:
+    """What to tell the user about `error`."""
+    code = type(error).__name__
+    match error:
+        case click.UsageError():
+            message = one_line(error.format_message()).rstrip(".")
+            return Failure(code, f"{message}{_help_hint(error)}", exit_code=USAGE)
+        case click.ClickException():
+            return Failure(code, one_line(error.format_message()), exit_code=error.exit_code)
+        case Interrupted():
+            return Failure(code, one_line(str(error)), retryable=True, exit_code=INTERRUPTED)
+        case ConfigError():
+            return Failure(code, one_line(as_flags(str(error))), exit_code=USAGE)
+        case MCRankerError():
+            retryable = bool(getattr(error, "retryable", False))
+            return Failure(code, one_line(str(error)), retryable)
+        case OSError():
+            return Failure(code, one_line(_os_message(error)))
+        case UnicodeDecodeError():
+            return Failure(code, f"not UTF-8 text: {one_line(str(error))}; save it as UTF-8")
+    from personas import PersonasError
+
+    if isinstance(error, PersonasError):
+        return Failure(code, one_line(str(error)))
+    text = one_line(str(error)) or "no message"
+    return Failure(
+        code, f"unexpected {code}: {text}; --debug shows where, and a report is welcome"
+    )
+
+
+def envelope(exit_code: int, errors: list[dict[str, Any]], **results: Any) -> str:
+    """The JSON object that ``--output json`` prints, with a line end.
+
+    Args:
+        exit_code: of the process.
+        errors: as `Failure.entry` makes them.
+        results: what the verb has found, e.g. ``ranking=...``.
+    """
+    statuses: dict[int, Status] = {DONE: "ok", MISSING_SCORES: "missing_scores"}
+    status = statuses.get(exit_code, "error")
+    whole = {"status": status, "exit_code": exit_code, **results, "errors": errors}
+    return json.dumps(whole, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def as_flags(text: str) -> str:
+    """`text` with settings as the command line spells them: ``--scoring expected``."""
+    text = _SETTING.sub(lambda found: f"--{_dashed(found[1])} {found[3]}", text)
+    return _PLACE.sub(lambda found: f"--{_dashed(found[1])} ", text)
+
+
+def _dashed(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _help_hint(error: click.UsageError) -> str:
+    return f"; see '{error.ctx.command_path} --help'" if error.ctx else ""
+
+
+def _os_message(error: OSError) -> str:
+    what = error.strerror or str(error) or type(error).__name__
+    return f"{error.filename!r}: {what}" if error.filename is not None else what

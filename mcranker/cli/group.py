@@ -1,0 +1,200 @@
+"""The `mcranker` command itself: finds the verb, and ends every run in a proper way.
+
+Verbs are imported when they are used, so that help and completion are quick. Packages add
+verbs of their own as `click.Command`s under the entry point group
+``mcranker.commands`` (see `mcranker.cli.added`); errors they raise should be `click.ClickException`s or `mcranker.MCRankerError`s.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, NoReturn
+
+import click
+
+from mcranker import __version__
+from mcranker.cli.added import added_verbs, help_line, load_verb
+from mcranker.cli.failures import (
+    BROKEN_PIPE,
+    DONE,
+    USAGE,
+    Interrupted,
+    envelope,
+    failure,
+)
+from mcranker.cli.invocation import Invocation, say
+
+__all__ = ["VERBS", "cli", "main"]
+
+VERBS = {
+    "rank": ("mcranker.cli.rank", "Rank passages for a query."),
+    "team": ("mcranker.cli.team", "Recruit a team and write its rubrics, without scoring."),
+    "doctor": ("mcranker.cli.doctor", "Check the set-up: what is there, and does a model answer?"),
+    "models": ("mcranker.cli.models", "List and download models for the local engine."),
+}
+"""Verb -> its module, whose `command` it is, and its line in the help."""
+
+
+class _Verbs(click.Group):
+    """A group that knows its verbs' names and imports them when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*VERBS, *added_verbs()]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        command: object
+        if cmd_name in VERBS:
+            command = import_module(VERBS[cmd_name][0]).command
+        else:
+            added = added_verbs()
+            if cmd_name not in added:
+                raise click.exceptions.NoSuchCommand(
+                    cmd_name, possibilities=[*VERBS, *added], ctx=ctx
+                )
+            command = load_verb(cmd_name, added[cmd_name])
+        if not isinstance(command, click.Command):
+            raise click.ClickException(f"the verb {cmd_name!r} is no click command")
+        _add_common_options(command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = [(name, help_line) for name, (_, help_line) in VERBS.items()]
+        rows += [(name, help_line(name, value)) for name, value in added_verbs().items()]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        invocation = ctx.ensure_object(Invocation)
+        try:
+            with invocation.logging():
+                return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise Interrupted(f"interrupted {invocation.reached()}") from error
+        except BrokenPipeError as error:
+            raise _PipeClosed from error
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> NoReturn:
+        """Run the command and end the process; see `mcranker.cli` for the exit codes."""
+        given = list(sys.argv[1:] if args is None else args)
+        invocation = Invocation()
+        extra |= {"standalone_mode": False, "obj": invocation}
+        try:
+            code = super().main(given, *rest, **extra)
+            sys.stdout.flush()
+        except click.exceptions.NoArgsIsHelpError as error:
+            click.echo(error.format_message(), err=True)
+            code = USAGE
+        except (_PipeClosed, BrokenPipeError):
+            _leave_pipe()
+            code = BROKEN_PIPE
+        except Exception as error:  # noqa: BLE001 - the supervisor reports whatever it was
+            code = _report(error, debug=invocation.debug, as_json=_wants_json(given))
+        sys.exit(code if isinstance(code, int) else DONE)
+
+
+def _note_debug(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    ctx.ensure_object(Invocation).debug |= value
+
+
+def _note_verbose(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    invocation = ctx.ensure_object(Invocation)
+    invocation.verbose |= value
+
+
+def _show_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        click.echo(f"mcranker {__version__}")
+        ctx.exit()
+
+
+def _common_options() -> list[click.Option]:
+    return [
+        click.Option(
+            ["-v", "--verbose"],
+            is_flag=True,
+            expose_value=False,
+            is_eager=True,
+            callback=_note_verbose,
+            help="Say more about what is being done.",
+        ),
+        click.Option(
+            ["--debug"],
+            is_flag=True,
+            expose_value=False,
+            is_eager=True,
+            callback=_note_debug,
+            help="Show the traceback of an error.",
+        ),
+    ]
+
+
+cli = _Verbs(
+    name="mcranker",
+    help="Rank passages with a team of LLM personas, and see why each ranks where it does.\n\n"
+    "API keys are taken from the environment: OPENAI_API_KEY, ANTHROPIC_API_KEY. Without "
+    "--model, MCRANKER_MODEL decides, else a key that is set, else a small model runs here.",
+    epilog="Exit codes: 0 done, 1 error, 2 bad usage, 3 done with scores missing, "
+    "130 interrupted.",
+    params=[
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            expose_value=False,
+            is_eager=True,
+            callback=_show_version,
+            help="Show the version.",
+        ),
+        *_common_options(),
+    ],
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+"""The command, for tests and for the reference."""
+
+
+def main() -> NoReturn:
+    """The entry point of the `mcranker` command."""
+    cli.main(prog_name="mcranker")
+
+
+class _PipeClosed(Exception):
+    """Nobody reads the output any more; click would turn the plain error into exit code 1."""
+
+
+def _add_common_options(command: click.Command) -> None:
+    taken = {param.name for param in command.params}
+    command.params += [option for option in _common_options() if option.name not in taken]
+    if isinstance(command, click.Group):
+        for below in command.commands.values():
+            _add_common_options(below)
+
+
+def _wants_json(args: Sequence[str]) -> bool:
+    """Whether the command line asks for JSON, even if it cannot be parsed."""
+    pairs = zip(args, [*args[1:], ""], strict=True)
+    return any(pair[0] == "--output=json" or pair == ("--output", "json") for pair in pairs)
+
+
+def _report(error: Exception, *, debug: bool, as_json: bool) -> int:
+    found = failure(error)
+    if debug:
+        import traceback
+
+        traceback.print_exception(error, file=sys.stderr)
+    say(found.message if isinstance(error, Interrupted) else f"error: {found.message}")
+    if as_json:
+        try:
+            click.echo(envelope(found.exit_code, [found.entry]).encode(), nl=False)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _leave_pipe()
+    return found.exit_code
+
+
+def _leave_pipe() -> None:
+    """Let the interpreter's own flush at the end go nowhere."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,76 @@
+"""What one run of the command knows about itself, whatever its verb."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import click
+
+from mcranker.cli.plain import one_line
+
+__all__ = ["Invocation", "say"]
+
+_LOGGERS = ("mcranker", "personas")
+
+
+def say(message: str) -> None:
+    """One line to standard error."""
+    click.echo(f"mcranker: {one_line(message)}", err=True)
+
+
+@dataclass(slots=True)
+class Invocation:
+    """Flags that hold for every verb, and how far the work has come.
+
+    Attributes:
+        debug: show the traceback of an error.
+        verbose: show informative log lines, not only warnings.
+        reached: says in words how far the work has come, for an interrupt.
+    """
+
+    debug: bool = False
+    verbose: bool = False
+    reached: Callable[[], str] = "before any work was done".__str__
+
+    @contextmanager
+    def logging(self) -> Iterator[None]:
+        """Show the packages' log records on standard error, one line each."""
+        loggers = [logging.getLogger(name) for name in _LOGGERS]
+        levels = [logger.level for logger in loggers]
+        handler = _OneLine()
+        for logger in loggers:
+            logger.addHandler(handler)
+        self.set_level(noted=False)
+        try:
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.removeHandler(handler)
+                logger.setLevel(level)
+
+    def set_level(self, *, noted: bool) -> None:
+        """Show informative records from now on, or only warnings; `verbose` shows them always."""
+        level = logging.INFO if noted or self.verbose else logging.WARNING
+        for name in _LOGGERS:
+            logging.getLogger(name).setLevel(level)
+
+    @contextmanager
+    def noting(self, wanted: bool) -> Iterator[None]:
+        """Show informative log records of the block, if `wanted`."""
+        self.set_level(noted=wanted)
+        try:
+            yield
+        finally:
+            self.set_level(noted=False)
+
+
+class _OneLine(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        mark = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
+        try:
+            say(f"{mark}{record.getMessage()}")
+        except OSError:
+            self.handleError(record)

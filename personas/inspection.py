@@ -1,0 +1,364 @@
+"""What one ranked query looked like, and what can be worked out from it without a call.
+
+An `Inspection` is read from the plain values that a ranking is stored as. Besides what is
+stored it knows, for each passage, how far the personas disagree and where the passage would
+stand without each of them. Pages and terminals only show what is here.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from personas.errors import SchemaError
+from personas.leave_one_out import Row, Rule, ranks, ranks_without
+from personas.schema import Member, Team
+
+__all__ = ["InspectedCalls", "InspectedHit", "Inspection"]
+
+_MOST_PROBLEMS = 5
+_DEFAULT_TOP = 10
+
+
+@dataclass(frozen=True, slots=True)
+class InspectedHit:
+    """One passage of the ranking.
+
+    Attributes:
+        rank: from 1, best first.
+        doc_id: the passage's id.
+        score: final score; None for a passage that was not judged.
+        scores: persona -> score, or None where there is none; in the order of the columns.
+        missing: persona -> why its score is missing; ``"assessor"`` may be among them.
+        criteria: persona -> criterion -> score, where criteria were scored one by one.
+        first_stage_rank: rank in the order in which the passages were given, from 1.
+        first_stage_score: the first stage's score, or None if not known.
+        title: the passage's title, or empty.
+        text: the passage's body.
+        rank_of_all: rank by the arithmetic of `rank_without` with nobody left out; None for
+            a passage that was not judged.
+        rank_without: persona -> rank of the passage if that persona is left out. Empty for
+            a passage that was not judged, and where fewer than two personas judged.
+    """
+
+    rank: int
+    doc_id: str
+    score: float | None
+    scores: Mapping[str, float | None]
+    missing: Mapping[str, str]
+    criteria: Mapping[str, Mapping[str, float]]
+    first_stage_rank: int
+    first_stage_score: float | None
+    title: str
+    text: str
+    rank_of_all: int | None
+    rank_without: Mapping[str, int]
+
+    @property
+    def judged(self) -> bool:
+        """Whether the passage has a final score."""
+        return self.score is not None
+
+    @property
+    def moved(self) -> int:
+        """How many ranks the passage rose (positive) or fell (negative)."""
+        return self.first_stage_rank - self.rank
+
+    @property
+    def known_scores(self) -> tuple[float, ...]:
+        """The personas' scores that are there."""
+        return tuple(score for score in self.scores.values() if score is not None)
+
+    @property
+    def disagreement(self) -> float | None:
+        """Population standard deviation of the personas' scores; None for fewer than two."""
+        known = self.known_scores
+        return statistics.pstdev(known) if len(known) > 1 else None
+
+    @property
+    def score_range(self) -> float | None:
+        """Highest less lowest of the personas' scores; None for fewer than two."""
+        known = self.known_scores
+        return max(known) - min(known) if len(known) > 1 else None
+
+    @property
+    def effects(self) -> Mapping[str, int]:
+        """Persona -> by how many ranks it raised (positive) or sank (negative) the passage."""
+        if self.rank_of_all is None:
+            return {}
+        return {name: rank - self.rank_of_all for name, rank in self.rank_without.items()}
+
+    @property
+    def raised_most_by(self) -> tuple[str, ...]:
+        """Who raised the passage most, all of them if several did equally; empty if nobody."""
+        return self._extreme(max(self.effects.values(), default=0), 1)
+
+    @property
+    def sunk_most_by(self) -> tuple[str, ...]:
+        """Who sank the passage most, all of them if several did equally; empty if nobody."""
+        return self._extreme(min(self.effects.values(), default=0), -1)
+
+    def _extreme(self, effect: int, sign: Literal[1, -1]) -> tuple[str, ...]:
+        if effect * sign <= 0:
+            return ()
+        return tuple(name for name, each in self.effects.items() if each == effect)
+
+
+@dataclass(frozen=True, slots=True)
+class InspectedCalls:
+    """Calls of one stage by one persona (empty where there is none) to one model.
+
+    `cost` is in US dollars, and None where no price is known.
+    """
+
+    stage: str
+    persona: str
+    model: str
+    calls: int
+    input_tokens: int
+    cached_input_tokens: int
+    output_tokens: int
+    cost: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """One ranked query.
+
+    >>> inspection = Inspection.from_dict(ranking.to_dict())
+
+    Attributes:
+        query: what was asked.
+        query_id: the query's id, or empty.
+        ranker: the ranker's name.
+        team: who judged, with rubrics; None for rankers without a team.
+        personas: names of the score columns. Without personas of their own, rankers name
+            one column, e.g. ``DIRECT``.
+        hits: all passages, best first.
+        config: the configuration in effect, as plain values.
+        models: role -> model name.
+        prompt_hashes: prompt -> SHA-256 of its text.
+        calls: calls and tokens by stage, persona and model.
+        total: all calls together; its stage, persona and model are empty.
+        seconds: wall time by stage, and ``total``.
+    """
+
+    query: str
+    query_id: str
+    ranker: str
+    team: Team | None
+    personas: tuple[str, ...]
+    hits: tuple[InspectedHit, ...]
+    config: Mapping[str, Any]
+    models: Mapping[str, str]
+    prompt_hashes: Mapping[str, str]
+    calls: tuple[InspectedCalls, ...]
+    total: InspectedCalls
+    seconds: Mapping[str, float]
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Inspection:
+        """An inspection of what ``Ranking.to_dict()`` made.
+
+        Raises:
+            SchemaError: it is something else, is not complete, or contradicts itself.
+        """
+        try:
+            stored = _StoredRanking.model_validate(data)
+        except ValidationError as error:
+            raise SchemaError(_explain(error)) from error
+        usage = stored.usage
+        return cls(
+            query=stored.query.text,
+            query_id=stored.query.id,
+            ranker=stored.ranker,
+            team=stored.team,
+            personas=tuple(stored.personas),
+            hits=_inspected(stored),
+            config=stored.config,
+            models=stored.models,
+            prompt_hashes=stored.prompt_hashes,
+            calls=tuple(InspectedCalls(**dict(row)) for row in usage.by_stage),
+            total=InspectedCalls(
+                "",
+                "",
+                "",
+                usage.calls,
+                usage.input_tokens,
+                usage.cached_input_tokens,
+                usage.output_tokens,
+                usage.cost,
+            ),
+            seconds=stored.seconds,
+        )
+
+    @property
+    def top(self) -> float:
+        """The highest score one persona could give."""
+        labels, scale = self.config.get("labels"), self.config.get("scale")
+        if isinstance(labels, Sequence) and not isinstance(labels, str) and len(labels) > 1:
+            return float(len(labels) - 1)
+        if isinstance(scale, int | float) and math.isfinite(scale) and scale > 0:
+            return float(scale)
+        known = [score for hit in self.hits for score in hit.known_scores]
+        return max(known, default=0.0) or float(_DEFAULT_TOP)
+
+    @property
+    def judged(self) -> tuple[InspectedHit, ...]:
+        """The passages that were judged, best first."""
+        return tuple(hit for hit in self.hits if hit.judged)
+
+    @property
+    def missing(self) -> int:
+        """How many scores were asked for and did not come."""
+        return sum(len(hit.missing) for hit in self.hits)
+
+    @property
+    def leave_one_out_exact(self) -> bool:
+        """Whether the arithmetic of `InspectedHit.rank_without` gives this very ranking.
+
+        It does for the sum and the reciprocal rank ensembles. An assessor would have to be
+        asked again; for its rankings the sum of the remaining scores stands in.
+        """
+        return all(hit.rank == hit.rank_of_all for hit in self.judged)
+
+    @property
+    def most_disputed(self) -> InspectedHit | None:
+        """The passage on which the personas disagree most; None if they never do."""
+        found = max(self.hits, key=lambda hit: hit.disagreement or 0.0, default=None)
+        return found if found is not None and found.disagreement else None
+
+    @property
+    def climbed_most(self) -> InspectedHit | None:
+        """The passage that rose most ranks; None if none rose."""
+        found = max(self.hits, key=lambda hit: hit.moved, default=None)
+        return found if found is not None and found.moved > 0 else None
+
+    @property
+    def fell_most(self) -> InspectedHit | None:
+        """The passage that fell most ranks; None if none fell."""
+        found = min(self.hits, key=lambda hit: hit.moved, default=None)
+        return found if found is not None and found.moved < 0 else None
+
+    def member(self, persona: str) -> Member | None:
+        """The team's member of that name; None if there is none."""
+        members = self.team.members if self.team else ()
+        return next((member for member in members if member.name == persona), None)
+
+
+class _Stored(BaseModel):
+    # Keys that are not known are no error: a newer ranking may say more.
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", allow_inf_nan=False)
+
+
+class _StoredQuery(_Stored):
+    text: str
+    id: str
+
+
+class _StoredHit(_Stored):
+    rank: int = Field(ge=1)
+    doc_id: str
+    score: float | None
+    scores: dict[str, float | None]
+    missing: dict[str, str]
+    criteria: dict[str, dict[str, float]]
+    first_stage_rank: int = Field(ge=1)
+    first_stage_score: float | None
+    title: str
+    text: str
+
+
+class _StoredCounts(_Stored):
+    calls: int = Field(ge=0)
+    input_tokens: int = Field(ge=0)
+    cached_input_tokens: int = Field(ge=0)
+    output_tokens: int = Field(ge=0)
+    cost: float | None
+
+
+class _StoredCalls(_StoredCounts):
+    stage: str
+    persona: str
+    model: str
+
+
+class _StoredUsage(_StoredCounts):
+    by_stage: list[_StoredCalls]
+
+
+class _StoredRanking(_Stored):
+    version: Literal[1]
+    query: _StoredQuery
+    ranker: str
+    team: Team | None
+    personas: list[str]
+    hits: list[_StoredHit]
+    config: dict[str, Any]
+    models: dict[str, str]
+    prompt_hashes: dict[str, str]
+    usage: _StoredUsage
+    seconds: dict[str, float]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> _StoredRanking:
+        if len(set(self.personas)) < len(self.personas):
+            raise ValueError("two score columns have the same name")
+        places = list(range(1, len(self.hits) + 1))
+        for kind in ("rank", "first_stage_rank"):
+            if sorted(getattr(hit, kind) for hit in self.hits) != places:
+                raise ValueError(f"the hits' {kind} must be 1 to {len(self.hits)}, each once")
+        for hit in self.hits:
+            if set(hit.scores) != set(self.personas):
+                raise ValueError(f"the hit of rank {hit.rank} must have one score a persona")
+        return self
+
+
+def _inspected(stored: _StoredRanking) -> tuple[InspectedHit, ...]:
+    given = sorted(stored.hits, key=lambda hit: hit.first_stage_rank)
+    judged = [hit for hit in given if hit.score is not None]
+    rows = [
+        Row(
+            tuple(hit.scores[name] for name in stored.personas),
+            hit.first_stage_score,
+            (hit.title, hit.text),
+        )
+        for hit in judged
+    ]
+    rule = Rule.of(stored.config)
+    together = dict(zip((hit.rank for hit in judged), ranks(rows, rule), strict=True))
+    without: dict[int, dict[str, int]] = {hit.rank: {} for hit in given}
+    if len(stored.personas) > 1:
+        for column, name in enumerate(stored.personas):
+            for hit, rank in zip(judged, ranks_without(rows, column, rule), strict=True):
+                without[hit.rank][name] = rank
+    return tuple(
+        InspectedHit(
+            **{
+                **dict(hit),
+                "scores": {name: hit.scores[name] for name in stored.personas},
+                "rank_of_all": together.get(hit.rank),
+                "rank_without": without[hit.rank],
+            }
+        )
+        for hit in sorted(given, key=lambda hit: hit.rank)
+    )
+
+
+def _explain(error: ValidationError) -> str:
+    # Values are left out: they may be whole passages.
+    details = error.errors(include_url=False, include_input=False, include_context=False)
+    problems = [
+        f"{'.'.join(str(part) for part in detail['loc']) or 'the whole'}: {detail['msg']}"
+        for detail in details[:_MOST_PROBLEMS]
+    ]
+    more = f"; and {len(details) - _MOST_PROBLEMS} more" if len(details) > _MOST_PROBLEMS else ""
+    return (
+        "this is no ranking as Ranking.to_dict() makes it, version 1; "
+        f"{'; '.join(problems)}{more}"
+    )
