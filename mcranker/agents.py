@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,8 @@ from mcranker.errors import ReplyError, RequestRejected
 from mcranker.llm.chat import ReplySchema, Tag
 from mcranker.passages import PassageText
 from mcranker.replies import Unreadable, read_personas, read_rubric, read_score
-from mcranker.scoring import Answer, expected_value, integer_schema
+from mcranker.scoring import Answer, integer_schema
+from mcranker.subjects import CALIBRATION_QUERIES, first_words, lift_by_topic, suitability
 from mcranker.types import Passage, Query, Score
 from personas import Member, Persona, PromptSet, Rubric, library
 from personas.templates import Template, Turn
@@ -22,7 +23,6 @@ from personas.templates import Template, Turn
 __all__ = ["Annotator", "Assessment", "Assessor", "DirectJudge", "Recruiter", "ScoreTask"]
 
 logger = logging.getLogger("mcranker.agents")
-_SUITABLE = ("No", "Yes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +52,26 @@ class Desk:
 
 
 class Recruiter(Actor[Passage, tuple[Member, ...]]):
-    """Guesses who would ask the query, from the query and one example passage (Eq. 1)."""
+    """Guesses who would ask the query, from the query and one example passage (Eq. 1).
 
-    def __init__(self, desk: Desk, asker: Asker, *, recruits: int) -> None:
+    With ``recruiting="library"`` it picks from the library instead: by one constrained
+    choice, or, where the model is weak, by likelihoods (see `mcranker.subjects`).
+    `baselines` keeps what the model answers for the calibration queries of that.
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        asker: Asker,
+        *,
+        recruits: int,
+        baselines: list[Mapping[str, float]],
+    ) -> None:
         super().__init__("recruiter", self._recruit)
         self._desk = desk
         self._asker = asker
         self._recruits = recruits
+        self._baselines = baselines
 
     async def _recruit(self, example: Passage) -> tuple[Member, ...]:
         if self._desk.config.recruiting == "invent":
@@ -124,32 +137,31 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
         )
 
     async def _most_suitable(self) -> tuple[Member, ...]:
-        """The members that the model most likely calls suitable, one question each."""
-        template = self._desk.prompts["suits"].bind({"query": self._desk.query.text})
-        suitability: list[tuple[float, Member]] = []
-        for member in _candidates():
-            turns = template.render(
-                {
-                    "persona": member.name,
-                    "topics": ", ".join(member.persona.topics),
-                    "description": member.persona.description,
-                }
+        """The members whose topics the model most likely names for the query."""
+        candidates = [member for member in _candidates() if member.persona.topics]
+        words = first_words(candidates)
+        if not self._baselines:
+            calibrations = [await self._subject(query, words) for query in CALIBRATION_QUERIES]
+            self._baselines.extend(calibrations)
+        logprobs = await self._subject(self._desk.query.text, words)
+        scores = suitability(candidates, logprobs, self._baselines)
+        best = sorted(zip(scores, candidates, strict=True), key=lambda pair: -pair[0])
+        chosen = []
+        for _, member in best[: self._recruits]:
+            topics = [topic for _, topic in lift_by_topic(member, logprobs, self._baselines)]
+            reason = f"The query seems to be about {topics[0]}" + "".join(
+                f" or {topic}" for topic in topics[1:2]
             )
-            likely = await self._asker.ask(
-                turns,
-                lambda reply: expected_value(reply.label_logprobs or {}, _SUITABLE),
-                tag=self._desk.tag("recruit", persona=member.name),
-                max_tokens=1,
-                labels=_SUITABLE,
-            )
-            suitability.append((likely, member))
-        suitability.sort(key=lambda pair: -pair[0])
-        return tuple(
-            _with_reason(
-                member,
-                Persona(name=member.name, reason=f"suits the query with likelihood {likely:.2f}"),
-            )
-            for likely, member in suitability[: self._recruits]
+            chosen.append(_with_reason(member, Persona(name=member.name, reason=f"{reason}.")))
+        return tuple(chosen)
+
+    async def _subject(self, query: str, words: tuple[str, ...]) -> Mapping[str, float]:
+        return await self._asker.ask(
+            self._desk.prompts["subject"].render({"query": query}),
+            lambda reply: reply.label_logprobs or {},
+            tag=self._desk.tag("recruit"),
+            max_tokens=1,
+            labels=words,
         )
 
 

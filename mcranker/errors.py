@@ -8,7 +8,7 @@
     └── ModelError                the model, or the way to it
         ├── ConnectionFailed      no server there, name not found, connection lost
         ├── ModelTimeout          no answer within the deadline
-        ├── AuthenticationFailed  no key, a wrong key, or a key without the right
+        ├── AuthenticationFailed  no key, a wrong key, one without the right, or no credit left
         ├── ModelNotFound         no model of that name, or no such model file
         ├── ModelFileError        a file that is there but is not a usable model
         ├── RateLimited           the provider asks to slow down (429, 529)
@@ -98,7 +98,7 @@ class ModelTimeout(ModelError):
 
 
 class AuthenticationFailed(ModelError):
-    """No API key, a wrong one, or one that may not use this model (401, 403)."""
+    """No API key, a wrong one, or one that may not use this model (401, 402, 403)."""
 
 
 class ModelNotFound(ModelError):

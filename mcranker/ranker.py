@@ -22,7 +22,7 @@ from mcranker.stages import (
 )
 from mcranker.teams import TeamSpec
 from mcranker.types import Passage, Query
-from personas import Member, Rubric, Team
+from personas import Member, Team
 
 __all__ = ["MCRanker"]
 
@@ -93,7 +93,6 @@ class MCRanker(PointwiseRanker):
             api_key=api_key,
             team=team,
         )
-        self._dataset_rubrics: dict[str, Rubric] = {}
 
     def recruit_team(self, query: str | Query, example: str | Passage | None = None) -> Team:
         """Recruit a team for the query and write its rubrics, without scoring anything.
@@ -137,6 +136,4 @@ class MCRanker(PointwiseRanker):
         self, session: Session, members: Sequence[Member], scored: OnScoreOf | None = None
     ) -> list[Annotator]:
         locked = self.team is not None and self.team.locked
-        return await write_rubrics(
-            session, members, scored=scored, shared=self._dataset_rubrics, locked=locked
-        )
+        return await write_rubrics(session, members, scored=scored, locked=locked)

@@ -1,8 +1,7 @@
 """From a reply's text to what was asked for; strict, so that nothing is made up.
 
-Every reader raises `Unreadable` rather than guess. A reply is read as JSON, with or without
-a code fence around it, and where that fails as JSON mended by json-repair; keys are
-compared without regard to case, spaces and underscores.
+Every reader raises `Unreadable` rather than guess; `mcranker.reply_json` says what counts
+as JSON. Keys are compared without regard to case, spaces and underscores.
 """
 
 from __future__ import annotations
@@ -12,34 +11,48 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from personas import Persona, Rubric
+from pydantic import ValidationError
+
+from mcranker.reply_json import Unreadable, find, fold
+from personas import Persona, Rubric, normalize_weights
 
 __all__ = ["Unreadable", "read_criterion_scores", "read_personas", "read_rubric", "read_score"]
 
-_FENCE = re.compile(r"\A\s*```[a-zA-Z]*\s*\n?(.*?)\n?\s*```\s*\Z", re.DOTALL)
 _INTEGER = re.compile(r"\A\s*\"?(\d{1,4})\"?\s*\Z")
 _WEIGHT_IN_TEXT = re.compile(
-    r"[\s,;(.]*(?:the\s+)?weight(?:\s+to\s+this\s+criterion)?(?:\s+is)?\s*:?\s*"
+    r"[\s,;(.]*\b(?:the\s+)?weight(?:\s+to\s+this\s+criterion)?(?:\s+is)?\s*:?\s*"
     r"(\d{1,3}(?:\.\d+)?)\s*%?\s*[.)]*\s*\Z",
     re.IGNORECASE,
 )
+_WEIGHT = re.compile(
+    r"\s*(?:about\s+|~\s*)?(\d+(?:\.\d+)?|\.\d+)\s*(%|percent|points)?\s*", re.IGNORECASE
+)
+_TAIL = 120
 _MAX_NAME = 120
+_MAX_TEXT = 2000
+_PERSON_KEYS = ("identity", "name", "persona", "role", "title")
+_CRITERION_KEYS = ("criterion", "criteria", "name", "title")
+_EXPLANATION_KEYS = ("explanation", "description", "detail", "reason")
 
 
-class Unreadable(ValueError):
-    """A reply is not of the form that was asked for; the text says in what way."""
-
-
-def read_score(text: str, *, key: str, top: int) -> int:
+def read_score(text: str, *, key: str, top: int, cut: bool = False) -> int:
     """The integer under `key`, 0 to `top`; a reply that is a bare integer counts too.
 
+    A bare integer of a reply that was `cut` at the token limit does not count: "1" may be
+    the beginning of "10".
+
     Raises:
-        Unreadable: no such key, not an integer, or out of range.
+        Unreadable: no such key, not an integer, out of range, or a number in doubt.
     """
     bare = _INTEGER.match(text)
     if bare:
+        if cut:
+            raise Unreadable("it was cut, so its number may lack digits.")
         return _in_range(bare.group(1), top)
-    return _in_range(_value(_as_object(text), key), top)
+    found = find(text, key)
+    score = _in_range(found.value, top)
+    found.confirm_count(key, score)
+    return score
 
 
 def read_criterion_scores(text: str, *, count: int, top: int) -> tuple[int, ...]:
@@ -50,13 +63,16 @@ def read_criterion_scores(text: str, *, count: int, top: int) -> tuple[int, ...]
     Raises:
         Unreadable: another form or number of scores, or one of them unreadable.
     """
-    scores = _value(_as_object(text), "Scores")
+    found = find(text, "Scores")
+    scores = found.value
     if isinstance(scores, Mapping):
         keys = [str(number) for number in range(1, count + 1)]
         scores = [scores[key] for key in keys] if set(scores) == set(keys) else None
     if not isinstance(scores, list) or len(scores) != count:
         raise Unreadable(f'"Scores" must hold {count} integers, under the keys "1" to "{count}".')
-    return tuple(_in_range(score, top) for score in scores)
+    counts = tuple(_in_range(score, top) for score in scores)
+    found.confirm_counts("Scores", counts)
+    return counts
 
 
 def read_personas(text: str) -> tuple[Persona, ...]:
@@ -65,23 +81,25 @@ def read_personas(text: str) -> tuple[Persona, ...]:
     Raises:
         Unreadable: no such key, or no usable name under it.
     """
-    data = _as_object(text)
-    identities = _value(data, "Identities")
-    reason = _optional_text(data, "Reason")
+    found = find(text, "Identities")
+    identities = found.value
+    reason = _optional_text(found.record, "Reason")
     if isinstance(identities, str):
         identities = re.split(r"[,;\n]", identities)
     if isinstance(identities, Mapping):
-        identities = (
-            list(identities) if all(map(_is_word, identities)) else list(identities.values())
-        )
+        identities = _listed(identities)
     if not isinstance(identities, list):
         raise Unreadable('"Identities" must be a list of strings.')
     personas: dict[str, Persona] = {}
     for entry in identities:
         name, why = _name_and_reason(entry)
-        name = " ".join(name.replace("_", " ").split()).strip(" .-*")[:_MAX_NAME]
-        if name:
-            personas.setdefault(name.casefold(), Persona(name=name, reason=why or reason))
+        name = _short(name.replace("_", " ").strip(" .-*"))
+        if name.strip(" .-*"):
+            try:
+                persona = Persona(name=name, reason=why or reason)
+            except ValidationError as error:
+                raise Unreadable("a name or a reason is not valid text.") from error
+            personas.setdefault(persona.name.casefold(), persona)
     if not personas:
         raise Unreadable('"Identities" names nobody.')
     return tuple(personas.values())
@@ -97,110 +115,95 @@ def read_rubric(text: str) -> Rubric:
     Raises:
         Unreadable: no criteria, or weights that mean nothing.
     """
-    data = _as_object(text)
-    entries = _value(data, "Criteria")
+    found = find(text, "Criteria")
+    found.confirm_weights("Weight")
+    entries = found.value
     if isinstance(entries, Mapping):
-        entries = [
-            {"Criterion": name, **value}
-            if isinstance(value, Mapping)
-            else {"Criterion": name, "Explanation": value}
-            for name, value in entries.items()
-        ]
+        entries = (
+            [entries]
+            if _text_under(entries, _CRITERION_KEYS)
+            else [_named_criterion(name, value) for name, value in entries.items()]
+        )
     if not isinstance(entries, list) or not entries:
         raise Unreadable('"Criteria" must be a list with at least one criterion.')
     criteria = _distinct([_criterion(entry) for entry in entries])
-    weights = [criterion["weight"] for criterion in criteria]
-    reason = _optional_text(data, "Reason")
+    weights = _weights([criterion["weight"] for criterion in criteria])
     try:
-        return Rubric.model_validate({"criteria": criteria, "reason": reason})
-    except ValueError:
-        known = [weight for weight in map(_as_weight, weights) if weight is not None]
-        if not known or sum(known) <= 0:
-            raise Unreadable("the weights must be percentages that add up to 100.") from None
-        mean = sum(known) / len(known)
-        for criterion, weight in zip(criteria, weights, strict=True):
-            number = _as_weight(weight)
-            criterion["weight"] = mean if number is None else number
-        return Rubric.model_validate({"criteria": criteria, "reason": reason})
-
-
-def _as_object(text: str) -> Mapping[str, Any]:
-    fenced = _FENCE.match(text)
-    body = fenced.group(1) if fenced else text
-    try:
-        data = json.loads(body)
-    except (ValueError, RecursionError):
-        data = _repaired(body)
-    if isinstance(data, list) and len(data) == 1:
-        data = data[0]
-    if not isinstance(data, Mapping):
-        raise Unreadable("it is not one JSON object.")
-    return data
-
-
-def _repaired(body: str) -> Any:
-    import json_repair
-
-    if "{" not in body:
-        raise Unreadable("it holds no JSON object.")
-    try:
-        return json_repair.loads(body[body.index("{") :], skip_json_loads=True)
-    except (ValueError, RecursionError) as error:
-        raise Unreadable("it is not JSON.") from error
-
-
-def _value(data: Mapping[str, Any], key: str) -> Any:
-    wanted = _folded(key)
-    found = [value for name, value in data.items() if _folded(str(name)) == wanted]
-    if not found:
-        raise Unreadable(f'the key "{key}" is missing.')
-    return found[0]
-
-
-def _folded(key: str) -> str:
-    return key.replace("_", "").replace(" ", "").casefold()
+        return Rubric.model_validate(
+            {
+                "criteria": [
+                    {**criterion, "weight": weight}
+                    for criterion, weight in zip(criteria, weights, strict=True)
+                ],
+                "reason": _optional_text(found.record, "Reason"),
+            }
+        )
+    except ValidationError as error:
+        raise Unreadable("a name, an explanation or a reason is not valid text.") from error
 
 
 def _in_range(value: Any, top: int) -> int:
     if isinstance(value, str) and _INTEGER.match(value):
-        value = int(value)
+        value = int(value.strip().strip('"'))
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= top:
-        raise Unreadable(f"{_shortened(value)} is not an integer from 0 to {top}.")
+        raise Unreadable(f"{_shown(value)} is not an integer from 0 to {top}.")
     return value
 
 
-def _shortened(value: Any) -> str:
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping | list):
+        return "a list" if isinstance(value, list) else "an object"
     text = json.dumps(value, ensure_ascii=True, default=str)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _is_word(name: object) -> bool:
-    return (
-        isinstance(name, str) and not name.strip().isdigit() and "identity" not in name.casefold()
-    )
+def _short(text: str) -> str:
+    return " ".join(text.split())[:_MAX_NAME].rstrip()
+
+
+def _listed(identities: Mapping[str, Any]) -> list[Any]:
+    """People given as an object: one person, names with explanations, or numbered names."""
+    if _text_under(identities, _PERSON_KEYS):
+        return [identities]
+    return list(identities) if all(map(_is_word, identities)) else list(identities.values())
+
+
+def _is_word(name: str) -> bool:
+    return not name.strip().isdigit() and "identity" not in name.casefold()
 
 
 def _name_and_reason(entry: Any) -> tuple[str, str]:
     if isinstance(entry, str):
         return entry, ""
     if isinstance(entry, Mapping):
-        for key in ("Identity", "Name", "Persona", "Role", "Title"):
-            for name, value in entry.items():
-                if _folded(str(name)) == _folded(key) and isinstance(value, str):
-                    return value, _optional_text(entry, "Reason")
+        return _text_under(entry, _PERSON_KEYS), _optional_text(entry, "Reason")
     return "", ""
+
+
+def _text_under(record: Mapping[str, Any], keys: Sequence[str]) -> str:
+    """The first text under one of the keys, or nothing."""
+    fields = {fold(name): value for name, value in record.items()}
+    return next((fields[key] for key in keys if isinstance(fields.get(key), str)), "")
 
 
 def _optional_text(data: Mapping[str, Any], key: str) -> str:
     for name, value in data.items():
-        if _folded(str(name)) == _folded(key):
+        if fold(name) == fold(key):
             if isinstance(value, str):
-                return value.strip()[:2000]
+                return value.strip()[:_MAX_TEXT]
             if isinstance(value, list):
-                return " ".join(part for part in value if isinstance(part, str))[:2000]
+                return " ".join(part for part in value if isinstance(part, str))[:_MAX_TEXT]
     return ""
+
+
+def _named_criterion(name: str, value: Any) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return {"Criterion": name, **value}
+    if isinstance(value, str) and not _WEIGHT.fullmatch(value):
+        return {"Criterion": name, "Explanation": value}
+    return {"Criterion": name, "Weight": value}
 
 
 def _criterion(entry: Any) -> dict[str, Any]:
@@ -208,40 +211,26 @@ def _criterion(entry: Any) -> dict[str, Any]:
         entry = {"Criterion": entry}
     if not isinstance(entry, Mapping):
         raise Unreadable("each criterion must be an object.")
-    fields = {_folded(str(name)): value for name, value in entry.items()}
-    name = next(
-        (
-            fields[key]
-            for key in ("criterion", "criteria", "name", "title")
-            if isinstance(fields.get(key), str)
-        ),
-        "",
-    )
-    text = next(
-        (
-            fields[key]
-            for key in ("explanation", "description", "detail", "reason")
-            if isinstance(fields.get(key), str)
-        ),
-        "",
-    )
-    weight = next((value for key, value in fields.items() if key.startswith("weight")), None)
-    name, weight = _split_weight(name, weight)
-    text, weight = _split_weight(text, weight)
+    fields = {fold(name): value for name, value in entry.items()}
+    named = next((value for key, value in fields.items() if key.startswith("weight")), None)
+    weight = fields.get("weight", named)
+    name, weight = _split_weight(_text_under(entry, _CRITERION_KEYS), weight)
+    text, weight = _split_weight(_text_under(entry, _EXPLANATION_KEYS), weight)
     if not name and text:
         name, _, text = text.partition(":")
     if ":" in name and not text:
         name, _, text = name.partition(":")
-    name = " ".join(name.split())[:_MAX_NAME]
+    name = _short(name)
     if not name:
         raise Unreadable('each criterion needs a name under "Criterion".')
-    return {"name": name, "description": text.strip()[:2000], "weight": weight}
+    return {"name": name, "description": text.strip()[:_MAX_TEXT], "weight": weight}
 
 
 def _split_weight(text: str, weight: Any) -> tuple[str, Any]:
-    found = _WEIGHT_IN_TEXT.search(text)
+    text = text.strip()
+    found = _WEIGHT_IN_TEXT.search(text, max(0, len(text) - _TAIL))
     if not found:
-        return text.strip(), weight
+        return text, weight
     kept = text[: found.start()].strip()
     return kept, weight if weight is not None else float(found.group(1))
 
@@ -253,10 +242,33 @@ def _distinct(criteria: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(kept.values())
 
 
-def _as_weight(weight: Any) -> float | None:
-    if isinstance(weight, str):
-        match = re.search(r"\d+(?:\.\d+)?", weight)
-        return float(match.group()) if match else None
-    if isinstance(weight, bool) or not isinstance(weight, int | float):
+def _weights(given: Sequence[Any]) -> tuple[float, ...]:
+    weights = [_weight(each) for each in given]
+    known = [_as_number(weight) for weight in weights if weight is not None]
+    try:
+        try:
+            return normalize_weights(weights)
+        except ValueError:
+            if len(known) == len(weights):
+                raise
+            mean = sum(known) / len(known)
+            return normalize_weights([mean if each is None else each for each in weights])
+    except ValueError as error:
+        raise Unreadable("the weights must be percentages that add up to 100.") from error
+
+
+def _weight(given: Any) -> str | float | None:
+    if given is None or (isinstance(given, str) and not given.strip()):
         return None
-    return float(weight) if 0 <= weight < float("inf") else None
+    if isinstance(given, str):
+        match = _WEIGHT.fullmatch(given)
+        if match is None:
+            raise Unreadable(f"the weight {_shown(given)} is not a percentage.")
+        return match.group(1) + ("%" if match.group(2) else "")
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise Unreadable(f"the weight {_shown(given)} is not a percentage.")
+    return given
+
+
+def _as_number(weight: str | float) -> float:
+    return float(weight.rstrip("%")) if isinstance(weight, str) else float(weight)

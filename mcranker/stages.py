@@ -6,7 +6,7 @@ A `Session` holds what belongs to one query; the stages put actors to work on it
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -28,6 +28,7 @@ from mcranker.types import Passage, Query, Score, ScoreMatrix, UsageTable
 from personas import Member, PromptSet, Rubric, library
 
 __all__ = [
+    "Memory",
     "OnScoreOf",
     "Session",
     "Tally",
@@ -37,6 +38,19 @@ __all__ = [
     "score_passages",
     "write_rubrics",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a ranker keeps from query to query.
+
+    Attributes:
+        dataset_rubrics: persona -> its rubric for the data set, ``criteria="dataset"``.
+        subject_baselines: a weak recruiter's answers to the calibration queries.
+    """
+
+    dataset_rubrics: dict[str, Rubric] = field(default_factory=dict)
+    subject_baselines: list[Mapping[str, float]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -61,6 +75,7 @@ class Session:
     config: RankerConfig
     models: Models
     prompts: PromptSet
+    memory: Memory
     emit: Emit | None
     distinct: tuple[int, ...]
     group_of: NDArray[np.intp]
@@ -79,6 +94,7 @@ class Session:
         config: RankerConfig,
         models: Models,
         prompts: PromptSet,
+        memory: Memory,
         emit: Emit | None,
     ) -> Session:
         """A session for the passages within ``depth``; equal ones are judged once."""
@@ -95,6 +111,7 @@ class Session:
             config=config,
             models=models,
             prompts=prompts,
+            memory=memory,
             emit=emit,
             distinct=tuple(firsts.values()),
             group_of=np.asarray(groups, dtype=np.intp),
@@ -135,7 +152,12 @@ async def recruit(session: Session, *, team_size: int) -> tuple[Member, ...]:
     example = session.passages[min(config.example_rank, len(session.passages)) - 1]
     asker = session.asker(session.models.recruiter)
     with session.timed("recruit"):
-        recruiter = Recruiter(session.desk, asker, recruits=recruits)
+        recruiter = Recruiter(
+            session.desk,
+            asker,
+            recruits=recruits,
+            baselines=session.memory.subject_baselines,
+        )
         async with task_group() as group:
             group.start_soon(recruiter.run)
             recruited = await recruiter.ask(example)
@@ -150,7 +172,6 @@ async def write_rubrics(
     members: Sequence[Member],
     *,
     scored: OnScoreOf | None = None,
-    shared: MutableMapping[str, Rubric] | None = None,
     locked: bool = False,
 ) -> list[Annotator]:
     """An annotator for each member, each with its rubric; missing rubrics are written (Eq. 2).
@@ -159,8 +180,6 @@ async def write_rubrics(
         session: the query.
         members: the team.
         scored: what an annotator does with a score, by column; None if it gives none.
-        shared: rubrics for the data set by persona, read and extended with
-            ``criteria="dataset"``.
         locked: refuse to write any rubric.
 
     Raises:
@@ -168,7 +187,7 @@ async def write_rubrics(
         ReplyError: a rubric cannot be read, asked twice.
     """
     config = session.config
-    known = shared if shared is not None else {}
+    known = session.memory.dataset_rubrics
     annotators = [
         Annotator(
             member,

@@ -8,7 +8,6 @@ stand without each of them. Pages and terminals only show what is here.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -78,7 +77,10 @@ class InspectedHit:
     def disagreement(self) -> float | None:
         """Population standard deviation of the personas' scores; None for fewer than two."""
         known = self.known_scores
-        return statistics.pstdev(known) if len(known) > 1 else None
+        if len(known) < 2:
+            return None
+        mean = math.fsum(known) / len(known)
+        return math.sqrt(math.fsum((score - mean) ** 2 for score in known) / len(known))
 
     @property
     def score_range(self) -> float | None:
@@ -96,17 +98,16 @@ class InspectedHit:
     @property
     def raised_most_by(self) -> tuple[str, ...]:
         """Who raised the passage most, all of them if several did equally; empty if nobody."""
-        return self._extreme(max(self.effects.values(), default=0), 1)
+        effects = self.effects
+        most = max(effects.values(), default=0)
+        return tuple(name for name, each in effects.items() if each == most > 0)
 
     @property
     def sunk_most_by(self) -> tuple[str, ...]:
         """Who sank the passage most, all of them if several did equally; empty if nobody."""
-        return self._extreme(min(self.effects.values(), default=0), -1)
-
-    def _extreme(self, effect: int, sign: Literal[1, -1]) -> tuple[str, ...]:
-        if effect * sign <= 0:
-            return ()
-        return tuple(name for name, each in self.effects.items() if each == effect)
+        effects = self.effects
+        most = min(effects.values(), default=0)
+        return tuple(name for name, each in effects.items() if each == most < 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,6 +360,5 @@ def _explain(error: ValidationError) -> str:
     ]
     more = f"; and {len(details) - _MOST_PROBLEMS} more" if len(details) > _MOST_PROBLEMS else ""
     return (
-        "this is no ranking as Ranking.to_dict() makes it, version 1; "
-        f"{'; '.join(problems)}{more}"
+        f"this is no ranking as Ranking.to_dict() makes it, version 1; {'; '.join(problems)}{more}"
     )

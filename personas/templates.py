@@ -57,9 +57,9 @@ _CRITERIA = "criteria criteria_names"
 PROMPTS: Mapping[str, Placeholders] = {
     # App. D.1
     "recruit": _placeholders("query passage number"),
-    # Our addition: one member of the library after the other is judged, or one is picked.
+    # Our addition: picking from the library, by one choice or by the subject's likelihood
     "choose": _placeholders("query members number"),
-    "suits": _placeholders("query", "persona topics description"),
+    "subject": _placeholders("query"),
     # App. D.2, D.3 and §5.2.2 (dataset-based criteria)
     "criteria_scientist": _placeholders("query persona", "description"),
     "criteria": _placeholders("query persona", "description"),

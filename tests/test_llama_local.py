@@ -3,6 +3,7 @@ engine has cached, so they are compared with that tolerance."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import sys
@@ -19,7 +20,6 @@ from mcranker.errors import (
     ModelFileError,
     ModelNotFound,
     ReplyError,
-    RequestRejected,
 )
 from mcranker.llm import llama_local
 from mcranker.llm.chat import ChatRequest, Message, ReplySchema, Tag
@@ -69,7 +69,8 @@ async def test_a_label_is_chosen_by_its_probability(chat: LocalChat) -> None:
     reply = await chat.complete(ask(question, begin="Answer:", labels=("Yes", "No")))
     assert reply.label_logprobs is not None
     assert set(reply.label_logprobs) == {"Yes", "No"}
-    assert reply.text == max(reply.label_logprobs, key=lambda k: reply.label_logprobs[k])
+    better, _ = sorted(reply.label_logprobs, key=reply.label_logprobs.__getitem__, reverse=True)
+    assert reply.text == better
     assert 0.3 < sum(map(math.exp, reply.label_logprobs.values())) <= 1.0
     assert reply.usage.calls == 1
     assert reply.usage.output_tokens == 1
@@ -116,7 +117,7 @@ async def test_json_is_compact_and_ends(chat: LocalChat) -> None:
     schema = {
         "type": "object",
         "properties": {
-            "Reason": {"type": "string", "maxLength": 60},
+            "Reason": {"type": "string", "maxLength": 20},
             "Score": {"type": "integer", "minimum": 0, "maximum": 10},
         },
         "required": ["Reason", "Score"],
@@ -129,13 +130,6 @@ async def test_json_is_compact_and_ends(chat: LocalChat) -> None:
     assert list(content) == ["Reason", "Score"]
     assert 0 <= content["Score"] <= 10
     assert reply.text.startswith('{"Reason": "')
-
-
-@needs_model
-async def test_a_schema_that_cannot_be_is_rejected(chat: LocalChat) -> None:
-    schema = ReplySchema("odd", {"type": "nonsense"})
-    with pytest.raises(RequestRejected):
-        await chat.complete(ask("Rate the mask.", schema=schema))
 
 
 @needs_model
@@ -210,9 +204,9 @@ async def test_nobody_else_can_ask(chat: LocalChat) -> None:
     address = chat._engine.start()
     assert address.startswith("http://127.0.0.1:")
     body = {"messages": [{"role": "user", "content": "Hello"}]}
-    async with aiohttp.ClientSession() as session:
-        async with session.post(f"{address}/v1/chat/completions", json=body) as response:
-            assert response.status == 401
+    url = f"{address}/v1/chat/completions"
+    async with aiohttp.ClientSession() as session, session.post(url, json=body) as response:
+        assert response.status == 401
 
 
 @needs_model
@@ -266,7 +260,7 @@ def test_nobody_can_ask_for_less_than_one_call_at_a_time() -> None:
 
 
 def test_a_missing_engine_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(llama_local.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'mcranker\[local\]'"):
         LocalChat.open(MODEL)
 

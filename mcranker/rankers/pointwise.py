@@ -20,7 +20,7 @@ from mcranker.events import Emit, RankingStarted
 from mcranker.models import ModelSpec, check_capabilities, connect_roles
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking
-from mcranker.stages import Session, Tally
+from mcranker.stages import Memory, Session, Tally
 from mcranker.teams import TeamSpec, as_team
 from mcranker.types import Passage, Query, ScoreMatrix
 from personas import PromptSet, Team
@@ -68,6 +68,7 @@ class PointwiseRanker(Ranker):
         check_capabilities(resolved, models)
         super().__init__(resolved, models)
         self.prompts = PromptSet.load(resolved.prompts)
+        self._memory = Memory()
         if resolved is not config:
             logger.info(
                 "%s is a weak model, so %s", models.scoring.name, _changes(config, resolved)
@@ -95,6 +96,7 @@ class PointwiseRanker(Ranker):
             config=self.config,
             models=self.models,
             prompts=self.prompts,
+            memory=self._memory,
             emit=emit,
         )
 

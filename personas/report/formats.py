@@ -9,6 +9,7 @@ from typing import Any
 
 __all__ = [
     "bare",
+    "contained",
     "cut",
     "decimals",
     "exact",
@@ -21,17 +22,31 @@ __all__ = [
     "whole",
 ]
 
+_MOST_DECIMALS = 2
 _SMALL = 3.0
 _MINUTE = 60.0
+_POP = "\u2069"
 _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_ISOLATES = re.compile("[\u2066-\u2069]")
+_LINES = re.compile("([\n\r\x1c-\x1e\x85\u2029])")
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 def decimals(numbers: Sequence[float]) -> int:
-    """With how many decimals a column is printed: none for integers, else 2, or 3 up to 3.0."""
-    if all(number == int(number) for number in numbers):
-        return 0
-    return 3 if max(abs(number) for number in numbers) <= _SMALL else 2
+    """With how many decimals a column is printed: as few as say it all.
+
+    At most 2, or 3 where no number exceeds 3.0, as with probabilities and reciprocal ranks.
+    """
+    most = max((abs(number) for number in numbers), default=0.0)
+    limit = _MOST_DECIMALS + (most <= _SMALL)
+    return next(
+        (
+            places
+            for places in range(limit)
+            if all(abs(round(number, places) - number) < 1e-9 for number in numbers)
+        ),
+        limit,
+    )
 
 
 def fixed(number: float, places: int) -> str:
@@ -82,10 +97,20 @@ def value(setting: Any) -> str:
 
 
 def cut(text: str, limit: int) -> str:
-    """The text, after `limit` characters replaced by a note of how many there are more."""
-    if len(text) <= limit:
+    """The text with an ellipsis for what follows after `limit` characters, and `contained`."""
+    return contained(text if len(text) <= limit else f"{text[:limit]}…")
+
+
+def contained(text: str) -> str:
+    """The text with every isolate of writing direction closed in the line that opens it.
+
+    Browsers end a ``bdi`` by the same mark that ends an isolate within the text. A text that
+    opens more than it closes, or closes more than it opens, would turn around what follows
+    it on the page.
+    """
+    if not _ISOLATES.search(text):
         return text
-    return f"{text[:limit]}… ({whole(len(text) - limit)} more characters)"
+    return "".join(_balanced(line) for line in _LINES.split(text))
 
 
 def bare(text: str) -> str:
@@ -102,3 +127,20 @@ def printable(page: str) -> str:
     Those are control characters, and halves of surrogate pairs, which UTF-8 cannot write.
     """
     return _UNPRINTABLE.sub("\ufffd", page)
+
+
+def _balanced(line: str) -> str:
+    depth = 0
+
+    def close(mark: re.Match[str]) -> str:
+        nonlocal depth
+        if mark.group() != _POP:
+            depth += 1
+        elif depth:
+            depth -= 1
+        else:
+            return ""
+        return mark.group()
+
+    balanced = _ISOLATES.sub(close, line)
+    return balanced + _POP * depth

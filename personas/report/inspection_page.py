@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from personas.inspection import InspectedHit, Inspection
-from personas.report.formats import bare, cut, decimals, exact, fixed, weight
+from personas.report.formats import bare, contained, cut, decimals, exact, fixed, weight
 from personas.report.page import render_page
 from personas.schema import Member
 
@@ -18,8 +18,10 @@ TEXT_LIMIT = 20_000
 PAGE_LIMIT = 600_000
 """Characters of all passages that are shown at most; long ones are cut alike to fit."""
 
+_NONE = "\N{EN DASH}"
 _LEVELS = 10
 _SNIPPET = 90
+_LABEL = 160
 _TOOLTIP = 300
 _IN_SHORT = (
     "preset",
@@ -50,7 +52,7 @@ class _Cell:
     text: str
     level: int
     title: str
-    sort: str
+    exact: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,6 @@ class _Judgement:
     persona: str
     member: int | None
     cell: _Cell
-    exact: str
     rank_without: int | None
     effect: int
     criteria: tuple[tuple[str, str, str], ...]
@@ -68,12 +69,20 @@ class _Judgement:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One passage: its row in the table and its details."""
+    """One passage: its row in the table and its details.
+
+    `title` is the whole title where the label does not hold it, `left_out` how many
+    characters of the text are not shown.
+    """
 
     hit: InspectedHit
     label: str
+    title: str
     score: str
     score_title: str
+    disagreement: float | None
+    raised_most_by: tuple[str, ...]
+    sunk_most_by: tuple[str, ...]
     cells: tuple[_Cell, ...]
     judgements: tuple[_Judgement, ...]
     missing: tuple[tuple[str, str], ...]
@@ -83,10 +92,9 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """One persona's column: where its card is, and the mean of its scores."""
+    """One persona's column, with the mean of its scores."""
 
     name: str
-    member: int | None
     mean: str
 
 
@@ -114,9 +122,10 @@ def render_inspection(data: Mapping[str, Any]) -> str:
         in_short=[
             (name.replace("_", " "), inspection.config[name])
             for name in _IN_SHORT
-            if inspection.config.get(name) not in (None, "", [], ())
+            if inspection.config.get(name) not in (None, "", [], (), 0.0)
         ],
         judged=len(inspection.judged),
+        models=_models(inspection),
     )
 
 
@@ -135,18 +144,17 @@ def _entry(
     label = hit.title.strip() or " ".join(hit.text[: 4 * _SNIPPET].split())[:_SNIPPET]
     return _Entry(
         hit=hit,
-        label=label or "(no text)",
+        label=cut(label, _LABEL) or "(no text)",
+        title=hit.title if len(hit.title) > _LABEL else "",
         score="" if hit.score is None else fixed(hit.score, final_places),
         score_title="" if hit.score is None else exact(hit.score),
+        disagreement=hit.disagreement,
+        raised_most_by=hit.raised_most_by,
+        sunk_most_by=hit.sunk_most_by,
         cells=cells,
-        judgements=tuple(
-            _judgement(inspection, hit, name, cell)
-            for name, cell in zip(inspection.personas, cells, strict=True)
-        )
-        if hit.judged
-        else (),
+        judgements=_judgements(inspection, hit, cells) if hit.judged else (),
         missing=tuple(hit.missing.items()),
-        text=hit.text[:limit],
+        text=contained(hit.text[:limit]),
         left_out=max(0, len(hit.text) - limit),
     )
 
@@ -158,23 +166,26 @@ def _cell(hit: InspectedHit, persona: str, top: float, places: int) -> _Cell:
         return _Cell("scored", fixed(score, places), level, "", exact(score))
     if persona in hit.missing:
         why = cut(bare(hit.missing[persona]), _TOOLTIP) or "no reason is known"
-        return _Cell("missing", "–", 0, f"missing: {why}", "")
+        return _Cell("missing", _NONE, 0, f"missing: {why}", "")
     if hit.judged:
         return _Cell("unasked", "·", 0, "not asked for", "")
     return _Cell("unjudged", "", 0, "not judged", "")
 
 
-def _judgement(inspection: Inspection, hit: InspectedHit, name: str, cell: _Cell) -> _Judgement:
-    score = hit.scores[name]
-    member = inspection.member(name)
-    return _Judgement(
-        persona=name,
-        member=_number(inspection, name),
-        cell=cell,
-        exact="" if score is None else exact(score),
-        rank_without=hit.rank_without.get(name),
-        effect=hit.effects.get(name, 0),
-        criteria=_criteria(hit.criteria.get(name, {}), member),
+def _judgements(
+    inspection: Inspection, hit: InspectedHit, cells: Sequence[_Cell]
+) -> tuple[_Judgement, ...]:
+    effects = hit.effects
+    return tuple(
+        _Judgement(
+            persona=name,
+            member=_number(inspection, name),
+            cell=cell,
+            rank_without=hit.rank_without.get(name),
+            effect=effects.get(name, 0),
+            criteria=_criteria(hit.criteria.get(name, {}), inspection.member(name)),
+        )
+        for name, cell in zip(inspection.personas, cells, strict=True)
     )
 
 
@@ -191,9 +202,16 @@ def _columns(inspection: Inspection) -> list[_Column]:
     for name in inspection.personas:
         scores = [hit.scores[name] for hit in inspection.hits]
         known = [score for score in scores if score is not None]
-        mean = fixed(sum(known) / len(known), 2) if known else "–"
-        columns.append(_Column(name, _number(inspection, name), mean))
+        mean = fixed(sum(known) / len(known), 2) if known else _NONE
+        columns.append(_Column(name, mean))
     return columns
+
+
+def _models(inspection: Inspection) -> list[tuple[str, str]]:
+    roles = list(inspection.models.items())
+    if len({name for _, name in roles}) == 1:
+        return [("model", roles[0][1])]
+    return [(f"{cut(role, 40)} model", name) for role, name in roles]
 
 
 def _number(inspection: Inspection, persona: str) -> int | None:
@@ -204,9 +222,9 @@ def _number(inspection: Inspection, persona: str) -> int | None:
 def _fair_limit(lengths: Sequence[int]) -> int:
     """The longest limit up to `TEXT_LIMIT` that keeps the sum of the texts in `PAGE_LIMIT`."""
     room = PAGE_LIMIT
-    for place, length in enumerate(sorted(lengths)):
+    for place, length in enumerate(sorted(min(length, TEXT_LIMIT) for length in lengths)):
         share = room // (len(lengths) - place)
         if length > share:
-            return min(TEXT_LIMIT, share)
+            return share
         room -= length
     return TEXT_LIMIT

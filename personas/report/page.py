@@ -12,7 +12,7 @@ import hashlib
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from personas.report import formats
+from personas.report import formats, markup
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -40,6 +40,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update({name: getattr(formats, name) for name in _FORMATS})
+    environment.filters.update({name: getattr(markup, name) for name in markup.__all__})
     style, script = (_asset(environment, name) for name in ("report.css", "report.js"))
     policy = (
         f"default-src 'none'; style-src {_source(style)}; script-src {_source(script)}; "

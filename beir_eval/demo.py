@@ -1,0 +1,201 @@
+"""``mcranker demo``: rank the mini collection, show one team at work, and say how good it is."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import anyio
+import click
+
+from mcranker.cli.fetching import fetch_models
+from mcranker.cli.invocation import Invocation
+from mcranker.cli.options import Verb, model_flags, model_names, quiet_flag
+from mcranker.cli.progress import Live, QueryTracker, live_is_wanted
+from mcranker.cli.tables import print_page, show_ranking
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from beir_eval.datasets import Dataset
+    from beir_eval.metrics import Evaluation
+    from mcranker.ranking import Ranking
+
+__all__ = ["command"]
+
+COLLECTION = "mini"
+MEASURE = "nDCG@10"
+QUERIES, DEPTH = 3, 12
+WIDTH = 96  # columns of running text
+
+LIMITS_OF_WEAK_MODELS = """\
+What to make of this: a model of 135 million parameters can mostly tell a passage about the
+subject from one about something else. It cannot tell whether a passage answers the question,
+for whom, when and where, and this collection was written so that just that decides: most
+wrong passages use the query's own words. Nor can it invent a team, so the team comes from
+the library. Take the demo as a look at how the method works, not at how well. For that, name
+a larger model: --model openai:NAME, anthropic:NAME or local:FILE.gguf."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What was ranked, and the measures of the order before and after."""
+
+    rankings: tuple[Ranking, ...]
+    before: Evaluation
+    after: Evaluation
+    weak: bool
+
+
+def _demo(ctx: click.Context) -> int:
+    given = ctx.params
+    from beir_eval.datasets import load
+
+    dataset = load(COLLECTION)
+    count = min(given["queries"], len(dataset.queries))
+    say = _silent if given["quiet"] else _aloud
+    say(
+        f"The mini collection: {len(dataset.corpus)} passages, {count} of its "
+        f"{len(dataset.queries)} queries. BM25 finds {given['depth']} passages a query, "
+        "a team of three ranks them."
+    )
+    outcome = anyio.run(_rank_all, ctx, dataset, count)
+    print_page(lambda console: _show(console, outcome, dataset))
+    return 3 if any(ranking.missing for ranking in outcome.rankings) else 0
+
+
+async def _rank_all(ctx: click.Context, dataset: Dataset, count: int) -> _Outcome:
+    from beir_eval.first_stage import retrieve
+    from beir_eval.metrics import evaluate
+    from mcranker import MCRanker, Passage, Query, RankingDone
+
+    given, invocation = ctx.params, ctx.ensure_object(Invocation)
+    depth, quiet = given["depth"], given["quiet"]
+    fetch_models(model_names(ctx), quiet=quiet)
+    run = retrieve(dataset, depth)
+    rankings: list[Ranking] = []
+    live = live_is_wanted(quiet=quiet)
+    with invocation.noting(not quiet):
+        ranker = MCRanker(team_size=3, model=given["model"], base_url=given["base_url"])
+    async with ranker:
+        for query_id in list(dataset.queries)[:count]:
+            documents = [(dataset.corpus[doc_id], score) for doc_id, score in run[query_id]]
+            docs = [Passage(each.id, each.text, each.title, score) for each, score in documents]
+            tracker = QueryTracker()
+            invocation.reached = _Reached(len(rankings) + 1, count, tracker)
+            query = Query(dataset.queries[query_id], query_id)
+            async with ranker.astream(query, docs) as events:
+                with Live(tracker, wanted=live) as display:
+                    async for event in events:
+                        tracker.take(event)
+                        display.update()
+            assert isinstance(event, RankingDone), "the last event of every ranking"
+            rankings.append(event.ranking)
+    judged = {query_id: dataset.qrels[query_id] for query_id in list(dataset.queries)[:count]}
+    ranked = {
+        ranking.query.id: [(doc_id, -float(rank)) for rank, doc_id in enumerate(ranking.ids)]
+        for ranking in rankings
+    }
+    return _Outcome(
+        rankings=tuple(rankings),
+        before=evaluate({query_id: run[query_id] for query_id in judged}, judged, (MEASURE,)),
+        after=evaluate(ranked, judged, (MEASURE,)),
+        weak=ranker.models.scoring.capabilities.weak,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Reached:
+    """Says how far the demo has come."""
+
+    place: int
+    count: int
+    tracker: QueryTracker
+
+    def __call__(self) -> str:
+        return f"in query {self.place} of {self.count}, {self.tracker.reached}"
+
+
+def _show(console: Console, outcome: _Outcome, dataset: Dataset) -> None:
+    from rich.text import Text
+
+    first = outcome.rankings[0]
+    console.print()
+    show_ranking(console, first, top=10)
+    grades = dataset.qrels[first.query.id]
+    best = ", ".join(doc_id for doc_id in first.ids if grades.get(doc_id, 0) == 2)
+    some = ", ".join(doc_id for doc_id in first.ids if grades.get(doc_id, 0) == 1)
+    console.print(Text(f"Judged by people: {best} answer the query; {some} in part."))
+    console.print()
+    console.print(_table(outcome, dataset))
+    console.print(Text(_verdict(outcome)))
+    if outcome.weak:
+        console.print()
+        console.print(Text(LIMITS_OF_WEAK_MODELS))
+
+
+def _table(outcome: _Outcome, dataset: Dataset) -> object:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column(f"{MEASURE} of the order", no_wrap=True)
+    table.add_column("BM25", justify="right")
+    table.add_column("team", justify="right")
+    for query_id, before in outcome.before.per_query[MEASURE].items():
+        shown = textwrap.shorten(dataset.queries[query_id], 60, placeholder=" ...")
+        after = outcome.after.per_query[MEASURE][query_id]
+        table.add_row(shown, f"{before:.3f}", f"{after:.3f}")
+    table.add_section()
+    means = (each.means[MEASURE] for each in (outcome.before, outcome.after))
+    table.add_row("mean", *(f"{mean:.3f}" for mean in means))
+    return table
+
+
+def _verdict(outcome: _Outcome) -> str:
+    before, after = outcome.before.means[MEASURE], outcome.after.means[MEASURE]
+    if abs(before - after) < 0.0005:
+        said = "The team's order is as good as BM25's"
+    else:
+        said = f"The team's order is {'better' if after > before else 'worse'} than BM25's"
+    count = len(outcome.rankings)
+    return f"{said} on {'this query' if count == 1 else f'these {count} queries'}."
+
+
+def _aloud(text: str) -> None:
+    print(textwrap.fill(text, WIDTH), flush=True)  # noqa: T201 - a command's own output
+
+
+def _silent(text: str) -> None:
+    """Say nothing."""
+
+
+command = Verb(
+    "demo",
+    callback=lambda **_: _demo(click.get_current_context()),
+    params=[
+        click.Option(
+            ["--queries"],
+            type=click.IntRange(min=1),
+            default=QUERIES,
+            show_default=True,
+            help="Queries to rank.",
+        ),
+        click.Option(
+            ["--depth"],
+            type=click.IntRange(min=1),
+            default=DEPTH,
+            show_default=True,
+            help="Passages that BM25 hands over for each query.",
+        ),
+        *model_flags(()),
+        quiet_flag(),
+    ],
+    short_help="Rank a small collection that comes with it, and see how good that is.",
+    help="""Rank a small collection that comes with the package, and see how good that is.
+
+    Shows the team recruited for the first query, its criteria and its ranking, and then the
+    NDCG@10 of BM25's order and of the team's, over all queries ranked.
+    """,
+)

@@ -1,0 +1,251 @@
+"""``mcranker doctor``: what is set up, which model would be used and why, and does it answer."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import anyio
+import click
+
+from mcranker import __version__
+from mcranker.cli.failures import DONE, ERROR, envelope, failure
+from mcranker.cli.fetching import ENGINE, fetch_models
+from mcranker.cli.files import output as opened_output
+from mcranker.cli.invocation import Invocation
+from mcranker.cli.numbers import counted, file_size, seconds
+from mcranker.cli.options import Verb, model_flags, quiet_flag
+from mcranker.cli.plain import plain
+from mcranker.errors import MCRankerError, ReplyError
+from mcranker.llm.catalogue import find
+from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Message, Tag
+from mcranker.llm.connect import choose_default, connect
+from mcranker.llm.model_files import cache_folder
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["Finding", "command"]
+
+Status = Literal["ok", "missing", "failed"]
+
+_KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
+_SETTINGS = (
+    "MCRANKER_MODEL",
+    "MCRANKER_BASE_URL",
+    "MCRANKER_CACHE",
+    "OPENAI_BASE_URL",
+    "ANTHROPIC_BASE_URL",
+    "HF_HUB_OFFLINE",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+)
+_EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "local": ("the local engine", (ENGINE,)),
+    "eval": ("evaluation", ("bm25s", "ir_datasets", "ir_measures", "Stemmer")),
+    "hub": ("models from the Hugging Face hub", ("huggingface_hub",)),
+}
+_COLOURS: Mapping[Status, str] = {"ok": "green", "missing": "yellow", "failed": "bold red"}
+_PROBE = ChatRequest(
+    messages=(Message("user", "Reply with the word OK and nothing else."),),
+    tag=Tag("probe"),
+    max_tokens=64,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        status: ``missing`` for what is not set up, which may be as it should.
+        what: the thing.
+        detail: what was found, and what to do.
+    """
+
+    status: Status
+    what: str
+    detail: str
+
+
+def _doctor(ctx: click.Context) -> int:
+    given = ctx.params
+    as_json = given["output"] == "json"
+    findings: list[Finding] = []
+    for finding in _findings(ctx):
+        findings.append(finding)
+        if not as_json:
+            _print(finding)
+    # The last finding is the one that all others lead to.
+    code = DONE if findings[-1].status == "ok" else ERROR
+    if as_json:
+        last = findings[-1]
+        errors = (
+            []
+            if code == DONE
+            else [{"code": last.what, "message": last.detail, "retryable": False}]
+        )
+        with opened_output(None) as write:
+            write(envelope(code, errors, findings=[asdict(each) for each in findings]))
+    return code
+
+
+def _findings(ctx: click.Context) -> Iterator[Finding]:
+    yield Finding("ok", "mcranker", f"{__version__} on Python {platform.python_version()}")
+    yield from _environment(os.environ)
+    yield from _extras()
+    yield _cache()
+    yield from _model(ctx)
+
+
+def _environment(environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Names of variables only; no value is ever shown."""
+    for name in _KEYS:
+        if environ.get(name, "").strip():
+            yield Finding("ok", name, "is set")
+        else:
+            provider = name.partition("_")[0].lower()
+            yield Finding("missing", name, f"set it to use {provider}:NAME")
+    for name in _SETTINGS:
+        if environ.get(name, "").strip() or environ.get(name.lower(), "").strip():
+            yield Finding("ok", name, "is set")
+
+
+def _extras() -> Iterator[Finding]:
+    for extra, (purpose, packages) in _EXTRAS.items():
+        absent = [name for name in packages if importlib.util.find_spec(name) is None]
+        if absent:
+            advice = f"for {purpose}: pip install 'mcranker[{extra}]'"
+            yield Finding("missing", f"extra {extra}", f"{advice} (no {', '.join(absent)})")
+        else:
+            yield Finding("ok", f"extra {extra}", f"{purpose}: installed")
+
+
+def _cache() -> Finding:
+    folder = cache_folder()
+    if not folder.is_dir():
+        return Finding("missing", "model cache", f"{folder} is made at the first download")
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    models = [path for path in files if path.suffix.lower() == ".gguf"]
+    size = file_size(sum(path.stat().st_size for path in files))
+    if not os.access(folder, os.W_OK):
+        advice = "you may not write there; set MCRANKER_CACHE to another folder"
+        return Finding("failed", "model cache", f"{folder}: {advice}")
+    return Finding("ok", "model cache", f"{folder}: {counted(len(models), 'model')}, {size}")
+
+
+def _model(ctx: click.Context) -> Iterator[Finding]:
+    model, base_url, call = ctx.params["model"], ctx.params["base_url"], ctx.params["call"]
+    name, why = (model, "named by --model") if model else choose_default(os.environ)
+    yield Finding("ok", "model", f"{name}: {why}")
+    absent = _absent_file(name)
+    if absent and not call:
+        yield Finding("missing", "connection", absent)
+        return
+    try:
+        if absent:
+            fetch_models([name], quiet=ctx.params["quiet"])
+        chat = connect(model, base_url=base_url)
+    except MCRankerError as error:
+        yield Finding("failed", "connection", failure(error).message)
+        return
+    offers = chat.capabilities
+    listed = [
+        words
+        for words, there in {
+            "JSON schemas": offers.json_schema,
+            "log-probabilities": offers.label_logprobs,
+        }.items()
+        if there
+    ]
+    weak = "; weak, so it takes the library's team" if offers.weak else ""
+    yield Finding("ok", "connection", f"offers {' and '.join(listed) or 'plain text'}{weak}")
+    if call:
+        yield anyio.run(partial(_answer, chat))
+
+
+def _absent_file(name: str) -> str:
+    """What to do if the model is a local one whose file is not here; empty if it is."""
+    kind, _, rest = name.partition(":")
+    entry = find(rest) if kind == "local" else None
+    if entry is None or Path(rest).is_file() or (cache_folder() / entry.file).is_file():
+        return ""
+    return (
+        f"{entry.file} ({file_size(entry.size)}) is not here yet: "
+        f"mcranker models download {entry.name}"
+    )
+
+
+async def _answer(chat: ChatModel) -> Finding:
+    started = time.perf_counter()
+    try:
+        reply: ChatReply | ReplyError = await chat.complete(_PROBE)
+    except ReplyError as error:  # an odd answer is an answer
+        reply = error
+    except MCRankerError as error:
+        return Finding("failed", "answer", failure(error).message)
+    finally:
+        await chat.aclose()
+    took = seconds(time.perf_counter() - started)
+    if isinstance(reply, ReplyError):
+        return Finding("ok", "answer", f"in {took}, though an odd one: {plain(str(reply), 200)}")
+    tokens = f"{reply.usage.input_tokens} + {reply.usage.output_tokens} tokens"
+    return Finding("ok", "answer", f"{plain(reply.text, 60)!r} in {took}, {tokens}")
+
+
+def _print(finding: Finding) -> None:
+    from rich.text import Text
+
+    from mcranker.cli.tables import print_page
+
+    def show(console: Console) -> None:
+        line = Text(f"{finding.status:8}", style=_COLOURS[finding.status])
+        line.append(f"{finding.what:20}", style="bold")
+        line.append(plain(finding.detail), style="default")
+        console.print(line, soft_wrap=True)
+
+    print_page(show)
+
+
+def _callback(**_: Any) -> int:
+    ctx = click.get_current_context()
+    ctx.ensure_object(Invocation).reached = lambda: "while looking around"
+    return _doctor(ctx)
+
+
+command = Verb(
+    "doctor",
+    callback=_callback,
+    params=[
+        *model_flags(()),
+        click.Option(
+            ["--call/--no-call"],
+            default=True,
+            show_default=True,
+            help="Send the model one tiny request; fetch it first if it is a local one.",
+        ),
+        click.Option(
+            ["--output"],
+            type=click.Choice(["table", "json"]),
+            default="table",
+            show_default=True,
+            help="json: one object with status, findings and errors.",
+        ),
+        quiet_flag(),
+    ],
+    short_help="Check the set-up: what is there, and does a model answer?",
+    help="""Check the set-up: what is configured, which model would be used and why, and
+    whether it answers.
+
+    Exit code 0 if the model answers, or with --no-call if it could be asked; else 1. Of
+    environment variables only names are shown, never values.
+    """,
+)

@@ -1,0 +1,89 @@
+"""Output files: whole or not at all, and found out early if they cannot be."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+__all__ = ["Write", "check_outputs", "output", "replacing"]
+
+Write = Callable[[str], None]
+"""Takes the next piece of text."""
+
+
+def check_outputs(*paths: str | None) -> None:
+    """Refuse output files that could not be written, before any work is paid for.
+
+    Raises:
+        click.UsageError: two of them are the same file.
+        OSError: one is a folder, its folder is missing, or it must not be written.
+    """
+    seen: set[Path] = set()
+    for name in paths:
+        if name is None:
+            continue
+        path = Path(name).resolve()
+        if path in seen:
+            raise click.UsageError(f"{name!r} is given for two outputs; name two files")
+        seen.add(path)
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "is a folder; name a file in it", name)
+        if not path.parent.is_dir():
+            raise FileNotFoundError(errno.ENOENT, "its folder does not exist; create it", name)
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise PermissionError(errno.EACCES, "you may not write there; name another file", name)
+
+
+@contextmanager
+def replacing(name: str) -> Iterator[Path]:
+    """A path to write to; at the end it takes the place of the file `name`, unless an error comes.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    path = Path(name).resolve()
+    if path.exists() and not path.is_file():  # a device or a pipe: there is nothing to replace
+        yield path
+        return
+    handle, unfinished = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    part = Path(unfinished)
+    try:
+        part.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
+        yield part
+        with part.open("rb+") as file:
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def output(name: str | None) -> Iterator[Write]:
+    """Where results go: the file `name`, which appears at the end, or standard output; UTF-8.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    if name is None:
+        yield lambda text: click.echo(text.encode(), nl=False)
+        return
+    with replacing(name) as path, path.open("w", encoding="utf-8", newline="") as file:
+
+        def write(text: str) -> None:
+            file.write(text)
+
+        yield write
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

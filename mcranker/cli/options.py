@@ -1,0 +1,250 @@
+"""Flags: one for each field of `RankerConfig`, and those that say which models to use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from types import NoneType, UnionType
+from typing import Any, Literal, cast, get_args, get_origin
+
+import click
+from click.core import ParameterSource
+
+from mcranker.cli.failures import as_flags
+from mcranker.config import WEAK_MODEL_DEFAULTS, RankerConfig
+from mcranker.rankers import RANKERS, Ranker, ranker_class
+
+__all__ = [
+    "METHOD",
+    "MODELS",
+    "WEAK_MODEL_NOTE",
+    "Section",
+    "Verb",
+    "config_flags",
+    "given_config",
+    "make_ranker",
+    "model_flags",
+    "model_names",
+    "quiet_flag",
+]
+
+METHOD, MODELS, OTHER = "Method", "Models", "Options"
+
+_ROLES = {
+    "recruiter": "Recruits the personas, instead of --model.",
+    "criteria": "Writes the criteria, instead of --model; a strong one helps a weak scorer.",
+    "scoring": "Scores the passages, instead of --model.",
+    "assessor": "Combines the scores with --ensemble assessor, instead of --model.",
+}
+_NUMBERS: Mapping[
+    type, tuple[type[click.IntRange] | type[click.FloatRange], click.ParamType[Any]]
+] = {
+    int: (click.IntRange, click.INT),
+    float: (click.FloatRange, click.FLOAT),
+}
+
+
+class Section(click.Option):
+    """An option that the help lists under a heading of its own."""
+
+    def __init__(self, *args: Any, section: str = OTHER, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.section = section
+
+
+class Verb(click.Command):
+    """A command whose help lists its options by section."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = None if isinstance(param, click.Argument) else param.get_help_record(ctx)
+            if record is not None:
+                sections.setdefault(getattr(param, "section", OTHER), []).append(record)
+        plain = sections.pop(OTHER, [])
+        for name, records in [*sections.items(), (OTHER, plain)]:
+            with formatter.section(name):
+                formatter.write_dl(records)
+
+
+class _OrNone(click.ParamType[Any]):
+    """A value of another type, or the word ``none``."""
+
+    def __init__(self, inner: click.ParamType[Any]) -> None:
+        self.inner = inner
+        self.name = f"{inner.name}|none"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value is None or (isinstance(value, str) and value.lower() == "none"):
+            return None
+        return self.inner.convert(value, param, ctx)
+
+
+class _Listed(click.ParamType[Any]):
+    """Texts with commas between them."""
+
+    name = "texts"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(",")) if value else ()
+        return tuple(value)
+
+
+def config_flags(fields: Iterable[str] | None = None) -> list[click.Parameter]:
+    """A flag for each field of `RankerConfig`, or for those named, in the order of the class."""
+    wanted = RankerConfig.model_fields if fields is None else set(fields)
+    return [_flag(name) for name in RankerConfig.model_fields if name in wanted]
+
+
+def given_config(ctx: click.Context) -> RankerConfig:
+    """The configuration of the flags that were given; all others stay unset, not at defaults.
+
+    Raises:
+        ConfigError: a value is impossible, or two do not go together.
+    """
+    return RankerConfig(
+        **{name: ctx.params[name] for name in RankerConfig.model_fields if _is_given(ctx, name)}
+    )
+
+
+def model_flags(roles: Iterable[str]) -> list[click.Parameter]:
+    """``--model``, one flag for each of the roles, and ``--base-url``."""
+    return [
+        Section(
+            ["--model"],
+            metavar="NAME",
+            section=MODELS,
+            help="openai:NAME, anthropic:NAME, local:NAME or local:PATH.gguf, for all roles. "
+            "Without: MCRANKER_MODEL, else a key that is set, else a small local model.",
+        ),
+        *(
+            Section([f"--{role}-model"], metavar="NAME", section=MODELS, help=_ROLES[role])
+            for role in roles
+        ),
+        Section(
+            ["--base-url"],
+            metavar="URL",
+            section=MODELS,
+            help="Address of an OpenAI- or Anthropic-compatible server. Keys are not given "
+            "here: set OPENAI_API_KEY or ANTHROPIC_API_KEY.",
+        ),
+    ]
+
+
+def quiet_flag() -> click.Parameter:
+    """``--quiet``."""
+    return click.Option(["-q", "--quiet"], is_flag=True, help="No live display and no notes.")
+
+
+def model_names(ctx: click.Context) -> list[str]:
+    """The models that the flags ask for, the default's name included where one is needed."""
+    from mcranker.llm.connect import choose_default
+
+    specs = [ctx.params.get(f"{role}_model") or ctx.params["model"] for role in _ROLES]
+    return list(dict.fromkeys(spec or choose_default(os.environ)[0] for spec in specs))
+
+
+def make_ranker(ctx: click.Context, name: str) -> Ranker:
+    """The ranker of that name, made as the flags say.
+
+    Raises:
+        click.UsageError: a flag was given that this ranker does not take.
+        MCRankerError, PersonasError: as the ranker's class says.
+    """
+    import inspect
+
+    kind = ranker_class(name)
+    takes = inspect.signature(kind).parameters
+    specific = ("model", *(f"{role}_model" for role in _ROLES), "base_url", "team", "with_criteria")
+    options = {
+        option: ctx.params[option]
+        for option in specific
+        if ctx.params.get(option) not in (None, False)
+    }
+    for option in options:
+        if option not in takes:
+            flag = option.replace("_", "-")
+            raise click.UsageError(f"--{flag} does not go with --ranker {name}; leave it out", ctx)
+    make = cast("Callable[..., Ranker]", kind)
+    return make(config=given_config(ctx), **options)
+
+
+def ranker_flag() -> click.Parameter:
+    """``--ranker``."""
+    return Section(
+        ["--ranker"],
+        type=click.Choice(list(RANKERS)),
+        default="mcranker",
+        show_default=True,
+        section=METHOD,
+        help="The team of personas, or one of the baselines.",
+    )
+
+
+def _weak_model_note() -> str:
+    settings = ", ".join(
+        f"--{name.replace('_', '-')} {','.join(value) if isinstance(value, tuple) else value}"
+        for name, value in WEAK_MODEL_DEFAULTS.items()
+    )
+    return f"With a model marked weak (see 'mcranker models') the defaults are: {settings}."
+
+
+WEAK_MODEL_NOTE = _weak_model_note()
+"""What the help says about weak models."""
+
+
+def _is_given(ctx: click.Context, name: str) -> bool:
+    source = ctx.get_parameter_source(name)
+    return source in (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
+
+
+def _flag(name: str) -> Section:
+    field = RankerConfig.model_fields[name]
+    flag = name.replace("_", "-")
+    kind, default = field.annotation, field.default
+    is_switch = kind is bool
+    shown: bool | str = default not in ((), "")
+    if isinstance(default, str) and default != default.strip():
+        shown = repr(default)
+    return Section(
+        [f"--{flag}/--no-{flag}" if is_switch else f"--{flag}", name],
+        type=None if is_switch else _param_type(kind, field.metadata),
+        default=default,
+        show_default="none" if default is None else shown,
+        metavar=None if is_switch else _metavar(kind),
+        help=as_flags(field.description or ""),
+        section=METHOD,
+    )
+
+
+def _metavar(kind: Any) -> str | None:
+    """A letter for a number; None for what click names well by itself."""
+    if get_origin(kind) is UnionType:
+        (inner,) = _not_none(kind)
+        return f"{_metavar(inner)}|none"
+    if get_origin(kind) is tuple:
+        return "TEXT,TEXT,..."
+    return {int: "N", float: "X"}.get(kind)
+
+
+def _param_type(kind: Any, metadata: list[Any]) -> click.ParamType[Any]:
+    if get_origin(kind) is Literal:
+        return click.Choice(list(get_args(kind)))
+    if get_origin(kind) is UnionType:
+        (inner,) = _not_none(kind)
+        return _OrNone(_param_type(inner, metadata))
+    if get_origin(kind) is tuple:
+        return _Listed()
+    if kind in _NUMBERS:
+        ranged, plain = _NUMBERS[kind]
+        low = next((each.ge for each in metadata if hasattr(each, "ge")), None)
+        high = next((each.le for each in metadata if hasattr(each, "le")), None)
+        return plain if low is None and high is None else ranged(min=low, max=high)
+    return click.STRING
+
+
+def _not_none(union: Any) -> tuple[Any, ...]:
+    return tuple(each for each in get_args(union) if each is not NoneType)

@@ -1,0 +1,272 @@
+"""The live display: what is being done, how fast, and how long it will still take.
+
+`QueryTracker` and `RunTracker` count, and know nothing of terminals; `Live` shows what they
+have counted, with rich, on standard error.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from mcranker.cli.invocation import say
+from mcranker.cli.numbers import counted, file_size
+from mcranker.cli.plain import plain
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from mcranker.events import Event
+
+__all__ = ["Live", "QueryTracker", "RunTracker", "Tracker", "download_bar", "live_is_wanted"]
+
+
+class Tracker(Protocol):
+    """What is shown of work in progress."""
+
+    @property
+    def stage(self) -> str:
+        """What is being done, in a few words."""
+        ...
+
+    @property
+    def done(self) -> int:
+        """How much of `total` is done."""
+        ...
+
+    @property
+    def total(self) -> int | None:
+        """How much there is to do in this stage; None if that is not known."""
+        ...
+
+    def passages_per_second(self) -> float | None:
+        """Passages that the whole team has scored, a second; None while there is no telling."""
+        ...
+
+    def seconds_left(self) -> float | None:
+        """Seconds until all is done, if it goes on like this; None while there is no telling."""
+        ...
+
+
+@dataclass(slots=True)
+class QueryTracker:
+    """Counts the events of one query.
+
+    Attributes:
+        clock: the time in seconds.
+    """
+
+    clock: Callable[[], float] = time.perf_counter
+    stage: str = "recruiting"
+    done: int = 0
+    total: int | None = None
+    _passages: int = 0
+    _since: float | None = None
+
+    def take(self, event: Event) -> None:
+        """Count one event."""
+        from mcranker import events
+
+        match event:
+            case events.RankingStarted(passages=passages):
+                self._passages = passages
+            case events.TeamRecruited(personas=personas):
+                self._enter("writing criteria", len(personas))
+            case events.RubricWritten():
+                self.done += 1
+            case events.PassageScored(done=done, total=total):
+                self._count("scoring", done, total)
+            case events.PassageAssessed(done=done, total=total):
+                self._count("assessing", done, total)
+            case _:
+                pass
+
+    @property
+    def reached(self) -> str:
+        """How far the work has come, in words."""
+        if self.total is None:
+            return f"while {self.stage}"
+        return f"while {self.stage}, {self.done:,} of {self.total:,} done"
+
+    def passages_per_second(self) -> float | None:
+        if self._since is None or not self.total or not self.done:
+            return None
+        elapsed = self.clock() - self._since
+        return self.done / self.total * self._passages / elapsed if elapsed > 0 else None
+
+    def seconds_left(self) -> float | None:
+        rate = self.passages_per_second()
+        if rate is None or not self.total:
+            return None
+        return (1 - self.done / self.total) * self._passages / rate
+
+    def _enter(self, stage: str, total: int) -> None:
+        self.stage, self.done, self.total = stage, 0, total
+
+    def _count(self, stage: str, done: int, total: int) -> None:
+        if self.stage != stage:
+            self._enter(stage, total)
+            # The first score is the mark from which the speed is taken: the time before it
+            # went into starting.
+            self._since = self.clock() if self._since is None or stage != "scoring" else self._since
+        self.done, self.total = done, total
+
+
+@dataclass(slots=True)
+class RunTracker:
+    """Counts the queries of a run that are finished.
+
+    Attributes:
+        total: queries in all.
+        clock: the time in seconds.
+    """
+
+    total: int | None
+    clock: Callable[[], float] = time.perf_counter
+    stage: str = "ranking queries"
+    done: int = 0
+    passages: int = 0
+    _since: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._since = self.clock()
+
+    def take(self, passages: int) -> None:
+        """Count one query that is finished, with so many passages."""
+        self.done += 1
+        self.passages += passages
+
+    @property
+    def reached(self) -> str:
+        """How far the work has come, in words."""
+        return f"after {self.done:,} of {counted(self.total or 0, 'query', 'queries')}"
+
+    def passages_per_second(self) -> float | None:
+        elapsed = self.clock() - self._since
+        return self.passages / elapsed if self.done and elapsed > 0 else None
+
+    def seconds_left(self) -> float | None:
+        if not self.done or not self.total:
+            return None
+        return (self.total - self.done) * (self.clock() - self._since) / self.done
+
+
+def live_is_wanted(*, quiet: bool) -> bool:
+    """Whether to draw on standard error: it is a terminal and nobody asked for quiet."""
+    return not quiet and sys.stderr.isatty()
+
+
+class Live:
+    """Shows a tracker on standard error while the block runs, if `wanted`."""
+
+    def __init__(self, tracker: Tracker, *, wanted: bool) -> None:
+        self._tracker = tracker
+        self._progress: Progress | None = _progress() if wanted else None
+
+    def __enter__(self) -> Live:
+        if self._progress is not None:
+            self._task = self._progress.add_task(self._tracker.stage, total=None, speed="", left="")
+            self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def update(self) -> None:
+        """Show what the tracker has counted by now."""
+        if self._progress is None:
+            return
+        tracker = self._tracker
+        rate, left = tracker.passages_per_second(), tracker.seconds_left()
+        self._progress.update(
+            self._task,
+            description=tracker.stage,
+            completed=tracker.done,
+            total=tracker.total,
+            speed="" if rate is None else f"{rate:.3g} passages/s",
+            left="" if left is None else f"{_clock_time(left)} left",
+        )
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Take the display away while the block writes results."""
+        return nullcontext() if self._progress is None else _stopped(self._progress)
+
+
+@contextmanager
+def download_bar(name: str, *, quiet: bool) -> Iterator[Callable[[int, int | None], None]]:
+    """Takes the bytes fetched so far and their total, and shows them once there are any."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    shown = plain(name)
+    if not live_is_wanted(quiet=quiet):
+        told = False
+
+        def tell(done: int, total: int | None) -> None:
+            nonlocal told
+            if not (told or quiet):
+                say(f"fetching {shown} ({file_size(total)})")
+            told = True
+
+        yield tell
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    bar = Progress(*columns, TransferSpeedColumn(), console=_console(), transient=True)
+    task = bar.add_task(f"fetching {shown}", total=None)
+
+    def draw(done: int, total: int | None) -> None:
+        bar.start()
+        bar.update(task, completed=done, total=total)
+
+    try:
+        yield draw
+    finally:
+        bar.stop()
+
+
+def _progress() -> Progress:
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+    )
+
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[speed]}"),
+        TextColumn("{task.fields[left]}"),
+        console=_console(),
+        transient=True,
+        redirect_stdout=False,
+    )
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(stderr=True)
+
+
+@contextmanager
+def _stopped(progress: Progress) -> Iterator[None]:
+    progress.stop()
+    try:
+        yield
+    finally:
+        progress.start()
+
+
+def _clock_time(seconds: float) -> str:
+    whole = round(seconds)
+    hours, minutes = whole // 3600, whole % 3600 // 60
+    return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"

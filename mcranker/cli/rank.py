@@ -1,0 +1,320 @@
+"""``mcranker rank``: passages in, passages best first out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import anyio
+import click
+
+from mcranker.cli.fetching import fetch_models
+from mcranker.cli.files import check_outputs
+from mcranker.cli.invocation import Invocation, say
+from mcranker.cli.numbers import counted
+from mcranker.cli.options import (
+    METHOD,
+    WEAK_MODEL_NOTE,
+    Section,
+    Verb,
+    config_flags,
+    make_ranker,
+    model_flags,
+    model_names,
+    quiet_flag,
+    ranker_flag,
+)
+from mcranker.cli.progress import Live, QueryTracker, RunTracker, live_is_wanted
+from mcranker.cli.reading import (
+    FORMATS,
+    STDIN,
+    read_corpus,
+    read_passages,
+    read_queries,
+    read_run,
+)
+from mcranker.cli.results import OUTPUTS, Destinations, Results, opened
+from mcranker.errors import (
+    AuthenticationFailed,
+    ConfigError,
+    InputError,
+    ModelFileError,
+    ModelNotFound,
+    UnsupportedCapability,
+)
+from mcranker.events import RankingDone
+from mcranker.rankers import RankedQuery, Ranker
+from mcranker.types import Passage, Query
+
+__all__ = ["command"]
+
+INPUT, OUTPUT = "Input", "Output"
+
+# What fails one query in this way fails them all.
+_HOPELESS = (
+    AuthenticationFailed,
+    ConfigError,
+    ModelFileError,
+    ModelNotFound,
+    UnsupportedCapability,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """The queries, each with its passages; `many` if a run was given."""
+
+    queries: tuple[Query, ...]
+    passages: dict[str, Passage]
+    run: dict[str, list[tuple[str, float]]]
+    many: bool
+
+    def work(self) -> Iterator[tuple[Query, list[Passage]]]:
+        for query in self.queries:
+            if not self.many:
+                yield query, list(self.passages.values())
+            else:
+                listed = self.run[query.id]
+                yield query, [replace(self.passages[doc], score=score) for doc, score in listed]
+
+
+def _rank(ctx: click.Context) -> int:
+    given = ctx.params
+    invocation = ctx.ensure_object(Invocation)
+    wanted = Destinations(
+        output=given["output"],
+        out=given["out"],
+        save=given["save"],
+        report=given["report"],
+        top=given["top"],
+        many=given["queries"] is not None,
+    )
+    _check_usage(ctx)
+    check_outputs(wanted.out, wanted.save, wanted.report)
+    job = _run_job(ctx) if wanted.many else _single_job(ctx)
+    if wanted.output == "trec":
+        _check_trec_ids(job)
+    quiet = given["quiet"]
+    with invocation.noting(live_is_wanted(quiet=quiet)):
+        fetch_models(model_names(ctx), quiet=quiet)
+        ranker = make_ranker(ctx, given["ranker"])
+    with opened(wanted) as results:
+        work = _rank_many if wanted.many else _rank_one
+        live = live_is_wanted(quiet=quiet)
+        anyio.run(partial(work, ranker, job, results, invocation, live=live))
+        return results.finish(len(job.queries))
+
+
+async def _rank_one(
+    ranker: Ranker, job: _Job, results: Results, invocation: Invocation, *, live: bool
+) -> None:
+    ((query, passages),) = job.work()
+    tracker = QueryTracker()
+    invocation.reached = lambda: tracker.reached
+    async with ranker, ranker.astream(query, passages) as events:
+        with Live(tracker, wanted=live) as display:
+            async for event in events:
+                tracker.take(event)
+                display.update()
+    assert isinstance(event, RankingDone), "the last event of every ranking"
+    results.add(event.ranking)
+
+
+async def _rank_many(
+    ranker: Ranker, job: _Job, results: Results, invocation: Invocation, *, live: bool
+) -> None:
+    tracker = RunTracker(len(job.queries))
+    invocation.reached = lambda: tracker.reached
+    early: dict[int, RankedQuery] = {}
+    place = 0
+    with Live(tracker, wanted=live) as display:
+        async with ranker, ranker.arank_many(job.work()) as stream:
+            async for ranked in stream:
+                tracker.take(len(ranked.ranking or ()))
+                display.update()
+                early[ranked.place] = ranked
+                while place in early:
+                    with display.paused():
+                        _take(results, early.pop(place))
+                    place += 1
+                if isinstance(ranked.error, _HOPELESS):
+                    break
+        with display.paused():
+            for _, ranked in sorted(early.items()):
+                _take(results, ranked)
+
+
+def _take(results: Results, ranked: RankedQuery) -> None:
+    if ranked.ranking is None:
+        results.add_failed(ranked)
+    else:
+        results.add(ranked.ranking)
+
+
+def _single_job(ctx: click.Context) -> _Job:
+    given = ctx.params
+    query_id = given["query_id"] or ("1" if given["output"] == "trec" else "")
+    passages = _given_passages(ctx)
+    named = {passage.id: passage for passage in passages}
+    return _Job((Query(given["query"], query_id),), named, {}, many=False)
+
+
+def _given_passages(ctx: click.Context) -> list[Passage]:
+    texts, source, form = ctx.params["passages"], ctx.params["docs"], ctx.params["format"]
+    if texts and texts != (STDIN,):
+        return [Passage(str(place), text) for place, text in enumerate(texts)]
+    if source is None and not texts and (sys.stdin is None or sys.stdin.isatty()):
+        raise click.UsageError(
+            "there are no passages; give them after the query, with --docs FILE, "
+            "or on standard input",
+            ctx,
+        )
+    return read_passages(source or STDIN, form)
+
+
+def _run_job(ctx: click.Context) -> _Job:
+    given = ctx.params
+    run = read_run(given["run"])
+    queries = read_queries(given["queries"])
+    known = {query.id for query in queries}
+    strays = [query_id for query_id in run if query_id not in known]
+    if strays:
+        say(
+            f"warning: {counted(len(strays), 'query', 'queries')} of {given['run']} not in "
+            f"{given['queries']}, so not ranked; the first: {strays[0]!r}"
+        )
+    queries = [query for query in queries if query.id in run]
+    if not queries:
+        raise InputError(
+            f"none of the queries of {given['queries']} is in {given['run']}; "
+            "see whether the files belong together"
+        )
+    wanted = {doc_id for query in queries for doc_id, _ in run[query.id]}
+    passages = read_corpus(given["corpus"], wanted)
+    lost = sorted(wanted - passages.keys())
+    if lost:
+        raise InputError(
+            f"{counted(len(lost), 'document')} of {given['run']} not in {given['corpus']}; "
+            f"the first: {lost[0]!r}; give the corpus that the run was made from"
+        )
+    return _Job(tuple(queries), passages, run, many=True)
+
+
+def _check_usage(ctx: click.Context) -> None:
+    given = ctx.params
+    alone = {"query": "QUERY", "docs": "--docs", "query_id": "--query-id", "report": "--report"}
+    if given["queries"] is not None:
+        for name in ("run", "corpus"):
+            if given[name] is None:
+                raise click.UsageError(f"--queries needs --{name} FILE as well", ctx)
+        for name, flag in alone.items():
+            if given[name] is not None:
+                raise click.UsageError(f"{flag} does not go with --queries; leave it out", ctx)
+        return
+    for name in ("run", "corpus"):
+        if given[name] is not None:
+            raise click.UsageError(f"--{name} goes with --queries FILE; give that as well", ctx)
+    if given["query"] is None:
+        raise click.UsageError("there is no query; give QUERY, or --queries FILE for many", ctx)
+    if given["passages"] and given["docs"] is not None:
+        raise click.UsageError("give passages after the query or with --docs, not both", ctx)
+
+
+def _check_trec_ids(job: _Job) -> None:
+    names = [("query", query.id) for query in job.queries]
+    names += [("passage", doc_id) for doc_id in job.passages]
+    for what, name in names:
+        if name.split() != [name]:
+            raise InputError(
+                f"the {what} id {name!r} holds white space, which a TREC run cannot have; "
+                "rename it, or use --output jsonl"
+            )
+
+
+def _flags() -> list[click.Parameter]:
+    into, out = partial(Section, section=INPUT), partial(Section, section=OUTPUT)
+    return [
+        click.Argument(["query"], required=False),
+        click.Argument(["passages"], nargs=-1, metavar="[PASSAGE]..."),
+        into(
+            ["--docs"],
+            metavar="FILE",
+            help="Passages in first-stage order; - for standard input.",
+        ),
+        into(
+            ["--format"],
+            type=click.Choice(FORMATS),
+            help="Format of --docs, where the suffix does not say it. jsonl, json: objects "
+            "with id, text and perhaps title, or strings. tsv: id, tab, text. text: one "
+            "passage a line.",
+        ),
+        into(["--query-id"], metavar="ID", help='Names the query in the output ("1" in a run).'),
+        into(
+            ["--queries"],
+            metavar="FILE",
+            help="Many queries (JSONL or TSV with id and text), with --run and --corpus.",
+        ),
+        into(["--run"], metavar="FILE", help="TREC run whose passages are ranked again."),
+        into(["--corpus"], metavar="FILE", help="Texts of the run's passages (JSONL or TSV)."),
+        out(
+            ["--output"],
+            type=click.Choice(OUTPUTS),
+            default="table",
+            show_default=True,
+            help="json: one object with status, ranking and errors. jsonl: one passage a line. "
+            "trec: a TREC run.",
+        ),
+        out(["--out"], metavar="FILE", help="Write the output there instead."),
+        out(
+            ["--top"],
+            type=click.IntRange(min=1),
+            default=20,
+            show_default=True,
+            help="Passages listed in a table.",
+        ),
+        out(["--save"], metavar="FILE", help="Keep the whole ranking as JSON; a line a query."),
+        out(["--report"], metavar="FILE", help="Write an HTML page that shows why."),
+        ranker_flag(),
+        Section(
+            ["--with-criteria"],
+            is_flag=True,
+            section=METHOD,
+            help="Put a team's criteria into the prompt of --ranker direct.",
+        ),
+        Section(
+            ["--team"],
+            metavar="FILE|NAME",
+            section=METHOD,
+            help="A saved team, or one of the library; nobody is recruited.",
+        ),
+        *config_flags(),
+        *model_flags(("recruiter", "criteria", "scoring", "assessor")),
+        quiet_flag(),
+    ]
+
+
+def _callback(**_: Any) -> int:
+    return _rank(click.get_current_context())
+
+
+command = Verb(
+    "rank",
+    callback=_callback,
+    params=_flags(),
+    short_help="Rank passages for a query.",
+    help="""Rank passages for a query.
+
+    A team of personas is recruited for the query, each writes weighted criteria and scores
+    every passage by them, and the scores become one ranking.
+
+    \b
+      mcranker rank "best masks against covid" "N95 masks ..." "Cloth masks ..."
+      mcranker rank "best masks against covid" --docs passages.jsonl --output json
+      mcranker rank --queries queries.jsonl --run bm25.trec --corpus corpus.jsonl \\
+          --output trec --out team.trec
+    """,
+    epilog=WEAK_MODEL_NOTE,
+)

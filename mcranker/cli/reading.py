@@ -1,0 +1,295 @@
+"""Input files and standard input: passages, queries, runs and corpora.
+
+Everything is read as UTF-8, with or without a byte order mark; blank lines are skipped.
+Every complaint is one line that begins with ``FILE:LINE``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Container, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, get_args
+
+from mcranker.errors import InputError
+from mcranker.inputs import as_passages
+from mcranker.types import Passage, Query
+
+__all__ = [
+    "FORMATS",
+    "STDIN",
+    "Format",
+    "read_corpus",
+    "read_passages",
+    "read_queries",
+    "read_run",
+]
+
+Format = Literal["jsonl", "json", "tsv", "text"]
+FORMATS = get_args(Format)
+STDIN = "-"
+
+_SUFFIXES: dict[str, Format] = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".txt": "text",
+    ".md": "text",
+}
+_ID_COLUMNS = {"_id", "id", "docid", "doc_id", "docno", "pid", "qid", "query_id", "query-id"}
+
+_Entry = tuple[str, str | dict[str, Any]]
+"""Where it stands, and a text or a record."""
+
+
+def read_passages(
+    source: str,
+    format: Format | None = None,  # noqa: A002
+    *,
+    what: str = "passage",
+) -> list[Passage]:
+    """The passages of a file, or of standard input for ``-``, in its order.
+
+    | format | what it is |
+    |---|---|
+    | jsonl | an object with id and text a line, or a string a line |
+    | json | an array of these, or an object id -> text |
+    | tsv | id, tab, text; more columns need a line of headings (id, title, text, score) |
+    | text | one passage a line, named by its place from 0 |
+
+    Args:
+        source: the file.
+        format: None to go by the suffix, and where that says nothing by the first character.
+        what: what messages call an entry.
+
+    Raises:
+        InputError: the file cannot be read, is empty, or an entry of it is no passage.
+    """
+    found: dict[str, Passage] = {}
+    places: dict[str, str] = {}
+    for where, passage in _passages(source, format):
+        if passage.id in places:
+            raise InputError(
+                f"{where}: the id {passage.id!r} stands at {places[passage.id]} already; "
+                "make ids unique"
+            )
+        places[passage.id] = where
+        found[passage.id] = passage
+    if not found:
+        raise InputError(f"{_named(source)}: there is no {what} in it")
+    return list(found.values())
+
+
+def read_queries(source: str) -> list[Query]:
+    """The queries of a JSONL or TSV file with an id and a text each, in its order.
+
+    Raises:
+        InputError: as `read_passages`; or an empty text.
+    """
+    passages = read_passages(source, what="query")
+    for passage in passages:
+        if not passage.text.strip():
+            raise InputError(f"{_named(source)}: query {passage.id!r} has no text")
+    return [Query(passage.text, passage.id) for passage in passages]
+
+
+def read_corpus(source: str, wanted: Container[str]) -> dict[str, Passage]:
+    """The wanted passages of a corpus, by id; the others are read over and not kept.
+
+    Raises:
+        InputError: as `read_passages`; or a wanted id stands twice.
+    """
+    found: dict[str, Passage] = {}
+    for where, passage in _passages(source, None):
+        if passage.id in wanted:
+            if passage.id in found:
+                raise InputError(f"{where}: the id {passage.id!r} stands there a second time")
+            found[passage.id] = passage
+    return found
+
+
+def read_run(source: str) -> dict[str, list[tuple[str, float]]]:
+    """A TREC run: query id -> (document id, score), best first by score, then by rank.
+
+    Raises:
+        InputError: the file cannot be read, is empty, a line has not six columns, a rank or
+            score is no number, or a document stands twice under a query.
+    """
+    found: dict[str, dict[str, tuple[float, float]]] = {}
+    for where, line in _lines(source):
+        fields = line.split()
+        if len(fields) != 6:
+            raise InputError(
+                f"{where}: {len(fields)} columns; a line of a TREC run has six: "
+                "query-id Q0 document-id rank score tag"
+            )
+        query_id, _, doc_id, rank, score, _ = fields
+        documents = found.setdefault(query_id, {})
+        if doc_id in documents:
+            raise InputError(f"{where}: document {doc_id!r} stands twice under {query_id!r}")
+        documents[doc_id] = (_number(score, where, "score"), _number(rank, where, "rank"))
+    if not found:
+        raise InputError(f"{_named(source)}: there is no line of a run in it")
+    return {
+        query_id: [
+            (doc_id, score)
+            for doc_id, (score, _) in sorted(
+                documents.items(), key=lambda item: (-item[1][0], item[1][1])
+            )
+        ]
+        for query_id, documents in found.items()
+    }
+
+
+def _passages(source: str, format: Format | None) -> Iterator[tuple[str, Passage]]:  # noqa: A002
+    for place, (where, found) in enumerate(_entries(source, format)):
+        entry: Passage | dict[str, Any]
+        entry = Passage(str(place), found.strip()) if isinstance(found, str) else found
+        (passage,) = _checked(entry, where)
+        yield where, passage
+
+
+def _checked(entry: Passage | dict[str, Any], where: str) -> tuple[Passage, ...]:
+    try:
+        return as_passages((entry,))
+    except InputError as error:
+        message = str(error).replace("docs[0] ", "the entry ").replace(" of docs[0]", "")
+        raise InputError(f"{where}: {message}") from error
+
+
+def _entries(source: str, format: Format | None) -> Iterator[_Entry]:  # noqa: A002
+    format = format or _SUFFIXES.get(Path(source).suffix.lower())  # noqa: A001
+    lines = _lines(source)
+    if format is None:
+        first = next(lines, None)
+        if first is None:
+            return
+        lines = _again(first, lines)
+        start = first[1].lstrip()
+        format = "jsonl" if start.startswith("{") else "text"  # noqa: A001
+        if start.startswith("[") and _is_json_start(start):
+            format = "json"  # noqa: A001
+    if format == "text":
+        yield from lines
+    elif format == "tsv":
+        yield from _tsv(lines)
+    elif format == "json":
+        yield from _json_entries(lines, _named(source))
+    else:
+        for where, line in lines:
+            yield where, _record(_parsed(line, where), where)
+
+
+def _tsv(lines: Iterator[tuple[str, str]]) -> Iterator[_Entry]:
+    columns = ["_id", "text"]
+    for number, (where, line) in enumerate(lines):
+        cells = line.rstrip("\r\n").split("\t")
+        if number == 0 and cells[0].strip().lower() in _ID_COLUMNS:
+            columns = ["_id", *(cell.strip().lower() for cell in cells[1:])]
+            if len(columns) == 2:
+                columns[1] = "text"
+            continue
+        if len(cells) != len(columns):
+            raise InputError(
+                f"{where}: {len(cells)} columns instead of {len(columns)}; give an id, a tab and "
+                "a text, or a first line that names the columns (id, title, text, score)"
+            )
+        record: dict[str, Any] = dict(zip(columns, cells, strict=True))
+        if "score" in record:
+            record["score"] = _number(record["score"], where, "score")
+        yield where, record
+
+
+def _json_entries(lines: Iterator[tuple[str, str]], name: str) -> Iterator[_Entry]:
+    places, texts = [], []
+    for where, line in lines:
+        places.append(where)
+        texts.append(line)
+    if not texts:
+        return
+    data = _parsed("".join(texts), *places)
+    if isinstance(data, dict):
+        data = [
+            {"_id": key, **value} if isinstance(value, dict) else {"_id": key, "text": value}
+            for key, value in data.items()
+        ]
+    if not isinstance(data, list):
+        raise InputError(f"{name}: holds a {type(data).__name__}; give an array or an object")
+    for number, entry in enumerate(data, start=1):
+        where = f"{name}: entry {number}"
+        yield where, _record(entry, where)
+
+
+def _record(entry: Any, where: str) -> str | dict[str, Any]:
+    if isinstance(entry, str | dict):
+        return entry
+    raise InputError(
+        f"{where}: a {type(entry).__name__}; give an object with an id and a text, or a string"
+    )
+
+
+def _parsed(text: str, *places: str) -> Any:
+    """The JSON value of `text`, whose lines stand at `places`."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        where = places[min(error.lineno, len(places)) - 1]
+        raise InputError(f"{where}: not JSON: {error.msg} (column {error.colno})") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{places[0]}: JSON that cannot be used: {error}") from error
+
+
+def _is_json_start(text: str) -> bool:
+    rest = text[1:].lstrip()
+    return not rest or rest[0] in '"{]'
+
+
+def _number(text: str, where: str, what: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise InputError(f"{where}: the {what} {text!r} is no finite number")
+    return value
+
+
+def _again(first: tuple[str, str], rest: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    yield first
+    yield from rest
+
+
+def _lines(source: str) -> Iterator[tuple[str, str]]:
+    """Where each line that is not blank stands, and the line."""
+    name = _named(source)
+    try:
+        if source == STDIN:
+            yield from _decoded(sys.stdin.buffer, name)
+        else:
+            with Path(source).open("rb") as file:
+                yield from _decoded(file, name)
+    except OSError as error:
+        raise InputError(f"{name}: cannot be read: {error.strerror or error}") from error
+
+
+def _decoded(file: BinaryIO, name: str) -> Iterator[tuple[str, str]]:
+    for number, raw in enumerate(file, start=1):
+        where = f"{name}:{number}"
+        if b"\0" in raw:
+            raise InputError(f"{where}: holds a zero byte, so it is no text file")
+        try:
+            line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{where}: not UTF-8 (byte {error.start + 1} of the line); save it as UTF-8"
+            ) from error
+        if line.strip():
+            yield where, line
+
+
+def _named(source: str) -> str:
+    return "standard input" if source == STDIN else source

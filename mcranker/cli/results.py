@@ -1,0 +1,142 @@
+"""Where rankings go: the chosen format, the file to keep, the report, and the envelope."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from mcranker.cli.failures import DONE, ERROR, MISSING_SCORES, Failure, envelope, failure
+from mcranker.cli.files import Write, output, replacing
+from mcranker.cli.invocation import say
+from mcranker.cli.numbers import counted
+
+if TYPE_CHECKING:
+    from mcranker.rankers import RankedQuery
+    from mcranker.ranking import Ranking
+
+__all__ = ["OUTPUTS", "Destinations", "Results", "opened"]
+
+Output = Literal["table", "json", "jsonl", "trec"]
+OUTPUTS = get_args(Output)
+
+
+@dataclass(frozen=True, slots=True)
+class Destinations:
+    """What the user wants to have.
+
+    Attributes:
+        output: the format of the results.
+        out: file for them, or None for standard output.
+        save: file for the whole ranking as JSON (one a line if there are many), or None.
+        report: file for the report, or None.
+        top: hits in a table.
+        many: whether there may be several queries.
+    """
+
+    output: Output
+    out: str | None
+    save: str | None
+    report: str | None
+    top: int
+    many: bool
+
+
+@dataclass(slots=True)
+class Results:
+    """Takes rankings one by one, in the order in which they are to be written."""
+
+    wanted: Destinations
+    _write: Write
+    _save: Write | None
+    _rankings: list[dict[str, Any]] = field(default_factory=list)
+    _errors: list[dict[str, Any]] = field(default_factory=list)
+    _first_error: str = ""
+    _taken: int = 0
+    _missing: int = 0
+    _missing_in: int = 0
+
+    def add(self, ranking: Ranking) -> None:
+        """Write one ranking."""
+        self._taken += 1
+        self._missing += len(ranking.missing)
+        self._missing_in += bool(ranking.missing)
+        if self._save is not None:
+            self._save(ranking.to_json() + "\n")
+        if self.wanted.report is not None:
+            with replacing(self.wanted.report) as path:
+                ranking.to_html(path)
+        match self.wanted.output:
+            case "json":
+                self._rankings.append(ranking.to_dict())
+            case "jsonl":
+                self._write("".join(_hit_lines(ranking)))
+            case "trec":
+                self._write(ranking.to_trec())
+            case "table":
+                self._write_table(ranking)
+
+    def add_failed(self, ranked: RankedQuery) -> None:
+        """Note a query that was not ranked."""
+        self._taken += 1
+        assert ranked.error is not None
+        found: Failure = failure(ranked.error)
+        self._first_error = self._first_error or f"{ranked.query.id!r}: {found.message}"
+        self._errors.append({**found.entry, "query_id": ranked.query.id})
+
+    def finish(self, queries: int) -> int:
+        """Say what is missing on standard error; the exit code.
+
+        Args:
+            queries: how many there were to rank.
+        """
+        code = DONE
+        if self._missing:
+            code = MISSING_SCORES
+            lost = f"{counted(self._missing, 'score')} missing"
+            if self.wanted.many:
+                say(f"warning: {lost} in {self._missing_in} of {queries} queries")
+            self._errors.append({"code": "MissingScores", "message": lost, "retryable": True})
+        if self._first_error or self._taken < queries:
+            code = ERROR
+            failed = queries - self._taken + sum("query_id" in each for each in self._errors)
+            say(
+                f"error: {failed} of {counted(queries, 'query', 'queries')} not ranked; "
+                f"the first, {self._first_error}"
+            )
+        if self.wanted.output == "json":
+            if self.wanted.many:
+                self._write(envelope(code, self._errors, rankings=self._rankings))
+            else:
+                self._write(envelope(code, self._errors, ranking=self._rankings[0]))
+        return code
+
+    def _write_table(self, ranking: Ranking) -> None:
+        from mcranker.cli.tables import print_page, rendered, show_ranking
+
+        if self.wanted.out is None:
+            print_page(lambda console: show_ranking(console, ranking, self.wanted.top))
+        else:
+            self._write(rendered(lambda console: show_ranking(console, ranking, self.wanted.top)))
+        if self.wanted.many:
+            self._write("\n")
+
+
+@contextmanager
+def opened(wanted: Destinations) -> Iterator[Results]:
+    """Results whose files appear at the end of the block, unless an error comes.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    with ExitStack() as stack:
+        write = stack.enter_context(output(wanted.out))
+        save = stack.enter_context(output(wanted.save)) if wanted.save is not None else None
+        yield Results(wanted, write, save)
+
+
+def _hit_lines(ranking: Ranking) -> Iterator[str]:
+    for hit in ranking.to_dict()["hits"]:
+        yield json.dumps({"query_id": ranking.query.id, **hit}, ensure_ascii=False) + "\n"

@@ -1,0 +1,215 @@
+"""Rankings and teams as people read them in a terminal.
+
+All foreign text (queries, passages, model output) goes through `plain` and into `Text`
+objects, which know no markup.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from mcranker.cli.numbers import counted, dollars, score_column, seconds
+from mcranker.cli.plain import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mcranker.ranking import Hit, Ranking
+    from personas import Member, Team
+
+__all__ = ["print_page", "rendered", "show_ranking", "show_team"]
+
+FILE_WIDTH = 110  # columns of a table that goes to a file or a pipe
+ROOM_FOR_PASSAGE = 24  # columns; with less, the personas' headings are letters
+EXCERPT = 400  # characters of a passage looked at
+LONGEST_ID = 24  # columns
+SCORE_WIDTH = 5  # columns of a persona's score, at least
+OTHER_COLUMNS = 24  # columns of rank, score, moved, and what stands between
+REASONS = 3  # missing scores explained below a table
+
+
+def print_page(show: Callable[[Console], None]) -> None:
+    """Print to standard output: in colour on a terminal, as plain text anywhere else."""
+    if sys.stdout.isatty():
+        show(Console())
+        return
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+    sys.stdout.write(rendered(show))
+
+
+def rendered(show: Callable[[Console], None]) -> str:
+    """The page as plain text without trailing blanks."""
+    width = os.environ.get("COLUMNS", "")
+    page = io.StringIO()
+    show(
+        Console(
+            file=page,
+            width=int(width) if width.isdigit() and int(width) > 0 else FILE_WIDTH,
+            force_terminal=False,
+            color_system=None,
+            legacy_windows=False,
+        )
+    )
+    return "".join(f"{line.rstrip()}\n" for line in page.getvalue().splitlines())
+
+
+def show_ranking(console: Console, ranking: Ranking, top: int) -> None:
+    """The team, the first `top` hits, and what it took."""
+    _line(console, Text(plain(ranking.query.text), style="bold"))
+    for letter, member in _lettered(ranking.team):
+        _member_lines(console, letter, member)
+    hits = ranking[:top]
+    if hits:
+        console.print(_hit_table(console, ranking, hits))
+    else:
+        console.print("no passages", style="dim")
+    rest = len(ranking) - len(hits)
+    if rest:
+        _line(console, Text(f"{rest:,} more; --top {len(ranking)} shows all", style="dim"))
+    _line(console, Text(_summary(ranking), style="dim"), wrap=True)
+    for text in _missing_lines(ranking):
+        _line(console, Text(text, style="yellow"))
+
+
+def show_team(console: Console, team: Team) -> None:
+    """Every member with its criteria in full."""
+    if team.query:
+        _line(console, Text(plain(team.query), style="bold"))
+    for member in team.members:
+        console.print()
+        title = Text(plain(member.name), style="bold cyan")
+        title.append(f"  {member.origin}", style="dim")
+        _line(console, title)
+        for text in (member.persona.description, member.persona.reason):
+            if text:
+                _line(console, Text(plain(text)), wrap=True)
+        if member.rubric is None:
+            _line(console, Text("no criteria", style="dim"))
+            continue
+        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+        table.add_column(justify="right", no_wrap=True)
+        table.add_column()
+        table.add_column(ratio=1)
+        for criterion in member.rubric.criteria:
+            table.add_row(
+                Text(f"{criterion.weight:.0f}%"),
+                Text(plain(criterion.name), style="bold"),
+                Text(plain(criterion.description)),
+            )
+        console.print(table)
+
+
+def _lettered(team: Team | None) -> list[tuple[str, Member]]:
+    members = team.members if team else ()
+    return [(_letter(place), member) for place, member in enumerate(members)]
+
+
+def _letter(place: int) -> str:
+    return chr(ord("A") + place) if place < 26 else f"A{place - 25}"
+
+
+def _member_lines(console: Console, letter: str, member: Member) -> None:
+    line = Text(f"  {letter}  ")
+    line.append(plain(member.name), style="cyan")
+    why = plain(member.persona.reason or member.persona.description)
+    if why:
+        line.append(f": {why}", style="dim")
+    _line(console, line)
+    if member.rubric is not None:
+        criteria = member.rubric.criteria
+        listed = ", ".join(f"{plain(each.name)} {each.weight:.0f}%" for each in criteria)
+        _line(console, Text(f"     {listed}"))
+
+
+def _hit_table(console: Console, ranking: Ranking, hits: list[Hit]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True, expand=True)
+    table.add_column("rank", justify="right", no_wrap=True)
+    table.add_column("id", no_wrap=True, overflow="ellipsis", max_width=LONGEST_ID)
+    table.add_column("score", justify="right", no_wrap=True, style="bold")
+    for heading in _headings(console, ranking, hits):
+        width = max(_longest_word(heading), SCORE_WIDTH)
+        table.add_column(Text(heading), justify="right", width=width)
+    table.add_column("moved", justify="right", no_wrap=True)
+    table.add_column("passage", no_wrap=True, overflow="ellipsis", ratio=1)
+    finals = score_column([hit.score for hit in hits])
+    columns = [score_column([hit.scores[name] for hit in hits]) for name in ranking.personas]
+    for row, hit in enumerate(hits):
+        beyond = hit.score is None
+        table.add_row(
+            str(hit.rank),
+            Text(plain(hit.doc_id)),
+            "" if beyond else finals[row],
+            *("" if beyond else column[row] for column in columns),
+            _moved(hit.moved),
+            Text(plain(f"{hit.passage.title} {hit.passage.text}", EXCERPT)),
+            style="dim" if beyond else None,
+        )
+    return table
+
+
+def _headings(console: Console, ranking: Ranking, hits: list[Hit]) -> list[str]:
+    """The personas' names, broken at blanks, or letters where these take too much room."""
+    names = [plain(name) for name in ranking.personas]
+    id_width = min(LONGEST_ID, max(len(plain(hit.doc_id)) for hit in hits))
+    columns = sum(max(_longest_word(name), SCORE_WIDTH) + 2 for name in names)
+    taken = columns + id_width + OTHER_COLUMNS
+    if console.width - taken >= ROOM_FOR_PASSAGE or ranking.team is None:
+        return names
+    return [_letter(place) for place in range(len(names))]
+
+
+def _longest_word(text: str) -> int:
+    return max(map(len, text.split()), default=1)
+
+
+def _moved(places: int) -> Text:
+    if places > 0:
+        return Text(f"▲{places}", style="green")
+    return Text(f"▼{-places}", style="red") if places < 0 else Text("=", style="dim")
+
+
+def _summary(ranking: Ranking) -> str:
+    usage = ranking.usage
+    cached = f" ({usage.cached_input_tokens:,} cached)" if usage.cached_input_tokens else ""
+    parts = [
+        counted(usage.calls, "call"),
+        f"{counted(usage.input_tokens, 'token')} in{cached}",
+        f"{usage.output_tokens:,} out",
+    ]
+    if ranking.cost is None:
+        parts.append("price not known")
+    elif ranking.cost > 0:
+        parts.append(dollars(ranking.cost))
+    parts.append(seconds(ranking.seconds["total"]))
+    parts += dict.fromkeys(plain(name) for name in ranking.models.values())
+    return ", ".join(parts)
+
+
+def _missing_lines(ranking: Ranking) -> list[str]:
+    missing = ranking.missing
+    if not missing:
+        return []
+    lines = [f"{counted(len(missing), 'score')} missing:"]
+    lines += [
+        f"  {plain(each.persona)} of {plain(each.doc_id)}: {plain(each.reason)}"
+        for each in missing[:REASONS]
+    ]
+    if len(missing) > REASONS:
+        lines.append(f"  and {len(missing) - REASONS:,} more; --output json lists all")
+    return lines
+
+
+def _line(console: Console, text: Text, *, wrap: bool = False) -> None:
+    if wrap:
+        console.print(text)
+    else:
+        console.print(text, no_wrap=True, overflow="ellipsis")

@@ -1,0 +1,126 @@
+"""``mcranker team``: recruit and write rubrics, without scoring anything."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import click
+
+from mcranker.cli.failures import DONE, envelope
+from mcranker.cli.fetching import fetch_models
+from mcranker.cli.files import check_outputs, output
+from mcranker.cli.invocation import Invocation
+from mcranker.cli.options import (
+    WEAK_MODEL_NOTE,
+    Section,
+    Verb,
+    config_flags,
+    make_ranker,
+    model_flags,
+    model_names,
+    quiet_flag,
+)
+from mcranker.cli.progress import Live, QueryTracker, live_is_wanted
+from mcranker.cli.tables import print_page, show_team
+from mcranker.ranker import MCRanker
+from mcranker.types import Query
+from personas import Team, dumps
+
+__all__ = ["command"]
+
+_FIELDS = (
+    "preset",
+    "team_size",
+    "nlp_scientist",
+    "recruiting",
+    "criteria",
+    "dataset",
+    "reask",
+    "lowercase_query",
+    "snake_case_personas",
+    "prompts",
+    "temperature",
+    "seed",
+    "max_tokens",
+    "concurrency",
+)
+_SUFFIXES = {".yaml": "yaml", ".yml": "yaml", ".json": "json"}
+
+
+def _team(ctx: click.Context) -> int:
+    given = ctx.params
+    invocation = ctx.ensure_object(Invocation)
+    out, quiet = given["out"], given["quiet"]
+    if out is not None and Path(out).suffix.lower() not in _SUFFIXES:
+        raise click.UsageError(f"--out {out!r}: the name must end in .yaml, .yml or .json", ctx)
+    check_outputs(out)
+    with invocation.noting(live_is_wanted(quiet=quiet)):
+        fetch_models(model_names(ctx), quiet=quiet)
+        ranker = make_ranker(ctx, MCRanker.name)
+    assert isinstance(ranker, MCRanker)
+    query, example = Query(given["query"]), given["example"]
+    invocation.reached = lambda: "while recruiting and writing criteria"
+    live = live_is_wanted(quiet=quiet)
+    team = anyio.run(partial(_recruit, ranker, query, example, live=live))
+    if out is not None:
+        with output(out) as write:
+            write(dumps(team, format=_SUFFIXES[Path(out).suffix.lower()]))
+    if given["output"] == "json":
+        with output(None) as write:
+            write(envelope(DONE, [], team=team.model_dump(mode="json")))
+    else:
+        print_page(lambda console: show_team(console, team))
+    return DONE
+
+
+async def _recruit(ranker: MCRanker, query: Query, example: str | None, *, live: bool) -> Team:
+    async with ranker:
+        with Live(QueryTracker(stage="recruiting, writing criteria"), wanted=live):
+            return await ranker.arecruit_team(query, example)
+
+
+def _callback(**_: Any) -> int:
+    return _team(click.get_current_context())
+
+
+command = Verb(
+    "team",
+    callback=_callback,
+    params=[
+        click.Argument(["query"]),
+        Section(
+            ["--example"],
+            metavar="PASSAGE",
+            section="Input",
+            help="A passage of the kind that will be judged, for the recruiter to see.",
+        ),
+        Section(
+            ["--out"],
+            metavar="FILE",
+            section="Output",
+            help="Save the team as .yaml or .json, for --team of 'mcranker rank'.",
+        ),
+        Section(
+            ["--output"],
+            type=click.Choice(["table", "json"]),
+            default="table",
+            show_default=True,
+            section="Output",
+            help="What is printed. json: one object with status, team and errors.",
+        ),
+        *config_flags(_FIELDS),
+        *model_flags(("recruiter", "criteria")),
+        quiet_flag(),
+    ],
+    short_help="Recruit a team and write its rubrics, without scoring.",
+    help="""Recruit a team for a query and let it write its criteria, without scoring anything.
+
+    \b
+      mcranker team "best masks against covid" --out team.yaml
+      mcranker rank "best masks against covid" --docs passages.jsonl --team team.yaml
+    """,
+    epilog=WEAK_MODEL_NOTE,
+)

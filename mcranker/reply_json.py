@@ -1,0 +1,230 @@
+"""The JSON of a reply: what stands under one key, or nothing at all.
+
+A reply is read as strict JSON wherever its objects stand: alone, in a code fence, among
+prose. Where that fails, json-repair mends it, and what it made is believed only as far as
+the reply itself bears it out: json-repair fills in what it misses, so a reply that breaks
+off, or a number with something after it, would come back as another one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Found", "Unreadable", "find", "fold", "value_of"]
+
+_QUOTE = "[\"'`\u2018\u2019\u201c\u201d]?"
+_COUNT = rf"{_QUOTE}\s*(\d{{1,4}})(?:\.0+)?\s*{_QUOTE}"
+_WHOLE_COUNT = re.compile(
+    rf"\s*{_COUNT}\s*(?=\}}|,\s*[\"'\u201c\w}}](?<!\d)|//|#|/\*|\n\s*[\"'\u201c}}])"
+)
+_FLAT = re.compile(r"\s*(?:\[([^\[\]{}]*)\]|\{([^\[\]{}]*)\})")
+_ENTRY = re.compile(rf"\s*(?:{_QUOTE}\s*(\d{{1,4}})\s*{_QUOTE}\s*[:=]\s*)?{_COUNT}\s*")
+_WHOLE_WEIGHT = re.compile(
+    rf"\s*(?:{_QUOTE}\s*(?:\d+(?:\.\d+)?|\.\d+)\s*(?:%|percent)?[.)]*\s*{_QUOTE}|null|None|\"\"|'')"
+    r"\s*(?=[}\]\n]|,\s*[^\s\d]|//|#|/\*)",
+    re.IGNORECASE,
+)
+_LANGUAGE = re.compile(r"\A[a-zA-Z]*\s*")
+_CONTINUATIONS = ("5", '"5"', ', "5"')
+
+
+class Unreadable(ValueError):
+    """A reply is not of the form that was asked for; the text says in what way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What stands under the key that was looked for.
+
+    Attributes:
+        value: what stands there.
+        record: the object that holds the key.
+        mended: the text that had to be mended to read it; empty for strict JSON.
+    """
+
+    value: Any
+    record: Mapping[str, Any]
+    mended: str = ""
+
+    def confirm_count(self, key: str, count: int) -> None:
+        """Check that a mended reply has `count`, whole, wherever it has `key`.
+
+        Raises:
+            Unreadable: it has something else, or breaks off right after the number.
+        """
+        if self.mended:
+            written = [_WHOLE_COUNT.match(self.mended, end) for end in _ends(key, self.mended)]
+            if {int(each.group(1)) if each else None for each in written} != {count}:
+                raise Unreadable(f'it is not clear JSON: the number under "{key}" is in doubt.')
+
+    def confirm_counts(self, key: str, counts: tuple[int, ...]) -> None:
+        """Like `confirm_count`, for a list of numbers or numbers under the keys 1, 2, ..."""
+        if self.mended:
+            written = {_flat_counts(self.mended, end) for end in _ends(key, self.mended)}
+            if written != {counts}:
+                raise Unreadable(f'it is not clear JSON: the numbers under "{key}" are in doubt.')
+
+    def confirm_weights(self, key: str) -> None:
+        """Check that every number under `key` in a mended reply is whole.
+
+        Raises:
+            Unreadable: one of them is followed by something else than the next entry.
+        """
+        ends = _ends(key, self.mended) if self.mended else ()
+        if not all(_WHOLE_WEIGHT.match(self.mended, end) for end in ends):
+            raise Unreadable(f'it is not clear JSON: a number under "{key}" is in doubt.')
+
+
+def find(text: str, key: str) -> Found:
+    """What stands under `key`, which is compared without regard to case, space and underscore.
+
+    Raises:
+        Unreadable: there is no such object or key, the key stands there several times with
+            different values, or the reply breaks off before the value's end.
+    """
+    try:
+        return _find(_without_fence(text), key)
+    except RecursionError as error:
+        raise Unreadable("it is nested too deeply.") from error
+
+
+def value_of(record: Mapping[str, Any], key: str) -> Any:
+    """What stands under `key`, in whatever spelling.
+
+    Raises:
+        Unreadable: nothing does, or several spellings hold different values.
+    """
+    wanted = fold(key)
+    values = [value for name, value in record.items() if fold(str(name)) == wanted]
+    if not values:
+        raise Unreadable(f'the key "{key}" is missing.')
+    if len({repr(value) for value in values}) > 1:
+        raise Unreadable(f'"{key}" stands there more than once, with different values.')
+    return values[0]
+
+
+def fold(key: str) -> str:
+    """The key without case, spaces and underscores."""
+    return key.replace("_", "").replace(" ", "").casefold()
+
+
+def _find(body: str, key: str) -> Found:
+    try:
+        found = _strict(body)
+    except Unreadable:
+        raise
+    except (ValueError, RecursionError):
+        return _mended(body, key)
+    records = [each for each in found if isinstance(each, Mapping) and _holds(each, key)]
+    if not records:
+        if any(isinstance(each, Mapping) for each in found):
+            raise Unreadable(f'the key "{key}" is missing.')
+        raise Unreadable("it is not one JSON object.")
+    values = [value_of(record, key) for record in records]
+    if len({repr(value) for value in values}) > 1:
+        raise Unreadable(f'"{key}" stands there more than once, with different values.')
+    return Found(values[0], records[0])
+
+
+def _without_fence(text: str) -> str:
+    body = text.strip()
+    if not body.startswith("```"):
+        return body
+    body = _LANGUAGE.sub("", body.lstrip("`"), count=1)
+    return body.removesuffix("```").rstrip()
+
+
+def _strict(body: str) -> list[Any]:
+    """The values of all the reply's JSON; ValueError if any of it is not."""
+    decoder = json.JSONDecoder(strict=False, object_pairs_hook=_refuse_contradiction)
+    try:
+        data = decoder.decode(body)
+    except Unreadable:
+        raise
+    except ValueError:
+        return _among_prose(body, decoder)
+    return data if isinstance(data, list) and len(data) == 1 else [data]
+
+
+def _among_prose(body: str, decoder: json.JSONDecoder) -> list[Any]:
+    found: list[Any] = []
+    place = body.find("{")
+    while place >= 0:
+        data, end = decoder.raw_decode(body, place)
+        found.append(data)
+        place = body.find("{", end)
+    return found
+
+
+def _refuse_contradiction(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in data and repr(data[name]) != repr(value):
+            raise Unreadable(f'"{name[:40]}" stands there more than once, with different values.')
+        data[name] = value
+    return data
+
+
+def _mended(body: str, key: str) -> Found:
+    start = body.find("{")
+    if start < 0:
+        raise Unreadable("it holds no JSON object.")
+    body = body[start:]
+    record = _repair(body)
+    if not isinstance(record, Mapping):
+        raise Unreadable("it is not one JSON object.")
+    value = value_of(record, key)
+    for more in _CONTINUATIONS:
+        longer = _repair(body + more)
+        if not isinstance(longer, Mapping) or not _same(longer, key, value):
+            raise Unreadable("it breaks off before its end.")
+    return Found(value, record, mended=body)
+
+
+def _repair(body: str) -> Any:
+    import json_repair
+
+    try:
+        data = json_repair.loads(body, skip_json_loads=True)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable("it is not JSON.") from error
+    return data[0] if isinstance(data, list) and len(data) == 1 else data
+
+
+def _same(record: Mapping[str, Any], key: str, value: Any) -> bool:
+    return _holds(record, key) and repr(value_of(record, key)) == repr(value)
+
+
+def _holds(record: Mapping[str, Any], key: str) -> bool:
+    wanted = fold(key)
+    return any(fold(str(name)) == wanted for name in record)
+
+
+def _ends(key: str, text: str) -> Iterable[int]:
+    """Where the colon after each place of the key ends."""
+    letters = "[ _]*".join(re.escape(letter) for letter in fold(key))
+    pattern = rf"(?<!\w)(?<!\w[ _]){letters}\s*{_QUOTE}\s*[:=]"
+    return [match.end() for match in re.finditer(pattern, text, re.IGNORECASE)]
+
+
+def _flat_counts(text: str, start: int) -> tuple[int, ...] | None:
+    flat = _FLAT.match(text, start)
+    if flat is None:
+        return None
+    entries = (flat.group(1) if flat.group(1) is not None else flat.group(2)).split(",")
+    if not entries[-1].strip():
+        entries.pop()
+    matches = [_ENTRY.fullmatch(entry) for entry in entries]
+    if not all(matches):
+        return None
+    pairs = [(match.group(1), int(match.group(2))) for match in matches if match]
+    if flat.group(1) is not None:
+        return tuple(count for number, count in pairs if number is None)
+    by_number = {int(number): count for number, count in pairs if number is not None}
+    if len(by_number) != len(pairs) or set(by_number) != set(range(1, len(pairs) + 1)):
+        return None
+    return tuple(by_number[number] for number in sorted(by_number))
