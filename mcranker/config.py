@@ -193,7 +193,8 @@ class RankerConfig(BaseModel):
     @classmethod
     def _apply_preset(cls, data: Any) -> Any:
         preset = data.get("preset", "paper")
-        return {**PRESETS[preset], **data} if preset in PRESETS else data
+        known = isinstance(preset, str) and preset in PRESETS
+        return {**PRESETS[preset], **data} if known else data
 
     @field_validator("prompts", mode="before")
     @classmethod
@@ -220,10 +221,21 @@ class RankerConfig(BaseModel):
 
     @classmethod
     def of(cls, config: RankerConfig | None, options: Mapping[str, Any]) -> RankerConfig:
-        """A configuration with some fields replaced; fields that nobody set stay unset."""
+        """A configuration with some fields replaced; fields that nobody set stay unset.
+
+        With another preset, what the former preset had set goes with it.
+        """
         if config is None:
             return cls(**options)
-        return cls(**{**config.model_dump(include=config.model_fields_set), **options})
+        fields = config.model_dump(include=config.model_fields_set)
+        if options.get("preset", config.preset) != config.preset:
+            former = PRESETS[config.preset]
+            fields = {
+                name: value
+                for name, value in fields.items()
+                if name not in former or value != former[name]
+            }
+        return cls(**{**fields, **options})
 
     def for_model(self, capabilities: Capabilities) -> RankerConfig:
         """This configuration with the defaults for weak models, where it is one.

@@ -6,6 +6,7 @@ Re-ensembling a finished ranking's matrix costs nothing but this arithmetic.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -62,18 +63,16 @@ def fill_missing(
 
 def score_sum(values: Matrix) -> Matrix:
     """Sum of the personas' scores, one a passage (Eq. 4, left)."""
-    totals: Matrix = values.sum(axis=1)
-    return totals
+    # Exactly rounded, so that equal scores from other personas stay equal totals.
+    return np.array([math.fsum(row) for row in values.tolist()], dtype=np.float64)
 
 
 def reciprocal_rank(values: Matrix) -> Matrix:
     """Sum over the personas of 1 / rank, ranks from 1, ties by row order (Eq. 4, middle)."""
-    totals = np.zeros(len(values))
-    ranks = np.empty(len(values))
-    for column in values.T:
-        ranks[descending(column)] = np.arange(1, len(values) + 1)
-        totals += 1.0 / ranks
-    return totals
+    ranks = np.empty(values.shape)
+    for column, scores in enumerate(values.T):
+        ranks[descending(scores), column] = np.arange(1, len(values) + 1)
+    return score_sum(1.0 / ranks)
 
 
 def interpolate(scores: Matrix, first_stage: Sequence[float | None], weight: float) -> Matrix:

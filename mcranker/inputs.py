@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
@@ -22,7 +23,8 @@ def as_query(query: str | Query) -> Query:
     """The query, checked.
 
     Raises:
-        InputError: not a string or `Query`, empty, or not valid Unicode.
+        InputError: not a string or `Query`, empty, or not valid Unicode; or an id that is
+            not a string.
     """
     if isinstance(query, str):
         query = Query(query)
@@ -31,6 +33,9 @@ def as_query(query: str | Query) -> Query:
     if not isinstance(query.text, str) or not query.text.strip():
         raise InputError("the query is empty; give some text to rank for")
     _check_unicode(query.text, "the query")
+    if not isinstance(query.id, str):
+        raise InputError(f"the query's id is a {type(query.id).__name__}; give a string")
+    _check_unicode(query.id, "the query's id")
     return query
 
 
@@ -45,6 +50,13 @@ def as_passages(docs: Docs) -> tuple[Passage, ...]:
         InputError: a wrong type, a missing key, an empty or repeated id, or text that is
             not valid Unicode; the passage is named by id or by its place from 0.
     """
+    if hasattr(docs, "columns"):
+        raise InputError(
+            f"docs is a {type(docs).__name__}; give its rows as records, "
+            'as with docs.to_dict("records")'
+        )
+    if isinstance(docs, set | frozenset):
+        raise InputError(f"docs is a {type(docs).__name__}, which has no order; give a list")
     if isinstance(docs, str | bytes) or not isinstance(docs, Iterable):
         raise InputError(
             f"docs is a {type(docs).__name__}; give a list of texts, records or Passages, "
@@ -80,11 +92,10 @@ def _of_entry(place: int, entry: object) -> Passage:
         if not (isinstance(entry.text, str) and isinstance(entry.title, str)):
             raise InputError(f"docs[{place}] has a title or text that is not a string")
         identifier = _identifier(entry.id, f"docs[{place}].id")
-        return (
-            entry
-            if identifier == entry.id
-            else Passage(identifier, entry.text, entry.title, entry.score)
-        )
+        score = _score(entry.score, f"docs[{place}]")
+        if identifier == entry.id and score == entry.score:
+            return entry
+        return Passage(identifier, entry.text, entry.title, score)
     if isinstance(entry, Mapping):
         return _of_record(entry, f"docs[{place}]")
     raise InputError(
@@ -103,12 +114,14 @@ def _of_record(record: Mapping[Any, Any], where: str) -> Passage:
     title = record.get("title") or ""
     if not isinstance(title, str):
         raise InputError(f"{where} has a title that is a {type(title).__name__}; give a string")
-    return Passage(_identifier(name, f"the id of {where}"), text, title, _score(record, where))
+    return Passage(
+        _identifier(name, f"the id of {where}"), text, title, _score(record.get("score"), where)
+    )
 
 
 def _identifier(name: object, where: str) -> str:
-    if isinstance(name, int) and not isinstance(name, bool):
-        return str(name)
+    if isinstance(name, int | numbers.Integral) and not isinstance(name, bool):
+        return str(int(name))
     if not isinstance(name, str):
         raise InputError(f"{where} is a {type(name).__name__}; give a string")
     if not name.strip():
@@ -116,13 +129,17 @@ def _identifier(name: object, where: str) -> str:
     return name
 
 
-def _score(record: Mapping[Any, Any], where: str) -> float | None:
-    score = record.get("score")
+def _score(score: object, where: str) -> float | None:
     if score is None:
         return None
-    if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
-        raise InputError(f"{where} has the score {score!r}; give a finite number")
-    return float(score)
+    if isinstance(score, float | numbers.Real) and not isinstance(score, bool):
+        try:
+            number = float(score)
+        except OverflowError:
+            number = math.inf
+        if math.isfinite(number):
+            return number
+    raise InputError(f"{where} has the score {score!r}; give a finite number")
 
 
 def _check_unicode(text: str, what: str) -> None:

@@ -61,8 +61,9 @@ def connect_roles(
             None for the default (see `mcranker.llm.connect.connect`).
         roles: keys ``recruiter``, ``criteria``, ``scoring``, ``assessor``.
         concurrency: calls in flight at once, for each model.
-        base_url: of an OpenAI- or Anthropic-compatible server.
-        api_key: instead of the environment's.
+        base_url: of an OpenAI- or Anthropic-compatible server, for `model` and for those of
+            the other models that have the same prefix.
+        api_key: instead of the environment's, likewise.
 
     Raises:
         ConfigError, AuthenticationFailed, ModelNotFound: as `connect` does.
@@ -72,9 +73,13 @@ def connect_roles(
     def limited(spec: ModelSpec) -> ChatModel:
         key: object = spec if spec is None or isinstance(spec, str) else id(spec)
         if key not in made:
-            is_local = isinstance(spec, str) and spec.startswith("local:") and spec != model
-            url = None if is_local else base_url
-            chat = connect(spec, base_url=url, api_key=api_key, concurrency=concurrency)
+            same = spec is model or (isinstance(spec, str) and _kind(spec) == _kind(model))
+            chat = connect(
+                spec,
+                base_url=base_url if same else None,
+                api_key=api_key if same else None,
+                concurrency=concurrency,
+            )
             made[key] = Limited(chat, concurrency=concurrency)
         return made[key]
 
@@ -83,6 +88,10 @@ def connect_roles(
         for role in ("recruiter", "criteria", "scoring", "assessor")
     }
     return Models(**{role: limited(spec) for role, spec in specs.items()})
+
+
+def _kind(spec: ModelSpec) -> str:
+    return spec.partition(":")[0] if isinstance(spec, str) else ""
 
 
 def check_capabilities(config: RankerConfig, models: Models) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -152,8 +151,8 @@ class Ranking(Sequence[Hit]):
     def to_trec(self, tag: str | None = None) -> str:
         """The ranking as lines of a TREC run: query id, Q0, document id, rank, score, tag.
 
-        Tools for TREC runs sort by score and break ties by document id, so equal scores are
-        set apart by the smallest step that keeps this ranking's order.
+        Tools for TREC runs sort by score, read as a 32-bit float, and break ties by document
+        id; so scores that would be equal there are set apart by the smallest such step.
 
         Raises:
             InputError: the query has no id, or an id holds white space.
@@ -170,7 +169,7 @@ class Ranking(Sequence[Hit]):
         tag = tag or self.ranker
         scores = _strictly_falling([float(self.final[row]) for row in self.order])
         return "".join(
-            f"{self.query.id} Q0 {doc_id} {rank} {score!r} {tag}\n"
+            f"{self.query.id} Q0 {doc_id} {rank} {score} {tag}\n"
             for rank, (doc_id, score) in enumerate(zip(self.ids, scores, strict=True), start=1)
         )
 
@@ -280,19 +279,22 @@ class Ranking(Sequence[Hit]):
         }
 
 
-def _strictly_falling(scores: list[float]) -> list[float]:
-    """The scores, NaN below all others, with equal neighbours set apart."""
-    known = [score for score in scores if not math.isnan(score)]
-    floor = min(known, default=0.0)
-    filled = [floor - 1.0 if math.isnan(score) else score for score in scores]
-    distinct = sorted(set(filled))
-    gap = min((high - low for low, high in itertools.pairwise(distinct)), default=1.0)
-    step = min(gap, 1.0) / (len(scores) + 1)
-    places = 0
-    fallen: list[float] = []
-    for before, score in zip([math.inf, *filled], filled, strict=False):
-        places = places + 1 if score == before else 0
-        fallen.append(score - places * step)
+def _strictly_falling(scores: list[float]) -> list[str]:
+    """The scores, NaN below all others, as numbers that fall even when read as 32-bit floats."""
+    import numpy as np
+
+    floor = min((score for score in scores if not math.isnan(score)), default=0.0)
+    fallen: list[str] = []
+    last = np.float32(math.inf)
+    for score in scores:
+        score = floor - 1.0 if math.isnan(score) else score
+        single = np.float32(score)
+        text = repr(score)
+        if single >= last:
+            single = np.nextafter(last, np.float32(-math.inf))
+            text = str(single)
+        fallen.append(text)
+        last = single
     return fallen
 
 

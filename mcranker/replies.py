@@ -27,6 +27,7 @@ _WEIGHT_IN_TEXT = re.compile(
 _WEIGHT = re.compile(
     r"\s*(?:about\s+|~\s*)?(\d+(?:\.\d+)?|\.\d+)\s*(%|percent|points)?\s*", re.IGNORECASE
 )
+_MAX_WEIGHT = 1000
 _TAIL = 120
 _MAX_NAME = 120
 _MAX_TEXT = 2000
@@ -93,8 +94,8 @@ def read_personas(text: str) -> tuple[Persona, ...]:
     personas: dict[str, Persona] = {}
     for entry in identities:
         name, why = _name_and_reason(entry)
-        name = _short(name.replace("_", " ").strip(" .-*"))
-        if name.strip(" .-*"):
+        name = _short(" ".join(name.replace("_", " ").split()).strip(" .-*"))
+        if name:
             try:
                 persona = Persona(name=name, reason=why or reason)
             except ValidationError as error:
@@ -244,11 +245,11 @@ def _distinct(criteria: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _weights(given: Sequence[Any]) -> tuple[float, ...]:
     weights = [_weight(each) for each in given]
-    known = [_as_number(weight) for weight in weights if weight is not None]
     try:
         try:
             return normalize_weights(weights)
         except ValueError:
+            known = [_as_number(weight) for weight in weights if weight is not None]
             if len(known) == len(weights):
                 raise
             mean = sum(known) / len(known)
@@ -262,13 +263,13 @@ def _weight(given: Any) -> str | float | None:
         return None
     if isinstance(given, str):
         match = _WEIGHT.fullmatch(given)
-        if match is None:
-            raise Unreadable(f"the weight {_shown(given)} is not a percentage.")
-        return match.group(1) + ("%" if match.group(2) else "")
-    if isinstance(given, bool) or not isinstance(given, int | float):
+        weight = match.group(1) + ("%" if match.group(2) else "") if match else None
+    else:
+        weight = None if isinstance(given, bool) or not isinstance(given, int | float) else given
+    if weight is None or not 0 <= _as_number(weight) <= _MAX_WEIGHT:
         raise Unreadable(f"the weight {_shown(given)} is not a percentage.")
-    return given
+    return weight
 
 
 def _as_number(weight: str | float) -> float:
-    return float(weight.rstrip("%")) if isinstance(weight, str) else float(weight)
+    return float(weight.rstrip("%")) if isinstance(weight, str) else weight

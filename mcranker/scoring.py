@@ -60,18 +60,19 @@ class Answer:
             )
             weights = [criterion.weight for criterion in self._rubric.criteria]
             return Score(_weighted_mean(each, weights), criteria=tuple(map(float, each)))
-        return Score(float(read_score(reply.text, key="Score", top=self._config.scale)))
+        cut = reply.finish_reason == "length"
+        return Score(float(read_score(reply.text, key="Score", top=self._config.scale, cut=cut)))
 
 
 def expected_value(logprobs: Mapping[str, float], labels: Sequence[str]) -> float:
     """Sum over the labels of p(label) · place, places from 0, p normalised over the labels.
 
-    A label that the provider did not list counts as impossible.
+    A label that the provider did not list, or whose number is none, counts as impossible.
 
     Raises:
         Unreadable: none of the labels is listed.
     """
-    known = {label: logprobs[label] for label in labels if label in logprobs}
+    known = {label: logprobs[label] for label in labels if logprobs.get(label, math.inf) < math.inf}
     peak = max(known.values(), default=-math.inf)
     if peak == -math.inf:
         raise Unreadable(f"none of the labels {', '.join(labels)} is among the likely answers.")
@@ -116,4 +117,6 @@ def _object_schema(key: str, value: dict[str, Any]) -> ReplySchema:
 
 
 def _weighted_mean(scores: Sequence[int], weights: Sequence[float]) -> float:
-    return math.fsum(score * weight for score, weight in zip(scores, weights, strict=True)) / 100
+    mean = math.fsum(score * weight for score, weight in zip(scores, weights, strict=True)) / 100
+    # Weights sum to 100 but for rounding, which must not carry the mean off the scale.
+    return min(max(mean, min(scores)), max(scores))

@@ -96,12 +96,19 @@ class ScoreMatrix:
             self.criteria[row, column] = score.criteria
 
     def take(self, rows: NDArray[np.intp]) -> ScoreMatrix:
-        """The matrix whose row i is this one's row ``rows[i]``; rows may repeat."""
+        """The matrix whose row i is this one's row ``rows[i]``; rows may repeat.
+
+        Where ``rows[i]`` is -1 there is no such row, and row i has no scores.
+        """
+        import numpy as np
+
         places: dict[int, list[int]] = {}
         for place, row in enumerate(rows.tolist()):
             places.setdefault(row, []).append(place)
+        values = self.values[rows]
+        values[rows < 0] = np.nan
         return ScoreMatrix(
-            self.values[rows],
+            values,
             {
                 (i, column): why
                 for (row, column), why in self.reasons.items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,9 @@ from personas.errors import SchemaError
 __all__ = ["dumps", "load", "loads", "read_text", "save"]
 
 M = TypeVar("M", bound=BaseModel)
+_BAD_TAGS = (AttributeError, IndexError, KeyError, TypeError)
+"""What PyYAML raises where a tag such as ``!!bool`` does not fit its value."""
+_UNICODE_LINE_END = re.compile("[\\x85\\u2028\\u2029]")
 _SUFFIXES = {".yaml": "yaml", ".yml": "yaml", ".json": "json"}
 
 
@@ -29,7 +33,8 @@ def load(model: type[M], path: str | os.PathLike[str]) -> M:
             ``file:line: place: what is wrong``.
     """
     path = Path(path)
-    return loads(model, read_text(path), format=_format_of(path), source=str(path))
+    format_ = _format_of(path)
+    return loads(model, read_text(path), format=format_, source=str(path))
 
 
 def loads(model: type[M], text: str, *, format: str = "yaml", source: str = "text") -> M:  # noqa: A002
@@ -40,7 +45,10 @@ def loads(model: type[M], text: str, *, format: str = "yaml", source: str = "tex
     except ValidationError as error:
         lines = _line_numbers(text)
         problems = [
-            _problem(source, lines, detail, model) for detail in error.errors(include_url=False)
+            _problem(source, lines, detail, model)
+            for detail in error.errors(include_url=False)
+            # A list whose items have problems is also reported as empty.
+            if not (detail["type"] == "too_short" and detail["input"])
         ]
         raise SchemaError("\n".join(problems)) from error
 
@@ -53,7 +61,7 @@ def dumps(record: BaseModel, *, format: str = "yaml") -> str:  # noqa: A002
     data = record.model_dump(mode="json", exclude_defaults=True)
     if format == "json":
         return json.dumps(data, ensure_ascii=False, indent=2) + "\n"
-    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=96)
+    return yaml.dump(data, Dumper=_ExactDumper, sort_keys=False, allow_unicode=True, width=96)
 
 
 def save(record: BaseModel, path: str | os.PathLike[str]) -> None:
@@ -94,6 +102,17 @@ def read_text(path: Path) -> str:
         raise SchemaError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
+class _ExactDumper(yaml.SafeDumper):
+    """SafeDumper that also keeps Unicode's own line ends, which are folded unless escaped."""
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        style = '"' if _UNICODE_LINE_END.search(text) else None
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_ExactDumper.add_representer(str, _ExactDumper.represent_text)
+
+
 class _StrictLoader(yaml.SafeLoader):
     """SafeLoader that refuses a key given twice."""
 
@@ -101,9 +120,13 @@ class _StrictLoader(yaml.SafeLoader):
         seen: set[Hashable] = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
-            if not isinstance(key, Hashable) or key in seen:
+            if not isinstance(key, Hashable):
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"key {key!r} stands there twice", key_node.start_mark
+                    None, None, f"{key!r} cannot be a key; write a word", key_node.start_mark
+                )
+            if key in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"key {key!r} stands there twice; remove one", key_node.start_mark
                 )
             seen.add(key)
         return super().construct_mapping(node, deep=deep)
@@ -128,7 +151,7 @@ def _parse(text: str, format: str, source: str) -> Any:  # noqa: A002
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise SchemaError(f"{source}:{line}: not YAML: {error.problem}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError, *_BAD_TAGS) as error:
         raise SchemaError(f"{source}: cannot be parsed: {error}") from error
 
 
@@ -137,7 +160,7 @@ def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(data) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"key {twice!r} stands there twice")
+        raise ValueError(f"key {twice!r} stands there twice; remove one")
     return data
 
 
@@ -147,21 +170,25 @@ def _line_numbers(text: str) -> dict[tuple[str | int, ...], int]:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except (yaml.YAMLError, RecursionError):
         return {}
-    return dict(_walk(root, ())) if root is not None else {}
+    return dict(_walk(root, (), set())) if root is not None else {}
 
 
 def _walk(
-    node: yaml.Node, place: tuple[str | int, ...]
+    node: yaml.Node, place: tuple[str | int, ...], seen: set[int]
 ) -> Iterator[tuple[tuple[str | int, ...], int]]:
     yield place, node.start_mark.line + 1
+    # An alias leads to a node that was seen, and may lead back to where it stands.
+    if id(node) in seen:
+        return
+    seen.add(id(node))
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             below = (*place, str(key.value))
-            yield from _walk(value, below)
+            yield from _walk(value, below, seen)
             yield below, key.start_mark.line + 1
     elif isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):
-            yield from _walk(value, (*place, index))
+            yield from _walk(value, (*place, index), seen)
 
 
 def _problem(

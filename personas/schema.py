@@ -8,7 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    model_serializer,
+    model_validator,
+)
 
 from personas.weights import normalize_weights
 
@@ -39,6 +47,11 @@ class Criterion(_Record):
     name: _Name
     description: _Text = ""
     weight: float = Field(default=100.0, ge=0, allow_inf_nan=False)
+
+    @model_serializer(mode="wrap")
+    def _keep_weight(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Left out as a default, a weight of 100 beside others would read back as missing.
+        return {**write(self), "weight": self.weight}
 
 
 class Rubric(_Record):

@@ -81,10 +81,12 @@ PROMPTS: Mapping[str, Placeholders] = {
 }
 """Every prompt of a set and its placeholders."""
 
-_PLACEHOLDER = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+_PLACEHOLDER = re.compile(r"\{\{\s*([^{}\n]*?)\s*\}\}")
 _ROLE_LINE = re.compile(r"^\[(system|user|assistant)\][ \t]*$", re.MULTILINE)
 _CONTROL_TOKEN = re.compile(
-    r"<(?=\|[^|<>\n]{1,40}\|>|/?s>|/?bos>|/?eos>|start_of_turn>|end_of_turn>)|\[(?=/?INST\]|/?SYS\])",
+    r"<(?=[|\uff5c][^|\uff5c<>\n]{1,40}[|\uff5c]>|/?s>|/?bos>|/?eos>|<?/?SYS>>"
+    r"|start_of_turn>|end_of_turn>)"
+    r"|\[(?=/?(?:INST|SYS|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\])",
     re.IGNORECASE,
 )
 _TOKEN_LENGTH = 8

@@ -12,6 +12,7 @@ _PERCENT = re.compile(r"^\s*([0-9]*\.?[0-9]+)\s*%\s*$")
 _NUMBER = re.compile(r"^\s*([0-9]*\.?[0-9]+)\s*$")
 _TOTAL = 100.0
 _TOLERANCE = 1e-9
+_LARGEST = 1e12
 
 RawWeight = float | int | str | None
 
@@ -25,7 +26,7 @@ def normalize_weights(weights: Sequence[RawWeight]) -> tuple[float, ...]:
     unchanged, so that a saved rubric reads back exactly.
 
     Raises:
-        ValueError: nothing to weigh; a weight that is negative, not finite or not a
+        ValueError: nothing to weigh; a weight that is negative, above 10^12 or not a
             number; percent signs next to fractions; all weights zero; or a weight missing
             where the others leave nothing. The text names the weight by its position,
             counted from 1.
@@ -48,7 +49,7 @@ def normalize_weights(weights: Sequence[RawWeight]) -> tuple[float, ...]:
     if len(given) < len(numbers):
         whole = 1.0 if not percent_signs and max(given) < 1 else _TOTAL
         share = (whole - total) / (len(numbers) - len(given))
-        if share <= 0:
+        if share <= _TOLERANCE * whole:
             raise ValueError(
                 f"the weights given sum to {total:g}, which leaves nothing for the "
                 f"{len(numbers) - len(given)} without one; give every criterion a weight"
@@ -60,7 +61,7 @@ def normalize_weights(weights: Sequence[RawWeight]) -> tuple[float, ...]:
     filled = [number for number in numbers if number is not None]
     if abs(total - _TOTAL) <= _TOLERANCE:
         return tuple(filled)
-    return tuple(number * (_TOTAL / total) for number in filled)
+    return tuple(number / total * _TOTAL for number in filled)
 
 
 def _number(weight: RawWeight, place: int) -> float | None:
@@ -77,7 +78,7 @@ def _number(weight: RawWeight, place: int) -> float | None:
             f"weight {place} is {weight!r}; write a number, as 35, '35%' or 0.35"
         )
     else:
-        value = float(weight)
-    if not math.isfinite(value) or value < 0:
-        raise ValueError(f"weight {place} is {weight!r}; a weight is a finite number, 0 or more")
-    return value
+        value = weight
+    if not 0 <= value <= _LARGEST:
+        raise ValueError(f"weight {place} is {weight!r}; a weight is a number from 0 to 10^12")
+    return float(value)

@@ -247,6 +247,8 @@ def test_reference_preset_follows_the_authors_code() -> None:
     d0 = next(hit for hit in ranking if hit.doc_id == "d0")
     assert d0.score == 10.0  # 5 + 5 stand in for the two unreadable scores
     assert [hit.score for hit in ranking[30:]] == [None] * 10
+    assert {value for hit in ranking[30:] for value in hit.scores.values()} == {None}
+    assert all(missing.doc_id == "d0" for missing in ranking.missing)
     assert [hit.doc_id for hit in ranking[30:]] == [f"d{i}" for i in range(30, 40)]
 
 
@@ -450,3 +452,25 @@ def test_any_reply_neither_crashes_nor_shifts_another_passages_score(
 def test_query_ids_travel_into_tags_and_trec() -> None:
     ranking = MCRanker(team_size=1, model=scripted()).rank(Query("q", id="42"), DOCS)
     assert ranking.to_trec().splitlines()[0].startswith("42 Q0 p1 1 ")
+
+
+def test_a_base_url_goes_to_models_of_the_same_prefix_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[object, str | None]] = []
+
+    def connect(spec: object, **options: Any) -> ScriptedChat:
+        asked.append((spec, options["base_url"]))
+        return scripted()
+
+    monkeypatch.setattr("mcranker.models.connect", connect)
+    url = "http://127.0.0.1:1/v1"
+    MCRanker(
+        model="openai:a",
+        scoring_model="openai:b",
+        criteria_model="anthropic:c",
+        assessor_model=scripted(),
+        base_url=url,
+    )
+    assert [each[1] for each in asked] == [url, None, url, None]
+    assert [each[0] for each in asked][:3] == ["openai:a", "anthropic:c", "openai:b"]

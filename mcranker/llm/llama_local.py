@@ -16,7 +16,7 @@ import threading
 import weakref
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio.to_thread
 
@@ -33,7 +33,7 @@ from mcranker.llm.openai_protocol import chat_body, chat_reply
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["LocalChat"]
+__all__ = ["LocalChat", "ServerAddress"]
 
 SLOTS = 4  # prompts evaluated at once
 MAX_CONTEXT = 8192  # tokens, shared by the slots; bounds the memory
@@ -47,6 +47,13 @@ MANY_LABELS = 20
 NEGLIGIBLE = 0.01  # share of all labels' probability below which it is not traced any further
 
 _log = logging.getLogger("mcranker.llm.llama_local")
+
+
+class ServerAddress(NamedTuple):
+    """Of a server on this machine: ``url`` without a path, and the ``key`` it wants."""
+
+    url: str
+    key: str
 
 
 class LocalChat:
@@ -141,6 +148,15 @@ class LocalChat:
             body["grammar"] = _compact_grammar(json.dumps(dict(request.schema.schema)))
         data = await self._post(client, request, body)
         return chat_reply(data, request, service=self._service, prefill=True)
+
+    async def server(self) -> ServerAddress:
+        """Where the model can be asked over HTTP too, by any OpenAI or Anthropic client.
+
+        The server ends with this object; the key is made anew for every process.
+        """
+        await self._connected()
+        url = await anyio.to_thread.run_sync(self._engine.start)
+        return ServerAddress(url, self._engine.key)
 
     async def aclose(self) -> None:
         """Close the connections, and unload the model if nobody else uses it."""

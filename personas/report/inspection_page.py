@@ -23,6 +23,7 @@ _LEVELS = 10
 _SNIPPET = 90
 _LABEL = 160
 _TOOLTIP = 300
+_LONG_WORD = 16
 _IN_SHORT = (
     "preset",
     "ensemble",
@@ -92,10 +93,11 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """One persona's column, with the mean of its scores."""
+    """One persona's column, with the mean of its scores; a long word must be broken."""
 
     name: str
     mean: str
+    long_word: bool
 
 
 def render_inspection(data: Mapping[str, Any]) -> str:
@@ -203,7 +205,8 @@ def _columns(inspection: Inspection) -> list[_Column]:
         scores = [hit.scores[name] for hit in inspection.hits]
         known = [score for score in scores if score is not None]
         mean = fixed(sum(known) / len(known), 2) if known else _NONE
-        columns.append(_Column(name, mean))
+        longest = max(map(len, name.split()), default=0)
+        columns.append(_Column(name, mean, longest > _LONG_WORD))
     return columns
 
 

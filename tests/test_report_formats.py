@@ -1,0 +1,109 @@
+"""Numbers, texts, colours and small pieces of markup of the reports."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from personas.report import formats
+from personas.report.markup import bar, iso, moved, part
+
+
+def test_marks_of_direction_end_where_the_text_ends() -> None:
+    assert formats.contained("a \u2066 b \u2067 c") == "a \u2066 b \u2067 c\u2069\u2069"
+    assert formats.contained("a \u2069 b") == "a  b"
+    assert formats.contained("\u2067 a\nb \u2069") == "\u2067 a\u2069\nb "
+    assert formats.contained("\u2067 fine \u2069") == "\u2067 fine \u2069"
+
+
+@given(st.text(alphabet="ab\n\u2029\u202e\u2066\u2067\u2068\u2069"))
+def test_isolates_are_balanced_in_every_line(text: str) -> None:
+    for line in re.split("[\n\u2029]", formats.contained(text)):
+        depth = 0
+        for mark in line:
+            depth += (mark in "\u2066\u2067\u2068") - (mark == "\u2069")
+            assert depth >= 0
+        assert depth == 0
+
+
+def test_movement_is_shown_in_signs_and_in_words() -> None:
+    assert "▲" in moved(3)
+    assert "up </span>3" in moved(3)
+    assert "down </span>2" in moved(-2)
+    assert "not moved" in moved(0)
+
+
+def test_pieces_of_markup_escape_what_they_hold() -> None:
+    assert iso("<b>") == "<bdi>&lt;b&gt;</bdi>"
+    assert iso("abcdef", 3) == "<bdi>abc…</bdi>"
+    assert "&lt;i&gt;" in part("<i>", 10)
+    assert "(4 more characters)" in part("abcdefg", 3)
+    assert 'width="33.33%"' in bar(100 / 3)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "places"),
+    [([1.0, 10.0], 0), ([22.5, 3.0], 1), ([6.35, 1.0], 2), ([20 / 3], 2), ([1 / 3], 3), ([], 0)],
+)
+def test_columns_have_as_many_decimals_as_they_need(numbers: list[float], places: int) -> None:
+    assert formats.decimals(numbers) == places
+
+
+def test_numbers_as_people_read_them() -> None:
+    assert [formats.money(each) for each in (None, 0.0, 0.00001, 0.0042, 1.239, 1234.5)] == [
+        "price not known",
+        "$0",
+        "under $0.0001",
+        "$0.0042",
+        "$1.24",
+        "$1,234.50",
+    ]
+    assert [formats.seconds(each) for each in (0.0, 0.456, 9.996, 12.34, 59.97, 60.0, 3661.0)] == [
+        "0.00 s",
+        "0.46 s",
+        "10.0 s",
+        "12.3 s",
+        "1 min 0 s",
+        "1 min 0 s",
+        "61 min 1 s",
+    ]
+    assert [formats.weight(each) for each in (35.0, 100 / 3, 0.0)] == ["35%", "33.3%", "0%"]
+    assert formats.fixed(-0.001, 2) == "0.00"
+    assert formats.exact(1 / 3) == "0.333333"
+    assert formats.value(["No", "Yes"]) == '["No", "Yes"]'
+
+
+def colours(scheme: str) -> dict[str, str]:
+    style = (Path(formats.__file__).parent / "report.css").read_text(encoding="utf-8")
+    light, dark, *_ = re.findall(r":root \{(.*?)\}", style, flags=re.DOTALL)
+    return dict(
+        re.findall(r"--([a-z0-9-]+): (#[0-9a-f]{6})", {"light": light, "dark": dark}[scheme])
+    )
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance as WCAG 2 defines it."""
+    channels = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [
+        each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in channels
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_contrast_is_enough_to_read(scheme: str) -> None:
+    found = colours(scheme)
+    pairs = [("ink", f"h{level}") for level in range(11)]
+    pairs += [
+        (ink, paper)
+        for ink in ("ink", "muted", "accent", "up", "down", "warn")
+        for paper in ("paper", "raised")
+    ]
+    pairs += [("warn", "warn-paper"), ("ink", "warn-paper")]
+    for ink, paper in pairs:
+        low, high = sorted((luminance(found[ink]), luminance(found[paper])))
+        assert (high + 0.05) / (low + 0.05) >= 4.5, (scheme, ink, paper)
