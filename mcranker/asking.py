@@ -8,7 +8,15 @@ from typing import TypeVar
 
 from mcranker.config import RankerConfig
 from mcranker.errors import ReplyError
-from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Message, ReplySchema, Tag
+from mcranker.llm.chat import (
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Message,
+    Question,
+    ReplySchema,
+    Tag,
+)
 from mcranker.replies import Unreadable
 from mcranker.types import UsageTable
 from personas import PromptSet
@@ -48,11 +56,13 @@ class Asker:
         max_tokens: int,
         schema: ReplySchema | None = None,
         labels: tuple[str, ...] = (),
+        questions: tuple[Question, ...] = (),
     ) -> T:
         """What `read` makes of the reply.
 
         A reply that `read` finds `Unreadable` is shown to the model with the reason, and the
-        question asked again, up to ``config.reask`` times.
+        question asked again, up to ``config.reask`` times. What is read from probabilities (of
+        `labels`, or for `questions`) is asked for once.
 
         Raises:
             ReplyError: the last reply could not be read either.
@@ -67,6 +77,7 @@ class Asker:
             tag=tag,
             schema=schema,
             labels=labels,
+            questions=questions,
             temperature=self._config.temperature,
             max_tokens=max_tokens,
             seed=self._config.seed,
@@ -79,7 +90,7 @@ class Asker:
                 return read(reply)
             except Unreadable as problem:
                 # A reply read from probabilities does not change by asking again.
-                if attempt >= self._config.reask or labels:
+                if attempt >= self._config.reask or labels or questions:
                     raise self._reply_error(problem, reply) from problem
                 attempt += 1
                 request = self._repair(request, messages, reply, problem)

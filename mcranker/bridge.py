@@ -20,7 +20,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 __all__ = ["Bridge", "Stream", "task_group"]
 
 T = TypeVar("T")
-_STREAM_BUFFER = 64
+_STREAM_BUFFER = 64  # items
+_STOP_SECONDS = 5.0  # allowed to what is still under way when a bridge is closed
 
 
 @contextlib.asynccontextmanager
@@ -48,55 +49,74 @@ class Bridge:
     One daemon thread with one event loop, started at the first call and kept, so that
     connections outlive a call. A call that is interrupted (Ctrl-C) is cancelled in the loop
     and waited for before the interrupt goes on.
+
+    Args:
+        clean_up: awaited in that loop before it ends: when the bridge is closed or
+            forgotten, or at the end of the process.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clean_up: Callable[[], Awaitable[None]]) -> None:
+        self._clean_up = clean_up
         self._lock = threading.Lock()
+        self._stop: Callable[[], None] | None = None
         self._portal: BlockingPortal | None = None
 
     def call(self, function: Callable[[], Awaitable[T]]) -> T:
         """The result of ``await function()``."""
-        future = self._running_portal().start_task_soon(function)
+        ended = threading.Event()
+
+        async def run() -> T:
+            try:
+                return await function()
+            finally:
+                ended.set()
+
+        future = self._running_portal().start_task_soon(run)
         try:
             return future.result()
         except BaseException:
             if not future.done():
                 future.cancel()
-                with contextlib.suppress(BaseException):
-                    future.exception()
+                ended.wait(_STOP_SECONDS)
             raise
 
     def close(self) -> None:
-        """End the thread. A later call starts another."""
+        """Clean up and end the thread. A later call starts another."""
         with self._lock:
-            portal, self._portal = self._portal, None
-        if portal is not None:
-            _stop(portal)
+            stop, self._stop, self._portal = self._stop, None, None
+        if stop is not None:
+            stop()
 
     def _running_portal(self) -> BlockingPortal:
         with self._lock:
             if self._portal is None:
-                self._portal = _start_portal()
-                weakref.finalize(self, _stop, self._portal)
+                self._portal, thread = _start_portal(self._clean_up)
+                self._stop = weakref.finalize(self, _stop, self._portal, thread)
             return self._portal
 
 
-def _start_portal() -> BlockingPortal:
+def _start_portal(
+    clean_up: Callable[[], Awaitable[None]],
+) -> tuple[BlockingPortal, threading.Thread]:
     ready: Future[BlockingPortal] = Future()
 
     async def serve() -> None:
         async with BlockingPortal() as portal:
             ready.set_result(portal)
             await portal.sleep_until_stopped()
+        await clean_up()
 
     # A daemon, because the interpreter waits for other threads before it runs any clean-up.
-    threading.Thread(target=anyio.run, args=(serve,), name="mcranker", daemon=True).start()
-    return ready.result()
+    thread = threading.Thread(target=anyio.run, args=(serve,), name="mcranker", daemon=True)
+    thread.start()
+    return ready.result(), thread
 
 
-def _stop(portal: BlockingPortal) -> None:
+def _stop(portal: BlockingPortal, thread: threading.Thread) -> None:
     with contextlib.suppress(RuntimeError):
         portal.start_task_soon(portal.stop, True)
+        if thread is not threading.current_thread():
+            thread.join(_STOP_SECONDS)
 
 
 class Stream(Generic[T]):

@@ -93,7 +93,7 @@ def _of_entry(place: int, entry: object) -> Passage:
             raise InputError(f"docs[{place}] has a title or text that is not a string")
         identifier = _identifier(entry.id, f"docs[{place}].id")
         score = _score(entry.score, f"docs[{place}]")
-        if identifier == entry.id and score == entry.score:
+        if identifier == entry.id and score is entry.score:
             return entry
         return Passage(identifier, entry.text, entry.title, score)
     if isinstance(entry, Mapping):

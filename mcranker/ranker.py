@@ -18,6 +18,7 @@ from mcranker.stages import (
     assess,
     recruit,
     score_passages,
+    seat_judges,
     write_rubrics,
 )
 from mcranker.teams import TeamSpec
@@ -121,7 +122,7 @@ class MCRanker(PointwiseRanker):
         members = await self._members(session)
         tally = Tally(session, [member.name for member in members])
         annotators = await self._write_rubrics(session, members, tally.of)
-        await score_passages(session, annotators)
+        await score_passages(session, seat_judges(session, annotators, tally.of))
         assessed = None
         if self.config.ensemble == "assessor":
             assessed = await assess(session, tally.matrix, tally.names)

@@ -262,7 +262,7 @@ def _weight(given: Any) -> str | float | None:
     if given is None or (isinstance(given, str) and not given.strip()):
         return None
     if isinstance(given, str):
-        match = _WEIGHT.fullmatch(given)
+        match = _WEIGHT.fullmatch(given[:_TAIL])
         weight = match.group(1) + ("%" if match.group(2) else "") if match else None
     else:
         weight = None if isinstance(given, bool) or not isinstance(given, int | float) else given

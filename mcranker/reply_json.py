@@ -16,20 +16,23 @@ from typing import Any
 
 __all__ = ["Found", "Unreadable", "find", "fold", "value_of"]
 
-_QUOTE = "[\"'`\u2018\u2019\u201c\u201d]?"
-_COUNT = rf"{_QUOTE}\s*(\d{{1,4}})(?:\.0+)?\s*{_QUOTE}"
-_WHOLE_COUNT = re.compile(
-    rf"\s*{_COUNT}\s*(?=\}}|,\s*[\"'\u201c\w}}](?<!\d)|//|#|/\*|\n\s*[\"'\u201c}}])"
-)
+# Spaces before and after a quote are matched in one way only: a runaway reply of thousands
+# of spaces must not make a pattern try all the ways to share them out.
+_QUOTE = "(?:[\"'`\u2018\u2019\u201c\u201d]\\s*)?"
+_COUNT = rf"\s*{_QUOTE}(\d{{1,4}})(?:\.0+)?\s*{_QUOTE}"
+_WHOLE_COUNT = re.compile(rf"{_COUNT}(?=\}}|,\s*[\"'\u201c\w}}](?<!\d)|//|#|/\*)")
 _FLAT = re.compile(r"\s*(?:\[([^\[\]{}]*)\]|\{([^\[\]{}]*)\})")
-_ENTRY = re.compile(rf"\s*(?:{_QUOTE}\s*(\d{{1,4}})\s*{_QUOTE}\s*[:=]\s*)?{_COUNT}\s*")
+_NUMBERED = re.compile(rf"\s*{_QUOTE}(\d{{1,4}})\s*{_QUOTE}[:=]{_COUNT}")
+_PLAIN = re.compile(_COUNT)
 _WHOLE_WEIGHT = re.compile(
-    rf"\s*(?:{_QUOTE}\s*(?:\d+(?:\.\d+)?|\.\d+)\s*(?:%|percent)?[.)]*\s*{_QUOTE}|null|None|\"\"|'')"
-    r"\s*(?=[}\]\n]|,\s*[^\s\d]|//|#|/\*)",
+    rf"\s*(?:{_QUOTE}(?:\d+(?:\.\d+)?|\.\d+)\s*(?:(?:%|percent)\s*)?(?:[.)]+\s*)?{_QUOTE}"
+    r"|(?:null|None|\"\"|'')\s*)(?=[}\]]|,\s*[^\s\d]|//|#|/\*)",
     re.IGNORECASE,
 )
 _LANGUAGE = re.compile(r"\A[a-zA-Z]*\s*")
-_CONTINUATIONS = ("5", '"5"', ', "5"')
+_BRACES_OF_PROSE = re.compile(r"\{[^{}:\"']+\}")
+_CONTINUATIONS = ("5", '"5"', ', "5"', ', "5": "5"')
+"""What a reply that breaks off may go on with; each changes what is still open at the end."""
 
 
 class Unreadable(ValueError):
@@ -152,12 +155,20 @@ def _strict(body: str) -> list[Any]:
 
 def _among_prose(body: str, decoder: json.JSONDecoder) -> list[Any]:
     found: list[Any] = []
-    place = body.find("{")
+    place = _next_object(body, 0)
     while place >= 0:
         data, end = decoder.raw_decode(body, place)
         found.append(data)
-        place = body.find("{", end)
+        place = _next_object(body, end)
     return found
+
+
+def _next_object(body: str, place: int) -> int:
+    """Where the next object begins, or -1; braces around a word of prose are none."""
+    place = body.find("{", place)
+    while place >= 0 and (prose := _BRACES_OF_PROSE.match(body, place)):
+        place = body.find("{", prose.end())
+    return place
 
 
 def _refuse_contradiction(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -170,7 +181,7 @@ def _refuse_contradiction(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _mended(body: str, key: str) -> Found:
-    start = body.find("{")
+    start = _next_object(body, 0)
     if start < 0:
         raise Unreadable("it holds no JSON object.")
     body = body[start:]
@@ -207,7 +218,7 @@ def _holds(record: Mapping[str, Any], key: str) -> bool:
 def _ends(key: str, text: str) -> Iterable[int]:
     """Where the colon after each place of the key ends."""
     letters = "[ _]*".join(re.escape(letter) for letter in fold(key))
-    pattern = rf"(?<!\w)(?<!\w[ _]){letters}\s*{_QUOTE}\s*[:=]"
+    pattern = rf"(?<!\w)(?<!\w[ _]){letters}\s*{_QUOTE}[:=]"
     return [match.end() for match in re.finditer(pattern, text, re.IGNORECASE)]
 
 
@@ -215,16 +226,17 @@ def _flat_counts(text: str, start: int) -> tuple[int, ...] | None:
     flat = _FLAT.match(text, start)
     if flat is None:
         return None
-    entries = (flat.group(1) if flat.group(1) is not None else flat.group(2)).split(",")
+    is_list = flat.group(1) is not None
+    entries = (flat.group(1) if is_list else flat.group(2)).split(",")
     if not entries[-1].strip():
         entries.pop()
-    matches = [_ENTRY.fullmatch(entry) for entry in entries]
+    matches = [(_PLAIN if is_list else _NUMBERED).fullmatch(entry) for entry in entries]
     if not all(matches):
         return None
-    pairs = [(match.group(1), int(match.group(2))) for match in matches if match]
-    if flat.group(1) is not None:
-        return tuple(count for number, count in pairs if number is None)
-    by_number = {int(number): count for number, count in pairs if number is not None}
-    if len(by_number) != len(pairs) or set(by_number) != set(range(1, len(pairs) + 1)):
+    numbers = [[int(number) for number in match.groups()] for match in matches if match]
+    if is_list:
+        return tuple(count for (count,) in numbers)
+    by_number = {each[0]: each[1] for each in numbers}
+    if len(by_number) != len(numbers) or set(by_number) != set(range(1, len(numbers) + 1)):
         return None
     return tuple(by_number[number] for number in sorted(by_number))

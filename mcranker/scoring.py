@@ -13,7 +13,7 @@ from mcranker.types import Score
 from personas import PromptSet, Rubric
 from personas.templates import Turn
 
-__all__ = ["Answer", "expected_value", "integer_schema"]
+__all__ = ["Answer", "expected_value", "integer_schema", "weighted_mean"]
 
 
 class Answer:
@@ -59,7 +59,7 @@ class Answer:
                 reply.text, count=len(self._rubric.criteria), top=self._config.scale
             )
             weights = [criterion.weight for criterion in self._rubric.criteria]
-            return Score(_weighted_mean(each, weights), criteria=tuple(map(float, each)))
+            return Score(weighted_mean(each, weights), criteria=tuple(map(float, each)))
         cut = reply.finish_reason == "length"
         return Score(float(read_score(reply.text, key="Score", top=self._config.scale, cut=cut)))
 
@@ -83,6 +83,13 @@ def expected_value(logprobs: Mapping[str, float], labels: Sequence[str]) -> floa
 def integer_schema(key: str, top: int) -> ReplySchema:
     """The schema of an object whose only key holds an integer from 0 to `top`."""
     return _object_schema(key, _integers(top))
+
+
+def weighted_mean(scores: Sequence[float], weights: Sequence[float]) -> float:
+    """The mean of the scores by weights that sum to 100, never outside the scores' range."""
+    mean = math.fsum(score * weight for score, weight in zip(scores, weights, strict=True)) / 100
+    # Weights sum to 100 but for rounding, which must not carry the mean off the scale.
+    return min(max(mean, min(scores)), max(scores))
 
 
 def _criterion_schema(count: int, top: int) -> ReplySchema:
@@ -114,9 +121,3 @@ def _object_schema(key: str, value: dict[str, Any]) -> ReplySchema:
             "additionalProperties": False,
         },
     )
-
-
-def _weighted_mean(scores: Sequence[int], weights: Sequence[float]) -> float:
-    mean = math.fsum(score * weight for score, weight in zip(scores, weights, strict=True)) / 100
-    # Weights sum to 100 but for rounding, which must not carry the mean off the scale.
-    return min(max(mean, min(scores)), max(scores))

@@ -23,6 +23,7 @@ from mcranker.errors import ConfigError
 from mcranker.events import Emit, PassageAssessed, PassageScored, RubricWritten, TeamRecruited
 from mcranker.llm.chat import ChatModel, Stage
 from mcranker.models import Models
+from mcranker.panel import Panel
 from mcranker.passages import PassageText
 from mcranker.types import Passage, Query, Score, ScoreMatrix, UsageTable
 from personas import Member, PromptSet, Rubric, library
@@ -36,6 +37,7 @@ __all__ = [
     "judge_workers",
     "recruit",
     "score_passages",
+    "seat_judges",
     "write_rubrics",
 ]
 
@@ -275,6 +277,35 @@ class Tally:
             await session.emit(event)
 
         return scored
+
+
+def seat_judges(
+    session: Session, annotators: Sequence[Annotator], scored: OnScoreOf
+) -> Sequence[Actor[ScoreTask, None]]:
+    """Who scores the passages: each annotator by itself, or all of them as one `Panel`.
+
+    A panel is for ``scoring="per_criterion"``, where the scoring model answers as many
+    questions in one call as the team has criteria.
+
+    Args:
+        session: the query.
+        annotators: the team, each with its rubric.
+        scored: what the panel does with a score, by column.
+    """
+    members = [annotator.member for annotator in annotators]
+    criteria = [len(member.rubric.criteria) if member.rubric else 0 for member in members]
+    limit = session.models.scoring.capabilities.max_questions
+    if session.config.scoring != "per_criterion" or not all(criteria) or sum(criteria) > limit:
+        return annotators
+    return [
+        Panel(
+            members,
+            session.desk,
+            session.asker(session.models.scoring),
+            workers=judge_workers(session, 1)[0],
+            on_scores=[scored(column) for column in range(len(members))],
+        )
+    ]
 
 
 async def score_passages(session: Session, judges: Sequence[Actor[ScoreTask, None]]) -> None:

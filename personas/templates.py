@@ -67,6 +67,9 @@ PROMPTS: Mapping[str, Placeholders] = {
     # App. D.4, with and without criteria (Table 2)
     "score": _placeholders("persona query passage answer", "description", _CRITERIA),
     "score_without_criteria": _placeholders("persona query passage answer", "description"),
+    # Our addition: the criteria of a whole team, put to one passage in one call
+    "panel": _placeholders("query passage"),
+    "panel_question": _placeholders("persona criterion k", "description"),
     # App. D.5
     "assess": _placeholders("query passage assessments k"),
     # App. D.6, with and without criteria (Table 2)

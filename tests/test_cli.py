@@ -1,92 +1,34 @@
-"""The verbs in this process, with a scripted model."""
+"""``mcranker rank`` and ``mcranker team`` in this process, with a scripted model."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from mcranker import ChatRequest, Ranking, ScriptedChat, Team
-from mcranker.cli import cli
+from mcranker import ChatRequest, Ranking, Team
 from mcranker.config import RankerConfig
-from mcranker.errors import AuthenticationFailed, ConnectionFailed, ModelError
+from mcranker.errors import AuthenticationFailed, ConnectionFailed
 from mcranker.llm.chat import Capabilities
 from personas import load
-from tests.loopback import clean_environment
-
-Run = Callable[..., Result]
+from tests.cli_support import Connected, Run, answer, invoke, scripted
 
 
-def answer(request: ChatRequest) -> str:
-    """Two recruits; one rubric; a score that is the number of masks in the passage's id."""
-    match request.tag.stage:
-        case "recruit":
-            return '{"Identities": ["Virologist", "Worried [bold]parent"], "Reason": "they ask"}'
-        case "criteria":
-            return json.dumps(
-                {
-                    "Criteria": [
-                        {"Criterion": "Efficacy", "Explanation": "e", "Weight": 60},
-                        {"Criterion": "Safety", "Explanation": "s", "Weight": 40},
-                    ],
-                    "Reason": "r",
-                }
-            )
-        case "probe":
-            return "OK"
-        case _:
-            return json.dumps({"Score": min(10, len(request.tag.doc_id))})
+@pytest.fixture
+def models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Connected:
+    return scripted(monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def run(models: Connected) -> Run:
+    return invoke
 
 
 def lossy(request: ChatRequest) -> str:
     lost = request.tag.stage == "score" and request.tag.doc_id == "aa"
     return "no idea" if lost else answer(request)
-
-
-class Connected:
-    """Stands in for `connect`: remembers what was asked for, and gives a scripted model."""
-
-    def __init__(self) -> None:
-        self.answer: Callable[[ChatRequest], str] = answer
-        self.capabilities = Capabilities(json_schema=True)
-        self.asked: list[tuple[str | None, str | None]] = []
-        self.requests: list[ChatRequest] = []
-
-    def __call__(
-        self, model: str | None, *, base_url: str | None = None, **_: object
-    ) -> ScriptedChat:
-        self.asked.append((model, base_url))
-
-        def kept(request: ChatRequest) -> str:
-            self.requests.append(request)
-            return self.answer(request)
-
-        name = model if isinstance(model, str) else "openai:default"
-        return ScriptedChat(kept, name=name, capabilities=self.capabilities)
-
-
-@pytest.fixture
-def models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Connected:
-    clean_environment(monkeypatch)
-    monkeypatch.setenv("MCRANKER_MODEL", "openai:test")
-    monkeypatch.setenv("MCRANKER_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("COLUMNS", "100")
-    connected = Connected()
-    monkeypatch.setattr("mcranker.models.connect", connected)
-    monkeypatch.setattr("mcranker.cli.doctor.connect", connected)
-    return connected
-
-
-@pytest.fixture
-def run(models: Connected) -> Run:
-    def invoke(*args: str | Path, **kwargs: Any) -> Result:
-        return CliRunner().invoke(cli, [str(arg) for arg in args], **kwargs)
-
-    return invoke
 
 
 @pytest.fixture
@@ -243,9 +185,7 @@ def test_a_query_that_fails_is_reported_and_the_others_go_on(
     assert "mcranker: error: 1 of 2 queries not ranked; the first, 'q1': the line" in result.stderr
 
 
-def test_a_wrong_key_stops_all_queries(
-    run: Run, models: Connected, many: list[str | Path]
-) -> None:
+def test_a_wrong_key_stops_all_queries(run: Run, models: Connected, many: list[str | Path]) -> None:
     def refusing(request: ChatRequest) -> str:
         raise AuthenticationFailed("wrong key", model="openai:test")
 
@@ -323,168 +263,3 @@ def test_foreign_text_cannot_steer_the_terminal(run: Run) -> None:
     assert result.exit_code == 0
     assert not set(result.stdout) & set("\x1b\x07\u202e\u2066\x9b")
     assert r"\x1b[31mred\x07 [bold]loud[/bold] \u202eback" in result.stdout
-
-
-@pytest.mark.parametrize(
-    ("args", "code", "expected"),
-    [
-        (["rank"], 2, "there is no query"),
-        (["rank", "q", "a", "--docs", "x"], 2, "not both"),
-        (["rank", "q", "a", "--run", "x"], 2, "--run goes with --queries"),
-        (["rank", "--queries", "x"], 2, "--queries needs --run FILE"),
-        (["rank", "q", "--queries", "x", "--run", "x", "--corpus", "x"], 2, "QUERY does not go"),
-        (["rank", "q", "a", "--team-size", "99"], 2, "99 is not in the range"),
-        (["rank", "q", "a", "--scoring", "maybe"], 2, "'maybe' is not one of"),
-        (["rank", "q", "a", "--labels", "No,Yes"], 2, "labels go with --scoring expected"),
-        (["rank", "q", "a", "--scroing", "x"], 2, "'--scoring'"),
-        (["rank", "q", "a", "--ranker", "direct", "--assessor-model", "x"], 2, "--assessor-model"),
-        (["rank", "q", "a", "--top", "0"], 2, "0 is not in the range"),
-        (["rank", "", "a"], 1, "the query is empty"),
-        (["rank", "q", "--docs", "absent.jsonl"], 1, "absent.jsonl: cannot be read: No such file"),
-        (["rank", "q", "--docs", "."], 1, ".: cannot be read: Is a directory"),
-        (["rank", "q", "--docs", "-"], 1, "standard input: there is no passage in it"),
-        (["rank", "q", "a", "--out", "."], 1, "'.': is a folder"),
-        (["rank", "q", "a", "--out", "absent/x"], 1, "its folder does not exist"),
-        (["rank", "q", "a", "--out", "x", "--save", "./x"], 2, "given for two outputs"),
-        (["rank", "q", "a", "--team", "absent.yaml"], 1, "absent.yaml: cannot be read"),
-        (["rank", "q", "a", "--team", "nobody"], 1, "'nobody'"),
-        (["rank", "q", "a", "--prompts", "absent"], 1, "'absent'"),
-        (["rank", "q", "a", "--scoring", "expected"], 1, "use --scoring integer"),
-        (["team", "q", "--out", "team.txt"], 2, "must end in .yaml"),
-        (["team"], 2, "Missing argument 'QUERY'"),
-        (["rnak", "q"], 2, "Did you mean 'rank'"),
-        (["models", "download", "smolm2-135m"], 1, "smollm2-135m"),
-    ],
-)
-def test_what_is_wrong_is_one_line(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: list[str], code: int, expected: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    result = run(*args)
-    assert result.exit_code == code
-    assert result.stdout == ""
-    assert result.stderr.startswith("mcranker: error: ")
-    assert result.stderr.count("\n") == 1
-    assert expected in result.stderr
-
-
-def test_errors_are_an_envelope_too_when_json_is_asked_for(run: Run) -> None:
-    for args, code, name in [
-        (["rank", "q", "--docs", "absent", "--output", "json"], 1, "InputError"),
-        (["rank", "q", "a", "--output=json", "--scale", "0"], 2, "BadParameter"),
-        (["team", "--output", "json"], 2, "MissingParameter"),
-    ]:
-        result = run(*args)
-        whole = json.loads(result.stdout)
-        assert (result.exit_code, whole["exit_code"], whole["status"]) == (code, code, "error")
-        (entry,) = whole["errors"]
-        assert (entry["code"], entry["retryable"]) == (name, False)
-        assert entry["message"] in result.stderr
-
-
-def test_a_model_that_fails(run: Run, models: Connected) -> None:
-    def failing(request: ChatRequest) -> str:
-        raise ConnectionFailed("nobody there", model="openai:test")
-
-    models.answer = failing
-    result = run("rank", "q", "a", "--output", "json")
-    assert result.exit_code == 1
-    assert result.stderr == "mcranker: error: nobody there\n"
-    assert json.loads(result.stdout)["errors"][0]["retryable"] is True
-
-
-def test_a_traceback_only_with_debug(run: Run, models: Connected) -> None:
-    def failing(request: ChatRequest) -> str:
-        raise ZeroDivisionError("a\nb")
-
-    models.answer = failing
-    plain = run("rank", "q", "a")
-    assert plain.exit_code == 1
-    assert plain.stderr.startswith("mcranker: error: unexpected ZeroDivisionError: a; b; --debug")
-    for args in (["--debug", "rank", "q", "a"], ["rank", "q", "a", "--debug"]):
-        assert "Traceback (most recent call last)" in run(*args).stderr
-
-
-def test_verbose_before_and_after_the_verb(run: Run, models: Connected) -> None:
-    models.capabilities = Capabilities(json_schema=True, label_logprobs=True, weak=True)
-    args = ["rank", "q", "a", "--scoring", "integer"]
-    assert "weak model" not in run(*args).stderr
-    for given in (["-v", *args], [*args, "--verbose"]):
-        assert "mcranker: openai:default is a weak model, so" in run(*given).stderr
-
-
-def test_an_interrupt_says_how_far_it_came(run: Run, models: Connected) -> None:
-    def interrupted(request: ChatRequest) -> str:
-        raise KeyboardInterrupt
-
-    models.answer = interrupted
-    result = run("team", "q")
-    assert result.exit_code == 130
-    assert result.stderr == "mcranker: interrupted while recruiting and writing criteria\n"
-
-
-def test_doctor(run: Run, models: Connected, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-value")
-    result = run("doctor")
-    assert result.exit_code == 0, result.output
-    assert "sk-secret" not in result.output
-    lines = {tuple(line.split()[:2]) for line in result.stdout.splitlines()}
-    assert {("ok", "OPENAI_API_KEY"), ("missing", "ANTHROPIC_API_KEY")} <= lines
-    assert "openai:test: named by MCRANKER_MODEL" in result.stdout
-    assert result.stdout.splitlines()[-1].startswith("ok      answer              'OK' in ")
-    assert len(models.requests) == 1
-
-    assert run("doctor", "--no-call").exit_code == 0
-    assert len(models.requests) == 1
-
-    def refusing(request: ChatRequest) -> str:
-        raise AuthenticationFailed("the key is wrong; set OPENAI_API_KEY")
-
-    models.answer = refusing
-    result = run("doctor", "--output", "json")
-    assert result.exit_code == 1
-    whole = json.loads(result.stdout)
-    assert whole["findings"][-1] == {
-        "status": "failed",
-        "what": "answer",
-        "detail": "the key is wrong; set OPENAI_API_KEY",
-    }
-
-
-def test_doctor_without_a_way_to_the_model(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unconnected(*_: object, **__: object) -> None:
-        raise ModelError("there is no key")
-
-    monkeypatch.setattr("mcranker.cli.doctor.connect", unconnected)
-    result = run("doctor")
-    assert result.exit_code == 1
-    assert "failed  connection          there is no key" in result.stdout
-    result = run("doctor", "--no-call", "--model", "local:qwen2.5-1.5b")
-    assert result.exit_code == 1
-    assert "mcranker models download qwen2.5-1.5b" in result.stdout
-
-
-def test_models_lists_the_catalogue(run: Run, tmp_path: Path) -> None:
-    result = run("models")
-    assert result.exit_code == 0
-    row = next(line for line in result.stdout.splitlines() if "smollm2-135m" in line)
-    assert row.split()[:5] == ["smollm2-135m", "98", "MB", "Apache-2.0", "weak"]
-    folder = tmp_path / "cache" / "models"
-    folder.mkdir(parents=True)
-    (folder / "qwen2.5-1.5b-instruct-q4_k_m.gguf").write_bytes(b"x")
-    listed = json.loads(run("models", "--output", "json").stdout)["models"]
-    assert [each["name"] for each in listed if each["downloaded"]] == ["qwen2.5-1.5b"]
-
-
-def test_models_download_says_where_the_file_is(
-    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def download(entry: Any, *, progress: Callable[[int, int | None], None]) -> Path:
-        progress(50, 100)
-        return tmp_path / str(entry.file)
-
-    monkeypatch.setattr("mcranker.llm.model_files.download", download)
-    result = run("models", "download", "smollm2-135m")
-    assert result.exit_code == 0, result.output
-    assert result.stdout == f"{tmp_path}/SmolLM2-135M-Instruct.Q4_1.gguf\n"
-    assert result.stderr == "mcranker: fetching smollm2-135m (100 B)\n"

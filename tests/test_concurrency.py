@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -242,3 +243,33 @@ def test_100_000_passages_cost_memory_for_data_and_results_only() -> None:
     # Ids, the table of equal texts and the score arrays. A task, a rendered prompt or a
     # reply kept for each passage would be several kB.
     assert found["added_bytes_a_passage"] < 600
+
+
+def test_ctrl_c_cancels_the_calls_before_it_goes_on() -> None:
+    script = (
+        "import signal, anyio\n"
+        "from mcranker import MCRanker, ScriptedChat\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "async def answer(request):\n"
+        "    print('asked', flush=True)\n"
+        "    try:\n"
+        "        await anyio.sleep_forever()\n"
+        "    finally:\n"
+        "        print('cancelled', flush=True)\n"
+        "try:\n"
+        "    MCRanker(model=ScriptedChat(answer)).rank('q', ['a'])\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted', flush=True)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "asked\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert out.split() == ["cancelled", "interrupted"]
+    assert err == ""

@@ -130,7 +130,11 @@ async def test_models_that_think_are_told_not_to(name: str, reasons: bool, logpr
         await model.aclose()
     assert server.bodies[0].get("reasoning_effort") == ("none" if reasons else None)
     assert server.bodies[0]["max_completion_tokens"] == 5
-    assert model.capabilities == Capabilities(json_schema=True, label_logprobs=logprobs)
+    assert model.capabilities == Capabilities(
+        json_schema=True,
+        label_logprobs=logprobs,
+        max_questions=400 if name == "gpt-6-luna" else 0,
+    )
 
 
 async def test_a_model_that_must_think_gets_room_for_it() -> None:

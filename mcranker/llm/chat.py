@@ -16,6 +16,7 @@ __all__ = [
     "ChatReply",
     "ChatRequest",
     "Message",
+    "Question",
     "ReplySchema",
     "Tag",
     "Usage",
@@ -45,6 +46,21 @@ class ReplySchema:
 
 
 @dataclass(frozen=True, slots=True)
+class Question:
+    """One of many questions about the same messages, to be answered by a score.
+
+    Attributes:
+        name: of letters, digits and underscores; no two questions of a request share it.
+        text: what to judge, and what the ends of the scale mean.
+        top: the scale is 0 to `top`; at least 1.
+    """
+
+    name: str
+    text: str
+    top: int
+
+
+@dataclass(frozen=True, slots=True)
 class Tag:
     """What a request is for. Tracing only: it is never sent and never part of a cache key."""
 
@@ -64,6 +80,9 @@ class ChatRequest:
             output get the request without it: the messages say the form in words as well.
         labels: if not empty, the reply is one of these texts, and the probability of each
             is wanted (`ChatReply.label_logprobs`). Excludes `schema`.
+        questions: if not empty, the messages are what all of these are about, and a score for
+            each is wanted (`ChatReply.answers`). Only for models whose
+            `Capabilities.max_questions` is as high. Excludes `schema` and `labels`.
         temperature: 0 for the most likely reply; None for the provider's default.
         max_tokens: limit of the reply, in tokens.
         seed: for providers that take one.
@@ -74,6 +93,7 @@ class ChatRequest:
     tag: Tag
     schema: ReplySchema | None = None
     labels: tuple[str, ...] = ()
+    questions: tuple[Question, ...] = ()
     temperature: float | None = 0.0
     max_tokens: int = 1024
     seed: int | None = None
@@ -112,6 +132,9 @@ class ChatReply:
         finish_reason: ``"stop"`` for a complete reply, ``"length"`` for one that was cut.
         label_logprobs: natural logarithm of the probability of each label of the request;
             a label that the provider did not list is absent. None if none were asked for.
+        answers: the score expected for each question, 0 to its `Question.top`, in the order of
+            the questions; None in place of one that the provider declines. None if none were
+            asked.
     """
 
     text: str
@@ -119,6 +142,7 @@ class ChatReply:
     model: str = ""
     finish_reason: Literal["stop", "length"] = "stop"
     label_logprobs: Mapping[str, float] | None = None
+    answers: tuple[float | None, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +159,7 @@ class Capabilities:
         prefix_slots: how many different prompt prefixes the model keeps evaluated at once.
             Scoring uses no more workers than that, and goes persona by persona. None: no
             such limit.
+        max_questions: how many `Question`s one request may ask; 0 for none.
     """
 
     json_schema: bool = False
@@ -142,6 +167,7 @@ class Capabilities:
     prefill: bool = False
     weak: bool = False
     prefix_slots: int | None = None
+    max_questions: int = 0
 
 
 @runtime_checkable

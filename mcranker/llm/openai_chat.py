@@ -1,7 +1,8 @@
-"""OpenAI's chat completions through OpenAI's own library: the only file that imports it.
+"""OpenAI's models through OpenAI's own library: the only file that imports it.
 
 The library does authentication, connections and errors; the bodies are written and read
-here (`openai_protocol`), which takes a third of the processor time of its typed calls.
+here (`openai_protocol`, `openai_decisions`), which takes a third of the processor time of its
+typed calls.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from mcranker.llm.http_errors import (
     transport_error,
     unreadable,
 )
+from mcranker.llm.openai_decisions import MAX_QUESTIONS, decides, decision_body, decision_reply
 from mcranker.llm.openai_protocol import chat_body, chat_reply
 from mcranker.llm.parameters import RENAMED, ParameterMemory
 from mcranker.llm.per_loop import PerLoop
@@ -53,6 +55,9 @@ class OpenAIChat:
     Models that think first are told not to (``reasoning_effort="none"``), as scores are many
     and short; where a model refuses, the least effort it takes is used, and
     `REASONING_TOKENS` are added to the limit of the reply.
+
+    A request with questions goes to the decisions endpoint, any other one to the chat
+    completions.
 
     Args:
         model: e.g. ``gpt-6-luna``.
@@ -90,6 +95,7 @@ class OpenAIChat:
             json_schema=True,
             label_logprobs=not self._reasons
             or _LOGPROBS_WITHOUT_REASONING.match(model) is not None,
+            max_questions=MAX_QUESTIONS if decides(model) else 0,
         )
         self._memory = ParameterMemory(self._name)
         self._clients: PerLoop[openai.AsyncOpenAI] = PerLoop(self._open, _close)
@@ -117,6 +123,20 @@ class OpenAIChat:
         return self._memory.within(self._capabilities)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
+        try:
+            if request.questions:
+                data = await self._post("/decisions", decision_body(request, self._model))
+                return decision_reply(data, request, service=self._service)
+            data = await self._memory.ask(self._chat_body(request), self._send_chat)
+            return chat_reply(data, request, service=self._service)
+        except StatusError as failure:
+            raise error_for(failure.problem, self._service) from failure
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop; a later call opens new ones."""
+        await self._clients.aclose()
+
+    def _chat_body(self, request: ChatRequest) -> dict[str, Any]:
         body = chat_body(
             request,
             self._model,
@@ -125,28 +145,23 @@ class OpenAIChat:
         )
         if self._reasons:
             body["reasoning_effort"] = "none"
-        try:
-            data = await self._memory.ask(body, self._send)
-        except StatusError as failure:
-            raise error_for(failure.problem, self._service) from failure
-        return chat_reply(data, request, service=self._service)
+        return body
 
-    async def aclose(self) -> None:
-        """Close the connections of the running event loop; a later call opens new ones."""
-        await self._clients.aclose()
-
-    async def _send(self, body: dict[str, Any]) -> dict[str, Any]:
-        import httpx2
-        import openai
-
+    async def _send_chat(self, body: dict[str, Any]) -> dict[str, Any]:
         if self._reasons and body.get("reasoning_effort") != "none":
             for limit in RENAMED.keys() & body.keys():
                 body[limit] += REASONING_TOKENS
+        return await self._post("/chat/completions", body)
+
+    async def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        import httpx2
+        import openai
+
         try:
             with anyio.fail_after(self._timeout):
                 client = await self._clients.get()
                 response = await client.post(
-                    "/chat/completions", cast_to=httpx2.Response, content=orjson.dumps(body)
+                    path, cast_to=httpx2.Response, content=orjson.dumps(body)
                 )
         except TimeoutError as error:
             raise timed_out(self._service) from error

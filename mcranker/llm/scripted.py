@@ -50,7 +50,11 @@ class ScriptedChat:
         answer = self._answer(request)
         if inspect.isawaitable(answer):
             answer = await answer
-        return ChatReply(text=answer, model=self._name) if isinstance(answer, str) else answer
+        if isinstance(answer, str):
+            return ChatReply(text=answer, model=self._name)
+        if not isinstance(answer, ChatReply):
+            raise TypeError(f"the function returned {answer!r}; return a string or a ChatReply")
+        return answer
 
     async def aclose(self) -> None:
         """Nothing to release."""

@@ -65,7 +65,7 @@ class Ranker(ABC):
     def __init__(self, config: RankerConfig, models: Models) -> None:
         self.config = config
         self.models = models
-        self._bridge = Bridge()
+        self._bridge = Bridge(models.aclose)
 
     @abstractmethod
     async def _rank(

@@ -1,0 +1,148 @@
+"""Input files in all their forms, and what is said of bad ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mcranker.cli.reading import (
+    read_corpus,
+    read_passages,
+    read_queries,
+    read_run,
+)
+from mcranker.errors import InputError
+from mcranker.types import Passage, Query
+
+Make = Callable[[str, str | bytes], str]
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
+    """Write a file into the working folder; its name."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(name: str, content: str | bytes) -> str:
+        raw = content if isinstance(content, bytes) else content.encode()
+        (tmp_path / name).write_bytes(raw)
+        return name
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        (
+            "a.jsonl",
+            '\ufeff{"_id": "x", "title": "t", "text": "é", "score": 2}\n\n"plain"\r\n',
+            [Passage("x", "é", "t", 2.0), Passage("1", "plain")],
+        ),
+        ("a.json", '[{"id": 7, "text": "a"},\n "b"]', [Passage("7", "a"), Passage("1", "b")]),
+        (
+            "a.json",
+            '{"x": "a", "y": {"text": "b", "title": "t"}}',
+            [Passage("x", "a"), Passage("y", "b", "t")],
+        ),
+        ("a.tsv", "x\ta b\ny\t\n", [Passage("x", "a b"), Passage("y", "")]),
+        (
+            "a.tsv",
+            "id\ttitle\ttext\tscore\nx\tt\ta\t1.5\n",
+            [Passage("x", "a", "t", 1.5)],
+        ),
+        ("a.txt", '{"not": "json"}\n  b \n', [Passage("0", '{"not": "json"}'), Passage("1", "b")]),
+        ("unnamed", '{"id": "x", "text": "a"}', [Passage("x", "a")]),
+        ("unnamed", '[\n"a"\n]', [Passage("0", "a")]),
+        ("unnamed", "[1] a citation\nb", [Passage("0", "[1] a citation"), Passage("1", "b")]),
+    ],
+)
+def test_passages(make: Make, name: str, content: str, expected: list[Passage]) -> None:
+    assert read_passages(make(name, content)) == expected
+
+
+def test_the_format_can_be_said(make: Make) -> None:
+    assert read_passages(make("a.txt", "x\ta"), "tsv") == [Passage("x", "a")]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("a.jsonl", "", "a.jsonl: there is no passage in it"),
+        ("a.jsonl", "\n \n", "a.jsonl: there is no passage in it"),
+        ("a.json", "", "a.json: there is no passage in it"),
+        ("a.json", "[]", "a.json: there is no passage in it"),
+        ("a.jsonl", '"a"\n\n{"id": 1,\n', "a.jsonl:3: not JSON: "),
+        ("a.json", '[\n\n"a",\n}', "a.json:4: not JSON: "),
+        ("a.json", '"a"', "a.json: holds a str"),
+        ("a.jsonl", "[1]", "a.jsonl:1: a list; give an object"),
+        ("a.jsonl", '{"text": "a"}', "a.jsonl:1: the entry has no id; put it under"),
+        ("a.jsonl", '{"id": "x"}', "a.jsonl:1: the entry has no text; put a string under"),
+        ("a.jsonl", '{"id": " ", "text": "a"}', "a.jsonl:1: the id is empty"),
+        ("a.jsonl", '{"id": "x", "text": "a", "score": "1"}', "the score '1'"),
+        ("a.jsonl", '{"id": "x", "text": "\\ud800"}', "a.jsonl:1: passage 'x' holds a lone"),
+        ("a.jsonl", '{"id": "x", "text": ' + "9" * 5000 + "}", "a.jsonl:1: JSON that cannot"),
+        ("a.jsonl", "[" * 200_000, "a.jsonl:1: "),
+        (
+            "a.jsonl",
+            '{"id": "x", "text": "a"}\n\n{"id": "x", "text": "b"}',
+            "a.jsonl:3: the id 'x' stands at a.jsonl:1 already; make ids unique",
+        ),
+        ("a.txt", b"good\nbad \xff\xfe", "a.txt:2: not UTF-8 (byte 5 of the line)"),
+        ("a.gz", b"\x1f\x8b\x08", "a.gz:1: not UTF-8"),
+        ("a.txt", b"ab\0c", "a.txt:1: holds a zero byte, so it is no text file"),
+        ("a.tsv", "x\ta\tb", "a.tsv:1: 3 columns instead of 2; give an id, a tab and a text"),
+        ("a.tsv", "only text", "a.tsv:1: 1 columns instead of 2"),
+        ("a.tsv", "id\ttext\tscore\nx\ta\tmuch", "a.tsv:2: the score 'much' is no finite number"),
+    ],
+)
+def test_bad_passages(make: Make, name: str, content: str | bytes, expected: str) -> None:
+    source = make(name, content)
+    with pytest.raises(InputError) as caught:
+        read_passages(source)
+    assert expected in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "docs[" not in str(caught.value)
+
+
+def test_queries(make: Make) -> None:
+    expected = [Query("masks", "q1"), Query("gloves", "q2")]
+    assert read_queries(make("q.tsv", "query-id\ttext\nq1\tmasks\nq2\tgloves\n")) == expected
+    content = '{"_id": "q1", "text": "masks"}\n{"_id": "q2", "text": "gloves"}'
+    assert read_queries(make("q.jsonl", content)) == expected
+    with pytest.raises(InputError, match="query 'q1' has no text"):
+        read_queries(make("q.tsv", "q1\t \n"))
+    with pytest.raises(InputError, match="there is no query in it"):
+        read_queries(make("q.tsv", ""))
+
+
+def test_a_run_goes_by_score_then_rank(make: Make) -> None:
+    run = "q1 Q0 a 3 1.0 x\nq1 Q0 b 2 1 x\nq2 Q0 a 1 -4 x\n\nq1\tQ0\tc\t9\t7e0\tx\n"
+    assert read_run(make("r.trec", run)) == {
+        "q1": [("c", 7.0), ("b", 1.0), ("a", 1.0)],
+        "q2": [("a", -4.0)],
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("", "there is no line of a run in it"),
+        ("q1 Q0 a 1 1.0\n", "r.trec:1: 5 columns; a line of a TREC run has six"),
+        ("q1 Q0 a one 1.0 x\n", "r.trec:1: the rank 'one' is no finite number"),
+        ("q1 Q0 a 1 nan x\n", "r.trec:1: the score 'nan' is no finite number"),
+        ("q1 Q0 a 1 2 x\nq1 Q0 a 2 1 x\n", "r.trec:2: document 'a' stands twice under 'q1'"),
+    ],
+)
+def test_bad_runs(make: Make, content: str, expected: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read_run(make("r.trec", content))
+    assert expected in str(caught.value)
+
+
+def test_of_a_corpus_only_what_is_wanted_is_kept(make: Make) -> None:
+    source = make("c.tsv", "a\t1\nb\t2\nb\t3\nc\t4\n")
+    assert list(read_corpus(source, {"c", "a"})) == ["a", "c"]
+    with pytest.raises(InputError, match="c.tsv:3: the id 'b' stands there a second time"):
+        read_corpus(source, {"b"})

@@ -1,0 +1,218 @@
+"""Queries and passages in all the forms in which users have them."""
+
+from __future__ import annotations
+
+from collections import ChainMap, OrderedDict, UserDict, UserString
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcranker.errors import InputError
+from mcranker.inputs import as_passages, as_query
+from mcranker.types import Passage, Query
+
+A, B = Passage("a", "text a"), Passage("b", "text b")
+
+
+class Row(Mapping[str, object]):
+    """A mapping that is no dict, as database drivers return."""
+
+    def __init__(self, **fields: object) -> None:
+        self._fields = fields
+
+    def __getitem__(self, key: str) -> object:
+        return self._fields[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+
+class DataFrame:
+    """Iterates over its column names, as data frames do."""
+
+    columns = ("_id", "text")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+
+@pytest.mark.parametrize(
+    ("docs", "passages"),
+    [
+        ([], ()),
+        ({}, ()),
+        (iter(()), ()),
+        (["x", "y"], (Passage("0", "x"), Passage("1", "y"))),
+        (("x", "y"), (Passage("0", "x"), Passage("1", "y"))),
+        ((text for text in "xy"), (Passage("0", "x"), Passage("1", "y"))),
+        ({"b": "text b", "a": "text a"}, (B, A)),
+        (OrderedDict(a="text a"), (A,)),
+        (MappingProxyType({"a": "text a"}), (A,)),
+        (ChainMap({"a": "text a"}), (A,)),
+        (UserDict({"a": "text a"}), (A,)),
+        ({"a": "x"}.values(), (Passage("0", "x"),)),
+        ({"a": "x"}.keys(), (Passage("0", "a"),)),
+        ({7: "x"}, (Passage("7", "x"),)),
+        ({"a": {"text": "text a", "title": "T"}}, (Passage("a", "text a", "T"),)),
+        ([A, B], (A, B)),
+        ([Passage(7, "x")], (Passage("7", "x"),)),  # type: ignore[arg-type]  # ids as users have them
+        ([A, "x", {"id": "c", "text": "y"}], (A, Passage("1", "x"), Passage("c", "y"))),
+        ([{"_id": "a", "text": "text a"}], (A,)),
+        ([{"id": "a", "contents": "text a"}], (A,)),
+        ([{"docid": "a", "body": "text a"}], (A,)),
+        ([{"doc_id": "a", "text": "text a"}], (A,)),
+        ([{"docno": "a", "text": "text a"}], (A,)),
+        ([{"_id": "a", "id": "z", "text": "text a", "body": "z"}], (A,)),
+        ([Row(_id="a", text="text a")], (A,)),
+        ([{"_id": 7, "text": "x"}], (Passage("7", "x"),)),
+        ([{"_id": 0, "text": ""}], (Passage("0", ""),)),
+        ([{"_id": "a", "text": "text a", "title": "T"}], (Passage("a", "text a", "T"),)),
+        ([{"_id": "a", "text": "text a", "title": None}], (A,)),
+        ([{"_id": "a", "text": "text a", "url": "ignored"}], (A,)),
+        ([{"_id": "a", "text": "t", "score": 2}], (Passage("a", "t", score=2.0),)),
+        ([{"_id": "a", "text": "t", "score": -0.5}], (Passage("a", "t", score=-0.5),)),
+        ([{"_id": "a", "text": "t", "score": None}], (Passage("a", "t"),)),
+        ([Passage("a", "t", score=3)], (Passage("a", "t", score=3.0),)),
+        ([Passage("a", "t", score=np.float32(0.5))], (Passage("a", "t", score=0.5),)),  # type: ignore[arg-type]  # as bm25s gives them
+        (np.array(["x", "y"]), (Passage("0", "x"), Passage("1", "y"))),
+        ({np.str_("a"): np.str_("text a")}, (A,)),
+        ({np.int64(7): "x"}, (Passage("7", "x"),)),
+        ([{"_id": np.int32(7), "text": "x"}], (Passage("7", "x"),)),
+        ([{"_id": "a", "text": "t", "score": np.float32(0.5)}], (Passage("a", "t", score=0.5),)),
+        ([{"_id": "a", "text": "t", "score": np.int64(2)}], (Passage("a", "t", score=2.0),)),
+        (["same", "same"], (Passage("0", "same"), Passage("1", "same"))),
+        (["Ünïcödé", "👩🏽", "\x00"], tuple(map(Passage, "012", ["Ünïcödé", "👩🏽", "\x00"]))),
+    ],
+)
+def test_docs_that_are_taken(docs: Any, passages: tuple[Passage, ...]) -> None:
+    taken = as_passages(docs)
+    assert taken == passages
+    assert all(type(each.score) in {float, type(None)} for each in taken)
+
+
+def test_a_passage_object_is_taken_as_it_is() -> None:
+    assert as_passages([A])[0] is A
+
+
+@pytest.mark.parametrize(
+    ("docs", "message"),
+    [
+        ("a text", "docs is a str; give a list of texts, records or Passages, or a mapping of id"),
+        (b"a text", "docs is a bytes; give a list"),
+        (7, "docs is a int; give a list"),
+        (None, "docs is a NoneType; give a list"),
+        (A, "docs is a Passage; give a list"),
+        ({"x", "y"}, "docs is a set, which has no order; give a list"),
+        (frozenset("xy"), "docs is a frozenset, which has no order; give a list"),
+        (DataFrame(), 'docs is a DataFrame; give its rows as records, as with docs.to_dict("rec'),
+        ([b"x"], "docs[0] is a bytes; give a string, a record or a Passage"),
+        (["x", None], "docs[1] is a NoneType; give a string"),
+        ([["x"]], "docs[0] is a list; give a string"),
+        ([UserString("x")], "docs[0] is a UserString; give a string"),
+        ([("a", "x")], "docs[0] is a tuple; give a string"),
+        ({"a": None}, "docs['a'] is a NoneType; give its text as a string"),
+        ({"a": 7}, "docs['a'] is a int; give its text as a string"),
+        ({None: "x"}, "a key of docs is a NoneType; give a string"),
+        ({True: "x"}, "a key of docs is a bool; give a string"),
+        ({1.0: "x"}, "a key of docs is a float; give a string"),
+        ({"": "x"}, "a key of docs is empty; give every passage an id"),
+        ({"a": {"title": "x"}}, "docs['a'] has no text; put a string under one of text, contents"),
+        ([{}], "docs[0] has no id; put it under one of _id, id, docid, doc_id, docno"),
+        ([{"text": "x"}], "docs[0] has no id"),
+        ([{"_id": None, "text": "x"}], "docs[0] has no id"),
+        ([{"_id": " ", "text": "x"}], "the id of docs[0] is empty; give every passage an id"),
+        ([{"_id": 1.5, "text": "x"}], "the id of docs[0] is a float; give a string"),
+        ([{"_id": np.True_, "text": "x"}], "the id of docs[0] is a bool; give a string"),
+        (["x", {"_id": "a"}], "docs[1] has no text; put a string under one of text, contents, bo"),
+        ([{"_id": "a", "text": 7}], "docs[0] has a text that is a int; put a string"),
+        ([{"_id": "a", "text": "x", "title": 7}], "docs[0] has a title that is a int; give a str"),
+        ([{"_id": "a", "text": "x", "score": "7"}], "docs[0] has the score '7'; give a finite num"),
+        ([{"_id": "a", "text": "x", "score": True}], "docs[0] has the score True; give a finite"),
+        ([{"_id": "a", "text": "x", "score": float("nan")}], "docs[0] has the score nan; give a"),
+        ([{"_id": "a", "text": "x", "score": float("inf")}], "docs[0] has the score inf; give a"),
+        ([{"_id": "a", "text": "x", "score": 10**400}], "give a finite number"),
+        ([{"_id": "a", "text": "x", "score": 1j}], "docs[0] has the score 1j; give a finite"),
+        ([Passage("a", "x", score=float("nan"))], "docs[0] has the score nan; give a finite"),
+        ([Passage("a", "x", score="7")], "docs[0] has the score '7'; give a finite number"),  # type: ignore[arg-type]  # wrong on purpose
+        ([Passage("a", 7)], "docs[0] has a title or text that is not a string"),  # type: ignore[arg-type]  # wrong on purpose
+        ([Passage("a", "x", None)], "docs[0] has a title or text that is not a string"),  # type: ignore[arg-type]  # wrong on purpose
+        ([Passage("", "x")], "docs[0].id is empty; give every passage an id"),
+        ([Passage(None, "x")], "docs[0].id is a NoneType; give a string"),  # type: ignore[arg-type]  # wrong on purpose
+        ([A, B, A], "two passages have the id 'a'; make ids unique"),
+        (["x", {"_id": 0, "text": "y"}], "two passages have the id '0'; make ids unique"),
+        ({1: "x", "1": "y"}, "two passages have the id '1'; make ids unique"),
+        (["ok \ud800"], "passage '0' holds a lone surrogate at character 3; decode its source"),
+        ([Passage("a", "x", "\udfff")], "passage 'a' holds a lone surrogate at character 0"),
+        ({"\ud800": "x"}, "a passage's id holds a lone surrogate at character 0; decode"),
+    ],
+)
+def test_docs_that_are_refused(docs: Any, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        as_passages(docs)
+    assert message in str(caught.value)
+
+
+def test_an_error_of_the_users_own_generator_comes_through() -> None:
+    def broken() -> Iterator[str]:
+        yield "x"
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        as_passages(broken())
+
+
+@given(
+    st.lists(
+        st.tuples(st.text(), st.text(), st.text(), st.none() | st.floats(-1e300, 1e300)),
+        unique_by=lambda each: each[0],
+    )
+)
+def test_records_keep_order_ids_and_texts(rows: list[tuple[str, str, str, float | None]]) -> None:
+    records = [dict(zip(("_id", "text", "title", "score"), row, strict=True)) for row in rows]
+    if any(not row[0].strip() for row in rows):
+        with pytest.raises(InputError, match="is empty"):
+            as_passages(records)
+        return
+    assert as_passages(records) == tuple(Passage(*row) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("query", "checked"),
+    [
+        ("masks", Query("masks")),
+        (" masks\n", Query(" masks\n")),
+        (Query("masks", "q1"), Query("masks", "q1")),
+        (np.str_("masks"), Query("masks")),
+    ],
+)
+def test_queries_that_are_taken(query: str | Query, checked: Query) -> None:
+    assert as_query(query) == checked
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("", "the query is empty; give some text to rank for"),
+        (" \n\t", "the query is empty"),
+        (Query(""), "the query is empty"),
+        (Query(7), "the query is empty"),  # type: ignore[arg-type]  # wrong on purpose
+        (None, "the query is a NoneType; give a string or a Query"),
+        (b"masks", "the query is a bytes; give a string or a Query"),
+        (["masks"], "the query is a list; give a string or a Query"),
+        ("m\ud800", "the query holds a lone surrogate at character 1; decode its source as UTF-8"),
+        (Query("masks", 7), "the query's id is a int; give a string"),  # type: ignore[arg-type]  # wrong on purpose
+        (Query("masks", "\ud800"), "the query's id holds a lone surrogate at character 0"),
+    ],
+)
+def test_queries_that_are_refused(query: Any, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        as_query(query)
+    assert message in str(caught.value)
