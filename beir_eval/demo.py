@@ -26,6 +26,7 @@ __all__ = ["command"]
 
 COLLECTION = "mini"
 MEASURE = "nDCG@10"
+BM25_ORDER, TEAM_ORDER, BOTH = "BM25", "the team", "half each"
 QUERIES, DEPTH = 3, 12
 WIDTH = 96  # columns of running text
 
@@ -40,11 +41,10 @@ a larger model: --model openai:NAME, anthropic:NAME or local:FILE.gguf."""
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What was ranked, and the measures of the order before and after."""
+    """What was ranked, and the measures of BM25's order, the team's, and both together."""
 
     rankings: tuple[Ranking, ...]
-    before: Evaluation
-    after: Evaluation
+    measures: dict[str, Evaluation]
     weak: bool
 
 
@@ -93,16 +93,34 @@ async def _rank_all(ctx: click.Context, dataset: Dataset, count: int) -> _Outcom
             assert isinstance(event, RankingDone), "the last event of every ranking"
             rankings.append(event.ranking)
     judged = {query_id: dataset.qrels[query_id] for query_id in list(dataset.queries)[:count]}
-    ranked = {
-        ranking.query.id: [(doc_id, -float(rank)) for rank, doc_id in enumerate(ranking.ids)]
-        for ranking in rankings
+    orders = {
+        BM25_ORDER: {query_id: [doc_id for doc_id, _ in run[query_id]] for query_id in judged},
+        TEAM_ORDER: {ranking.query.id: ranking.ids for ranking in rankings},
+        BOTH: {ranking.query.id: _half_each(ranking) for ranking in rankings},
     }
     return _Outcome(
         rankings=tuple(rankings),
-        before=evaluate({query_id: run[query_id] for query_id in judged}, judged, (MEASURE,)),
-        after=evaluate(ranked, judged, (MEASURE,)),
+        measures={
+            name: evaluate(_as_run(order), judged, (MEASURE,)) for name, order in orders.items()
+        },
         weak=ranker.models.scoring.capabilities.weak,
     )
+
+
+def _half_each(ranking: Ranking) -> list[str]:
+    """The order of the team's scores and the first stage's together, without another call."""
+    from mcranker.ensemble import descending, interpolate
+
+    first_stage = [passage.score for passage in ranking.passages]
+    scores = interpolate(ranking.final, first_stage, 0.5)
+    return [ranking.passages[row].id for row in descending(scores)]
+
+
+def _as_run(order: dict[str, list[str]]) -> dict[str, list[tuple[str, float]]]:
+    return {
+        query_id: [(doc_id, -float(rank)) for rank, doc_id in enumerate(ids)]
+        for query_id, ids in order.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,21 +158,22 @@ def _table(outcome: _Outcome, dataset: Dataset) -> object:
     from rich.table import Table
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column(f"{MEASURE} of the order", no_wrap=True)
-    table.add_column("BM25", justify="right")
-    table.add_column("team", justify="right")
-    for query_id, before in outcome.before.per_query[MEASURE].items():
-        shown = textwrap.shorten(dataset.queries[query_id], 60, placeholder=" ...")
-        after = outcome.after.per_query[MEASURE][query_id]
-        table.add_row(shown, f"{before:.3f}", f"{after:.3f}")
+    table.add_column(f"{MEASURE} of the order of", no_wrap=True)
+    for name in outcome.measures:
+        table.add_column(name, justify="right")
+    evaluations = outcome.measures.values()
+    for ranking in outcome.rankings:
+        shown = textwrap.shorten(dataset.queries[ranking.query.id], 60, placeholder=" ...")
+        values = (each.per_query[MEASURE][ranking.query.id] for each in evaluations)
+        table.add_row(shown, *(f"{value:.3f}" for value in values))
     table.add_section()
-    means = (each.means[MEASURE] for each in (outcome.before, outcome.after))
-    table.add_row("mean", *(f"{mean:.3f}" for mean in means))
+    table.add_row("mean", *(f"{each.means[MEASURE]:.3f}" for each in evaluations))
     return table
 
 
 def _verdict(outcome: _Outcome) -> str:
-    before, after = outcome.before.means[MEASURE], outcome.after.means[MEASURE]
+    means = {name: each.means[MEASURE] for name, each in outcome.measures.items()}
+    before, after = means[BM25_ORDER], means[TEAM_ORDER]
     if abs(before - after) < 0.0005:
         said = "The team's order is as good as BM25's"
     else:
@@ -164,7 +183,7 @@ def _verdict(outcome: _Outcome) -> str:
 
 
 def _aloud(text: str) -> None:
-    print(textwrap.fill(text, WIDTH), flush=True)  # noqa: T201 - a command's own output
+    print(textwrap.fill(text, WIDTH), flush=True)
 
 
 def _silent(text: str) -> None:

@@ -79,7 +79,7 @@ def test_the_format_can_be_said(make: Make) -> None:
         ("a.jsonl", "[1]", "a.jsonl:1: a list; give an object"),
         ("a.jsonl", '{"text": "a"}', "a.jsonl:1: the entry has no id; put it under"),
         ("a.jsonl", '{"id": "x"}', "a.jsonl:1: the entry has no text; put a string under"),
-        ("a.jsonl", '{"id": " ", "text": "a"}', "a.jsonl:1: the id is empty"),
+        ("a.jsonl", '{"id": " ", "text": "a"}', "a.jsonl:1: the id of the entry is empty"),
         ("a.jsonl", '{"id": "x", "text": "a", "score": "1"}', "the score '1'"),
         ("a.jsonl", '{"id": "x", "text": "\\ud800"}', "a.jsonl:1: passage 'x' holds a lone"),
         ("a.jsonl", '{"id": "x", "text": ' + "9" * 5000 + "}", "a.jsonl:1: JSON that cannot"),
@@ -93,7 +93,7 @@ def test_the_format_can_be_said(make: Make) -> None:
         ("a.gz", b"\x1f\x8b\x08", "a.gz:1: not UTF-8"),
         ("a.txt", b"ab\0c", "a.txt:1: holds a zero byte, so it is no text file"),
         ("a.tsv", "x\ta\tb", "a.tsv:1: 3 columns instead of 2; give an id, a tab and a text"),
-        ("a.tsv", "only text", "a.tsv:1: 1 columns instead of 2"),
+        ("a.tsv", "only text", "a.tsv:1: 1 column instead of 2"),
         ("a.tsv", "id\ttext\tscore\nx\ta\tmuch", "a.tsv:2: the score 'much' is no finite number"),
     ],
 )
@@ -144,5 +144,5 @@ def test_bad_runs(make: Make, content: str, expected: str) -> None:
 def test_of_a_corpus_only_what_is_wanted_is_kept(make: Make) -> None:
     source = make("c.tsv", "a\t1\nb\t2\nb\t3\nc\t4\n")
     assert list(read_corpus(source, {"c", "a"})) == ["a", "c"]
-    with pytest.raises(InputError, match="c.tsv:3: the id 'b' stands there a second time"):
+    with pytest.raises(InputError, match=r"c\.tsv:3: the id 'b' stands there a second time"):
         read_corpus(source, {"b"})

@@ -16,8 +16,8 @@ from mcranker.llm.chat import Capabilities
 WEAK = Capabilities(json_schema=True, label_logprobs=True, weak=True)
 STRONG = Capabilities(json_schema=True, label_logprobs=True)
 
+# The value in the paper's preset and the one in the reference's.
 DIFFERENCES = {
-    # field: (paper, reference)
     "preset": ("paper", "reference"),
     "example_rank": (1, 3),
     "lowercase_query": (False, True),
@@ -41,7 +41,7 @@ def test_the_default_is_the_paper() -> None:
 
 
 def test_presets_differ_in_exactly_these_fields() -> None:
-    paper, reference = (RankerConfig(preset=name).model_dump() for name in PRESETS)  # type: ignore[arg-type]  # plain strings
+    paper, reference = (RankerConfig(preset=name).model_dump() for name in PRESETS)
     differences = {
         name: (paper[name], reference[name]) for name in paper if paper[name] != reference[name]
     }
@@ -81,7 +81,7 @@ def test_presets_cannot_be_changed() -> None:
         with pytest.raises(TypeError):
             values["depth"] = 1  # type: ignore[index]  # what the test is about
     with pytest.raises(ValueError, match="frozen"):
-        RankerConfig().depth = 1
+        RankerConfig().depth = 1  # type: ignore[misc]  # what the test is about
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_prompt_folder_may_be_a_path() -> None:
         (RankerConfig(), 10, tuple(map(str, range(11)))),
         (RankerConfig(scale=3), 3, ("0", "1", "2", "3")),
         (RankerConfig(scoring="expected", labels=NO_YES), 1, ("No", "Yes")),
-        (RankerConfig(scoring="expected", labels=["a", "b", "c"]), 2, ("a", "b", "c")),  # type: ignore[arg-type]  # lists are taken too
+        (RankerConfig(scoring="expected", labels=["a", "b", "c"]), 2, ("a", "b", "c")),
     ],
 )
 def test_labels_and_the_highest_score(

@@ -126,7 +126,7 @@ def test_labels_of_the_scale() -> None:
 def test_an_answer_for_each_criterion() -> None:
     answer = Answer(RankerConfig(scoring="per_criterion"), PAPER, RUBRIC)
     score = answer.read(ChatReply('{"Scores": {"1": 10, "2": 5, "3": 0}}'))
-    # (10 * 50 + 5 * 30 + 0 * 20) / 100
+    # 10 * 50% + 5 * 30% + 0 * 20%
     assert score == Score(6.5, criteria=(10.0, 5.0, 0.0))
     assert "3" in answer.instruction
     with pytest.raises(Unreadable, match='"Scores" must hold 3 integers'):

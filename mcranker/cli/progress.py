@@ -67,6 +67,7 @@ class QueryTracker:
     total: int | None = None
     _passages: int = 0
     _since: float | None = None
+    _before: int = 0
 
     def take(self, event: Event) -> None:
         """Count one event."""
@@ -94,10 +95,11 @@ class QueryTracker:
         return f"while {self.stage}, {self.done:,} of {self.total:,} done"
 
     def passages_per_second(self) -> float | None:
-        if self._since is None or not self.total or not self.done:
+        if self._since is None or not self.total:
             return None
         elapsed = self.clock() - self._since
-        return self.done / self.total * self._passages / elapsed if elapsed > 0 else None
+        counted_since = (self.done - self._before) / self.total * self._passages
+        return counted_since / elapsed if counted_since and elapsed > 0 else None
 
     def seconds_left(self) -> float | None:
         rate = self.passages_per_second()
@@ -111,9 +113,8 @@ class QueryTracker:
     def _count(self, stage: str, done: int, total: int) -> None:
         if self.stage != stage:
             self._enter(stage, total)
-            # The first score is the mark from which the speed is taken: the time before it
-            # went into starting.
-            self._since = self.clock() if self._since is None or stage != "scoring" else self._since
+            # The speed is taken from the first score on: what came before went into starting.
+            self._since, self._before = self.clock(), done
         self.done, self.total = done, total
 
 

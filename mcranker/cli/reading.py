@@ -13,6 +13,7 @@ from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args
 
+from mcranker.cli.numbers import counted
 from mcranker.errors import InputError
 from mcranker.inputs import as_passages
 from mcranker.types import Passage, Query
@@ -124,7 +125,7 @@ def read_run(source: str) -> dict[str, list[tuple[str, float]]]:
         fields = line.split()
         if len(fields) != 6:
             raise InputError(
-                f"{where}: {len(fields)} columns; a line of a TREC run has six: "
+                f"{where}: {counted(len(fields), 'column')}; a line of a TREC run has six: "
                 "query-id Q0 document-id rank score tag"
             )
         query_id, _, doc_id, rank, score, _ = fields
@@ -157,7 +158,7 @@ def _checked(entry: Passage | dict[str, Any], where: str) -> tuple[Passage, ...]
     try:
         return as_passages((entry,))
     except InputError as error:
-        message = str(error).replace("docs[0] ", "the entry ").replace(" of docs[0]", "")
+        message = str(error).replace("docs[0]", "the entry")
         raise InputError(f"{where}: {message}") from error
 
 
@@ -195,7 +196,7 @@ def _tsv(lines: Iterator[tuple[str, str]]) -> Iterator[_Entry]:
             continue
         if len(cells) != len(columns):
             raise InputError(
-                f"{where}: {len(cells)} columns instead of {len(columns)}; give an id, a tab and "
+                f"{where}: {counted(len(cells), 'column')} instead of {len(columns)}; give an id, a tab and "
                 "a text, or a first line that names the columns (id, title, text, score)"
             )
         record: dict[str, Any] = dict(zip(columns, cells, strict=True))

@@ -136,7 +136,8 @@ def _expected_level(listed: Any, question: Question) -> float | None:
     total = math.fsum(masses.values())
     if total <= 0:
         return None
-    return math.fsum(place * p for place, p in masses.items()) / total
+    mean = math.fsum(place * p for place, p in masses.items()) / total
+    return min(mean, max(masses))  # rounding must not carry it off the levels
 
 
 def _number(value: Any) -> float | None:

@@ -1,0 +1,109 @@
+"""What `mcranker` and `personas` offer by name, and what importing them costs."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import mcranker
+import personas
+
+HEAVY = {"numpy", "pydantic", "openai", "anthropic", "aiohttp", "xllamacpp", "json_repair"}
+
+
+def test_every_public_name_is_there() -> None:
+    for name in mcranker.__all__:
+        assert getattr(mcranker, name) is not None
+    assert sorted(mcranker.__all__) == mcranker.__all__
+    assert len(set(mcranker.__all__)) == len(mcranker.__all__)
+
+
+def test_all_is_the_lazy_table() -> None:
+    assert set(mcranker.__all__) == set(mcranker._MODULE_OF)
+    names = [name for names in mcranker._EXPORTS.values() for name in names.split()]
+    assert len(set(names)) == len(names)
+
+
+def test_a_name_comes_from_a_module_that_makes_it_public() -> None:
+    for name, module in mcranker._MODULE_OF.items():
+        assert name in import_module(module).__all__, (name, module)
+
+
+def test_imports_for_type_checkers_are_the_lazy_table() -> None:
+    tree = ast.parse(Path(mcranker.__file__).read_text(encoding="utf-8"))
+    block = next(
+        node
+        for node in tree.body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
+    imported = {
+        alias.asname or alias.name: node.module
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert imported == mcranker._MODULE_OF
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'mcranker' has no attribute 'Rnker'"):
+        _ = mcranker.Rnker
+    with pytest.raises(ImportError):
+        from mcranker import Rnker  # noqa: F401
+
+
+def test_dir_lists_every_public_name() -> None:
+    assert set(mcranker.__all__) | {"__version__"} <= set(dir(mcranker))
+
+
+def test_star_import_gives_the_public_names() -> None:
+    names: dict[str, object] = {}
+    exec("from mcranker import *", names)
+    assert set(mcranker.__all__) <= set(names)
+
+
+def test_the_version_is_the_packages() -> None:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        installed = version("mcranker")
+    except PackageNotFoundError:
+        pytest.skip("mcranker is run from its sources")
+    assert mcranker.__version__ == installed
+
+
+def test_personas_offers_what_it_names() -> None:
+    assert all(hasattr(personas, name) for name in personas.__all__)
+    assert sorted(personas.__all__) == personas.__all__
+
+
+def _loaded_by(code: str) -> set[str]:
+    script = f"{code}\nimport sys\nprint('\\n'.join(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=Path(mcranker.__file__).parent.parent,
+        timeout=60,
+    )
+    return {name.partition(".")[0] for name in done.stdout.split()}
+
+
+def test_importing_mcranker_imports_nothing_heavy() -> None:
+    assert not _loaded_by("import mcranker") & HEAVY
+    assert not _loaded_by("import mcranker; mcranker.ModelError; dir(mcranker)") & HEAVY
+
+
+def test_importing_the_ranker_imports_no_provider() -> None:
+    providers = {"openai", "anthropic", "aiohttp", "xllamacpp"}
+    assert not _loaded_by("from mcranker import MCRanker, Ranking, ScriptedChat") & providers
+
+
+def test_importing_personas_imports_nothing_of_the_other_packages() -> None:
+    assert not _loaded_by("import personas") & {"mcranker", "beir_eval", "openai", "numpy"}

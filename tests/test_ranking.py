@@ -1,0 +1,333 @@
+"""Ranking: a sequence of hits that can be written, read back, and handed to TREC's tools."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcranker.errors import InputError
+from mcranker.llm.chat import Usage
+from mcranker.ranking import Hit, Ranking
+from mcranker.types import MissingScore, Passage, Query, Score, ScoreMatrix, UsageTable
+from personas import Criterion, Member, Persona, Rubric, Team
+
+RUBRIC = Rubric(criteria=(Criterion(name="On topic", weight=75), Criterion(name="New", weight=25)))
+TEAM = Team(
+    members=(
+        Member(persona=Persona(name="Nurse"), rubric=RUBRIC, origin="recruited"),
+        Member(persona=Persona(name="Virologist")),
+    ),
+    query="masks",
+)
+
+
+def _ranking(**changed: Any) -> Ranking:
+    """Four passages: c wins, a and b tie, d lies beyond the depth; one score is missing."""
+    matrix = ScoreMatrix.empty(4, 2)
+    matrix.put(0, 0, Score(4.0, criteria=(5.0, 1.0)))
+    matrix.put(0, 1, Score(3.0))
+    matrix.put(1, 0, Score(7.0, criteria=(8.0, 4.0)))
+    matrix.put(1, 1, Score(None, "the answer was no number"))
+    matrix.put(2, 0, Score(10.0))
+    matrix.put(2, 1, Score(9.5))
+    calls = UsageTable()
+    calls.add("score", "Nurse", "scripted:function", Usage(3, 300, 100, 9))
+    calls.add("score", "Nurse", "scripted:function", Usage(1, 100, 0, 3))
+    calls.add("recruit", "", "scripted:function", Usage(1, 50, 0, 20))
+    parts: dict[str, Any] = {
+        "query": Query("masks <&> 'é'", "q1"),
+        "passages": (
+            Passage("a", "text a", "Title", 3.5),
+            Passage("b", "text b"),
+            Passage("c", "text c", score=1.0),
+            Passage("d", "text d"),
+        ),
+        "order": np.array([2, 0, 1, 3]),
+        "final": np.array([7.0, 7.0, 19.5, math.nan]),
+        "matrix": matrix,
+        "personas": ("Nurse", "Virologist"),
+        "team": TEAM,
+        "ranker": "mcranker",
+        "config": {"scale": 10, "labels": ["No", "Yes"], "depth": 3},
+        "models": {"scoring": "scripted:function"},
+        "prompt_hashes": {"score": "ab" * 32},
+        "calls": calls,
+        "seconds": {"score": 1.5, "total": 2.0},
+        "assessor_reasons": {1: "declined"},
+    }
+    return Ranking(**{**parts, **changed})
+
+
+def test_it_is_a_sequence_of_hits() -> None:
+    ranking = _ranking()
+    assert len(ranking) == 4
+    assert ranking.ids == [hit.doc_id for hit in ranking] == ["c", "a", "b", "d"]
+    assert [hit.rank for hit in ranking] == [1, 2, 3, 4]
+    assert [hit.doc_id for hit in reversed(ranking)] == ["d", "b", "a", "c"]
+    assert ranking[0].doc_id == ranking[-4].doc_id == "c"
+    assert ranking[-1].doc_id == "d"
+    assert ranking[1] in ranking
+    assert ranking.index(ranking[2]) == 2
+
+
+@pytest.mark.parametrize("place", [4, -5, 100])
+def test_there_is_no_hit_beyond_the_end(place: int) -> None:
+    with pytest.raises(IndexError, match=f"there is no hit {place}; the ranking has 4"):
+        _ranking()[place]
+
+
+places = st.none() | st.integers(-6, 6)
+
+
+@given(places, places, st.none() | st.sampled_from([1, 2, -1, -2]))
+def test_slices_are_lists_of_hits(start: int | None, stop: int | None, step: int | None) -> None:
+    ranking = _ranking()
+    assert ranking[start:stop:step] == list(ranking)[start:stop:step]
+
+
+def test_a_hit_tells_everything_of_its_passage() -> None:
+    best, second, third, last = _ranking()
+    assert best == Hit(
+        rank=1,
+        doc_id="c",
+        score=19.5,
+        scores={"Nurse": 10.0, "Virologist": 9.5},
+        missing={},
+        criteria={},
+        first_stage_rank=3,
+        passage=Passage("c", "text c", score=1.0),
+    )
+    assert (best.index, best.moved) == (2, 2)
+    assert (second.index, second.moved, second.criteria) == (
+        0,
+        -1,
+        {"Nurse": {"On topic": 5.0, "New": 1.0}},
+    )
+    assert third.scores == {"Nurse": 7.0, "Virologist": None}
+    assert third.missing == {"Virologist": "the answer was no number", "assessor": "declined"}
+    assert list(best.scores) == ["Nurse", "Virologist"]
+    assert (last.score, last.scores) == (None, {"Nurse": None, "Virologist": None})
+    assert (last.missing, last.criteria, last.moved) == ({}, {}, 0)
+
+
+def test_missing_scores_are_listed_in_first_stage_order() -> None:
+    assert _ranking().missing == [
+        MissingScore("b", "Virologist", "the answer was no number"),
+        MissingScore("b", "assessor", "declined"),
+    ]
+
+
+def test_usage_adds_up() -> None:
+    assert _ranking().usage == Usage(5, 450, 100, 32)
+
+
+def test_repr_is_short_and_says_what_is_missing() -> None:
+    assert repr(_ranking()) == (
+        "<Ranking of 4 passages for \"masks <&> 'é'\" by mcranker, 2 scores missing>"
+    )
+    assert repr(_empty()) == "<Ranking of 0 passages for 'masks' by direct>"
+
+
+def _empty() -> Ranking:
+    return _ranking(
+        query=Query("masks", "q1"),
+        passages=(),
+        order=np.array([], dtype=np.intp),
+        final=np.array([]),
+        matrix=ScoreMatrix.empty(0, 2),
+        team=None,
+        ranker="direct",
+        calls=UsageTable(),
+        assessor_reasons={},
+    )
+
+
+def _same(one: Ranking, other: Ranking) -> bool:
+    return (
+        list(one) == list(other)
+        and one.to_dict() == other.to_dict()
+        and one.missing == other.missing
+        and one.order.tolist() == other.order.tolist()
+        and np.array_equal(one.final, other.final, equal_nan=True)
+        and np.array_equal(one.matrix.values, other.matrix.values, equal_nan=True)
+        and one.matrix.reasons == other.matrix.reasons
+        and one.matrix.criteria == other.matrix.criteria
+        and (one.query, one.passages, one.personas) == (other.query, other.passages, other.personas)
+        and (one.team, one.ranker, one.models) == (other.team, other.ranker, other.models)
+        and dict(one.calls) == dict(other.calls)
+        and (one.seconds, one.assessor_reasons) == (other.seconds, other.assessor_reasons)
+    )
+
+
+@pytest.mark.parametrize("ranking", [_ranking(), _empty()])
+def test_a_ranking_reads_back_as_it_was(ranking: Ranking) -> None:
+    assert _same(Ranking.from_dict(ranking.to_dict()), ranking)
+    assert _same(Ranking.from_dict(json.loads(ranking.to_json(indent=2))), ranking)
+
+
+scores = st.none() | st.floats(0, 10)
+
+
+@given(st.lists(st.tuples(scores, scores, scores), max_size=8), st.data())
+def test_any_ranking_reads_back_as_it_was(
+    rows: list[tuple[float | None, float | None, float | None]], data: st.DataObject
+) -> None:
+    matrix = ScoreMatrix.empty(len(rows), 2)
+    for row, pair in enumerate(rows):
+        for column in (0, 1):
+            matrix.put(row, column, Score(pair[column], "" if pair[column] is not None else "why"))
+    final = np.array([math.nan if row[2] is None else row[2] for row in rows], dtype=np.float64)
+    order = data.draw(st.permutations(range(len(rows))))
+    ranking = _ranking(
+        passages=tuple(Passage(str(row), "text") for row in range(len(rows))),
+        order=np.array(order, dtype=np.intp),
+        final=final,
+        matrix=matrix,
+        assessor_reasons={},
+    )
+    again = Ranking.from_dict(json.loads(ranking.to_json()))
+    assert _same(again, ranking)
+    assert again.ids == [str(row) for row in order]
+
+
+def test_json_holds_no_nan_and_keeps_letters() -> None:
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    text = _ranking().to_json()
+    data = json.loads(text, parse_constant=refuse)
+    assert "é" in text
+    assert "\n" not in text
+    assert data["hits"][3]["score"] is None
+    assert data["usage"]["by_stage"][0]["calls"] == 4
+    assert data["usage"]["calls"] == 5
+
+
+def test_a_persona_without_team_has_no_criteria_names() -> None:
+    ranking = _ranking(team=None, matrix=ScoreMatrix.empty(4, 2))
+    assert ranking[0].criteria == {}
+    assert Ranking.from_dict(ranking.to_dict()).team is None
+
+
+@pytest.mark.parametrize("data", [{}, {"version": 2}, {"version": None}, [], None, "text", 7])
+def test_other_things_are_not_a_ranking(data: Any) -> None:
+    with pytest.raises(InputError, match="this is no ranking of version 1"):
+        Ranking.from_dict(data)
+
+
+@pytest.mark.parametrize("key", sorted(set(_ranking().to_dict()) - {"version"}))
+def test_a_ranking_that_lacks_something_is_refused(key: str) -> None:
+    data = _ranking().to_dict()
+    del data[key]
+    with pytest.raises(InputError, match=f"this is no complete ranking: .*{key}"):
+        Ranking.from_dict(data)
+
+
+@pytest.mark.parametrize("key", ["hits", "personas", "team", "usage", "query", "config", "seconds"])
+def test_a_ranking_with_something_else_in_it_is_refused(key: str) -> None:
+    with pytest.raises(InputError, match="this is no complete ranking"):
+        Ranking.from_dict({**_ranking().to_dict(), key: 7})
+
+
+def _run(ranking: Ranking) -> list[tuple[str, str, str, int, float, str]]:
+    lines = ranking.to_trec().splitlines()
+    parts = [line.split(" ") for line in lines]
+    return [(q, q0, doc, int(rank), float(score), tag) for q, q0, doc, rank, score, tag in parts]
+
+
+def test_a_trec_run() -> None:
+    ranking = _ranking()
+    rows = _run(ranking)
+    assert [row[:4] for row in rows] == [
+        ("q1", "Q0", "c", 1),
+        ("q1", "Q0", "a", 2),
+        ("q1", "Q0", "b", 3),
+        ("q1", "Q0", "d", 4),
+    ]
+    values = [row[4] for row in rows]
+    assert values[:2] == [19.5, 7.0]
+    # set apart from 7 by the least that a 32-bit float can hold: 2^-21
+    assert values[2] == pytest.approx(7 - 2**-21, abs=1e-7)
+    assert values[3] == 6.0
+    assert {row[5] for row in rows} == {"mcranker"}
+    assert ranking.to_trec("mine").splitlines()[0] == "q1 Q0 c 1 19.5 mine"
+    assert ranking.to_trec().endswith("\n")
+    assert _empty().to_trec() == ""
+
+
+finals = st.floats(-1e6, 1e6, width=64) | st.sampled_from(
+    [0.0, -0.0, 25.0, 25.0 + 1e-9, 1e-45, 0.1]
+)
+
+
+@given(st.lists(finals | st.just(math.nan), max_size=30))
+def test_trec_scores_fall_even_as_32_bit_floats(values: list[float]) -> None:
+    known = sorted((value for value in values if not math.isnan(value)), reverse=True)
+    values = known + [value for value in values if math.isnan(value)]
+    rows = _run(
+        _ranking(
+            # ids that rise, so that ties broken by id would come out in another order
+            passages=tuple(Passage(f"{place:03}", "text") for place in range(len(values))),
+            order=np.arange(len(values)),
+            final=np.array(values, dtype=np.float64),
+            matrix=ScoreMatrix.empty(len(values), 2),
+            assessor_reasons={},
+        )
+    )
+    for parse in (float, np.float32):
+        parsed = [parse(row[4]) for row in rows]
+        assert all(high > low for high, low in itertools.pairwise(parsed))
+    for row, value in zip(rows, known, strict=False):
+        assert row[4] == pytest.approx(value, rel=1e-5, abs=1e-5)
+
+
+def test_trec_keeps_scores_that_are_distinct() -> None:
+    ranking = _ranking(final=np.array([7.1, 7.0, 19.12345678901234, math.nan]))
+    assert [line.split(" ")[4] for line in ranking.to_trec().splitlines()] == [
+        "19.12345678901234",
+        "7.1",
+        "7.0",
+        "6.0",
+    ]
+
+
+@pytest.mark.parametrize("name", ["", " ", "a b", "a\tb", "a\nb", "a\u2028b", " a", "a\u00a0b"])
+def test_names_that_a_trec_run_cannot_hold(name: str) -> None:
+    ranking = _ranking(query=Query("masks", name))
+    with pytest.raises(InputError, match="a TREC run cannot name the query"):
+        ranking.to_trec()
+    passages = _ranking().passages
+    ranking = _ranking(passages=(replace(passages[0], id=name), *passages[1:]))
+    with pytest.raises(InputError) as caught:
+        ranking.to_trec()
+    assert f"a TREC run cannot name the passage {name!r}" in str(caught.value)
+
+
+def test_rows_of_a_matrix_are_taken_with_their_reasons() -> None:
+    matrix = ScoreMatrix.empty(2, 1)
+    matrix.put(0, 0, Score(None, "why"))
+    matrix.put(1, 0, Score(7.0, criteria=(7.0,)))
+    taken = matrix.take(np.array([1, 0, 1]))
+    assert taken.values[[0, 2], 0].tolist() == [7.0, 7.0]
+    assert math.isnan(taken.values[1, 0])
+    assert taken.reasons == {(1, 0): "why"}
+    assert taken.criteria == {(0, 0): (7.0,), (2, 0): (7.0,)}
+
+
+def test_a_row_that_was_never_judged_has_no_scores() -> None:
+    matrix = ScoreMatrix.empty(2, 1)
+    matrix.put(0, 0, Score(3.0))
+    matrix.put(1, 0, Score(7.0, criteria=(7.0,)))
+    taken = matrix.take(np.array([0, -1, 1, -1]))
+    assert taken.values[[0, 2], 0].tolist() == [3.0, 7.0]
+    assert np.isnan(taken.values[[1, 3], 0]).all()
+    assert taken.criteria == {(2, 0): (7.0,)}
+    assert matrix.values.tolist() == [[3.0], [7.0]]
