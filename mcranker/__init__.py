@@ -39,7 +39,15 @@ if TYPE_CHECKING:
         RubricWritten,
         TeamRecruited,
     )
-    from mcranker.llm.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Message, Usage
+    from mcranker.llm.chat import (
+        Capabilities,
+        ChatModel,
+        ChatReply,
+        ChatRequest,
+        Message,
+        Question,
+        Usage,
+    )
     from mcranker.llm.connect import connect
     from mcranker.llm.scripted import ScriptedChat
     from mcranker.ranker import MCRanker
@@ -59,7 +67,7 @@ _EXPORTS = {
     "mcranker.ranking": "Ranking Hit",
     "mcranker.events": "Event RankingStarted TeamRecruited RubricWritten PassageScored "
     "PassageAssessed RankingDone",
-    "mcranker.llm.chat": "ChatModel ChatRequest ChatReply Message Usage Capabilities",
+    "mcranker.llm.chat": "ChatModel ChatRequest ChatReply Message Question Usage Capabilities",
     "mcranker.llm.connect": "connect",
     "mcranker.llm.scripted": "ScriptedChat",
     "mcranker.errors": "MCRankerError ConfigError InputError MissingScoreError DownloadError "
@@ -102,6 +110,7 @@ __all__ = [
     "PassageScored",
     "Persona",
     "Query",
+    "Question",
     "RankedQuery",
     "Ranker",
     "RankerConfig",

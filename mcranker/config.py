@@ -46,7 +46,7 @@ WEAK_MODEL_DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "criteria": "library",
         "scoring": "expected",
         "labels": NO_YES,
-        "max_passage_words": 150,
+        "max_passage_words": 100,
     }
 )
 """What a model marked weak gets in fields that nobody set."""
@@ -62,6 +62,7 @@ class RankerOptions(TypedDict, total=False):
     scoring: Literal["integer", "expected", "per_criterion"]
     scale: int
     labels: tuple[str, ...]
+    panel: bool
     ensemble: Literal["sum", "reciprocal_rank", "assessor"]
     missing: Literal["mean_of_team", "lowest", "constant", "fail"]
     missing_constant: float
@@ -123,12 +124,17 @@ class RankerConfig(BaseModel):
     scoring: Literal["integer", "expected", "per_criterion"] = Field(
         "integer",
         description="One integer a passage (paper), the expectation over the labels' "
-        "probabilities, or one integer a criterion combined by the weights.",
+        "probabilities, or one score a criterion combined by the weights.",
     )
     scale: int = Field(10, ge=1, le=100, description="k: scores are 0 to k.")
     labels: tuple[str, ...] = Field(
         (),
         description='Labels for scoring="expected", least relevant first; without, 0 to k.',
+    )
+    panel: bool = Field(
+        True,
+        description="With per_criterion scoring: all personas' criteria in one call a passage, "
+        "where the model answers many questions at once.",
     )
     ensemble: Literal["sum", "reciprocal_rank", "assessor"] = Field(
         "sum", description="How the personas' scores become one (paper, Eq. 4)."

@@ -56,7 +56,7 @@ class RubricWritten:
 class PassageScored:
     """A persona scored a passage; `value` is None and `reason` says why if it is missing.
 
-    `done` of `total` scoring calls of this query are finished.
+    `done` of `total` scores of this query have come, or are known to be missing.
     """
 
     query_id: str

@@ -295,7 +295,8 @@ def seat_judges(
     members = [annotator.member for annotator in annotators]
     criteria = [len(member.rubric.criteria) if member.rubric else 0 for member in members]
     limit = session.models.scoring.capabilities.max_questions
-    if session.config.scoring != "per_criterion" or not all(criteria) or sum(criteria) > limit:
+    wanted = session.config.scoring == "per_criterion" and session.config.panel
+    if not wanted or not all(criteria) or sum(criteria) > limit:
         return annotators
     return [
         Panel(

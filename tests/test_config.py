@@ -183,7 +183,7 @@ def test_weak_models_get_their_defaults() -> None:
         "criteria": "library",
         "scoring": "expected",
         "labels": ("No", "Yes"),
-        "max_passage_words": 150,
+        "max_passage_words": 100,
     }
     assert changed == WEAK_MODEL_DEFAULTS
     assert weak.for_model(WEAK) == weak

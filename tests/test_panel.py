@@ -263,6 +263,18 @@ def test_when_the_team_is_a_panel(capabilities: Capabilities, scoring: Any, call
     assert all(dict(hit.scores) == expected for hit in ranking)
 
 
+def test_the_panel_can_be_switched_off() -> None:
+    def answer(request: ChatRequest) -> str:
+        assert not request.questions
+        count = request.messages[0].content.count("weight ")
+        return '{"Scores": {"1": 4, "2": 4}}' if count == 2 else '{"Scores": {"1": 4}}'
+
+    model = ScriptedChat(answer, capabilities=MANY)
+    ranking = rank(model, scoring="per_criterion", panel=False)
+    assert ranking.usage.calls == 2 * len(DOCS)
+    assert not ranking.missing
+
+
 def test_equal_passages_are_judged_once() -> None:
     model = deciding(lambda _: (1.0, 2.0, 3.0))
     ranking = rank(model, ["same", "other", "same"], scoring="per_criterion")

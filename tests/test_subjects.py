@@ -26,7 +26,7 @@ def test_suitability_is_the_mean_lift_over_the_calibration_queries() -> None:
     # Lawyer: "court" is not listed here: 0.5 below the least, -5.5; (-5 - 5.5) / 2 = -5.25;
     # usual (-1 - 3) / 2 = -2 and -3, mean -2.5; lift -2.75.
     assert suitability([COOK, LAWYER], here, usual) == pytest.approx([1.5, -2.75])
-    # recipes: -1 - (-2 - 4) / 2 = 2; baking: -2 - (-2 - 4) / 2 = 1
+    # The lift of recipes is -1 - (-2 - 4) / 2 = 2, that of baking -2 - (-2 - 4) / 2 = 1.
     assert lift_by_topic(COOK, here, usual) == [(2.0, "recipes"), (1.0, "Baking bread")]
 
 
