@@ -58,7 +58,7 @@ class Bridge:
     def __init__(self, clean_up: Callable[[], Awaitable[None]]) -> None:
         self._clean_up = clean_up
         self._lock = threading.Lock()
-        self._stop: Callable[[], None] | None = None
+        self._finalizer: weakref.finalize[..., Bridge] | None = None
         self._portal: BlockingPortal | None = None
 
     def call(self, function: Callable[[], Awaitable[T]]) -> T:
@@ -80,19 +80,25 @@ class Bridge:
                 ended.wait(_STOP_SECONDS)
             raise
 
-    def close(self) -> None:
-        """Clean up and end the thread. A later call starts another."""
+    def close(self, *, wait: bool = True) -> None:
+        """Clean up and end the thread, if there is one. A later call starts another."""
         with self._lock:
-            stop, self._stop, self._portal = self._stop, None, None
-        if stop is not None:
-            stop()
+            finalizer, self._finalizer, self._portal = self._finalizer, None, None
+        stopping = finalizer.detach() if finalizer is not None else None
+        if stopping is not None:
+            _, _, (portal, thread), _ = stopping
+            _stop(portal, thread, wait=wait)
 
     def _running_portal(self) -> BlockingPortal:
         with self._lock:
             if self._portal is None:
                 self._portal, thread = _start_portal(self._clean_up)
-                self._stop = weakref.finalize(self, _stop, self._portal, thread)
+                self._finalizer = weakref.finalize(self, _stop, self._portal, thread)
             return self._portal
+
+
+_running: set[tuple[BlockingPortal, threading.Thread]] = set()
+_running_lock = threading.Lock()
 
 
 def _start_portal(
@@ -106,16 +112,34 @@ def _start_portal(
             await portal.sleep_until_stopped()
         await clean_up()
 
-    # A daemon, because the interpreter waits for other threads before it runs any clean-up.
+    # A daemon, because the interpreter would wait for another thread before it says so.
     thread = threading.Thread(target=anyio.run, args=(serve,), name="mcranker", daemon=True)
     thread.start()
-    return ready.result(), thread
+    portal = ready.result()
+    with _running_lock:
+        if not _running:
+            threading.Thread(target=_watch, name="mcranker watch", daemon=True).start()
+        _running.add((portal, thread))
+    return portal, thread
 
 
-def _stop(portal: BlockingPortal, thread: threading.Thread) -> None:
+def _watch() -> None:
+    """Stop what is running when the main thread ends.
+
+    The loop may have worker threads, and the interpreter waits for those before anything
+    that is registered with `atexit` runs.
+    """
+    threading.main_thread().join()
+    for portal, thread in list(_running):
+        _stop(portal, thread)
+
+
+def _stop(portal: BlockingPortal, thread: threading.Thread, *, wait: bool = True) -> None:
+    with _running_lock:
+        _running.discard((portal, thread))
     with contextlib.suppress(RuntimeError):
         portal.start_task_soon(portal.stop, True)
-        if thread is not threading.current_thread():
+        if wait and thread is not threading.current_thread():
             thread.join(_STOP_SECONDS)
 
 

@@ -31,7 +31,7 @@ _WHOLE_WEIGHT = re.compile(
 )
 _LANGUAGE = re.compile(r"\A[a-zA-Z]*\s*")
 _BRACES_OF_PROSE = re.compile(r"\{[^{}:\"']+\}")
-_CONTINUATIONS = ("5", '"5"', ', "5"', ', "5": "5"')
+_CONTINUATIONS = ("5", "'", '"', ', "5": "5"')
 """What a reply that breaks off may go on with; each changes what is still open at the end."""
 
 

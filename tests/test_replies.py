@@ -42,6 +42,7 @@ READABLE_SCORES = [
     ('{"Score": 7} and once more {"Score": 7}', 7),
     ('\ufeff{"Score": 7}', 7),
     ('{"Reason": "two\nlines", "Score": 7}', 7),
+    ('{"Reason": "two\nlines, one says: Score: 3", "Score": 7}', 7),
     # mended
     ("{'Score': 7}", 7),
     ("{Score: 7}", 7),

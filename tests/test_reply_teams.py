@@ -189,6 +189,10 @@ def test_a_single_criterion_given_as_an_object_is_one_criterion() -> None:
     assert _weights({"Criterion": "a", "Explanation": "b", "Weight": 30}) == {"a": 100}
 
 
+def test_names_that_are_cut_stay_distinct() -> None:
+    assert _weights(["x" * 119 + " y", "x" * 119, "b"]) == {"x" * 119: 50, "b": 50}
+
+
 def test_texts_of_criteria() -> None:
     reply = {
         "Criteria": [
@@ -252,6 +256,8 @@ def test_rubrics_that_are_refused(criteria: Any) -> None:
         "{'Criteria': [{'Criterion': 'a', 'Weight': 1 0}, {'Criterion': 'b', 'Weight': 90}]}",
         "{'Criteria': [{'Criterion': 'a', 'Weight': 60}, {'Criterion': 'b', 'Weight': 4",
         "{'Criteria': [{'Criterion': 'a', 'Weight': 60}",
+        "{'Criteria': [{'Criterion': 'a [1]",
+        '{"Criteria": [{"Criterion": "a [1]',
         "{'Criteria': [{'Criterion': 'a', 'Criterion': 'b'}]}{'Criteria': ['c']}",
     ],
 )

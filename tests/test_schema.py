@@ -101,11 +101,19 @@ def _pair(first: float, second: float) -> Team:
     return Team(members=(Member(persona=Persona(name="no"), rubric=rubric),))
 
 
+def _named(name: str) -> Team:
+    return Team(members=(Member(persona=Persona(name=name)),))
+
+
 @pytest.mark.parametrize("format", FORMATS)
 @given(team=teams)
 @example(team=_pair(100.0, 0.0))
 @example(team=_pair(100.0, 1e-10))
 @example(team=_pair(1 / 3, 2 / 3))
+@example(team=_named("a\x85b"))
+@example(team=_named("a\u2028b"))
+@example(team=_named("a\u2029 b"))
+@example(team=_named("\ufeff"))
 def test_a_team_reads_back_as_it_was(format: str, team: Team) -> None:  # noqa: A002
     assert loads(Team, dumps(team, format=format), format=format) == team
 
@@ -133,9 +141,17 @@ def test_saved_text_is_what_a_person_would_write() -> None:
     )
 
 
+def test_letters_are_written_as_they_are() -> None:
+    for format_ in FORMATS:
+        assert "Café ж漢" in dumps(_named("Café ж漢"), format=format_)
+
+
 def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
     path = tmp_path / "team.yaml"
     path.write_bytes(b"\xef\xbb\xbfmembers: [clinician]\r\n")
+    assert load(Team, path).names == ("Clinician",)
+    path = tmp_path / "team.json"
+    path.write_bytes(b'\xef\xbb\xbf{"members": ["clinician"]}')
     assert load(Team, path).names == ("Clinician",)
 
 
@@ -184,6 +200,7 @@ RUBRIC = "members:\n- persona: {name: Nurse}\n  rubric:\n    criteria:\n"
             "t.yaml:3: members[0].persona.name: Input should "
             "be a valid string, got 7 (put it in quotes)",
         ),
+        ("members:\n- persona:\n    name: !!binary aGk=\n", "valid string, got b'hi'"),
         ("members:\n- persona:\n    name: yes\n", "got True (put it in quotes)"),
         ("members:\n- persona:\n    name: 2024-01-01\n", "(put it in quotes)"),
         ("members:\n- persona:\n    name: ''\n", "t.yaml:3: members[0].persona.name: "),

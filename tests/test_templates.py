@@ -16,6 +16,7 @@ CONTROL_TOKENS = [
     *("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|start_header_id|>"),
     *("<|user|>", "<|system|>", "<|end|>", "<|reserved_special_token_250|>", "<|IM_START|>"),
     *("<s>", "</s>", "<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"),
+    *("[inst]", "<BOS>", "<Start_of_turn>", "<<sys>>"),
     *("[INST]", "[/INST]", "<<SYS>>", "<</SYS>>", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"),
     *("[AVAILABLE_TOOLS]", "[TOOL_CALLS]", "[TOOL_RESULTS]"),
     *("<\uff5cUser\uff5c>", "<\uff5cbegin\u2581of\u2581sentence\uff5c>"),
@@ -141,6 +142,12 @@ def test_other_encodings_are_refused(tmp_path: Path) -> None:
     (tmp_path / "repair.txt").write_bytes("{{problem}} à revoir".encode("latin-1"))
     with pytest.raises(PromptError, match=r"repair\.txt: is not UTF-8 \(byte 12\); save it as"):
         PromptSet.load(tmp_path)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_prompt(tmp_path: Path) -> None:
+    _folder(tmp_path)
+    (tmp_path / "repair.txt").write_bytes(b"\xef\xbb\xbf[user]\n{{problem}}")
+    assert PromptSet.load(tmp_path)["repair"].render({"problem": "x"}) == (Turn("user", "x"),)
 
 
 def test_turns_are_split_at_role_lines() -> None:

@@ -34,6 +34,8 @@ from personas import normalize_weights
         (["40%", None], (40.0, 60.0)),
         (["0.5%", None], (0.5, 99.5)),
         ([0, None], (0.0, 100.0)),
+        # 1 is one percent, as nothing else says that fractions are meant
+        ([1, None], (1.0, 99.0)),
         (["30%", 70], (30.0, 70.0)),
         ([1e-300, 3e-300], (25.0, 75.0)),
         ([5e-324], (100.0,)),

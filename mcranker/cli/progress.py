@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Live", "QueryTracker", "RunTracker", "Tracker", "download_bar", "live_is_wanted"]
 
+SETTLED = 0.5  # seconds of scoring before its speed means anything
+
 
 class Tracker(Protocol):
     """What is shown of work in progress."""
@@ -99,7 +101,7 @@ class QueryTracker:
             return None
         elapsed = self.clock() - self._since
         counted_since = (self.done - self._before) / self.total * self._passages
-        return counted_since / elapsed if counted_since and elapsed > 0 else None
+        return counted_since / elapsed if counted_since and elapsed > SETTLED else None
 
     def seconds_left(self) -> float | None:
         rate = self.passages_per_second()
@@ -171,7 +173,9 @@ class Live:
 
     def __enter__(self) -> Live:
         if self._progress is not None:
-            self._task = self._progress.add_task(self._tracker.stage, total=None, speed="", left="")
+            self._task = self._progress.add_task(
+                self._tracker.stage, total=None, count="", speed="", left=""
+            )
             self._progress.start()
         return self
 
@@ -190,6 +194,7 @@ class Live:
             description=tracker.stage,
             completed=tracker.done,
             total=tracker.total,
+            count="" if tracker.total is None else f"{tracker.done:,}/{tracker.total:,}",
             speed="" if rate is None else f"{rate:.3g} passages/s",
             left="" if left is None else f"{_clock_time(left)} left",
         )
@@ -233,7 +238,6 @@ def download_bar(name: str, *, quiet: bool) -> Iterator[Callable[[int, int | Non
 def _progress() -> Progress:
     from rich.progress import (
         BarColumn,
-        MofNCompleteColumn,
         Progress,
         SpinnerColumn,
         TextColumn,
@@ -243,7 +247,7 @@ def _progress() -> Progress:
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
+        TextColumn("{task.fields[count]}"),
         TextColumn("{task.fields[speed]}"),
         TextColumn("{task.fields[left]}"),
         console=_console(),

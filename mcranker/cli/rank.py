@@ -142,9 +142,8 @@ async def _rank_many(
                     place += 1
                 if isinstance(ranked.error, _HOPELESS):
                     break
-        with display.paused():
-            for _, ranked in sorted(early.items()):
-                _take(results, ranked)
+    for _, ranked in sorted(early.items()):
+        _take(results, ranked)
 
 
 def _take(results: Results, ranked: RankedQuery) -> None:

@@ -196,8 +196,8 @@ def _tsv(lines: Iterator[tuple[str, str]]) -> Iterator[_Entry]:
             continue
         if len(cells) != len(columns):
             raise InputError(
-                f"{where}: {counted(len(cells), 'column')} instead of {len(columns)}; give an id, a tab and "
-                "a text, or a first line that names the columns (id, title, text, score)"
+                f"{where}: {counted(len(cells), 'column')} instead of {len(columns)}; give an id, "
+                "a tab and a text, or a first line that names the columns (id, title, text, score)"
             )
         record: dict[str, Any] = dict(zip(columns, cells, strict=True))
         if "score" in record:

@@ -199,7 +199,7 @@ class Ranker(ABC):
     async def aclose(self) -> None:
         """`close` for callers with an event loop."""
         await self.models.aclose()
-        await anyio.to_thread.run_sync(self.close)
+        self._bridge.close(wait=False)
 
     def __enter__(self) -> Self:
         return self
