@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import click
 
+from beir_eval.errors import BeirEvalError
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.invocation import Invocation
 from mcranker.cli.options import Verb, model_flags, model_names, quiet_flag
@@ -190,9 +191,16 @@ def _silent(text: str) -> None:
     """Say nothing."""
 
 
+def _callback(**_: Any) -> int:
+    try:
+        return _demo(click.get_current_context())
+    except BeirEvalError as error:
+        raise click.ClickException(str(error)) from error
+
+
 command = Verb(
     "demo",
-    callback=lambda **_: _demo(click.get_current_context()),
+    callback=_callback,
     params=[
         click.Option(
             ["--queries"],
