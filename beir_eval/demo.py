@@ -145,7 +145,7 @@ def _show(console: Console, outcome: _Outcome, dataset: Dataset) -> None:
     grades = dataset.qrels[first.query.id]
     best = ", ".join(doc_id for doc_id in first.ids if grades.get(doc_id, 0) == 2)
     some = ", ".join(doc_id for doc_id in first.ids if grades.get(doc_id, 0) == 1)
-    console.print(Text(f"Judged by people: {best} answer the query; {some} in part."))
+    console.print(Text(f"By the judgements, {best} answer the query; {some} in part."))
     console.print()
     console.print(_table(outcome, dataset))
     console.print(Text(_verdict(outcome)))

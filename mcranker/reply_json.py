@@ -189,6 +189,8 @@ def _mended(body: str, key: str) -> Found:
     if not isinstance(record, Mapping):
         raise Unreadable("it is not one JSON object.")
     value = value_of(record, key)
+    if body.endswith("\\"):
+        raise Unreadable("it breaks off before its end.")
     for more in _CONTINUATIONS:
         longer = _repair(body + more)
         if not isinstance(longer, Mapping) or not _same(longer, key, value):

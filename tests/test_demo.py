@@ -55,4 +55,4 @@ def test_the_first_query_is_shown_with_its_team_and_the_persons_scores() -> None
     result = CliRunner().invoke(command, ["--queries", "1", "--depth", "5", "--model", "x:y"])
     assert "Virologist" in result.output
     assert "Answers the question 75%" in result.output
-    assert "Judged by people:" in result.output
+    assert "By the judgements, " in result.output

@@ -257,6 +257,7 @@ def test_rubrics_that_are_refused(criteria: Any) -> None:
         "{'Criteria': [{'Criterion': 'a', 'Weight': 60}, {'Criterion': 'b', 'Weight': 4",
         "{'Criteria': [{'Criterion': 'a', 'Weight': 60}",
         "{'Criteria': [{'Criterion': 'a [1]",
+        "{'Criteria': [{'Criterion': 'a [1] \\",
         '{"Criteria": [{"Criterion": "a [1]',
         "{'Criteria': [{'Criterion': 'a', 'Criterion': 'b'}]}{'Criteria': ['c']}",
     ],

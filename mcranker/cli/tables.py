@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -127,7 +128,7 @@ def _member_lines(console: Console, letter: str, member: Member) -> None:
     if member.rubric is not None:
         criteria = member.rubric.criteria
         listed = ", ".join(f"{plain(each.name)} {each.weight:.0f}%" for each in criteria)
-        _line(console, Text(f"     {listed}"))
+        console.print(Padding(Text(listed), (0, 0, 0, 5)))
 
 
 def _hit_table(console: Console, ranking: Ranking, hits: list[Hit]) -> Table:
