@@ -5,16 +5,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mcranker.actor import Actor
 from mcranker.asking import Asker
 from mcranker.config import RankerConfig
 from mcranker.errors import ReplyError, RequestRejected
-from mcranker.llm.chat import ReplySchema, Tag
+from mcranker.llm.chat import Stage, Tag
 from mcranker.passages import PassageText
 from mcranker.replies import Unreadable, read_personas, read_rubric, read_score
-from mcranker.scoring import Answer, integer_schema
+from mcranker.reply_schemas import (
+    RUBRIC_SCHEMA,
+    TEAM_SCHEMA,
+    integer_schema,
+    library_team_schema,
+)
+from mcranker.scoring import Answer
 from mcranker.subjects import CALIBRATION_QUERIES, first_words, lift_by_topic, suitability
 from mcranker.types import Passage, Query, Score
 from personas import Member, Persona, PromptSet, Rubric, library
@@ -46,7 +51,7 @@ class Desk:
     prompts: PromptSet
     passage_text: PassageText
 
-    def tag(self, stage: Any, *, persona: str = "", doc_id: str = "") -> Tag:
+    def tag(self, stage: Stage, *, persona: str = "", doc_id: str = "") -> Tag:
         """The tag of a request about this query."""
         return Tag(stage=stage, query_id=self.query.id, persona=persona, doc_id=doc_id)
 
@@ -94,7 +99,7 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
             lambda reply: self._distinct(read_personas(reply.text)),
             tag=self._desk.tag("recruit"),
             max_tokens=self._desk.config.max_tokens,
-            schema=_IDENTITIES,
+            schema=TEAM_SCHEMA,
         )
         return tuple(Member(persona=persona, origin="recruited") for persona in personas)
 
@@ -133,7 +138,7 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
             lambda reply: read(reply.text),
             tag=self._desk.tag("recruit"),
             max_tokens=self._desk.config.max_tokens,
-            schema=_identities_among([member.name for member in candidates]),
+            schema=library_team_schema([member.name for member in candidates]),
         )
 
     async def _most_suitable(self) -> tuple[Member, ...]:
@@ -209,7 +214,7 @@ class Annotator(Actor[ScoreTask, None]):
             lambda reply: read_rubric(reply.text),
             tag=self._desk.tag("criteria", persona=self.member.name),
             max_tokens=config.max_tokens,
-            schema=_CRITERIA,
+            schema=RUBRIC_SCHEMA,
         )
 
     def take_rubric(self, rubric: Rubric | None) -> None:
@@ -330,7 +335,12 @@ class Assessor(Actor[Assessment, None]):
         try:
             value = await self._asker.ask(
                 turns,
-                lambda reply: read_score(reply.text, key="Final score", top=scale.scale),
+                lambda reply: read_score(
+                    reply.text,
+                    key="Final score",
+                    top=scale.scale,
+                    cut=reply.finish_reason == "length",
+                ),
                 tag=self._desk.tag("assess", doc_id=task.passage.id),
                 max_tokens=scale.max_score_tokens,
                 schema=integer_schema("Final score", scale.scale),
@@ -361,48 +371,3 @@ def _criteria_values(members: Sequence[Member]) -> dict[str, str]:
         full.append(f"{number}. {criterion.name} (weight {weight}){explained}")
         names.append(f"- {criterion.name} ({weight})")
     return {"criteria": "\n".join(full), "criteria_names": "\n".join(names)}
-
-
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-
-
-_STRING = {"type": "string"}
-_IDENTITIES = ReplySchema(
-    "team", _object({"Identities": {"type": "array", "items": _STRING}, "Reason": _STRING})
-)
-_CRITERIA = ReplySchema(
-    "rubric",
-    _object(
-        {
-            "Criteria": {
-                "type": "array",
-                "items": _object(
-                    {
-                        "Criterion": _STRING,
-                        "Explanation": _STRING,
-                        "Weight": {"type": "integer"},
-                    }
-                ),
-            },
-            "Reason": _STRING,
-        }
-    ),
-)
-
-
-def _identities_among(names: Sequence[str]) -> ReplySchema:
-    return ReplySchema(
-        "team",
-        _object(
-            {
-                "Identities": {"type": "array", "items": {"type": "string", "enum": list(names)}},
-                "Reason": _STRING,
-            }
-        ),
-    )

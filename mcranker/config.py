@@ -219,6 +219,8 @@ class RankerConfig(BaseModel):
     def _fits_together(self) -> RankerConfig:
         if self.labels and self.scoring != "expected":
             raise ValueError(f'labels go with scoring="expected", not with {self.scoring!r}')
+        if self.labels and "scale" in self.model_fields_set:
+            raise ValueError("labels are a scale of their own; leave out either labels or scale")
         if self.criteria == "dataset" and not self.dataset.strip():
             raise ValueError('criteria="dataset" needs dataset=: say in words what the data set is')
         if self.criteria == "none" and self.scoring == "per_criterion":

@@ -81,7 +81,7 @@ def _of_item(name: object, text: object) -> Passage:
     if isinstance(text, str):
         return Passage(_identifier(name, "a key of docs"), text)
     if isinstance(text, Mapping):
-        return _of_record({"_id": name, **text}, f"docs[{name!r}]")
+        return _of_record({**text, "_id": name}, f"docs[{name!r}]")
     raise InputError(f"docs[{name!r}] is a {type(text).__name__}; give its text as a string")
 
 

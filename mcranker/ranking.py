@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Hit", "Ranking"]
 
 FORMAT_VERSION = 1
-ASSESSOR = "assessor"
+ASSESSOR = "(assessor)"
 """The name under which the assessor's own missing scores are listed."""
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from mcranker.reply_json import Unreadable, find, fold
+from mcranker.reply_json import Unreadable, find, fold, without_thinking
 from personas import Persona, Rubric, normalize_weights
 
 __all__ = ["Unreadable", "read_criterion_scores", "read_personas", "read_rubric", "read_score"]
@@ -45,6 +45,7 @@ def read_score(text: str, *, key: str, top: int, cut: bool = False) -> int:
     Raises:
         Unreadable: no such key, not an integer, out of range, or a number in doubt.
     """
+    text = without_thinking(text)
     bare = _INTEGER.match(text)
     if bare:
         if cut:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Found", "Unreadable", "find", "fold", "value_of"]
+__all__ = ["Found", "Unreadable", "find", "fold", "value_of", "without_thinking"]
 
 # Spaces before and after a quote are matched in one way only: a runaway reply of thousands
 # of spaces must not make a pattern try all the ways to share them out.
@@ -29,6 +29,7 @@ _WHOLE_WEIGHT = re.compile(
     r"|(?:null|None|\"\"|'')\s*)(?=[}\]]|,\s*[^\s\d]|//|#|/\*)",
     re.IGNORECASE,
 )
+_THINKING = ("<think>", "</think>")
 _LANGUAGE = re.compile(r"\A[a-zA-Z]*\s*")
 _BRACES_OF_PROSE = re.compile(r"\{[^{}:\"']+\}")
 _CONTINUATIONS = ("5", "'", '"', ', "5": "5"')
@@ -90,9 +91,24 @@ def find(text: str, key: str) -> Found:
             different values, or the reply breaks off before the value's end.
     """
     try:
-        return _find(_without_fence(text), key)
+        return _find(_without_fence(without_thinking(text)), key)
     except RecursionError as error:
         raise Unreadable("it is nested too deeply.") from error
+
+
+def without_thinking(text: str) -> str:
+    """The reply without the block in which reasoning models on open servers think aloud.
+
+    Raises:
+        Unreadable: the reply ends before the thinking does.
+    """
+    body = text.lstrip()
+    if not body.startswith(_THINKING[0]):
+        return text
+    _, end, said = body.partition(_THINKING[1])
+    if not end:
+        raise Unreadable("it ends before its thinking does.")
+    return said
 
 
 def value_of(record: Mapping[str, Any], key: str) -> Any:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from mcranker.config import RankerConfig
 from mcranker.llm.chat import ChatReply, ReplySchema
 from mcranker.replies import Unreadable, read_criterion_scores, read_score
+from mcranker.reply_schemas import criterion_scores_schema, integer_schema
 from mcranker.types import Score
 from personas import PromptSet, Rubric
 from personas.templates import Turn
 
-__all__ = ["Answer", "expected_value", "integer_schema", "weighted_mean"]
+__all__ = ["Answer", "expected_value", "weighted_mean"]
 
 
 class Answer:
@@ -36,7 +36,7 @@ class Answer:
             turns = prompts["answer_label"].render({"labels": ", ".join(self.labels)})
         elif config.scoring == "per_criterion" and rubric is not None:
             count = len(rubric.criteria)
-            self.schema = _criterion_schema(count, config.scale)
+            self.schema = criterion_scores_schema(count, config.scale)
             turns = prompts["answer_per_criterion"].render(
                 {"k": str(config.scale), "criteria_count": str(count)}
             )
@@ -80,44 +80,8 @@ def expected_value(logprobs: Mapping[str, float], labels: Sequence[str]) -> floa
     return math.fsum(place * mass for place, mass in enumerate(masses)) / math.fsum(masses)
 
 
-def integer_schema(key: str, top: int) -> ReplySchema:
-    """The schema of an object whose only key holds an integer from 0 to `top`."""
-    return _object_schema(key, _integers(top))
-
-
 def weighted_mean(scores: Sequence[float], weights: Sequence[float]) -> float:
     """The mean of the scores by weights that sum to 100, never outside the scores' range."""
     mean = math.fsum(score * weight for score, weight in zip(scores, weights, strict=True)) / 100
     # Weights sum to 100 but for rounding, which must not carry the mean off the scale.
     return min(max(mean, min(scores)), max(scores))
-
-
-def _criterion_schema(count: int, top: int) -> ReplySchema:
-    # One key a criterion: unlike the length of a list, every provider can enforce that.
-    keys = [str(number) for number in range(1, count + 1)]
-    return _object_schema(
-        "Scores",
-        {
-            "type": "object",
-            "properties": {key: _integers(top) for key in keys},
-            "required": keys,
-            "additionalProperties": False,
-        },
-    )
-
-
-def _integers(top: int) -> dict[str, Any]:
-    # An enumeration is understood by every provider, a range is not.
-    return {"type": "integer", "enum": list(range(top + 1))}
-
-
-def _object_schema(key: str, value: dict[str, Any]) -> ReplySchema:
-    return ReplySchema(
-        key.lower().replace(" ", "_"),
-        {
-            "type": "object",
-            "properties": {key: value},
-            "required": [key],
-            "additionalProperties": False,
-        },
-    )

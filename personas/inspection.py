@@ -33,7 +33,7 @@ class InspectedHit:
         doc_id: the passage's id.
         score: final score; None for a passage that was not judged.
         scores: persona -> score, or None where there is none; in the order of the columns.
-        missing: persona -> why its score is missing; ``"assessor"`` may be among them.
+        missing: persona -> why its score is missing; ``"(assessor)"`` may be among them.
         criteria: persona -> criterion -> score, where criteria were scored one by one.
         first_stage_rank: rank in the order in which the passages were given, from 1.
         first_stage_score: the first stage's score, or None if not known.

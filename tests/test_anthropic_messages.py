@@ -203,7 +203,7 @@ async def test_only_text_blocks_are_the_reply() -> None:
             ContextTooLong,
         ),
         (Answer(401, refused("authentication_error", "invalid k-secret")), AuthenticationFailed),
-        (Answer(402, refused("billing_error", "pay")), RequestRejected),
+        (Answer(402, refused("billing_error", "pay")), AuthenticationFailed),
         (Answer(403, refused("permission_error", "no")), AuthenticationFailed),
         (Answer(404, refused("not_found_error", "model: x")), ModelNotFound),
         (Answer(413, refused("request_too_large", "big")), RequestRejected),
@@ -318,7 +318,7 @@ MAPPED = {
 BY_STATUS = {
     400: RequestRejected,
     401: AuthenticationFailed,
-    402: RequestRejected,
+    402: AuthenticationFailed,
     403: AuthenticationFailed,
     404: ModelNotFound,
     408: ModelTimeout,

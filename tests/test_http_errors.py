@@ -92,7 +92,7 @@ def test_each_status_has_its_error(status: int, kind: type[ModelError]) -> None:
         (400, "", "content_policy_violation", ContentRefused),
         (400, "", "model_not_found", ModelNotFound),
         (400, "API key not valid. Please pass one", "", AuthenticationFailed),
-        (400, "Your credit balance is too low", "", RequestRejected),
+        (400, "Your credit balance is too low", "", AuthenticationFailed),
         (429, "", "insufficient_quota", AuthenticationFailed),
         (429, "Too many tokens per minute", "rate_limit_exceeded", RateLimited),
         (404, "maximum context length", "", ModelNotFound),

@@ -284,3 +284,19 @@ def test_an_engine_that_does_not_load_says_what_to_do(
     monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
     with pytest.raises(ConfigError, match=advice):
         llama_local._import_engine("local:tiny")
+
+
+@needs_model
+async def test_texts_and_lists_end_even_if_the_model_does_not(chat: LocalChat) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"Names": {"type": "array", "items": {"type": "string"}}},
+        "required": ["Names"],
+        "additionalProperties": False,
+    }
+    reply = await chat.complete(
+        ask("List many names.", schema=ReplySchema("names", schema), max_tokens=2000)
+    )
+    names = json.loads(reply.text)["Names"]
+    assert len(names) <= llama_local.LONGEST_LIST
+    assert all(len(name) <= llama_local.LONGEST_TEXT for name in names)

@@ -112,7 +112,7 @@ def test_a_hit_tells_everything_of_its_passage() -> None:
         {"Nurse": {"On topic": 5.0, "New": 1.0}},
     )
     assert third.scores == {"Nurse": 7.0, "Virologist": None}
-    assert third.missing == {"Virologist": "the answer was no number", "assessor": "declined"}
+    assert third.missing == {"Virologist": "the answer was no number", "(assessor)": "declined"}
     assert list(best.scores) == ["Nurse", "Virologist"]
     assert (last.score, last.scores) == (None, {"Nurse": None, "Virologist": None})
     assert (last.missing, last.criteria, last.moved) == ({}, {}, 0)
@@ -121,7 +121,7 @@ def test_a_hit_tells_everything_of_its_passage() -> None:
 def test_missing_scores_are_listed_in_first_stage_order() -> None:
     assert _ranking().missing == [
         MissingScore("b", "Virologist", "the answer was no number"),
-        MissingScore("b", "assessor", "declined"),
+        MissingScore("b", "(assessor)", "declined"),
     ]
 
 

@@ -311,3 +311,19 @@ def test_criterion_scores_that_are_read(reply: str, scores: tuple[int, ...]) -> 
 def test_criterion_scores_that_are_refused(reply: str) -> None:
     with pytest.raises(Unreadable):
         read_criterion_scores(reply, count=2, top=10)
+
+
+@pytest.mark.parametrize(
+    ("text", "score"),
+    [
+        ('<think>Maybe {"Score": 3}? No.</think>\n{"Score": 8}', 8),
+        ("\n<think>\n\n</think>\n\n7", 7),
+    ],
+)
+def test_what_a_model_thinks_aloud_is_not_its_answer(text: str, score: int) -> None:
+    assert read_score(text, key="Score", top=10) == score
+
+
+def test_a_reply_that_ends_while_thinking_says_nothing() -> None:
+    with pytest.raises(Unreadable, match="before its thinking does"):
+        read_score('<think>Perhaps {"Score": 3}', key="Score", top=10)

@@ -205,7 +205,7 @@ def test_a_missing_score_is_marked_and_explained() -> None:
 def test_the_assessors_missing_score_is_told_too() -> None:
     data = data_of(ensemble="assessor")
     page = Page(render_inspection(data))
-    assert "No score by assessor." in page.text
+    assert "No score by (assessor)." in page.text
     assert "2 scores are missing" in page.text
     assert "more than the scores combined" in page.text
 
@@ -319,7 +319,7 @@ def infested(text: str) -> dict[str, Any]:
         hit.update(doc_id=f"{text}{place}", title=text, text=text)
         for kind in ("scores", "missing", "criteria"):
             hit[kind] = {new if name == old else name: each for name, each in hit[kind].items()}
-        hit["missing"] = dict.fromkeys([*hit["missing"], "assessor"], text)
+        hit["missing"] = dict.fromkeys([*hit["missing"], "(assessor)"], text)
     return data
 
 

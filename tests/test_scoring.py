@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from mcranker.config import NO_YES, RankerConfig
 from mcranker.llm.chat import ChatReply
 from mcranker.replies import Unreadable
-from mcranker.scoring import Answer, expected_value, integer_schema
+from mcranker.reply_schemas import integer_schema
+from mcranker.scoring import Answer, expected_value
 from mcranker.types import Score
 from personas import Criterion, PromptSet, Rubric
 
