@@ -192,6 +192,22 @@ class PromptSet:
             raise PromptError(str(error)) from error
         return cls(path.name, texts, source=str(path))
 
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write every prompt as a file into `folder`, which must be new or empty.
+
+        Raises:
+            PromptError: the folder holds something already, or cannot be written.
+        """
+        path = Path(folder).expanduser()
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            if any(path.iterdir()):
+                raise PromptError(f"{path}: is not empty; name a new folder")
+            for prompt, text in self._texts.items():
+                (path / f"{prompt}.txt").write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise PromptError(f"{path}: cannot be written: {error.strerror or error}") from error
+
     def __getitem__(self, prompt: str) -> Template:
         return self._templates[prompt]
 

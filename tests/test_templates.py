@@ -263,3 +263,14 @@ def test_other_text_is_left_alone(text: str) -> None:
 
 def test_lone_surrogates_do_no_harm() -> None:
     assert "\ud800" in fence("\ud800", query="\udfff")
+
+
+def test_a_saved_set_loads_as_it_was(tmp_path: Path) -> None:
+    shipped = PromptSet.load("compact")
+    shipped.save(tmp_path / "mine")
+    assert PromptSet.load(tmp_path / "mine").hashes == shipped.hashes
+    with pytest.raises(PromptError, match="is not empty; name a new folder"):
+        shipped.save(tmp_path / "mine")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(PromptError, match="cannot be written"):
+        shipped.save(tmp_path / "file" / "below")
