@@ -96,7 +96,7 @@ def test_the_nlp_scientist_is_fixed() -> None:
     ("name", "message"),
     [
         ("clinican", "the library has no member 'clinican'; did you mean clinician"),
-        ("xqzw", "the library has no member 'xqzw'; there are ('agronomist', "),
+        ("xqzw", "the library has no member 'xqzw'; it has agronomist, "),
         ("../teams/health_questions", "the library has no member"),
         ("", "the library has no member ''"),
         ("Clinician", "did you mean clinician"),

@@ -110,7 +110,8 @@ def envelope(exit_code: int, errors: list[dict[str, Any]], **results: Any) -> st
 def as_flags(text: str) -> str:
     """`text` with the package's settings as the command line spells them.
 
-    ``scoring="expected"`` becomes ``--scoring expected``.
+    ``scoring="expected"`` becomes ``--scoring expected``. Keys are never flags, so advice to
+    pass one is left out.
     """
     from mcranker.config import RankerConfig
 
@@ -120,7 +121,7 @@ def as_flags(text: str) -> str:
         value = found["text"] or found["bare"] or ""
         return f"--{name.replace('_', '-')} {value}".rstrip() if known else found[0]
 
-    return _SETTING.sub(respelled, text)
+    return _SETTING.sub(respelled, text.replace(" or pass api_key=", ""))
 
 
 def _help_hint(error: click.UsageError) -> str:

@@ -82,8 +82,12 @@ def _names(kind: str) -> tuple[str, ...]:
 
 
 def _read(kind: str, name: str) -> str:
-    if name not in _names(kind):
-        close = difflib.get_close_matches(name, _names(kind), n=3)
-        hint = f"did you mean {' or '.join(close)}?" if close else f"there are {_names(kind)}"
+    known = _names(kind)
+    if name not in known:
+        close = difflib.get_close_matches(name, known, n=3)
+        if close:
+            hint = f"did you mean {' or '.join(close)}?"
+        else:
+            hint = f"it has {', '.join(known)}; a file's name ends in .yaml, .yml or .json"
         raise SchemaError(f"the library has no {kind.removesuffix('s')} {name!r}; {hint}")
     return (_folder(kind) / f"{name}.yaml").read_text(encoding="utf-8")
