@@ -10,6 +10,7 @@ from mcranker.errors import UnsupportedCapability
 from mcranker.llm.chat import ChatModel
 from mcranker.llm.connect import connect
 from mcranker.llm.limits import Limited
+from mcranker.llm.retries import Retrying
 
 __all__ = ["ModelSpec", "Models", "check_capabilities", "connect_roles"]
 
@@ -54,7 +55,8 @@ def connect_roles(
 ) -> Models:
     """Connect the models of all roles; roles without one of their own get `model`.
 
-    The same name or object in two roles is one model with one limit of `concurrency`.
+    The same name or object in two roles is one model with one limit of `concurrency`. Models
+    that are given by name are asked again where that can help, see `Retrying`.
 
     Args:
         model: ``"openai:NAME"``, ``"anthropic:NAME"``, ``"local:NAME"``, a `ChatModel`, or
@@ -80,7 +82,9 @@ def connect_roles(
                 api_key=api_key if same else None,
                 concurrency=concurrency,
             )
-            made[key] = Limited(chat, concurrency=concurrency)
+            # A model of the user's own is taken as it is: its failures may be meant.
+            tried = Retrying(chat) if spec is None or isinstance(spec, str) else chat
+            made[key] = Limited(tried, concurrency=concurrency)
         return made[key]
 
     specs = {

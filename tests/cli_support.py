@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ class Connected:
     """Stands in for `connect`: remembers what was asked for, and gives a scripted model."""
 
     def __init__(self) -> None:
-        self.answer: Callable[[ChatRequest], str] = answer
+        self.answer: Callable[[ChatRequest], str | Awaitable[str]] = answer
         self.capabilities = Capabilities(json_schema=True)
         self.asked: list[tuple[str | None, str | None]] = []
         self.requests: list[ChatRequest] = []
@@ -53,7 +53,7 @@ class Connected:
     ) -> ScriptedChat:
         self.asked.append((model, base_url))
 
-        def kept(request: ChatRequest) -> str:
+        def kept(request: ChatRequest) -> str | Awaitable[str]:
             self.requests.append(request)
             return self.answer(request)
 

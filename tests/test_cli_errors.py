@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
+import anyio
 import pytest
 
 from mcranker import ChatRequest
@@ -118,8 +120,10 @@ def test_verbose_before_and_after_the_verb(run: Run, models: Connected) -> None:
 
 
 def test_an_interrupt_says_how_far_it_came(run: Run, models: Connected) -> None:
-    def interrupted(request: ChatRequest) -> str:
-        raise KeyboardInterrupt
+    async def interrupted(request: ChatRequest) -> str:
+        signal.raise_signal(signal.SIGINT)
+        await anyio.sleep_forever()
+        raise AssertionError("unreachable")
 
     models.answer = interrupted
     result = run("team", "q")
