@@ -17,7 +17,7 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m mcranker.cli.reference --check docs/cli.md
+	$(BIN)/python -m mcranker.cli.reference | diff -u docs/cli.md -
 
 docs: $(STAMP)
 	$(BIN)/python -m mcranker.cli.reference > docs/cli.md
