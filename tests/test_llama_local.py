@@ -22,6 +22,7 @@ from mcranker.errors import (
     ReplyError,
 )
 from mcranker.llm import llama_local
+from mcranker.llm.bounded_schema import LONGEST_LIST, LONGEST_TEXT
 from mcranker.llm.chat import ChatRequest, Message, ReplySchema, Tag
 from mcranker.llm.llama_local import LocalChat
 
@@ -298,5 +299,5 @@ async def test_texts_and_lists_end_even_if_the_model_does_not(chat: LocalChat) -
         ask("List many names.", schema=ReplySchema("names", schema), max_tokens=2000)
     )
     names = json.loads(reply.text)["Names"]
-    assert len(names) <= llama_local.LONGEST_LIST
-    assert all(len(name) <= llama_local.LONGEST_TEXT for name in names)
+    assert len(names) <= LONGEST_LIST
+    assert all(len(name) <= LONGEST_TEXT for name in names)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import anyio.to_thread
 
 from mcranker.errors import ConfigError, ModelFileError, ModelNotFound, ReplyError
+from mcranker.llm.bounded_schema import bounded
 from mcranker.llm.catalogue import find
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest, Message, Usage
 from mcranker.llm.compatible_http import CompatibleChat
@@ -44,8 +45,6 @@ PROMPT_CACHE_MIB = 512  # evaluated prefixes kept aside while a slot does someth
 TOP_LOGPROBS = 200  # the labels of a scale are found among these; more cost time
 TOP_LOGPROBS_FOR_MANY = 4000  # where there are more than MANY_LABELS
 MANY_LABELS = 20
-LONGEST_TEXT = 300  # characters of one text in a JSON reply
-LONGEST_LIST = 12  # entries of one list in a JSON reply
 NEGLIGIBLE = 0.01  # share of all labels' probability below which it is not traced any further
 
 _log = logging.getLogger("mcranker.llm.llama_local")
@@ -365,20 +364,8 @@ def _compact_grammar(schema: str) -> str:
     import xllamacpp
 
     spaced = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-    tight = _bounded(json.loads(schema)) | {"x-guidance": spaced}
+    tight = bounded(json.loads(schema)) | {"x-guidance": spaced}
     return str(xllamacpp.json_schema_to_grammar(json.dumps(tight)))
-
-
-def _bounded(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema with a limit to every text and list: small models do not end them themselves."""
-    bounded = {
-        key: _bounded(value) if isinstance(value, dict) else value for key, value in schema.items()
-    }
-    if schema.get("type") == "string" and "enum" not in schema:
-        bounded.setdefault("maxLength", LONGEST_TEXT)
-    if schema.get("type") == "array":
-        bounded.setdefault("maxItems", LONGEST_LIST)
-    return bounded
 
 
 def _check_magic(path: Path, name: str) -> None:
