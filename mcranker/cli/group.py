@@ -63,7 +63,7 @@ class _Verbs(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        rows = [(name, help_line) for name, (_, help_line) in VERBS.items()]
+        rows = [(name, said) for name, (_, said) in VERBS.items()]
         rows += [(name, help_line(name, value)) for name, value in added_verbs().items()]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
