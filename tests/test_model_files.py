@@ -112,7 +112,7 @@ def test_a_download_is_checked_stored_and_noted(source: Source, cache: Path) -> 
     path = download(make_entry(), progress=lambda done, total: seen.append((done, total)))
     assert path == cache / "tiny.gguf"
     assert path.read_bytes() == CONTENT
-    assert seen == [(0, 10), (10, 10)]
+    assert seen == [(0, len(CONTENT)), (0, 10), (10, 10)]
     assert left_in(cache) == ["tiny.gguf", "tiny.gguf.sha256"]
 
 
