@@ -147,7 +147,8 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
         words = first_words(candidates)
         if not self._baselines:
             calibrations = [await self._subject(query, words) for query in CALIBRATION_QUERIES]
-            self._baselines.extend(calibrations)
+            # Another query may have been first meanwhile; the calibrations count once.
+            self._baselines[:] = calibrations
         logprobs = await self._subject(self._desk.query.text, words)
         scores = suitability(candidates, logprobs, self._baselines)
         best = sorted(zip(scores, candidates, strict=True), key=lambda pair: -pair[0])

@@ -366,3 +366,16 @@ def test_a_base_url_goes_to_models_of_the_same_prefix_only(
     )
     assert [each[1] for each in asked] == [url, None, url, None]
     assert [each[0] for each in asked][:3] == ["openai:a", "anthropic:c", "openai:b"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"scoring": "per_criterion"}, "which DIRECT has not"),
+        ({"ensemble": "assessor"}, "DIRECT has one judge"),
+        ({"ensemble": "reciprocal_rank"}, "DIRECT has one judge"),
+    ],
+)
+def test_direct_refuses_what_needs_a_team(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        DirectRanker(model=scripted(), **options)

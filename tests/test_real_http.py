@@ -72,9 +72,9 @@ async def test_openai_protocol_with_log_probabilities(engine: ServerAddress) -> 
 
 async def test_anthropic_protocol(engine: ServerAddress) -> None:
     model = AnthropicMessages("smollm2", base_url=engine.url, api_key=engine.key)
-    ids, missing, calls = await ranked_ids(model)
+    ids, _, calls = await ranked_ids(model)
     # This server takes no schema in Anthropic's protocol: the form is asked for in words, and
     # what so small a model says is often unusable; then it is missing, with the reason.
     assert sorted(ids) == sorted(DOCS)
+    # One call a score, and one repair turn at most.
     assert 9 <= calls <= 18
-    assert missing <= 9

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import anyio
 import pytest
 
 from mcranker import Capabilities, ChatReply, ChatRequest, MCRanker, ScriptedChat
@@ -60,3 +61,17 @@ def test_a_weak_model_recruits_by_likelihood_and_calibrates_once() -> None:
     assert len(asked) == len(CALIBRATION_QUERIES) + 2
     assert ranking.config["recruiting"] == "library"
     assert ranking.config["labels"] == ["No", "Yes"]
+
+
+def test_queries_in_progress_together_do_not_calibrate_twice_over() -> None:
+    async def answer(request: ChatRequest) -> ChatReply:
+        await anyio.lowlevel.checkpoint()
+        return ChatReply("", label_logprobs=dict.fromkeys(request.labels, -1.0))
+
+    model = ScriptedChat(
+        answer, capabilities=Capabilities(label_logprobs=True, prefill=True, weak=True)
+    )
+    with MCRanker(team_size=2, model=model, query_concurrency=4) as ranker:
+        for ranked in ranker.rank_many((f"query {number}", ["a"]) for number in range(4)):
+            ranked.result()
+        assert len(ranker._memory.subject_baselines) == len(CALIBRATION_QUERIES)

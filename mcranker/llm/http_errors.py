@@ -201,7 +201,7 @@ def connection_failed(error: BaseException, service: Service) -> ConnectionFaile
 
 def timed_out(service: Service) -> ModelTimeout:
     """The error for an answer that was not complete within `Service.timeout` seconds."""
-    advice = "it is retried; if it persists, raise timeout= or lower the concurrency"
+    advice = "try again later, or lower the concurrency"
     said = f"no complete answer within {service.timeout:g} s"
     return ModelTimeout(_message(service, said, "", advice), model=service.model)
 
@@ -222,9 +222,7 @@ def transport_error(error: BaseException, service: Service) -> ModelError:
 def unreadable(what: str, service: Service) -> ServerFailed:
     """The error for an answer with a good status whose body makes no sense."""
     return ServerFailed(
-        _message(
-            service, "unreadable answer", what, "it is retried; if it persists, check the URL"
-        ),
+        _message(service, "unreadable answer", what, "try again; if it persists, check the URL"),
         model=service.model,
     )
 

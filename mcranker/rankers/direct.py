@@ -6,6 +6,7 @@ from typing import ClassVar, Unpack
 
 from mcranker.agents import DirectJudge
 from mcranker.config import RankerConfig, RankerOptions
+from mcranker.errors import ConfigError
 from mcranker.models import ModelSpec
 from mcranker.rankers.pointwise import PointwiseRanker, Roles, given
 from mcranker.ranking import Ranking
@@ -59,8 +60,10 @@ class DirectRanker(PointwiseRanker):
         config: RankerConfig | None = None,
         **options: Unpack[RankerOptions],
     ) -> None:
+        chosen = RankerConfig.of(config, {**given(team_size=team_size, preset=preset), **options})
+        _refuse_team_options(chosen)
         super().__init__(
-            RankerConfig.of(config, {**given(team_size=team_size, preset=preset), **options}),
+            chosen,
             Roles(model, recruiter_model, criteria_model, scoring_model),
             base_url=base_url,
             api_key=api_key,
@@ -86,3 +89,17 @@ class DirectRanker(PointwiseRanker):
         )
         await score_passages(session, [judge])
         return self.build_ranking(session, tally, annotators)
+
+
+def _refuse_team_options(config: RankerConfig) -> None:
+    """Refuse what needs several personas' scores, instead of leaving it out unsaid."""
+    if config.scoring == "per_criterion":
+        raise ConfigError(
+            'scoring="per_criterion" scores by each persona\'s rubric, which DIRECT has not; '
+            "use MCRanker, or with_criteria=True to put the criteria into the prompt"
+        )
+    if config.ensemble != "sum":
+        raise ConfigError(
+            f"ensemble={config.ensemble!r} combines the scores of a team, and DIRECT has one "
+            "judge; leave it out, or use MCRanker"
+        )
