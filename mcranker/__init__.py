@@ -12,12 +12,14 @@ if TYPE_CHECKING:
     from mcranker.config import RankerConfig
     from mcranker.errors import (
         AuthenticationFailed,
+        BudgetExceeded,
         ConfigError,
         ConnectionFailed,
         ContentRefused,
         ContextTooLong,
         DownloadError,
         InputError,
+        LedgerError,
         MCRankerError,
         MissingScoreError,
         ModelError,
@@ -71,9 +73,9 @@ _EXPORTS = {
     "mcranker.llm.connect": "connect",
     "mcranker.llm.scripted": "ScriptedChat",
     "mcranker.errors": "MCRankerError ConfigError InputError MissingScoreError DownloadError "
-    "ModelError ConnectionFailed ModelTimeout AuthenticationFailed ModelNotFound "
-    "ModelFileError RateLimited ServerFailed RequestRejected ContextTooLong ContentRefused "
-    "UnsupportedCapability ReplyError",
+    "LedgerError BudgetExceeded ModelError ConnectionFailed ModelTimeout AuthenticationFailed "
+    "ModelNotFound ModelFileError RateLimited ServerFailed RequestRejected ContextTooLong "
+    "ContentRefused UnsupportedCapability ReplyError",
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 
@@ -81,6 +83,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AuthenticationFailed",
+    "BudgetExceeded",
     "Capabilities",
     "ChatModel",
     "ChatReply",
@@ -95,6 +98,7 @@ __all__ = [
     "Event",
     "Hit",
     "InputError",
+    "LedgerError",
     "MCRanker",
     "MCRankerError",
     "Member",

@@ -50,10 +50,11 @@ class Desk:
     config: RankerConfig
     prompts: PromptSet
     passage_text: PassageText
+    ranking: int = 0
 
     def tag(self, stage: Stage, *, persona: str = "", doc_id: str = "") -> Tag:
         """The tag of a request about this query."""
-        return Tag(stage=stage, query_id=self.query.id, persona=persona, doc_id=doc_id)
+        return Tag(stage, self.query.id, persona, doc_id, self.ranking)
 
 
 class Recruiter(Actor[Passage, tuple[Member, ...]]):

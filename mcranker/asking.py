@@ -70,7 +70,9 @@ class Asker:
         """
         prefill = self.model.capabilities.prefill
         messages = tuple(
-            Message(turn.role, turn.text) for turn in turns if prefill or turn.role != "assistant"
+            Message(turn.role, turn.text, turn.shared)
+            for turn in turns
+            if prefill or turn.role != "assistant"
         )
         request = ChatRequest(
             messages=messages,
@@ -81,11 +83,14 @@ class Asker:
             temperature=self._config.temperature,
             max_tokens=max_tokens,
             seed=self._config.seed,
+            sample=self._config.sample,
         )
         attempt = 0
         while True:
             reply = await self.model.complete(request)
-            self._usage.add(tag.stage, tag.persona, self.model.name, reply.usage)
+            self._usage.add(
+                tag.stage, tag.persona, self.model.name, reply.usage, reused=reply.reused
+            )
             try:
                 return read(reply)
             except Unreadable as problem:

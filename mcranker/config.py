@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from mcranker.errors import ConfigError
 from mcranker.llm.chat import Capabilities
+from mcranker.llm.limits import MOST_LEARNED
 
 __all__ = ["NO_YES", "PRESETS", "WEAK_MODEL_DEFAULTS", "RankerConfig", "RankerOptions"]
 
@@ -80,8 +81,16 @@ class RankerOptions(TypedDict, total=False):
     seed: int | None
     max_tokens: int
     max_score_tokens: int
-    concurrency: int
+    sample: int
+    top_k: int | None
+    persona_order: Literal["auto", "team"]
+    concurrency: int | None
     query_concurrency: int
+    requests_per_minute: float | None
+    tokens_per_minute: float | None
+    max_calls: int | None
+    max_cost: float | None
+    batch: bool
 
 
 class RankerConfig(BaseModel):
@@ -184,9 +193,53 @@ class RankerConfig(BaseModel):
         2048, ge=16, description="Longest answer of recruiter and criteria writers, in tokens."
     )
     max_score_tokens: int = Field(1024, ge=1, description="Longest answer to a scoring call.")
-    concurrency: int = Field(16, ge=1, le=10_000, description="Calls in flight at once.")
+    sample: int = Field(
+        0,
+        ge=0,
+        description="Which sample to take where answers vary (temperature above 0): another "
+        "number asks anew instead of taking what the ledger has.",
+    )
+    top_k: int | None = Field(
+        None,
+        ge=1,
+        description="Leave out scoring calls that cannot change the first so many ranks.",
+    )
+    persona_order: Literal["auto", "team"] = Field(
+        "auto",
+        description="With top_k, who scores first: the persona that separates the first "
+        "passages most, or the team's order.",
+    )
+    concurrency: int | None = Field(
+        None,
+        ge=1,
+        le=50_000,
+        description="Calls in flight at once, for each model; none to learn how many it takes.",
+    )
     query_concurrency: int = Field(
         4, ge=1, le=1000, description="Queries in progress at once when many are ranked."
+    )
+    requests_per_minute: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="Calls begun a minute, for each model."
+    )
+    tokens_per_minute: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="Tokens a minute, input and output, for each model.",
+    )
+    max_calls: int | None = Field(
+        None, ge=0, description="Stop before more calls than this are sent, all queries together."
+    )
+    max_cost: float | None = Field(
+        None,
+        ge=0,
+        allow_inf_nan=False,
+        description="Stop before more US dollars than this are spent, all queries together.",
+    )
+    batch: bool = Field(
+        False,
+        description="Send calls through the provider's batch API: half the price, an answer "
+        "within hours.",
     )
 
     def __init__(self, **data: Any) -> None:
@@ -264,6 +317,11 @@ class RankerConfig(BaseModel):
         if self.ensemble == "assessor" and "scoring" not in self.model_fields_set:
             chosen.pop("labels", None)
         return RankerConfig.of(self, chosen)
+
+    @property
+    def workers(self) -> int:
+        """Calls that a stage keeps ready to be sent; what is in flight may be fewer."""
+        return self.concurrency or MOST_LEARNED
 
     @property
     def top(self) -> int:

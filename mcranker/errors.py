@@ -5,6 +5,8 @@
     ├── InputError                the query or the passages
     ├── MissingScoreError         a score is missing and the policy is "fail"
     ├── DownloadError             a model file could not be fetched, checked or stored
+    ├── LedgerError               the file that keeps the answers cannot be used
+    ├── BudgetExceeded            another call would go beyond max_calls or max_cost
     └── ModelError                the model, or the way to it
         ├── ConnectionFailed      no server there, name not found, connection lost
         ├── ModelTimeout          no answer within the deadline
@@ -30,12 +32,14 @@ from __future__ import annotations
 
 __all__ = [
     "AuthenticationFailed",
+    "BudgetExceeded",
     "ConfigError",
     "ConnectionFailed",
     "ContentRefused",
     "ContextTooLong",
     "DownloadError",
     "InputError",
+    "LedgerError",
     "MCRankerError",
     "MissingScoreError",
     "ModelError",
@@ -68,6 +72,14 @@ class MissingScoreError(MCRankerError):
 
 class DownloadError(MCRankerError):
     """A model file could not be fetched, did not match its hash, or could not be stored."""
+
+
+class LedgerError(MCRankerError):
+    """The ledger cannot be opened, read or written, or is no ledger; what it holds is safe."""
+
+
+class BudgetExceeded(MCRankerError):
+    """Another call would go beyond ``max_calls`` or ``max_cost``. Answers so far are kept."""
 
 
 class ModelError(MCRankerError):

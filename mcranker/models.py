@@ -9,7 +9,7 @@ from mcranker.config import RankerConfig
 from mcranker.errors import UnsupportedCapability
 from mcranker.llm.chat import ChatModel
 from mcranker.llm.connect import connect
-from mcranker.llm.limits import Limited
+from mcranker.llm.limits import MOST_LEARNED, Limited
 from mcranker.llm.retries import Retrying
 
 __all__ = ["ModelSpec", "Models", "check_capabilities", "connect_roles"]
@@ -49,7 +49,7 @@ def connect_roles(
     model: ModelSpec,
     roles: Mapping[str, ModelSpec],
     *,
-    concurrency: int,
+    concurrency: int | None,
     base_url: str | None = None,
     api_key: str | None = None,
 ) -> Models:
@@ -80,7 +80,7 @@ def connect_roles(
                 spec,
                 base_url=base_url if same else None,
                 api_key=api_key if same else None,
-                concurrency=concurrency,
+                concurrency=concurrency or MOST_LEARNED,
             )
             # A model of the user's own is taken as it is: its failures may be meant.
             tried = Retrying(chat) if spec is None or isinstance(spec, str) else chat

@@ -125,14 +125,20 @@ class Ranking(Sequence[Hit]):
 
     @property
     def usage(self) -> Usage:
-        """Calls and tokens, everything together."""
+        """Calls and tokens that this ranking took, everything together."""
         return self.calls.total
+
+    @property
+    def reused(self) -> Usage:
+        """Answers that were in the ledger already, and what they had taken when they came."""
+        return self.calls.reused.total
 
     @property
     def cost(self) -> float | None:
         """US dollars for all calls; None if a model's price is not known."""
         from mcranker.llm.prices import cost
 
+        # Reused answers cost nothing now.
         costs = [cost(model, usage) for (_, _, model), usage in self.calls.items()]
         known = [each for each in costs if each is not None]
         return math.fsum(known) if len(known) == len(costs) else None
@@ -175,8 +181,6 @@ class Ranking(Sequence[Hit]):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold; `from_dict` takes it back."""
-        from mcranker.llm.prices import cost
-
         return {
             "version": FORMAT_VERSION,
             "query": asdict(self.query),
@@ -190,16 +194,8 @@ class Ranking(Sequence[Hit]):
             "usage": {
                 **asdict(self.usage),
                 "cost": self.cost,
-                "by_stage": [
-                    {
-                        "stage": stage,
-                        "persona": persona,
-                        "model": model,
-                        **asdict(usage),
-                        "cost": cost(model, usage),
-                    }
-                    for (stage, persona, model), usage in self.calls.items()
-                ],
+                "by_stage": _usage_rows(self.calls),
+                "reused": _usage_rows(self.calls.reused),
             },
             "seconds": dict(self.seconds),
         }
@@ -298,6 +294,21 @@ def _strictly_falling(scores: list[float]) -> list[str]:
     return fallen
 
 
+def _usage_rows(table: UsageTable) -> list[dict[str, Any]]:
+    from mcranker.llm.prices import cost
+
+    return [
+        {
+            "stage": stage,
+            "persona": persona,
+            "model": model,
+            **asdict(usage),
+            "cost": cost(model, usage),
+        }
+        for (stage, persona, model), usage in table.items()
+    ]
+
+
 def _restored(data: Mapping[str, Any]) -> Ranking:
     import numpy as np
 
@@ -320,9 +331,17 @@ def _restored(data: Mapping[str, Any]) -> Ranking:
         if ASSESSOR in hit["missing"] and ASSESSOR not in personas:
             assessor_reasons[row] = hit["missing"][ASSESSOR]
     calls = UsageTable()
-    for entry in data["usage"]["by_stage"]:
-        counts = Usage(*(int(entry[name]) for name in Usage.__dataclass_fields__))
-        calls.add(entry["stage"], entry["persona"], entry["model"], counts)
+    for name in ("by_stage", "reused"):
+        for entry in data["usage"].get(name, []):
+            counts = Usage(
+                calls=int(entry["calls"]),
+                input_tokens=int(entry["input_tokens"]),
+                cached_input_tokens=int(entry["cached_input_tokens"]),
+                output_tokens=int(entry["output_tokens"]),
+                seconds=float(entry.get("seconds", 0.0)),
+            )
+            key = (entry["stage"], entry["persona"], entry["model"])
+            calls.add(*key, counts, reused=name == "reused")
     return Ranking(
         query=Query(**data["query"]),
         passages=tuple(

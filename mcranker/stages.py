@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Protocol
 
 import numpy as np
@@ -70,6 +71,7 @@ class Session:
         usage: every call so far.
         seconds: wall time by stage.
         started: when work began, on the clock of `time.perf_counter`.
+        number: tells the rankings of this process apart.
     """
 
     query: Query
@@ -86,6 +88,7 @@ class Session:
     usage: UsageTable = field(default_factory=UsageTable)
     seconds: dict[str, float] = field(default_factory=dict)
     started: float = field(default_factory=time.perf_counter)
+    number: int = field(default_factory=count(1).__next__)
 
     @classmethod
     def open(
@@ -124,7 +127,7 @@ class Session:
     @property
     def desk(self) -> Desk:
         """What the agents share."""
-        return Desk(self.query, self.config, self.prompts, PassageText.of(self.config))
+        return Desk(self.query, self.config, self.prompts, PassageText.of(self.config), self.number)
 
     def asker(self, model: ChatModel) -> Asker:
         """Somebody who asks `model` and counts it here."""
@@ -316,7 +319,7 @@ async def score_passages(session: Session, judges: Sequence[Actor[ScoreTask, Non
     judges or fewer calls are allowed: then one after the other.
     """
     slots = session.models.scoring.capabilities.prefix_slots
-    together = len(judges) <= min(slots or len(judges), session.config.concurrency)
+    together = len(judges) <= min(slots or len(judges), session.config.workers)
 
     async def feed(judge: Actor[ScoreTask, None]) -> None:
         for row, place in enumerate(session.distinct):
@@ -337,7 +340,7 @@ async def assess(session: Session, matrix: ScoreMatrix, names: Sequence[str]) ->
     assessor = Assessor(
         session.desk,
         session.asker(session.models.assessor),
-        workers=min(session.config.concurrency, len(session.distinct)),
+        workers=min(session.config.workers, len(session.distinct)),
         on_score=tally.of(0),
     )
     with session.timed("assess"):
@@ -356,7 +359,7 @@ async def assess(session: Session, matrix: ScoreMatrix, names: Sequence[str]) ->
 
 def judge_workers(session: Session, judges: int) -> list[int]:
     """Workers of each judge: shares of the concurrency, never more than there are passages."""
-    concurrency = session.config.concurrency
+    concurrency = session.config.workers
     slots = session.models.scoring.capabilities.prefix_slots
     if judges > min(slots or judges, concurrency):
         shares = [min(slots or concurrency, concurrency)] * judges

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     import numpy as np
@@ -123,23 +123,46 @@ class ScoreMatrix:
 
 
 class UsageTable(Mapping[tuple["Stage", str, str], "Usage"]):
-    """Calls and tokens by stage, persona (empty where there is none) and model."""
+    """Calls and tokens by stage, persona (empty where there is none) and model.
+
+    Answers that were there already (`ChatReply.reused`) are counted apart, in `reused`.
+    """
 
     def __init__(self, rows: Mapping[tuple[Stage, str, str], Usage] | None = None) -> None:
         self._rows: dict[tuple[Stage, str, str], Usage] = dict(rows or {})
+        self._reused: UsageTable | None = None
 
-    def add(self, stage: Stage, persona: str, model: str, usage: Usage) -> None:
-        """Count one call."""
+    def add(
+        self, stage: Stage, persona: str, model: str, usage: Usage, *, reused: bool = False
+    ) -> None:
+        """Count one call, or one answer that needed none."""
+        rows = self.reused._rows if reused else self._rows  # noqa: SLF001 - of the same class
         key = (stage, persona, model)
-        known = self._rows.get(key)
-        self._rows[key] = usage if known is None else known + usage
+        known = rows.get(key)
+        rows[key] = usage if known is None else known + usage
+
+    @property
+    def reused(self) -> UsageTable:
+        """What the answers that were there already had taken when they were given."""
+        if self._reused is None:
+            self._reused = UsageTable()
+        return self._reused
 
     @property
     def total(self) -> Usage:
-        """Everything together."""
+        """Everything together, reused answers left out."""
         from mcranker.llm.chat import Usage
 
         return sum(self._rows.values(), start=Usage())
+
+    def by(self, what: Literal["stage", "persona", "model"]) -> dict[str, Usage]:
+        """The sums for each stage, persona or model; reused answers left out."""
+        place = ("stage", "persona", "model").index(what)
+        sums: dict[str, Usage] = {}
+        for key, usage in self._rows.items():
+            known = sums.get(key[place])
+            sums[key[place]] = usage if known is None else known + usage
+        return sums
 
     def __getitem__(self, key: tuple[Stage, str, str]) -> Usage:
         return self._rows[key]

@@ -96,10 +96,15 @@ _TOKEN_LENGTH = 8
 
 
 class Turn(NamedTuple):
-    """One turn of a rendered prompt."""
+    """One turn of a rendered prompt.
+
+    The first `shared` characters of the text are the same however the values of the last
+    `Template.render` are chosen.
+    """
 
     role: Role
     text: str
+    shared: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,6 +205,8 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide keys, addresses and proxies of the machine that runs the tests."""
     hidden = ("OPENAI_", "ANTHROPIC_", "MCRANKER_")
     for name in list(os.environ):
+        if name == "MCRANKER_LEDGER":
+            continue
         if name.startswith(hidden) or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
 

@@ -31,10 +31,17 @@ class Message:
 
     A last message of role ``assistant`` is a prefill: the model continues it. It is only
     sent to models whose `Capabilities.prefill` is true.
+
+    Attributes:
+        role: who speaks.
+        content: the text.
+        shared: so many characters at the beginning of `content` are the same in many requests;
+            for providers that keep a prompt's beginning where they are told to.
     """
 
     role: Literal["system", "user", "assistant"]
     content: str
+    shared: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +69,16 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """What a request is for. Tracing only: it is never sent and never part of a cache key."""
+    """What a request is for. It is never sent and never part of a ledger key.
+
+    `ranking` numbers the rankings of a process: requests of different rankings take turns.
+    """
 
     stage: Stage
     query_id: str = ""
     persona: str = ""
     doc_id: str = ""
+    ranking: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +97,8 @@ class ChatRequest:
         temperature: 0 for the most likely reply; None for the provider's default.
         max_tokens: limit of the reply, in tokens.
         seed: for providers that take one.
+        sample: which of several answers is wanted where they vary; another number is another
+            question to the ledger. Never sent.
         tag: what the request is for.
     """
 
@@ -97,20 +110,26 @@ class ChatRequest:
     temperature: float | None = 0.0
     max_tokens: int = 1024
     seed: int | None = None
+    sample: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What calls have used; adds up with ``+``.
+    """What calls have used; adds up with ``+``. Two are equal if all but the times are.
 
-    `input_tokens` counts all input, `cached_input_tokens` the part of it that the provider
-    read from its prompt cache. `calls` are requests that were answered.
+    Attributes:
+        calls: requests that were answered.
+        input_tokens: all input.
+        cached_input_tokens: the part of it that the provider read from its prompt cache.
+        output_tokens: what the model wrote, its thoughts included.
+        seconds: how long the answers took, added up over the calls.
     """
 
     calls: int = 0
     input_tokens: int = 0
     cached_input_tokens: int = 0
     output_tokens: int = 0
+    seconds: float = field(default=0.0, compare=False)
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -118,6 +137,7 @@ class Usage:
             self.input_tokens + other.input_tokens,
             self.cached_input_tokens + other.cached_input_tokens,
             self.output_tokens + other.output_tokens,
+            self.seconds + other.seconds,
         )
 
 
@@ -135,6 +155,8 @@ class ChatReply:
         answers: the score expected for each question, 0 to its `Question.top`, in the order of
             the questions; None in place of one that the provider declines. None if none were
             asked.
+        reused: the answer was there already, or came for an equal request that was on its way;
+            `usage` then says what it took when it was given, and nothing was paid now.
     """
 
     text: str
@@ -143,6 +165,7 @@ class ChatReply:
     finish_reason: Literal["stop", "length"] = "stop"
     label_logprobs: Mapping[str, float] | None = None
     answers: tuple[float | None, ...] | None = None
+    reused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +211,8 @@ class ChatModel(Protocol):
         """Answer one request.
 
         Raises:
-            ModelError: one of the classes in `mcranker.errors`; nothing else.
+            ModelError: the model, or the way to it, failed.
+            LedgerError, BudgetExceeded: a wrapper refuses to go on.
         """
         ...
 

@@ -9,7 +9,10 @@ import anyio
 
 from mcranker.llm.chat import Capabilities, ChatModel, ChatReply, ChatRequest
 
-__all__ = ["Limited"]
+__all__ = ["MOST_LEARNED", "Limited"]
+
+MOST_LEARNED = 256
+"""Calls in flight at once, at most, where nobody has set a limit."""
 
 
 class Limited:
@@ -18,9 +21,9 @@ class Limited:
     Requests that come while all places are taken wait in the order in which they came.
     """
 
-    def __init__(self, model: ChatModel, *, concurrency: int) -> None:
+    def __init__(self, model: ChatModel, *, concurrency: int | None) -> None:
         self._model = model
-        self._concurrency = concurrency
+        self._concurrency = concurrency or 16
         self._limiters: WeakKeyDictionary[asyncio.AbstractEventLoop, anyio.CapacityLimiter]
         self._limiters = WeakKeyDictionary()
 
