@@ -12,7 +12,14 @@ import click
 from beir_eval.errors import BeirEvalError
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.invocation import Invocation
-from mcranker.cli.options import Verb, model_flags, model_names, quiet_flag
+from mcranker.cli.options import (
+    Verb,
+    given_ledger,
+    ledger_flag,
+    model_flags,
+    model_names,
+    quiet_flag,
+)
 from mcranker.cli.progress import Live, QueryTracker, live_is_wanted
 from mcranker.cli.tables import print_page, show_ranking
 
@@ -78,7 +85,12 @@ async def _rank_all(ctx: click.Context, dataset: Dataset, count: int) -> _Outcom
     rankings: list[Ranking] = []
     live = live_is_wanted(quiet=quiet)
     with invocation.noting(not quiet):
-        ranker = MCRanker(team_size=3, model=given["model"], base_url=given["base_url"])
+        ranker = MCRanker(
+            team_size=3,
+            model=given["model"],
+            base_url=given["base_url"],
+            ledger=given_ledger(ctx),
+        )
     async with ranker:
         for query_id in list(dataset.queries)[:count]:
             documents = [(dataset.corpus[doc_id], score) for doc_id, score in run[query_id]]
@@ -217,6 +229,7 @@ command = Verb(
             help="Passages that BM25 hands over for each query.",
         ),
         *model_flags(()),
+        ledger_flag(),
         quiet_flag(),
     ],
     short_help="Rank a small collection that comes with it, and see how good that is.",

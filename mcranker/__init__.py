@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         ServerFailed,
         UnsupportedCapability,
     )
+    from mcranker.estimate import Estimate
     from mcranker.events import (
         Event,
         PassageAssessed,
@@ -67,6 +68,7 @@ _EXPORTS = {
     "mcranker.ranker": "MCRanker",
     "mcranker.rankers.direct": "DirectRanker",
     "mcranker.ranking": "Ranking Hit",
+    "mcranker.estimate": "Estimate",
     "mcranker.events": "Event RankingStarted TeamRecruited RubricWritten PassageScored "
     "PassageAssessed RankingDone",
     "mcranker.llm.chat": "ChatModel ChatRequest ChatReply Message Question Usage Capabilities",
@@ -95,6 +97,7 @@ __all__ = [
     "Criterion",
     "DirectRanker",
     "DownloadError",
+    "Estimate",
     "Event",
     "Hit",
     "InputError",

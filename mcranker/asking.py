@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from mcranker.config import RankerConfig
@@ -17,6 +17,7 @@ from mcranker.llm.chat import (
     ReplySchema,
     Tag,
 )
+from mcranker.llm.ledgered import Ledgered
 from mcranker.replies import Unreadable
 from mcranker.types import UsageTable
 from personas import PromptSet
@@ -85,8 +86,9 @@ class Asker:
             seed=self._config.seed,
             sample=self._config.sample,
         )
-        attempt = 0
+        asked: list[ChatRequest] = []
         while True:
+            asked.append(request)
             reply = await self.model.complete(request)
             self._usage.add(
                 tag.stage, tag.persona, self.model.name, reply.usage, reused=reply.reused
@@ -95,10 +97,15 @@ class Asker:
                 return read(reply)
             except Unreadable as problem:
                 # A reply read from probabilities does not change by asking again.
-                if attempt >= self._config.reask or labels or questions:
+                if len(asked) > self._config.reask or labels or questions:
+                    await self._note_unusable(asked)
                     raise self._reply_error(problem, reply) from problem
-                attempt += 1
                 request = self._repair(request, messages, reply, problem)
+
+    async def _note_unusable(self, requests: Sequence[ChatRequest]) -> None:
+        if isinstance(self.model, Ledgered):
+            for request in requests:
+                await self.model.mark_unusable(request)
 
     def _repair(
         self,

@@ -12,9 +12,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from mcranker.errors import ConfigError
 from mcranker.llm.chat import Capabilities
-from mcranker.llm.limits import MOST_LEARNED
+from mcranker.llm.concurrency import MOST_LEARNED
 
 __all__ = ["NO_YES", "PRESETS", "WEAK_MODEL_DEFAULTS", "RankerConfig", "RankerOptions"]
+
+MOST_IN_A_BATCH = 10_000
+"""Calls that wait together for a batch, at most, where nobody has set ``concurrency``."""
+
+QUERIES_OF_A_BATCH = 100
+"""Queries whose calls go into one batch, where nobody has set ``query_concurrency``."""
 
 NO_YES = ("No", "Yes")
 """The two-label scale that even the smallest models can use."""
@@ -278,6 +284,17 @@ class RankerConfig(BaseModel):
             raise ValueError('criteria="dataset" needs dataset=: say in words what the data set is')
         if self.criteria == "none" and self.scoring == "per_criterion":
             raise ValueError('scoring="per_criterion" needs criteria; criteria="none" has none')
+        if self.top_k is not None and self.ensemble != "sum":
+            raise ValueError(
+                f"ensemble={self.ensemble!r} needs every score, and top_k={self.top_k} leaves some "
+                'out; use ensemble="sum", or no top_k'
+            )
+        if self.top_k is not None and self.first_stage_weight:
+            raise ValueError(
+                f"first_stage_weight={self.first_stage_weight} scales the team's scores by the "
+                f"lowest of all passages, which top_k={self.top_k} does not ask for; use one of "
+                "the two"
+            )
         return self
 
     @classmethod
@@ -321,7 +338,13 @@ class RankerConfig(BaseModel):
     @property
     def workers(self) -> int:
         """Calls that a stage keeps ready to be sent; what is in flight may be fewer."""
-        return self.concurrency or MOST_LEARNED
+        return self.concurrency or (MOST_IN_A_BATCH if self.batch else MOST_LEARNED)
+
+    @property
+    def queries_at_once(self) -> int:
+        """``query_concurrency``, or many where nobody set it and a batch gathers them."""
+        gathered = self.batch and "query_concurrency" not in self.model_fields_set
+        return QUERIES_OF_A_BATCH if gathered else self.query_concurrency
 
     @property
     def top(self) -> int:

@@ -22,6 +22,7 @@ __all__ = [
     "interpolate",
     "reciprocal_rank",
     "score_sum",
+    "upper_bounds",
 ]
 
 MissingPolicy = Literal["mean_of_team", "lowest", "constant", "fail"]
@@ -65,6 +66,38 @@ def score_sum(values: Matrix) -> Matrix:
     """Sum of the personas' scores, one a passage (Eq. 4, left)."""
     # Exactly rounded, so that equal scores from other personas stay equal totals.
     return np.array([math.fsum(row) for row in values.tolist()], dtype=np.float64)
+
+
+def upper_bounds(
+    values: Matrix,
+    unasked: NDArray[np.bool_],
+    policy: MissingPolicy = "mean_of_team",
+    *,
+    constant: float = 0.0,
+    top: float,
+) -> Matrix:
+    """The highest sums that passages can reach, whatever scores are still to come or missing.
+
+    The bound holds for the rounded sums too: what stands in for a score is at least as high as
+    anything that may come in its place, and `score_sum` rounds a higher sum no lower.
+
+    Args:
+        values: shape (passages, personas).
+        unasked: where a score is still open; the other NaN are missing for good. Without any
+            in a row, the row's bound is the very sum of its scores.
+        policy: what stands in for missing scores, and `constant`, as for `fill_missing`.
+        constant: the score that stands in with ``policy="constant"``.
+        top: the highest score a persona can give.
+
+    Raises:
+        MissingScoreError: as `fill_missing`.
+    """
+    best = max(top, constant) if policy == "constant" else top
+    filled = np.where(unasked, best, values)
+    if policy == "mean_of_team":
+        # What will stand in for a missing score depends on the open ones; it is no higher.
+        filled = np.where(unasked.any(axis=1, keepdims=True) & np.isnan(filled), top, filled)
+    return score_sum(fill_missing(filled, policy, constant=constant))
 
 
 def reciprocal_rank(values: Matrix) -> Matrix:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+
+import anyio.to_thread
 
 from mcranker.config import RankerConfig
-from mcranker.errors import UnsupportedCapability
+from mcranker.errors import ConfigError, UnsupportedCapability
+from mcranker.llm.budget import Budget, Budgeted
 from mcranker.llm.chat import ChatModel
 from mcranker.llm.connect import connect
-from mcranker.llm.limits import MOST_LEARNED, Limited
+from mcranker.llm.ledger import Ledger, default_ledger_path
+from mcranker.llm.ledgered import Ledgered
+from mcranker.llm.limits import Limits
 from mcranker.llm.retries import Retrying
 
-__all__ = ["ModelSpec", "Models", "check_capabilities", "connect_roles"]
+__all__ = ["LedgerSpec", "ModelSpec", "Models", "check_capabilities", "connect_roles"]
 
 ModelSpec = str | ChatModel | None
+LedgerSpec = str | os.PathLike[str] | Ledger | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +33,7 @@ class Models:
     criteria: ChatModel
     scoring: ChatModel
     assessor: ChatModel
+    ledger: Ledger | None = None
 
     @property
     def names(self) -> Mapping[str, str]:
@@ -37,61 +46,115 @@ class Models:
         }
 
     async def aclose(self) -> None:
-        """Close every model once."""
+        """Close every model once, and the ledger."""
         closed: set[int] = set()
         for model in (self.recruiter, self.criteria, self.scoring, self.assessor):
             if id(model) not in closed:
                 closed.add(id(model))
                 await model.aclose()
+        if self.ledger is not None:
+            # It may have to wait for another program, which this loop need not.
+            await anyio.to_thread.run_sync(self.ledger.close)
 
 
 def connect_roles(
     model: ModelSpec,
     roles: Mapping[str, ModelSpec],
     *,
-    concurrency: int | None,
+    config: RankerConfig,
     base_url: str | None = None,
     api_key: str | None = None,
+    ledger: LedgerSpec = "default",
 ) -> Models:
     """Connect the models of all roles; roles without one of their own get `model`.
 
-    The same name or object in two roles is one model with one limit of `concurrency`. Models
-    that are given by name are asked again where that can help, see `Retrying`.
+    The same name or object in two roles is one model with limits of its own. Around each stand
+    the layers that `mcranker.llm.chat` speaks of.
 
     Args:
         model: ``"openai:NAME"``, ``"anthropic:NAME"``, ``"local:NAME"``, a `ChatModel`, or
             None for the default (see `mcranker.llm.connect.connect`).
         roles: keys ``recruiter``, ``criteria``, ``scoring``, ``assessor``.
-        concurrency: calls in flight at once, for each model.
+        config: the limits of calls, time and money.
         base_url: of an OpenAI- or Anthropic-compatible server, for `model` and for those of
             the other models that have the same prefix.
         api_key: instead of the environment's, likewise.
+        ledger: where answers are kept: a path, a `Ledger`, None, or ``"default"``.
 
     Raises:
         ConfigError, AuthenticationFailed, ModelNotFound: as `connect` does.
     """
+    kept = as_ledger(ledger)
+    layers = _Layers(config, kept, every_model=kept is not None and ledger != "default")
     made: dict[object, ChatModel] = {}
 
-    def limited(spec: ModelSpec) -> ChatModel:
-        key: object = spec if spec is None or isinstance(spec, str) else id(spec)
+    def role_model(spec: ModelSpec) -> ChatModel:
+        by_name = spec is None or isinstance(spec, str)
+        key: object = spec if by_name else id(spec)
         if key not in made:
             same = spec is model or (isinstance(spec, str) and _kind(spec) == _kind(model))
             chat = connect(
                 spec,
                 base_url=base_url if same else None,
                 api_key=api_key if same else None,
-                concurrency=concurrency or MOST_LEARNED,
+                concurrency=config.workers,
             )
             # A model of the user's own is taken as it is: its failures may be meant.
-            tried = Retrying(chat) if spec is None or isinstance(spec, str) else chat
-            made[key] = Limited(tried, concurrency=concurrency)
+            made[key] = layers.around(chat, retried=by_name)
         return made[key]
 
     specs = {
         role: model if roles.get(role) is None else roles[role]
         for role in ("recruiter", "criteria", "scoring", "assessor")
     }
-    return Models(**{role: limited(spec) for role, spec in specs.items()})
+    return Models(**{role: role_model(spec) for role, spec in specs.items()}, ledger=kept)
+
+
+def as_ledger(ledger: LedgerSpec) -> Ledger | None:
+    """The ledger that is meant; nothing is opened yet."""
+    if isinstance(ledger, Ledger):
+        return ledger
+    path = default_ledger_path() if ledger == "default" else ledger
+    return None if path is None else Ledger(path)
+
+
+class _Layers:
+    """What stands around each model of one ranker; see `mcranker.llm`."""
+
+    def __init__(self, config: RankerConfig, ledger: Ledger | None, *, every_model: bool) -> None:
+        self._config = config
+        self._ledger = ledger
+        self._every_model = every_model
+        self._budget = Budget(max_calls=config.max_calls, max_cost=config.max_cost)
+
+    def around(self, chat: ChatModel, *, retried: bool) -> ChatModel:
+        config = self._config
+        limits = Limits(
+            concurrency=config.concurrency,
+            requests_per_minute=config.requests_per_minute,
+            tokens_per_minute=config.tokens_per_minute,
+        )
+        model: ChatModel
+        if config.batch:
+            from mcranker.llm.batched import batched  # needed by few
+
+            model = batched(chat, self._batch_notes(), self._ledger)
+        else:
+            model = Retrying(chat, limits) if retried else Retrying(chat, limits, attempts=1)
+        if config.max_calls is not None or config.max_cost is not None:
+            model = Budgeted(model, self._budget)
+        if self._ledger is not None and (self._every_model or hasattr(chat, "endpoint")):
+            model = Ledgered(model, self._ledger, asked=chat)
+        return model
+
+    def _batch_notes(self) -> Path:
+        if self._ledger is None:
+            raise ConfigError(
+                "batch=True needs a ledger, beside which batches under way are noted; "
+                "leave out ledger=None"
+            )
+        path = self._ledger.path
+        return path.with_name(f"{path.name}.batches")
 
 
 def _kind(spec: ModelSpec) -> str:

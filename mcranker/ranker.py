@@ -8,20 +8,19 @@ from typing import ClassVar, Unpack
 from mcranker.agents import Annotator
 from mcranker.config import RankerConfig, RankerOptions
 from mcranker.inputs import as_passages, as_query
-from mcranker.models import ModelSpec
+from mcranker.models import LedgerSpec, ModelSpec
 from mcranker.rankers.pointwise import PointwiseRanker, Roles, given
 from mcranker.ranking import Ranking
+from mcranker.session import Session
 from mcranker.stages import (
-    OnScoreOf,
-    Session,
-    Tally,
     assess,
     recruit,
-    score_passages,
     seat_judges,
     write_rubrics,
 )
+from mcranker.tally import OnScoreOf, Tally
 from mcranker.teams import TeamSpec
+from mcranker.top_scoring import score_needed
 from mcranker.types import Passage, Query
 from personas import Member, Team
 
@@ -59,6 +58,10 @@ class MCRanker(PointwiseRanker):
         api_key: instead of the environment's.
         team: judges instead of a recruited team: a `Team`, a file, the name of a team of
             the library, or a list of personas. Members with a rubric keep it.
+        ledger: the file that keeps every answer, so that none is paid for twice; shared by
+            any number of rankers and processes. ``"default"`` for ``MCRANKER_LEDGER`` or a
+            file in the user's cache folder; a path; or None for none. A `ChatModel` of your
+            own takes part if a path is given, and then its name must tell it from others.
         config: all other choices as one object; `options` replace single fields.
         options: fields of `RankerConfig`, e.g. ``scoring="expected"``.
 
@@ -83,6 +86,7 @@ class MCRanker(PointwiseRanker):
         base_url: str | None = None,
         api_key: str | None = None,
         team: TeamSpec | None = None,
+        ledger: LedgerSpec = "default",
         preset: str | None = None,
         config: RankerConfig | None = None,
         **options: Unpack[RankerOptions],
@@ -93,6 +97,7 @@ class MCRanker(PointwiseRanker):
             base_url=base_url,
             api_key=api_key,
             team=team,
+            ledger=ledger,
         )
 
     def recruit_team(self, query: str | Query, example: str | Passage | None = None) -> Team:
@@ -122,7 +127,7 @@ class MCRanker(PointwiseRanker):
         members = await self._members(session)
         tally = Tally(session, [member.name for member in members])
         annotators = await self._write_rubrics(session, members, tally.of)
-        await score_passages(session, seat_judges(session, annotators, tally.of))
+        await score_needed(session, seat_judges(session, annotators, tally.of), tally)
         assessed = None
         if self.config.ensemble == "assessor":
             assessed = await assess(session, tally.matrix, tally.names)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from mcranker.errors import InputError
+from mcranker.trec import trec_run
 from mcranker.types import MissingScore, Passage, Query, ScoreMatrix, UsageTable
 
 if TYPE_CHECKING:
@@ -35,12 +36,17 @@ class Hit:
     Attributes:
         rank: from 1, best first.
         doc_id: the passage's id.
-        score: final score; None for a passage beyond ``depth``, which was not judged.
-        scores: persona -> score, 0 to k, or None where it is missing; in team order.
+        score: final score; None for a passage beyond ``depth``, which was not judged, and for
+            one that `skipped` personas were not asked about.
+        scores: persona -> score, 0 to k, or None where there is none; in team order.
         missing: persona -> why its score is missing.
         criteria: persona -> criterion -> score, only with ``scoring="per_criterion"``.
         first_stage_rank: rank in the order in which the passages were given, from 1.
         passage: title and text.
+        skipped: personas who were not asked, because the passage could not reach the first
+            ``top_k`` ranks any more.
+        at_most: the highest final score it could have got from them; None if nobody was
+            skipped.
     """
 
     rank: int
@@ -51,6 +57,8 @@ class Hit:
     criteria: Mapping[str, Mapping[str, float]]
     first_stage_rank: int
     passage: Passage
+    skipped: tuple[str, ...] = ()
+    at_most: float | None = None
 
     @property
     def index(self) -> int:
@@ -71,7 +79,8 @@ class Ranking(Sequence[Hit]):
         query: what was asked.
         passages: in first-stage order.
         order: places in `passages`, best first; an integer array of length n.
-        final: final score by place in `passages`; NaN beyond ``depth``; length n.
+        final: final score by place in `passages`; NaN beyond ``depth`` and for the places in
+            `bounds`; length n.
         matrix: scores by passage (rows as `passages`) and persona.
         personas: names of the matrix's columns.
         team: who judged, with rubrics; None for rankers without a team.
@@ -82,6 +91,8 @@ class Ranking(Sequence[Hit]):
         calls: usage by stage, persona and model.
         seconds: wall time by stage, and ``total``.
         assessor_reasons: place in `passages` -> why the assessor's score is missing.
+        bounds: place in `passages` -> the highest final score possible, for passages that
+            ``top_k`` left without some of their scores; they are ranked by it.
     """
 
     query: Query
@@ -98,6 +109,7 @@ class Ranking(Sequence[Hit]):
     calls: UsageTable
     seconds: Mapping[str, float]
     assessor_reasons: Mapping[int, str] = field(default_factory=dict)
+    bounds: Mapping[int, float] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.passages)
@@ -154,8 +166,16 @@ class Ranking(Sequence[Hit]):
             for row, column, why in sorted(places)
         ]
 
+    @property
+    def skipped(self) -> int:
+        """How many scores were not asked for, because of ``top_k``."""
+        return sum(len(self._skipped(row)) for row in self.bounds)
+
     def to_trec(self, tag: str | None = None) -> str:
         """The ranking as lines of a TREC run: query id, Q0, document id, rank, score, tag.
+
+        The score of a passage that ``top_k`` left without some of its scores is the highest
+        that was possible.
 
         Tools for TREC runs sort by score, read as a 32-bit float, and break ties by document
         id; so scores that would be equal there are set apart by the smallest such step.
@@ -163,21 +183,8 @@ class Ranking(Sequence[Hit]):
         Raises:
             InputError: the query has no id, or an id holds white space.
         """
-        for what, name in [
-            ("query", self.query.id),
-            *(("passage", each.id) for each in self.passages),
-        ]:
-            if not name or name.split() != [name]:
-                raise InputError(
-                    f"a TREC run cannot name the {what} {name!r}; "
-                    "ids must not be empty or hold white space"
-                )
-        tag = tag or self.ranker
-        scores = _strictly_falling([float(self.final[row]) for row in self.order])
-        return "".join(
-            f"{self.query.id} Q0 {doc_id} {rank} {score} {tag}\n"
-            for rank, (doc_id, score) in enumerate(zip(self.ids, scores, strict=True), start=1)
-        )
+        scores = [self.bounds.get(row, float(self.final[row])) for row in self.order.tolist()]
+        return trec_run(self.query.id, self.ids, scores, tag or self.ranker)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold; `from_dict` takes it back."""
@@ -251,7 +258,19 @@ class Ranking(Sequence[Hit]):
             criteria={name: self._named(name, scores) for name, scores in each.items() if scores},
             first_stage_rank=row + 1,
             passage=passage,
+            skipped=tuple(self.personas[column] for column in self._skipped(row)),
+            at_most=self.bounds.get(row),
         )
+
+    def _skipped(self, row: int) -> list[int]:
+        """Columns of the personas who were not asked about the passage, though others were."""
+        if row not in self.bounds:
+            return []
+        return [
+            column
+            for column, value in enumerate(self.matrix.values[row].tolist())
+            if math.isnan(value) and (row, column) not in self.matrix.reasons
+        ]
 
     def _named(self, persona: str, scores: tuple[float, ...]) -> dict[str, float]:
         members = self.team.members if self.team else ()
@@ -267,31 +286,14 @@ class Ranking(Sequence[Hit]):
             "score": hit.score,
             "scores": dict(hit.scores),
             "missing": dict(hit.missing),
+            "skipped": list(hit.skipped),
+            "at_most": hit.at_most,
             "criteria": {name: dict(each) for name, each in hit.criteria.items()},
             "first_stage_rank": hit.first_stage_rank,
             "first_stage_score": hit.passage.score,
             "title": hit.passage.title,
             "text": hit.passage.text,
         }
-
-
-def _strictly_falling(scores: list[float]) -> list[str]:
-    """The scores, NaN below all others, as numbers that fall even when read as 32-bit floats."""
-    import numpy as np
-
-    floor = min((score for score in scores if not math.isnan(score)), default=0.0)
-    fallen: list[str] = []
-    last = np.float32(math.inf)
-    for score in scores:
-        score = floor - 1.0 if math.isnan(score) else score
-        single = np.float32(score)
-        text = repr(score)
-        if single >= last:
-            single = np.nextafter(last, np.float32(-math.inf))
-            text = str(single)
-        fallen.append(text)
-        last = single
-    return fallen
 
 
 def _usage_rows(table: UsageTable) -> list[dict[str, Any]]:
@@ -320,6 +322,7 @@ def _restored(data: Mapping[str, Any]) -> Ranking:
     team = Team.model_validate(data["team"]) if data["team"] else None
     matrix = ScoreMatrix.empty(len(hits), len(personas))
     assessor_reasons: dict[int, str] = {}
+    bounds: dict[int, float] = {}
     for row, hit in enumerate(hits):
         for column, name in enumerate(personas):
             value = hit["scores"][name]
@@ -330,6 +333,8 @@ def _restored(data: Mapping[str, Any]) -> Ranking:
                 matrix.criteria[row, column] = tuple(hit["criteria"][name].values())
         if ASSESSOR in hit["missing"] and ASSESSOR not in personas:
             assessor_reasons[row] = hit["missing"][ASSESSOR]
+        if hit.get("at_most") is not None:
+            bounds[row] = float(hit["at_most"])
     calls = UsageTable()
     for name in ("by_stage", "reused"):
         for entry in data["usage"].get(name, []):
@@ -362,4 +367,5 @@ def _restored(data: Mapping[str, Any]) -> Ranking:
         calls=calls,
         seconds=dict(data["seconds"]),
         assessor_reasons=assessor_reasons,
+        bounds=bounds,
     )

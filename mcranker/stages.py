@@ -1,39 +1,25 @@
 """The stages that rankers are made of: recruit, write rubrics, score, assess.
 
-A `Session` holds what belongs to one query; the stages put actors to work on it.
+Each puts actors to work on a `Session`, which holds what belongs to one query.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import count
-from typing import Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Sequence
 
 from mcranker.actor import Actor
-from mcranker.agents import Annotator, Assessment, Assessor, Desk, OnScore, Recruiter, ScoreTask
-from mcranker.asking import Asker
+from mcranker.agents import Annotator, Assessment, Assessor, Recruiter, ScoreTask
 from mcranker.bridge import task_group
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError
-from mcranker.events import Emit, PassageAssessed, PassageScored, RubricWritten, TeamRecruited
-from mcranker.llm.chat import ChatModel, Stage
-from mcranker.models import Models
+from mcranker.events import RubricWritten, TeamRecruited
 from mcranker.panel import Panel
-from mcranker.passages import PassageText
-from mcranker.types import Passage, Query, Score, ScoreMatrix, UsageTable
-from personas import Member, PromptSet, Rubric, library
+from mcranker.session import Session
+from mcranker.tally import OnScoreOf, Tally
+from mcranker.types import Score, ScoreMatrix
+from personas import Member, library
 
 __all__ = [
-    "Memory",
-    "OnScoreOf",
-    "Session",
-    "Tally",
     "assess",
     "judge_workers",
     "recruit",
@@ -41,106 +27,6 @@ __all__ = [
     "seat_judges",
     "write_rubrics",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """What a ranker keeps from query to query.
-
-    Attributes:
-        dataset_rubrics: persona -> its rubric for the data set, ``criteria="dataset"``.
-        subject_baselines: a weak recruiter's answers to the calibration queries.
-    """
-
-    dataset_rubrics: dict[str, Rubric] = field(default_factory=dict)
-    subject_baselines: list[Mapping[str, float]] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class Session:
-    """One query on its way through the stages.
-
-    Attributes:
-        query: as the agents see it.
-        passages: those that are judged, in first-stage order.
-        distinct: places in `passages` of the first of each set of equal passages (title
-            and text).
-        group_of: for each passage the place in `distinct` of its equal.
-        asked: the query as the user gave it.
-        given: all passages, those beyond ``depth`` included.
-        usage: every call so far.
-        seconds: wall time by stage.
-        started: when work began, on the clock of `time.perf_counter`.
-        number: tells the rankings of this process apart.
-    """
-
-    query: Query
-    passages: tuple[Passage, ...]
-    config: RankerConfig
-    models: Models
-    prompts: PromptSet
-    memory: Memory
-    emit: Emit | None
-    distinct: tuple[int, ...]
-    group_of: NDArray[np.intp]
-    asked: Query
-    given: tuple[Passage, ...]
-    usage: UsageTable = field(default_factory=UsageTable)
-    seconds: dict[str, float] = field(default_factory=dict)
-    started: float = field(default_factory=time.perf_counter)
-    number: int = field(default_factory=count(1).__next__)
-
-    @classmethod
-    def open(
-        cls,
-        asked: Query,
-        given: tuple[Passage, ...],
-        *,
-        config: RankerConfig,
-        models: Models,
-        prompts: PromptSet,
-        memory: Memory,
-        emit: Emit | None,
-    ) -> Session:
-        """A session for the passages within ``depth``; equal ones are judged once."""
-        query = Query(asked.text.lower(), asked.id) if config.lowercase_query else asked
-        passages = given[: config.depth]
-        seen: dict[tuple[str, str], int] = {}
-        groups = [seen.setdefault((each.title, each.text), len(seen)) for each in passages]
-        firsts: dict[int, int] = {}
-        for place, group in enumerate(groups):
-            firsts.setdefault(group, place)
-        return cls(
-            query=query,
-            passages=passages,
-            config=config,
-            models=models,
-            prompts=prompts,
-            memory=memory,
-            emit=emit,
-            distinct=tuple(firsts.values()),
-            group_of=np.asarray(groups, dtype=np.intp),
-            asked=asked,
-            given=given,
-        )
-
-    @property
-    def desk(self) -> Desk:
-        """What the agents share."""
-        return Desk(self.query, self.config, self.prompts, PassageText.of(self.config), self.number)
-
-    def asker(self, model: ChatModel) -> Asker:
-        """Somebody who asks `model` and counts it here."""
-        return Asker(model, self.config, self.prompts, self.usage)
-
-    @contextmanager
-    def timed(self, stage: Stage) -> Iterator[None]:
-        """Add the wall time of the block, in seconds, to `seconds`."""
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - start
 
 
 async def recruit(session: Session, *, team_size: int) -> tuple[Member, ...]:
@@ -237,51 +123,6 @@ async def write_rubrics(
     return annotators
 
 
-class OnScoreOf(Protocol):
-    """Gives what is done with a score, for the judge of one column."""
-
-    def __call__(self, column: int) -> OnScore: ...
-
-
-class Tally:
-    """Takes scores as they come: into the matrix, and out as events."""
-
-    def __init__(self, session: Session, names: Sequence[str], *, assessing: bool = False) -> None:
-        self.matrix = ScoreMatrix.empty(len(session.distinct), len(names))
-        self._session = session
-        self.names = names
-        self._assessing = assessing
-        self._done = 0
-
-    def of(self, column: int) -> OnScore:
-        """What is done with a score of column `column`."""
-
-        async def scored(row: int, doc_id: str, score: Score) -> None:
-            self.matrix.put(row, column, score)
-            self._done += 1
-            session = self._session
-            if session.emit is None:
-                return
-            total = self.matrix.values.size
-            if self._assessing:
-                event: PassageAssessed | PassageScored = PassageAssessed(
-                    session.query.id, doc_id, score.value, score.reason, self._done, total
-                )
-            else:
-                event = PassageScored(
-                    session.query.id,
-                    doc_id,
-                    self.names[column],
-                    score.value,
-                    score.reason,
-                    self._done,
-                    total,
-                )
-            await session.emit(event)
-
-        return scored
-
-
 def seat_judges(
     session: Session, annotators: Sequence[Annotator], scored: OnScoreOf
 ) -> Sequence[Actor[ScoreTask, None]]:
@@ -358,10 +199,15 @@ async def assess(session: Session, matrix: ScoreMatrix, names: Sequence[str]) ->
 
 
 def judge_workers(session: Session, judges: int) -> list[int]:
-    """Workers of each judge: shares of the concurrency, never more than there are passages."""
+    """Workers of each judge, never more than there are passages.
+
+    Judges that work one after the other, or as ``top_k`` has it, get all the concurrency each;
+    those that work side by side share it.
+    """
     concurrency = session.config.workers
     slots = session.models.scoring.capabilities.prefix_slots
-    if judges > min(slots or judges, concurrency):
+    alone = session.config.top_k is not None or judges > min(slots or judges, concurrency)
+    if alone:
         shares = [min(slots or concurrency, concurrency)] * judges
     else:
         shares = [concurrency // judges + (i < concurrency % judges) for i in range(judges)]

@@ -31,7 +31,7 @@ class InspectedHit:
     Attributes:
         rank: from 1, best first.
         doc_id: the passage's id.
-        score: final score; None for a passage that was not judged.
+        score: final score; None for a passage that was not judged, or not by all.
         scores: persona -> score, or None where there is none; in the order of the columns.
         missing: persona -> why its score is missing; ``"(assessor)"`` may be among them.
         criteria: persona -> criterion -> score, where criteria were scored one by one.
@@ -43,6 +43,10 @@ class InspectedHit:
             a passage that was not judged.
         rank_without: persona -> rank of the passage if that persona is left out. Empty for
             a passage that was not judged, and where fewer than two personas judged.
+        skipped: personas who were not asked, because the passage could not reach the first
+            ``top_k`` ranks any more.
+        at_most: the highest final score it could have got from them, by which it is ranked;
+            None if nobody was skipped.
     """
 
     rank: int
@@ -57,6 +61,8 @@ class InspectedHit:
     text: str
     rank_of_all: int | None
     rank_without: Mapping[str, int]
+    skipped: tuple[str, ...] = ()
+    at_most: float | None = None
 
     @property
     def judged(self) -> bool:
@@ -211,8 +217,18 @@ class Inspection:
 
     @property
     def judged(self) -> tuple[InspectedHit, ...]:
-        """The passages that were judged, best first."""
+        """The passages that have a final score, best first."""
         return tuple(hit for hit in self.hits if hit.judged)
+
+    @property
+    def partly_judged(self) -> tuple[InspectedHit, ...]:
+        """The passages about which somebody was not asked, because of ``top_k``."""
+        return tuple(hit for hit in self.hits if hit.skipped)
+
+    @property
+    def skipped(self) -> int:
+        """How many scores were not asked for, because of ``top_k``."""
+        return sum(len(hit.skipped) for hit in self.hits)
 
     @property
     def missing(self) -> int:
@@ -220,13 +236,20 @@ class Inspection:
         return sum(len(hit.missing) for hit in self.hits)
 
     @property
+    def top_k(self) -> int | None:
+        """How many ranks had to be right; None if all."""
+        top_k = self.config.get("top_k")
+        return top_k if isinstance(top_k, int) and top_k > 0 else None
+
+    @property
     def leave_one_out_exact(self) -> bool:
         """Whether the arithmetic of `InspectedHit.rank_without` gives this very ranking.
 
         It does for the sum and the reciprocal rank ensembles. An assessor would have to be
-        asked again; for its rankings the sum of the remaining scores stands in.
+        asked again; for its rankings the sum of the remaining scores stands in. Passages that
+        were not judged by all are left out of the arithmetic.
         """
-        return all(hit.rank == hit.rank_of_all for hit in self.judged)
+        return all(place == hit.rank_of_all for place, hit in enumerate(self.judged, start=1))
 
     @property
     def most_disputed(self) -> InspectedHit | None:
@@ -273,6 +296,8 @@ class _StoredHit(_Stored):
     first_stage_score: float | None
     title: str
     text: str
+    skipped: tuple[str, ...] = Field((), strict=False)
+    at_most: float | None = None
 
 
 class _StoredCounts(_Stored):
@@ -317,6 +342,8 @@ class _StoredRanking(_Stored):
         for hit in self.hits:
             if set(hit.scores) != set(self.personas):
                 raise ValueError(f"the hit of rank {hit.rank} must have one score a persona")
+            if not all(name in hit.scores and hit.scores[name] is None for name in hit.skipped):
+                raise ValueError(f"the hit of rank {hit.rank} has a score that was not asked for")
         return self
 
 

@@ -98,8 +98,8 @@ _TOKEN_LENGTH = 8
 class Turn(NamedTuple):
     """One turn of a rendered prompt.
 
-    The first `shared` characters of the text are the same however the values of the last
-    `Template.render` are chosen.
+    The first `shared` characters of the text, and all turns before it, are the same however
+    the values of the last `Template.render` are chosen. It is 0 where an earlier turn differs.
     """
 
     role: Role
@@ -143,7 +143,7 @@ class Template:
         )
 
     def render(self, values: Mapping[str, str]) -> tuple[Turn, ...]:
-        """The finished turns.
+        """The finished turns, which know how far they are the same for all values.
 
         Raises:
             PromptError: a placeholder has no value.
@@ -151,7 +151,14 @@ class Template:
         open_ones = self.placeholders - values.keys()
         if open_ones:
             raise PromptError(f"prompt {self.name!r}: no value for {_listed(open_ones)}")
-        return tuple(Turn(role, "".join(_merge(parts, values))) for role, parts in self.turns)
+        turns = []
+        all_shared = True
+        for role, parts in self.turns:
+            pieces = list(parts)
+            pieces[1::2] = [values[name] for name in parts[1::2]]
+            turns.append(Turn(role, "".join(pieces), len(parts[0]) if all_shared else 0))
+            all_shared = all_shared and len(parts) == 1
+        return tuple(turns)
 
 
 class PromptSet:

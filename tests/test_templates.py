@@ -48,18 +48,10 @@ def test_shipped_sets_load(name: str) -> None:
         assert turns[-1].role in {"user", "assistant"}
 
 
-@pytest.mark.parametrize("name", BUILTIN_SETS)
-def test_what_requests_share_comes_before_the_passage(name: str) -> None:
-    template = PromptSet.load(name)["score"]
-    parts = [part for _, parts in template.turns for part in parts[1::2]]
-    shared = [part for part in parts if part not in {"passage", "answer"}]
-    assert parts.index("passage") >= len(shared)
-
-
 def test_a_folder_of_ones_own_loads(tmp_path: Path) -> None:
     prompts = PromptSet.load(_folder(tmp_path, repair="Mend it: {{ problem }}"))
     assert prompts.name == tmp_path.name
-    assert prompts["repair"].render({"problem": "x"}) == (Turn("user", "Mend it: x"),)
+    assert prompts["repair"].render({"problem": "x"}) == (Turn("user", "Mend it: x", 9),)
     assert PromptSet.load(str(tmp_path)).hashes == prompts.hashes
 
 
@@ -154,7 +146,7 @@ def test_turns_are_split_at_role_lines() -> None:
     text = "[system]\nBe fair.\n\n[user] \n {{query}}\n [user] is a word\n[assistant]\nAnswer:\n"
     template = Template.parse("p", text)
     assert template.render({"query": "q"}) == (
-        Turn("system", "Be fair."),
+        Turn("system", "Be fair.", shared=8),
         Turn("user", "q\n [user] is a word"),
         Turn("assistant", "Answer:"),
     )
@@ -173,7 +165,8 @@ def test_values_are_put_in_and_never_looked_at_again(value: str) -> None:
     template = Template.parse("p", "{{query}} / {{passage}}")
     whole = template.render({"query": "Q", "passage": value})
     in_steps = template.bind({"passage": value}).bind({"query": "Q"}).render({})
-    assert whole == in_steps == (Turn("user", f"Q / {value}"),)
+    assert whole == (Turn("user", f"Q / {value}"),)
+    assert in_steps == (Turn("user", f"Q / {value}", shared=4 + len(value)),)
 
 
 @given(st.lists(st.text(), min_size=3, max_size=3), st.sets(st.sampled_from("abc")))
@@ -182,10 +175,29 @@ def test_binding_early_or_late_is_the_same(values: list[str], early: set[str]) -
     given_values = dict(zip("abc", values, strict=True))
     bound = template.bind({name: given_values[name] for name in early})
     assert bound.placeholders == set("abc") - early
-    assert bound.render(given_values) == (
-        Turn("system", values[0] + values[1]),
-        Turn("user", f"{values[2]} and {values[0]}"),
+    assert [(turn.role, turn.text) for turn in bound.render(given_values)] == [
+        ("system", values[0] + values[1]),
+        ("user", f"{values[2]} and {values[0]}"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("bound", "shared"),
+    [
+        ("", [2, 0, 0]),  # "A " before the role
+        ("role", [7, 7, 0]),  # all of "A nurse", then "Judge: " before the passage
+        ("role passage", [7, 10, 6]),  # everything
+        ("passage", [2, 0, 0]),  # what comes after a difference is no beginning
+    ],
+)
+def test_turns_know_how_far_they_are_shared(bound: str, shared: list[int]) -> None:
+    template = Template.parse(
+        "p", "[system]\nA {{role}}\n[user]\nJudge: {{passage}}\n[assistant]\nScore:"
     )
+    values = {"role": "nurse", "passage": "cut"}
+    turns = template.bind({name: values[name] for name in bound.split()}).render(values)
+    assert [turn.text for turn in turns] == ["A nurse", "Judge: cut", "Score:"]
+    assert [turn.shared for turn in turns] == shared
 
 
 def test_a_value_that_is_not_given_is_named() -> None:

@@ -23,10 +23,12 @@ from mcranker.cli.invocation import Invocation
 from mcranker.cli.numbers import counted, file_size, seconds
 from mcranker.cli.options import Verb, model_flags, quiet_flag
 from mcranker.cli.plain import plain
-from mcranker.errors import MCRankerError, ReplyError
+from mcranker.errors import LedgerError, MCRankerError, ReplyError
 from mcranker.llm.catalogue import find
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Message, Tag
 from mcranker.llm.connect import choose_default, connect
+from mcranker.llm.ledger import default_ledger_path
+from mcranker.llm.ledger_upkeep import file_bytes, stats
 from mcranker.llm.model_files import cache_folder
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ _SETTINGS = (
     "MCRANKER_MODEL",
     "MCRANKER_BASE_URL",
     "MCRANKER_CACHE",
+    "MCRANKER_LEDGER",
     "OPENAI_BASE_URL",
     "ANTHROPIC_BASE_URL",
     "HF_HUB_OFFLINE",
@@ -103,6 +106,7 @@ def _findings(ctx: click.Context) -> Iterator[Finding]:
     yield from _environment(os.environ)
     yield from _extras()
     yield _cache()
+    yield _ledger()
     yield from _model(ctx)
 
 
@@ -140,6 +144,21 @@ def _cache() -> Finding:
         advice = "you may not write there; set MCRANKER_CACHE to another folder"
         return Finding("failed", "model cache", f"{folder}: {advice}")
     return Finding("ok", "model cache", f"{folder}: {counted(len(models), 'model')}, {size}")
+
+
+def _ledger() -> Finding:
+    path = default_ledger_path()
+    if path is None:
+        return Finding("missing", "ledger", "MCRANKER_LEDGER turns it off: no answer is kept")
+    if not path.exists():
+        return Finding("missing", "ledger", f"{path} is made with the first answer")
+    try:
+        answers = sum(share.answers for share in stats(path))
+    except LedgerError as error:
+        return Finding("failed", "ledger", failure(error).message)
+    return Finding(
+        "ok", "ledger", f"{path}: {counted(answers, 'answer')}, {file_size(file_bytes(path))}"
+    )
 
 
 def _model(ctx: click.Context) -> Iterator[Finding]:

@@ -34,7 +34,7 @@ Status = Literal["ok", "missing_scores", "error"]
 _SETTING = re.compile(
     r"""(?<![\w?&/.-])([a-z][a-z_]*)=(?:(["'])(?P<text>[^"'\s]*)\2|(?P<bare>[\w.-]+)|(?![^\s:,;)]))"""
 )
-_SPECIFIC = {"model", "base_url", "team", "with_criteria"}
+_SPECIFIC = {"model", "base_url", "team", "ledger", "with_criteria"}
 
 
 class Interrupted(Exception):

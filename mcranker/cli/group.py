@@ -36,6 +36,7 @@ VERBS = {
     "team": ("mcranker.cli.team", "Recruit a team and write its rubrics, without scoring."),
     "doctor": ("mcranker.cli.doctor", "Check the set-up: what is there, and does a model answer?"),
     "models": ("mcranker.cli.models", "List and download models for the local engine."),
+    "ledger": ("mcranker.cli.ledger", "See, save, thin out and check the answers that are kept."),
 }
 """Verb -> its module, whose `command` it is, and its line in the help."""
 

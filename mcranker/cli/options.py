@@ -22,6 +22,8 @@ __all__ = [
     "Verb",
     "config_flags",
     "given_config",
+    "given_ledger",
+    "ledger_flag",
     "make_ranker",
     "model_flags",
     "model_names",
@@ -134,6 +136,23 @@ def model_flags(roles: Iterable[str]) -> list[click.Parameter]:
     ]
 
 
+def ledger_flag() -> click.Parameter:
+    """``--ledger``."""
+    return Section(
+        ["--ledger"],
+        metavar="FILE|none",
+        section=MODELS,
+        help="Keeps every answer, so that none is paid for twice. Without: MCRANKER_LEDGER, else "
+        "a file in the user's cache folder.",
+    )
+
+
+def given_ledger(ctx: click.Context) -> str | None:
+    """What ``--ledger`` says, as rankers take it."""
+    given: str | None = ctx.params.get("ledger")
+    return "default" if given is None else None if given.lower() == "none" else given
+
+
 def quiet_flag() -> click.Parameter:
     """``--quiet``."""
     return click.Option(["-q", "--quiet"], is_flag=True, help="No live display and no notes.")
@@ -169,7 +188,7 @@ def make_ranker(ctx: click.Context, name: str) -> Ranker:
             flag = option.replace("_", "-")
             raise click.UsageError(f"--{flag} does not go with --ranker {name}; leave it out", ctx)
     make = cast("Callable[..., Ranker]", kind)
-    return make(config=given_config(ctx), **options)
+    return make(config=given_config(ctx), ledger=given_ledger(ctx), **options)
 
 
 def ranker_flag() -> click.Parameter:

@@ -21,6 +21,7 @@ from mcranker.cli.options import (
     Section,
     Verb,
     config_flags,
+    ledger_flag,
     make_ranker,
     model_flags,
     model_names,
@@ -41,6 +42,7 @@ from mcranker.errors import (
     AuthenticationFailed,
     ConfigError,
     InputError,
+    LedgerError,
     ModelFileError,
     ModelNotFound,
     UnsupportedCapability,
@@ -57,6 +59,7 @@ INPUT, OUTPUT = "Input", "Output"
 _HOPELESS = (
     AuthenticationFailed,
     ConfigError,
+    LedgerError,
     ModelFileError,
     ModelNotFound,
     UnsupportedCapability,
@@ -99,6 +102,8 @@ def _rank(ctx: click.Context) -> int:
         _check_trec_ids(job)
     quiet = given["quiet"]
     with invocation.noting(live_is_wanted(quiet=quiet)):
+        if given["dry_run"]:
+            return _dry_run(ctx, job)
         fetch_models(model_names(ctx), quiet=quiet)
         ranker = make_ranker(ctx, given["ranker"])
     with opened(wanted) as results:
@@ -106,6 +111,14 @@ def _rank(ctx: click.Context) -> int:
         live = live_is_wanted(quiet=quiet)
         anyio.run(partial(work, ranker, job, results, invocation, live=live))
         return results.finish(len(job.queries))
+
+
+def _dry_run(ctx: click.Context, job: _Job) -> int:
+    from mcranker.cli.estimate import check_local_models, show_estimate
+
+    check_local_models(model_names(ctx))
+    with make_ranker(ctx, ctx.params["ranker"]) as ranker:
+        return show_estimate(ranker.estimate_many(job.work()), ctx.params["output"])
 
 
 async def _rank_one(
@@ -276,6 +289,12 @@ def _flags() -> list[click.Parameter]:
         ),
         out(["--save"], metavar="FILE", help="Keep the whole ranking as JSON; a line a query."),
         out(["--report"], metavar="FILE", help="Write an HTML page that shows why."),
+        out(
+            ["--dry-run"],
+            is_flag=True,
+            help="Show calls, tokens and cost instead (a table, or --output json); nothing is "
+            "sent, no file is written.",
+        ),
         ranker_flag(),
         Section(
             ["--with-criteria"],
@@ -291,6 +310,7 @@ def _flags() -> list[click.Parameter]:
         ),
         *config_flags(),
         *model_flags(("recruiter", "criteria", "scoring", "assessor")),
+        ledger_flag(),
         quiet_flag(),
     ]
 

@@ -35,6 +35,7 @@ LONGEST_ID = 24  # columns
 SCORE_WIDTH = 5  # columns of a persona's score, at least
 OTHER_COLUMNS = 24  # columns of rank, score, moved, and what stands between
 REASONS = 3  # missing scores explained below a table
+SKIPPED = "·"  # in place of a score that was not asked for; "-" is one that is missing
 
 
 def print_page(show: Callable[[Console], None]) -> None:
@@ -76,6 +77,8 @@ def show_ranking(console: Console, ranking: Ranking, top: int) -> None:
     rest = len(ranking) - len(hits)
     if rest:
         _line(console, Text(f"{rest:,} more; --top {len(ranking)} shows all", style="dim"))
+    if ranking.skipped:
+        _line(console, Text(_skipped_line(ranking), style="dim"), wrap=True)
     _line(console, Text(_summary(ranking), style="dim"), wrap=True)
     for text in _missing_lines(ranking):
         _line(console, Text(text, style="yellow"))
@@ -141,18 +144,20 @@ def _hit_table(console: Console, ranking: Ranking, hits: list[Hit]) -> Table:
         table.add_column(Text(heading), justify="right", width=width)
     table.add_column("moved", justify="right", no_wrap=True)
     table.add_column("passage", no_wrap=True, overflow="ellipsis", ratio=1)
-    finals = score_column([hit.score for hit in hits])
+    finals = score_column([hit.score if hit.at_most is None else hit.at_most for hit in hits])
     columns = [score_column([hit.scores[name] for hit in hits]) for name in ranking.personas]
     for row, hit in enumerate(hits):
-        beyond = hit.score is None
+        beyond = hit.score is None and hit.at_most is None
+        scores = {name: column[row] for name, column in zip(ranking.personas, columns, strict=True)}
+        scores |= dict.fromkeys(hit.skipped, SKIPPED)
         table.add_row(
             str(hit.rank),
             Text(plain(hit.doc_id)),
-            "" if beyond else finals[row],
-            *("" if beyond else column[row] for column in columns),
+            "" if beyond else finals[row] if hit.at_most is None else f"≤{finals[row]}",
+            *("" if beyond else score for score in scores.values()),
             _moved(hit.moved),
             Text(plain(f"{hit.passage.title} {hit.passage.text}", EXCERPT)),
-            style="dim" if beyond else None,
+            style="dim" if hit.score is None else None,
         )
     return table
 
@@ -181,8 +186,10 @@ def _moved(places: int) -> Text:
 def _summary(ranking: Ranking) -> str:
     usage = ranking.usage
     cached = f" ({usage.cached_input_tokens:,} cached)" if usage.cached_input_tokens else ""
-    parts = [
-        counted(usage.calls, "call"),
+    parts = [counted(usage.calls, "call")]
+    if ranking.reused.calls:
+        parts.append(f"{counted(ranking.reused.calls, 'answer')} from the ledger")
+    parts += [
         f"{counted(usage.input_tokens, 'token')} in{cached}",
         f"{usage.output_tokens:,} out",
     ]
@@ -193,6 +200,13 @@ def _summary(ranking: Ranking) -> str:
     parts.append(seconds(ranking.seconds["total"]))
     parts += dict.fromkeys(plain(name) for name in ranking.models.values())
     return ", ".join(parts)
+
+
+def _skipped_line(ranking: Ranking) -> str:
+    return (
+        f"{counted(ranking.skipped, 'score')} not asked for ({SKIPPED}): "
+        f"those passages could not reach rank {ranking.config['top_k']}"
+    )
 
 
 def _missing_lines(ranking: Ranking) -> list[str]:

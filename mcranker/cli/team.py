@@ -18,6 +18,7 @@ from mcranker.cli.options import (
     Section,
     Verb,
     config_flags,
+    ledger_flag,
     make_ranker,
     model_flags,
     model_names,
@@ -45,7 +46,13 @@ _FIELDS = (
     "temperature",
     "seed",
     "max_tokens",
+    "sample",
     "concurrency",
+    "requests_per_minute",
+    "tokens_per_minute",
+    "max_calls",
+    "max_cost",
+    "batch",
 )
 _SUFFIXES = {".yaml": "yaml", ".yml": "yaml", ".json": "json"}
 
@@ -113,6 +120,7 @@ command = Verb(
         ),
         *config_flags(_FIELDS),
         *model_flags(("recruiter", "criteria")),
+        ledger_flag(),
         quiet_flag(),
     ],
     short_help="Recruit a team and write its rubrics, without scoring.",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
 import orjson
@@ -16,7 +18,8 @@ from mcranker.errors import (
     ServerFailed,
     UnsupportedCapability,
 )
-from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest, Usage
+from mcranker.llm.batch_service import TRANSFER_SECONDS
+from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest, Message, Usage
 from mcranker.llm.endpoint import checked_settings, checked_url, find_key
 from mcranker.llm.http_errors import (
     Problem,
@@ -34,9 +37,12 @@ from mcranker.llm.parameters import ParameterMemory
 from mcranker.llm.per_loop import PerLoop
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
     import anthropic
+    import httpx2
+
+    from mcranker.llm.batch_service import Writer
 
 __all__ = ["AnthropicMessages"]
 
@@ -46,6 +52,17 @@ REASONING_TOKENS = 4096  # room for thoughts, where a model cannot do without th
 
 # The last models that take a temperature; from 4.7 on it is an error.
 _TAKES_TEMPERATURE = re.compile(r"claude-(3|[a-z]+-4-([0-6](?!\d)|\d{8}))")
+
+# How long a prompt's beginning must be to be kept, in tokens; no shorter one is kept by any
+# model. A mark on what is too short costs nothing, so unknown models count as the newest.
+_LEAST_CACHED = (
+    (re.compile(r"claude-(haiku-4|opus-4-[56])"), 4096),
+    (re.compile(r"claude-(3-(5-)?haiku|opus-4-7)"), 2048),
+    (re.compile(r"claude-(3|opus-4|sonnet-4|sonnet-5$)"), 1024),
+)
+_LEAST_CACHED_BY_NEWEST = 512
+_BYTES_A_TOKEN = 3  # of English, by the newest tokenizers
+_ASKED_OFTEN = ("score", "assess")  # writing to the cache costs a quarter more than not to
 
 
 class AnthropicMessages:
@@ -111,14 +128,8 @@ class AnthropicMessages:
         return self._memory.within(Capabilities(json_schema=True))
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        if request.labels:
-            raise UnsupportedCapability(
-                f"{self._name}: Anthropic gives no log-probabilities; "
-                'use scoring="integer" or another model',
-                model=self._name,
-            )
         try:
-            data = await self._memory.ask(_body(request, self._model), self._send)
+            data = await self._memory.ask(self._message_body(request), self._send)
         except StatusError as failure:
             raise error_for(failure.problem, self._service) from failure
         return _reply(data, self._service)
@@ -127,25 +138,95 @@ class AnthropicMessages:
         """Close the connections of the running event loop; a later call opens new ones."""
         await self._clients.aclose()
 
-    async def _send(self, body: dict[str, Any]) -> dict[str, Any]:
+    # What the batch API needs; see `mcranker.llm.batch_service.BatchableChat`.
+
+    @property
+    def service(self) -> Service:
+        return self._service
+
+    def writer(self) -> Writer:
+        memory = copy.deepcopy(self._memory)
+        return lambda request: _with_room(memory.adapt(self._message_body(request)))
+
+    def read(self, data: Mapping[str, Any], request: ChatRequest) -> ChatReply:
+        return _reply(data, self._service)
+
+    def learn(self, problem: Problem, sent: Mapping[str, Any]) -> bool:
+        return self._memory.learn(problem, sent)
+
+    async def call(
+        self, method: Literal["GET", "POST"], path: str, content: bytes | None = None
+    ) -> dict[str, Any]:
+        import httpx2
+
+        async def send(client: anthropic.AsyncAnthropic) -> httpx2.Response:
+            if method == "GET":
+                return await client.get(path, cast_to=httpx2.Response)
+            return await client.post(
+                path,
+                cast_to=httpx2.Response,
+                content=content,
+                options={"timeout": TRANSFER_SECONDS},
+            )
+
+        try:
+            return await self._answer(send, replace(self._service, timeout=TRANSFER_SECONDS))
+        except StatusError as failure:
+            raise error_for(failure.problem, self._service) from failure
+
+    async def stream(self, path: str) -> AsyncGenerator[bytes, None]:
         import anthropic
         import httpx2
 
-        if "thinking" not in body:
-            body["max_tokens"] += REASONING_TOKENS
         try:
-            with anyio.fail_after(self._timeout):
-                client = await self._clients.get()
-                response = await client.post(
-                    "/v1/messages", cast_to=httpx2.Response, content=orjson.dumps(body)
-                )
+            client = await self._clients.get()
+            response = await client.get(path, cast_to=httpx2.Response, stream=True)
+            try:
+                async for chunk in response.aiter_bytes():
+                    yield chunk
+            finally:
+                await response.aclose()
+        except anthropic.AnthropicError as error:
+            raise sdk_error(error, self._service) from error
+        except httpx2.HTTPError as error:
+            raise transport_error(error, self._service) from error
+
+    def _message_body(self, request: ChatRequest) -> dict[str, Any]:
+        if request.labels:
+            raise UnsupportedCapability(
+                f"{self._name}: Anthropic gives no log-probabilities; "
+                'use scoring="integer" or another model',
+                model=self._name,
+            )
+        return _body(request, self._model)
+
+    async def _send(self, body: dict[str, Any]) -> dict[str, Any]:
+        import httpx2
+
+        content = orjson.dumps(_with_room(body))
+
+        async def send(client: anthropic.AsyncAnthropic) -> httpx2.Response:
+            return await client.post("/v1/messages", cast_to=httpx2.Response, content=content)
+
+        return await self._answer(send, self._service)
+
+    async def _answer(
+        self,
+        send: Callable[[anthropic.AsyncAnthropic], Awaitable[httpx2.Response]],
+        service: Service,
+    ) -> dict[str, Any]:
+        import anthropic
+
+        try:
+            with anyio.fail_after(service.timeout):
+                response = await send(await self._clients.get())
         except TimeoutError as error:
-            raise timed_out(self._service) from error
+            raise timed_out(service) from error
         except anthropic.APIStatusError as error:
             raise StatusError(_problem(error)) from error
         except anthropic.AnthropicError as error:
-            raise sdk_error(error, self._service) from error
-        return parse_object(response.content, self._service)
+            raise sdk_error(error, service) from error
+        return parse_object(response.content, service)
 
     def _open(self) -> anthropic.AsyncAnthropic:
         import anthropic
@@ -192,13 +273,20 @@ def sdk_error(error: anthropic.AnthropicError, service: Service) -> ModelError:
 
 
 def _body(request: ChatRequest, model: str) -> dict[str, Any]:
+    end = _end_of_prefix(request, model)
     system = "\n\n".join(m.content for m in request.messages if m.role == "system")
-    turns = [{"role": m.role, "content": m.content} for m in request.messages if m.role != "system"]
+    turns = [
+        {"role": m.role, "content": _split(m.content, m.shared) if m is end else m.content}
+        for m in request.messages
+        if m.role != "system"
+    ]
     if turns and turns[-1]["role"] == "assistant":
         turns.pop()  # a prefill; newer models refuse it
     body: dict[str, Any] = {"model": model, "max_tokens": request.max_tokens, "messages": turns}
     if system:
         body["system"] = system
+        if end is not None and end.role == "system":
+            body["system"] = _split(system, end.shared)
     if request.temperature is not None and _TAKES_TEMPERATURE.match(model):
         body["temperature"] = request.temperature
     if request.schema is not None:
@@ -206,6 +294,29 @@ def _body(request: ChatRequest, model: str) -> dict[str, Any]:
         body["output_config"] = {"format": schema}
     body["thinking"] = {"type": "disabled"}
     return body
+
+
+def _with_room(body: dict[str, Any]) -> dict[str, Any]:
+    if "thinking" not in body:
+        body["max_tokens"] += REASONING_TOKENS
+    return body
+
+
+def _end_of_prefix(request: ChatRequest, model: str) -> Message | None:
+    """The last message of what many requests share, if that is long enough to be cached."""
+    if request.tag.stage not in _ASKED_OFTEN:
+        return None
+    shared = [m for m in request.messages if m.shared]
+    least = next((n for name, n in _LEAST_CACHED if name.match(model)), _LEAST_CACHED_BY_NEWEST)
+    length = sum(len(m.content[: m.shared].encode()) for m in shared)
+    return shared[-1] if length >= least * _BYTES_A_TOKEN else None
+
+
+def _split(text: str, shared: int) -> list[dict[str, Any]]:
+    """The text as blocks, the first `shared` characters to be kept in the prompt cache."""
+    kept = {"type": "text", "text": text[:shared], "cache_control": {"type": "ephemeral"}}
+    rest = text[shared:]
+    return [kept, {"type": "text", "text": rest}] if rest else [kept]
 
 
 def _reply(data: Mapping[str, Any], service: Service) -> ChatReply:

@@ -16,6 +16,7 @@ import threading
 import weakref
 from dataclasses import replace
 from functools import lru_cache
+from importlib import metadata
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio.to_thread
@@ -28,7 +29,7 @@ from mcranker.llm.compatible_http import CompatibleChat
 from mcranker.llm.context_room import ContextRoom
 from mcranker.llm.http_errors import Service, unreadable
 from mcranker.llm.label_paths import LabelPaths, TokenPath
-from mcranker.llm.model_files import Progress, resolve
+from mcranker.llm.model_files import Progress, file_mark, resolve
 from mcranker.llm.openai_protocol import chat_body, chat_reply
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class LocalChat:
     ) -> None:
         self._path = path
         self._name = name
+        self._endpoint = f"{metadata.version('xllamacpp')} {file_mark(path)}"
         self._context = min(context, MAX_CONTEXT)
         self._concurrency = concurrency or SLOTS
         self._capabilities = Capabilities(
@@ -132,6 +134,11 @@ class LocalChat:
     @property
     def name(self) -> str:
         return self._name
+
+    @property
+    def endpoint(self) -> str:
+        """What answers: the version of the engine, and the file."""
+        return self._endpoint
 
     @property
     def capabilities(self) -> Capabilities:

@@ -30,7 +30,7 @@ import platformdirs
 from mcranker.errors import ConfigError, DownloadError
 from mcranker.llm.catalogue import CatalogueEntry, HubSource, RegistrySource, find, not_found
 
-__all__ = ["Progress", "cache_folder", "download", "resolve"]
+__all__ = ["Progress", "cache_folder", "download", "file_mark", "resolve"]
 
 Progress = Callable[[int, int | None], None]
 
@@ -136,6 +136,12 @@ def _check(name: str, path: Path, size: int | None, sha256: str) -> None:
             f"Model {name!r} came with SHA-256 {digest} instead of {sha256}; nothing was kept. "
             "Try again; if it stays so, do not trust the source."
         )
+
+
+def file_mark(path: Path) -> str:
+    """Tells a model's file from others: its SHA-256 if one is noted, else size and change."""
+    stat = path.stat()
+    return _noted_hash(path) or f"{stat.st_size}-{stat.st_mtime_ns}"
 
 
 # --- what is already here ---------------------------------------------------------------

@@ -7,14 +7,17 @@ typed calls.
 
 from __future__ import annotations
 
+import copy
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
 import orjson
 
 from mcranker.errors import AuthenticationFailed, ModelError, ReplyError, RequestRejected
+from mcranker.llm.batch_service import TRANSFER_SECONDS
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest
 from mcranker.llm.endpoint import checked_settings, checked_url, find_key
 from mcranker.llm.http_errors import (
@@ -35,7 +38,12 @@ from mcranker.llm.parameters import RENAMED, ParameterMemory
 from mcranker.llm.per_loop import PerLoop
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+
+    import httpx2
     import openai
+
+    from mcranker.llm.batch_service import Writer
 
 __all__ = ["OpenAIChat"]
 
@@ -136,6 +144,74 @@ class OpenAIChat:
         """Close the connections of the running event loop; a later call opens new ones."""
         await self._clients.aclose()
 
+    # What the batch API needs; see `mcranker.llm.batch_service.BatchableChat`.
+
+    @property
+    def service(self) -> Service:
+        return self._service
+
+    def writer(self) -> Writer:
+        memory = copy.deepcopy(self._memory)
+        return lambda request: self._with_room(memory.adapt(self._chat_body(request)))
+
+    def read(self, data: Mapping[str, Any], request: ChatRequest) -> ChatReply:
+        return chat_reply(data, request, service=self._service)
+
+    def learn(self, problem: Problem, sent: Mapping[str, Any]) -> bool:
+        return self._memory.learn(problem, sent)
+
+    async def call(
+        self, method: Literal["GET", "POST"], path: str, content: bytes | None = None
+    ) -> dict[str, Any]:
+        import httpx2
+
+        async def send(client: openai.AsyncOpenAI) -> httpx2.Response:
+            if method == "GET":
+                return await client.get(path, cast_to=httpx2.Response)
+            return await client.post(
+                path,
+                cast_to=httpx2.Response,
+                content=content,
+                options={"timeout": TRANSFER_SECONDS},
+            )
+
+        return await self._transfer(send)
+
+    async def upload(self, name: str, content: bytes) -> dict[str, Any]:
+        """Send a file of requests for a batch; otherwise like `call`."""
+        import httpx2
+
+        async def send(client: openai.AsyncOpenAI) -> httpx2.Response:
+            return await client.post(
+                "/files",
+                cast_to=httpx2.Response,
+                body={"purpose": "batch"},
+                files={"file": (name, content, "application/jsonl")},
+                options={
+                    "headers": {"Content-Type": "multipart/form-data"},
+                    "timeout": TRANSFER_SECONDS,
+                },
+            )
+
+        return await self._transfer(send)
+
+    async def stream(self, path: str) -> AsyncGenerator[bytes, None]:
+        import httpx2
+        import openai
+
+        try:
+            client = await self._clients.get()
+            response = await client.get(path, cast_to=httpx2.Response, stream=True)
+            try:
+                async for chunk in response.aiter_bytes():
+                    yield chunk
+            finally:
+                await response.aclose()
+        except openai.OpenAIError as error:
+            raise sdk_error(error, self._service) from error
+        except httpx2.HTTPError as error:
+            raise transport_error(error, self._service) from error
+
     def _chat_body(self, request: ChatRequest) -> dict[str, Any]:
         body = chat_body(
             request,
@@ -147,29 +223,47 @@ class OpenAIChat:
             body["reasoning_effort"] = "none"
         return body
 
-    async def _send_chat(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _with_room(self, body: dict[str, Any]) -> dict[str, Any]:
         if self._reasons and body.get("reasoning_effort") != "none":
             for limit in RENAMED.keys() & body.keys():
                 body[limit] += REASONING_TOKENS
-        return await self._post("/chat/completions", body)
+        return body
+
+    async def _send_chat(self, body: dict[str, Any]) -> dict[str, Any]:
+        return await self._post("/chat/completions", self._with_room(body))
 
     async def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         import httpx2
+
+        async def send(client: openai.AsyncOpenAI) -> httpx2.Response:
+            return await client.post(path, cast_to=httpx2.Response, content=orjson.dumps(body))
+
+        return await self._answer(send, self._service)
+
+    async def _transfer(
+        self, send: Callable[[openai.AsyncOpenAI], Awaitable[httpx2.Response]]
+    ) -> dict[str, Any]:
+        """Like `_answer`, for what may be large and has time."""
+        try:
+            return await self._answer(send, replace(self._service, timeout=TRANSFER_SECONDS))
+        except StatusError as failure:
+            raise error_for(failure.problem, self._service) from failure
+
+    async def _answer(
+        self, send: Callable[[openai.AsyncOpenAI], Awaitable[httpx2.Response]], service: Service
+    ) -> dict[str, Any]:
         import openai
 
         try:
-            with anyio.fail_after(self._timeout):
-                client = await self._clients.get()
-                response = await client.post(
-                    path, cast_to=httpx2.Response, content=orjson.dumps(body)
-                )
+            with anyio.fail_after(service.timeout):
+                response = await send(await self._clients.get())
         except TimeoutError as error:
-            raise timed_out(self._service) from error
+            raise timed_out(service) from error
         except openai.APIStatusError as error:
             raise StatusError(_problem(error)) from error
         except openai.OpenAIError as error:
-            raise sdk_error(error, self._service) from error
-        return parse_object(response.content, self._service)
+            raise sdk_error(error, service) from error
+        return parse_object(response.content, service)
 
     def _open(self) -> openai.AsyncOpenAI:
         import httpx2

@@ -4,55 +4,82 @@ from __future__ import annotations
 
 import logging
 import random
-import time
-from collections.abc import Awaitable, Callable
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
 
 import anyio
 
 from mcranker.errors import ConnectionFailed, ModelError, RateLimited
 from mcranker.llm.chat import Capabilities, ChatModel, ChatReply, ChatRequest
+from mcranker.llm.limits import PATIENCE, Limits
 
-__all__ = ["Retrying"]
+__all__ = ["ATTEMPTS", "Retrying", "RetryingStatistics"]
+
+ATTEMPTS = 6
+"""Tries in all, the first included."""
 
 logger = logging.getLogger("mcranker.llm")
 
 
+class RetryingStatistics(NamedTuple):
+    """What has been tried so far."""
+
+    #: calls to `Retrying.complete`
+    calls: int
+    #: calls to the model itself
+    tries: int
+    #: tries beyond the first of each call
+    retries: int
+    #: tries that failed, by the name of the error
+    failed: Mapping[str, int]
+
+
 class Retrying:
-    """A chat model that tries again where another try can help.
+    """A chat model that keeps within limits, and tries again where another try can help.
 
     Tried again are `ModelError`s that are ``retryable``: `RateLimited`, `ServerFailed`,
     `ModelTimeout`, and `ConnectionFailed` once the model has answered before (a server that
     was never there will not be there in a second). Everything else is raised at once.
 
+    Each try takes a place of its own, so that a call that waits for its next try holds none.
     The wait before try n + 1 is ``min(longest_wait, first_wait * 2 ** (n - 1))`` seconds,
-    times a random factor of 0.5 to 1, but at least what the provider's Retry-After says.
+    times a random factor of 0.5 to 1. What a Retry-After asks for is waited for by the limits,
+    for all calls at once. The reply's ``usage.seconds`` are those of the try that answered.
 
     Args:
         model: who answers.
-        attempts: tries in all, the first included.
-        deadline: seconds in all; a wait that would go beyond is not begun.
+        limits: of this model; may be shared.
+        attempts: tries in all, the first included; 1 for none again.
+        deadline: seconds in all for the tries of a call and the waits between them. A wait, or
+            a Retry-After, that would go beyond is not begun; a try that has begun is not cut
+            short. Waiting for a place does not count: a model with a slow pace is not a failure.
         first_wait: seconds, see above.
         longest_wait: seconds, see above.
-        sleep: waits; tests replace it.
     """
 
     def __init__(
         self,
         model: ChatModel,
+        limits: Limits,
         *,
-        attempts: int = 6,
-        deadline: float = 300.0,
+        attempts: int = ATTEMPTS,
+        deadline: float = PATIENCE,
         first_wait: float = 0.5,
         longest_wait: float = 60.0,
-        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
     ) -> None:
         self._model = model
+        self._limits = limits
         self._attempts = attempts
         self._deadline = deadline
         self._first_wait = first_wait
         self._longest_wait = longest_wait
-        self._sleep = sleep
         self._has_answered = False
+        self._lock = threading.Lock()
+        self._calls = self._tries = self._retries = 0
+        self._failed: Counter[str] = Counter()
 
     @property
     def name(self) -> str:
@@ -63,34 +90,75 @@ class Retrying:
         return self._model.capabilities
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        start = time.monotonic()
+        """The model's reply.
+
+        Raises:
+            RateLimited: the provider asks to wait for longer than the deadline allows.
+            ModelError: the last try failed, or the first one in a way that no other can help.
+        """
+        with self._lock:
+            self._calls += 1
+        spent = 0.0
         attempt = 1
         while True:
+            place = await self._limits.place(request)
             try:
-                reply = await self._model.complete(request)
+                with place:
+                    self._count(attempt)
+                    reply = await self._model.complete(request)
+                    place.answered(reply.usage)
             except ModelError as error:
-                wait = self._wait(attempt, error)
-                too_late = time.monotonic() - start + wait > self._deadline
-                if not self._can_help(error) or attempt >= self._attempts or too_late:
-                    raise
-                logger.info("try %d of %d in %.1f s: %s", attempt + 1, self._attempts, wait, error)
-                await self._sleep(wait)
-                attempt += 1
+                with self._lock:
+                    self._failed[type(error).__name__] += 1
+                spent += place.seconds
+                wait = self._wait(error, attempt, self._deadline - spent)
             else:
                 self._has_answered = True
-                return reply
+                return _timed(reply, place.seconds)
+            await anyio.sleep(wait)
+            spent += wait
+            attempt += 1
 
     async def aclose(self) -> None:
         await self._model.aclose()
+
+    def statistics(self) -> RetryingStatistics:
+        """What has been tried so far."""
+        with self._lock:
+            return RetryingStatistics(self._calls, self._tries, self._retries, dict(self._failed))
+
+    def _count(self, attempt: int) -> None:
+        with self._lock:
+            self._tries += 1
+            self._retries += attempt > 1
+
+    def _wait(self, error: ModelError, attempt: int, left: float) -> float:
+        """Seconds to wait before the next try; raises the error if there is to be none."""
+        if attempt >= self._attempts or not self._can_help(error):
+            raise error
+        asked = error.retry_after if isinstance(error, RateLimited) else None
+        if asked is not None and asked > left:
+            raise RateLimited(
+                f"{error} (it asks to wait {asked:.0f} s, and {max(0.0, left):.0f} s are left of "
+                "this call's time; run again after that)",
+                model=error.model,
+                retry_after=asked,
+            ) from error
+        wait = min(self._longest_wait, self._first_wait * 2.0 ** (attempt - 1))
+        # Spread out, so that calls that failed together do not come back together.
+        wait *= random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+        if wait > left:
+            raise error
+        logger.info("try %d of %d in %.1f s: %s", attempt + 1, self._attempts, wait, error)
+        return wait
 
     def _can_help(self, error: ModelError) -> bool:
         if isinstance(error, ConnectionFailed):
             return self._has_answered
         return error.retryable
 
-    def _wait(self, attempt: int, error: ModelError) -> float:
-        wait = min(self._longest_wait, self._first_wait * 2.0 ** (attempt - 1))
-        # Spread out, so that calls that failed together do not come back together.
-        wait *= random.uniform(0.5, 1.0)  # noqa: S311 - no secret
-        asked = error.retry_after if isinstance(error, RateLimited) else None
-        return max(wait, asked or 0.0)
+
+def _timed(reply: ChatReply, seconds: float) -> ChatReply:
+    if reply.reused:
+        return reply
+    return replace(reply, usage=replace(reply.usage, seconds=seconds))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
@@ -14,7 +16,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from mcranker.bridge import Bridge, Stream, task_group
 from mcranker.config import RankerConfig
-from mcranker.errors import MCRankerError
+from mcranker.errors import BudgetExceeded, MCRankerError, ReplyError
+from mcranker.estimate import Estimate, Forecast
 from mcranker.events import Emit, Event, RankingDone
 from mcranker.inputs import Docs, as_passages, as_query
 from mcranker.models import Models
@@ -91,6 +94,7 @@ class Ranker(ABC):
             InputError: query or docs cannot be ranked as given; raised before any call.
             ModelError: the model, or the way to it, failed.
             MissingScoreError: a score is missing and ``missing="fail"``.
+            BudgetExceeded: more calls would go beyond ``max_calls`` or ``max_cost``.
         """
         return self._bridge.call(lambda: self.arank(query, docs))
 
@@ -144,7 +148,7 @@ class Ranker(ABC):
 
             async with task_group() as group, jobs:
                 with queue:
-                    for _ in range(self.config.query_concurrency):
+                    for _ in range(self.config.queries_at_once):
                         group.start_soon(serve, queue.clone())
                 place = 0
                 async for query, docs in _each(work):
@@ -153,6 +157,48 @@ class Ranker(ABC):
 
         return Stream(produce)
 
+    def estimate(self, query: str | Query, docs: Docs) -> Estimate:
+        """What `rank` would take: calls, tokens and US dollars. Nothing is sent or kept.
+
+        Raises:
+            InputError: query or docs cannot be ranked as given.
+            LedgerError: the ledger cannot be read.
+        """
+        return self.estimate_many([(query, docs)])
+
+    async def aestimate(self, query: str | Query, docs: Docs) -> Estimate:
+        """`estimate` for callers with an event loop."""
+        return await self.aestimate_many([(query, docs)])
+
+    def estimate_many(self, work: Iterable[tuple[str | Query, Docs]]) -> Estimate:
+        """What `rank_many` would take for all of `work`, which is read to its end.
+
+        Raises:
+            InputError: a query or its docs cannot be ranked as given.
+            LedgerError: the ledger cannot be read.
+        """
+        return self._bridge.call(lambda: self.aestimate_many(work))
+
+    async def aestimate_many(self, work: Work) -> Estimate:
+        """`estimate_many` for callers with an event loop."""
+        forecast = Forecast(self.config)
+        double = self._double(forecast.models(self.models))
+        async for query, docs in _each(work):
+            checked, passages = as_query(query), as_passages(docs)
+            if passages:
+                # A query whose recruiter's unusable answers are in the ledger ends early.
+                with contextlib.suppress(ReplyError):
+                    await double._rank(checked, passages, None)  # noqa: SLF001 - of this class
+                forecast.end_query(passages)
+        return forecast.estimate()
+
+    def _double(self, models: Models) -> Self:
+        """This ranker with other models; it makes every call, and leaves nothing behind here."""
+        double = copy.copy(self)
+        double.models = models
+        double.config = self.config.model_copy(update={"top_k": None, "missing": "lowest"})
+        return double
+
     async def _reported(self, place: int, query: str | Query, docs: Docs) -> RankedQuery:
         known = (
             query if isinstance(query, Query) else Query(query if isinstance(query, str) else "")
@@ -160,7 +206,9 @@ class Ranker(ABC):
         try:
             return RankedQuery(place, known, ranking=await self.arank(query, docs))
         except MCRankerError as error:
-            logger.warning("query %r was not ranked: %s", known.id or known.text[:80], error)
+            # Once the budget is spent, this is so for all that follow.
+            level = logging.INFO if isinstance(error, BudgetExceeded) else logging.WARNING
+            logger.log(level, "query %r was not ranked: %s", known.id or known.text[:80], error)
             return RankedQuery(place, known, error=error)
 
     async def _checked_rank(
@@ -168,7 +216,18 @@ class Ranker(ABC):
     ) -> Ranking:
         if not passages:
             return self._empty(query)
-        return await self._rank(query, passages, emit)
+        ranking = await self._rank(query, passages, emit)
+        missing = ranking.missing
+        if missing:
+            logger.warning(
+                "%d of %d scores are missing; the first: %s of passage %r: %s",
+                len(missing),
+                ranking.matrix.values.size,
+                missing[0].persona,
+                missing[0].doc_id,
+                missing[0].reason,
+            )
+        return ranking
 
     def _empty(self, query: Query) -> Ranking:
         import numpy as np

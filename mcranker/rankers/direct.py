@@ -7,10 +7,12 @@ from typing import ClassVar, Unpack
 from mcranker.agents import DirectJudge
 from mcranker.config import RankerConfig, RankerOptions
 from mcranker.errors import ConfigError
-from mcranker.models import ModelSpec
+from mcranker.models import LedgerSpec, ModelSpec
 from mcranker.rankers.pointwise import PointwiseRanker, Roles, given
 from mcranker.ranking import Ranking
-from mcranker.stages import Session, Tally, judge_workers, recruit, score_passages, write_rubrics
+from mcranker.session import Session
+from mcranker.stages import judge_workers, recruit, score_passages, write_rubrics
+from mcranker.tally import Tally
 from mcranker.teams import TeamSpec
 
 __all__ = ["DirectRanker"]
@@ -35,6 +37,7 @@ class DirectRanker(PointwiseRanker):
         base_url: of an OpenAI- or Anthropic-compatible server.
         api_key: instead of the environment's.
         team: whose criteria are used, as for `MCRanker`.
+        ledger: the file that keeps every answer, as for `MCRanker`.
         config: all other choices as one object; `options` replace single fields.
         options: fields of `RankerConfig`.
 
@@ -56,6 +59,7 @@ class DirectRanker(PointwiseRanker):
         base_url: str | None = None,
         api_key: str | None = None,
         team: TeamSpec | None = None,
+        ledger: LedgerSpec = "default",
         preset: str | None = None,
         config: RankerConfig | None = None,
         **options: Unpack[RankerOptions],
@@ -68,6 +72,7 @@ class DirectRanker(PointwiseRanker):
             base_url=base_url,
             api_key=api_key,
             team=team,
+            ledger=ledger,
         )
         self.with_criteria = with_criteria or team is not None
 

@@ -7,21 +7,29 @@ import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mcranker.agents import Annotator
 from mcranker.config import RankerConfig
-from mcranker.ensemble import descending, fill_missing, interpolate, reciprocal_rank, score_sum
+from mcranker.ensemble import (
+    descending,
+    fill_missing,
+    interpolate,
+    reciprocal_rank,
+    upper_bounds,
+)
 from mcranker.errors import ConfigError
 from mcranker.events import Emit, RankingStarted
-from mcranker.models import ModelSpec, check_capabilities, connect_roles
+from mcranker.models import LedgerSpec, Models, ModelSpec, check_capabilities, connect_roles
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking
-from mcranker.stages import Memory, Session, Tally
+from mcranker.session import Memory, Session
+from mcranker.tally import Tally
 from mcranker.teams import TeamSpec, as_team
+from mcranker.topk import unasked
 from mcranker.types import Passage, Query, ScoreMatrix
 from personas import PromptSet, Team
 
@@ -52,6 +60,7 @@ class PointwiseRanker(Ranker):
         base_url: str | None = None,
         api_key: str | None = None,
         team: TeamSpec | None = None,
+        ledger: LedgerSpec = "default",
     ) -> None:
         self.team = None if team is None else as_team(team)
         if self.team is not None:
@@ -62,7 +71,7 @@ class PointwiseRanker(Ranker):
             name: getattr(roles, name) for name in ("recruiter", "criteria", "scoring", "assessor")
         }
         models = connect_roles(
-            roles.model, specs, concurrency=config.concurrency, base_url=base_url, api_key=api_key
+            roles.model, specs, config=config, base_url=base_url, api_key=api_key, ledger=ledger
         )
         resolved = config.for_model(models.scoring.capabilities)
         check_capabilities(resolved, models)
@@ -85,6 +94,13 @@ class PointwiseRanker(Ranker):
         if emit is not None:
             await emit(RankingStarted(query.id, query.text, len(session.distinct)))
         return await self._run(session)
+
+    def _double(self, models: Models) -> Self:
+        double = super()._double(models)
+        double._memory = Memory(  # noqa: SLF001 - of the same class
+            dict(self._memory.dataset_rubrics), list(self._memory.subject_baselines)
+        )
+        return double
 
     def open_session(
         self, query: Query, passages: tuple[Passage, ...], emit: Emit | None
@@ -109,7 +125,8 @@ class PointwiseRanker(Ranker):
     ) -> Ranking:
         """The finished ranking: scores combined, ties by first-stage order (§3.1).
 
-        Passages beyond ``depth`` follow in first-stage order.
+        A passage that was not scored by all stands where the highest score that it could have
+        reached puts it. Passages beyond ``depth`` follow in first-stage order.
 
         Raises:
             MissingScoreError: a score is missing and ``missing="fail"``.
@@ -121,11 +138,12 @@ class PointwiseRanker(Ranker):
             judged = interpolate(judged, known, self.config.first_stage_weight)
         beyond = np.arange(len(session.passages), len(session.given), dtype=np.intp)
         rows = np.concatenate([session.group_of, np.full(len(beyond), -1, dtype=np.intp)])
-        ranking = Ranking(
+        partly = np.any(unasked(tally.matrix), axis=1)[session.group_of]
+        return Ranking(
             query=session.asked,
             passages=session.given,
             order=np.concatenate([descending(judged), beyond]),
-            final=np.concatenate([judged, np.full(len(beyond), np.nan)]),
+            final=np.concatenate([np.where(partly, np.nan, judged), np.full(len(beyond), np.nan)]),
             matrix=tally.matrix.take(rows),
             personas=tuple(tally.names),
             team=_team_of(annotators, session, self.team),
@@ -136,18 +154,8 @@ class PointwiseRanker(Ranker):
             calls=session.usage,
             seconds={**session.seconds, "total": time.perf_counter() - session.started},
             assessor_reasons=_reasons(assessed, rows),
+            bounds={place: float(judged[place]) for place in np.flatnonzero(partly).tolist()},
         )
-        if ranking.missing:
-            first = ranking.missing[0]
-            logger.warning(
-                "%d of %d scores are missing; the first: %s of passage %r: %s",
-                len(ranking.missing),
-                ranking.matrix.values.size,
-                first.persona,
-                first.doc_id,
-                first.reason,
-            )
-        return ranking
 
     def _models_used(self, session: Session) -> Mapping[str, str]:
         roles = {
@@ -186,14 +194,22 @@ def _changes(config: RankerConfig, resolved: RankerConfig) -> str:
 def _combine(
     config: RankerConfig, matrix: ScoreMatrix, assessed: ScoreMatrix | None
 ) -> NDArray[np.float64]:
-    """One score a distinct passage (Eq. 4)."""
+    """One score a distinct passage (Eq. 4); the highest possible where some were not asked for."""
+    if config.ensemble == "sum":
+        return upper_bounds(
+            matrix.values,
+            unasked(matrix),
+            config.missing,
+            constant=config.missing_constant,
+            top=config.top,
+        )
     filled = fill_missing(matrix.values, config.missing, constant=config.missing_constant)
     if assessed is not None:
         column = assessed.values[:, :1]
         if config.missing == "mean_of_team":
             column = np.where(np.isnan(column), filled.mean(axis=1, keepdims=True), column)
         return fill_missing(column, config.missing, constant=config.missing_constant)[:, 0]
-    return reciprocal_rank(filled) if config.ensemble == "reciprocal_rank" else score_sum(filled)
+    return reciprocal_rank(filled)
 
 
 def _reasons(assessed: ScoreMatrix | None, rows: NDArray[np.intp]) -> dict[int, str]:

@@ -19,6 +19,7 @@ PAGE_LIMIT = 600_000
 """Characters of all passages that are shown at most; long ones are cut alike to fit."""
 
 _NONE = "\N{EN DASH}"
+_SKIPPED = "\N{MIDDLE DOT}"
 _LEVELS = 10
 _SNIPPET = 90
 _LABEL = 160
@@ -49,7 +50,7 @@ _ORIGINS = {
 class _Cell:
     """One persona's score of one passage, as the heat map shows it."""
 
-    kind: Literal["scored", "missing", "unasked", "unjudged"]
+    kind: Literal["scored", "missing", "skipped", "unasked", "unjudged"]
     text: str
     level: int
     title: str
@@ -127,6 +128,8 @@ def render_inspection(data: Mapping[str, Any]) -> str:
             if inspection.config.get(name) not in (None, "", [], (), 0.0)
         ],
         judged=len(inspection.judged),
+        partly=len(inspection.partly_judged),
+        skipped_mark=_SKIPPED,
         models=_models(inspection),
     )
 
@@ -135,7 +138,7 @@ def _entries(inspection: Inspection) -> list[_Entry]:
     hits = inspection.hits
     limit = _fair_limit([len(hit.text) for hit in hits])
     places = decimals([score for hit in hits for score in hit.known_scores])
-    final_places = decimals([hit.score for hit in hits if hit.score is not None])
+    final_places = decimals([final for hit in hits if (final := _final(hit)) is not None])
     return [_entry(inspection, hit, limit, places, final_places) for hit in hits]
 
 
@@ -143,22 +146,28 @@ def _entry(
     inspection: Inspection, hit: InspectedHit, limit: int, places: int, final_places: int
 ) -> _Entry:
     cells = tuple(_cell(hit, name, inspection.top, places) for name in inspection.personas)
+    final, at_most = _final(hit), "" if hit.at_most is None else "\N{LESS-THAN OR EQUAL TO} "
     label = hit.title.strip() or " ".join(hit.text[: 4 * _SNIPPET].split())[:_SNIPPET]
     return _Entry(
         hit=hit,
         label=cut(label, _LABEL) or "(no text)",
         title=hit.title if len(hit.title) > _LABEL else "",
-        score="" if hit.score is None else fixed(hit.score, final_places),
-        score_title="" if hit.score is None else exact(hit.score),
+        score="" if final is None else at_most + fixed(final, final_places),
+        score_title="" if final is None else exact(final),
         disagreement=hit.disagreement,
         raised_most_by=hit.raised_most_by,
         sunk_most_by=hit.sunk_most_by,
         cells=cells,
-        judgements=_judgements(inspection, hit, cells) if hit.judged else (),
+        judgements=() if final is None else _judgements(inspection, hit, cells),
         missing=tuple(hit.missing.items()),
         text=contained(hit.text[:limit]),
         left_out=max(0, len(hit.text) - limit),
     )
+
+
+def _final(hit: InspectedHit) -> float | None:
+    """What the passage is ranked by."""
+    return hit.score if hit.at_most is None else hit.at_most
 
 
 def _cell(hit: InspectedHit, persona: str, top: float, places: int) -> _Cell:
@@ -169,8 +178,10 @@ def _cell(hit: InspectedHit, persona: str, top: float, places: int) -> _Cell:
     if persona in hit.missing:
         why = cut(bare(hit.missing[persona]), _TOOLTIP) or "no reason is known"
         return _Cell("missing", _NONE, 0, f"missing: {why}", "")
+    if persona in hit.skipped:
+        return _Cell("skipped", _SKIPPED, 0, "not asked: it could not reach the first ranks", "")
     if hit.judged:
-        return _Cell("unasked", "·", 0, "not asked for", "")
+        return _Cell("unasked", _SKIPPED, 0, "not asked for", "")
     return _Cell("unjudged", "", 0, "not judged", "")
 
 

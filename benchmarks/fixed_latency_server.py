@@ -1,0 +1,142 @@
+"""A loopback server that gives every request the same answer after a fixed time.
+
+    python benchmarks/fixed_latency_server.py --latency 0.2
+
+It prints its port, answers ``/v1/chat/completions`` and ``/v1/messages`` with a score from 0
+to 10, says under ``/count`` how many it has answered, and ends when its standard input is
+closed. It reads no more of a request than path and length, so that what is measured through
+it is the client.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+_END_OF_HEAD = b"\r\n\r\n"
+_LENGTH = re.compile(rb"\r\ncontent-length:\s*(\d+)", re.IGNORECASE)
+_SCORES = 11
+
+
+@contextmanager
+def serving(latency: float) -> Iterator[int]:
+    """Run the server as a process of its own, and give its port."""
+    command = [sys.executable, str(Path(__file__)), "--latency", str(latency)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        yield int(process.stdout.readline())
+
+
+def answered(port: int) -> int:
+    """How many requests the server has answered, or will within its latency."""
+    with closing(HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
+        connection.request("GET", "/count")
+        return int(json.loads(connection.getresponse().read())["requests"])
+
+
+class FixedLatency(asyncio.Protocol):
+    """One connection: reads requests one after the other, and answers each after `latency`."""
+
+    requests = 0
+
+    def __init__(self, latency: float) -> None:
+        self._latency = latency
+        self._loop = asyncio.get_running_loop()
+        self._received = bytearray()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        received = self._received
+        received += data
+        while (end := received.find(_END_OF_HEAD)) >= 0:
+            length = _LENGTH.search(received, 0, end)
+            end += len(_END_OF_HEAD) + (int(length.group(1)) if length else 0)
+            if len(received) < end:
+                return
+            path = bytes(received[: received.find(b" HTTP/")])
+            del received[:end]
+            self._answer(path)
+
+    def _answer(self, path: bytes) -> None:
+        if path.endswith(b"/count"):
+            self._transport.write(_response({"requests": FixedLatency.requests}))
+            return
+        kind = _MESSAGES if path.endswith(b"/messages") else _COMPLETIONS
+        answer = kind[FixedLatency.requests % _SCORES]
+        FixedLatency.requests += 1
+        self._loop.call_later(self._latency, self._transport.write, answer)
+
+
+def _response(body: dict[str, Any]) -> bytes:
+    content = json.dumps(body).encode()
+    head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
+    return f"{head}{len(content)}\r\n\r\n".encode() + content
+
+
+def _completion(text: str) -> dict[str, Any]:
+    message = {"role": "assistant", "content": text, "refusal": None}
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "benchmark",
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}],
+        "usage": {
+            "prompt_tokens": 600,
+            "completion_tokens": 6,
+            "total_tokens": 606,
+            "prompt_tokens_details": {"cached_tokens": 320},
+        },
+    }
+
+
+def _message(text: str) -> dict[str, Any]:
+    return {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "benchmark",
+        "content": [{"type": "text", "text": text}],
+        "stop_reason": "end_turn",
+        "stop_sequence": None,
+        "usage": {
+            "input_tokens": 280,
+            "cache_read_input_tokens": 320,
+            "cache_creation_input_tokens": 0,
+            "output_tokens": 6,
+        },
+    }
+
+
+_TEXTS = [json.dumps({"Score": score}) for score in range(_SCORES)]
+_COMPLETIONS = [_response(_completion(text)) for text in _TEXTS]
+_MESSAGES = [_response(_message(text)) for text in _TEXTS]
+
+
+async def _serve(latency: float) -> None:
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: FixedLatency(latency), "127.0.0.1", 0, backlog=4096)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Answer every request after a fixed time.")
+    parser.add_argument("--latency", type=float, default=0.2, help="seconds")
+    asyncio.run(_serve(parser.parse_args().latency))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""``--dry-run``: what ranking would take, shown instead of doing it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import click
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from mcranker.cli.failures import DONE, envelope
+from mcranker.cli.fetching import is_here
+from mcranker.cli.numbers import counted, dollars
+from mcranker.cli.plain import plain
+from mcranker.cli.tables import print_page
+from mcranker.errors import InputError
+from mcranker.llm.chat import Usage
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from mcranker.cli.results import Output
+    from mcranker.estimate import Estimate
+    from mcranker.llm.chat import Stage
+
+__all__ = ["check_local_models", "show_estimate"]
+
+MOST_NAMED = 20  # personas of a stage with a row each
+
+
+def check_local_models(models: Iterable[str]) -> None:
+    """Refuse local models that would have to be fetched first.
+
+    Raises:
+        InputError: one is of the catalogue and not here.
+    """
+    from mcranker.llm.catalogue import find
+
+    for model in models:
+        kind, _, name = model.strip().partition(":")
+        entry = find(name.strip()) if kind == "local" else None
+        if entry is not None and not is_here(entry.file):
+            raise InputError(
+                f"{model} is not on this machine, and --dry-run fetches nothing; "
+                f"run 'mcranker models download {entry.name}' first"
+            )
+
+
+def show_estimate(estimate: Estimate, output: Output) -> int:
+    """Print the estimate to standard output, as JSON or else as a table; the exit code."""
+    if output == "json":
+        click.echo(envelope(DONE, [], estimate=estimate.to_dict()), nl=False)
+    else:
+        print_page(lambda console: _show_table(console, estimate))
+    return DONE
+
+
+def _show_table(console: Console, estimate: Estimate) -> None:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    several = len(_models(estimate)) > 1
+    for heading in ("stage", "persona", *(["model"] if several else [])):
+        table.add_column(heading)
+    for heading in ("calls", "in ledger", "tokens in", "tokens out"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for stage, persona, model, new, known in _rows(estimate):
+        table.add_row(
+            *(Text(plain(text)) for text in (stage, persona, *([model] if several else []))),
+            *(f"{n:,}" for n in (new.calls, known.calls, new.input_tokens, new.output_tokens)),
+        )
+    console.print(table)
+    console.print(Text(_summary(estimate)))
+
+
+def _models(estimate: Estimate) -> list[str]:
+    return list(dict.fromkeys(model for _, _, model in (*estimate.table, *estimate.table.reused)))
+
+
+def _rows(estimate: Estimate) -> Iterator[tuple[str, str, str, Usage, Usage]]:
+    """Stage, persona, model, usage of new calls, and of known answers; many personas as one."""
+    table, reused = estimate.table, estimate.table.reused
+    personas: dict[tuple[Stage, str], list[str]] = {}
+    for stage, persona, model in dict.fromkeys([*table, *reused]):
+        personas.setdefault((stage, model), []).append(persona)
+    for (stage, model), names in personas.items():
+        new = [table.get((stage, name, model), Usage()) for name in names]
+        known = [reused.get((stage, name, model), Usage()) for name in names]
+        if len(names) > MOST_NAMED:
+            together = sum(new, start=Usage()), sum(known, start=Usage())
+            yield stage, f"{len(names):,} personas", model, *together
+        else:
+            for name, each, other in zip(names, new, known, strict=True):
+                yield stage, name, model, each, other
+
+
+def _summary(estimate: Estimate) -> str:
+    calls = counted(estimate.calls, "call")
+    if estimate.calls_at_least < estimate.calls:
+        calls = f"{estimate.calls_at_least:,} to {calls}"
+    parts = [calls]
+    if estimate.reused:
+        parts.append(f"{counted(estimate.reused, 'answer')} from the ledger")
+    parts.append(f"about {counted(estimate.input_tokens, 'token')} in")
+    parts.append(f"{estimate.output_tokens:,} out")
+    if estimate.cost is None or estimate.cost_at_most is None:
+        parts.append("no price is known")
+    elif estimate.cost_at_most:
+        parts.append(f"about {dollars(estimate.cost)}, at most {dollars(estimate.cost_at_most)}")
+    parts += map(plain, _models(estimate))
+    return ", ".join(parts) + "; nothing was sent"

@@ -1,0 +1,254 @@
+"""``mcranker ledger``: what the file of kept answers holds, and its upkeep."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mcranker.cli.failures import DONE, ERROR, Failure, envelope
+from mcranker.cli.files import check_outputs
+from mcranker.cli.files import output as opened_output
+from mcranker.cli.invocation import say
+from mcranker.cli.numbers import counted, dollars, file_size
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from mcranker.llm.ledger_upkeep import Share
+
+__all__ = ["command"]
+
+_SHOWN_PROBLEMS = 10
+
+
+def _ledger_flag(function: Callable[..., int]) -> Callable[..., int]:
+    return click.option(
+        "--ledger",
+        metavar="FILE",
+        help="The ledger. Without: MCRANKER_LEDGER, else the file in the user's cache folder.",
+    )(function)
+
+
+def _output_flag(results: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    return click.option(
+        "--output",
+        type=click.Choice(["table", "json"]),
+        default="table",
+        show_default=True,
+        help=f"json: one object with status, {results} and errors.",
+    )
+
+
+@click.group("ledger")
+def command() -> None:
+    """See, save, thin out and check the answers that are kept.
+
+    Every answer of a model is kept in one file, the ledger, so that the same question is not
+    paid for twice. None of these verbs makes a ledger; a ranking does.
+    """
+
+
+@command.command("stats")
+@_ledger_flag
+@_output_flag("ledger")
+@click.pass_context
+def stats_command(ctx: click.Context, ledger: str | None, output: str) -> int:
+    """Show how many answers there are, by model and stage, and what they took."""
+    from mcranker.llm.ledger_upkeep import file_bytes, stats
+
+    path = _path(ctx, ledger)
+    shares = stats(path)
+    size = file_bytes(path)
+    if output == "json":
+        _print_json(DONE, ledger=_record(path, size, shares))
+        return DONE
+    from mcranker.cli.tables import print_page
+
+    print_page(lambda console: _show(console, path, size, shares))
+    return DONE
+
+
+@command.command("export")
+@_ledger_flag
+@click.option("--out", metavar="FILE", help="Write to FILE instead of standard output.")
+@click.pass_context
+def export_command(ctx: click.Context, ledger: str | None, out: str | None) -> int:
+    """Write every answer as one JSON object a line, in the order in which they came."""
+    from mcranker.llm.ledger_upkeep import export
+
+    check_outputs(out)
+    answers = export(_path(ctx, ledger))
+    first = next(answers, None)  # an error comes before anything is written
+    with opened_output(out) as write:
+        if first is not None:
+            write(json.dumps(first) + "\n")
+        for answer in answers:
+            write(json.dumps(answer) + "\n")
+    return DONE
+
+
+@command.command("prune")
+@_ledger_flag
+@click.option(
+    "--older-than",
+    type=click.FloatRange(min=0),
+    metavar="DAYS",
+    help="Answers that came more than so many days ago.",
+)
+@click.option("--model", metavar="NAME", help="Answers by this model, such as openai:gpt-5-mini.")
+@click.option(
+    "--stage",
+    type=click.Choice(["recruit", "criteria", "score", "assess", "probe"]),
+    help="Answers of this stage.",
+)
+@click.option("--unusable", is_flag=True, help="Answers that could not be read.")
+@click.option("--all", "everything", is_flag=True, help="All answers.")
+@click.option("--dry-run", is_flag=True, help="Only say how many it would be.")
+@_output_flag("removed, dry_run")
+@click.pass_context
+def prune_command(
+    ctx: click.Context,
+    /,
+    ledger: str | None,
+    everything: bool,
+    dry_run: bool,
+    output: str,
+    **which: Any,
+) -> int:
+    """Remove answers, so that these questions are asked again, and make the file smaller.
+
+    Several conditions together remove what fulfils all of them.
+    """
+    from mcranker.llm.ledger_upkeep import Selection, prune
+
+    chosen = any(value not in (None, False) for value in which.values())
+    if chosen == everything:
+        raise click.UsageError("say which answers to remove, or --all for all of them", ctx)
+    removed = prune(_path(ctx, ledger), Selection(**which), dry_run=dry_run)
+    if output == "json":
+        _print_json(DONE, removed=removed, dry_run=dry_run)
+    else:
+        done = "would be removed" if dry_run else "removed"
+        click.echo(f"{counted(removed, 'answer')} {done}")
+    return DONE
+
+
+@command.command("verify")
+@_ledger_flag
+@_output_flag("answers, problems")
+@click.pass_context
+def verify_command(ctx: click.Context, ledger: str | None, output: str) -> int:
+    """Check that the file and every answer in it is whole; exit code 1 if not."""
+    from mcranker.llm.ledger_upkeep import verify
+
+    path = _path(ctx, ledger)
+    answers, problems = verify(path)
+    advice = (
+        f"the ledger {str(path)!r} is damaged; damaged answers are asked for again when they are "
+        "needed; if the file itself is damaged, save the rest with 'mcranker ledger export' and "
+        "move it away"
+    )
+    code = ERROR if problems else DONE
+    if output == "json":
+        errors = [Failure("LedgerError", advice).entry] if problems else []
+        _print_json(code, errors, answers=answers, problems=problems)
+    else:
+        for problem in problems[:_SHOWN_PROBLEMS]:
+            say(problem)
+        if len(problems) > _SHOWN_PROBLEMS:
+            say(f"and {len(problems) - _SHOWN_PROBLEMS:,} more; --output json lists all")
+        if not problems:
+            click.echo(f"{counted(answers, 'answer')}, all whole")
+    if problems:
+        say(f"error: {advice}")
+    return code
+
+
+def _path(ctx: click.Context, named: str | None) -> Path:
+    from mcranker.llm.ledger import default_ledger_path
+
+    path = Path(named).expanduser() if named else default_ledger_path()
+    if path is None:
+        raise click.UsageError("MCRANKER_LEDGER says to keep no ledger; name one by --ledger", ctx)
+    return path
+
+
+def _print_json(code: int, errors: list[dict[str, Any]] | None = None, **results: Any) -> None:
+    with opened_output(None) as write:
+        write(envelope(code, errors or [], **results))
+
+
+def _record(path: Path, size: int, shares: list[Share]) -> dict[str, Any]:
+    return {
+        "path": str(path),
+        "bytes": size,
+        "answers": sum(share.answers for share in shares),
+        "unusable": sum(share.unusable for share in shares),
+        "cost": _total_cost(shares),
+        "oldest": min((share.oldest.isoformat() for share in shares), default=None),
+        "newest": max((share.newest.isoformat() for share in shares), default=None),
+        "by_model_and_stage": [
+            {
+                "model": share.model,
+                "stage": share.stage,
+                "answers": share.answers,
+                "unusable": share.unusable,
+                "input_tokens": share.usage.input_tokens,
+                "cached_input_tokens": share.usage.cached_input_tokens,
+                "output_tokens": share.usage.output_tokens,
+                "seconds": share.usage.seconds,
+                "cost": share.cost,
+            }
+            for share in shares
+        ],
+    }
+
+
+def _total_cost(shares: list[Share]) -> float | None:
+    costs = [share.cost for share in shares]
+    known = [each for each in costs if each is not None]
+    return math.fsum(known) if len(known) == len(costs) else None
+
+
+def _show(console: Console, path: Path, size: int, shares: list[Share]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    from mcranker.cli.plain import plain
+
+    console.print(Text(plain(str(path))), soft_wrap=True)
+    answers = sum(share.answers for share in shares)
+    total = _total_cost(shares)
+    parts = [counted(answers, "answer"), file_size(size)]
+    parts.append("price not known" if total is None else dollars(total))
+    if shares:
+        oldest = min(share.oldest for share in shares)
+        newest = max(share.newest for share in shares)
+        parts.append(f"{oldest:%Y-%m-%d} to {newest:%Y-%m-%d}")
+    console.print(Text(", ".join(parts)))
+    if not shares:
+        return
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("model", style="cyan")
+    table.add_column("stage", no_wrap=True)
+    for heading in ("answers", "unusable", "tokens in", "cached", "out", "cost"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for share in shares:
+        usage = share.usage
+        table.add_row(
+            Text(plain(share.model)),
+            share.stage,
+            f"{share.answers:,}",
+            f"{share.unusable:,}" if share.unusable else "",
+            f"{usage.input_tokens:,}",
+            f"{usage.cached_input_tokens:,}",
+            f"{usage.output_tokens:,}",
+            "?" if share.cost is None else dollars(share.cost),
+        )
+    console.print(table)

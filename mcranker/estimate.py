@@ -1,0 +1,193 @@
+"""What ranking would take: calls, tokens and US dollars, told before anything is sent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from mcranker.config import RankerConfig
+from mcranker.llm.budget import most_used
+from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Usage
+from mcranker.llm.estimating import EstimatingChat
+from mcranker.llm.ledgered import Ledgered
+from mcranker.llm.prices import cost
+from mcranker.models import Models
+from mcranker.topk import fewest_rows
+from mcranker.types import Passage, UsageTable
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Estimate", "Forecast"]
+
+REPAIR_TOKENS = 128  # of the turn that asks again for a reply that could not be read
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What ranking would take; two add up with ``+``.
+
+    The number of calls follows from the same steps as the ranking itself, with a made-up team
+    and made-up rubrics where none are known yet: it is exact as long as recruiters find as
+    many personas as they are asked for and replies can be read. With ``top_k`` and with
+    ``criteria="dataset"`` for recruited personas it depends on what is found: the first is
+    counted as if nothing could be left out, the second as if all queries had the same team.
+    Tokens are guesses from the length of the texts (four bytes each), without thoughts.
+
+    Attributes:
+        table: calls and tokens expected, by stage, persona and model; in ``table.reused``,
+            what the answers took that are in the ledger already.
+        calls_at_least: calls with ``top_k``, if it can leave out as many as it ever can.
+        cost_at_most: US dollars, if nothing is cached, all replies are as long as they may
+            be, and each is asked for again as often as ``reask`` allows; None if a model's
+            price is not known.
+    """
+
+    table: UsageTable = field(default_factory=UsageTable)
+    calls_at_least: int = 0
+    cost_at_most: float | None = 0.0
+
+    @property
+    def calls(self) -> int:
+        """Calls to be made."""
+        return self.table.total.calls
+
+    @property
+    def reused(self) -> int:
+        """Answers that are in the ledger already."""
+        return self.table.reused.total.calls
+
+    @property
+    def input_tokens(self) -> int:
+        """Tokens of all prompts."""
+        return self.table.total.input_tokens
+
+    @property
+    def output_tokens(self) -> int:
+        """Tokens of all replies."""
+        return self.table.total.output_tokens
+
+    @property
+    def cost(self) -> float | None:
+        """US dollars expected; None if a model's price is not known."""
+        return _total([cost(model, usage) for (_, _, model), usage in self.table.items()])
+
+    def __add__(self, other: Estimate) -> Estimate:
+        table = UsageTable()
+        for each in (self.table, other.table):
+            for part, reused in ((each, False), (each.reused, True)):
+                for key, usage in part.items():
+                    table.add(*key, usage, reused=reused)
+        return Estimate(
+            table,
+            self.calls_at_least + other.calls_at_least,
+            _total([self.cost_at_most, other.cost_at_most]),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain values that JSON can hold."""
+        return {
+            "calls": self.calls,
+            "calls_at_least": self.calls_at_least,
+            "reused": self.reused,
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "cost": self.cost,
+            "cost_at_most": self.cost_at_most,
+            "by_stage": _rows(self.table),
+            "reused_by_stage": _rows(self.table.reused),
+        }
+
+
+class Forecast:
+    """Takes down what a ranker would ask, query by query.
+
+    Args:
+        config: of the ranker.
+    """
+
+    def __init__(self, config: RankerConfig) -> None:
+        self._config = config
+        self._table = UsageTable()
+        self._at_most: dict[str, Usage] = {}
+        self._calls_at_least = 0
+        self._judges: set[str] = set()
+        self._new_scores = 0
+        self._known_scores = 0
+
+    def models(self, models: Models) -> Models:
+        """Stand-ins for the models that send nothing and report here."""
+
+        def stand_in(model: ChatModel) -> ChatModel:
+            ledger = models.ledger if isinstance(model, Ledgered) else None
+            size = self._config.team_size
+            return EstimatingChat(model, ledger, team_size=size, count=self._count)
+
+        return Models(
+            recruiter=stand_in(models.recruiter),
+            criteria=stand_in(models.criteria),
+            scoring=stand_in(models.scoring),
+            assessor=stand_in(models.assessor),
+        )
+
+    def end_query(self, passages: Sequence[Passage]) -> None:
+        """Every call of a query is counted, which was about these passages."""
+        scores = self._new_scores
+        if self._config.top_k is not None and self._judges:
+            rows = _rows_of(passages[: self._config.depth])
+            complete = fewest_rows(rows, self._config.top_k)
+            needed = int(rows.max()) + 1 + complete * (len(self._judges) - 1)
+            scores = min(scores, max(0, needed - self._known_scores))
+        self._calls_at_least += scores
+        self._judges.clear()
+        self._new_scores = self._known_scores = 0
+
+    def estimate(self) -> Estimate:
+        """The sum of all queries that have ended."""
+        at_most = [cost(model, usage) for model, usage in self._at_most.items()]
+        return Estimate(self._table, self._calls_at_least, _total(at_most))
+
+    def _count(self, model: str, request: ChatRequest, reply: ChatReply) -> None:
+        tag = request.tag
+        self._table.add(tag.stage, tag.persona, model, reply.usage, reused=reply.reused)
+        if tag.stage == "score":
+            self._judges.add(tag.persona)
+            self._known_scores += reply.reused
+            self._new_scores += not reply.reused
+        elif not reply.reused:
+            self._calls_at_least += 1
+        if not reply.reused:
+            most = _most_used(request, self._config.reask)
+            self._at_most[model] = self._at_most.get(model, Usage()) + most
+
+
+def _most_used(request: ChatRequest, reask: int) -> Usage:
+    """What a request and its repetitions can take."""
+    most = most_used(request)
+    if request.labels or request.questions:
+        return most
+    repaired = Usage(input_tokens=request.max_tokens + REPAIR_TOKENS)
+    return sum([most + repaired] * reask, start=most)
+
+
+def _rows_of(passages: Sequence[Passage]) -> NDArray[np.intp]:
+    """For each passage the number of its first equal, counted without repetitions."""
+    import numpy as np
+
+    rows: dict[tuple[str, str], int] = {}
+    return np.asarray([rows.setdefault((each.title, each.text), len(rows)) for each in passages])
+
+
+def _total(costs: Sequence[float | None]) -> float | None:
+    known = [each for each in costs if each is not None]
+    return math.fsum(known) if len(known) == len(costs) else None
+
+
+def _rows(table: UsageTable) -> list[dict[str, Any]]:
+    return [
+        {"stage": stage, "persona": persona, "model": model, **asdict(usage)}
+        for (stage, persona, model), usage in table.items()
+    ]

@@ -1,0 +1,128 @@
+"""How many calls at once a model is worth, learned from how it answers."""
+
+from __future__ import annotations
+
+import math
+
+__all__ = ["MOST_LEARNED", "LearnedConcurrency"]
+
+MOST_LEARNED = 256
+"""Calls in flight at once, at most, where nobody has set a limit."""
+
+FIRST = 16  # calls at once, to begin with
+FEWEST = 24  # calls that a judgement rests on, at least
+USED = 0.9  # of the limit must have been in flight for a judgement on it
+GAIN = 0.25  # of the rise in throughput that more calls at once would bring at best
+KEPT = 0.95  # of the throughput, for fewer calls at once to be kept
+BOLD, CAREFUL = 1.5, 1.25  # factors from one limit to the next: before, and after a first check
+REST, BRIEF_REST = 4, 2  # windows without a trial: once no trial is better, after a back-off
+FAILING = 0.2  # of the calls, for the model to be overloaded
+BACK_OFF = 0.7
+
+
+class LearnedConcurrency:
+    """Finds the fewest calls at once that give nearly the highest throughput.
+
+    Calls are looked at in windows: as many as the limit is, at least 24, all started after the
+    limit was last changed. By Little's law the throughput is X = n / s calls a second, for n
+    calls in flight and s seconds an answer, both on average. Then another limit is tried:
+
+    - more (``limit * 1.5``) is kept if X rises by at least a quarter of the rise in the limit,
+      and tried again at once: a provider without bounds is at 256 after eight windows;
+    - where more is not worth it, fewer (``limit / 1.5``) is kept as long as X stays at 0.95 or
+      more: a server with four slots, where further calls only wait longer, ends near four;
+    - where neither is, the limit rests for 4 windows, and later trials are by 1.25.
+
+    A window in which fewer calls were in flight than allowed (0.9) says nothing about the limit
+    and changes nothing. If more than 0.2 of a window failed, or `back_off` is called, the limit
+    falls to 0.7 of itself, at most once for the calls in flight, and rests before it grows
+    with the careful factor.
+
+    Additive or multiplicative increase with multiplicative decrease is how TCP shares a line
+    (https://www.rfc-editor.org/rfc/rfc5681); comparing throughput rather than latency is for
+    servers that answer many calls together, each a little slower, where gradient limits
+    (https://github.com/Netflix/concurrency-limits) would stop too early.
+
+    Not safe for several threads; `Limits` guards it.
+    """
+
+    def __init__(self) -> None:
+        self.limit = FIRST
+        self._base = FIRST  # the limit that a trial is compared with
+        self._throughput = 0.0  # at the base
+        self._upwards = True
+        self._factor = BOLD
+        self._rest = 0
+        self._open(-math.inf)
+
+    def finished(self, now: float, started: float, in_flight: int, *, failed: bool) -> None:
+        """A call ended.
+
+        Args:
+            now: the time in seconds.
+            started: when it began.
+            in_flight: calls in flight just before it ended, itself included.
+            failed: the model or the way to it failed, rather than answered.
+        """
+        if started < self._opened:
+            return
+        if failed:
+            self._failed += 1
+        else:
+            self._answered += 1
+            self._seconds += now - started
+            self._in_flight += in_flight
+        if self._answered + self._failed >= max(FEWEST, self.limit):
+            self._close(now)
+
+    def back_off(self, now: float) -> None:
+        """Fewer calls at once: the model is overloaded."""
+        self.limit = self._base = max(1, int(self.limit * BACK_OFF))
+        self._upwards, self._factor, self._rest = True, CAREFUL, BRIEF_REST
+        self._open(now)
+
+    def _open(self, now: float) -> None:
+        self._opened = now
+        self._answered = self._failed = self._in_flight = 0
+        self._seconds = 0.0
+
+    def _close(self, now: float) -> None:
+        if self._failed > FAILING * (self._answered + self._failed):
+            self.back_off(now)
+            return
+        if self._in_flight >= USED * self.limit * self._answered:
+            self._judge(self._in_flight / max(self._seconds, 1e-9))
+        self._open(now)
+
+    def _judge(self, throughput: float) -> None:
+        if self.limit == self._base:
+            self._throughput = throughput
+            if self._rest:
+                self._rest -= 1
+            else:
+                self._try_another()
+            return
+        more = self.limit / self._base - 1.0
+        wanted = 1.0 + GAIN * more if more > 0 else KEPT
+        if throughput >= wanted * self._throughput:
+            self._base = self.limit
+            # On the way down it stays at what it was at the top: small losses would add up.
+            self._throughput = max(self._throughput, throughput)
+            self._try_another()
+        else:
+            self.limit = self._base
+            self._turn()
+
+    def _try_another(self) -> None:
+        if self._upwards:
+            more = max(self._base + 1, round(self._base * self._factor))
+            self.limit = min(MOST_LEARNED, more)
+        elif self._base > 1:
+            self.limit = min(self._base - 1, round(self._base / self._factor))
+        else:
+            self._turn()
+
+    def _turn(self) -> None:
+        if not self._upwards:
+            self._rest, self._factor = REST, CAREFUL
+        self._upwards = not self._upwards

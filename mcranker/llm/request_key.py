@@ -1,0 +1,50 @@
+"""What makes two requests the same question, as 32 bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import orjson
+
+from mcranker.llm.chat import ChatModel, ChatRequest
+
+__all__ = ["request_key"]
+
+_FORMAT = 1  # another number, and no answer of former versions is found any more
+
+
+def request_key(model: ChatModel, request: ChatRequest) -> bytes:
+    """SHA-256 of everything that the answer depends on: who is asked, and what.
+
+    Who is asked is the model's name and its ``endpoint``, where it has one. `ChatRequest.tag`
+    and `Message.shared` take no part; `ChatRequest.sample` does where answers vary, which is at
+    any temperature but 0.
+
+    Returns:
+        32 bytes; equal for equal questions, in every process and on every machine.
+    """
+    schema, temperature = request.schema, request.temperature
+    form = [
+        _FORMAT,
+        model.name,
+        getattr(model, "endpoint", ""),
+        [[message.role, message.content] for message in request.messages],
+        # The order of a schema's keys stays: models write the keys of a reply in that order.
+        None if schema is None else [schema.name, schema.schema],
+        request.labels,
+        [[question.name, question.text, question.top] for question in request.questions],
+        None if temperature is None else float(temperature) + 0.0,  # -0.0 is 0.0
+        request.max_tokens,
+        request.seed,
+        0 if temperature == 0 else request.sample,
+    ]
+    return hashlib.sha256(_encoded(form)).digest()
+
+
+def _encoded(form: list[object]) -> bytes:
+    """The form as JSON, which can be read back, so no two forms give the same bytes."""
+    try:
+        return orjson.dumps(form, default=dict)
+    except orjson.JSONEncodeError:  # a lone surrogate, or an integer beyond 64 bits
+        return json.dumps(form, default=dict).encode()

@@ -1,0 +1,124 @@
+"""One query on its way through the stages, and what a ranker keeps between queries."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mcranker.agents import Desk
+from mcranker.asking import Asker
+from mcranker.config import RankerConfig
+from mcranker.events import Emit
+from mcranker.llm.chat import ChatModel, Stage
+from mcranker.models import Models
+from mcranker.passages import PassageText
+from mcranker.types import Passage, Query, UsageTable
+from personas import PromptSet, Rubric
+
+__all__ = ["Memory", "Session"]
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a ranker keeps from query to query.
+
+    Attributes:
+        dataset_rubrics: persona -> its rubric for the data set, ``criteria="dataset"``.
+        subject_baselines: a weak recruiter's answers to the calibration queries.
+    """
+
+    dataset_rubrics: dict[str, Rubric] = field(default_factory=dict)
+    subject_baselines: list[Mapping[str, float]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Session:
+    """One query on its way through the stages.
+
+    Attributes:
+        query: as the agents see it.
+        passages: those that are judged, in first-stage order.
+        distinct: places in `passages` of the first of each set of equal passages (title
+            and text).
+        group_of: for each passage the place in `distinct` of its equal.
+        asked: the query as the user gave it.
+        given: all passages, those beyond ``depth`` included.
+        usage: every call so far.
+        seconds: wall time by stage.
+        started: when work began, on the clock of `time.perf_counter`.
+        number: tells the rankings of this process apart.
+    """
+
+    query: Query
+    passages: tuple[Passage, ...]
+    config: RankerConfig
+    models: Models
+    prompts: PromptSet
+    memory: Memory
+    emit: Emit | None
+    distinct: tuple[int, ...]
+    group_of: NDArray[np.intp]
+    asked: Query
+    given: tuple[Passage, ...]
+    usage: UsageTable = field(default_factory=UsageTable)
+    seconds: dict[str, float] = field(default_factory=dict)
+    started: float = field(default_factory=time.perf_counter)
+    number: int = field(default_factory=count(1).__next__)
+
+    @classmethod
+    def open(
+        cls,
+        asked: Query,
+        given: tuple[Passage, ...],
+        *,
+        config: RankerConfig,
+        models: Models,
+        prompts: PromptSet,
+        memory: Memory,
+        emit: Emit | None,
+    ) -> Session:
+        """A session for the passages within ``depth``; equal ones are judged once."""
+        query = Query(asked.text.lower(), asked.id) if config.lowercase_query else asked
+        passages = given[: config.depth]
+        seen: dict[tuple[str, str], int] = {}
+        groups = [seen.setdefault((each.title, each.text), len(seen)) for each in passages]
+        firsts: dict[int, int] = {}
+        for place, group in enumerate(groups):
+            firsts.setdefault(group, place)
+        return cls(
+            query=query,
+            passages=passages,
+            config=config,
+            models=models,
+            prompts=prompts,
+            memory=memory,
+            emit=emit,
+            distinct=tuple(firsts.values()),
+            group_of=np.asarray(groups, dtype=np.intp),
+            asked=asked,
+            given=given,
+        )
+
+    @property
+    def desk(self) -> Desk:
+        """What the agents share."""
+        return Desk(self.query, self.config, self.prompts, PassageText.of(self.config), self.number)
+
+    def asker(self, model: ChatModel) -> Asker:
+        """Somebody who asks `model` and counts it here."""
+        return Asker(model, self.config, self.prompts, self.usage)
+
+    @contextmanager
+    def timed(self, stage: Stage) -> Iterator[None]:
+        """Add the wall time of the block, in seconds, to `seconds`."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - start
