@@ -189,10 +189,13 @@ class Stream(Generic[T]):
         self._closed = True
         if self._task is None or self._receive is None:
             return
-        self._receive.close()
+        # First the producer: with the receiver closed, it would fail rather than be cancelled.
         if not self._task.done():
             self._task.cancel()
             await asyncio.wait([self._task])
+        self._receive.close()
+        if not self._task.cancelled():
+            self._task.exception()  # nobody reads on, so nobody is told
 
 
 async def _run(

@@ -222,7 +222,7 @@ class RankerConfig(BaseModel):
         description="Calls in flight at once, for each model; none to learn how many it takes.",
     )
     query_concurrency: int = Field(
-        4, ge=1, le=1000, description="Queries in progress at once when many are ranked."
+        8, ge=1, le=1000, description="Queries in progress at once when many are ranked."
     )
     requests_per_minute: float | None = Field(
         None, gt=0, allow_inf_nan=False, description="Calls begun a minute, for each model."

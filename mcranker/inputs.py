@@ -71,7 +71,8 @@ def as_passages(docs: Docs) -> tuple[Passage, ...]:
         if passage.id in seen:
             raise InputError(f"two passages have the id {passage.id!r}; make ids unique")
         seen.add(passage.id)
-        _check_unicode(passage.id, "a passage's id")
+        if not passage.id.isascii():
+            _check_unicode(passage.id, "a passage's id")
         if not (passage.text.isascii() and passage.title.isascii()):
             _check_unicode(passage.title + passage.text, f"passage {passage.id!r}")
     return passages
@@ -120,9 +121,9 @@ def _of_record(record: Mapping[Any, Any], where: str) -> Passage:
 
 
 def _identifier(name: object, where: str) -> str:
-    if isinstance(name, int | numbers.Integral) and not isinstance(name, bool):
-        return str(int(name))
     if not isinstance(name, str):
+        if isinstance(name, int | numbers.Integral) and not isinstance(name, bool):
+            return str(int(name))
         raise InputError(f"{where} is a {type(name).__name__}; give a string")
     if not name.strip():
         raise InputError(f"{where} is empty; give every passage an id")

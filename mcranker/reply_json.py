@@ -159,21 +159,20 @@ def _without_fence(text: str) -> str:
 
 def _strict(body: str) -> list[Any]:
     """The values of all the reply's JSON; ValueError if any of it is not."""
-    decoder = json.JSONDecoder(strict=False, object_pairs_hook=_refuse_contradiction)
     try:
-        data = decoder.decode(body)
+        data = _DECODER.decode(body)
     except Unreadable:
         raise
     except ValueError:
-        return _among_prose(body, decoder)
+        return _among_prose(body)
     return data if isinstance(data, list) and len(data) == 1 else [data]
 
 
-def _among_prose(body: str, decoder: json.JSONDecoder) -> list[Any]:
+def _among_prose(body: str) -> list[Any]:
     found: list[Any] = []
     place = _next_object(body, 0)
     while place >= 0:
-        data, end = decoder.raw_decode(body, place)
+        data, end = _DECODER.raw_decode(body, place)
         found.append(data)
         place = _next_object(body, end)
     return found
@@ -194,6 +193,9 @@ def _refuse_contradiction(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             raise Unreadable(f'"{name[:40]}" stands there more than once, with different values.')
         data[name] = value
     return data
+
+
+_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_refuse_contradiction)
 
 
 def _mended(body: str, key: str) -> Found:

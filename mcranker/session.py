@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -62,7 +62,7 @@ class Session:
     prompts: PromptSet
     memory: Memory
     emit: Emit | None
-    distinct: tuple[int, ...]
+    distinct: Sequence[int]
     group_of: NDArray[np.intp]
     asked: Query
     given: tuple[Passage, ...]
@@ -86,11 +86,7 @@ class Session:
         """A session for the passages within ``depth``; equal ones are judged once."""
         query = Query(asked.text.lower(), asked.id) if config.lowercase_query else asked
         passages = given[: config.depth]
-        seen: dict[tuple[str, str], int] = {}
-        groups = [seen.setdefault((each.title, each.text), len(seen)) for each in passages]
-        firsts: dict[int, int] = {}
-        for place, group in enumerate(groups):
-            firsts.setdefault(group, place)
+        distinct, group_of = _distinct(passages)
         return cls(
             query=query,
             passages=passages,
@@ -99,8 +95,8 @@ class Session:
             prompts=prompts,
             memory=memory,
             emit=emit,
-            distinct=tuple(firsts.values()),
-            group_of=np.asarray(groups, dtype=np.intp),
+            distinct=distinct,
+            group_of=group_of,
             asked=asked,
             given=given,
         )
@@ -122,3 +118,19 @@ class Session:
             yield
         finally:
             self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - start
+
+
+def _distinct(passages: tuple[Passage, ...]) -> tuple[Sequence[int], NDArray[np.intp]]:
+    """The places of the first of each set of equal passages, and for each passage its set."""
+    number = len(passages)
+    # Different hashes are enough to know that all differ, and take little room.
+    if len({hash((each.title, each.text)) for each in passages}) == number:
+        return range(number), np.arange(number, dtype=np.intp)
+    seen: dict[tuple[str, str], int] = {}
+    distinct: list[int] = []
+    group_of = np.empty(number, dtype=np.intp)
+    for place, each in enumerate(passages):
+        group_of[place] = group = seen.setdefault((each.title, each.text), len(distinct))
+        if group == len(distinct):
+            distinct.append(place)
+    return distinct, group_of

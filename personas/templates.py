@@ -238,7 +238,8 @@ def fence(passage: str, *, query: str) -> str:
     The markers carry a token computed from the query and the passage (SHA-256), so that a
     passage would have to contain a hash of itself to close its own fence.
     """
-    passage = _CONTROL_TOKEN.sub(lambda match: match.group() + " ", passage)
+    if "<" in passage or "[" in passage:
+        passage = _CONTROL_TOKEN.sub(lambda match: match.group() + " ", passage)
     salt = 0
     while True:
         digest = hashlib.sha256(f"{salt}\0{query}\0{passage}".encode(errors="surrogatepass"))

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -273,3 +274,20 @@ def test_ctrl_c_cancels_the_calls_before_it_goes_on() -> None:
         out, err = process.communicate(timeout=30)
     assert out.split() == ["cancelled", "interrupted"]
     assert err == ""
+
+
+async def test_a_stream_that_is_left_early_complains_of_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ranker = MCRanker(model=scripted(), team="health_questions")
+    # More events than a stream buffers, so that somebody is about to send one.
+    docs = [f"text {place}" for place in range(200)]
+    async with ranker.astream("q", docs) as events:
+        async for event in events:
+            if isinstance(event, PassageScored):
+                await anyio.wait_all_tasks_blocked()
+                break
+    del events
+    gc.collect()
+    await anyio.lowlevel.checkpoint()
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
