@@ -19,6 +19,8 @@ from personas import Persona, Rubric, normalize_weights
 __all__ = ["Unreadable", "read_criterion_scores", "read_personas", "read_rubric", "read_score"]
 
 _INTEGER = re.compile(r"\A\s*\"?(\d{1,4})\"?\s*\Z")
+_PLAIN = re.compile(r'\s*\{\s*"([^"\\]*)"\s*:\s*(0|[1-9][0-9]{0,3})\s*\}\s*')
+"""What nearly all replies with a score are, and what need not be looked at any closer."""
 _WEIGHT_IN_TEXT = re.compile(
     r"[\s,;(.]*\b(?:the\s+)?weight(?:\s+to\s+this\s+criterion)?(?:\s+is)?\s*:?\s*"
     r"(\d{1,3}(?:\.\d+)?)\s*%?\s*[.)]*\s*\Z",
@@ -45,6 +47,9 @@ def read_score(text: str, *, key: str, top: int, cut: bool = False) -> int:
     Raises:
         Unreadable: no such key, not an integer, out of range, or a number in doubt.
     """
+    plain = _PLAIN.fullmatch(text)
+    if plain and plain.group(1) == key:
+        return _in_range(int(plain.group(2)), top)
     text = without_thinking(text)
     bare = _INTEGER.match(text)
     if bare:

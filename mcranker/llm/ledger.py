@@ -89,7 +89,9 @@ class Ledger:
             self._note_damaged(key)
             return None
 
-    def keep(self, key: bytes, reply: ChatReply, *, model: str, stage: str) -> asyncio.Future[None]:
+    def keep(
+        self, key: bytes, reply: ChatReply, *, model: str, stage: str, linger: bool = False
+    ) -> asyncio.Future[None]:
         """Keep `reply`, unless there is an answer for `key` already.
 
         It is written even if nobody waits for it; whoever does knows that it is durable.
@@ -99,13 +101,15 @@ class Ledger:
             reply: the answer.
             model: who was asked, as the user names it.
             stage: what for.
+            linger: wait some milliseconds for other answers, and be written with them.
 
         Returns:
             An awaitable for this event loop; it raises `LedgerError` if the file cannot be
             written.
         """
         statement = _REPLACE if key in self._damaged else _KEEP
-        return self._writer.put(statement, row_of(key, reply, model=model, stage=stage))
+        row = row_of(key, reply, model=model, stage=stage)
+        return self._writer.put(statement, row, linger=linger)
 
     async def mark_unusable(self, key: bytes) -> None:
         """Note that nothing could be made of the answer kept for `key`; it stays.

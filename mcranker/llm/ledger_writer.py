@@ -2,9 +2,10 @@
 
 Whatever comes in one turn of an event loop is committed at the end of that turn, in the loop's
 own thread: a commit takes some 50 µs and waits for no disk. (A thread for every commit costs
-more than the commit, and beside a busy loop it waits 5 ms for the interpreter.) A thread is
-started for what would hold the loop up: while another process holds the file, and to move what
-has gathered in the write-ahead log into the database, which does wait for the disk.
+more than the commit, and beside a busy loop it waits 5 ms for the interpreter.) Where many
+answers are on their way, a few milliseconds' worth of them go together. A thread is started
+for what would hold the loop up: while another process holds the file, and to move what has
+gathered in the write-ahead log into the database, which does wait for the disk.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
+from weakref import WeakSet
 
 from mcranker.errors import LedgerError
 from mcranker.llm.ledger_file import PATIENCE, LedgerConnection, explained, is_busy
 
 __all__ = ["LedgerWriter"]
 
+LINGER = 0.005  # seconds
 _LARGEST_BATCH = 512  # writes in one transaction, so that none holds the loop up for long
 _CHECKPOINT_AFTER = 2000  # writes; some 20 MB of write-ahead log
 _CHECKPOINT_PATIENCE = 1.0  # seconds that it may wait for readers, and writers for it
@@ -42,11 +45,19 @@ class LedgerWriter:
     def __init__(self, path: Path) -> None:
         self._connection = LedgerConnection(path)
         self._waiting: deque[_Write] = deque()
+        self._lingering: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
         self._turn = threading.Lock()  # of the one who writes
         self._since_checkpoint = 0
 
-    def put(self, statement: str, values: tuple[Any, ...]) -> asyncio.Future[None]:
+    def put(
+        self, statement: str, values: tuple[Any, ...], *, linger: bool = False
+    ) -> asyncio.Future[None]:
         """Write soon, whoever waits for it or does not.
+
+        Args:
+            statement: in SQL.
+            values: its parameters.
+            linger: wait `LINGER` seconds for others to share the transaction.
 
         Returns:
             What is done when the write is committed, or has the `LedgerError` that prevents it.
@@ -54,7 +65,11 @@ class LedgerWriter:
         loop = asyncio.get_running_loop()
         done = loop.create_future()
         self._waiting.append(_Write(statement, values, done))
-        loop.call_soon(self._flush)
+        if not linger:
+            loop.call_soon(self._flush)
+        elif loop not in self._lingering:
+            self._lingering.add(loop)
+            loop.call_later(LINGER, self._end_of_linger, loop)
         return done
 
     def close(self) -> None:
@@ -68,6 +83,10 @@ class LedgerWriter:
             self._connection.drop()
         finally:
             self._turn.release()
+
+    def _end_of_linger(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._lingering.discard(loop)
+        self._flush()
 
     def _flush(self) -> None:
         """In a loop: write what waits, unless somebody does already."""

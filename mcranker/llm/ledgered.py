@@ -13,6 +13,9 @@ from mcranker.llm.request_key import request_key
 
 __all__ = ["Ledgered"]
 
+FEW = 8
+"""Requests on their way; with more, an answer waits for others to be written with."""
+
 
 class Ledgered:
     """A chat model whose answers are looked up in a ledger first, and kept there before use.
@@ -88,7 +91,13 @@ class Ledgered:
         try:
             reply = await self._model.complete(request)
             flight.reply = reply
-            written = self._ledger.keep(key, reply, model=self.name, stage=request.tag.stage)
+            written = self._ledger.keep(
+                key,
+                reply,
+                model=self.name,
+                stage=request.tag.stage,
+                linger=len(flights) > FEW,
+            )
         except BaseException as error:
             # An error is everybody's; after a cancellation somebody else asks.
             land(error if isinstance(error, Exception) else None)
