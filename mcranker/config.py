@@ -212,8 +212,8 @@ class RankerConfig(BaseModel):
     )
     persona_order: Literal["auto", "team"] = Field(
         "auto",
-        description="With top_k, who scores first: the persona that separates the first "
-        "passages most, or the team's order.",
+        description="With top_k, who scores first: the persona that scored the first passages "
+        "lowest, or the team's order.",
     )
     concurrency: int | None = Field(
         None,

@@ -77,7 +77,9 @@ def expected_value(logprobs: Mapping[str, float], labels: Sequence[str]) -> floa
     if peak == -math.inf:
         raise Unreadable(f"none of the labels {', '.join(labels)} is among the likely answers.")
     masses = [math.exp(known[label] - peak) if label in known else 0.0 for label in labels]
-    return math.fsum(place * mass for place, mass in enumerate(masses)) / math.fsum(masses)
+    expected = math.fsum(place * mass for place, mass in enumerate(masses)) / math.fsum(masses)
+    # Rounding must not carry it off the scale.
+    return min(expected, float(len(labels) - 1))
 
 
 def weighted_mean(scores: Sequence[float], weights: Sequence[float]) -> float:

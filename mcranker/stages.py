@@ -6,6 +6,9 @@ Each puts actors to work on a `Session`, which holds what belongs to one query.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+
+import anyio
 
 from mcranker.actor import Actor
 from mcranker.agents import Annotator, Assessment, Assessor, Recruiter, ScoreTask
@@ -163,9 +166,11 @@ async def score_passages(session: Session, judges: Sequence[Actor[ScoreTask, Non
     together = len(judges) <= min(slots or len(judges), session.config.workers)
 
     async def feed(judge: Actor[ScoreTask, None]) -> None:
-        for row, place in enumerate(session.distinct):
-            await judge.tell(ScoreTask(row, session.passages[place]))
-        judge.close()
+        # A judge that has failed takes no more, and its own error is the one to tell.
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            for row, place in enumerate(session.distinct):
+                await judge.tell(ScoreTask(row, session.passages[place]))
+            judge.close()
 
     with session.timed("score"):
         for batch in [judges] if together else [[judge] for judge in judges]:

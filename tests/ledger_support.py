@@ -28,8 +28,9 @@ def reply(text: str = '{"Score": 7}', **fields: Any) -> ChatReply:
 
 async def keep(ledger: Ledger, number: int, text: str | None = None, **fields: str) -> None:
     """Keep an answer under the key of `number`, which is its text unless another is given."""
-    given = {"model": MODEL, "stage": "score"} | fields
-    await ledger.keep(key(number), reply(str(number) if text is None else text), **given)
+    model, stage = fields.get("model", MODEL), fields.get("stage", "score")
+    answer = reply(str(number) if text is None else text)
+    await ledger.keep(key(number), answer, model=model, stage=stage)
 
 
 def size(path: Path) -> int:

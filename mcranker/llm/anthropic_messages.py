@@ -206,7 +206,9 @@ class AnthropicMessages:
         content = orjson.dumps(_with_room(body))
 
         async def send(client: anthropic.AsyncAnthropic) -> httpx2.Response:
-            return await client.post("/v1/messages", cast_to=httpx2.Response, content=content)
+            # The whole address, because the library takes its time to join two parts.
+            url = f"{self._base_url}/v1/messages"
+            return await client.post(url, cast_to=httpx2.Response, content=content)
 
         return await self._answer(send, self._service)
 

@@ -236,7 +236,9 @@ class OpenAIChat:
         import httpx2
 
         async def send(client: openai.AsyncOpenAI) -> httpx2.Response:
-            return await client.post(path, cast_to=httpx2.Response, content=orjson.dumps(body))
+            # The whole address, because the library takes its time to join two parts.
+            url = f"{self._base_url}{path}"
+            return await client.post(url, cast_to=httpx2.Response, content=orjson.dumps(body))
 
         return await self._answer(send, self._service)
 
