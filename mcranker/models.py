@@ -68,8 +68,7 @@ def connect_roles(
 ) -> Models:
     """Connect the models of all roles; roles without one of their own get `model`.
 
-    The same name or object in two roles is one model with limits of its own. Around each stand
-    the layers that `mcranker.llm.chat` speaks of.
+    The same name or object in two roles is one model with limits of its own.
 
     Args:
         model: ``"openai:NAME"``, ``"anthropic:NAME"``, ``"local:NAME"``, a `ChatModel`, or
@@ -119,7 +118,12 @@ def as_ledger(ledger: LedgerSpec) -> Ledger | None:
 
 
 class _Layers:
-    """What stands around each model of one ranker; see `mcranker.llm`."""
+    """What stands around each model of one ranker.
+
+    Outermost first: the ledger, so that what is known costs nothing; the budget, so that a call
+    that is repeated counts once; retries; and inside them the limits, so that each try waits for
+    a place, and none is held by a call that sleeps. Batches need neither of the last two.
+    """
 
     def __init__(self, config: RankerConfig, ledger: Ledger | None, *, every_model: bool) -> None:
         self._config = config

@@ -319,17 +319,11 @@ async def test_prompts_that_take_more_tokens_than_thought_are_learnt_from() -> N
     assert before == pytest.approx(1 / 3)
 
 
-class Served(ScriptedChat):
-    endpoint = "http://localhost/v1"
-
-
 def test_a_budget_hides_nothing_of_its_model() -> None:
-    model = Served(lambda _: "5", name=PRICED)
+    model = ScriptedChat(lambda _: "5", name=PRICED)
     budgeted = Budgeted(model, Budget())
     assert budgeted.name == PRICED
     assert budgeted.capabilities is model.capabilities
-    assert budgeted.endpoint == Served.endpoint
-    assert Budgeted(ScriptedChat(lambda _: "5"), Budget()).endpoint == ""
 
 
 @settings(max_examples=40, deadline=None)

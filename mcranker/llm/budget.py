@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 import orjson
 
 from mcranker.errors import BudgetExceeded, ConfigError, ContentRefused, ReplyError
-from mcranker.llm.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Usage
+from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Usage
 from mcranker.llm.openai_chat import REASONING_TOKENS
 from mcranker.llm.prices import cost
+from mcranker.llm.wrapper import Wrapper
 
 __all__ = ["Budget", "Budgeted", "most_used", "prompt_bytes"]
 
@@ -145,7 +146,7 @@ class Budget:
         )
 
 
-class Budgeted:
+class Budgeted(Wrapper):
     """A chat model whose calls are paid from a budget.
 
     With a ``max_cost`` each call is taken to cost at most the input it has by its length, and
@@ -167,22 +168,9 @@ class Budgeted:
                 f"no price is known for {model.name!r}, so max_cost={budget.max_cost:g} cannot "
                 "be kept; use max_calls= instead"
             )
-        self._model = model
+        super().__init__(model)
         self._budget = budget
         self._tokens_a_byte = TOKENS_A_BYTE
-
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._model.capabilities
-
-    @property
-    def endpoint(self) -> str:
-        """Where the model answers, if it says so."""
-        return getattr(self._model, "endpoint", "")
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         most = self._price(most_used(request, tokens_a_byte=self._tokens_a_byte))
@@ -199,9 +187,6 @@ class Budgeted:
         finally:
             self._budget.settle(most, paid)
         return reply
-
-    async def aclose(self) -> None:
-        await self._model.aclose()
 
     def _price(self, usage: Usage) -> float:
         return 0.0 if self._budget.max_cost is None else cost(self.name, usage) or 0.0

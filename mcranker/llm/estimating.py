@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mcranker.llm.budget import prompt_bytes
-from mcranker.llm.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Usage
+from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Usage
 from mcranker.llm.ledger import Ledger
 from mcranker.llm.request_key import request_key
+from mcranker.llm.wrapper import Wrapper
 
 __all__ = ["Count", "EstimatingChat"]
 
@@ -27,7 +28,7 @@ EXPLANATION = (
 )
 
 
-class EstimatingChat:
+class EstimatingChat(Wrapper):
     """Answers in place of `model`, without asking it.
 
     What the ledger has is answered from there. Everything else is made up: of the right form
@@ -44,19 +45,11 @@ class EstimatingChat:
     def __init__(
         self, model: ChatModel, ledger: Ledger | None, *, team_size: int, count: Count
     ) -> None:
-        self._model = model
+        super().__init__(model)
         self._ledger = ledger
         self._team_size = team_size
         self._count = count
         self._asked: set[bytes] = set()
-
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._model.capabilities
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         reply = self._made_up(request)

@@ -7,9 +7,10 @@ import threading
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
-from mcranker.llm.chat import Capabilities, ChatModel, ChatReply, ChatRequest
+from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest
 from mcranker.llm.ledger import Ledger
 from mcranker.llm.request_key import request_key
+from mcranker.llm.wrapper import Wrapper
 
 __all__ = ["Ledgered"]
 
@@ -17,7 +18,7 @@ FEW = 8
 """Requests on their way; with more, an answer waits for others to be written with."""
 
 
-class Ledgered:
+class Ledgered(Wrapper):
     """A chat model whose answers are looked up in a ledger first, and kept there before use.
 
     Equal requests that are on their way at once, in one event loop, share one call: the first
@@ -32,20 +33,12 @@ class Ledgered:
     """
 
     def __init__(self, model: ChatModel, ledger: Ledger, *, asked: ChatModel | None = None) -> None:
-        self._model = model
+        super().__init__(model)
         self._asked = asked or model
         self._ledger = ledger
         self._flights: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[bytes, _Flight]]
         self._flights = WeakKeyDictionary()
         self._lock = threading.Lock()
-
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._model.capabilities
 
     @property
     def endpoint(self) -> str:
@@ -74,9 +67,6 @@ class Ledgered:
             LedgerError: the ledger cannot be written.
         """
         await self._ledger.mark_unusable(request_key(self._asked, request))
-
-    async def aclose(self) -> None:
-        await self._model.aclose()
 
     async def _ask(
         self, key: bytes, request: ChatRequest, flights: dict[bytes, _Flight]

@@ -13,8 +13,9 @@ from typing import NamedTuple
 import anyio
 
 from mcranker.errors import ConnectionFailed, ModelError, RateLimited
-from mcranker.llm.chat import Capabilities, ChatModel, ChatReply, ChatRequest
+from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest
 from mcranker.llm.limits import PATIENCE, Limits
+from mcranker.llm.wrapper import Wrapper
 
 __all__ = ["ATTEMPTS", "Retrying", "RetryingStatistics"]
 
@@ -37,7 +38,7 @@ class RetryingStatistics(NamedTuple):
     failed: Mapping[str, int]
 
 
-class Retrying:
+class Retrying(Wrapper):
     """A chat model that keeps within limits, and tries again where another try can help.
 
     Tried again are `ModelError`s that are ``retryable``: `RateLimited`, `ServerFailed`,
@@ -70,7 +71,7 @@ class Retrying:
         first_wait: float = 0.5,
         longest_wait: float = 60.0,
     ) -> None:
-        self._model = model
+        super().__init__(model)
         self._limits = limits
         self._attempts = attempts
         self._deadline = deadline
@@ -80,14 +81,6 @@ class Retrying:
         self._lock = threading.Lock()
         self._calls = self._tries = self._retries = 0
         self._failed: Counter[str] = Counter()
-
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._model.capabilities
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """The model's reply.
@@ -118,9 +111,6 @@ class Retrying:
             await anyio.sleep(wait)
             spent += wait
             attempt += 1
-
-    async def aclose(self) -> None:
-        await self._model.aclose()
 
     def statistics(self) -> RetryingStatistics:
         """What has been tried so far."""
