@@ -152,6 +152,7 @@ class Inspection:
         prompt_hashes: prompt -> SHA-256 of its text.
         calls: calls and tokens by stage, persona and model.
         total: all calls together; its stage, persona and model are empty.
+        reused: answers that were in the ledger and took no call.
         seconds: wall time by stage, and ``total``.
     """
 
@@ -166,6 +167,7 @@ class Inspection:
     prompt_hashes: Mapping[str, str]
     calls: tuple[InspectedCalls, ...]
     total: InspectedCalls
+    reused: int
     seconds: Mapping[str, float]
 
     @classmethod
@@ -201,6 +203,7 @@ class Inspection:
                 usage.output_tokens,
                 usage.cost,
             ),
+            reused=sum(row.calls for row in usage.reused),
             seconds=stored.seconds,
         )
 
@@ -316,6 +319,7 @@ class _StoredCalls(_StoredCounts):
 
 class _StoredUsage(_StoredCounts):
     by_stage: list[_StoredCalls]
+    reused: list[_StoredCalls] = []
 
 
 class _StoredRanking(_Stored):
