@@ -16,6 +16,7 @@ def test_a_ranking_and_its_report_say_what_came_from_the_ledger(tmp_path: Path) 
         with MCRanker(model=scripted(), team="health_questions", ledger=ledger) as ranker:
             ranking = ranker.rank("q", ["one", "two"])
     assert (ranking.usage.calls, ranking.reused.calls) == (0, 6)
+    assert ranking.models == {"scoring": "scripted:function"}
     restored = Ranking.from_dict(ranking.to_dict())
     assert restored.reused == ranking.reused
     assert len(restored.calls.reused.by("persona")) == 3

@@ -164,7 +164,7 @@ class PointwiseRanker(Ranker):
             "score": "scoring",
             "assess": "assessor",
         }
-        used = {stage for stage, _, _ in session.usage}
+        used = {stage for stage, _, _ in (*session.usage, *session.usage.reused)}
         return {role: self.models.names[role] for stage, role in roles.items() if stage in used}
 
 
