@@ -3,6 +3,8 @@
     BeirEvalError
     ├── DatasetError    a data set that is not there, or a bad file of it (ValueError)
     ├── RunError        a run, or a run file, that is not one (ValueError)
+    ├── RunFolderError  a run folder that is none, or does not fit what is asked (ValueError)
+    ├── SuiteError      a suite that is unknown, or a bad file of one (ValueError)
     ├── MeasureError    a measure that does not exist or cannot be computed (ValueError)
     ├── SettingError    an option with a value it cannot have (ValueError)
     └── ExtraMissing    an optional package is not installed (ImportError)
@@ -18,7 +20,9 @@ __all__ = [
     "ExtraMissing",
     "MeasureError",
     "RunError",
+    "RunFolderError",
     "SettingError",
+    "SuiteError",
 ]
 
 
@@ -34,6 +38,14 @@ class RunError(BeirEvalError, ValueError):
     """A run cannot be read or written: a bad line, a document twice, a score that is no number."""
 
 
+class RunFolderError(BeirEvalError, ValueError):
+    """A run folder is not there, is damaged or unfinished, or holds something else."""
+
+
+class SuiteError(BeirEvalError, ValueError):
+    """A suite is unknown, or its file has a key or a value that it cannot have."""
+
+
 class MeasureError(BeirEvalError, ValueError):
     """A measure is unknown, lacks a parameter, or nothing installed computes it."""
 
@@ -45,8 +57,8 @@ class SettingError(BeirEvalError, ValueError):
 class ExtraMissing(BeirEvalError, ImportError):
     """Something was asked for that needs a package outside the core installation."""
 
-    def __init__(self, package: str, purpose: str) -> None:
+    def __init__(self, package: str, purpose: str, *, extra: str = "eval") -> None:
         super().__init__(
-            f'{purpose} needs the package {package!r}; run: pip install "mcranker[eval]"',
+            f'{purpose} needs the package {package!r}; run: pip install "mcranker[{extra}]"',
             name=package,
         )

@@ -1,0 +1,1 @@
+"""Reports on run folders: tables beside the paper's, significance, figures."""

@@ -1,0 +1,151 @@
+"""What a report says, before it has a form: sections of tables and figures.
+
+Everything here follows from the run folders alone, so that the same folders always make the
+same report: no time of day, no path, nothing of the machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from beir_eval.run_folder import DataManifest, FigureNote, Metrics, RunManifest
+from beir_eval.significance import Comparison, Interval
+
+__all__ = ["Cell", "Column", "Figure", "Point", "Report", "Row", "Section"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A data set of a section.
+
+    Attributes:
+        name: heading.
+        data: what was ranked there.
+        paper_queries: queries of the data set in the paper's experiments; None if not in it.
+    """
+
+    name: str
+    data: DataManifest
+    paper_queries: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One run's value on one data set.
+
+    Attributes:
+        value: mean of the report's measure, 0 to 1 (tables show it times 100).
+        paper: the paper's number, 0 to 1; None if it has none.
+        rank: 1 for the best of the column, 2 for the second; equal values share; the first
+            stage takes part. 0 for all others, and where the column has one run only.
+        interval: bootstrap confidence interval of `value`.
+        comparison: with the baseline's; None for the baseline itself and where it is missing.
+        metrics: the rest.
+        manifest: what ranked; None for the first stage.
+    """
+
+    value: float
+    paper: float | None
+    rank: int
+    interval: Interval
+    comparison: Comparison | None
+    metrics: Metrics
+    manifest: RunManifest | None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One ranker over the data sets of a section.
+
+    Attributes:
+        label: the ranker's.
+        cells: one a column of the section; None where it was not run, or is not finished.
+        average: mean of `value` over the columns, None if any is missing.
+        paper_average: mean of the paper's numbers over the same columns; None if any is missing.
+        rank: as `Cell.rank`, of the averages.
+        is_baseline: whether the others are compared with it.
+        weak: whether the scoring model is marked weak.
+        models: the models' names, e.g. ``"local:smollm2-135m"``, or role by role where they
+            differ; empty for the first stage.
+    """
+
+    label: str
+    cells: tuple[Cell | None, ...]
+    average: float | None
+    paper_average: float | None
+    rank: int
+    is_baseline: bool
+    weak: bool
+    models: str
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One value of a figure; `x` is a number for lines and the bar's name for bars."""
+
+    x: float | str
+    value: float
+    interval: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure of a section.
+
+    Attributes:
+        note: its kind and words.
+        lines: (name, points) of every line; for bars, of every group.
+        paper: what the paper says of its own figure, in its numbers' file; empty if nothing.
+    """
+
+    note: FigureNote
+    lines: tuple[tuple[str, tuple[Point, ...]], ...]
+    paper: str
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The runs of one suite, or those without a suite.
+
+    Attributes:
+        name: of the suite; ``"runs"`` for those without one.
+        title: heading.
+        columns: data sets.
+        rows: the first stage's first, then the rankers', in the suite's order.
+        baseline: label of the row that the others are compared with.
+        figure: the figure that the runs make, or None.
+        unfinished: (data set, label) of runs left out because they are not finished.
+        paper_source: what the paper's numbers are of; empty if none stand there.
+    """
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    baseline: str
+    figure: Figure | None
+    unfinished: tuple[tuple[str, str], ...]
+    paper_source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything.
+
+    Attributes:
+        measure: whose values the tables show, as ir-measures writes it.
+        sections: by name of the suite in their natural order; runs without a suite last.
+        test: name of the significance test, e.g. ``"student"``.
+        correction: e.g. ``"holm"``.
+        level: of the confidence intervals, e.g. 0.95.
+        resamples: of the bootstrap.
+        seed: of the bootstrap.
+    """
+
+    measure: str
+    sections: tuple[Section, ...]
+    test: str
+    correction: str
+    level: float
+    resamples: int
+    seed: int
