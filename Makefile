@@ -18,19 +18,22 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m mcranker.cli.reference | diff -u docs/cli.md -
+	$(BIN)/python -m mcranker.cli.reference beir_eval.cli:cli | diff -u docs/beir-eval.md -
 
 docs: $(STAMP)
 	$(BIN)/python -m mcranker.cli.reference > docs/cli.md
+	$(BIN)/python -m mcranker.cli.reference beir_eval.cli:cli > docs/beir-eval.md
 
 constraints: $(STAMP)
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile --universal --all-extras --python-version 3.11 --no-annotate --no-header \
+	$(BIN)/uv pip compile --universal --extra local --extra eval --extra ranx --extra hub --extra dev \
+		--python-version 3.11 --no-annotate --no-header \
 		--no-emit-index-url --quiet --output-file constraints.txt pyproject.toml
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "MCRanker needs Python 3.11 or newer; run: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[local,eval,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[local,eval,ranx,dev]'
 	touch $(STAMP)
 
 clean:

@@ -27,7 +27,13 @@ __all__ = [
 
 
 class BeirEvalError(Exception):
-    """Base of every error of this package; its text says what happened and what to do."""
+    """Base of every error of this package; its text says what happened and what to do.
+
+    Attributes:
+        for_users: tells the command that the text is for people as it is.
+    """
+
+    for_users = True
 
 
 class DatasetError(BeirEvalError, ValueError):

@@ -16,6 +16,7 @@ from mcranker.llm.chat import (
     Question,
     ReplySchema,
     Tag,
+    Usage,
 )
 from mcranker.llm.ledgered import Ledgered
 from mcranker.replies import Unreadable
@@ -96,6 +97,13 @@ class Asker:
             try:
                 return read(reply)
             except Unreadable as problem:
+                self._usage.add(
+                    tag.stage,
+                    tag.persona,
+                    self.model.name,
+                    Usage(unreadable=1),
+                    reused=reply.reused,
+                )
                 # A reply read from probabilities does not change by asking again.
                 if len(asked) > self._config.reask or labels or questions:
                     await self._note_unusable(asked)

@@ -107,10 +107,12 @@ class Forecast:
 
     Args:
         config: of the ranker.
+        counted: keys of requests that need not be counted again; added to.
     """
 
-    def __init__(self, config: RankerConfig) -> None:
+    def __init__(self, config: RankerConfig, counted: set[bytes] | None = None) -> None:
         self._config = config
+        self._counted = set() if counted is None else counted
         self._table = UsageTable()
         self._at_most: dict[str, Usage] = {}
         self._calls_at_least = 0
@@ -124,7 +126,9 @@ class Forecast:
         def stand_in(model: ChatModel) -> ChatModel:
             ledger = models.ledger if isinstance(model, Ledgered) else None
             size = self._config.team_size
-            return EstimatingChat(model, ledger, team_size=size, count=self._count)
+            return EstimatingChat(
+                model, ledger, team_size=size, count=self._count, counted=self._counted
+            )
 
         return Models(
             recruiter=stand_in(models.recruiter),

@@ -344,6 +344,7 @@ def _restored(data: Mapping[str, Any]) -> Ranking:
                 cached_input_tokens=int(entry["cached_input_tokens"]),
                 output_tokens=int(entry["output_tokens"]),
                 seconds=float(entry.get("seconds", 0.0)),
+                unreadable=int(entry.get("unreadable", 0)),
             )
             key = (entry["stage"], entry["persona"], entry["model"])
             calls.add(*key, counts, reused=name == "reused")

@@ -22,11 +22,15 @@ class Column:
         name: heading.
         data: what was ranked there.
         paper_queries: queries of the data set in the paper's experiments; None if not in it.
+        conditions: how much was ranked and how much the paper ranked, in words that every form
+            of the report shows, e.g. ``"20 of 300 queries, top 20 by BM25 (bm25s, k1 0.9, b
+            0.4); the paper: 300 queries, top 100"``.
     """
 
     name: str
     data: DataManifest
     paper_queries: int | None
+    conditions: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,8 @@ class Cell:
         comparison: with the baseline's; None for the baseline itself and where it is missing.
         metrics: the rest.
         manifest: what ranked; None for the first stage.
+        difference: bootstrap confidence interval of `comparison.difference`; None where there
+            is no comparison.
     """
 
     value: float
@@ -51,6 +57,7 @@ class Cell:
     comparison: Comparison | None
     metrics: Metrics
     manifest: RunManifest | None
+    difference: Interval | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +114,8 @@ class Figure:
 class Section:
     """The runs of one suite, or those without a suite.
 
+    A data set on which no run is finished has no column; it stands in `unfinished` only.
+
     Attributes:
         name: of the suite; ``"runs"`` for those without one.
         title: heading.
@@ -116,6 +125,8 @@ class Section:
         figure: the figure that the runs make, or None.
         unfinished: (data set, label) of runs left out because they are not finished.
         paper_source: what the paper's numbers are of; empty if none stand there.
+        notes: sentences that every form of the report shows below the tables: which models,
+            their defaults where they are weak, what is unfinished, how calls are counted.
     """
 
     name: str
@@ -126,6 +137,7 @@ class Section:
     figure: Figure | None
     unfinished: tuple[tuple[str, str], ...]
     paper_source: str
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,8 @@ def failure(error: BaseException) -> Failure:
 
     if isinstance(error, PersonasError):
         return Failure(code, one_line(str(error)))
+    if getattr(error, "for_users", False):
+        return Failure(code, one_line(str(error)))
     text = one_line(str(error)) or "no message"
     return Failure(code, f"unexpected {code}: {text}; --debug shows where, and a report is welcome")
 

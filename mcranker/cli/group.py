@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -27,9 +27,9 @@ from mcranker.cli.failures import (
     envelope,
     failure,
 )
-from mcranker.cli.invocation import Invocation, say
+from mcranker.cli.invocation import Invocation, say, speak_as
 
-__all__ = ["VERBS", "cli", "main"]
+__all__ = ["EXIT_CODES", "VERBS", "Verbs", "cli", "main"]
 
 VERBS = {
     "rank": ("mcranker.cli.rank", "Rank passages for a query."),
@@ -40,22 +40,51 @@ VERBS = {
 }
 """Verb -> its module, whose `command` it is, and its line in the help."""
 
+EXIT_CODES = (
+    "Exit codes: 0 done, 1 error, 2 bad usage, 3 done with scores missing, 130 interrupted."
+)
 
-class _Verbs(click.Group):
-    """A group that knows its verbs' names and imports them when they are used."""
+
+class Verbs(click.Group):
+    """A group that knows its verbs' names and imports them when they are used.
+
+    Args:
+        program: name of the command, which its lines on standard error begin with.
+        verbs: verb -> its module, whose `command` it is, and its line in the help.
+        open_to_others: whether packages may add verbs (`mcranker.cli.added`).
+        rest: as `click.Group` takes it.
+    """
+
+    def __init__(
+        self,
+        program: str,
+        verbs: Mapping[str, tuple[str, str]],
+        *,
+        open_to_others: bool = False,
+        **rest: Any,
+    ) -> None:
+        super().__init__(
+            name=program,
+            params=[_version_option(program), *_common_options()],
+            context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+            **rest,
+        )
+        self.program = program
+        self._verbs = verbs
+        self._open_to_others = open_to_others
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*VERBS, *added_verbs()]
+        return [*self._verbs, *self._added()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         command: object
-        if cmd_name in VERBS:
-            command = import_module(VERBS[cmd_name][0]).command
+        if cmd_name in self._verbs:
+            command = import_module(self._verbs[cmd_name][0]).command
         else:
-            added = added_verbs()
+            added = self._added()
             if cmd_name not in added:
                 raise click.exceptions.NoSuchCommand(
-                    cmd_name, possibilities=[*VERBS, *added], ctx=ctx
+                    cmd_name, possibilities=[*self._verbs, *added], ctx=ctx
                 )
             command = load_verb(cmd_name, added[cmd_name])
         if not isinstance(command, click.Command):
@@ -64,10 +93,13 @@ class _Verbs(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        rows = [(name, said) for name, (_, said) in VERBS.items()]
-        rows += [(name, help_line(name, value)) for name, value in added_verbs().items()]
+        rows = [(name, said) for name, (_, said) in self._verbs.items()]
+        rows += [(name, help_line(name, value)) for name, value in self._added().items()]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
+
+    def _added(self) -> Mapping[str, str]:
+        return added_verbs() if self._open_to_others else {}
 
     def invoke(self, ctx: click.Context) -> Any:
         invocation = ctx.ensure_object(Invocation)
@@ -82,6 +114,7 @@ class _Verbs(click.Group):
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> NoReturn:
         """Run the command and end the process; see `mcranker.cli` for the exit codes."""
         given = list(sys.argv[1:] if args is None else args)
+        speak_as(self.program)
         invocation = Invocation()
         extra |= {"standalone_mode": False, "obj": invocation}
         try:
@@ -109,10 +142,20 @@ def _note_verbose(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         invocation.set_level(noted=False)
 
 
-def _show_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-    if value:
-        click.echo(f"mcranker {__version__}")
-        ctx.exit()
+def _version_option(program: str) -> click.Option:
+    def show(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+        if value:
+            click.echo(f"{program} {__version__}")
+            ctx.exit()
+
+    return click.Option(
+        ["--version"],
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        callback=show,
+        help="Show the version.",
+    )
 
 
 def _common_options() -> list[click.Option]:
@@ -136,24 +179,14 @@ def _common_options() -> list[click.Option]:
     ]
 
 
-cli = _Verbs(
-    name="mcranker",
+cli = Verbs(
+    "mcranker",
+    VERBS,
+    open_to_others=True,
     help="Rank passages with a team of LLM personas, and see why each ranks where it does.\n\n"
     "API keys are taken from the environment: OPENAI_API_KEY, ANTHROPIC_API_KEY. Without "
     "--model, MCRANKER_MODEL decides, else a key that is set, else a small model runs here.",
-    epilog="Exit codes: 0 done, 1 error, 2 bad usage, 3 done with scores missing, 130 interrupted.",
-    params=[
-        click.Option(
-            ["--version"],
-            is_flag=True,
-            expose_value=False,
-            is_eager=True,
-            callback=_show_version,
-            help="Show the version.",
-        ),
-        *_common_options(),
-    ],
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=EXIT_CODES,
 )
 """The command, for tests and for the reference."""
 

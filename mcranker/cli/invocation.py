@@ -11,14 +11,20 @@ import click
 
 from mcranker.cli.plain import one_line
 
-__all__ = ["Invocation", "say"]
+__all__ = ["Invocation", "say", "speak_as"]
 
 _LOGGERS = ("mcranker", "personas")
+_speaker = ["mcranker"]
 
 
 def say(message: str) -> None:
-    """One line to standard error."""
-    click.echo(f"mcranker: {one_line(message)}", err=True)
+    """One line to standard error, after the name of the program."""
+    click.echo(f"{_speaker[0]}: {one_line(message)}", err=True)
+
+
+def speak_as(program: str) -> None:
+    """Begin the lines of `say` with this name from now on."""
+    _speaker[0] = program
 
 
 @dataclass(slots=True)

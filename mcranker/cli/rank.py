@@ -38,15 +38,7 @@ from mcranker.cli.reading import (
     read_run,
 )
 from mcranker.cli.results import OUTPUTS, Destinations, Results, opened
-from mcranker.errors import (
-    AuthenticationFailed,
-    ConfigError,
-    InputError,
-    LedgerError,
-    ModelFileError,
-    ModelNotFound,
-    UnsupportedCapability,
-)
+from mcranker.errors import HOPELESS, InputError
 from mcranker.events import RankingDone
 from mcranker.rankers import RankedQuery, Ranker
 from mcranker.types import Passage, Query
@@ -54,16 +46,6 @@ from mcranker.types import Passage, Query
 __all__ = ["command"]
 
 INPUT, OUTPUT = "Input", "Output"
-
-# What fails one query in this way fails them all.
-_HOPELESS = (
-    AuthenticationFailed,
-    ConfigError,
-    LedgerError,
-    ModelFileError,
-    ModelNotFound,
-    UnsupportedCapability,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +135,7 @@ async def _rank_many(
                     with display.paused():
                         _take(results, early.pop(place))
                     place += 1
-                if isinstance(ranked.error, _HOPELESS):
+                if isinstance(ranked.error, HOPELESS):
                     break
     for _, ranked in sorted(early.items()):
         _take(results, ranked)

@@ -1,27 +1,33 @@
-"""The reference of the command, made from its help: ``python -m mcranker.cli.reference``."""
+"""The reference of a command, made from its help: ``python -m mcranker.cli.reference``.
+
+With ``MODULE:ATTRIBUTE`` behind it, of another command, e.g. ``beir_eval.cli:cli``.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from importlib import import_module
 
 import click
 
-from mcranker.cli.group import cli
+from mcranker.cli.group import Verbs
 
 __all__ = ["reference"]
 
 WIDTH = 92
+OWN = "mcranker.cli.group:cli"
 INTRODUCTION = """\
-# The `mcranker` command
+# The `{program}` command
 
-<!-- Made by `python -m mcranker.cli.reference > docs/cli.md`; edit the help texts instead. -->
+<!-- Made by `python -m mcranker.cli.reference{argument} > {file}`; edit the help texts instead. -->
 
 Results go to standard output, everything else to standard error. An error is one line that
-begins with `mcranker: error:`; `--debug` shows the traceback as well. With `--output json`
+begins with `{program}: error:`; `--debug` shows the traceback as well. With `--output json`
 there is always one JSON object on standard output, also after an error:
 
 ```json
-{"status": "ok", "exit_code": 0, "ranking": {}, "errors": []}
+{{"status": "ok", "exit_code": 0, "{result}": {empty}, "errors": []}}
 ```
 
 `status` is `ok`, `missing_scores` or `error`; each of the `errors` has a `code` (the name of
@@ -38,15 +44,31 @@ the error), a `message`, and `retryable`: whether running the same command again
 """
 
 
-def reference() -> str:
-    """The reference as Markdown."""
-    return INTRODUCTION + "".join(
-        f"\n## `{ctx.command_path}`\n\n```text\n{ctx.get_help()}\n```\n" for ctx in _commands()
+def reference(where: str = OWN) -> str:
+    """The reference as Markdown.
+
+    Args:
+        where: module and attribute of the command, with a colon between.
+    """
+    module, _, attribute = where.partition(":")
+    command = getattr(import_module(module), attribute)
+    assert isinstance(command, Verbs), where
+    own = where == OWN
+    introduction = INTRODUCTION.format(
+        program=command.program,
+        argument="" if own else f" {where}",
+        file="docs/cli.md" if own else f"docs/{command.program}.md",
+        result="ranking" if own else "results",
+        empty="{}" if own else "[]",
+    )
+    return introduction + "".join(
+        f"\n## `{ctx.command_path}`\n\n```text\n{ctx.get_help()}\n```\n"
+        for ctx in _commands(command)
     )
 
 
-def _commands() -> Iterator[click.Context]:
-    top = _context(cli, "mcranker", None)
+def _commands(command: Verbs) -> Iterator[click.Context]:
+    top = _context(command, command.program, None)
     yield top
     yield from _below(top)
 
@@ -73,4 +95,4 @@ def _context(command: click.Command, name: str, parent: click.Context | None) ->
 
 
 if __name__ == "__main__":
-    click.echo(reference(), nl=False)
+    click.echo(reference(*sys.argv[1:2]), nl=False)

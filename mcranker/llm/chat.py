@@ -123,6 +123,7 @@ class Usage:
         cached_input_tokens: the part of it that the provider read from its prompt cache.
         output_tokens: what the model wrote, its thoughts included.
         seconds: how long the answers took, added up over the calls.
+        unreadable: how many of the answers could not be read.
     """
 
     calls: int = 0
@@ -130,6 +131,7 @@ class Usage:
     cached_input_tokens: int = 0
     output_tokens: int = 0
     seconds: float = field(default=0.0, compare=False)
+    unreadable: int = 0
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -138,6 +140,7 @@ class Usage:
             self.cached_input_tokens + other.cached_input_tokens,
             self.output_tokens + other.output_tokens,
             self.seconds + other.seconds,
+            self.unreadable + other.unreadable,
         )
 
 

@@ -40,26 +40,33 @@ class EstimatingChat(Wrapper):
         ledger: where its answers are kept, if anywhere.
         team_size: how many people a made-up team has.
         count: told of every answer that is not a repetition.
+        counted: keys of the requests that have been counted; added to.
     """
 
     def __init__(
-        self, model: ChatModel, ledger: Ledger | None, *, team_size: int, count: Count
+        self,
+        model: ChatModel,
+        ledger: Ledger | None,
+        *,
+        team_size: int,
+        count: Count,
+        counted: set[bytes],
     ) -> None:
         super().__init__(model)
         self._ledger = ledger
         self._team_size = team_size
         self._count = count
-        self._asked: set[bytes] = set()
+        self._counted = counted
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         reply = self._made_up(request)
         if self._ledger is not None:
             key = request_key(self._model, request)
-            if key in self._asked:
+            if key in self._counted:
                 return reply
             found = self._ledger.find(key)
             if found is None:
-                self._asked.add(key)
+                self._counted.add(key)
             else:
                 reply = found
         self._count(self.name, request, reply)

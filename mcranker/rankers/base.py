@@ -6,7 +6,15 @@ import contextlib
 import copy
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from dataclasses import dataclass
 from types import TracebackType
 from typing import ClassVar, Self, TypeAlias
@@ -70,6 +78,11 @@ class Ranker(ABC):
         self.models = models
         self._bridge = Bridge(models.aclose)
 
+    @property
+    def prompt_hashes(self) -> Mapping[str, str]:
+        """Prompt -> SHA-256 of its text; empty for a ranker without prompts."""
+        return {}
+
     @abstractmethod
     async def _rank(
         self, query: Query, passages: tuple[Passage, ...], emit: Emit | None
@@ -119,7 +132,9 @@ class Ranker(ABC):
         """Rank many queries; results come as they finish.
 
         ``config.query_concurrency`` queries are in progress at once, and `work` is read no
-        faster than that. A query that fails is reported in its place; the others go on.
+        faster than that. Unless it is set, they are no more than the prompt prefixes that the
+        scoring model keeps, since queries that take turns would drive out each other's: one
+        with the local engine. A query that fails is reported in its place; the others go on.
         """
         stream = self.arank_many(work)
         end = object()
@@ -133,8 +148,13 @@ class Ranker(ABC):
         finally:
             self._bridge.call(stream.aclose)
 
-    def arank_many(self, work: Work) -> Stream[RankedQuery]:
-        """`rank_many` as an async iterator; leaving it cancels what is in progress."""
+    def arank_many(self, work: Work, *, emit: Emit | None = None) -> Stream[RankedQuery]:
+        """`rank_many` as an async iterator; leaving it cancels what is in progress.
+
+        Args:
+            work: queries with their passages.
+            emit: takes the events of all queries as they happen, without `RankingDone`.
+        """
 
         async def produce(send: Callable[[RankedQuery], Awaitable[None]]) -> None:
             jobs, queue = anyio.create_memory_object_stream[tuple[int, str | Query, Docs]](0)
@@ -144,11 +164,11 @@ class Ranker(ABC):
             ) -> None:
                 async with mailbox:
                     async for place, query, docs in mailbox:
-                        await send(await self._reported(place, query, docs))
+                        await send(await self._reported(place, query, docs, emit))
 
             async with task_group() as group, jobs:
                 with queue:
-                    for _ in range(self.config.queries_at_once):
+                    for _ in range(self._queries_at_once()):
                         group.start_soon(serve, queue.clone())
                 place = 0
                 async for query, docs in _each(work):
@@ -170,18 +190,25 @@ class Ranker(ABC):
         """`estimate` for callers with an event loop."""
         return await self.aestimate_many([(query, docs)])
 
-    def estimate_many(self, work: Iterable[tuple[str | Query, Docs]]) -> Estimate:
+    def estimate_many(
+        self, work: Iterable[tuple[str | Query, Docs]], *, counted: set[bytes] | None = None
+    ) -> Estimate:
         """What `rank_many` would take for all of `work`, which is read to its end.
+
+        Args:
+            work: queries with their passages.
+            counted: what estimates of other rankers with the same ledger have counted, and so
+                is not counted again; what this one counts is added. One set for all of them.
 
         Raises:
             InputError: a query or its docs cannot be ranked as given.
             LedgerError: the ledger cannot be read.
         """
-        return self._bridge.call(lambda: self.aestimate_many(work))
+        return self._bridge.call(lambda: self.aestimate_many(work, counted=counted))
 
-    async def aestimate_many(self, work: Work) -> Estimate:
+    async def aestimate_many(self, work: Work, *, counted: set[bytes] | None = None) -> Estimate:
         """`estimate_many` for callers with an event loop."""
-        forecast = Forecast(self.config)
+        forecast = Forecast(self.config, counted)
         double = self._double(forecast.models(self.models))
         async for query, docs in _each(work):
             checked, passages = as_query(query), as_passages(docs)
@@ -199,12 +226,22 @@ class Ranker(ABC):
         double.config = self.config.model_copy(update={"top_k": None, "missing": "lowest"})
         return double
 
-    async def _reported(self, place: int, query: str | Query, docs: Docs) -> RankedQuery:
+    def _queries_at_once(self) -> int:
+        wanted = self.config.queries_at_once
+        slots = self.models.scoring.capabilities.prefix_slots
+        if slots is None or "query_concurrency" in self.config.model_fields_set:
+            return wanted
+        return min(slots, wanted)
+
+    async def _reported(
+        self, place: int, query: str | Query, docs: Docs, emit: Emit | None
+    ) -> RankedQuery:
         known = (
             query if isinstance(query, Query) else Query(query if isinstance(query, str) else "")
         )
         try:
-            return RankedQuery(place, known, ranking=await self.arank(query, docs))
+            ranking = await self._checked_rank(as_query(query), as_passages(docs), emit)
+            return RankedQuery(place, known, ranking=ranking)
         except MCRankerError as error:
             # Once the budget is spent, this is so for all that follow.
             level = logging.INFO if isinstance(error, BudgetExceeded) else logging.WARNING

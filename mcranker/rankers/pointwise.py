@@ -83,6 +83,10 @@ class PointwiseRanker(Ranker):
                 "%s is a weak model, so %s", models.scoring.name, _changes(config, resolved)
             )
 
+    @property
+    def prompt_hashes(self) -> Mapping[str, str]:
+        return self.prompts.hashes
+
     @abstractmethod
     async def _run(self, session: Session) -> Ranking:
         """Take the session through the stages."""

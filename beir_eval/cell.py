@@ -1,0 +1,240 @@
+"""One ranker over one data set: ranked query by query into a run folder, resumable anywhere."""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from beir_eval.errors import RunFolderError
+from beir_eval.outcome import Outcome
+from beir_eval.run_folder import (
+    Metrics,
+    RunFolder,
+    RunManifest,
+    read_jsonl,
+    write_form,
+    write_whole,
+)
+from beir_eval.runs import write_trec
+
+if TYPE_CHECKING:
+    from beir_eval.prepare import Prepared
+    from beir_eval.suite import RankerSpec
+    from mcranker.rankers import Ranker
+    from mcranker.ranking import Ranking
+
+__all__ = ["Cell", "without_texts"]
+
+_log = logging.getLogger("mcranker.beir_eval.cell")
+
+HOW_NOT_WHAT = frozenset(
+    {
+        "concurrency",
+        "query_concurrency",
+        "requests_per_minute",
+        "tokens_per_minute",
+        "max_calls",
+        "max_cost",
+        "batch",
+    }
+)
+"""Fields of the configuration that say how calls are made and change no score."""
+
+
+@dataclass
+class Cell:
+    """One ranker over one data set.
+
+    Attributes:
+        path: of the run folder.
+        spec: what ranks.
+        prepared: what is ranked.
+        measures: names as ir-measures writes them; the first one heads the tables.
+        failed: query id -> why it was not ranked, of the queries tried this time.
+    """
+
+    path: Path
+    spec: RankerSpec
+    prepared: Prepared
+    measures: Sequence[str]
+    failed: dict[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def done(self) -> dict[str, bool]:
+        """Query id -> whether scores are missing, of the queries that were ranked before.
+
+        Raises:
+            RunFolderError: the rankings cannot be read.
+        """
+        if not self._rankings.exists():
+            return {}
+        _cut_torn_line(self._rankings)
+        return {
+            ranking["query"]["id"]: any(hit["missing"] for hit in ranking["hits"])
+            for ranking in read_jsonl(self._rankings)
+        }
+
+    @property
+    def open_queries(self) -> list[str]:
+        """Ids of the queries that are still to be ranked, in order."""
+        return [query_id for query_id in self.prepared.queries if query_id not in self.done]
+
+    def begin(self, ranker: Ranker) -> None:
+        """Make the folder, or see that it was begun with the same choices.
+
+        Raises:
+            RunFolderError: it was begun with other choices.
+            OSError: it cannot be written.
+        """
+        manifest = self._manifest(ranker)
+        if (self.path / "manifest.json").exists():
+            known = RunFolder.open(self.path).manifest
+            _check_same(self.path, known, manifest)
+            if known.finished and not self.open_queries:
+                manifest = manifest.model_copy(update={"finished": True})
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_form(self.path / "manifest.json", manifest)
+
+    def keep(self, ranking: Ranking) -> None:
+        """Add a ranking to the folder; it stays, whatever happens next.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        line = orjson.dumps(without_texts(ranking.to_dict()), option=orjson.OPT_APPEND_NEWLINE)
+        # One unbuffered write: what is killed now leaves a whole line or a torn last one.
+        with self._rankings.open("ab", buffering=0) as file:
+            file.write(line)
+        self.done[ranking.query.id] = bool(ranking.missing)
+
+    def finish(self) -> Metrics:
+        """Write the TREC run, the measures, and the rankings in the order of the queries.
+
+        Raises:
+            RunFolderError: the rankings cannot be read.
+            OSError: something cannot be written.
+        """
+        outcome = Outcome()
+        lines: dict[str, bytes] = {}
+        for query_id, line in _lines_by_query(self._rankings):
+            lines.setdefault(query_id, line)
+        for query_id in self.prepared.queries:
+            if query_id in lines:
+                outcome.take(orjson.loads(lines[query_id]))
+        metrics = outcome.metrics(self.prepared.qrels, self.measures, self.failed)
+        in_order = [lines[query_id] for query_id in self.prepared.queries if query_id in lines]
+        write_whole(self._rankings, b"".join(in_order))
+        run = {query_id: outcome.run.get(query_id, []) for query_id in self.prepared.queries}
+        write_trec(
+            {query_id: ranked for query_id, ranked in run.items() if ranked},
+            self.path / "run.trec",
+            self.path.name,
+        )
+        write_form(self.path / "metrics.json", metrics)
+        known = RunFolder.open(self.path).manifest
+        write_form(self.path / "manifest.json", known.model_copy(update={"finished": True}))
+        return metrics
+
+    def finished(self) -> Metrics | None:
+        """The measures, if all is done and nothing failed; else None."""
+        if not (self.path / "metrics.json").exists() or self.open_queries:
+            return None
+        folder = RunFolder.open(self.path)
+        if not folder.manifest.finished:
+            return None
+        metrics = folder.metrics()
+        return metrics if metrics.measures == tuple(self.measures) else self.finish()
+
+    @property
+    def _rankings(self) -> Path:
+        return self.path / "rankings.jsonl"
+
+    def _manifest(self, ranker: Ranker) -> RunManifest:
+        from mcranker import __version__
+
+        config = {
+            name: value
+            for name, value in ranker.config.model_dump(mode="json").items()
+            if name not in HOW_NOT_WHAT
+        }
+        return RunManifest(
+            label=self.spec.label,
+            ranker=self.spec.ranker,
+            options={
+                name: _plain(value)
+                for name, value in self.spec.options.items()
+                if name not in HOW_NOT_WHAT
+            },
+            config=config,
+            models=dict(ranker.models.names),
+            weak=ranker.models.scoring.capabilities.weak,
+            prompt_hashes=dict(ranker.prompt_hashes),
+            versions={"mcranker": __version__, "python": platform.python_version()},
+            data=self.prepared.manifest.content,
+            suite=self.spec.note,
+        )
+
+
+def without_texts(ranking: Mapping[str, Any]) -> dict[str, Any]:
+    """`Ranking.to_dict` without titles and texts of the passages."""
+    hits = [
+        {name: value for name, value in hit.items() if name not in ("title", "text")}
+        for hit in ranking["hits"]
+    ]
+    return {**ranking, "hits": hits}
+
+
+def _check_same(path: Path, known: RunManifest, wanted: RunManifest) -> None:
+    changed = [
+        f"{name} was {getattr(known, name)!r} and is {getattr(wanted, name)!r}"
+        for name in ("label", "ranker", "data")
+        if getattr(known, name) != getattr(wanted, name)
+    ]
+    for name in ("config", "models", "prompt_hashes"):
+        before, now = getattr(known, name), getattr(wanted, name)
+        changed += [
+            f"{key} was {before.get(key)!r} and is {now.get(key)!r}"
+            for key in dict.fromkeys([*before, *now])
+            if before.get(key) != now.get(key)
+        ]
+    if changed:
+        raise RunFolderError(
+            f"{path} was begun with other choices: {'; '.join(changed[:3])}; choose another "
+            "--out, or delete the folder (answers stay in the ledger)"
+        )
+
+
+def _plain(value: Any) -> Any:
+    """An option as JSON can hold it; a model object by its name."""
+    if isinstance(value, tuple | list):
+        return [_plain(each) for each in value]
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return str(getattr(value, "name", type(value).__name__))
+
+
+def _cut_torn_line(path: Path) -> None:
+    """Take off a last line that was not written to its end."""
+    content = path.read_bytes()
+    whole = content.rfind(b"\n") + 1
+    if whole < len(content):
+        _log.warning("%s: the last ranking was not written whole; it is made again", path)
+        write_whole(path, content[:whole])
+
+
+def _lines_by_query(path: Path) -> Iterator[tuple[str, bytes]]:
+    if not path.exists():
+        return
+    with path.open("rb") as lines:
+        for line in lines:
+            yield orjson.loads(line)["query"]["id"], line

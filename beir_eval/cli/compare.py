@@ -1,0 +1,147 @@
+"""``beir-eval compare``: the queries on which two runs differ most, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from beir_eval.compare_sources import FIRST_STAGE_NAME
+from mcranker.cli.failures import DONE, envelope
+from mcranker.cli.files import check_outputs, output
+from mcranker.cli.options import Verb
+
+if TYPE_CHECKING:
+    from beir_eval.compare import Direction
+    from beir_eval.compare_basis import Basis
+    from beir_eval.compare_model import RunComparison
+__all__ = ["command"]
+
+
+def _compare(ctx: click.Context) -> int:
+    from beir_eval.compare import compare_pair
+    from beir_eval.compare_sources import open_pair
+
+    given = ctx.params
+    if given["qrels"] and given["dataset"]:
+        raise click.UsageError("give --qrels or --dataset, not both", ctx)
+    check_outputs(given["out"])
+    pair = open_pair(given["a"], given["b"], basis=_basis(ctx))
+    comparison = compare_pair(
+        pair,
+        measure=given["measure"],
+        top=given["top"],
+        passages=given["passages"],
+        direction=_direction(ctx),
+    )
+    _write(comparison, given["output"], given["out"])
+    return DONE
+
+
+def _direction(ctx: click.Context) -> Direction:
+    gains, losses = ctx.params["gains"], ctx.params["losses"]
+    if gains == losses:
+        return "both"
+    return "gains" if gains else "losses"
+
+
+def _basis(ctx: click.Context) -> Basis | None:
+    from beir_eval.compare_basis import basis_of_dataset, basis_of_qrels
+
+    if ctx.params["qrels"]:
+        return basis_of_qrels(ctx.params["qrels"])
+    if ctx.params["dataset"]:
+        return basis_of_dataset(ctx.params["dataset"], split=ctx.params["split"])
+    return None
+
+
+def _write(comparison: RunComparison, form: str, out: str | None) -> None:
+    from beir_eval.compare_text import as_dict, as_markdown, show_comparison
+    from mcranker.cli.tables import print_page, rendered
+
+    if form == "table" and out is None:
+        print_page(lambda console: show_comparison(console, comparison))
+        return
+    if form == "json":
+        text = envelope(DONE, [], comparison=as_dict(comparison))
+    elif form == "md":
+        text = as_markdown(comparison)
+    else:
+        text = rendered(lambda console: show_comparison(console, comparison))
+    with output(out) as write:
+        write(text)
+
+
+def _callback(**_: Any) -> int:
+    return _compare(click.get_current_context())
+
+
+command = Verb(
+    "compare",
+    callback=_callback,
+    params=[
+        click.Argument(["a"], metavar="A"),
+        click.Argument(["b"], metavar="B"),
+        click.Option(
+            ["--measure"],
+            default="nDCG@10",
+            show_default=True,
+            metavar="NAME",
+            help="Measure to compare by, as ir-measures writes it.",
+        ),
+        click.Option(
+            ["--top"],
+            type=click.IntRange(min=1),
+            default=5,
+            show_default=True,
+            metavar="N",
+            help="Queries to explain: those that changed most.",
+        ),
+        click.Option(
+            ["--passages"],
+            type=click.IntRange(min=1),
+            default=4,
+            show_default=True,
+            metavar="N",
+            help="Passages to show for each of them, at most.",
+        ),
+        click.Option(["--gains"], is_flag=True, help="Only queries on which B is better."),
+        click.Option(["--losses"], is_flag=True, help="Only queries on which B is worse."),
+        click.Option(
+            ["--qrels"],
+            metavar="FILE",
+            help="Judgements for TREC files, in TREC's or BEIR's columns.",
+        ),
+        click.Option(
+            ["--dataset"],
+            metavar="NAME",
+            help="Data set of TREC files, for its judgements and texts: a name or a folder.",
+        ),
+        click.Option(
+            ["--split"],
+            default="test",
+            show_default=True,
+            metavar="NAME",
+            help="Which judgements of --dataset.",
+        ),
+        click.Option(
+            ["--output"],
+            type=click.Choice(["table", "md", "json"]),
+            default="table",
+            show_default=True,
+            help="md: Markdown; json: one object with status, comparison and errors.",
+        ),
+        click.Option(["--out"], metavar="FILE", help="Write to FILE instead of standard output."),
+    ],
+    short_help="See which queries two runs differ on, and why.",
+    help=f"""See which queries two runs differ on most, and why.
+
+    A and B are folders of 'beir-eval run' (OUT/DATASET/RANKER), TREC files, or
+    {FIRST_STAGE_NAME!r} for the first stage's run of the other one. Differences are those from A
+    to B: what got better is better in B.
+
+    For each query: the passages whose moves made the difference, where the first stage, A and B
+    ranked them, and what each persona gave them. An effect is what a passage's move adds to the
+    measure.
+    """,
+)

@@ -1,0 +1,244 @@
+"""``beir-eval report``: tables and figures from run folders, beside the paper's numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from beir_eval.significance import CORRECTIONS, TESTS
+from mcranker.cli.files import check_outputs, output
+from mcranker.cli.invocation import say
+from mcranker.cli.numbers import counted
+from mcranker.cli.options import Section, Verb, quiet_flag
+
+if TYPE_CHECKING:
+    from beir_eval.report.model import Report
+
+__all__ = ["command"]
+
+TESTING = "Statistics"
+NAME = "report"
+
+_SUFFIXES = {"md": ".md", "html": ".html", "latex": ".tex", "json": ".json"}
+_FORMAT_OF = {suffix: name for name, suffix in _SUFFIXES.items()}
+
+
+class _Formats(click.ParamType[Any]):
+    """Names of forms with commas between them, or ``all``."""
+
+    name = "md,html,latex,json|all"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        names = value.split(",") if isinstance(value, str) else list(value)
+        if names == ["all"]:
+            return tuple(_SUFFIXES)
+        for name in names:
+            if name not in _SUFFIXES:
+                self.fail(f"{name!r} is none of {', '.join(_SUFFIXES)}, all", param, ctx)
+        return tuple(dict.fromkeys(names))
+
+
+def _report(ctx: click.Context) -> int:
+    given = ctx.params
+    out, formats = given["out"], given["formats"]
+    file = out is not None and Path(out).suffix.lower() in _FORMAT_OF
+    if file:
+        formats = _formats_of_file(ctx, out, formats)
+        check_outputs(out)
+    elif out is None:
+        formats = formats or ("md",)
+        if len(formats) > 1:
+            raise click.UsageError("several formats need a folder: name one by --out", ctx)
+    else:
+        formats = formats or tuple(_SUFFIXES)
+        if Path(out).exists() and not Path(out).is_dir():
+            suffixes = ", ".join(_FORMAT_OF)
+            raise click.UsageError(
+                f"--out {out!r} is a file; name a folder, or a file that ends in {suffixes}", ctx
+            )
+    report = _built(given)
+    if not given["quiet"]:
+        _say_unfinished(report)
+    if out is None or file:
+        with output(out) as write:
+            write(_rendered(report, formats[0], {}, per_query=given["per_query"]))
+        return 0
+    written = _write_folder(Path(out), report, formats, per_query=given["per_query"])
+    if not given["quiet"]:
+        say(f"wrote {', '.join(written)} to {out!r}")
+    return 0
+
+
+def _formats_of_file(
+    ctx: click.Context, out: str, formats: tuple[str, ...] | None
+) -> tuple[str, ...]:
+    suffix = Path(out).suffix.lower()
+    by_suffix = _FORMAT_OF[suffix]
+    if formats and formats != (by_suffix,):
+        raise click.UsageError(
+            f"--out {out!r} is a file for {by_suffix}, and --format says {','.join(formats)}; "
+            "leave --format out, or name a folder",
+            ctx,
+        )
+    return (by_suffix,)
+
+
+def _built(given: Mapping[str, Any]) -> Report:
+    from beir_eval.report.build import build_report
+    from beir_eval.run_folder import find_runs
+
+    return build_report(
+        find_runs(given["runs"]),
+        measure=given["measure"],
+        baseline=given["baseline"],
+        test=given["test"],
+        correction=given["correction"],
+        level=given["level"],
+        resamples=given["resamples"],
+        seed=given["seed"],
+    )
+
+
+def _say_unfinished(report: Report) -> None:
+    unfinished = [place for section in report.sections for place in section.unfinished]
+    if unfinished:
+        dataset, label = unfinished[0]
+        say(
+            f"{counted(len(unfinished), 'run')} not finished and left out, e.g. {label!r} on "
+            f"{dataset}; the same 'beir-eval run' again finishes it"
+        )
+
+
+def _write_folder(
+    folder: Path, report: Report, formats: tuple[str, ...], *, per_query: bool
+) -> list[str]:
+    """Write a file a form, and the figures that Markdown and LaTeX refer to; their names."""
+    files: dict[str, str] = {}
+    figures: dict[str, str] = {}
+    if {"md", "latex"} & set(formats):
+        from beir_eval.report.figures import render_svg
+
+        for section in report.sections:
+            if section.figure:
+                figures[section.name] = f"{re.sub(r'[^A-Za-z0-9._-]', '_', section.name)}.svg"
+                files[figures[section.name]] = render_svg(section.figure)
+    for name in formats:
+        files[f"{NAME}{_SUFFIXES[name]}"] = _rendered(report, name, figures, per_query=per_query)
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, text in files.items():
+        with output(str(folder / file)) as write:
+            write(text)
+    return list(files)
+
+
+def _rendered(report: Report, name: str, figures: Mapping[str, str], *, per_query: bool) -> str:
+    if name == "md":
+        from beir_eval.report.markdown import render_markdown
+
+        return render_markdown(report, figures=figures)
+    if name == "latex":
+        from beir_eval.report.latex import render_latex
+
+        return render_latex(report, figures=figures)
+    if name == "json":
+        from beir_eval.report.as_json import render_json
+
+        return render_json(report, per_query=per_query)
+    from beir_eval.report.html import render_html
+
+    return render_html(report)
+
+
+def _callback(**_: Any) -> int:
+    return _report(click.get_current_context())
+
+
+command = Verb(
+    "report",
+    callback=_callback,
+    params=[
+        click.Argument(["runs"], nargs=-1, required=True, metavar="RUNS..."),
+        click.Option(
+            ["--format", "formats"],
+            type=_Formats(),
+            metavar="md,html,latex,json|all",
+            help="One or several. Without: as the file of --out ends; all of them into a folder; "
+            "md to standard output.",
+        ),
+        click.Option(
+            ["--out"],
+            metavar="FOLDER|FILE",
+            help="Write report.md, report.html, report.tex, report.json and the figures into a "
+            "folder, or one file that ends in .md, .html, .tex or .json. Without: standard output.",
+        ),
+        click.Option(
+            ["--measure"],
+            metavar="NAME",
+            help="What the tables show, as ir-measures writes it: nDCG@10, R@100, AP(rel=2). "
+            "Computed from the runs if need be. Without: the first measure of the runs.",
+        ),
+        click.Option(["--per-query"], is_flag=True, help="Every query's values in the JSON."),
+        Section(
+            ["--baseline"],
+            metavar="LABEL",
+            section=TESTING,
+            help="Compare with this ranker, or with 'first stage'. Without: the suite's baseline, "
+            "else the first stage.",
+        ),
+        Section(
+            ["--test"],
+            type=click.Choice(TESTS),
+            default="student",
+            show_default=True,
+            section=TESTING,
+            help="Paired test, query by query.",
+        ),
+        Section(
+            ["--correction"],
+            type=click.Choice(CORRECTIONS),
+            section=TESTING,
+            help="Corrects p for all comparisons of a section. Without: holm; none with tukey, "
+            "which corrects by itself.",
+        ),
+        Section(
+            ["--level"],
+            type=click.FloatRange(0, 1, min_open=True, max_open=True),
+            default=0.95,
+            show_default=True,
+            metavar="X",
+            section=TESTING,
+            help="Confidence level of the intervals.",
+        ),
+        Section(
+            ["--resamples"],
+            type=click.IntRange(min=1),
+            default=10_000,
+            show_default=True,
+            metavar="N",
+            section=TESTING,
+            help="Resamples of the queries for the intervals.",
+        ),
+        Section(
+            ["--seed"],
+            type=click.IntRange(min=0),
+            default=0,
+            show_default=True,
+            metavar="N",
+            section=TESTING,
+            help="Of the intervals and of tests by chance.",
+        ),
+        quiet_flag(),
+    ],
+    short_help="Tables and figures from run folders, beside the paper's numbers.",
+    help="""Tables and figures from run folders, beside the paper's numbers.
+
+    RUNS are folders of 'beir-eval run', or folders that hold some: everything below them is
+    taken. Runs of a suite make a section. The same folders always make the same report.
+    """,
+)

@@ -1,0 +1,140 @@
+"""The flags of ``beir-eval run``."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import click
+
+from mcranker.cli.options import (
+    METHOD,
+    Section,
+    config_flags,
+    ledger_flag,
+    model_flags,
+    quiet_flag,
+)
+from mcranker.config import RankerConfig
+from mcranker.rankers import RANKERS
+
+__all__ = ["ROLES", "run_flags"]
+
+WHAT, OUTPUT = "What is run", "Output"
+ROLES = ("recruiter", "criteria", "scoring", "assessor")
+
+
+def run_flags() -> list[click.Parameter]:
+    """Every parameter, in the order of the help."""
+    what, out = partial(Section, section=WHAT), partial(Section, section=OUTPUT)
+    config = [name for name in RankerConfig.model_fields if name != "depth"]
+    return [
+        click.Argument(["suite"], required=False),
+        what(
+            ["--dataset"],
+            multiple=True,
+            metavar="NAME|FOLDER",
+            help="A data set, instead of the suite's; may be repeated. See 'beir-eval datasets'.",
+        ),
+        what(["--split"], default="", metavar="NAME", help="Which judgements ('test')."),
+        what(
+            ["--about"],
+            default="",
+            metavar="TEXT",
+            help="What the collection is, for criteria of the data set.",
+        ),
+        what(
+            ["--ranker"],
+            multiple=True,
+            type=click.Choice(list(RANKERS)),
+            help="A ranker, without a suite; may be repeated.",
+        ),
+        what(["--label"], metavar="TEXT", help="Names the run of one --ranker."),
+        what(
+            ["--only"],
+            multiple=True,
+            metavar="LABEL",
+            help="A ranker of the suite to run, instead of all; may be repeated.",
+        ),
+        what(
+            ["--queries"],
+            metavar="ID,ID,...|FILE",
+            help="Only these queries; in a file, an id a line.",
+        ),
+        what(
+            ["--limit"],
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="Only the first so many queries of each data set.",
+        ),
+        what(
+            ["--depth"],
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="Passages a query that the first stage hands over (the suite's, or 100).",
+        ),
+        what(
+            ["--first-stage"],
+            default="bm25s",
+            show_default=True,
+            metavar="bm25s|pyserini|FILE",
+            help="What finds the passages: BM25 as built in, Lucene's, or a TREC run.",
+        ),
+        what(
+            ["--k1"], type=click.FloatRange(min=0), default=0.9, show_default=True, help="Of BM25."
+        ),
+        what(["--b"], type=click.FloatRange(0, 1), default=0.4, show_default=True, help="Of BM25."),
+        what(
+            ["--index"],
+            type=click.Choice(["corpus", "prebuilt"]),
+            default="corpus",
+            show_default=True,
+            help="With pyserini: an index of this corpus, or the published one.",
+        ),
+        what(
+            ["--measures"],
+            default="nDCG@10",
+            show_default=True,
+            metavar="NAME,NAME,...",
+            help="As ir-measures writes them; the first one heads the tables.",
+        ),
+        what(
+            ["--use"],
+            multiple=True,
+            metavar="NAME=MODEL",
+            help="The model for a name that the suite gives to models.",
+        ),
+        out(["--out"], metavar="FOLDER", help="Where run folders go (runs/SUITE)."),
+        out(
+            ["--output"],
+            type=click.Choice(["table", "json"]),
+            default="table",
+            show_default=True,
+            help="Of the summary on standard output.",
+        ),
+        out(
+            ["--dry-run"],
+            is_flag=True,
+            help="Show calls, tokens and cost instead; nothing is sent, no file is written.",
+        ),
+        out(
+            ["--no-cache"],
+            is_flag=True,
+            help="Neither take nor keep indexes and first-stage runs in the cache folder.",
+        ),
+        Section(
+            ["--team"],
+            metavar="FILE|NAME",
+            section=METHOD,
+            help="A saved team, or one of the library, for all queries.",
+        ),
+        Section(
+            ["--with-criteria"],
+            is_flag=True,
+            section=METHOD,
+            help="Put a team's criteria into the prompt of --ranker direct.",
+        ),
+        *config_flags(config),
+        *model_flags(ROLES),
+        ledger_flag(),
+        quiet_flag(),
+    ]

@@ -1,0 +1,160 @@
+"""From the flags of ``beir-eval run`` to a suite and a plan."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from beir_eval.cli.run_flags import ROLES
+from beir_eval.experiment import Experiment, Plan
+from mcranker.cli.options import given_config, given_ledger
+
+if TYPE_CHECKING:
+    from beir_eval.first_stage import FirstStage
+    from beir_eval.suite import DatasetSpec, Suite
+
+__all__ = ["given_experiment", "needed_models"]
+
+MODEL_OPTIONS = ("model", *(f"{role}_model" for role in ROLES))
+ENGINES = ("bm25s", "pyserini")
+
+
+def given_experiment(ctx: click.Context) -> Experiment:
+    """What the flags ask for.
+
+    Raises:
+        click.UsageError: flags that do not go together.
+        BeirEvalError, MCRankerError: the suite or an option cannot be.
+        OSError, UnicodeDecodeError: the file of query ids cannot be read.
+    """
+    suite = _suite(ctx)
+    experiment = Experiment(suite, _plan(ctx, suite))
+    _check_not_varied(ctx, experiment)
+    return experiment
+
+
+def needed_models(experiment: Experiment) -> list[str]:
+    """Names of all models that the rankers will need, that of the default included."""
+    from mcranker.llm.connect import choose_default
+
+    names = []
+    for spec in experiment.rankers:
+        model = spec.options.get("model")
+        roles = [spec.options.get(f"{role}_model") or model for role in ROLES]
+        names += [each or choose_default(os.environ)[0] for each in roles]
+    return list(dict.fromkeys(name for name in names if isinstance(name, str)))
+
+
+def _suite(ctx: click.Context) -> Suite:
+    from beir_eval.suite import RankerSpec, Suite, load_suite
+
+    given = ctx.params
+    named = dict(_pair(ctx, text) for text in given["use"])
+    if given["suite"] is not None:
+        for flag in ("ranker", "label", "team", "with_criteria"):
+            if given[flag]:
+                name = flag.replace("_", "-")
+                raise click.UsageError(f"--{name} does not go with a suite; leave it out", ctx)
+        return load_suite(given["suite"], models=named)
+    if named:
+        raise click.UsageError("--use goes with a suite that names models; name a suite", ctx)
+    if not given["ranker"]:
+        raise click.UsageError("name a suite, or --ranker and --dataset", ctx)
+    if given["label"] and len(given["ranker"]) > 1:
+        raise click.UsageError("--label names one run; give one --ranker", ctx)
+    specific = {name: given[name] for name in ("team", "with_criteria") if given[name]}
+    rankers = tuple(
+        RankerSpec(
+            given["label"] or _label(ctx, name, specific), name, specific, None, frozenset(specific)
+        )
+        for name in dict.fromkeys(given["ranker"])
+    )
+    return Suite("", "", "", (), rankers)
+
+
+def _label(ctx: click.Context, ranker: str, specific: dict[str, Any]) -> str:
+    """The ranker with what was set for it, e.g. ``direct scale=20``."""
+    shown = {**given_config(ctx).model_dump(exclude_unset=True), **specific}
+    parts = [ranker, *(f"{name}={_in_short(value)}" for name, value in shown.items())]
+    return " ".join(parts)
+
+
+def _in_short(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _plan(ctx: click.Context, suite: Suite) -> Plan:
+    from beir_eval.suite import DatasetSpec
+
+    given = ctx.params
+    datasets = tuple(
+        DatasetSpec(name, given["split"], given["about"]) for name in given["dataset"]
+    ) or tuple(
+        replace(each, about=given["about"] or each.about, split=given["split"] or each.split)
+        for each in suite.datasets
+    )
+    config = given_config(ctx)
+    options = {name: getattr(config, name) for name in config.model_fields_set}
+    options |= {name: given[name] for name in (*MODEL_OPTIONS, "base_url") if given[name]}
+    options["ledger"] = given_ledger(ctx)
+    out = given["out"] or (str(Path("runs") / suite.name) if suite.name else "runs")
+    return Plan(
+        out=out,
+        datasets=_with_split(datasets),
+        rankers=given["only"],
+        queries=_query_ids(given["queries"]),
+        limit=given["limit"],
+        depth=given["depth"],
+        first_stage=_first_stage(given),
+        measures=tuple(dict.fromkeys(each.strip() for each in given["measures"].split(","))),
+        options=options,
+        cache=not given["no_cache"],
+    )
+
+
+def _with_split(datasets: tuple[DatasetSpec, ...]) -> tuple[DatasetSpec, ...]:
+    return tuple(each if each.split else replace(each, split="test") for each in datasets)
+
+
+def _first_stage(given: dict[str, Any]) -> FirstStage:
+    from beir_eval.first_stage import FirstStage
+
+    name = given["first_stage"]
+    if name not in ENGINES:
+        return FirstStage(engine="file", run=Path(name))
+    return FirstStage(engine=name, k1=given["k1"], b=given["b"], index=given["index"])
+
+
+def _query_ids(given: str | None) -> tuple[str, ...]:
+    """Ids with commas between them, or a file with one a line."""
+    if given is None:
+        return ()
+    path = Path(given)
+    if path.is_file():
+        lines = path.read_text(encoding="utf-8").splitlines()
+        return tuple(line.split()[0] for line in lines if line.strip())
+    return tuple(part.strip() for part in given.split(",") if part.strip())
+
+
+def _pair(ctx: click.Context, text: str) -> tuple[str, str]:
+    name, equals, model = text.partition("=")
+    if not (name and equals and model):
+        raise click.UsageError(f"--use {text!r}: write NAME=MODEL, e.g. strong=openai:NAME", ctx)
+    return name.strip(), model.strip()
+
+
+def _check_not_varied(ctx: click.Context, experiment: Experiment) -> None:
+    """Refuse flags for what the suite's rankers set themselves."""
+    for spec in experiment.suite.rankers:
+        for name in experiment.plan.options:
+            if name in spec.own and ctx.params["suite"] is not None:
+                hint = "; --use names models" if name in MODEL_OPTIONS else ""
+                raise click.UsageError(
+                    f"--{name.replace('_', '-')} is what the suite sets for "
+                    f"{spec.label!r} itself; leave it out{hint}",
+                    ctx,
+                )

@@ -1,0 +1,190 @@
+"""``beir-eval suites``: the suites that come with the package, and what a suite holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mcranker.cli.failures import DONE, envelope
+from mcranker.cli.files import output as opened_output
+from mcranker.cli.options import Verb
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rich.console import Console
+
+    from beir_eval.suite import DatasetSpec, RankerSpec, Suite
+
+__all__ = ["command"]
+
+
+@click.command("suites", cls=Verb)
+@click.argument("name", required=False)
+@click.option(
+    "--toml",
+    "as_toml",
+    is_flag=True,
+    help="Print the suite's file, to be saved, edited and run.",
+)
+@click.option(
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="json: one object with status, suites (or, with NAME, suite) and errors.",
+)
+@click.pass_context
+def command(ctx: click.Context, name: str | None, as_toml: bool, output: str) -> int:
+    """List the suites that come with the package, or show what the suite NAME holds.
+
+    NAME may also be the path of a TOML file of your own, which is checked. To change a suite,
+    save it by --toml, edit the file, and give its path to 'beir-eval run'.
+    """
+    if as_toml and name is None:
+        raise click.UsageError("--toml needs the name of a suite", ctx)
+    if as_toml and output == "json":
+        raise click.UsageError("--toml and --output json do not go together; choose one", ctx)
+    if name is None:
+        return _list(as_json=output == "json")
+    if as_toml:
+        from beir_eval.suite import suite_text
+
+        with opened_output(None) as write:
+            write(suite_text(name))
+        return DONE
+    return _show(name, as_json=output == "json")
+
+
+def _list(*, as_json: bool) -> int:
+    from beir_eval.suite import shipped_suites
+
+    suites = shipped_suites()
+    if as_json:
+        entries = [{"name": name, "title": title} for name, title in suites.items()]
+        with opened_output(None) as write:
+            write(envelope(DONE, [], suites=entries))
+        return DONE
+    from mcranker.cli.tables import print_page
+
+    print_page(lambda console: _list_page(console, suites))
+    return DONE
+
+
+def _show(name: str, *, as_json: bool) -> int:
+    from beir_eval.suite import load_suite
+
+    suite = load_suite(name)
+    if as_json:
+        with opened_output(None) as write:
+            write(envelope(DONE, [], suite=_record(suite)))
+        return DONE
+    from mcranker.cli.tables import print_page
+
+    print_page(lambda console: _page(console, suite))
+    return DONE
+
+
+def _record(suite: Suite) -> dict[str, Any]:
+    first = suite.rankers[0].note
+    return {
+        "name": suite.name,
+        "title": suite.title,
+        "description": suite.description,
+        "datasets": [
+            {"name": each.name, "split": each.split, "about": each.about} for each in suite.datasets
+        ],
+        "depth": suite.depth,
+        "baseline": first.baseline,
+        "paper_table": first.paper_table,
+        "models": dict(suite.models),
+        "figure": None if suite.figure is None else suite.figure.model_dump(),
+        "rankers": [
+            {
+                "label": each.label,
+                "ranker": each.ranker,
+                "options": dict(each.options),
+                "paper_row": each.note.paper_row,
+                "x": each.note.x,
+                "series": each.note.series,
+            }
+            for each in suite.rankers
+        ],
+    }
+
+
+def _list_page(console: Console, suites: Mapping[str, str]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("name", style="cyan", no_wrap=True)
+    table.add_column("")
+    for name, title in suites.items():
+        table.add_row(name, Text(title))
+    console.print(table)
+    console.print(
+        "'beir-eval suites NAME' shows one, 'beir-eval run NAME' runs it.",
+        style="dim",
+        highlight=False,
+    )
+
+
+def _page(console: Console, suite: Suite) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    from mcranker.cli.plain import plain
+
+    console.print(Text(plain(suite.title), style="bold"))
+    if suite.description:
+        console.print(Text(plain(suite.description)))
+    console.print()
+    for heading, words in _lines(suite):
+        console.print(Text(f"{heading}: ", style="dim").append(plain(words), style="not dim"))
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for heading in ("label", "ranker", "options"):
+        table.add_column(heading)
+    table.columns[0].style = "cyan"
+    for ranker in suite.rankers:
+        cells = (ranker.label, ranker.ranker, _options(ranker))
+        table.add_row(*(Text(plain(cell)) for cell in cells))
+    console.print(table)
+
+
+def _lines(suite: Suite) -> list[tuple[str, str]]:
+    first = suite.rankers[0].note
+    lines = [
+        ("data sets", ", ".join(map(_dataset, suite.datasets))),
+        ("depth", f"{suite.depth} passages a query"),
+        ("compared with", first.baseline or "the first stage"),
+        *((f"model {name}", model) for name, model in suite.models.items()),
+    ]
+    if first.paper_table is not None:
+        lines.append(("paper's numbers", first.paper_table))
+    if suite.figure is not None:
+        lines.append(("figure", f"{suite.figure.title} ({suite.figure.kind})"))
+    return lines
+
+
+def _dataset(spec: DatasetSpec) -> str:
+    return spec.name if spec.split == "test" else f"{spec.name} ({spec.split})"
+
+
+def _options(spec: RankerSpec) -> str:
+    return ", ".join(f"{name}={_value(value)}" for name, value in spec.options.items())
+
+
+def _value(value: Any) -> str:
+    """A value as TOML has it, except that texts stand without quotes."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case None:
+            return "none"
+        case list():
+            return f"[{', '.join(map(_value, value))}]"
+    return str(value)

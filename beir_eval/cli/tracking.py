@@ -1,0 +1,154 @@
+"""How far an experiment has come: passages of all cells, and the time that is left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from beir_eval.experiment import Watch
+from mcranker import events
+from mcranker.cli.invocation import Invocation, say
+from mcranker.cli.numbers import counted, seconds
+from mcranker.cli.progress import Live, live_is_wanted
+
+if TYPE_CHECKING:
+    from beir_eval.cell import Cell
+    from beir_eval.experiment import CellResult
+    from mcranker.events import Event
+    from mcranker.rankers import RankedQuery
+
+__all__ = ["CellTracker", "Display"]
+
+
+@dataclass(slots=True)
+class CellTracker:
+    """Counts the passages of one cell, those of queries in progress by the share of their scores.
+
+    Attributes:
+        name: what the cell is called, e.g. ``"scifact, DIRECT(0,10) (2 of 14)"``.
+        queries: to be ranked in this cell.
+        total: passages to be ranked in this cell.
+        cells_after: cells that follow, counted as long as this one.
+        clock: the time in seconds.
+    """
+
+    name: str
+    queries: int
+    total: int | None
+    cells_after: int = 0
+    clock: Callable[[], float] = time.perf_counter
+    queries_done: int = 0
+    _finished: int = 0
+    _sizes: dict[str, int] = field(default_factory=dict)
+    _shares: dict[str, float] = field(default_factory=dict)
+    _since: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._since = self.clock()
+
+    def take(self, event: Event) -> None:
+        """Count one event."""
+        match event:
+            case events.RankingStarted(query_id=query_id, passages=passages):
+                self._sizes[query_id] = passages
+            case events.PassageScored(query_id=query_id, done=done, total=total):
+                self._shares[query_id] = done / max(total, 1)
+            case _:
+                pass
+
+    def end_query(self, query_id: str, passages: int) -> None:
+        """Count one query that is finished, or failed, with so many passages."""
+        self.queries_done += 1
+        self._finished += passages
+        self._sizes.pop(query_id, None)
+        self._shares.pop(query_id, None)
+
+    @property
+    def stage(self) -> str:
+        """The cell, and how many of its queries are done."""
+        return f"{self.name}, query {min(self.queries_done + 1, self.queries)} of {self.queries}"
+
+    @property
+    def done(self) -> int:
+        """Passages that are ranked, or would be if scores counted as passages."""
+        under_way = sum(
+            self._sizes.get(query_id, 0) * share for query_id, share in self._shares.items()
+        )
+        return self._finished + int(under_way)
+
+    @property
+    def reached(self) -> str:
+        """How far the work has come, in words."""
+        return f"in {self.name}, after {self.queries_done} of {self.queries} queries"
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the cell began."""
+        return self.clock() - self._since
+
+    def passages_per_second(self) -> float | None:
+        elapsed = self.elapsed
+        return self.done / elapsed if self.done and elapsed > 0 else None
+
+    def seconds_left(self) -> float | None:
+        rate = self.passages_per_second()
+        if rate is None or not self.total:
+            return None
+        return (self.total * (1 + self.cells_after) - self.done) / rate
+
+
+class Display(Watch):
+    """Shows the cell in progress, and a line for each one that is done, on standard error.
+
+    Args:
+        invocation: is told how far the work has come.
+        quiet: show nothing.
+    """
+
+    def __init__(self, invocation: Invocation, *, quiet: bool) -> None:
+        self._invocation = invocation
+        self._quiet = quiet
+        self._live: Live | None = None
+        self._sizes: dict[str, int] = {}
+        self._tracker = CellTracker("", 0, None)
+
+    def cell_begins(self, cell: Cell, place: int, count: int) -> None:
+        queries = cell.open_queries
+        self._sizes = {query_id: len(cell.prepared.run[query_id]) for query_id in queries}
+        name = f"{cell.prepared.manifest.dataset}, {cell.spec.label} ({place} of {count})"
+        self._tracker = CellTracker(
+            name, len(queries), sum(self._sizes.values()), cells_after=count - place
+        )
+        self._invocation.reached = lambda: f"{self._tracker.reached}; run it again to go on"
+        self._live = Live(self._tracker, wanted=live_is_wanted(quiet=self._quiet))
+        self._live.__enter__()
+
+    def event(self, event: Event) -> None:
+        self._tracker.take(event)
+        if self._live is not None:
+            self._live.update()
+
+    def query_done(self, ranked: RankedQuery) -> None:
+        self._tracker.end_query(ranked.query.id, self._sizes.get(ranked.query.id, 0))
+        if self._live is not None:
+            self._live.update()
+
+    def cell_ends(self, result: CellResult) -> None:
+        self.close()
+        if self._quiet:
+            return
+        took = seconds(self._tracker.elapsed)
+        reused = f", {result.reused:,} from the ledger" if result.reused else ""
+        calls = f"{counted(result.calls, 'call')}{reused}, {took}"
+        if result.metrics is not None:
+            measure = result.metrics.measures[0]
+            value = f"{measure} {result.metrics.means[measure]:.4f}"
+            say(f"{self._tracker.name}: {value}; {calls}")
+
+    def close(self) -> None:
+        """Take the live display away."""
+        if self._live is not None:
+            self._live.__exit__()
+            self._live = None

@@ -1,0 +1,123 @@
+"""What the runs of a comparison are measured by, and what there is to show beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from beir_eval.errors import DatasetError
+from beir_eval.run_folder import read_jsonl
+
+if TYPE_CHECKING:
+    from beir_eval.run_folder import DataFolder
+    from beir_eval.runs import Run
+
+__all__ = ["Basis", "Texts", "basis_of_dataset", "basis_of_folder", "basis_of_qrels"]
+
+Texts = Mapping[str, tuple[str, str]]
+"""Document id -> title and text."""
+
+
+def _no_texts(_: Collection[str]) -> Texts:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What runs are measured by, and what there is to show of queries and passages.
+
+    Attributes:
+        dataset: its name.
+        split: which judgements; empty if not known.
+        qrels: query id -> document id -> grade.
+        queries: query id -> text; empty if they are not at hand.
+        texts: gives the titles and texts of those documents that are at hand.
+        first_stage: the first stage's run; empty if there is none.
+        first_stage_name: e.g. ``"BM25"``; empty if there is none.
+    """
+
+    dataset: str
+    split: str
+    qrels: Mapping[str, Mapping[str, int]]
+    queries: Mapping[str, str] = field(default_factory=dict)
+    texts: Callable[[Collection[str]], Texts] = _no_texts
+    first_stage: Run = field(default_factory=dict)
+    first_stage_name: str = ""
+
+
+def basis_of_folder(data: DataFolder) -> Basis:
+    """What was ranked, as a run folder's data has it.
+
+    Raises:
+        RunError, RunFolderError: a file cannot be read.
+    """
+
+    def texts(doc_ids: Collection[str]) -> Texts:
+        lines: Iterable[dict[str, Any]] = read_jsonl(data.path / "passages.jsonl")
+        wanted = set(doc_ids)
+        return {
+            line["_id"]: (line["title"], line["text"]) for line in lines if line["_id"] in wanted
+        }
+
+    manifest = data.manifest
+    return Basis(
+        dataset=manifest.dataset,
+        split=manifest.split,
+        qrels=data.qrels(),
+        queries=data.queries(),
+        texts=texts,
+        first_stage=data.first_stage(),
+        first_stage_name=manifest.first_stage.name,
+    )
+
+
+def basis_of_dataset(name: str, *, split: str = "test") -> Basis:
+    """A data set to measure TREC files by.
+
+    Raises:
+        DatasetError: as `beir_eval.load`.
+        ExtraMissing: a package for it is not installed.
+    """
+    from beir_eval.datasets import load
+
+    dataset = load(name, split=split)
+
+    def texts(doc_ids: Collection[str]) -> Texts:
+        found = {each: dataset.corpus[each] for each in doc_ids if each in dataset.corpus}
+        return {doc_id: (each.title, each.text) for doc_id, each in found.items()}
+
+    return Basis(dataset.name, dataset.split, dataset.qrels, dataset.queries, texts)
+
+
+def basis_of_qrels(path: str) -> Basis:
+    """A file of judgements to measure TREC files by.
+
+    Lines have the columns of TREC (query id, a number, document id, grade) or of BEIR (query id,
+    document id, grade, under a line of headings).
+
+    Raises:
+        DatasetError: the file cannot be read, or a line is none of these.
+    """
+    qrels: dict[str, dict[str, int]] = {}
+    try:
+        with Path(path).open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, start=1):
+                fields = line.split()
+                if not fields or (number == 1 and fields[-1].lower() == "score"):
+                    continue
+                if len(fields) not in (3, 4):
+                    raise DatasetError(
+                        f"{path}:{number}: {len(fields)} columns; a line of judgements has four, "
+                        "query id, 0, document id and grade, or three without the 0"
+                    )
+                try:
+                    qrels.setdefault(fields[0], {})[fields[-2]] = int(fields[-1])
+                except ValueError as failure:
+                    raise DatasetError(
+                        f"{path}:{number}: grade {fields[-1]!r} is no whole number"
+                    ) from failure
+    except (OSError, UnicodeDecodeError) as failure:
+        raise DatasetError(f"{path}: judgements cannot be read: {failure}") from failure
+    return Basis(Path(path).name, "", qrels)

@@ -1,0 +1,317 @@
+"""The two runs of a comparison: run folders, the first stage's run beside them, or TREC files."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from beir_eval.compare_basis import Basis, Texts, basis_of_folder
+from beir_eval.errors import RunFolderError
+from beir_eval.run_folder import FIRST_STAGE, DataFolder, Metrics, RunFolder
+from beir_eval.runs import Run, read_trec
+
+__all__ = [
+    "FIRST_STAGE_NAME",
+    "ComparedRun",
+    "Pair",
+    "open_pair",
+]
+
+FIRST_STAGE_NAME = "first-stage"
+"""Stands for the first stage's run of what the other run has ranked."""
+
+_NO_MODEL_OPTIONS = ("model", "base_url", "ledger")
+
+
+class ComparedRun(ABC):
+    """One of the two runs.
+
+    Attributes:
+        name: as it was given.
+        label: of its row in tables.
+        models: the models' names; empty if not known.
+        settings: name -> value as text; empty if not known.
+        failed: query id -> why it was not ranked.
+        note: why there are no scores by persona; empty if there are.
+    """
+
+    note: ClassVar[str] = ""
+
+    def __init__(self, name: str, label: str, basis: Basis) -> None:
+        self.name = name
+        self.label = label
+        self.basis = basis
+        self.models = ""
+        self.settings: Mapping[str, str] = {}
+        self.failed: Mapping[str, str] = {}
+
+    @abstractmethod
+    def run(self) -> Run:
+        """The run: query id -> (document id, score), best first."""
+
+    def values(self, measure: str) -> Mapping[str, float]:
+        """Query id -> value of `measure`, for every judged query.
+
+        Raises:
+            MeasureError: the measure is unknown or cannot be computed.
+            RunError, RunFolderError: the run cannot be used.
+            ExtraMissing: ir-measures is not installed.
+        """
+        kept = self._kept_values()
+        if measure in kept:
+            return kept[measure]
+        from beir_eval.metrics import evaluate
+
+        return evaluate(self.run(), self.basis.qrels, (measure,)).per_query[measure]
+
+    def rankings(self, query_ids: Collection[str]) -> dict[str, Mapping[str, Any]]:
+        """Query id -> its ranking as in ``rankings.jsonl``, of those that were ranked.
+
+        Raises:
+            RunError, RunFolderError: the run cannot be used.
+        """
+        run = self.run()
+        return {
+            query_id: {"team": None, "hits": _bare_hits(run[query_id])}
+            for query_id in query_ids
+            if run.get(query_id)
+        }
+
+    def _kept_values(self) -> Mapping[str, Mapping[str, float]]:
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two runs that can be compared.
+
+    Attributes:
+        a: the first.
+        b: the second.
+        common: ids of the judged queries that both have, with the same judgements.
+        left_out: how many judged queries are not among them.
+    """
+
+    a: ComparedRun
+    b: ComparedRun
+    common: Sequence[str]
+    left_out: int
+
+    @property
+    def basis(self) -> Basis:
+        """What both are measured by, and the first stage: as the first run has it."""
+        return self.a.basis
+
+    def texts(self, doc_ids: Collection[str]) -> Texts:
+        """Document id -> title and text, of those that either run has at hand."""
+        found = dict(self.a.basis.texts(doc_ids))
+        left = {doc_id for doc_id in doc_ids if doc_id not in found}
+        if left and self.b.basis is not self.a.basis:
+            found.update(self.b.basis.texts(left))
+        return found
+
+
+def open_pair(a: str, b: str, *, basis: Basis | None = None) -> Pair:
+    """The runs named `a` and `b`.
+
+    Args:
+        a: a run folder, a TREC file, or `FIRST_STAGE_NAME`.
+        b: the same.
+        basis: what TREC files are measured by, where neither run is a run folder.
+
+    Raises:
+        RunFolderError: there is no such folder or file; a folder is not finished; the runs are
+            of different data sets, or no query is in both; there is nothing to measure by, or
+            it is given twice.
+        RunError: a TREC file cannot be read.
+    """
+    folders = [_run_folder(name) for name in (a, b)]
+    bases = _bases(folders)
+    if basis is not None and any(bases):
+        raise RunFolderError(
+            f"{a if bases[0] else b!r} brings its own judgements; leave out --qrels and --dataset"
+        )
+    shared = bases[0] or bases[1] or basis
+    if shared is None:
+        raise RunFolderError(
+            f"neither {a!r} nor {b!r} is a run folder, so there are no judgements; give a folder "
+            "of 'beir-eval run', or --qrels or --dataset for TREC files"
+        )
+    data = next((folder.data() for folder in folders if folder), None)
+    runs = [
+        _FolderRun(name, folder, own or shared)
+        if folder
+        else _FirstStageRun(name, data, shared)
+        if name == FIRST_STAGE_NAME
+        else _TrecRun(name, shared)
+        for name, folder, own in zip((a, b), folders, bases, strict=True)
+    ]
+    common, left_out = _common_queries(*runs)
+    return Pair(runs[0], runs[1], common, left_out)
+
+
+class _FolderRun(ComparedRun):
+    def __init__(self, name: str, folder: RunFolder, basis: Basis) -> None:
+        super().__init__(name, folder.manifest.label, basis)
+        self._folder = folder
+        self.models = _models(folder.manifest.models)
+        self.settings = _settings(folder)
+        self.failed = self._metrics.failed
+
+    @cached_property
+    def _metrics(self) -> Metrics:
+        return self._folder.metrics()
+
+    def run(self) -> Run:
+        return self._folder.run()
+
+    def rankings(self, query_ids: Collection[str]) -> dict[str, Mapping[str, Any]]:
+        wanted = set(query_ids)
+        found: dict[str, Mapping[str, Any]] = {}
+        # One line at a time, and none after the last one wanted: the file may be large.
+        for ranking in self._folder.rankings() if wanted else ():
+            query_id = ranking["query"]["id"]
+            if query_id in wanted:
+                found[query_id] = ranking
+                if len(found) == len(wanted):
+                    break
+        return found
+
+    def _kept_values(self) -> Mapping[str, Mapping[str, float]]:
+        return self._metrics.per_query
+
+
+class _FirstStageRun(ComparedRun):
+    note = "the first stage has no personas"
+
+    def __init__(self, name: str, data: DataFolder | None, basis: Basis) -> None:
+        if data is None:
+            raise RunFolderError(
+                f"{FIRST_STAGE_NAME!r} is the first stage of the other run's folder; "
+                "give a folder of 'beir-eval run' beside it"
+            )
+        super().__init__(name, f"{FIRST_STAGE} ({basis.first_stage_name})", basis)
+        self._data = data
+
+    def run(self) -> Run:
+        return self.basis.first_stage
+
+    def _kept_values(self) -> Mapping[str, Mapping[str, float]]:
+        return self._data.metrics().per_query
+
+
+class _TrecRun(ComparedRun):
+    note = "a TREC run holds no scores by persona"
+
+    def __init__(self, name: str, basis: Basis) -> None:
+        super().__init__(name, Path(name).stem, basis)
+        self._run = read_trec(name)
+
+    def run(self) -> Run:
+        return self._run
+
+
+def _run_folder(name: str) -> RunFolder | None:
+    """The run folder of that name; None for what is none and need not be one.
+
+    Raises:
+        RunFolderError: it is a folder without a run, or nothing at all.
+    """
+    path = Path(name)
+    if name == FIRST_STAGE_NAME or path.is_file():
+        return None
+    if not (path / "manifest.json").is_file():
+        kind = "has no manifest.json" if path.is_dir() else "is not there"
+        raise RunFolderError(
+            f"{name!r} {kind}; give a folder of 'beir-eval run' as OUT/DATASET/RANKER, a TREC "
+            f"file, or {FIRST_STAGE_NAME!r}"
+        )
+    return RunFolder.open(path)
+
+
+def _bases(folders: Sequence[RunFolder | None]) -> list[Basis | None]:
+    """What each folder has ranked; one and the same object where it is the same."""
+    known: dict[str, Basis] = {}
+    bases: list[Basis | None] = []
+    for folder in folders:
+        if folder is None:
+            bases.append(None)
+            continue
+        if folder.manifest.data not in known:
+            known[folder.manifest.data] = basis_of_folder(folder.data())
+        bases.append(known[folder.manifest.data])
+    return bases
+
+
+def _common_queries(a: ComparedRun, b: ComparedRun) -> tuple[list[str], int]:
+    """Ids of the queries that can be compared, and how many judged ones cannot.
+
+    Raises:
+        RunFolderError: the runs are of different data sets, or have no query in common.
+    """
+    named = [f"{run.basis.dataset} ({run.basis.split})" for run in (a, b)]
+    if named[0] != named[1]:
+        raise RunFolderError(
+            f"{a.name!r} ranks {named[0]} and {b.name!r} {named[1]}; compare runs of one data set"
+        )
+    judged_a, judged_b = a.basis.qrels, b.basis.qrels
+    common = [
+        query_id
+        for query_id, grades in judged_a.items()
+        if grades and judged_b.get(query_id) == grades
+    ]
+    if not common:
+        raise RunFolderError(
+            f"{a.name!r} and {b.name!r} have no query of {named[0]} with the same judgements in "
+            "common, so there is nothing to compare; run both with the same queries"
+        )
+    return common, len({*judged_a, *judged_b}) - len(common)
+
+
+def _models(models: Mapping[str, str]) -> str:
+    names = list(dict.fromkeys(models.values()))
+    if len(names) <= 1:
+        return "".join(names)
+    return ", ".join(f"{role} {name}" for role, name in models.items())
+
+
+def _settings(folder: RunFolder) -> dict[str, str]:
+    manifest = folder.manifest
+    others = {
+        name: value
+        for name, value in manifest.options.items()
+        if name not in manifest.config
+        and name not in _NO_MODEL_OPTIONS
+        and not name.endswith("_model")
+    }
+    settings = {"ranker": manifest.ranker, **manifest.config, **others}
+    settings |= {f"{role} model": name for role, name in manifest.models.items()}
+    settings |= {f"prompt {name}": each[:8] for name, each in manifest.prompt_hashes.items()}
+    settings |= dict(manifest.versions)
+    return {name: _said(value) for name, value in settings.items()}
+
+
+def _said(setting: Any) -> str:
+    from personas.report.formats import value
+
+    return "none" if setting is None else value(setting)
+
+
+def _bare_hits(documents: Sequence[tuple[str, float]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "doc_id": doc_id,
+            "rank": rank,
+            "score": score,
+            "at_most": None,
+            "scores": {},
+            "missing": {},
+            "skipped": (),
+            "criteria": {},
+        }
+        for rank, (doc_id, score) in enumerate(documents, start=1)
+    ]

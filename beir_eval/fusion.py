@@ -1,0 +1,259 @@
+"""Fusion: one run made of several, by ranx.
+
+In this project a run's order is its ranking, whatever its scores; ranx sorts by score and
+leaves ties to chance. Methods that go by rank therefore get scores that fall by one from place
+to place, so that they see the order of the lists; methods that go by score get the scores as
+they are. Fused documents with equal scores stand in the order of the first run that has them.
+
+The first fusion of a process takes ranx's start, some 10 s, and the first use of a method on a
+machine up to a minute more, which goes into compiling it.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from beir_eval.errors import ExtraMissing, RunError, SettingError
+from beir_eval.runs import Run
+
+__all__ = ["METHODS", "NORMS", "Method", "Param", "fuse"]
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A number that a method takes; `default` is None if it has to be given."""
+
+    default: float | None
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A way to fuse runs.
+
+    Attributes:
+        about: the score of a document, in a line.
+        by_rank: whether it goes by the places of documents, and not by their scores.
+        weighted: whether it takes a weight for each run.
+        params: name -> the number that it takes.
+    """
+
+    about: str
+    by_rank: bool = False
+    weighted: bool = False
+    params: Mapping[str, Param] = field(default_factory=dict)
+
+
+METHODS: Mapping[str, Method] = {
+    "rrf": Method("sum of 1 / (k + rank)", by_rank=True, params={"k": Param(60, 0, math.inf)}),
+    "isr": Method("sum of 1 / rank^2, times the runs that have it", by_rank=True),
+    "log_isr": Method("sum of 1 / rank^2, times the log of the runs that have it", by_rank=True),
+    "logn_isr": Method(
+        "as log_isr, sigma added to the runs that have it",
+        by_rank=True,
+        params={"sigma": Param(0.01, 0, 1)},
+    ),
+    "bordafuse": Method("sum of the candidates not before it", by_rank=True),
+    "w_bordafuse": Method("the same, weighted", by_rank=True, weighted=True),
+    "rbc": Method(
+        "sum of (1 - phi) phi^(rank - 1)", by_rank=True, params={"phi": Param(None, 0, 1)}
+    ),
+    "sum": Method("sum of its scores"),
+    "max": Method("highest of its scores"),
+    "min": Method("lowest of its scores"),
+    "med": Method("median of its scores"),
+    "anz": Method("mean of its scores, over the runs that have it"),
+    "mnz": Method("sum of its scores, times the runs that have it"),
+    "gmnz": Method(
+        "sum of its scores, times the runs that have it to the power gamma",
+        params={"gamma": Param(None, 0, math.inf)},
+    ),
+    "wsum": Method("weighted sum of its scores", weighted=True),
+    "wmnz": Method("sum of its scores, times the weights of the runs that have it", weighted=True),
+    "mixed": Method(
+        "weighted sum of its scores, times the root of the runs that have it", weighted=True
+    ),
+}
+"""Name, as in ranx -> the method."""
+
+NORMS = ("min-max", "max", "sum", "zmuv", "rank", "borda", "none")
+"""How scores of different runs are made comparable, query by query, before they are fused."""
+
+_TRAINED = ("bayesfuse", "mapfuse", "posfuse", "probfuse", "segfuse", "slidefuse")
+_BY_HASH = ("condorcet", "w_condorcet")
+_NORMS_BY_RANK = ("rank", "borda")
+_WHOLE_NUMBERS = ("k",)
+_NOTHING_FOUND = {" ": 0.0}  # no id holds white space
+_DIGITS = 12
+
+
+def fuse(
+    runs: Sequence[Run],
+    *,
+    method: str = "rrf",
+    norm: str = "min-max",
+    weights: Sequence[float] | None = None,
+    params: Mapping[str, float] | None = None,
+    depth: int | None = None,
+) -> dict[str, list[tuple[str, float]]]:
+    """One run of several: query id -> (document id, fused score), best first.
+
+    Queries come in the order in which the runs have them first. A query that only some of the
+    runs have is fused as if the others had found nothing for it. Scores are rounded to 12
+    digits after the point, so that the order of additions makes no ranking.
+
+    Args:
+        runs: two or more.
+        method: one of `METHODS`.
+        norm: one of `NORMS`; methods that go by rank do not look at it. ``"min-max"`` puts the
+            scores of a query between 0 for its last and 1 for its first document; a query whose
+            scores are all the same gets 0 throughout.
+        weights: one a run, 0 or more, for the methods that take them, and for these only.
+        params: numbers that the method takes, e.g. ``{"k": 60}``.
+        depth: documents to keep a query; None for all.
+
+    Raises:
+        SettingError: fewer than two runs; an unknown method, norm or parameter; a method that
+            would have to be trained or that gives no repeatable order; weights or parameters
+            that miss, are too many or out of range; `depth` below 1.
+        RunError: a run has a document twice for one query, or a score that is not finite.
+        ExtraMissing: ranx is not installed.
+    """
+    if len(runs) < 2:
+        raise SettingError(f"{len(runs)} runs given; fusion takes two or more")
+    if depth is not None and depth < 1:
+        raise SettingError(f"depth={depth!r} is out of range; give a whole number from 1")
+    chosen = _method(method)
+    if norm not in NORMS:
+        raise SettingError(f"norm={norm!r} is unknown; give one of {', '.join(NORMS)}")
+    options: dict[str, Any] = _params(method, chosen, params or {})
+    if chosen.weighted:
+        options["weights"] = _weights(method, weights, len(runs))
+    elif weights is not None:
+        takers = ", ".join(name for name, each in METHODS.items() if each.weighted)
+        raise SettingError(f"method {method!r} takes no weights; those that do: {takers}")
+    by_rank = chosen.by_rank or norm in _NORMS_BY_RANK
+    tables = [_table(run, number, by_rank=by_rank) for number, run in enumerate(runs, start=1)]
+    orders = _orders(tables)
+    found = [query_id for query_id, order in orders.items() if order]
+    # Of a query without documents ranx's zmuv takes the mean, and loses the query's results.
+    nothing = _NOTHING_FOUND if norm == "zmuv" and not chosen.by_rank else {}
+    fused = (
+        _by_ranx(
+            [{query_id: table.get(query_id) or nothing for query_id in found} for table in tables],
+            method,
+            None if chosen.by_rank or norm == "none" else norm,
+            options,
+        )
+        if found
+        else {}
+    )
+    return {
+        query_id: _ranked(order, fused[query_id])[:depth] if order else []
+        for query_id, order in orders.items()
+    }
+
+
+def _method(name: str) -> Method:
+    if name in METHODS:
+        return METHODS[name]
+    if name in _TRAINED:
+        why = "is learned from judgements, which a fusion of test runs has not"
+    elif name in _BY_HASH:
+        why = "settles even votes by hash codes in ranx, so that its order is not repeatable"
+    else:
+        why = "is unknown"
+    raise SettingError(f"method={name!r} {why}; give one of {', '.join(METHODS)}")
+
+
+def _params(name: str, method: Method, given: Mapping[str, float]) -> dict[str, Any]:
+    for key in given:
+        if key not in method.params:
+            takes = ", ".join(method.params) or "none"
+            raise SettingError(f"method {name!r} takes no parameter {key!r}; it takes {takes}")
+    numbers: dict[str, Any] = {}
+    for key, param in method.params.items():
+        number = given.get(key, param.default)
+        if number is None:
+            raise SettingError(f"method {name!r} needs the parameter {key!r}; give it a number")
+        if not (param.low <= number <= param.high and math.isfinite(number)):
+            raise SettingError(
+                f"{key}={number!r} is out of range; give a number from {param.low:g}"
+                + (f" to {param.high:g}" if math.isfinite(param.high) else "")
+            )
+        if key in _WHOLE_NUMBERS and number != int(number):
+            raise SettingError(f"{key}={number!r} is out of range; give a whole number")
+        numbers[key] = int(number) if key in _WHOLE_NUMBERS else float(number)
+    return numbers
+
+
+def _weights(name: str, weights: Sequence[float] | None, runs: int) -> list[float]:
+    if weights is None:
+        raise SettingError(f"method {name!r} needs weights, one for each of the {runs} runs")
+    if len(weights) != runs:
+        raise SettingError(f"{len(weights)} weights for {runs} runs; give one for each")
+    for weight in weights:
+        if not 0 <= weight < math.inf:
+            raise SettingError(f"weight {weight!r} is out of range; give a number from 0")
+    return [float(weight) for weight in weights]
+
+
+def _table(run: Run, number: int, *, by_rank: bool) -> dict[str, dict[str, float]]:
+    """Query id -> document id -> score, in the order of the list."""
+    table: dict[str, dict[str, float]] = {}
+    for query_id, documents in run.items():
+        scores: dict[str, float] = {}
+        for place, (doc_id, score) in enumerate(documents):
+            where = f"run {number}, query {query_id!r}"
+            if doc_id in scores:
+                raise RunError(f"{where}: document {doc_id!r} stands twice; a run lists it once")
+            if not by_rank and not math.isfinite(score):
+                raise RunError(f"{where}: score {score!r} is not finite, so it cannot be fused")
+            scores[doc_id] = float(len(documents) - place) if by_rank else float(score)
+        table[query_id] = scores
+    return table
+
+
+def _orders(tables: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, list[str]]:
+    """Query id -> its documents, those of the first run first."""
+    orders: dict[str, dict[str, None]] = {}
+    for table in tables:
+        for query_id, scores in table.items():
+            orders.setdefault(query_id, {}).update(dict.fromkeys(scores))
+    return {query_id: list(order) for query_id, order in orders.items()}
+
+
+def _ranked(order: Sequence[str], scores: Mapping[str, float]) -> list[tuple[str, float]]:
+    rounded = [(doc_id, round(float(scores[doc_id]), _DIGITS)) for doc_id in order]
+    return sorted(rounded, key=lambda each: -each[1])
+
+
+def _by_ranx(
+    tables: Sequence[Mapping[str, Mapping[str, float]]],
+    method: str,
+    norm: str | None,
+    options: Mapping[str, Any],
+) -> dict[str, dict[str, float]]:
+    with _quiet():
+        try:
+            ranx = import_module("ranx")
+        except ImportError as missing:
+            raise ExtraMissing("ranx", "fusion", extra="ranx") from missing
+        runs = [ranx.Run(table) for table in tables]
+        fused = ranx.fuse(runs, norm=norm, method=method, params=dict(options))
+        return {query_id: dict(scores) for query_id, scores in fused.run.items()}
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the warnings of Python and numba about ranx's own code."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

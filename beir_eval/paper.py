@@ -1,0 +1,113 @@
+"""The numbers of the paper, to stand beside one's own, always labelled as the paper's.
+
+"Generating Diverse Criteria On-the-Fly to Improve Pointwise LLM Rankers", arXiv 2404.11960.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+import orjson
+
+from beir_eval.errors import SuiteError
+
+__all__ = [
+    "DATASETS",
+    "DEPTH",
+    "FIRST_STAGE_ROW",
+    "paper_figures",
+    "paper_queries",
+    "paper_source",
+    "paper_tables",
+    "paper_value",
+    "paper_words",
+]
+
+DATASETS = (
+    "trec-covid",
+    "touche",
+    "news",
+    "signal",
+    "dbpedia",
+    "scifact",
+    "robust04",
+    "nfcorpus",
+)
+"""The data sets, in the order of the columns of table 5."""
+
+DEPTH = 100
+"""Passages a query that the paper reranks."""
+
+FIRST_STAGE_ROW = "BM25"
+"""The first stage's row, in the tables that have it."""
+
+_WORDS, _QUERIES, _SOURCE = "figures_only_in_words", "queries_in_the_authors_loop", "source"
+
+
+def paper_tables() -> dict[str, tuple[str, ...]]:
+    """Table -> its rows, in the paper's order."""
+    return {name: tuple(rows) for name, rows in _tables().items()}
+
+
+def paper_figures() -> tuple[str, ...]:
+    """Figures of which there are words."""
+    return tuple(_numbers()[_WORDS])
+
+
+def paper_value(table: str, row: str, column: str) -> float | None:
+    """NDCG@10, 0 to 1, to four decimals; None where that row or column is not in the table.
+
+    Args:
+        table: a key of `paper_tables`.
+        row: of the table.
+        column: a data set of `DATASETS`, or ``"avg"``.
+
+    Raises:
+        SuiteError: there is no such table.
+    """
+    tables = _tables()
+    if table not in tables:
+        known = ", ".join(tables)
+        raise SuiteError(f"paper_table {table!r}: the paper's tables here are {known}")
+    value = tables[table].get(row, {}).get(column)
+    # Divided and rounded, so that 67.89 is 0.6789 and not a neighbour of it.
+    return None if value is None else round(value / 100, 4)
+
+
+def paper_words(figure: str) -> str:
+    """What the paper says of one of its figures, whose numbers it does not print.
+
+    Raises:
+        SuiteError: there is no such figure.
+    """
+    words: dict[str, str] = _numbers()[_WORDS]
+    if figure not in words:
+        known = ", ".join(words)
+        raise SuiteError(f"figure {figure!r}: the paper's figures here are {known}")
+    return words[figure]
+
+
+def paper_queries(column: str) -> int | None:
+    """Queries of a data set in the authors' experiments; None if it is none of theirs."""
+    queries: dict[str, int] = _numbers()[_QUERIES]
+    return queries.get(column)
+
+
+def paper_source() -> str:
+    """What all numbers are of: measure, first stage, model and settings, in a line."""
+    return str(_numbers()[_SOURCE])
+
+
+def _tables() -> dict[str, dict[str, dict[str, float]]]:
+    numbers = _numbers()
+    return {name: numbers[name] for name in numbers if name.startswith("table_")}
+
+
+@lru_cache(maxsize=1)
+def _numbers() -> dict[str, Any]:
+    numbers: dict[str, Any] = orjson.loads(
+        (resources.files("beir_eval") / "paper_numbers.json").read_bytes()
+    )
+    return numbers

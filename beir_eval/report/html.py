@@ -1,0 +1,228 @@
+"""The report as one HTML page that needs nothing else: no network, no script, no other file.
+
+Its content-security policy allows the style sheets and the script that are in it, by their
+SHA-256, and nothing else. All text from run folders is escaped, and its marks of writing
+direction end where it ends.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from beir_eval.report import numbers
+from beir_eval.report.figure_parts import STYLE as FIGURE_STYLE
+from beir_eval.report.figures import render_svg
+from beir_eval.report.model import Cell, Column, Report, Row, Section
+from beir_eval.report.notes import paper_note
+from beir_eval.report.tables import Table, figure_table, legend
+from mcranker.cli.numbers import dollars, seconds
+from personas.report import formats, markup
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+__all__ = ["render_html"]
+
+_NUMBERS = (
+    "count",
+    "heading",
+    "interval",
+    "mark",
+    "p_text",
+    "points",
+    "rate",
+    "signed_points",
+)
+_FORMATS = ("bare", "cut", "exact")
+_WIDE = 4
+_FEW_GAPS = 3
+_MOST_GAPS = 200
+_REASON = 160
+
+
+@dataclass(frozen=True, slots=True)
+class _Gap:
+    """What lacks in a run."""
+
+    dataset: str
+    label: str
+    what: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """A section with what its tables need to be laid out.
+
+    Attributes:
+        section: what is shown.
+        has_paper: for each column, and last for the averages, whether the paper's numbers stand
+            there.
+        averages: whether there is more than one column.
+        models: whether rows differ in their models, so that each names its own.
+        gaps: runs with queries or scores that lack, at most `_MOST_GAPS`.
+        more_gaps: how many more there are.
+        legend: what the marks mean; empty if nothing is compared.
+        svg: the figure; empty if there is none.
+        values: of the figure, as a table; None if there is none.
+    """
+
+    section: Section
+    has_paper: tuple[bool, ...]
+    averages: bool
+    models: bool
+    gaps: tuple[_Gap, ...]
+    more_gaps: int
+    legend: str
+    svg: str
+    values: Table | None
+
+
+def render_html(report: Report) -> str:
+    """The whole report as one HTML page. The same report gives the same page, byte for byte.
+
+    Tables scroll within the page where they are wide; with scripts on, they sort by column.
+    """
+    views = [_view(report, section) for section in report.sections]
+    runs = {
+        (column.name, row.label, view.section.name)
+        for view in views
+        for row in view.section.rows
+        for column, cell in zip(view.section.columns, row.cells, strict=True)
+        if cell is not None and cell.manifest is not None
+    }
+    datasets = {column.name for view in views for column in view.section.columns}
+    template = _environment().get_template("templates/evaluation.html")
+    page = template.render(report=report, views=views, runs=len(runs), datasets=len(datasets))
+    return formats.printable(page)
+
+
+def _view(report: Report, section: Section) -> _View:
+    columns = range(len(section.columns))
+    gaps = _gaps(section)
+    return _View(
+        section=section,
+        has_paper=(
+            *(
+                any(cell is not None and cell.paper is not None for cell in cells)
+                for cells in zip(*(row.cells for row in section.rows), strict=True)
+            ),
+            any(row.paper_average is not None for row in section.rows),
+        )
+        if section.rows
+        else tuple(False for _ in (*columns, None)),
+        averages=len(section.columns) > 1,
+        models=len({row.models for row in section.rows if row.models}) > 1,
+        gaps=gaps[:_MOST_GAPS],
+        more_gaps=max(0, len(gaps) - _MOST_GAPS),
+        legend=legend(report, section),
+        svg=render_svg(section.figure, measure=report.measure) if section.figure else "",
+        values=figure_table(report, section.figure) if section.figure else None,
+    )
+
+
+def _gaps(section: Section) -> tuple[_Gap, ...]:
+    return tuple(
+        _Gap(column.name, row.label, what)
+        for place, column in enumerate(section.columns)
+        for row in section.rows
+        if (cell := row.cells[place]) is not None and (what := _what_lacks(cell))
+    )
+
+
+def _what_lacks(cell: Cell) -> tuple[str, ...]:
+    found = []
+    metrics = cell.metrics
+    if without := len(metrics.missing_queries):
+        found.append(
+            f"{numbers.count(without)} {_plural(without, 'query has', 'queries have')} no results "
+            f"and {_plural(without, 'counts', 'count')} as 0"
+        )
+    if failed := len(metrics.failed):
+        reasons = ", ".join(dict.fromkeys(metrics.failed.values()))
+        found.append(
+            f"{numbers.count(failed)} {_plural(failed, 'query was', 'queries were')} not ranked "
+            f"({formats.cut(reasons, _REASON)})"
+        )
+    if metrics.scores and metrics.scores.missing:
+        scores = metrics.scores
+        reasons = ", ".join(f"{why}: {numbers.count(n)}" for why, n in scores.reasons.items())
+        found.append(
+            f"{numbers.count(scores.missing)} of {numbers.count(scores.asked)} scores are missing"
+            + (f" ({formats.cut(reasons, _REASON)})" if reasons else "")
+        )
+    return tuple(found)
+
+
+def _plural(number: int, one: str, more: str) -> str:
+    return one if number == 1 else more
+
+
+def _tooltip(cell: Cell, column: Column, row: Row, section: Section) -> str:
+    """What a pointer over a value shows."""
+    ends = numbers.interval(cell.interval.low, cell.interval.high)
+    told = [f"{column.name}, {row.label}: {numbers.points(cell.value)} (interval {ends})"]
+    if cell.comparison is not None:
+        than = cell.comparison
+        told += [
+            f"{numbers.signed_points(than.difference)} against {section.baseline}",
+            f"p {numbers.p_text(than.p_value)}, corrected {numbers.p_text(than.p_adjusted)}",
+            f"better on {than.wins}, equal on {than.ties}, worse on {than.losses} queries",
+        ]
+    return formats.bare("; ".join(told))
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    ours, shared = PackageLoader("beir_eval", "report"), PackageLoader("personas", "report")
+    environment = Environment(
+        # The frame of the page and its look are those of the project's other reports.
+        loader=ChoiceLoader([ours, shared]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update({name: getattr(numbers, name) for name in _NUMBERS})
+    environment.filters.update({name: getattr(formats, name) for name in _FORMATS})
+    environment.filters.update(
+        iso=markup.iso,
+        paper_note=paper_note,
+        dollars=dollars,
+        seconds=seconds,
+        # Our own drawing, in which all text is escaped.
+        svg=Markup,
+    )
+
+    def asset(loader: PackageLoader, name: str) -> str:
+        return loader.get_source(environment, name)[0].replace("\r\n", "\n")
+
+    style = asset(shared, "report.css") + asset(ours, "report.css")
+    script = asset(ours, "report.js")
+    policy = (
+        f"default-src 'none'; style-src {_source(style)} {_source(FIGURE_STYLE)}; "
+        f"script-src {_source(script)}; base-uri 'none'; form-action 'none'"
+    )
+    # Our own files, not text from outside: the hashes hold only if they stay as they are.
+    environment.globals.update(
+        style=Markup(style),  # noqa: S704
+        script=Markup(script),  # noqa: S704
+        policy=Markup(policy),  # noqa: S704
+        tooltip=_tooltip,
+        marks=numbers.LEGEND,
+        nothing=numbers.NOTHING,
+        wide=_WIDE,
+        few_gaps=_FEW_GAPS,
+    )
+    return environment
+
+
+def _source(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"

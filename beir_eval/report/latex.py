@@ -1,0 +1,143 @@
+"""A report as LaTeX, to be put into a paper as it is; tables as booktabs has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from beir_eval.report.model import Report, Section
+from beir_eval.report.notes import paper_note
+from beir_eval.report.numbers import NOTHING
+from beir_eval.report.tables import (
+    Entry,
+    Table,
+    condition_lines,
+    figure_table,
+    section_tables,
+)
+
+__all__ = ["escaped", "render_latex"]
+
+_PREAMBLE = r"% Needs: \usepackage{booktabs,longtable,graphicx}"
+_SVG = r"% The figures are SVG files; they need: \usepackage{svg}"
+WIDE = 8
+"""Columns from which on a table is scaled to the width of the line."""
+
+_SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "†": r"$^{\dagger}$",
+    "‡": r"$^{\ddagger}$",
+}
+
+
+def render_latex(report: Report, *, figures: Mapping[str, str] | None = None) -> str:
+    """The report; the same report always makes the same text.
+
+    Args:
+        report: what it says.
+        figures: section -> SVG file of its figure, relative to where the text will stand; the
+            figure's values are there as a table in any case.
+    """
+    lines = [_PREAMBLE, *([_SVG] if figures else []), ""]
+    for section in report.sections:
+        lines += _section(report, section, (figures or {}).get(section.name))
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def escaped(text: str) -> str:
+    """`text` in one line, so that LaTeX sets it as it is."""
+    return "".join(_SPECIAL.get(char, char) for char in " ".join(text.split()))
+
+
+def _section(report: Report, section: Section, figure_file: str | None) -> Iterator[str]:
+    yield from (rf"\section*{{{escaped(section.title)}}}", "")
+    yield from _items([f"{name}: {said}" for name, said in condition_lines(section)])
+    first, *others = section_tables(report, section) or (None,)
+    if first is not None:
+        yield from _floating(first)
+    for table in others:
+        yield from _long(table)
+    if section.figure:
+        if figure_file:
+            yield from _figure(section.figure.note.title, figure_file)
+        yield from _long(figure_table(report, section.figure))
+        if section.figure.paper:
+            yield from (f"The paper's figure, in words: {escaped(section.figure.paper)}.", "")
+    source = [paper_note(section.paper_source)] if section.paper_source else []
+    yield from _items([*source, *section.notes])
+
+
+def _floating(table: Table) -> Iterator[str]:
+    """A table that fits a page, scaled where it would not fit its width."""
+    wide = len(table.headings) > WIDE
+    yield r"\begin{table}"
+    yield r"\centering"
+    yield rf"\caption{{{escaped(_caption(table))}}}"
+    if wide:
+        yield r"\resizebox{\linewidth}{!}{%"
+    yield rf"\begin{{tabular}}{{{_alignment(table)}}}"
+    yield from (r"\toprule", _row(map(escaped, table.headings)), r"\midrule")
+    yield from (_row(map(_entry, row)) for row in table.rows)
+    yield from (r"\bottomrule", r"\end{tabular}" + ("}" if wide else ""), r"\end{table}", "")
+
+
+def _long(table: Table) -> Iterator[str]:
+    """A table that may go over several pages."""
+    headings = _row(map(escaped, table.headings))
+    yield from ("{", r"\footnotesize", r"\setlength{\tabcolsep}{3pt}")
+    yield rf"\begin{{longtable}}{{{_alignment(table)}}}"
+    yield rf"\caption{{{escaped(_caption(table))}}}\\"
+    yield from (r"\toprule", headings, r"\midrule", r"\endfirsthead")
+    yield from (r"\toprule", headings, r"\midrule", r"\endhead", r"\bottomrule", r"\endfoot")
+    yield from (_row(map(_entry, row)) for row in table.rows)
+    yield from (r"\end{longtable}", "}", "")
+
+
+def _figure(title: str, file: str) -> Iterator[str]:
+    yield from (r"\begin{figure}", r"\centering")
+    yield rf"\includesvg[width=\linewidth]{{{file}}}"
+    yield from (rf"\caption{{{escaped(title)}}}", r"\end{figure}", "")
+
+
+def _items(texts: Sequence[str]) -> Iterator[str]:
+    if texts:
+        yield r"\begin{itemize}"
+        yield from (rf"\item {escaped(text)}" for text in texts)
+        yield from (r"\end{itemize}", "")
+
+
+def _caption(table: Table) -> str:
+    return f"{table.title}. {table.note}".rstrip(" ")
+
+
+def _alignment(table: Table) -> str:
+    return "l" * table.texts + "r" * (len(table.headings) - table.texts)
+
+
+def _row(cells: Iterable[str]) -> str:
+    return rf"{' & '.join(cells)} \\"
+
+
+def _entry(entry: Entry) -> str:
+    text = escaped(entry.text)
+    if entry.text == NOTHING:
+        text = "--"
+    elif text.startswith("-"):
+        text = f"$-${text[1:]}"
+    if entry.best:
+        text = rf"\textbf{{{text}}}"
+    if entry.second:
+        text = rf"\underline{{{text}}}"
+    return text + escaped(entry.mark)

@@ -1,0 +1,86 @@
+"""A report as Markdown, as GitHub reads it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from beir_eval.report.model import Report, Section
+from beir_eval.report.notes import paper_note
+from beir_eval.report.tables import (
+    Entry,
+    Table,
+    condition_lines,
+    figure_table,
+    section_tables,
+)
+
+__all__ = ["escaped", "render_markdown"]
+
+# Everything that could begin markup, wherever it stands.
+_MARKUP = re.compile(r"([\\`*_\[\]<>|~#$&])")
+
+
+def render_markdown(report: Report, *, figures: Mapping[str, str] | None = None) -> str:
+    """The report; the same report always makes the same text.
+
+    Args:
+        report: what it says.
+        figures: section -> file of its figure, relative to where the text will stand; the
+            figure's values are there as a table in any case.
+    """
+    lines = ["# Evaluation", ""]
+    for section in report.sections:
+        lines += _section(report, section, (figures or {}).get(section.name))
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def escaped(text: str) -> str:
+    """`text` in one line, so that Markdown shows it as it is."""
+    return _MARKUP.sub(r"\\\1", " ".join(text.split()))
+
+
+def _section(report: Report, section: Section, figure_file: str | None) -> Iterator[str]:
+    yield from (f"## {escaped(section.title)}", "")
+    for name, conditions in condition_lines(section):
+        yield f"- **{escaped(name)}**: {escaped(conditions)}"
+    if section.columns:
+        yield ""
+    for table in section_tables(report, section):
+        yield from _table(table)
+    if section.figure:
+        if figure_file:
+            yield from (f"![{escaped(section.figure.note.title)}](<{figure_file}>)", "")
+        yield from _table(figure_table(report, section.figure))
+        if section.figure.paper:
+            yield from (f"The paper's figure, in words: {escaped(section.figure.paper)}.", "")
+    if section.paper_source:
+        yield f"- {escaped(paper_note(section.paper_source))}"
+    for note in section.notes:
+        yield f"- {escaped(note)}"
+    yield ""
+
+
+def _table(table: Table) -> Iterator[str]:
+    yield from (f"### {escaped(table.title)}", "")
+    yield _row(escaped(each) for each in table.headings)
+    numbers = len(table.headings) - table.texts
+    yield _row([*["---"] * table.texts, *["---:"] * numbers])
+    for row in table.rows:
+        yield _row(map(_entry, row))
+    yield ""
+    if table.note:
+        yield from (escaped(table.note), "")
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _entry(entry: Entry) -> str:
+    text = escaped(entry.text)
+    if entry.best:
+        text = f"**{text}**"
+    if entry.second:
+        text = f"<u>{text}</u>"
+    return text + entry.mark

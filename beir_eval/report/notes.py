@@ -1,0 +1,191 @@
+"""What stands around the tables: how much was ranked, by which models, and what is left out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from beir_eval import paper
+from beir_eval.report.model import Column, Row
+from beir_eval.report.numbers import count
+from beir_eval.run_folder import DataManifest, RunManifest
+
+__all__ = ["conditions", "model_names", "notes", "paper_note"]
+
+_COUNTING = (
+    "Calls, tokens, cost and model time are those of each run by itself: an answer that several "
+    "runs share through the ledger counts in each. Model time adds up calls that ran side by side."
+)
+REASONS = 3
+"""Reasons told apart, the most frequent ones."""
+LONGEST_REASON = 160
+"""Characters of a reason, at most."""
+
+_NOT_MODELS = ("scripted:", "simulated:")
+"""Names of models that are none start so."""
+
+
+def conditions(data: DataManifest, paper_queries: int | None) -> str:
+    """How much of a data set was ranked, and how much the paper ranked."""
+    queries = count(data.queries)
+    if data.queries != data.queries_in_full:
+        queries += f" of {count(data.queries_in_full)}"
+    stage = data.first_stage
+    settings = [
+        str(value) if key == "engine" else f"{key} {value}" for key, value in stage.settings.items()
+    ]
+    by = f"{stage.name} ({', '.join(settings)})" if settings else stage.name
+    ours = f"{queries} queries, top {data.depth} by {by}"
+    if paper_queries is None:
+        return ours
+    return f"{ours}; the paper: {count(paper_queries)} queries, top {paper.DEPTH}"
+
+
+def model_names(manifests: Mapping[str, RunManifest]) -> str:
+    """The models of a row, given its manifests by column: role by role where they differ."""
+    columns_of: dict[str, list[str]] = {}
+    for column, manifest in manifests.items():
+        columns_of.setdefault(_by_role(manifest.models), []).append(column)
+    if len(columns_of) == 1:
+        return next(iter(columns_of))
+    return "; ".join(f"{', '.join(columns)}: {names}" for names, columns in columns_of.items())
+
+
+def notes(
+    columns: Sequence[Column], rows: Sequence[Row], unfinished: Sequence[tuple[str, str]]
+) -> tuple[str, ...]:
+    """Sentences below the tables of a section, in the order of their weight."""
+    rankers = [row for row in rows if row.models]
+    said = []
+    if rankers:
+        said.append(_models_note(rankers))
+        said += _substitute_note(rankers)
+        said += _weak_notes(rankers)
+    if unfinished:
+        left_out = ", ".join(f"{label} on {dataset}" for dataset, label in unfinished)
+        said.append(
+            f"Not finished and left out: {left_out}; the same 'beir-eval run' again finishes them."
+        )
+    said += _lost_notes(rankers)
+    if any(cell and cell.paper is not None for row in rows for cell in row.cells):
+        said += _subset_note(columns)
+    if rankers:
+        said.append(_COUNTING)
+    return tuple(said)
+
+
+def paper_note(source: str) -> str:
+    """What the columns with the paper's numbers are."""
+    return (
+        f"Columns marked 'paper' hold the paper's numbers, not ours: {source}. Averages of the "
+        "paper's numbers are over the data sets of the table."
+    )
+
+
+def _by_role(models: Mapping[str, str]) -> str:
+    names = list(dict.fromkeys(models.values()))
+    if len(names) <= 1:
+        return "".join(names)
+    return ", ".join(f"{role} {name}" for role, name in models.items())
+
+
+def _models_note(rankers: Sequence[Row]) -> str:
+    labels_of: dict[str, list[str]] = {}
+    for row in rankers:
+        labels_of.setdefault(row.models, []).append(row.label)
+    if len(labels_of) == 1:
+        return f"Model: {next(iter(labels_of))}."
+    parts = (f"{names} ({', '.join(labels)})" for names, labels in labels_of.items())
+    return f"Models: {'; '.join(parts)}."
+
+
+def _substitute_note(rankers: Sequence[Row]) -> list[str]:
+    names = {
+        name
+        for row in rankers
+        for cell in row.cells
+        if cell and cell.manifest
+        for name in cell.manifest.models.values()
+        if name.startswith(_NOT_MODELS)
+    }
+    if not names:
+        return []
+    return [
+        f"{', '.join(sorted(names))} answers by a program: these numbers say nothing about any "
+        "language model."
+    ]
+
+
+def _weak_notes(rankers: Sequence[Row]) -> list[str]:
+    labels_of: dict[str, list[str]] = {}
+    for row in rankers:
+        for cell in row.cells:
+            if cell and cell.manifest and cell.manifest.weak:
+                labels = labels_of.setdefault(_weak_settings(cell.manifest.config), [])
+                if row.label not in labels:
+                    labels.append(row.label)
+    return [
+        f"The scoring model is marked weak ({', '.join(labels)}); "
+        + (
+            f"in effect for it instead of the paper's: {settings}."
+            if settings
+            else "none of the defaults for such models is in effect."
+        )
+        for settings, labels in labels_of.items()
+    ]
+
+
+def _weak_settings(config: Mapping[str, object]) -> str:
+    from mcranker.config import WEAK_MODEL_DEFAULTS
+
+    in_effect = []
+    for name, value in WEAK_MODEL_DEFAULTS.items():
+        plain = list(value) if isinstance(value, tuple) else value
+        found = config.get(name)
+        if (list(found) if isinstance(found, tuple) else found) == plain:
+            shown = "/".join(plain) if isinstance(plain, list) else plain
+            in_effect.append(f"{name.replace('_', ' ')} {shown}")
+    return ", ".join(in_effect)
+
+
+def _lost_notes(rankers: Sequence[Row]) -> list[str]:
+    missing: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
+    for row in rankers:
+        for cell in row.cells:
+            if cell:
+                missing.update(cell.metrics.scores.reasons if cell.metrics.scores else {})
+                failed.update(cell.metrics.failed.values())
+    said = []
+    if missing:
+        said.append(f"Why scores are missing: {_most_common(missing)}.")
+    if failed:
+        said.append(f"Why queries failed: {_most_common(failed)}.")
+    return said
+
+
+def _most_common(reasons: Counter[str]) -> str:
+    ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+    shown = [f"{_cut(reason)} ({count(number)})" for reason, number in ordered[:REASONS]]
+    rest = sum(number for _, number in ordered[REASONS:])
+    return "; ".join([*shown, *([f"others ({count(rest)})"] if rest else [])])
+
+
+def _cut(reason: str) -> str:
+    line = " ".join(reason.split())
+    return line if len(line) <= LONGEST_REASON else f"{line[: LONGEST_REASON - 3]}..."
+
+
+def _subset_note(columns: Sequence[Column]) -> list[str]:
+    smaller = [
+        column.name
+        for column in columns
+        if column.paper_queries is not None
+        and (column.data.queries < column.paper_queries or column.data.depth < paper.DEPTH)
+    ]
+    if not smaller:
+        return []
+    return [
+        f"Fewer queries or passages than in the paper: {', '.join(smaller)}. There, its numbers "
+        "are of another experiment, and stand beside ours for orientation only."
+    ]

@@ -1,0 +1,83 @@
+"""Numbers of a report as text: the same in every form, and the same on every machine."""
+
+from __future__ import annotations
+
+__all__ = [
+    "LEGEND",
+    "NOTHING",
+    "count",
+    "heading",
+    "interval",
+    "mark",
+    "p_text",
+    "points",
+    "rate",
+    "signed_points",
+]
+
+NOTHING = "-"
+"""Stands where there is no number."""
+
+LEVELS = ((0.01, "‡"), (0.05, "†"))
+"""A corrected p-value below the number gets the mark; the strictest first."""
+
+LEGEND = "† p < 0.05, ‡ p < 0.01"
+"""What the marks mean."""
+
+
+def points(value: float | None) -> str:
+    """A measure of 0 to 1, times 100: ``67.89``."""
+    return NOTHING if value is None else _no_minus_zero(f"{100 * value:.2f}")
+
+
+def signed_points(value: float | None) -> str:
+    """A difference of measures, times 100: ``+1.20``, ``-0.45``, ``0.00``."""
+    if value is None:
+        return NOTHING
+    text = points(value)
+    return text if text == "0.00" or text.startswith("-") else f"+{text}"
+
+
+def interval(low: float, high: float, *, signed: bool = False) -> str:
+    """Both ends, times 100: ``61.20 to 74.03``."""
+    shown = signed_points if signed else points
+    return f"{shown(low)} to {shown(high)}"
+
+
+def p_text(p_value: float | None) -> str:
+    """A p-value with three decimals: ``0.032``; ``<0.001`` below that."""
+    if p_value is None:
+        return NOTHING
+    return "<0.001" if p_value < 0.001 else f"{p_value:.3f}"
+
+
+def mark(p_adjusted: float | None) -> str:
+    """``†``, ``‡`` or nothing, as `LEGEND` says."""
+    if p_adjusted is None:
+        return ""
+    return next((sign for level, sign in LEVELS if p_adjusted < level), "")
+
+
+def rate(part: int, whole: int) -> str:
+    """A share in percent: ``1.5%``; only nothing reads as 0.0%, and only everything as 100.0%."""
+    if not whole:
+        return NOTHING
+    if 0 < part < 0.0005 * whole:
+        return "<0.1%"
+    if 0.9995 * whole <= part < whole:
+        return ">99.9%"
+    return f"{100 * part / whole:.1f}%"
+
+
+def count(number: int) -> str:
+    """``1,234``."""
+    return f"{number:,}"
+
+
+def heading(measure: str) -> str:
+    """A measure as the tables are headed: ``NDCG@10`` for ``nDCG@10``."""
+    return measure.replace("nDCG", "NDCG", 1) if measure.startswith("nDCG") else measure
+
+
+def _no_minus_zero(text: str) -> str:
+    return text.removeprefix("-") if float(text) == 0 else text
