@@ -18,17 +18,23 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import orjson
 
 from beir_eval.errors import ExtraMissing, SettingError
 from beir_eval.tokens import tokenize
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 __all__ = ["BM25", "check_depth", "check_k1_and_b", "versions"]
 
-DOCUMENTS_FILE = "documents.json"
-TERMS_FILE = "params.index.json"  # bm25s writes it; an index without terms has none
+INDEX_FILE = "index.json"
+# Of bm25s' sparse matrix, with a column for each term: the weights, their documents' places, and
+# where each column starts.
+ARRAYS = ("data", "indices", "indptr")
 
 _log = logging.getLogger("mcranker.beir_eval.bm25")
 
@@ -59,23 +65,30 @@ class BM25:
         self._doc_ids: list[str] = []
         started = time.perf_counter()
         pairs = texts.items() if isinstance(texts, Mapping) else texts
-        self._index = _build(self._noting_ids(pairs), k1=k1, b=b)
+        self._terms, self._weights = _build(self._noting_ids(pairs), k1=k1, b=b)
         _log.info("indexed %d documents in %.2f s", len(self), time.perf_counter() - started)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> BM25:
-        """The index that `save` wrote there; its numbers stay on disk until they are needed.
+        """The index that `save` wrote there; its weights stay on disk until they are needed.
 
         Raises:
             OSError: a file is missing or cannot be read.
-            ExtraMissing: bm25s is not installed.
         """
+        import numpy as np
+
         started = time.perf_counter()
         folder = Path(folder)
-        about = orjson.loads((folder / DOCUMENTS_FILE).read_bytes())
-        terms = _bm25s().BM25.load(folder, mmap=True) if (folder / TERMS_FILE).is_file() else None
+        about = orjson.loads((folder / INDEX_FILE).read_bytes())
+        terms = {term: place for place, term in enumerate(about["terms"])}
+        # Not by bm25s, whose import takes longer than all searches of a run.
+        weights = {
+            name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+            for name in (ARRAYS if terms else ())
+        }
         index = cls.__new__(cls)
-        vars(index).update(k1=about["k1"], b=about["b"], _doc_ids=about["ids"], _index=terms)
+        vars(index).update(k1=about["k1"], b=about["b"], _doc_ids=about["documents"])
+        vars(index).update(_terms=terms, _weights=weights)
         _log.info(
             "opened the index of %d documents in %.2f s",
             len(index),
@@ -89,11 +102,13 @@ class BM25:
         Raises:
             OSError: they cannot be written.
         """
+        import numpy as np
+
         folder = Path(folder)
-        if self._index is not None:
-            self._index.save(folder, show_progress=False)
-        about = {"k1": self.k1, "b": self.b, "ids": self._doc_ids}
-        (folder / DOCUMENTS_FILE).write_bytes(orjson.dumps(about))
+        for name, array in self._weights.items():
+            np.save(folder / f"{name}.npy", array, allow_pickle=False)
+        about = {"k1": self.k1, "b": self.b, "documents": self._doc_ids, "terms": [*self._terms]}
+        (folder / INDEX_FILE).write_bytes(orjson.dumps(about))
 
     def __len__(self) -> int:
         return len(self._doc_ids)
@@ -108,12 +123,16 @@ class BM25:
             SettingError: `depth` is below 1.
         """
         check_depth(depth)
-        terms = self._index.get_tokens_ids(tokenize(query)) if self._index is not None else []
+        terms = [self._terms[term] for term in tokenize(query) if term in self._terms]
         if not terms:
             return []
         import numpy as np
 
-        scores = self._index.get_scores_from_ids(terms)
+        weights, places, starts = (self._weights[name] for name in ARRAYS)
+        scores = np.zeros(len(self), dtype=weights.dtype)
+        for term in terms:
+            column = slice(starts[term], starts[term + 1])
+            scores[places[column]] += weights[column]  # a document stands once in a column
         found = np.flatnonzero(scores > 0)
         if len(found) > depth:
             # Everything that reaches the depth-th best score, so that the sort sees all ties.
@@ -156,28 +175,25 @@ def check_k1_and_b(k1: float, b: float) -> None:
         raise SettingError(f"b={b!r} is out of range; give a number from 0 to 1, e.g. 0.4")
 
 
-def _build(texts: Iterable[str], *, k1: float, b: float) -> Any:
-    """A bm25s index, or None if no document has any term (bm25s cannot hold that)."""
-    bm25s = _bm25s()
-    vocabulary: dict[str, int] = {}
-    corpus = [
-        [vocabulary.setdefault(term, len(vocabulary)) for term in tokenize(text)] for text in texts
-    ]
-    if not vocabulary:
-        return None
-    index = bm25s.BM25(k1=k1, b=b, method="lucene", backend="numpy")
-    index.index((corpus, vocabulary), create_empty_token=False, show_progress=False)
-    return index
-
-
-def _bm25s() -> Any:
+def _build(
+    texts: Iterable[str], *, k1: float, b: float
+) -> tuple[dict[str, int], dict[str, NDArray[np.generic]]]:
+    """Term -> its column, and the matrix; both empty if no document has any term."""
     try:
         import bm25s
     except ImportError as missing:
         raise ExtraMissing("bm25s", "BM25") from missing
     # On import bm25s sets its logger to DEBUG, past whatever level the program has chosen.
     logging.getLogger("bm25s").setLevel(logging.NOTSET)
-    return bm25s
+    vocabulary: dict[str, int] = {}
+    corpus = [
+        [vocabulary.setdefault(term, len(vocabulary)) for term in tokenize(text)] for text in texts
+    ]
+    if not vocabulary:  # bm25s cannot hold that
+        return {}, {}
+    index = bm25s.BM25(k1=k1, b=b, method="lucene", backend="numpy")
+    index.index((corpus, vocabulary), create_empty_token=False, show_progress=False)
+    return vocabulary, {name: index.scores[name] for name in ARRAYS}
 
 
 def _version(package: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from beir_eval.errors import DatasetError
+from beir_eval.qrels import read_qrels
 from beir_eval.run_folder import read_jsonl
 
 if TYPE_CHECKING:
@@ -94,30 +94,7 @@ def basis_of_dataset(name: str, *, split: str = "test") -> Basis:
 def basis_of_qrels(path: str) -> Basis:
     """A file of judgements to measure TREC files by.
 
-    Lines have the columns of TREC (query id, a number, document id, grade) or of BEIR (query id,
-    document id, grade, under a line of headings).
-
     Raises:
-        DatasetError: the file cannot be read, or a line is none of these.
+        DatasetError: as `beir_eval.qrels.read_qrels`.
     """
-    qrels: dict[str, dict[str, int]] = {}
-    try:
-        with Path(path).open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, start=1):
-                fields = line.split()
-                if not fields or (number == 1 and fields[-1].lower() == "score"):
-                    continue
-                if len(fields) not in (3, 4):
-                    raise DatasetError(
-                        f"{path}:{number}: {len(fields)} columns; a line of judgements has four, "
-                        "query id, 0, document id and grade, or three without the 0"
-                    )
-                try:
-                    qrels.setdefault(fields[0], {})[fields[-2]] = int(fields[-1])
-                except ValueError as failure:
-                    raise DatasetError(
-                        f"{path}:{number}: grade {fields[-1]!r} is no whole number"
-                    ) from failure
-    except (OSError, UnicodeDecodeError) as failure:
-        raise DatasetError(f"{path}: judgements cannot be read: {failure}") from failure
-    return Basis(Path(path).name, "", qrels)
+    return Basis(Path(path).name, "", read_qrels(path))

@@ -303,7 +303,7 @@ def _number(value: float) -> str:
 
 
 def _mean(value: float) -> str:
-    return f"{value:.1f}" if abs(value) >= 1 else f"{value:.2f}"
+    return f"{value:.1f}" if not value or abs(value) >= 1 else f"{value:.2f}"
 
 
 def signed(value: float, places: int) -> str:

@@ -113,8 +113,11 @@ def _show_query(
     from rich.text import Text
 
     console.print()
-    line = Text(f"{signed(query.difference, 3)}  ", style=f"bold {tone}")
-    console.print(line.append(plain(query.text) or "(no text)", style="bold white"))
+    line = Text.assemble(
+        (f"{signed(query.difference, 3)}  ", f"bold {tone}"),
+        (plain(query.text) or "(no text)", "bold"),
+    )
+    console.print(line)
     console.print(Text(values_line(comparison, query), style="dim"))
     if not query.passages:
         console.print(Text("No passage moved within what the measure looks at."))

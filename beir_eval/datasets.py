@@ -155,8 +155,7 @@ def load(
         )
     from beir_eval.ir_source import load_id
 
-    called = entry.name if entry else name.replace("/", "-")
-    return load_id(name, Wanted(called, name, "", split, judged_only, entry))
+    return load_id(name, Wanted(name, name, "", split, judged_only, entry))
 
 
 def assemble(
@@ -243,9 +242,10 @@ def _load_folder(folder: Traversable, wanted: Wanted) -> Dataset:
         line.id: Document(line.id, line.title or "", line.text)
         for line in _read_jsonl(folder, "corpus.jsonl", _CorpusLine)
     }
+    dataset = assemble(wanted, corpus, queries, judgements)
     absent = sum(doc_id not in corpus for grades in judgements.values() for doc_id in grades)
     log_absent(wanted.name, absent)
-    return assemble(wanted, corpus, queries, judgements)
+    return dataset
 
 
 def _read_jsonl(folder: Traversable, name: str, form: type[_Line]) -> Iterator[_Line]:

@@ -13,15 +13,14 @@ from beir_eval.errors import BeirEvalError
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.invocation import Invocation
 from mcranker.cli.options import (
-    Verb,
     given_ledger,
     ledger_flag,
     model_flags,
     model_names,
-    quiet_flag,
 )
 from mcranker.cli.progress import Live, QueryTracker, live_is_wanted
 from mcranker.cli.tables import print_page, show_ranking
+from mcranker.cli.verb import Verb, quiet_flag
 
 if TYPE_CHECKING:
     from rich.console import Console

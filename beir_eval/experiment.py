@@ -25,6 +25,7 @@ from beir_eval.errors import SettingError
 from beir_eval.first_stage import FirstStage
 from beir_eval.prepare import Prepared, chosen_queries, keep_data, prepare
 from beir_eval.suite import DatasetSpec, RankerSpec, Suite, folder_name
+from beir_eval.suite_form import dataset_folder_name
 
 if TYPE_CHECKING:
     import os
@@ -240,7 +241,7 @@ class Experiment:
                     )
 
     def _folder(self, prepared: Prepared) -> Path:
-        return Path(self.plan.out) / folder_name(prepared.manifest.dataset)
+        return Path(self.plan.out) / dataset_folder_name(prepared.manifest.dataset)
 
 
 def run_suite(

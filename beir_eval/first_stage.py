@@ -6,10 +6,10 @@ import logging
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from beir_eval import stored
 from beir_eval.bm25 import BM25, check_depth, check_k1_and_b, versions
@@ -129,6 +129,7 @@ def find(dataset: Dataset, stage: FirstStage, *, cache: Path | bool | None = Non
         SettingError: no prebuilt index is known for the data set.
         RunError: the run file cannot be read, has a document that is not in the corpus, or none
             of the queries; or Lucene failed.
+        DatasetError: the corpus cannot be read from disk.
         ExtraMissing: a package of the engine is not installed.
     """
     if stage.run is not None:
@@ -308,10 +309,18 @@ def _from_file(dataset: Dataset, stage: FirstStage, path: Path) -> Found:
     return run
 
 
-def _check_documents(run: Mapping[str, Any], dataset: Dataset, source: str) -> None:
+def _check_documents(run: Found, dataset: Dataset, source: str) -> None:
+    from beir_eval.ir_source import StoredCorpus
+
+    corpus = dataset.corpus
+    listed = {doc_id for documents in run.values() for doc_id, _ in documents}
+    if isinstance(corpus, StoredCorpus):  # one question for each would take minutes
+        absent = corpus.missing(listed)
+    else:
+        absent = {doc_id for doc_id in listed if doc_id not in corpus}
     for query_id, documents in run.items():
         for doc_id, _ in documents:
-            if doc_id not in dataset.corpus:
+            if doc_id in absent:
                 raise RunError(
                     f"{source}: document {doc_id!r} of query {query_id!r} is not in the corpus of "
                     f"{dataset.name}; is it of another data set, or another version of it?"

@@ -7,6 +7,7 @@ import logging
 import os
 import pickle
 import struct
+import sys
 import tarfile
 import zipfile
 import zlib
@@ -79,7 +80,7 @@ class _Records(logging.Filter):
         elif text == "[starting] building docstore":
             _log.info("%s: storing its documents in %s", self._name, home())
         elif text.startswith("download error"):
-            _log.info("%s: %s", self._name, " ".join(text.split())[:LONGEST])
+            _log.info("%s: the download was cut off, or did not begin; trying again", self._name)
         else:
             _log.debug("ir_datasets: %s", text)
         return False
@@ -107,13 +108,13 @@ def _foreign() -> tuple[type[Exception], ...]:
 
 
 def _explain(failure: Exception, name: str, identifier: str) -> str:
-    if isinstance(failure, RuntimeError) and len(failure.args) == 2:  # all mirrors failed
-        failure = failure.args[1][0][1]
-    requests = import_module("requests")
-    library = import_module("ir_datasets")
-    if isinstance(failure, requests.RequestException):
+    if failure.args[:1] == ("All download sources failed",):
+        failure = failure.args[1][0][1]  # of the first source; the others are its copies
+    # What is not imported has raised nothing; importing ir_datasets may be what has failed.
+    requests, library = sys.modules.get("requests"), sys.modules.get("ir_datasets")
+    if requests is not None and isinstance(failure, requests.RequestException):
         return _no_download(failure, requests, library, name)
-    if isinstance(failure, library.util.HashVerificationError):
+    if library is not None and isinstance(failure, library.util.HashVerificationError):
         return (
             f"{name!r} was downloaded, but is not the file that was expected, and was thrown "
             f"away ({_short(failure)}); try again, and see whether the network answers with a "
@@ -172,14 +173,15 @@ def _disk(failure: OSError, name: str) -> str:
         )
     if failure.errno in _NOT_ALLOWED:
         return f"{name!r}: no permission for {where!r}; set {ENVIRONMENT} to a folder of yours"
-    return f"{name!r}: {where!r}: {failure.strerror or _short(failure)}"
+    what = failure.strerror or _short(failure)
+    return f"{name!r}: {where!r}: {what}; mend that, or set {ENVIRONMENT} to another folder"
 
 
 def _cure(failure: Exception, identifier: str) -> str:
     top, *rest = identifier.split("/")
     folder = home() / top
     if top != "beir":
-        return f"find the file in {os.fspath(folder)!r}, delete it, and load the data set again"
+        return f"see to the files in {os.fspath(folder)!r}; one that is deleted is fetched again"
     folder = next(
         (
             folder.joinpath(*rest[:count])
@@ -203,6 +205,8 @@ def _saved_as(library: Any, url: str) -> Path | None:
 
 def _downloads(library: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """(folder, entry) for every file that ir_datasets knows how to get."""
+    if library is None:
+        return
     for segment, tree in library.util.DownloadConfig.contents().items():
         for entry in _leaves(tree):
             yield segment, entry

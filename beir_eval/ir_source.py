@@ -25,6 +25,7 @@ from beir_eval.ir_failures import home, plainly
 __all__ = ["StoredCorpus", "is_here", "load_id"]
 
 BATCH = 1000  # documents that are in memory at once while ids are looked up
+SPLITS = 8  # of a data set that an error names, at most
 SUGGESTIONS = 4  # names that an error offers, at most
 
 
@@ -106,12 +107,12 @@ class StoredCorpus(Mapping[str, Document]):
     def _document(self, record: Any) -> Document:
         check_id(record.doc_id, "document id", self._identifier)
         title = getattr(record, "title", None) or ""
-        if hasattr(record, "title") and isinstance(getattr(record, "text", None), str):
+        if not hasattr(record, "title"):
+            return Document(record.doc_id, "", _text(record))
+        if isinstance(getattr(record, "text", None), str):
             return Document(record.doc_id, title, record.text)
-        text = _text(record)
-        if title and text.startswith(title):
-            text = text[len(title) :].lstrip()
-        return Document(record.doc_id, title, text)
+        text = _text(record)  # which has the title in front, mostly
+        return Document(record.doc_id, title, text.removeprefix(title).lstrip())
 
 
 class _Items(ItemsView[str, Document]):
@@ -146,23 +147,25 @@ def load_id(identifier: str, wanted: Wanted) -> Dataset:
     entry = wanted.known
     if entry is not None:
         identifier = _obtainable(entry)
-    library = _library(wanted.name)
+    library = _library(wanted.place)
     # A data set that asks for a password does so on standard output.
-    with plainly(wanted.name, identifier), redirect_stdout(sys.stderr):
+    with plainly(wanted.place, identifier), redirect_stdout(sys.stderr):
         identifier, source = _found(library.registry, identifier, wanted)
         judgements = _judgements(source, identifier)
-        corpus = StoredCorpus(source, wanted.name, identifier)
+        corpus = StoredCorpus(source, wanted.place, identifier)
         field = entry.query_field if entry else ""
         queries = dict(_queries(source, identifier, corpus, field))
     split = wanted.split if entry else _split(library.registry, identifier, wanted.split)
     title = f"{entry.title}, " if entry else ""
     source_name = f"{title}{identifier} of ir_datasets"
+    name = entry.name if entry else identifier.replace("/", "-")
+    wanted = replace(wanted, name=name, place=identifier, source=source_name, split=split)
+    dataset = assemble(wanted, corpus, queries, judgements)
     absent = corpus.missing({doc_id for grades in judgements.values() for doc_id in grades})
     log_absent(
         wanted.name, sum(doc_id in absent for grades in judgements.values() for doc_id in grades)
     )
-    wanted = replace(wanted, place=identifier, source=source_name, split=split)
-    return assemble(wanted, corpus, queries, judgements)
+    return dataset
 
 
 def _obtainable(entry: Known) -> str:
@@ -223,7 +226,9 @@ def _found(registry: Any, identifier: str, wanted: Wanted) -> tuple[str, Any]:
         for each in registry
         if each.startswith(f"{above}/") and registry[each].has_qrels()
     ]
-    offered = f"there are {', '.join(splits)}" if splits else "there are none at all"
+    offered = f"there are {', '.join(splits[:SPLITS])}" if splits else "there are none at all"
+    if len(splits) > SPLITS:
+        offered += f" and {len(splits) - SPLITS} more"
     raise DatasetError(f"{wanted.place!r} has no judgements of split {wanted.split!r}; {offered}")
 
 

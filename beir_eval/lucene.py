@@ -96,8 +96,8 @@ class Lucene:
         indexed = outcome.get("documents")
         if not isinstance(indexed, int) or indexed < written:
             raise RunError(
-                f"Lucene indexed {indexed!r} of {written} documents; see with 'beir-eval --verbose "
-                "retrieve' what it says, and whether there is room on the disk"
+                f"Lucene indexed {indexed!r} of {written} documents; see whether there is room in "
+                f"{str(folder.parent)!r}, and try again"
             )
 
     def search(
@@ -163,6 +163,7 @@ class Lucene:
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
+                    cwd=work,  # a Java machine that crashes leaves its report where it stands
                     env=self._environment(),
                     check=False,
                 )
@@ -198,7 +199,7 @@ def _java_home() -> Path:
     if named:
         release = _java_release(Path(named))
         if release >= OLDEST_JAVA:
-            return Path(named)
+            return Path(named).resolve()
         _log.info(
             "JAVA_HOME=%r is not used: it is Java %s, and Lucene needs %d",
             named,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from beir_eval.runs import Run
 
-__all__ = ["Evaluation", "evaluate"]
+__all__ = ["Evaluation", "evaluate", "measure_names"]
 
 _log = logging.getLogger("mcranker.beir_eval.metrics")
 
@@ -72,6 +73,20 @@ def evaluate(
         per_query=per_query,
         missing_queries=tuple(query_id for query_id in judged if not run.get(query_id)),
     )
+
+
+def measure_names(text: str) -> list[str]:
+    """The names in a list such as ``nDCG@10,AP(rel=2,judged_only=True)``; each once.
+
+    Raises:
+        MeasureError: there is none.
+    """
+    # Commas within brackets part a measure's parameters.
+    listed = (name.strip() for name in re.split(r",(?![^()]*\))", text))
+    names = list(dict.fromkeys(name for name in listed if name))
+    if not names:
+        raise MeasureError("no measure is given; name one or more, e.g. 'nDCG@10'")
+    return names
 
 
 def _parse(names: Sequence[str]) -> dict[str, Any]:

@@ -51,7 +51,7 @@ EQUAL = 1e-9
 """Two values that differ by no more are a tie."""
 
 _SWAPS = 10_000
-_DRAWN_AT_ONCE = 4_000_000  # places of queries in memory, 8 bytes each
+_DRAWN_AT_ONCE = 200_000  # places of queries in memory, 8 bytes each
 
 Data = TypeVar("Data", bound=Hashable)
 Label = TypeVar("Label", bound=Hashable)
@@ -321,11 +321,12 @@ def _fisher(baseline: Numbers, runs: Numbers, seed: int) -> Numbers:
 @cache
 def _randomization_test() -> Any:
     """Control, treatment, permutations, level and seed -> p, and whether it is within level."""
-    numba = _import("numba", "the randomization test", extra="ranx")
     ranx_tests = _import("ranx.statistical_tests", "the randomization test", extra="ranx")
+    numba = _import("numba", "the randomization test", extra="ranx")
+    test = ranx_tests.fisher_randomization_test
     # ranx compiles it for several threads and seeds the first of them only, so that p differs
     # from call to call; the same code on one thread gives the same p every time.
-    return numba.njit(ranx_tests.fisher_randomization_test.py_func)
+    return numba.njit(getattr(test, "py_func", test))  # without: numba's compiler is off
 
 
 def _tukey(table: Numbers) -> Numbers:

@@ -21,8 +21,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import orjson
 
-from mcranker.llm.model_files import cache_folder
-
 if TYPE_CHECKING:
     from beir_eval.datasets import Document
 
@@ -51,6 +49,8 @@ _log = logging.getLogger("mcranker.beir_eval.stored")
 
 def default_store() -> Path:
     """Where work is kept: ``first_stage`` in MCRANKER_CACHE or the user's cache folder."""
+    from mcranker.llm.model_files import cache_folder
+
     return cache_folder().parent / "first_stage"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import math
 import re
 import tomllib
@@ -22,7 +23,7 @@ from pydantic import (
 from beir_eval.errors import SuiteError
 from beir_eval.run_folder import DATA_FOLDER, FIRST_STAGE, FigureNote
 
-__all__ = ["SuiteForm", "folder_name", "hint", "read_form"]
+__all__ = ["SuiteForm", "dataset_folder_name", "folder_name", "hint", "read_form"]
 
 LONGEST_FOLDER_NAME = 80
 _IN_WORDS = {"datasets": "data set", "rankers": "ranker"}
@@ -88,8 +89,7 @@ def folder_name(label: str) -> str:
     Raises:
         SuiteError: nothing of the label is left, or the name is that of another folder.
     """
-    letters = unicodedata.normalize("NFKD", label).encode("ascii", "ignore").decode().lower()
-    name = re.sub(r"[^a-z0-9]+", "-", letters).strip("-")[:LONGEST_FOLDER_NAME].rstrip("-")
+    name = _slug(label)
     if not name:
         raise SuiteError(f"label {label!r} gives no folder name; use letters a to z or digits")
     if name == DATA_FOLDER:
@@ -98,6 +98,16 @@ def folder_name(label: str) -> str:
             "take another label"
         )
     return name
+
+
+def dataset_folder_name(name: str) -> str:
+    """A folder's name for a data set: as `folder_name`, or made of a hash if nothing is left."""
+    return _slug(name) or f"dataset-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def _slug(text: str) -> str:
+    letters = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", letters).strip("-")[:LONGEST_FOLDER_NAME].rstrip("-")
 
 
 def read_form(text: str, place: str) -> SuiteForm:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 import beir_eval
 from beir_eval import Dataset, DatasetError, Document, load
+from beir_eval.catalogue import CATALOGUE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,7 +111,7 @@ def test_strangers_in_the_judgements_are_counted(
     assert list(dataset.qrels) == ["q3", "q1"]
     assert dataset.qrels["q1"] == {"d1": 1, "d2": 0, "d77": 1}
     assert [record.getMessage() for record in caplog.records] == [
-        "pets: 2 judged queries are not in queries.jsonl and are left out, e.g. 'q8'",
+        "pets: 2 judged queries are not among the queries and are left out, e.g. 'q8'",
         "pets: 1 judgements are of documents outside the corpus",
     ]
 
@@ -117,7 +119,8 @@ def test_strangers_in_the_judgements_are_counted(
 def test_the_mini_collection_is_complete() -> None:
     mini = load("mini")
 
-    assert mini.name == "mini"
+    assert (mini.name, mini.paper) == ("mini", None)
+    assert "questions" in mini.about
     assert mini.queries
     assert mini.queries.keys() == mini.qrels.keys()
     assert all(doc_id in mini.corpus for grades in mini.qrels.values() for doc_id in grades)
@@ -208,11 +211,77 @@ def test_an_empty_file(folder: Path, file: str, complaint: str) -> None:
         load(folder)
 
 
-def test_an_unknown_name_says_what_is_known(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match=r"no data set 'scifacts'.*\(mini\).*corpus\.jsonl"):
-        load("scifacts")
-    with pytest.raises(DatasetError, match="nowhere"):
-        load(tmp_path / "nowhere")
+@pytest.mark.parametrize("name", ["./nowhere", "/nowhere/at/all", "~/nowhere"])
+def test_a_folder_that_is_not_there(name: str, tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match=rf"no folder '{name}'; .* holds corpus\.jsonl"):
+        load(name)
+    with pytest.raises(DatasetError, match=r"no folder .*scifact"):
+        load(tmp_path / "scifact")  # a path is never a name
+
+
+@pytest.mark.parametrize(
+    ("folder_name", "paper"),
+    [("touche", "touche"), ("Webis-Touche2020", "touche"), ("signal1m", "signal"), ("pet", None)],
+)
+def test_a_folder_called_like_a_data_set_of_the_paper_is_that_one(
+    folder: Path, folder_name: str, paper: str | None
+) -> None:
+    dataset = load(folder.rename(folder.with_name(folder_name)))
+
+    assert (dataset.name, dataset.paper, dataset.split) == (folder_name, paper, "test")
+    assert dataset.about == (CATALOGUE[paper].about if paper else "")
+
+
+@pytest.mark.parametrize("given", [Path("scifact"), "./scifact"])
+def test_a_folder_goes_before_the_name_where_it_is_written_as_one(
+    given: Path | str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.rename(folder.with_name("scifact"))
+    monkeypatch.chdir(folder.parent)
+
+    assert load(given).queries == {"q1": "cats", "q3": "dogs"}
+
+
+def test_another_split_is_not_what_the_paper_ranks(folder: Path) -> None:
+    (folder / "qrels" / "dev.tsv").write_text("q2\td3\t1\n", encoding="utf-8")
+
+    dataset = load(folder.rename(folder.with_name("scifact")), split="dev")
+
+    assert (dataset.paper, dataset.split) == (None, "dev")
+    assert dataset.about == CATALOGUE["scifact"].about
+
+
+def test_packed_files(folder: Path) -> None:
+    plain = load(folder)
+    for name in ("corpus.jsonl", "queries.jsonl"):
+        content = (folder / name).read_bytes()
+        (folder / name).unlink()
+        (folder / f"{name}.gz").write_bytes(gzip.compress(content))
+
+    assert load(folder) == plain
+
+
+@pytest.mark.parametrize("damage", ["cut", "other", "middle"])
+def test_a_damaged_packed_file_is_named(folder: Path, damage: str) -> None:
+    packed = gzip.compress((folder / "corpus.jsonl").read_bytes())
+    (folder / "corpus.jsonl").unlink()
+    content = {
+        "cut": packed[:-12],
+        "other": b"<html>",
+        "middle": packed[:12] + b"\xff\xff\xff" + packed[15:],
+    }[damage]
+    (folder / "corpus.jsonl.gz").write_bytes(content)
+
+    with pytest.raises(DatasetError, match=r"corpus\.jsonl\.gz: damaged or incomplete .*again"):
+        load(folder)
+
+
+def test_documents_without_title_and_text_are_kept(folder: Path) -> None:
+    (folder / "corpus.jsonl").write_text(
+        as_jsonl([{"_id": "d1", "title": "", "text": ""}, CORPUS[1]]), encoding="utf-8"
+    )
+
+    assert load(folder).corpus["d1"] == Document("d1", "", "")
 
 
 def test_every_public_name_is_there() -> None:

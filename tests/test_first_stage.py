@@ -1,165 +1,32 @@
-"""BM25 and its tokens: against sums by hand, and against published figures."""
+"""First stages: settings, what is kept, somebody else's run, and the published figures."""
 
 from __future__ import annotations
 
-import logging
+import importlib.metadata
 import math
 import os
-import sys
+from collections.abc import Iterator, Mapping, ValuesView
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from beir_eval import (
-    BM25,
     Dataset,
     Document,
     ExtraMissing,
+    RunError,
     SettingError,
+    bm25,
     evaluate,
     load,
     retrieve,
-    tokenize,
 )
-from beir_eval.tokens import STOP_WORDS, words
+from beir_eval.first_stage import FirstStage, find
+from beir_eval.lucene import Lucene
 
 PETS = {"d1": "The cat sat", "d2": "cat, cat and dog", "d3": "A bird"}
-
-
-# --- tokens
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("The cats' and the Dog's running", ["cat", "dog", "run"]),
-        ("O\u2019Neil\u2019s caf\u00e9", ["o\u2019neil", "caf\u00e9"]),
-        ("U.S.A. costs 1,000.50, not 3;4", ["u.s.a", "cost", "1,000.50", "3;4"]),
-        ("A:b, C3:4 x_y __ a.1", ["a:b", "c3", "4", "x_y", "1"]),
-        ("IL-2 'quoted' don''t", ["il", "2", "quot", "don", "t"]),
-        ("s us", ["s", "us"]),  # Porter leaves words of one or two letters alone
-        ("generically agreed sky", ["gener", "agre", "sky"]),
-        ("10\u00b2 \u00bd \u2014 \u20ac", ["10"]),
-        ("cafe\u0301s", ["cafe\u0301"]),  # a combining accent does not end a word
-        ("\u6771\u4eac\u30bf\u30ef\u3072", ["\u6771", "\u4eac", "\u30bf\u30ef", "\u3072"]),
-        ("\u043c\u0438\u0440 2024", ["\u043c\u0438\u0440", "2024"]),
-        ("the of and", []),
-        ("", []),
-        (" \n\t...", []),
-    ],
-)
-def test_tokens(text: str, expected: list[str]) -> None:
-    assert tokenize(text) == expected
-
-
-def test_there_are_33_stop_words() -> None:
-    assert len(STOP_WORDS) == 33
-    assert tokenize(" ".join(STOP_WORDS)) == []
-
-
-def test_a_very_long_word_is_cut_as_lucene_cuts_it() -> None:
-    assert [len(word) for word in words("7" * 600)] == [255, 255, 90]
-
-
-@given(st.text(st.sampled_from("aZs09_.:,;' -\n"), max_size=30))
-def test_plain_text_is_cut_alike_with_and_without_foreign_letters(text: str) -> None:
-    # The sign at the end is no part of a word, but puts the text on the way for all of Unicode.
-    assert list(words(text)) == list(words(text + " \u20ac"))
-
-
-@given(st.text(max_size=60))
-def test_any_text_gives_terms_that_are_not_empty(text: str) -> None:
-    assert all(tokenize(text))
-
-
-# --- BM25
-
-
-def test_scores_by_hand() -> None:
-    # Terms: d1 = cat sat (2), d2 = cat cat dog (3), d3 = bird (1); mean length 2; N = 3.
-    # idf(cat) = ln(1 + (3 - 2 + 0.5) / (2 + 0.5)) = ln 1.6  = 0.470004
-    # idf(dog) = ln(1 + (3 - 1 + 0.5) / (1 + 0.5)) = ln 2.67 = 0.980829
-    # d1: k1 * (1 - b + b * 2/2) = 0.9 * 1.0 = 0.9;  cat 1 / (1 + 0.9)  = 0.526316
-    # d2: k1 * (1 - b + b * 3/2) = 0.9 * 1.2 = 1.08; cat 2 / (2 + 1.08) = 0.649351
-    #                                                dog 1 / (1 + 1.08) = 0.480769
-    d1 = math.log(1.6) * 0.526316
-    d2 = math.log(1.6) * 0.649351 + math.log(1 + 2.5 / 1.5) * 0.480769
-
-    found = BM25(PETS).search("Cats and dogs")
-
-    assert [doc_id for doc_id, _ in found] == ["d2", "d1"]
-    assert [score for _, score in found] == pytest.approx([d2, d1], rel=1e-5)
-    assert [score for _, score in found] == pytest.approx([0.776750, 0.247370], rel=1e-5)
-
-
-def test_k1_and_b_by_hand() -> None:
-    # b = 0: no length; k1 = 2: cat once 1 / (1 + 2) = 1/3, twice 2 / (2 + 2) = 1/2.
-    found = BM25(PETS, k1=2, b=0).search("cat")
-
-    assert dict(found) == pytest.approx(
-        {"d2": math.log(1.6) / 2, "d1": math.log(1.6) / 3}, rel=1e-5
-    )
-
-
-def test_a_repeated_query_term_counts_again() -> None:
-    index = BM25(PETS)
-
-    (once,) = index.search("dog")
-    (twice,) = index.search("dog dog")
-
-    assert twice[1] == pytest.approx(2 * once[1], rel=1e-6)
-
-
-def test_ties_keep_the_order_of_the_corpus_also_at_the_cut() -> None:
-    texts = {f"d{number}": "fish" for number in (5, 3, 9, 1, 7)} | {"best": "fish fish"}
-
-    index = BM25(texts, b=0)
-
-    assert [doc_id for doc_id, _ in index.search("fish")] == ["best", "d5", "d3", "d9", "d1", "d7"]
-    assert [doc_id for doc_id, _ in index.search("fish", 3)] == ["best", "d5", "d3"]
-
-
-@pytest.mark.parametrize("query", ["", "the", "unicorn", "?!"])
-def test_a_query_without_known_terms_finds_nothing(query: str) -> None:
-    assert BM25(PETS).search(query) == []
-
-
-@pytest.mark.parametrize("texts", [{}, {"d1": ""}, {"d1": "the", "d2": "..."}])
-def test_a_corpus_without_terms_is_an_index_that_finds_nothing(texts: dict[str, str]) -> None:
-    index = BM25(texts)
-
-    assert len(index) == len(texts)
-    assert index.search("cat") == []
-
-
-def test_an_empty_document_among_others_is_never_found() -> None:
-    found = BM25({"empty": "", "cat": "cat"}).search("cat")
-
-    assert [doc_id for doc_id, _ in found] == ["cat"]
-
-
-def test_settings_out_of_range() -> None:
-    with pytest.raises(SettingError, match=r"k1=-1"):
-        BM25(PETS, k1=-1)
-    with pytest.raises(SettingError, match=r"b=1\.5"):
-        BM25(PETS, b=1.5)
-    with pytest.raises(SettingError, match=r"depth=0"):
-        BM25(PETS).search("cat", 0)
-
-
-def test_a_missing_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "bm25s", None)
-
-    with pytest.raises(ExtraMissing, match=r"'bm25s'.*pip install \"mcranker\[eval\]\""):
-        BM25(PETS)
-
-
-def test_bm25s_does_not_set_the_log_level() -> None:
-    BM25(PETS)
-
-    assert logging.getLogger("bm25s").level == logging.NOTSET
 
 
 # --- the run of a data set
@@ -185,6 +52,255 @@ def test_title_and_text_are_searched_and_every_query_has_its_list() -> None:
     assert run["q1"] == []
     with pytest.raises(SettingError, match="depth=0"):
         retrieve(pets, depth=0)
+
+
+# --- settings
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"engine": "lucene"}, r"engine='lucene' is unknown; give 'bm25s' or 'pyserini' or 'file'"),
+        ({"depth": 0}, r"depth=0 is out of range"),
+        ({"k1": -0.1}, r"k1=-0\.1 is out of range"),
+        ({"k1": math.nan}, r"k1=nan is out of range"),
+        ({"b": 1.1}, r"b=1\.1 is out of range"),
+        ({"engine": "file"}, r"engine='file' needs a run"),
+        ({"run": "a.trec"}, r"run='a\.trec' goes with engine='file', not 'bm25s'"),
+        ({"index": "prebuilt"}, r"index='prebuilt' goes with engine='pyserini', not 'bm25s'"),
+        ({"engine": "pyserini", "index": "web"}, r"index='web' is unknown"),
+        ({"fields": "multifield"}, r"fields='multifield' goes with engine='pyserini'"),
+    ],
+)
+def test_impossible_first_stages(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingError, match=message):
+        FirstStage(**options)
+
+
+def test_notes_for_run_folders() -> None:
+    usual = FirstStage().note()
+    lucene = FirstStage("pyserini", k1=1.2, index="prebuilt").note()
+    file = FirstStage("file", run=Path("/somewhere/else/splade.v3.trec")).note()
+
+    assert (usual.name, usual.settings) == ("BM25", {"engine": "bm25s", "k1": 0.9, "b": 0.4})
+    assert lucene.name == "BM25 (Lucene)"
+    assert lucene.settings == {
+        "engine": "pyserini",
+        "k1": 1.2,
+        "b": 0.4,
+        "index": "prebuilt",
+        "fields": "flat",
+    }
+    assert (file.name, file.settings) == (
+        "splade.v3",
+        {"engine": "file", "run": "splade.v3.trec"},
+    )
+
+
+# --- what is kept
+
+
+@pytest.fixture
+def pets() -> Dataset:
+    return Dataset(
+        name="pets",
+        corpus={doc_id: Document(doc_id, "", text) for doc_id, text in PETS.items()},
+        queries={"q1": "cats", "q2": "bird"},
+        qrels={},
+        description="",
+    )
+
+
+@pytest.fixture
+def builds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by one for every index that is built."""
+    done: list[int] = []
+    build = bm25._build
+
+    def counted(texts: Iterator[str], **settings: float) -> Any:
+        done.append(1)
+        return build(texts, **settings)
+
+    monkeypatch.setattr(bm25, "_build", counted)
+    return done
+
+
+def test_an_index_is_built_once_whatever_is_asked_of_it(
+    pets: Dataset, builds: list[int], tmp_path: Path
+) -> None:
+    others = replace(pets, queries={"q9": "dog"})
+
+    first = find(pets, FirstStage(), cache=tmp_path)
+    runs = [
+        find(pets, FirstStage(), cache=tmp_path),
+        find(pets, FirstStage(depth=1), cache=tmp_path),
+        find(others, FirstStage(), cache=tmp_path),
+    ]
+
+    assert first == retrieve(pets)
+    assert runs == [first, retrieve(pets, 1), retrieve(others)]
+    assert len(builds) == 1 + 3  # one with the cache, and one for each of the others
+
+
+@pytest.mark.parametrize(
+    "stage", [FirstStage(k1=1.2), FirstStage(b=0.75)], ids=["other k1", "other b"]
+)
+def test_other_settings_make_another_index(
+    pets: Dataset, builds: list[int], tmp_path: Path, stage: FirstStage
+) -> None:
+    usual = find(pets, FirstStage(), cache=tmp_path)
+
+    other = find(pets, stage, cache=tmp_path)
+
+    assert len(builds) == 2
+    assert other != usual
+
+
+def test_another_corpus_or_another_version_makes_another_index(
+    pets: Dataset, builds: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = {**pets.corpus, "d3": Document("d3", "A", "fish")}
+    find(pets, FirstStage(), cache=tmp_path)
+
+    assert find(replace(pets, corpus=changed), FirstStage(), cache=tmp_path)["q2"] == []
+    assert len(builds) == 2
+    monkeypatch.setattr(bm25, "_version", lambda package: f"{package} of tomorrow")
+    find(pets, FirstStage(), cache=tmp_path)
+    assert len(builds) == 3
+
+
+def test_a_damaged_index_and_a_damaged_run_are_made_again(
+    pets: Dataset, builds: list[int], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = find(pets, FirstStage(), cache=tmp_path)
+    for name in ("run.json", "data.npy"):
+        (file,) = tmp_path.rglob(name)
+        file.write_bytes(file.read_bytes()[:-1] + b"x")
+
+    assert find(pets, FirstStage(), cache=tmp_path) == run
+    assert len(builds) == 2
+    assert "run.json was changed" in caplog.text
+    assert "data.npy was changed" in caplog.text
+    find(pets, FirstStage(depth=1), cache=tmp_path)
+    assert len(builds) == 2  # what replaced it is whole
+
+
+def test_without_a_place_to_keep_it_the_run_is_there_all_the_same(
+    pets: Dataset, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("no folder")
+
+    assert find(pets, FirstStage(), cache=blocked) == retrieve(pets)
+    assert caplog.text.count("set MCRANKER_CACHE") == 2  # for the index, and for the run
+
+
+def test_true_means_the_users_cache_folder(
+    pets: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCRANKER_CACHE", str(tmp_path))
+
+    find(pets, FirstStage(), cache=False)
+    assert list(tmp_path.iterdir()) == []
+    find(pets, FirstStage(), cache=True)
+    assert {each.name for each in (tmp_path / "first_stage").iterdir()} == {"bm25s", "runs"}
+
+
+class Read(Mapping[str, Document]):
+    """A corpus that counts how often it is gone through, and is never asked for one document."""
+
+    def __init__(self, documents: Mapping[str, Document]) -> None:
+        self.documents, self.times = documents, 0
+
+    def __getitem__(self, doc_id: str) -> Document:
+        raise AssertionError(f"asked for {doc_id}")
+
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError("asked for all ids")
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    def values(self) -> ValuesView[Document]:
+        self.times += 1
+        return self.documents.values()
+
+
+def test_a_corpus_on_disk_is_read_as_seldom_as_possible(pets: Dataset, tmp_path: Path) -> None:
+    corpus = Read(pets.corpus)
+    stored = replace(pets, corpus=corpus)
+
+    find(stored, FirstStage())
+    assert corpus.times == 1
+    find(stored, FirstStage(), cache=tmp_path)
+    assert corpus.times == 1 + 2  # what it holds, and the index
+    find(stored, FirstStage(depth=1), cache=tmp_path)
+    assert corpus.times == 3 + 1  # what it holds
+
+
+def test_a_missing_extra_is_told_with_a_cache_as_well(
+    pets: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(package: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(package)
+
+    monkeypatch.setattr(importlib.metadata, "version", gone)
+
+    with pytest.raises(ExtraMissing, match=r"'bm25s'"):
+        find(pets, FirstStage(), cache=tmp_path)
+
+
+# --- somebody else's run
+
+
+def run_file(folder: Path, *lines: str) -> FirstStage:
+    path = folder / "other.trec"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return FirstStage("file", run=path, depth=2)
+
+
+def test_a_run_is_cut_at_the_depth_and_keeps_its_scores(
+    pets: Dataset, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage = run_file(
+        tmp_path,
+        "q7 Q0 elsewhere 1 9 t",
+        "q1 Q0 d3 1 -0.5 t",
+        "q1 Q0 d1 2 -1.25 t",
+        "q1 Q0 d9 3 -7 t",  # below the depth, so that it does not matter that it is unknown
+    )
+
+    run = find(pets, stage)
+
+    assert list(run.items()) == [("q1", [("d3", -0.5), ("d1", -1.25)]), ("q2", [])]
+    assert "1 of 2 queries are not in this run, e.g. 'q2'" in caplog.text
+
+
+def test_a_run_with_an_unknown_document_is_refused(pets: Dataset, tmp_path: Path) -> None:
+    stage = run_file(tmp_path, "q2 Q0 d8 1 5 t", "q1 Q0 d1 1 5 t", "q1 Q0 d9 2 4 t")
+
+    with pytest.raises(RunError, match=r"other\.trec: document 'd9' of query 'q1' is not in the c"):
+        find(pets, stage)
+
+
+def test_a_run_of_other_queries_is_refused(pets: Dataset, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"none of the 2 queries of pets.*begins with query '17'"):
+        find(pets, run_file(tmp_path, "17 Q0 d1 1 5 t"))
+    with pytest.raises(RunError, match=r"cannot read the run"):
+        find(pets, FirstStage("file", run=tmp_path / "none.trec"))
+
+
+def test_a_prebuilt_index_needs_a_known_data_set(
+    pets: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lucene = Lucene(jar=Path("anserini.jar"), java_home=Path("java"))
+    monkeypatch.setattr(Lucene, "here", lambda: lucene)
+
+    with pytest.raises(SettingError, match=r"no prebuilt index is known for the data set 'pets'"):
+        find(pets, FirstStage("pyserini", index="prebuilt"))
+
+
+# --- published figures
 
 
 def test_scifact_gives_the_known_figures() -> None:

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from beir_eval.compare_sources import FIRST_STAGE_NAME
 from mcranker.cli.failures import DONE, envelope
 from mcranker.cli.files import check_outputs, output
-from mcranker.cli.options import Verb
+from mcranker.cli.verb import Verb
 
 if TYPE_CHECKING:
     from beir_eval.compare import Direction
@@ -134,10 +133,10 @@ command = Verb(
         click.Option(["--out"], metavar="FILE", help="Write to FILE instead of standard output."),
     ],
     short_help="See which queries two runs differ on, and why.",
-    help=f"""See which queries two runs differ on most, and why.
+    help="""See which queries two runs differ on most, and why.
 
     A and B are folders of 'beir-eval run' (OUT/DATASET/RANKER), TREC files, or
-    {FIRST_STAGE_NAME!r} for the first stage's run of the other one. Differences are those from A
+    'first-stage' for the first stage's run of the other one. Differences are those from A
     to B: what got better is better in B.
 
     For each query: the passages whose moves made the difference, where the first stage, A and B

@@ -13,7 +13,7 @@ from beir_eval.significance import CORRECTIONS, TESTS
 from mcranker.cli.files import check_outputs, output
 from mcranker.cli.invocation import say
 from mcranker.cli.numbers import counted
-from mcranker.cli.options import Section, Verb, quiet_flag
+from mcranker.cli.verb import Section, Verb, quiet_flag
 
 if TYPE_CHECKING:
     from beir_eval.report.model import Report
@@ -197,7 +197,7 @@ command = Verb(
             default="student",
             show_default=True,
             section=TESTING,
-            help="Paired test, query by query.",
+            help="Test of the differences from the baseline.",
         ),
         Section(
             ["--correction"],
@@ -226,7 +226,7 @@ command = Verb(
         ),
         Section(
             ["--seed"],
-            type=click.IntRange(min=0),
+            type=click.IntRange(min=0, max=2**32 - 1),
             default=0,
             show_default=True,
             metavar="N",

@@ -17,8 +17,8 @@ from beir_eval.experiment import CellResult, Experiment
 from mcranker.cli.failures import DONE, envelope
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.invocation import Invocation, say
-from mcranker.cli.options import Verb
 from mcranker.cli.progress import live_is_wanted
+from mcranker.cli.verb import Verb
 
 __all__ = ["command"]
 

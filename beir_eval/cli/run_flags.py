@@ -8,12 +8,11 @@ import click
 
 from mcranker.cli.options import (
     METHOD,
-    Section,
     config_flags,
     ledger_flag,
     model_flags,
-    quiet_flag,
 )
+from mcranker.cli.verb import Section, quiet_flag
 from mcranker.config import RankerConfig
 from mcranker.rankers import RANKERS
 
@@ -26,11 +25,11 @@ ROLES = ("recruiter", "criteria", "scoring", "assessor")
 def run_flags() -> list[click.Parameter]:
     """Every parameter, in the order of the help."""
     what, out = partial(Section, section=WHAT), partial(Section, section=OUTPUT)
-    config = [name for name in RankerConfig.model_fields if name != "depth"]
+    config = [name for name in RankerConfig.model_fields if name not in ("dataset", "depth")]
     return [
         click.Argument(["suite"], required=False),
         what(
-            ["--dataset"],
+            ["--dataset", "datasets"],
             multiple=True,
             metavar="NAME|FOLDER",
             help="A data set, instead of the suite's; may be repeated. See 'beir-eval datasets'.",
@@ -67,7 +66,7 @@ def run_flags() -> list[click.Parameter]:
             help="Only the first so many queries of each data set.",
         ),
         what(
-            ["--depth"],
+            ["--depth", "passages"],
             type=click.IntRange(min=1),
             metavar="N",
             help="Passages a query that the first stage hands over (the suite's, or 100).",

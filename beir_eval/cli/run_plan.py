@@ -92,7 +92,7 @@ def _plan(ctx: click.Context, suite: Suite) -> Plan:
 
     given = ctx.params
     datasets = tuple(
-        DatasetSpec(name, given["split"], given["about"]) for name in given["dataset"]
+        DatasetSpec(name, given["split"], given["about"]) for name in given["datasets"]
     ) or tuple(
         replace(each, about=given["about"] or each.about, split=given["split"] or each.split)
         for each in suite.datasets
@@ -108,7 +108,7 @@ def _plan(ctx: click.Context, suite: Suite) -> Plan:
         rankers=given["only"],
         queries=_query_ids(given["queries"]),
         limit=given["limit"],
-        depth=given["depth"],
+        depth=given["passages"],
         first_stage=_first_stage(given),
         measures=tuple(dict.fromkeys(each.strip() for each in given["measures"].split(","))),
         options=options,

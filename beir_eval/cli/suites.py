@@ -8,13 +8,14 @@ import click
 
 from mcranker.cli.failures import DONE, envelope
 from mcranker.cli.files import output as opened_output
-from mcranker.cli.options import Verb
+from mcranker.cli.verb import Verb
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rich.console import Console
 
+    from beir_eval.run_folder import SuiteNote
     from beir_eval.suite import DatasetSpec, RankerSpec, Suite
 
 __all__ = ["command"]
@@ -86,8 +87,13 @@ def _show(name: str, *, as_json: bool) -> int:
     return DONE
 
 
+def _note(spec: RankerSpec) -> SuiteNote:
+    assert spec.note is not None, "a ranker of a suite has its place there"
+    return spec.note
+
+
 def _record(suite: Suite) -> dict[str, Any]:
-    first = suite.rankers[0].note
+    first = _note(suite.rankers[0])
     return {
         "name": suite.name,
         "title": suite.title,
@@ -105,11 +111,11 @@ def _record(suite: Suite) -> dict[str, Any]:
                 "label": each.label,
                 "ranker": each.ranker,
                 "options": dict(each.options),
-                "paper_row": each.note.paper_row,
-                "x": each.note.x,
-                "series": each.note.series,
+                "paper_row": note.paper_row,
+                "x": note.x,
+                "series": note.series,
             }
-            for each in suite.rankers
+            for each, note in zip(suite.rankers, map(_note, suite.rankers), strict=True)
         ],
     }
 
@@ -156,7 +162,7 @@ def _page(console: Console, suite: Suite) -> None:
 
 
 def _lines(suite: Suite) -> list[tuple[str, str]]:
-    first = suite.rankers[0].note
+    first = _note(suite.rankers[0])
     lines = [
         ("data sets", ", ".join(map(_dataset, suite.datasets))),
         ("depth", f"{suite.depth} passages a query"),

@@ -131,11 +131,10 @@ def _cells(plan: Arrangement, baseline: str, shelf: Shelf, settings: Settings) -
 def _metrics(plan: Arrangement, shelf: Shelf) -> dict[Place, Metrics]:
     """Every column's first stage, then all runs."""
     found = {
-        (content, FIRST_STAGE): shelf.of_first_stage(folder)
-        for content, folder in plan.data.items()
+        (content, FIRST_STAGE): shelf.of_first_stage(data) for content, data in plan.data.items()
     }
-    for (content, label), run in plan.runs.items():
-        found[content, label] = shelf.of_run(run, found[content, FIRST_STAGE])
+    for place, run in plan.runs.items():
+        found[place] = shelf.of_run(run, plan.data[place[0]])
     return found
 
 

@@ -24,11 +24,11 @@ from beir_eval.report.numbers import points as times_100
 
 __all__ = ["draw_bars"]
 
-_NAME, _TICK = 13.0, 12.0
-_LONGEST_NAME = 230.0
-_VALUES = 48.0
+_NAME, _TICK = 14.0, 13.0
+_LONGEST_NAME = 190.0
+_VALUES = 52.0
 _GROUP, _GROUPS_APART = 24.0, 10.0
-_ROW, _ROW_OF_TWO_LINES = 25.0, 33.0
+_ROW, _LINE, _MOST_LINES = 26.0, 16.0, 3
 _THICK = 16.0
 
 
@@ -39,32 +39,32 @@ def draw_bars(drawing: Drawing, groups: Lines, top: float, scale: str, x_label: 
     room = min(_LONGEST_NAME, max(width_of(name, _NAME) for name in names) + 4)
     left, right = EDGE + room + 10, WIDTH - EDGE - _VALUES
     ticks = nice_ticks(0, 100 * max(max(point.value, point.interval.high) for point in every))
-    rows = [(str(p.x), wrapped(str(p.x), room, _NAME, 2)) for p in every]
-    heights = {name: _ROW_OF_TWO_LINES if len(lines) > 1 else _ROW for name, lines in rows}
-    begin = top + 4
-    end = begin + sum(heights[name] for name, _ in rows) + len(groups) * (_GROUP + _GROUPS_APART)
-    for tick in ticks:
-        x = scaled(tick, (0, ticks[-1]), (left, right))
-        drawing.rule((x, begin), (x, end), axis=tick == 0)
-        drawing.text(x, end + 17, number(tick), size=_TICK, anchor="middle", tone="muted")
-    words = f"{scale}, {x_label}" if x_label else scale
-    drawing.text(left, end + 38, cut_to(words, WIDTH - EDGE - left, _NAME), full=words)
-    y = begin
+    lines_of = {name: wrapped(name, room, _NAME, _MOST_LINES) for name in names}
+    heights = {name: max(_ROW, _LINE * len(lines) + 6) for name, lines in lines_of.items()}
+    y = top + 4
     for group, points in groups:
         fitting = cut_to(group, (WIDTH - 2 * EDGE) / BOLD, _NAME)
         drawing.text(EDGE, y + 15, fitting, size=_NAME, bold=True, full=group)
         y += _GROUP
+        below = y + sum(heights[str(point.x)] for point in points)
+        for tick in ticks:
+            x = scaled(tick, (0, ticks[-1]), (left, right))
+            drawing.rule((x, y), (x, below), axis=tick == 0)
         for point in points:
             name = str(point.x)
             middle = y + heights[name] / 2
-            lines = wrapped(name, room, _NAME, 2)
-            for place, line in enumerate(lines):
-                base = middle + 4.5 + 15 * (place - (len(lines) - 1) / 2)
+            for place, line in enumerate(lines_of[name]):
+                base = middle + 4.5 + _LINE * (place - (len(lines_of[name]) - 1) / 2)
                 drawing.text(left - 10, base, line, size=_NAME, anchor="end", full=name)
             _draw_bar(drawing, point, group, names.index(name), (left, right, middle, ticks[-1]))
             y += heights[name]
         y += _GROUPS_APART
-    return end + 42
+    for tick in ticks:
+        x = scaled(tick, (0, ticks[-1]), (left, right))
+        drawing.text(x, y + 10, number(tick), size=_TICK, anchor="middle", tone="muted")
+    words = f"{scale}, {x_label}" if x_label else scale
+    drawing.text(left, y + 31, cut_to(words, WIDTH - EDGE - left, _NAME), full=words)
+    return y + 35
 
 
 def _draw_bar(

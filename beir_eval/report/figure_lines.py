@@ -23,11 +23,11 @@ from beir_eval.report.model import Point
 
 __all__ = ["draw_lines"]
 
-_NAME, _TICK = 13.0, 12.0
+_NAME, _TICK = 14.0, 13.0
 _LEAST_HEIGHT = 300.0
-_NAMES_APART = 18.0
-_LONGEST_NAME = 190.0
-_LEADER = 30.0
+_NAMES_APART = 19.0
+_LONGEST_NAME = 160.0
+_LEADER = 28.0
 _MOST_TICKS_AT_VALUES = 12
 _MOST_ASIDE = 5.0
 

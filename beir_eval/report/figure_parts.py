@@ -36,7 +36,7 @@ __all__ = [
     "wrapped",
 ]
 
-WIDTH = 720.0
+WIDTH = 580.0
 EDGE = 16.0
 BOLD = 1.12
 """How much wider than usual text bold text is, at most."""
@@ -127,7 +127,7 @@ class Drawing:
         y: float,
         words: str,
         *,
-        size: float = 13,
+        size: float = 14,
         tone: str = "ink",
         anchor: str = "start",
         bold: bool = False,

@@ -14,7 +14,7 @@ from beir_eval.report.numbers import heading, points
 
 __all__ = ["render_svg"]
 
-_TITLE, _NOTE = 17.0, 12.0
+_TITLE, _NOTE = 17.0, 13.0
 _WHISKERS = "Whiskers: bootstrap confidence interval of the mean over queries."
 _NOTHING = "No finished run has a place in this figure yet."
 

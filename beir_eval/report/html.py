@@ -101,19 +101,13 @@ def render_html(report: Report) -> str:
 
 
 def _view(report: Report, section: Section) -> _View:
-    columns = range(len(section.columns))
     gaps = _gaps(section)
     return _View(
         section=section,
         has_paper=(
-            *(
-                any(cell is not None and cell.paper is not None for cell in cells)
-                for cells in zip(*(row.cells for row in section.rows), strict=True)
-            ),
+            *(_has_paper(section, place) for place in range(len(section.columns))),
             any(row.paper_average is not None for row in section.rows),
-        )
-        if section.rows
-        else tuple(False for _ in (*columns, None)),
+        ),
         averages=len(section.columns) > 1,
         models=len({row.models for row in section.rows if row.models}) > 1,
         gaps=gaps[:_MOST_GAPS],
@@ -122,6 +116,11 @@ def _view(report: Report, section: Section) -> _View:
         svg=render_svg(section.figure, measure=report.measure) if section.figure else "",
         values=figure_table(report, section.figure) if section.figure else None,
     )
+
+
+def _has_paper(section: Section, place: int) -> bool:
+    cells = (row.cells[place] for row in section.rows)
+    return any(cell is not None and cell.paper is not None for cell in cells)
 
 
 def _gaps(section: Section) -> tuple[_Gap, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from beir_eval.report.model import Report, Section
@@ -14,6 +15,7 @@ from beir_eval.report.tables import (
     figure_table,
     section_tables,
 )
+from mcranker.cli.plain import plain
 
 __all__ = ["escaped", "render_latex"]
 
@@ -22,6 +24,7 @@ _SVG = r"% The figures are SVG files; they need: \usepackage{svg}"
 WIDE = 8
 """Columns from which on a table is scaled to the width of the line."""
 
+_MINUS = re.compile(r"(?<!\S)-(?=[0-9])")
 _SPECIAL = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
@@ -37,6 +40,11 @@ _SPECIAL = {
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
     '"': r"\textquotedbl{}",
+    "`": r"\textasciigrave{}",
+    # At the beginning of a row these would belong to the end of the row before.
+    "[": "{[}",
+    "]": "{]}",
+    "*": "{*}",
     "†": r"$^{\dagger}$",
     "‡": r"$^{\ddagger}$",
 }
@@ -57,8 +65,8 @@ def render_latex(report: Report, *, figures: Mapping[str, str] | None = None) ->
 
 
 def escaped(text: str) -> str:
-    """`text` in one line, so that LaTeX sets it as it is."""
-    return "".join(_SPECIAL.get(char, char) for char in " ".join(text.split()))
+    """`text` in one line, so that LaTeX sets it as it is; control characters are shown."""
+    return "".join(_SPECIAL.get(char, char) for char in plain(text))
 
 
 def _section(report: Report, section: Section, figure_file: str | None) -> Iterator[str]:
@@ -131,11 +139,7 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _entry(entry: Entry) -> str:
-    text = escaped(entry.text)
-    if entry.text == NOTHING:
-        text = "--"
-    elif text.startswith("-"):
-        text = f"$-${text[1:]}"
+    text = "--" if entry.text == NOTHING else _MINUS.sub("$-$", escaped(entry.text))
     if entry.best:
         text = rf"\textbf{{{text}}}"
     if entry.second:

@@ -14,6 +14,7 @@ from beir_eval.report.tables import (
     figure_table,
     section_tables,
 )
+from mcranker.cli.plain import plain
 
 __all__ = ["escaped", "render_markdown"]
 
@@ -36,8 +37,8 @@ def render_markdown(report: Report, *, figures: Mapping[str, str] | None = None)
 
 
 def escaped(text: str) -> str:
-    """`text` in one line, so that Markdown shows it as it is."""
-    return _MARKUP.sub(r"\\\1", " ".join(text.split()))
+    """`text` in one line, so that Markdown shows it as it is; control characters are shown."""
+    return _MARKUP.sub(r"\\\1", plain(text))
 
 
 def _section(report: Report, section: Section, figure_file: str | None) -> Iterator[str]:

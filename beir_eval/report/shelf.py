@@ -38,7 +38,7 @@ class Shelf:
             )
         return self._kept[data.path]
 
-    def of_run(self, run: RunFolder, first_stage: Metrics) -> Metrics:
+    def of_run(self, run: RunFolder, data: DataFolder) -> Metrics:
         """Metrics of a finished run, over the same queries as those of its first stage.
 
         Raises:
@@ -47,8 +47,8 @@ class Shelf:
             MeasureError: the measure is unknown, or has values outside 0 to 1.
         """
         if run.path not in self._kept:
-            self._kept[run.path] = self._with_measure(run.metrics(), run.path, run.data(), run.run)
-        metrics = self._kept[run.path]
+            self._kept[run.path] = self._with_measure(run.metrics(), run.path, data, run.run)
+        metrics, first_stage = self._kept[run.path], self.of_first_stage(data)
         ours, theirs = (each.per_query[self.measure] for each in (metrics, first_stage))
         if ours.keys() != theirs.keys():
             odd = min(ours.keys() ^ theirs.keys())

@@ -21,8 +21,9 @@ from mcranker.cli.fetching import ENGINE, fetch_models
 from mcranker.cli.files import output as opened_output
 from mcranker.cli.invocation import Invocation
 from mcranker.cli.numbers import counted, file_size, seconds
-from mcranker.cli.options import Verb, model_flags, quiet_flag
+from mcranker.cli.options import model_flags
 from mcranker.cli.plain import plain
+from mcranker.cli.verb import Verb, quiet_flag
 from mcranker.errors import LedgerError, MCRankerError, ReplyError
 from mcranker.llm.catalogue import find
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Message, Tag

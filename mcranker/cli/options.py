@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from mcranker.cli.failures import as_flags
+from mcranker.cli.verb import Section
 from mcranker.config import WEAK_MODEL_DEFAULTS, RankerConfig
 from mcranker.rankers import RANKERS, Ranker, ranker_class
 
@@ -18,8 +19,6 @@ __all__ = [
     "METHOD",
     "MODELS",
     "WEAK_MODEL_NOTE",
-    "Section",
-    "Verb",
     "config_flags",
     "given_config",
     "given_ledger",
@@ -27,10 +26,9 @@ __all__ = [
     "make_ranker",
     "model_flags",
     "model_names",
-    "quiet_flag",
 ]
 
-METHOD, MODELS, OTHER = "Method", "Models", "Options"
+METHOD, MODELS = "Method", "Models"
 
 _ROLES = {
     "recruiter": "Recruits the personas, instead of --model.",
@@ -44,29 +42,6 @@ _NUMBERS: Mapping[
     int: (click.IntRange, click.INT),
     float: (click.FloatRange, click.FLOAT),
 }
-
-
-class Section(click.Option):
-    """An option that the help lists under a heading of its own."""
-
-    def __init__(self, *args: Any, section: str = OTHER, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.section = section
-
-
-class Verb(click.Command):
-    """A command whose help lists its options by section."""
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        sections: dict[str, list[tuple[str, str]]] = {}
-        for param in self.get_params(ctx):
-            record = None if isinstance(param, click.Argument) else param.get_help_record(ctx)
-            if record is not None:
-                sections.setdefault(getattr(param, "section", OTHER), []).append(record)
-        plain = sections.pop(OTHER, [])
-        for name, records in [*sections.items(), (OTHER, plain)]:
-            with formatter.section(name):
-                formatter.write_dl(records)
 
 
 class _OrNone(click.ParamType[Any]):
@@ -151,11 +126,6 @@ def given_ledger(ctx: click.Context) -> str | None:
     """What ``--ledger`` says, as rankers take it."""
     given: str | None = ctx.params.get("ledger")
     return "default" if given is None else None if given.lower() == "none" else given
-
-
-def quiet_flag() -> click.Parameter:
-    """``--quiet``."""
-    return click.Option(["-q", "--quiet"], is_flag=True, help="No live display and no notes.")
 
 
 def model_names(ctx: click.Context) -> list[str]:

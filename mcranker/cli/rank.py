@@ -18,14 +18,11 @@ from mcranker.cli.numbers import counted
 from mcranker.cli.options import (
     METHOD,
     WEAK_MODEL_NOTE,
-    Section,
-    Verb,
     config_flags,
     ledger_flag,
     make_ranker,
     model_flags,
     model_names,
-    quiet_flag,
     ranker_flag,
 )
 from mcranker.cli.progress import Live, QueryTracker, RunTracker, live_is_wanted
@@ -38,6 +35,7 @@ from mcranker.cli.reading import (
     read_run,
 )
 from mcranker.cli.results import OUTPUTS, Destinations, Results, opened
+from mcranker.cli.verb import Section, Verb, quiet_flag
 from mcranker.errors import HOPELESS, InputError
 from mcranker.events import RankingDone
 from mcranker.rankers import RankedQuery, Ranker

@@ -15,17 +15,15 @@ from mcranker.cli.files import check_outputs, output
 from mcranker.cli.invocation import Invocation
 from mcranker.cli.options import (
     WEAK_MODEL_NOTE,
-    Section,
-    Verb,
     config_flags,
     ledger_flag,
     make_ranker,
     model_flags,
     model_names,
-    quiet_flag,
 )
 from mcranker.cli.progress import Live, QueryTracker, live_is_wanted
 from mcranker.cli.tables import print_page, show_team
+from mcranker.cli.verb import Section, Verb, quiet_flag
 from mcranker.ranker import MCRanker
 from mcranker.types import Query
 from personas import Team, dumps

@@ -1,0 +1,122 @@
+"""``beir-eval datasets``: what data sets can be named, and which of them are here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mcranker.cli.failures import DONE, envelope
+from mcranker.cli.files import output as opened_output
+from mcranker.cli.verb import Verb
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["command"]
+
+OTHERS = (
+    "Also: any id of ir_datasets, such as beir/fiqa/test or msmarco-passage/dev/small, and any "
+    "folder in BEIR format (corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv)."
+)
+
+
+def _records() -> list[dict[str, Any]]:
+    from beir_eval.catalogue import CATALOGUE
+    from beir_eval.datasets import COLLECTIONS, load
+    from beir_eval.ir_failures import home
+    from beir_eval.ir_source import is_here
+
+    packaged = [
+        {
+            "name": name,
+            "title": f"the {name} collection",
+            "ir_datasets": None,
+            "queries": len(load(name).queries),
+            "here": True,
+            "path": None,
+            "licence": None,
+        }
+        for name in COLLECTIONS
+    ]
+    return packaged + [
+        {
+            "name": entry.name,
+            "title": entry.title,
+            "ir_datasets": entry.ir_datasets,
+            "queries": entry.queries,
+            "here": is_here(entry),
+            "path": str(home() / entry.files) if entry.files else None,
+            "licence": entry.licence or None,
+        }
+        for entry in CATALOGUE.values()
+    ]
+
+
+def _show(console: Console, records: list[dict[str, Any]]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    from mcranker.cli.plain import plain
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("name", style="cyan", no_wrap=True)
+    table.add_column("title")
+    table.add_column("queries", justify="right", no_wrap=True)
+    table.add_column("here", no_wrap=True)
+    table.add_column("from", overflow="fold")
+    for record in records:
+        table.add_row(
+            record["name"],
+            record["title"],
+            f"{record['queries']:,}",
+            "yes" if record["here"] else "no",
+            _origin(record),
+        )
+    console.print(table)
+    for record in records:
+        if record["licence"] and not record["here"]:
+            place = f"; put them at {plain(record['path'])}" if record["path"] else ""
+            line = f"{record['name']}: {record['licence']}{place}"
+            console.print(Text(line), soft_wrap=True)  # addresses stay whole
+    console.print(Text(f"\n{OTHERS}"))
+
+
+def _origin(record: dict[str, Any]) -> str:
+    if record["ir_datasets"]:
+        return f"{record['ir_datasets']}{' (licensed)' if record['licence'] else ''}"
+    return "a folder of yours" if record["licence"] else "the package"
+
+
+def _callback(output: str) -> int:
+    records = _records()
+    if output == "json":
+        with opened_output(None) as write:
+            write(envelope(DONE, [], datasets=records))
+        return DONE
+    from mcranker.cli.tables import print_page
+
+    print_page(lambda console: _show(console, records))
+    return DONE
+
+
+command = Verb(
+    "datasets",
+    callback=_callback,
+    params=[
+        click.Option(
+            ["--output"],
+            type=click.Choice(["table", "json"]),
+            default="table",
+            show_default=True,
+            help="json: one object with status, datasets and errors.",
+        ),
+    ],
+    short_help="List the data sets that can be named.",
+    help="""List the data sets that can be named.
+
+    Those of ir_datasets are downloaded when they are first used, to ~/.ir_datasets or the folder
+    of IR_DATASETS_HOME; some are given out under a licence only. Nothing is downloaded here.
+    """,
+)

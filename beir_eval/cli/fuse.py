@@ -1,0 +1,168 @@
+"""``beir-eval fuse``: one TREC run made of several."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from beir_eval.fusion import METHODS, NORMS
+from mcranker.cli.failures import DONE, envelope
+from mcranker.cli.files import check_outputs
+from mcranker.cli.files import output as opened_output
+from mcranker.cli.invocation import say
+
+__all__ = ["command"]
+
+
+def _fuse(ctx: click.Context) -> int:
+    given = ctx.params
+    paths: tuple[str, ...] = given["runs"]
+    if len(paths) < 2:
+        raise click.UsageError("fusion takes two or more runs", ctx)
+    weights = _weights(ctx, given["weights"])
+    params = _params(ctx, given["param"])
+    check_outputs(given["out"])
+
+    from beir_eval.fusion import fuse
+    from beir_eval.runs import read_trec, write_trec
+
+    runs = [read_trec(path) for path in paths]
+    if not given["quiet"]:
+        say("ranx starts, which takes some 10 seconds")
+    # Before ranx is imported: to compile what is used once takes far longer than to run it.
+    os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
+    fused = fuse(
+        runs,
+        method=given["method"],
+        norm=given["norm"],
+        weights=weights,
+        params=params,
+        depth=given["depth"],
+    )
+    write_trec(fused, given["out"], given["tag"] or given["method"])
+    partial = [query_id for query_id in fused if any(query_id not in run for run in runs)]
+    documents = sum(map(len, fused.values()))
+    if given["output"] == "json":
+        record = {
+            "out": given["out"],
+            "queries": len(fused),
+            "documents": documents,
+            "partial_queries": partial,
+        }
+        with opened_output(None) as write:
+            write(envelope(DONE, [], fusion=record))
+        return DONE
+
+    from mcranker.cli.numbers import counted
+
+    queries = counted(len(fused), "query", "queries")
+    click.echo(f"{given['out']}: {queries}, {counted(documents, 'document')}")
+    if partial:
+        say(f"{counted(len(partial), 'query', 'queries')} not in every run, e.g. {partial[0]!r}")
+    return DONE
+
+
+def _weights(ctx: click.Context, text: str | None) -> list[float] | None:
+    if text is None:
+        return None
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError as failure:
+        raise click.UsageError(
+            f"--weights {text!r}: give numbers with commas between them, e.g. 0.3,0.7", ctx
+        ) from failure
+
+
+def _params(ctx: click.Context, texts: tuple[str, ...]) -> dict[str, float]:
+    params: dict[str, float] = {}
+    for text in texts:
+        name, _, number = text.partition("=")
+        try:
+            params[name.strip()] = float(number)
+        except ValueError as failure:
+            raise click.UsageError(
+                f"--param {text!r}: give a name and a number, e.g. k=60", ctx
+            ) from failure
+    return params
+
+
+def _callback(**_: Any) -> int:
+    return _fuse(click.get_current_context())
+
+
+def _list_of_methods() -> str:
+    lines = []
+    for name, method in METHODS.items():
+        needs = ["--weights"] if method.weighted else []
+        needs += [
+            f"--param {key}" + ("" if param.default is None else f" (default {param.default:g})")
+            for key, param in method.params.items()
+        ]
+        lines.append(f"{name:13}{method.about}" + (f"; {', '.join(needs)}" if needs else ""))
+    return "\n".join(f"    {line}" for line in lines)
+
+
+command = click.Command(
+    "fuse",
+    callback=_callback,
+    params=[
+        click.Argument(["runs"], nargs=-1, required=True, metavar="RUN RUN..."),
+        click.Option(["--out"], metavar="FILE", required=True, help="Write the fused run here."),
+        click.Option(
+            ["--method"],
+            type=click.Choice(list(METHODS)),
+            default="rrf",
+            show_default=True,
+            metavar="NAME",
+            help="How scores or ranks become one score; see above.",
+        ),
+        click.Option(
+            ["--norm"],
+            type=click.Choice(NORMS),
+            default="min-max",
+            show_default=True,
+            help="How the scores of a query are made comparable; without effect for methods that "
+            "go by rank.",
+        ),
+        click.Option(
+            ["--weights"],
+            metavar="X,X,...",
+            help="A weight for each run, in their order, for the methods that take them.",
+        ),
+        click.Option(
+            ["--param"],
+            multiple=True,
+            metavar="NAME=X",
+            help="A number that the method takes, e.g. k=60. May be given several times.",
+        ),
+        click.Option(
+            ["--depth"],
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="Documents to keep for each query. Without: all.",
+        ),
+        click.Option(
+            ["--tag"], metavar="NAME", help="Last column of the file. Without: the method."
+        ),
+        click.Option(["-q", "--quiet"], is_flag=True, help="No notes."),
+        click.Option(
+            ["--output"],
+            type=click.Choice(["table", "json"]),
+            default="table",
+            show_default=True,
+            help="json: one object with status, fusion and errors.",
+        ),
+    ],
+    short_help="Make one TREC run of several.",
+    help=f"""Make one TREC run of several by ranx, e.g. of a ranker's and BM25's.
+
+    A query that only some of the runs have is fused as if the others had found nothing.
+
+    The methods, with what they give a document; "sum" and the like go over the runs:
+
+    \b
+{_list_of_methods()}
+    """,
+)

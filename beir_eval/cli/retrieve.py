@@ -1,0 +1,261 @@
+"""``beir-eval retrieve``: the first stage alone, as a TREC run."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mcranker.cli.failures import DONE, envelope
+from mcranker.cli.files import check_outputs
+from mcranker.cli.files import output as opened_output
+from mcranker.cli.invocation import Invocation
+from mcranker.cli.numbers import counted, seconds
+from mcranker.cli.verb import Section, Verb, quiet_flag
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from beir_eval.datasets import Dataset
+    from beir_eval.first_stage import FirstStage
+    from beir_eval.metrics import Evaluation
+    from beir_eval.runs import Run
+
+__all__ = ["command"]
+
+MEASURES = "nDCG@10,R@100"
+METHOD = "First stage"
+TAG = "BM25"
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """A run, its measures, and the seconds for the data set, the search and the measures."""
+
+    dataset: Dataset
+    stage: FirstStage
+    run: Run
+    evaluation: Evaluation
+    times: Mapping[str, float]
+
+
+def _retrieve(ctx: click.Context) -> int:
+    from beir_eval.runs import write_trec
+
+    given = ctx.params
+    stage = _stage(ctx)
+    measures = _names(given["measures"])
+    check_outputs(given["out"])
+    with ctx.ensure_object(Invocation).noting(not given["quiet"]):
+        result = _find(given, stage, measures)
+    write_trec(result.run, given["out"], TAG)
+    if given["output"] == "json":
+        with opened_output(None) as write:
+            write(envelope(DONE, [], retrieval=_record(result, given["out"])))
+        return DONE
+    from mcranker.cli.tables import print_page
+
+    print_page(lambda console: _show(console, result, given["out"]))
+    return DONE
+
+
+def _stage(ctx: click.Context) -> FirstStage:
+    from beir_eval.first_stage import FirstStage
+
+    given = ctx.params
+    for name in ("index", "fields"):
+        if given["engine"] != "pyserini" and given[name] is not None:
+            raise click.UsageError(f"--{name} goes with --engine pyserini; give both", ctx)
+    return FirstStage(
+        engine=given["engine"],
+        depth=given["depth"],
+        k1=given["k1"],
+        b=given["b"],
+        index=given["index"] or "corpus",
+        fields=given["fields"] or "flat",
+    )
+
+
+def _find(given: Mapping[str, Any], stage: FirstStage, measures: list[str]) -> _Result:
+    from beir_eval.datasets import load
+    from beir_eval.first_stage import find
+    from beir_eval.metrics import evaluate
+
+    # A measure that does not exist is told before the work, not after it.
+    evaluate({}, {"query": {"document": 1}}, measures)
+    clock = [time.perf_counter()]
+    dataset = load(given["dataset"], split=given["split"])
+    if given["limit"] is not None:
+        dataset = _limited(dataset, given["limit"])
+    clock.append(time.perf_counter())
+    run = find(dataset, stage, cache=not given["no_cache"])
+    clock.append(time.perf_counter())
+    evaluation = evaluate(run, dataset.qrels, measures)
+    clock.append(time.perf_counter())
+    spent = (after - before for before, after in pairwise(clock))
+    times = dict(zip(("load", "search", "measure"), spent, strict=True))
+    return _Result(dataset, stage, run, evaluation, times)
+
+
+def _limited(dataset: Dataset, limit: int) -> Dataset:
+    queries = dict(islice(dataset.queries.items(), limit))
+    qrels = {each: dataset.qrels[each] for each in queries if each in dataset.qrels}
+    return replace(dataset, queries=queries, qrels=qrels)
+
+
+def _names(listed: str) -> list[str]:
+    """The measures between the commas that stand in no brackets."""
+    return [name.strip() for name in re.split(r",(?![^()]*\))", listed) if name.strip()]
+
+
+def _record(result: _Result, out: str) -> dict[str, Any]:
+    note = result.stage.note()
+    return {
+        "dataset": result.dataset.name,
+        "run": out,
+        "first_stage": {"name": note.name, **note.settings, "depth": result.stage.depth},
+        "documents": len(result.dataset.corpus),
+        "queries": len(result.run),
+        "found": sum(map(len, result.run.values())),
+        "missing_queries": list(result.evaluation.missing_queries),
+        "measures": dict(result.evaluation.means),
+        "seconds": dict(result.times),
+    }
+
+
+def _show(console: Console, result: _Result, out: str) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    from mcranker.cli.plain import plain
+
+    found = sum(map(len, result.run.values()))
+    name = result.stage.note().name
+    lines = [
+        result.dataset.description or result.dataset.name,
+        f"{name}: {counted(found, 'document')} for {counted(len(result.run), 'query', 'queries')}, "
+        f"in {out}",
+    ]
+    for line in lines:
+        console.print(Text(plain(line)), soft_wrap=True)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("measure", no_wrap=True)
+    table.add_column(Text(plain(name)), justify="right", no_wrap=True)
+    for measure, value in result.evaluation.means.items():
+        table.add_row(Text(plain(measure)), f"{value:.4f}")
+    console.print(table)
+    missing = len(result.evaluation.missing_queries)
+    if missing:
+        words = counted(missing, "judged query", "judged queries")
+        console.print(Text(f"Nothing was found for {words}; they count 0."))
+    times = ", ".join(f"{step} {seconds(taken)}" for step, taken in result.times.items())
+    console.print(Text(times, style="dim"))
+
+
+def _callback(**_: Any) -> int:
+    return _retrieve(click.get_current_context())
+
+
+command = Verb(
+    "retrieve",
+    callback=_callback,
+    params=[
+        click.Argument(["dataset"], metavar="DATASET"),
+        click.Option(
+            ["--out"], metavar="FILE", required=True, help="Where the TREC run is written."
+        ),
+        click.Option(
+            ["--split"],
+            metavar="NAME",
+            default="test",
+            show_default=True,
+            help="Which judgements, and with them which queries.",
+        ),
+        click.Option(
+            ["--limit"],
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="Only the first N queries.",
+        ),
+        Section(
+            ["--engine"],
+            type=click.Choice(["bm25s", "pyserini"]),
+            default="bm25s",
+            show_default=True,
+            section=METHOD,
+            help="bm25s is built in; pyserini is Lucene, whose figures are published.",
+        ),
+        Section(
+            ["--depth"],
+            type=click.IntRange(min=1),
+            default=100,
+            show_default=True,
+            metavar="N",
+            section=METHOD,
+            help="Documents a query.",
+        ),
+        Section(
+            ["--k1"],
+            type=click.FloatRange(min=0),
+            default=0.9,
+            show_default=True,
+            metavar="X",
+            section=METHOD,
+            help="How slowly repeats of a term stop counting.",
+        ),
+        Section(
+            ["--b"],
+            type=click.FloatRange(min=0, max=1),
+            default=0.4,
+            show_default=True,
+            metavar="X",
+            section=METHOD,
+            help="How much long documents are held back, 0 to 1.",
+        ),
+        Section(
+            ["--index"],
+            type=click.Choice(["corpus", "prebuilt"]),
+            section=METHOD,
+            help="For pyserini: an index of the given documents, made here; or the one that "
+            "pyserini offers for the data set, downloaded once. Without: corpus.",
+        ),
+        Section(
+            ["--fields"],
+            type=click.Choice(["flat", "multifield"]),
+            section=METHOD,
+            help="For pyserini: search title and text as one, or apart. Without: flat.",
+        ),
+        click.Option(
+            ["--no-cache"],
+            is_flag=True,
+            help="Neither use nor keep indexes and runs in the user's cache folder.",
+        ),
+        click.Option(
+            ["--measures"],
+            metavar="NAMES",
+            default=MEASURES,
+            show_default=True,
+            help="What to measure, with commas between; any name of ir-measures.",
+        ),
+        click.Option(
+            ["--output"],
+            type=click.Choice(["table", "json"]),
+            default="table",
+            show_default=True,
+            help="json: one object with status, retrieval and errors.",
+        ),
+        quiet_flag(),
+    ],
+    short_help="Find passages by BM25: the first stage alone.",
+    help="""Find the passages that rankers would get, write them as a TREC run, and measure it.
+
+    DATASET is a name of 'beir-eval datasets', an id of ir_datasets, or a folder in BEIR format.
+    Indexes and runs are kept by the content of the corpus, so that the next time is quick.
+    """,
+)
