@@ -1,4 +1,4 @@
-"""Is the ranking any good? Data sets, a first stage, runs and measures.
+"""Is the ranking any good? Data sets, first stages, experiments, measures and reports.
 
 ```python
 import beir_eval
@@ -6,6 +6,11 @@ import beir_eval
 dataset = beir_eval.load("mini")
 run = beir_eval.retrieve(dataset, depth=100)
 print(beir_eval.evaluate(run, dataset.qrels).means["nDCG@10"])
+
+plan = beir_eval.Plan(out="runs/table1", limit=20, options={"model": "openai:gpt-6-luna"})
+beir_eval.run_suite(beir_eval.load_suite("table1"), plan)
+report = beir_eval.build_report(beir_eval.find_runs(["runs/table1"]))
+print(beir_eval.render_markdown(report))
 ```
 
 Names are loaded on first use, so that importing this package costs nothing.
@@ -17,6 +22,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from beir_eval.bm25 import BM25
+    from beir_eval.catalogue import CATALOGUE
     from beir_eval.datasets import COLLECTIONS, Dataset, Document, load
     from beir_eval.errors import (
         BeirEvalError,
@@ -24,35 +31,28 @@ if TYPE_CHECKING:
         ExtraMissing,
         MeasureError,
         RunError,
+        RunFolderError,
         SettingError,
+        SuiteError,
     )
-    from beir_eval.first_stage import BM25, retrieve
+    from beir_eval.experiment import CellResult, Experiment, Plan, Watch, run_suite
+    from beir_eval.first_stage import FirstStage, find, retrieve
+    from beir_eval.fusion import fuse
     from beir_eval.metrics import Evaluation, evaluate
+    from beir_eval.report.build import build_report
+    from beir_eval.report.html import render_html
+    from beir_eval.report.latex import render_latex
+    from beir_eval.report.markdown import render_markdown
+    from beir_eval.run_folder import DataFolder, RunFolder, find_runs
     from beir_eval.runs import Run, read_trec, write_trec
+    from beir_eval.significance import Comparison, Interval, bootstrap_intervals, compare_runs
+    from beir_eval.suite import DatasetSpec, RankerSpec, Suite, load_suite, shipped_suites
+    from beir_eval.ties import tie_bounds
     from beir_eval.tokens import tokenize
 
-__all__ = [
-    "BM25",
-    "COLLECTIONS",
-    "BeirEvalError",
-    "Dataset",
-    "DatasetError",
-    "Document",
-    "Evaluation",
-    "ExtraMissing",
-    "MeasureError",
-    "Run",
-    "RunError",
-    "SettingError",
-    "evaluate",
-    "load",
-    "read_trec",
-    "retrieve",
-    "tokenize",
-    "write_trec",
-]
-
 _HOMES = {
+    "bm25": ("BM25",),
+    "catalogue": ("CATALOGUE",),
     "datasets": ("COLLECTIONS", "Dataset", "Document", "load"),
     "errors": (
         "BeirEvalError",
@@ -60,14 +60,75 @@ _HOMES = {
         "ExtraMissing",
         "MeasureError",
         "RunError",
+        "RunFolderError",
         "SettingError",
+        "SuiteError",
     ),
-    "first_stage": ("BM25", "retrieve"),
+    "experiment": ("CellResult", "Experiment", "Plan", "Watch", "run_suite"),
+    "first_stage": ("FirstStage", "find", "retrieve"),
+    "fusion": ("fuse",),
     "metrics": ("Evaluation", "evaluate"),
+    "report.build": ("build_report",),
+    "report.html": ("render_html",),
+    "report.latex": ("render_latex",),
+    "report.markdown": ("render_markdown",),
+    "run_folder": ("DataFolder", "RunFolder", "find_runs"),
     "runs": ("Run", "read_trec", "write_trec"),
+    "significance": ("Comparison", "Interval", "bootstrap_intervals", "compare_runs"),
+    "suite": ("DatasetSpec", "RankerSpec", "Suite", "load_suite", "shipped_suites"),
+    "ties": ("tie_bounds",),
     "tokens": ("tokenize",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "BM25",
+    "CATALOGUE",
+    "COLLECTIONS",
+    "BeirEvalError",
+    "CellResult",
+    "Comparison",
+    "DataFolder",
+    "Dataset",
+    "DatasetError",
+    "DatasetSpec",
+    "Document",
+    "Evaluation",
+    "Experiment",
+    "ExtraMissing",
+    "FirstStage",
+    "Interval",
+    "MeasureError",
+    "Plan",
+    "RankerSpec",
+    "Run",
+    "RunError",
+    "RunFolder",
+    "RunFolderError",
+    "SettingError",
+    "Suite",
+    "SuiteError",
+    "Watch",
+    "bootstrap_intervals",
+    "build_report",
+    "compare_runs",
+    "evaluate",
+    "find",
+    "find_runs",
+    "fuse",
+    "load",
+    "load_suite",
+    "read_trec",
+    "render_html",
+    "render_latex",
+    "render_markdown",
+    "retrieve",
+    "run_suite",
+    "shipped_suites",
+    "tie_bounds",
+    "tokenize",
+    "write_trec",
+]
 
 
 def __getattr__(name: str) -> Any:

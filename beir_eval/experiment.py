@@ -241,7 +241,9 @@ class Experiment:
                     )
 
     def _folder(self, prepared: Prepared) -> Path:
-        return Path(self.plan.out) / dataset_folder_name(prepared.manifest.dataset)
+        name, split = prepared.manifest.dataset, prepared.manifest.split
+        whole = name if split == "test" else f"{name} {split}"
+        return Path(self.plan.out) / dataset_folder_name(whole)
 
 
 def run_suite(

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beir_eval.report import figure_parts
@@ -243,6 +243,7 @@ def test_ticks_are_round_and_enclose(low: float, high: float, ticks: list[float]
     assert nice_ticks(low, high) == pytest.approx(ticks)
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.floats(0, 100), st.floats(0, 100))
 def test_there_are_always_ticks(a: float, b: float) -> None:
     low, high = min(a, b), max(a, b)

@@ -25,7 +25,7 @@ from beir_eval.report.numbers import points as times_100
 __all__ = ["draw_bars"]
 
 _NAME, _TICK = 14.0, 13.0
-_LONGEST_NAME = 190.0
+_LONGEST_NAME = 208.0
 _VALUES = 52.0
 _GROUP, _GROUPS_APART = 24.0, 10.0
 _ROW, _LINE, _MOST_LINES = 26.0, 16.0, 3
