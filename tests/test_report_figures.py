@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from beir_eval.report import figure_parts
@@ -168,6 +168,7 @@ def test_one_value_without_width_is_drawn(kind: Kind, value: float) -> None:
     root = drawn(figure(kind, ("SciFact", [point(2, value, low=0, high=0)])))
     assert any(each.startswith("SciFact, 2: ") for each in tooltips(root))
     assert "nan" not in ET.tostring(root, "unicode")
+    assert not any(each.startswith("-") for each in words(root))
 
 
 @pytest.mark.parametrize("values", [[0.5] * 8, [0.1 * each for each in range(8)]])
@@ -244,6 +245,8 @@ def test_ticks_are_round_and_enclose(low: float, high: float, ticks: list[float]
 
 
 @settings(max_examples=50, deadline=None)
+@example(0.0, 5e-324)
+@example(50.0, 50.0000001)
 @given(st.floats(0, 100), st.floats(0, 100))
 def test_there_are_always_ticks(a: float, b: float) -> None:
     low, high = min(a, b), max(a, b)

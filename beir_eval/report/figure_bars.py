@@ -38,7 +38,8 @@ def draw_bars(drawing: Drawing, groups: Lines, top: float, scale: str, x_label: 
     names = list(dict.fromkeys(str(point.x) for point in every))
     room = min(_LONGEST_NAME, max(width_of(name, _NAME) for name in names) + 4)
     left, right = EDGE + room + 10, WIDTH - EDGE - _VALUES
-    ticks = nice_ticks(0, 100 * max(max(point.value, point.interval.high) for point in every))
+    most = 100 * max(max(point.value, point.interval.high) for point in every)
+    ticks = nice_ticks(0, max(1.0, most))
     lines_of = {name: wrapped(name, room, _NAME, _MOST_LINES) for name in names}
     heights = {name: max(_ROW, _LINE * len(lines) + 6) for name, lines in lines_of.items()}
     y = top + 4

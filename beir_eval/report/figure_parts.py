@@ -90,6 +90,7 @@ _NARROW = frozenset("ijltfrI.,:;|!'()[]{}-/ ")
 _WIDE = frozenset("mwMW@%<>=+~")
 _ELLIPSIS = "…"
 _ARM = 0.36
+_LEAST_SPAN = 1e-6
 _MARKERS = (
     tuple((math.cos(math.tau * k / 24), math.sin(math.tau * k / 24)) for k in range(24)),
     ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)),
@@ -226,9 +227,10 @@ def path_of_marker(x: float, y: float, series: int, size: float = 4.5) -> str:
 def nice_ticks(low: float, high: float, most: int = 7) -> list[float]:
     """At most `most` round numbers, evenly apart, that enclose `low` and `high`, ascending.
 
-    The step is 1, 2, 2.5 or 5 times a power of ten; equal ends are taken 1 apart.
+    The step is 1, 2, 2.5 or 5 times a power of ten; ends that are all but equal are taken 1
+    apart.
     """
-    if high <= low:
+    if high - low < _LEAST_SPAN:
         low, high = low - 0.5, high + 0.5
     rough = (high - low) / (most - 1)
     power = math.floor(math.log10(rough))

@@ -1,0 +1,175 @@
+"""``beir-eval evaluate``: means, comparisons, missing queries, and bad usage."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from beir_eval import BeirEvalError, write_trec
+from beir_eval.cli.evaluate import command
+
+QRELS = "query-id\tcorpus-id\tscore\nq1\ta\t1\nq2\ta\t1\nq3\ta\t1\nq4\ta\t1\n"
+# Places of the only relevant document: NDCG@10 is 1, 1 / log2(3) = 0.6309, 1 / log2(4) = 0.5.
+FIRST = {"q1": "ba", "q2": "ab", "q3": "bca"}
+SECOND = {"q1": "ab", "q2": "ab", "q3": "ab", "q4": "ba"}
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    Path("qrels.tsv").write_text(QRELS)
+    for name, places in (("first", FIRST), ("second", SECOND)):
+        run = {
+            query_id: [(doc_id, float(-place)) for place, doc_id in enumerate(order)]
+            for query_id, order in places.items()
+        }
+        write_trec(run, f"{name}.trec", name)
+    return tmp_path
+
+
+def evaluate(*arguments: str) -> Result:
+    return CliRunner().invoke(command, [*arguments, "--qrels", "qrels.tsv"])
+
+
+def evaluated(*arguments: str) -> Any:
+    result = evaluate(*arguments, "--output", "json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    envelope = json.loads(result.stdout)
+    assert (envelope["status"], envelope["errors"]) == ("ok", [])
+    return envelope["evaluation"]
+
+
+def test_means_and_missing_queries() -> None:
+    # First: (0.6309 + 1 + 0.5 + 0) / 4 = 0.5327. Second: (1 + 1 + 1 + 0.6309) / 4 = 0.9077.
+    result = evaluate("first.trec", "second.trec", "--measures", "nDCG@10, R@1")
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert ["run", "nDCG@10", "R@1", "no", "results"] in rows
+    assert ["first", "0.5327", "0.2500", "1"] in rows
+    assert ["second", "0.9077", "0.7500", "0"] in rows
+    assert "Means over 4 judged queries." in result.stdout
+    assert "first: 1 judged query has no results (taken as an empty list): q4" in result.stdout
+
+
+def test_without_missing_queries_there_is_no_word_of_them() -> None:
+    assert "no results" not in evaluate("second.trec").stdout
+
+
+def test_json_has_everything() -> None:
+    found = evaluated("first.trec", "second.trec", "--per-query", "--compare", "--intervals")
+
+    first, second = found.pop("runs")
+    assert found == {
+        "measures": ["nDCG@10"],
+        "judged_queries": 4,
+        "baseline": "first",
+        "test": "student",
+        "correction": "holm",
+        "level": 0.95,
+        "resamples": 10_000,
+        "seed": 0,
+    }
+    assert first["missing_queries"] == ["q4"]
+    assert first["per_query"]["nDCG@10"]["q3"] == pytest.approx(0.5)
+    assert "compared" not in first
+    # Better by 0.3691, 0, 0.5 and 0.6309: mean 0.375.
+    compared = second["compared"]["nDCG@10"]
+    assert compared["difference"] == pytest.approx(0.375, abs=1e-4)
+    assert (compared["wins"], compared["ties"], compared["losses"]) == (3, 1, 0)
+    # t = 0.375 / (0.27287 / sqrt(4)) = 2.7486, on 3 degrees of freedom p = 0.0708.
+    assert compared["p_value"] == pytest.approx(0.0708, abs=1e-4)
+    interval = second["intervals"]["nDCG@10"]
+    assert 0.6309 <= interval["low"] < second["means"]["nDCG@10"] < interval["high"] <= 1.0
+
+
+def test_the_correction_is_over_the_runs() -> None:
+    Path("third.trec").write_bytes(Path("second.trec").read_bytes())
+
+    found = evaluated("first.trec", "second.trec", "third.trec", "--compare")
+
+    for run in found["runs"][1:]:
+        compared = run["compared"]["nDCG@10"]
+        assert compared["p_adjusted"] == pytest.approx(2 * compared["p_value"])
+
+
+def test_tables_of_comparisons_and_queries() -> None:
+    result = evaluate("first.trec", "second.trec", "--compare", "--intervals", "--per-query")
+
+    rows = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert "nDCG@10 against first difference p (student) p (holm) better equal worse" in rows
+    assert "second +0.3750 0.0708 0.0708 3 1 0" in rows
+    assert "nDCG@10 of query first second" in rows
+    assert "q3 0.5000 1.0000" in rows
+    assert any(row.startswith("second 0.9077 [0.") for row in rows)
+    assert "In brackets: 95% bootstrap intervals of 10,000 resamples, seed 0." in result.stdout
+
+
+def test_a_data_set_instead_of_a_file() -> None:
+    Path("mini.trec").write_text("unjudged Q0 x 1 1.0 tag\n")
+
+    result = CliRunner().invoke(command, ["mini.trec", "--dataset", "mini", "--output", "json"])
+
+    found = json.loads(result.stdout)["evaluation"]
+    assert found["judged_queries"] == len(found["runs"][0]["missing_queries"]) > 1
+
+
+def test_files_of_the_same_name_keep_their_paths() -> None:
+    Path("other").mkdir()
+    Path("other/first.trec").write_bytes(Path("second.trec").read_bytes())
+
+    found = evaluated("first.trec", "other/first.trec")
+
+    assert [run["run"] for run in found["runs"]] == ["first.trec", "other/first.trec"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["first.trec"], "say what to measure by: --qrels FILE or --dataset NAME"),
+        (["first.trec", "--qrels", "x", "--dataset", "mini"], "--qrels FILE or --dataset NAME"),
+        (["first.trec", "--qrels", "x", "--split", "dev"], "--split goes with --dataset"),
+        (["first.trec", "--qrels", "x", "--test", "tukey"], "--test goes with --compare"),
+        (["first.trec", "--qrels", "x", "--seed", "1"], "--seed goes with --compare or --interv"),
+        (["first.trec", "--qrels", "x", "--compare"], "--compare takes two or more runs"),
+        (["a", "a", "--qrels", "qrels.tsv"], "the run 'a' is given twice"),
+        (
+            ["a", "b", "--qrels", "x", "--compare", "--test", "tukey", "--correction", "bh"],
+            "--test tukey corrects by itself",
+        ),
+        ([], "Missing argument 'RUN...'"),
+    ],
+)
+def test_bad_usage(arguments: list[str], complaint: str) -> None:
+    result = CliRunner().invoke(command, arguments)
+
+    assert result.exit_code == 2
+    assert complaint in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["none.trec"], "cannot read the run 'none.trec'"),
+        (["none.trec", "--measures", "NDCG"], "cannot read the run"),
+        (["none.trec", "--measures", "ndcg@10"], "measure 'ndcg@10': measure not found"),
+        (["first.trec", "--measures", " , "], "no measure is given"),
+    ],
+)
+def test_errors_are_those_of_the_package(arguments: list[str], complaint: str) -> None:
+    result = evaluate(*arguments)
+
+    assert isinstance(result.exception, BeirEvalError)
+    assert complaint in str(result.exception)
+    assert result.stdout == ""
+
+
+def test_measures_with_commas_in_brackets() -> None:
+    found = evaluated("first.trec", "--measures", "AP(rel=1,judged_only=True)@10,RR,RR")
+
+    assert found["measures"] == ["AP(rel=1,judged_only=True)@10", "RR"]
