@@ -16,6 +16,7 @@ from mcranker.bridge import task_group
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError
 from mcranker.events import RubricWritten, TeamRecruited
+from mcranker.llm.chat import ChatModel
 from mcranker.panel import Panel
 from mcranker.session import Session
 from mcranker.tally import OnScoreOf, Tally
@@ -162,8 +163,7 @@ async def score_passages(session: Session, judges: Sequence[Actor[ScoreTask, Non
     Judges work side by side, unless the model keeps fewer prompt prefixes than there are
     judges or fewer calls are allowed: then one after the other.
     """
-    slots = session.models.scoring.capabilities.prefix_slots
-    together = len(judges) <= min(slots or len(judges), session.config.workers)
+    together = len(judges) <= _calls_at_once(session, session.models.scoring)
 
     async def feed(judge: Actor[ScoreTask, None]) -> None:
         # A judge that has failed takes no more, and its own error is the one to tell.
@@ -186,7 +186,7 @@ async def assess(session: Session, matrix: ScoreMatrix, names: Sequence[str]) ->
     assessor = Assessor(
         session.desk,
         session.asker(session.models.assessor),
-        workers=min(session.config.workers, len(session.distinct)),
+        workers=min(_calls_at_once(session, session.models.assessor), len(session.distinct)),
         on_score=tally.of(0),
     )
     with session.timed("assess"):
@@ -207,16 +207,20 @@ def judge_workers(session: Session, judges: int) -> list[int]:
     """Workers of each judge, never more than there are passages.
 
     Judges that work one after the other, or as ``top_k`` has it, get all the concurrency each;
-    those that work side by side share it.
+    those that work side by side share it. No more calls than the model keeps prompt prefixes
+    are under way, since others would drive out what the next call needs.
     """
-    concurrency = session.config.workers
-    slots = session.models.scoring.capabilities.prefix_slots
-    alone = session.config.top_k is not None or judges > min(slots or judges, concurrency)
+    limit = _calls_at_once(session, session.models.scoring)
+    alone = session.config.top_k is not None or judges > limit
     if alone:
-        shares = [min(slots or concurrency, concurrency)] * judges
+        shares = [limit] * judges
     else:
-        shares = [concurrency // judges + (i < concurrency % judges) for i in range(judges)]
+        shares = [limit // judges + (i < limit % judges) for i in range(judges)]
     return [min(share, len(session.distinct)) for share in shares]
+
+
+def _calls_at_once(session: Session, model: ChatModel) -> int:
+    return min(model.capabilities.prefix_slots or session.config.workers, session.config.workers)
 
 
 async def _ignore(row: int, doc_id: str, score: Score) -> None:

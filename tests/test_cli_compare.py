@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from beir_eval.cli.compare import command
-from beir_eval.compare_sources import FIRST_STAGE_NAME
+from beir_eval.compare.sources import FIRST_STAGE_NAME
 from beir_eval.errors import RunFolderError
 from tests.compare_support import (
     PARENT_5,

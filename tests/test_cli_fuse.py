@@ -33,10 +33,9 @@ def test_a_fused_run() -> None:
     assert (result.exit_code, result.stdout) == (0, "fused.trec: 2 queries, 3 documents\n")
     assert "ranx starts" in result.stderr
     assert "1 query not in every run, e.g. 'p'" in result.stderr
-    assert read_trec("fused.trec")["q"] == [
-        ("c", pytest.approx(1 / 63 + 1 / 61)),
-        ("a", pytest.approx(1 / 61)),
-    ]
+    fused = read_trec("fused.trec")["q"]
+    assert [doc_id for doc_id, _ in fused] == ["c", "a"]
+    assert [score for _, score in fused] == pytest.approx([1 / 63 + 1 / 61, 1 / 61])
     assert Path("fused.trec").read_text().splitlines()[0].endswith(" rrf")
 
 
@@ -50,7 +49,7 @@ def test_weights_parameters_and_json() -> None:
     assert read_trec("f.trec")["q"][:2] == [("c", 0.75), ("a", 0.25)]
     assert Path("f.trec").read_text().splitlines()[0].endswith(" mix")
     # phi = 0.5: c 0.5 x 0.25 + 0.5 x 1 = 0.625.
-    assert read_trec("g.trec")["q"][0] == ("c", pytest.approx(0.625))
+    assert read_trec("g.trec")["q"][0] == ("c", 0.625)
     assert rbc.stderr == ""
     assert json.loads(rbc.stdout) == {
         "status": "ok",

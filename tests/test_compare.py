@@ -9,9 +9,9 @@ from typing import Any
 import orjson
 import pytest
 
-from beir_eval.compare import compare_pair
-from beir_eval.compare_model import MovedPassage, PersonaScore, RunComparison
-from beir_eval.compare_sources import open_pair
+from beir_eval.compare.model import MovedPassage, PersonaScore, RunComparison
+from beir_eval.compare.pair import compare_pair
+from beir_eval.compare.sources import open_pair
 from beir_eval.errors import MeasureError, SettingError
 from tests.compare_support import (
     PARENT_5,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from beir_eval.compare import compare_pair
-from beir_eval.compare_basis import basis_of_dataset, basis_of_qrels
-from beir_eval.compare_model import MovedPassage, SettingChange
-from beir_eval.compare_sources import FIRST_STAGE_NAME, open_pair
+from beir_eval.compare.basis import basis_of_dataset, basis_of_qrels
+from beir_eval.compare.model import MovedPassage, SettingChange
+from beir_eval.compare.pair import compare_pair
+from beir_eval.compare.sources import FIRST_STAGE_NAME, open_pair
 from beir_eval.errors import RunError, RunFolderError
 from beir_eval.runs import write_trec
 from tests.compare_support import (

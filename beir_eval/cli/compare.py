@@ -11,15 +11,15 @@ from mcranker.cli.files import check_outputs, output
 from mcranker.cli.verb import Verb
 
 if TYPE_CHECKING:
-    from beir_eval.compare import Direction
-    from beir_eval.compare_basis import Basis
-    from beir_eval.compare_model import RunComparison
+    from beir_eval.compare.basis import Basis
+    from beir_eval.compare.model import RunComparison
+    from beir_eval.compare.pair import Direction
 __all__ = ["command"]
 
 
 def _compare(ctx: click.Context) -> int:
-    from beir_eval.compare import compare_pair
-    from beir_eval.compare_sources import open_pair
+    from beir_eval.compare.pair import compare_pair
+    from beir_eval.compare.sources import open_pair
 
     given = ctx.params
     if given["qrels"] and given["dataset"]:
@@ -45,7 +45,7 @@ def _direction(ctx: click.Context) -> Direction:
 
 
 def _basis(ctx: click.Context) -> Basis | None:
-    from beir_eval.compare_basis import basis_of_dataset, basis_of_qrels
+    from beir_eval.compare.basis import basis_of_dataset, basis_of_qrels
 
     if ctx.params["qrels"]:
         return basis_of_qrels(ctx.params["qrels"])
@@ -55,7 +55,7 @@ def _basis(ctx: click.Context) -> Basis | None:
 
 
 def _write(comparison: RunComparison, form: str, out: str | None) -> None:
-    from beir_eval.compare_text import as_dict, as_markdown, show_comparison
+    from beir_eval.compare.text import as_dict, as_markdown, show_comparison
     from mcranker.cli.tables import print_page, rendered
 
     if form == "table" and out is None:

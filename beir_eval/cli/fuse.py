@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 import click
@@ -31,8 +32,10 @@ def _fuse(ctx: click.Context) -> int:
     runs = [read_trec(path) for path in paths]
     if not given["quiet"]:
         say("ranx starts, which takes some 10 seconds")
-    # Before ranx is imported: to compile what is used once takes far longer than to run it.
-    os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
+    # To compile what is used once takes far longer than to run it. numba reads this when it is
+    # imported, and breaks if it changes after that.
+    if "numba" not in sys.modules:
+        os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
     fused = fuse(
         runs,
         method=given["method"],

@@ -172,7 +172,10 @@ class Ranker(ABC):
                         group.start_soon(serve, queue.clone())
                 place = 0
                 async for query, docs in _each(work):
-                    await jobs.send((place, query, docs))
+                    try:
+                        await jobs.send((place, query, docs))
+                    except anyio.BrokenResourceError:
+                        break  # whoever took the jobs has failed; that error is the one to tell
                     place += 1
 
         return Stream(produce)

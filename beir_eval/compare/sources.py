@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from beir_eval.compare_basis import Basis, Texts, basis_of_folder
+from beir_eval.compare.basis import Basis, Texts, basis_of_folder
 from beir_eval.errors import RunFolderError
 from beir_eval.run_folder import FIRST_STAGE, DataFolder, Metrics, RunFolder
 from beir_eval.runs import Run, read_trec

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from beir_eval.compare_model import (
+from beir_eval.compare.model import (
     ChangedQuery,
     MovedPassage,
     PersonaScore,
@@ -23,7 +23,7 @@ from beir_eval.errors import MeasureError, SettingError
 from beir_eval.significance import EQUAL, compare_runs
 
 if TYPE_CHECKING:
-    from beir_eval.compare_sources import ComparedRun, Pair
+    from beir_eval.compare.sources import ComparedRun, Pair
 
 __all__ = ["Direction", "compare_pair"]
 
@@ -48,7 +48,7 @@ def compare_pair(
     """Compare two runs, and explain the queries that changed most.
 
     Args:
-        pair: the runs, as `beir_eval.compare_sources.open_pair` finds them.
+        pair: the runs, as `beir_eval.compare.sources.open_pair` finds them.
         measure: name as ir-measures writes it.
         top: how many queries to explain, at most: those with the greatest differences.
         passages: how many passages a query, at most; about two thirds of them relevant ones,

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from beir_eval.compare_sources import FIRST_STAGE_NAME
+from beir_eval.compare.sources import FIRST_STAGE_NAME
 from mcranker.cli.numbers import counted
 from mcranker.cli.plain import plain
 
 if TYPE_CHECKING:
-    from beir_eval.compare_model import (
+    from beir_eval.compare.model import (
         ChangedQuery,
         MovedPassage,
         PersonaScore,

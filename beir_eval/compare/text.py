@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from beir_eval.compare_lines import (
+from beir_eval.compare.lines import (
     about,
     headings,
     notes,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from beir_eval.compare_model import ChangedQuery, RunComparison
+    from beir_eval.compare.model import ChangedQuery, RunComparison
 
 __all__ = ["as_dict", "as_markdown", "show_comparison"]
 

@@ -1,0 +1,1 @@
+"""Two runs side by side: the queries on which they differ, and why."""
