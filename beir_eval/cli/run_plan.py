@@ -106,7 +106,7 @@ def _plan(ctx: click.Context, suite: Suite) -> Plan:
         out=out,
         datasets=_with_split(datasets),
         rankers=given["only"],
-        queries=_query_ids(given["queries"]),
+        queries=_query_ids(ctx, given["queries"]),
         limit=given["limit"],
         depth=given["passages"],
         first_stage=_first_stage(given),
@@ -129,15 +129,19 @@ def _first_stage(given: dict[str, Any]) -> FirstStage:
     return FirstStage(engine=name, k1=given["k1"], b=given["b"], index=given["index"])
 
 
-def _query_ids(given: str | None) -> tuple[str, ...]:
+def _query_ids(ctx: click.Context, given: str | None) -> tuple[str, ...]:
     """Ids with commas between them, or a file with one a line."""
     if given is None:
         return ()
     path = Path(given)
     if path.is_file():
         lines = path.read_text(encoding="utf-8").splitlines()
-        return tuple(line.split()[0] for line in lines if line.strip())
-    return tuple(part.strip() for part in given.split(",") if part.strip())
+        found = tuple(line.split()[0] for line in lines if line.strip())
+    else:
+        found = tuple(part.strip() for part in given.split(",") if part.strip())
+    if not found:
+        raise click.UsageError(f"--queries {given!r} names no query", ctx)
+    return found
 
 
 def _pair(ctx: click.Context, text: str) -> tuple[str, str]:
