@@ -101,7 +101,7 @@ def value(name: str, printed: str) -> float:
     """The NDCG@10 that a program has printed."""
     if name == OURS:
         return float(json.loads(printed)["evaluation"]["runs"][0]["means"]["nDCG@10"])
-    return float(printed.split()[-1])
+    return float(printed.rsplit(maxsplit=1)[-1])
 
 
 def write_data(qrels: Path, run: Path, queries: int, passages: int) -> None:

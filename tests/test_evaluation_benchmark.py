@@ -13,7 +13,8 @@ SCRIPT = Path(__file__).parent.parent / "benchmarks" / "evaluation.py"
 
 
 def test_ours_beside_others() -> None:
-    options = "--queries 3 --passages 5 --repeats 1 --only ours --only pytrec_eval".split()
+    load = ["--queries", "3", "--passages", "5", "--repeats", "1"]
+    options = [*load, "--only", "ours", "--only", "pytrec_eval"]
 
     done = subprocess.run(
         [sys.executable, str(SCRIPT), *options], check=True, capture_output=True, text=True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -109,6 +110,23 @@ def test_zero_mean_and_unit_variance_by_hand() -> None:
 
     root = 1.5**0.5
     assert fused == pytest.approx({"a": root, "b": 0.0, "c": 1 - root, "d": -1.0}, abs=1e-9)
+
+
+@pytest.mark.parametrize(("norm", "documents"), [("zmuv", 1), ("min-max", 0)])
+def test_compiled_zmuv_is_given_no_empty_query(
+    norm: str, documents: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # With its compiler on, ranx loses the results of such a query.
+    tables: list[dict[str, dict[str, float]]] = []
+
+    def fuse_nothing(runs: list[Any], **_: object) -> SimpleNamespace:
+        return SimpleNamespace(run=runs[0])
+
+    fake = SimpleNamespace(Run=lambda table: tables.append(table) or table, fuse=fuse_nothing)
+    monkeypatch.setitem(sys.modules, "ranx", fake)
+
+    assert fuse([{"p": [("x", 2.0)]}, {"p": []}], method="sum", norm=norm) == {"p": [("x", 2.0)]}
+    assert [len(table["p"]) for table in tables] == [1, documents]
 
 
 def test_nothing_to_fuse_needs_no_ranx(monkeypatch: pytest.MonkeyPatch) -> None:

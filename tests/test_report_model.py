@@ -39,6 +39,8 @@ from tests.run_folders import (
     table1,
 )
 
+BM25 = "BM25"  # what tables call the first stage, where it has one name
+
 
 def test_sections_columns_and_rows_have_an_order_that_does_not_depend_on_the_folders(
     tmp_path: Path,
@@ -54,8 +56,8 @@ def test_sections_columns_and_rows_have_an_order_that_does_not_depend_on_the_fol
     assert [section.name for section in report.sections] == ["table1", "table10", "runs"]
     assert [column.name for column in report.sections[0].columns] == ["touche", "nfcorpus", "mini"]
     # By place in the suite; without one, by label.
-    assert [row.label for row in report.sections[0].rows] == [FIRST_STAGE, TWO, DIRECT]
-    assert [row.label for row in report.sections[2].rows] == [FIRST_STAGE, "a9", "a10", "b"]
+    assert [row.label for row in report.sections[0].rows] == [BM25, TWO, DIRECT]
+    assert [row.label for row in report.sections[2].rows] == [BM25, "a9", "a10", "b"]
     assert [section.title for section in report.sections] == [
         "Team compositions and DIRECT",
         "Ten",
@@ -83,15 +85,17 @@ def test_values_averages_and_ranks(tmp_path: Path) -> None:
     section = only(report_on(tmp_path))
     assert [column.name for column in section.columns] == ["touche", "scifact"]
     ranks = {row.label: [cell.rank for cell in row.cells if cell] for row in section.rows}
-    assert ranks == {FIRST_STAGE: [2, 0], DIRECT: [2, 2], TWO: [1, 0], ONE: [0, 1]}
+    assert ranks == {BM25: [2, 0], DIRECT: [2, 2], TWO: [1, 0], ONE: [0, 1]}
     assert {row.label: row.rank for row in section.rows} == {
-        FIRST_STAGE: 0,
+        BM25: 0,
         DIRECT: 2,
         TWO: 0,
         ONE: 1,
     }
     for row in section.rows:
-        assert row.average == pytest.approx(sum(means[row.label]) / 2, abs=1e-15)
+        assert row.average == pytest.approx(
+            sum(means[FIRST_STAGE if row.label == BM25 else row.label]) / 2, abs=1e-15
+        )
 
 
 def test_values_a_rounding_error_apart_share_a_rank(tmp_path: Path) -> None:
@@ -100,7 +104,7 @@ def test_values_a_rounding_error_apart_share_a_rank(tmp_path: Path) -> None:
     set_values(tmp_path, "scifact", TWO, [0.3] * 4)
     set_values(tmp_path, "scifact", FIRST_STAGE, [0.3 - 1e-9] * 4)
     section = only(report_on(tmp_path))
-    assert [cell_of(section, label).rank for label in (DIRECT, TWO, FIRST_STAGE)] == [1, 1, 2]
+    assert [cell_of(section, label).rank for label in (DIRECT, TWO, BM25)] == [1, 1, 2]
 
 
 def test_papers_numbers_stand_beside_and_its_average_is_over_the_same_sets(
@@ -110,7 +114,7 @@ def test_papers_numbers_stand_beside_and_its_average_is_over_the_same_sets(
     section = only(report_on(tmp_path))
     # Table 5, touche, scifact, nfcorpus.
     papers = {
-        FIRST_STAGE: [0.4422, 0.6789, 0.3075],
+        BM25: [0.4422, 0.6789, 0.3075],
         DIRECT: [0.2522, 0.7008, 0.3752],
         TWO: [0.3142, 0.7186, 0.3836],
         "Ours": [None, None, None],
@@ -129,7 +133,7 @@ def test_papers_bm25_does_not_stand_beside_another_first_stage(tmp_path: Path) -
     data = DataManifest.model_validate_json(path.read_bytes())
     change(path, DataManifest, first_stage=data.first_stage.model_copy(update={"name": "dense"}))
     section = only(report_on(tmp_path))
-    assert cell_of(section, FIRST_STAGE).paper is None
+    assert cell_of(section, "dense").paper is None
     assert cell_of(section, DIRECT).paper == 0.7008
     assert "top 5 by dense (" in section.columns[0].conditions
 
@@ -173,7 +177,7 @@ def test_comparisons_with_the_suites_baseline_are_one_family(tmp_path: Path) -> 
     assert (two.wins, two.ties, two.losses) == (3, 1, 0)
     # Holm, two comparisons: the smaller p twice. The other: d = 0.2, -0.2, 0.2, -0.2, mean 0, p 1.
     assert two.p_adjusted == pytest.approx(2 * p_value, abs=1e-12)
-    first = cell_of(section, FIRST_STAGE).comparison
+    first = cell_of(section, BM25).comparison
     assert first is not None
     assert (first.wins, first.ties, first.losses) == (2, 0, 2)
     assert first.p_value == pytest.approx(1.0, abs=1e-12)
@@ -202,18 +206,18 @@ def test_intervals_are_of_the_value_and_of_the_difference(tmp_path: Path) -> Non
 def test_baseline_is_the_one_asked_for_where_a_section_has_it(tmp_path: Path) -> None:
     made(tmp_path / "a", labels=[DIRECT, TWO])
     made(tmp_path / "b", labels=["x", "y"], suite=fig2)
-    assert [each.baseline for each in report_on(tmp_path).sections] == [FIRST_STAGE, DIRECT]
+    assert [each.baseline for each in report_on(tmp_path).sections] == [BM25, DIRECT]
     report = report_on(tmp_path, baseline=TWO)
-    assert [each.baseline for each in report.sections] == [FIRST_STAGE, TWO]
+    assert [each.baseline for each in report.sections] == [BM25, TWO]
     report = report_on(tmp_path, baseline=FIRST_STAGE)
-    assert [each.baseline for each in report.sections] == [FIRST_STAGE, FIRST_STAGE]
+    assert [each.baseline for each in report.sections] == [BM25, BM25]
     with pytest.raises(SettingError, match=r"'z' is no label .* 'DIRECT\(0,10\)', 'MC: 2 recruits"):
         report_on(tmp_path, baseline="z")
 
 
 def test_without_the_suites_baseline_the_first_stage_is_it(tmp_path: Path) -> None:
     made(tmp_path, labels=[DIRECT, TWO], unfinished=[("scifact", DIRECT)])
-    assert only(report_on(tmp_path)).baseline == FIRST_STAGE
+    assert only(report_on(tmp_path)).baseline == BM25
 
 
 def test_unfinished_runs_are_listed_and_not_counted(tmp_path: Path) -> None:
@@ -247,7 +251,7 @@ def test_one_label_in_two_folders_makes_two_rows(tmp_path: Path) -> None:
     set_values(tmp_path / "new" / "runs", "scifact", DIRECT, [1.0] * 4)
     section = only(report_on(tmp_path))
     assert [row.label for row in section.rows] == [
-        FIRST_STAGE,
+        BM25,
         f"{DIRECT} (new/runs)",
         f"{DIRECT} (old/runs)",
         TWO,
@@ -261,14 +265,14 @@ def test_one_label_twice_in_one_folder_is_told_apart_by_the_runs_folders(tmp_pat
     manifest = folder_of(tmp_path, "scifact", TWO) / "manifest.json"
     change(manifest, RunManifest, label=DIRECT)
     labels = [row.label for row in only(report_on(tmp_path)).rows]
-    assert labels == [FIRST_STAGE, f"{DIRECT} (DIRECT(0,10))", f"{DIRECT} (MC_2_recruits)"]
+    assert labels == [BM25, f"{DIRECT} (DIRECT(0,10))", f"{DIRECT} (MC_2_recruits)"]
 
 
 def test_a_folder_inside_the_other_is_told_apart_as_well(tmp_path: Path) -> None:
     made(tmp_path / "out", labels=[DIRECT])
     made(tmp_path / "out" / "again", labels=[DIRECT])
     labels = [row.label for row in only(report_on(tmp_path)).rows]
-    assert labels == [FIRST_STAGE, f"{DIRECT} (out/again)", f"{DIRECT} (out)"]
+    assert labels == [BM25, f"{DIRECT} (out/again)", f"{DIRECT} (out)"]
 
 
 def test_one_data_set_with_other_queries_makes_two_columns(tmp_path: Path) -> None:
@@ -309,7 +313,7 @@ def test_another_measure_is_computed_from_the_runs(tmp_path: Path) -> None:
     section = only(report)
     assert report.measure == "P@1"
     qrels = run.data().qrels()
-    for label, ranked in ((DIRECT, run.run()), (FIRST_STAGE, run.data().first_stage())):
+    for label, ranked in ((DIRECT, run.run()), (BM25, run.data().first_stage())):
         hits = [qrels[query][documents[0][0]] > 0 for query, documents in ranked.items()]
         assert cell_of(section, label).value == pytest.approx(sum(hits) / 3, abs=1e-12)
     # The paper's numbers are of NDCG@10.
@@ -344,3 +348,19 @@ def test_options_out_of_range_are_errors(tmp_path: Path) -> None:
         report_on(tmp_path, test="welch")
     with pytest.raises(SettingError, match="resamples=0"):
         report_on(tmp_path, resamples=0)
+
+
+def test_the_first_stage_has_its_name_where_that_tells_rows_apart(tmp_path: Path) -> None:
+    made(tmp_path / "a", datasets=["scifact", "touche"])
+    path = folder_of(tmp_path / "a", "scifact", FIRST_STAGE) / "manifest.json"
+    data = DataManifest.model_validate_json(path.read_bytes())
+    assert only(report_on(tmp_path)).rows[0].label == BM25
+    assert only(report_on(tmp_path, baseline=BM25)).baseline == BM25
+    change(path, DataManifest, first_stage=data.first_stage.model_copy(update={"name": "dense"}))
+    section = only(report_on(tmp_path, baseline=FIRST_STAGE))
+    assert (section.rows[0].label, section.baseline) == (FIRST_STAGE, FIRST_STAGE)
+    with pytest.raises(SettingError, match="'BM25' is no label"):
+        report_on(tmp_path, baseline=BM25)
+    made(tmp_path / "b", labels=[BM25, DIRECT])
+    section = only(report_on(tmp_path / "b"))
+    assert [row.label for row in section.rows] == [FIRST_STAGE, BM25, DIRECT]

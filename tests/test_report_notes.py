@@ -87,7 +87,7 @@ def test_notes_name_the_models_and_that_a_program_answers(tmp_path: Path) -> Non
     assert section.notes[0] == "Model: scripted:by-chance."
     assert section.notes[1].startswith("scripted:by-chance answers by a program: ")
     assert row_of(section, TWO).models == "scripted:by-chance"
-    assert row_of(section, FIRST_STAGE).models == ""
+    assert row_of(section, "BM25").models == ""
     real = only(report_on(made(tmp_path / "real", model="openai:gpt-5-mini")))
     assert not any("by a program" in note for note in real.notes)
 
@@ -111,7 +111,7 @@ def test_notes_say_which_defaults_a_weak_model_got(tmp_path: Path) -> None:
     change(path, RunManifest, config=config)
     section = only(report_on(tmp_path))
     assert row_of(section, TWO).weak
-    assert not row_of(section, FIRST_STAGE).weak
+    assert not row_of(section, "BM25").weak
     weak = [note for note in section.notes if "marked weak" in note]
     assert weak == [
         f"The scoring model is marked weak ({DIRECT}); none of the defaults for such models is "

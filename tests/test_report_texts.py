@@ -61,7 +61,7 @@ def test_first_table_has_ours_and_the_papers_side_by_side(table: Path) -> None:
     assert lines == [
         "| ranker | touche | touche, paper | scifact | scifact, paper | average | average, paper |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
-        "| first stage | 30.00‡ | 44.22 | 30.00‡ | 67.89 | 30.00 | 56.05 |",
+        "| BM25 | 30.00‡ | 44.22 | 30.00‡ | 67.89 | 30.00 | 56.05 |",
         "| DIRECT(0,10) | <u>40.00</u> | 25.22 | 40.00 | 70.08 | 40.00 | 47.65 |",
         "| MC: 2 recruits | **60.00**‡ | 31.42 | **60.00**‡ | 71.86 | **60.00** | 51.64 |",
         "| MC: 1 recruit | <u>40.00</u> | 30.60 | <u>45.00</u> | 71.35 | <u>42.50</u> | 50.98 |",
@@ -83,14 +83,14 @@ def test_comparisons_have_difference_interval_p_and_queries_won(table: Path) -> 
         *("wins", "ties", "losses"),
     ]
     assert compared[1] == [
-        *("first stage", "touche", "-10.00‡", "-10.00 to -10.00", "<0.001", "<0.001"),
+        *("BM25", "touche", "-10.00‡", "-10.00 to -10.00", "<0.001", "<0.001"),
         *("0", "0", "8"),
     ]
     (one,) = (row for row in compared if row[:2] == [ONE, "scifact"])
     assert one[2] == "+5.00"
     assert one[6:] == ["4", "4", "0"]
     assert [row[:2] for row in compared[1:]] == [
-        [label, dataset] for label in ("first stage", TWO, ONE) for dataset in ("touche", "scifact")
+        [label, dataset] for label in ("BM25", TWO, ONE) for dataset in ("touche", "scifact")
     ]
 
 
@@ -127,7 +127,7 @@ def test_second_tables_say_what_came_back_and_what_it_took(tmp_path: Path) -> No
         "ties at worst": "12.50",
         "ties at best": "25.00",
     }
-    assert answers[1][:7] == ["first stage", "scifact", "-", "-", "-", "-", "-"]
+    assert answers[1][:7] == ["BM25", "scifact", "-", "-", "-", "-", "-"]
     assert dict(zip(taken[0], taken[1], strict=True)) == {
         "ranker": DIRECT,
         "data set": "scifact",
@@ -186,7 +186,7 @@ def test_latex_tables_are_booktabs_and_every_row_is_complete(table: Path) -> Non
     text = render_latex(report_on(table))
     assert r"DIRECT(0,10) & \underline{40.00} & 25.22 & 40.00 & 70.08 & 40.00 & 47.65 \\" in text
     assert r"\textbf{60.00}$^{\ddagger}$ & 31.42" in text
-    assert r"first stage & touche & $-$10.00$^{\ddagger}$ & $-$10.00 to $-$10.00 &" in text
+    assert r"BM25 & touche & $-$10.00$^{\ddagger}$ & $-$10.00 to $-$10.00 &" in text
     for kind in ("tabular", "longtable"):
         for spec, body in re.findall(
             rf"\\begin\{{{kind}\}}\{{([lr]+)\}}(.*?)\\end\{{{kind}\}}", text, re.DOTALL

@@ -53,10 +53,24 @@ class Arrangement:
             for name, data, count in zip(column_names(manifests), manifests, queries, strict=True)
         )
 
+    def shown(self, label: str) -> str:
+        """A row's label in tables: of the first stage its own name, if all data sets have one."""
+        names = {folder.manifest.first_stage.name for folder in self.data.values()}
+        if label != FIRST_STAGE or len(names) != 1 or names & set(self.labels):
+            return label
+        return names.pop()
+
     def baseline(self, asked: str | None) -> str:
         """The row that the others are compared with: the one asked for, the suite's, or first."""
-        wanted = (asked, self.suite.baseline if self.suite else None)
-        return next((each for each in wanted if each in self.labels), None) or FIRST_STAGE
+        named = {self.shown(label): label for label in self.labels}
+        for wanted in (asked, self.suite.baseline if self.suite else None):
+            if wanted is not None and self.has(wanted):
+                return named.get(wanted, wanted)
+        return FIRST_STAGE
+
+    def has(self, label: str) -> bool:
+        """Whether a row is called so, here or in tables."""
+        return label in self.labels or label in [self.shown(each) for each in self.labels]
 
     def paper_value(self, place: Place) -> float | None:
         """The paper's NDCG@10 for that place, 0 to 1; None if it has none.

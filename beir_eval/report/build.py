@@ -42,9 +42,9 @@ def build_report(
         runs: of any suites, data sets and folders; unfinished ones are listed, not counted.
         measure: whose values the tables show, as ir-measures writes it; computed from the TREC
             runs where the folders do not have it. None for the first measure of the first run.
-        baseline: label of the run that the others are compared with, or ``"first stage"``, in
-            all sections that have it. The other sections, and None, take the suite's, else the
-            first stage.
+        baseline: label of the run that the others are compared with, or of the first stage
+            (``"first stage"``, ``"BM25"``), in all sections that have it. The other sections, and
+            None, take the suite's, else the first stage.
         test: paired test, one of `beir_eval.significance.TESTS`.
         correction: of the p-values, over all comparisons of a section: one of
             `beir_eval.significance.CORRECTIONS`; None for the one that goes with the test.
@@ -87,7 +87,7 @@ def _section(plan: Arrangement, baseline: str, shelf: Shelf, settings: Settings)
         title=plan.title,
         columns=columns,
         rows=rows,
-        baseline=baseline,
+        baseline=plan.shown(baseline),
         figure=build_figure(plan.suite, columns, rows),
         unfinished=plan.unfinished,
         paper_source=paper.paper_source() if has_paper else "",
@@ -157,7 +157,7 @@ def _rows(
         }
         made.append(
             Row(
-                label=label,
+                label=plan.shown(label),
                 cells=row,
                 average=averages[label],
                 paper_average=_mean([cell.paper if cell else None for cell in row]),
@@ -180,8 +180,8 @@ def _measure(asked: str | None, arrangements: Sequence[Arrangement]) -> str:
 
 
 def _check_baseline(baseline: str | None, arrangements: Sequence[Arrangement]) -> None:
-    known = {label for plan in arrangements for label in plan.labels}
-    if baseline is not None and baseline not in known:
+    if baseline is not None and not any(plan.has(baseline) for plan in arrangements):
+        known = {plan.shown(label) for plan in arrangements for label in plan.labels}
         labels = ", ".join(map(repr, sorted(known, key=natural))) or "no finished run at all"
         raise SettingError(
             f"baseline={baseline!r} is no label of a finished run; there is {labels}"
