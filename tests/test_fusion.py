@@ -122,7 +122,11 @@ def test_compiled_zmuv_is_given_no_empty_query(
     def fuse_nothing(runs: list[Any], **_: object) -> SimpleNamespace:
         return SimpleNamespace(run=runs[0])
 
-    fake = SimpleNamespace(Run=lambda table: tables.append(table) or table, fuse=fuse_nothing)
+    def as_it_is(table: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+        tables.append(table)
+        return table
+
+    fake = SimpleNamespace(Run=as_it_is, fuse=fuse_nothing)
     monkeypatch.setitem(sys.modules, "ranx", fake)
 
     assert fuse([{"p": [("x", 2.0)]}, {"p": []}], method="sum", norm=norm) == {"p": [("x", 2.0)]}
