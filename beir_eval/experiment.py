@@ -86,7 +86,7 @@ class CellResult:
         cost: US dollars paid now; None if a price is not known.
         reused: answers that the ledger had.
         stopped: the error that ended the run early: a budget that is spent, something that fails
-            every query, or the last of `GIVE_UP` failures in a row; None if none.
+            every query, or the last of `GIVE_UP` failures in a row, or of all; None if none.
     """
 
     dataset: str
@@ -279,6 +279,7 @@ async def _run_cell(cell: Cell, first_stage: Metrics, budget: _Budget, watch: Wa
     paid: list[tuple[int, float | None]] = []
     reused = 0
     failed_in_a_row = 0
+    error: Exception | None = None
     stopped: Exception | None = None
     async with _make_ranker(cell.spec.ranker, options) as ranker:
         cell.begin(ranker)
@@ -302,6 +303,8 @@ async def _run_cell(cell: Cell, first_stage: Metrics, budget: _Budget, watch: Wa
                     if out_of_budget or failed_in_a_row == GIVE_UP or isinstance(error, HOPELESS):
                         stopped = error
                         break
+            if not cell.done:
+                stopped = stopped or error  # a mean over nothing but failures tells nothing
             metrics = None if stopped else cell.finish()
     costs = [cost for _, cost in paid if cost is not None]
     result = CellResult(

@@ -258,6 +258,17 @@ def test_a_model_out_of_reach_is_given_up(
     assert asked == ["q1", "q2", "q3"]
 
 
+def test_a_run_of_failures_alone_is_not_finished(folder: Path, tmp_path: Path) -> None:
+    def down(request: ChatRequest) -> str:
+        raise ServerFailed("no answer")
+
+    (result,) = run_suite(suite(folder, "DIRECT"), plan(tmp_path / "out", judging(down)))
+    assert (result.metrics, str(result.stopped)) == (None, "no answer")
+    (again,) = run_suite(suite(folder, "DIRECT"), plan(tmp_path / "out", knowing()))
+    assert again.metrics is not None
+    assert not again.metrics.failed
+
+
 def test_missing_scores_are_counted(folder: Path, tmp_path: Path) -> None:
     def lost(request: ChatRequest) -> str:
         return "?" if request.tag.doc_id == "d8" else '{"Score": 3}'
