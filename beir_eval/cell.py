@@ -88,16 +88,17 @@ class Cell:
         return [query_id for query_id in self.prepared.queries if query_id not in self.done]
 
     def begin(self, ranker: Ranker) -> None:
-        """Make the folder, or see that it was begun with the same choices.
+        """Make the folder, or see that what is ranked there was ranked with the same choices.
 
         Raises:
-            RunFolderError: it was begun with other choices.
+            RunFolderError: it was ranked with other choices.
             OSError: it cannot be written.
         """
         manifest = self._manifest(ranker)
         if (self.path / "manifest.json").exists():
             known = RunFolder.open(self.path).manifest
-            _check_same(self.path, known, manifest)
+            if self.done:
+                _check_same(self.path, known, manifest)
             if known.finished and not self.open_queries:
                 manifest = manifest.model_copy(update={"finished": True})
         self.path.mkdir(parents=True, exist_ok=True)

@@ -157,9 +157,10 @@ def keep_data(prepared: Prepared, folder: Path, measures: Sequence[str]) -> Data
     path = folder / DATA_FOLDER
     if path.exists():
         found = DataFolder.open(path)
-        if found.manifest.content != prepared.manifest.content:
+        same = found.manifest.content == prepared.manifest.content
+        if not same and _is_used(folder):
             raise RunFolderError(_other_data(found, prepared.manifest))
-        if set(measures) <= set(found.metrics().measures):
+        if same and set(measures) <= set(found.metrics().measures):
             return found
     unfinished = path.with_name(f"{DATA_FOLDER}.part")
     shutil.rmtree(unfinished, ignore_errors=True)
@@ -182,6 +183,11 @@ def keep_data(prepared: Prepared, folder: Path, measures: Sequence[str]) -> Data
     unfinished.replace(path)
     _log.info("%s: %s", path, prepared.manifest.description)
     return DataFolder.open(path)
+
+
+def _is_used(folder: Path) -> bool:
+    """Whether anything has been ranked there."""
+    return any(each.stat().st_size for each in folder.glob("*/rankings.jsonl"))
 
 
 def _other_data(found: DataFolder, wanted: DataManifest) -> str:

@@ -264,9 +264,12 @@ def test_a_run_of_failures_alone_is_not_finished(folder: Path, tmp_path: Path) -
 
     (result,) = run_suite(suite(folder, "DIRECT"), plan(tmp_path / "out", judging(down)))
     assert (result.metrics, str(result.stopped)) == (None, "no answer")
-    (again,) = run_suite(suite(folder, "DIRECT"), plan(tmp_path / "out", knowing()))
+    # Nothing was ranked, so that other choices do no harm.
+    other = plan(tmp_path / "out", knowing(), limit=3)
+    (again,) = run_suite(suite(folder, "DIRECT"), other)
     assert again.metrics is not None
     assert not again.metrics.failed
+    assert len(again.metrics.per_query[MEASURE]) == 3
 
 
 def test_missing_scores_are_counted(folder: Path, tmp_path: Path) -> None:
