@@ -14,14 +14,12 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from beir_eval.errors import RunFolderError
+from beir_eval.files import read_jsonl, write_form, write_whole
 from beir_eval.outcome import Outcome
 from beir_eval.run_folder import (
     Metrics,
     RunFolder,
     RunManifest,
-    read_jsonl,
-    write_form,
-    write_whole,
 )
 from beir_eval.runs import write_trec
 

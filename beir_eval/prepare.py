@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from beir_eval.errors import DatasetError, RunFolderError
+from beir_eval.files import write_form, write_whole
 from beir_eval.metrics import evaluate
 from beir_eval.run_folder import (
     DATA_FOLDER,
@@ -24,8 +25,6 @@ from beir_eval.run_folder import (
     DataManifest,
     FirstStageNote,
     Metrics,
-    write_form,
-    write_whole,
 )
 from beir_eval.runs import write_trec
 

@@ -23,12 +23,12 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
-import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from beir_eval.errors import RunFolderError
+from beir_eval.files import read_bytes, read_form, read_jsonl
 from beir_eval.runs import read_trec
 
 __all__ = [
@@ -46,15 +46,13 @@ __all__ = [
     "Taken",
     "TieBounds",
     "find_runs",
-    "write_whole",
+    "with_texts",
 ]
 
 VERSION = 1
 DATA_FOLDER = "data"
 FIRST_STAGE = "first stage"
 """Label of the first stage's own run in tables; its name stands in `FirstStageNote`."""
-
-Form = TypeVar("Form", bound=BaseModel)
 
 
 class _Kept(BaseModel):
@@ -261,7 +259,7 @@ class DataFolder:
             RunFolderError: it is none, or cannot be read.
         """
         path = Path(path)
-        return cls(path, _read_form(path / "manifest.json", DataManifest))
+        return cls(path, read_form(path / "manifest.json", DataManifest))
 
     def queries(self) -> dict[str, str]:
         """Query id -> text, in the order of the data set."""
@@ -270,7 +268,7 @@ class DataFolder:
     def qrels(self) -> dict[str, dict[str, int]]:
         """Query id -> document id -> grade."""
         found: dict[str, dict[str, int]] = {}
-        lines = _read_bytes(self.path / "qrels.tsv").decode().splitlines()
+        lines = read_bytes(self.path / "qrels.tsv").decode().splitlines()
         for line in lines[1:]:
             query_id, doc_id, grade = line.split("\t")
             found.setdefault(query_id, {})[doc_id] = int(grade)
@@ -289,7 +287,7 @@ class DataFolder:
 
     def metrics(self) -> Metrics:
         """Values of the first stage's run."""
-        return _read_form(self.path / "metrics.json", Metrics)
+        return read_form(self.path / "metrics.json", Metrics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +305,7 @@ class RunFolder:
             RunFolderError: it is none, or cannot be read.
         """
         path = Path(path)
-        return cls(path, _read_form(path / "manifest.json", RunManifest))
+        return cls(path, read_form(path / "manifest.json", RunManifest))
 
     def data(self) -> DataFolder:
         """What was ranked.
@@ -333,7 +331,7 @@ class RunFolder:
             raise RunFolderError(
                 f"{self.path}: the run is not finished; run the same 'beir-eval run' again"
             )
-        return _read_form(self.path / "metrics.json", Metrics)
+        return read_form(self.path / "metrics.json", Metrics)
 
     def run(self) -> dict[str, list[tuple[str, float]]]:
         """The run: query id -> (document id, score), best first."""
@@ -373,57 +371,3 @@ def with_texts(
         title, text = passages.get(hit["doc_id"], ("", ""))
         hits.append({**hit, "title": title, "text": text})
     return {**ranking, "hits": hits}
-
-
-def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects of a file, a line each.
-
-    Raises:
-        RunFolderError: the file cannot be read, or a line is no object.
-    """
-    try:
-        with path.open("rb") as lines:
-            for number, line in enumerate(lines, start=1):
-                try:
-                    entry = orjson.loads(line)
-                except orjson.JSONDecodeError as failure:
-                    raise RunFolderError(f"{path}:{number}: not JSON: {failure}") from failure
-                yield entry
-    except OSError as failure:
-        raise RunFolderError(f"{path}: cannot be read: {failure.strerror}") from failure
-
-
-def write_whole(path: Path, content: bytes | str) -> None:
-    """Write a file that appears whole or not at all.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        unfinished.write_bytes(content.encode() if isinstance(content, str) else content)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
-def write_form(path: Path, form: BaseModel) -> None:
-    """Write a manifest or metrics."""
-    write_whole(path, form.model_dump_json(indent=1) + "\n")
-
-
-def _read_bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as failure:
-        raise RunFolderError(f"{path}: cannot be read: {failure.strerror}") from failure
-
-
-def _read_form(path: Path, form: type[Form]) -> Form:
-    content = _read_bytes(path)
-    try:
-        return form.model_validate_json(content)
-    except ValidationError as failure:
-        first = failure.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
-        raise RunFolderError(f"{path}: {where}: {first['msg']}") from failure

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from beir_eval.files import write_form
 from beir_eval.metrics import evaluate
 from beir_eval.run_folder import (
     DATA_FOLDER,
@@ -17,7 +18,6 @@ from beir_eval.run_folder import (
     FirstStageNote,
     Metrics,
     RunManifest,
-    write_form,
 )
 from beir_eval.runs import Run, write_trec
 from mcranker import ChatRequest, MCRanker, Passage, Query, Ranking

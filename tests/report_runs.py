@@ -5,9 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from beir_eval.files import write_form
 from beir_eval.report.build import build_report
 from beir_eval.report.model import Cell, Report, Row, Section
-from beir_eval.run_folder import DataManifest, Metrics, RunManifest, find_runs, write_form
+from beir_eval.run_folder import (
+    DataManifest,
+    Metrics,
+    RunManifest,
+    find_runs,
+)
 from tests.run_folders import make_run_folders
 
 DIRECT, TWO, ONE = "DIRECT(0,10)", "MC: 2 recruits", "MC: 1 recruit"

@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from beir_eval.files import write_form, write_whole
 from beir_eval.metrics import evaluate
 from beir_eval.run_folder import (
     DATA_FOLDER,
@@ -25,8 +26,6 @@ from beir_eval.run_folder import (
     SuiteNote,
     Taken,
     TieBounds,
-    write_form,
-    write_whole,
 )
 from beir_eval.runs import read_trec, write_trec
 from mcranker import (

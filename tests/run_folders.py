@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
+from beir_eval.files import write_form
 from beir_eval.run_folder import (
     DATA_FOLDER,
     FIRST_STAGE,
     FigureNote,
     Metrics,
     SuiteNote,
-    write_form,
 )
 from tests.run_folder_files import MEASURE, PAPER_QUERIES, Plan, write_data, write_run
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from beir_eval.cli.flags import judgement_flags
 from mcranker.cli.failures import DONE, envelope
 from mcranker.cli.files import check_outputs, output
 from mcranker.cli.verb import Verb
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from beir_eval.compare.basis import Basis
     from beir_eval.compare.model import RunComparison
     from beir_eval.compare.pair import Direction
+
 __all__ = ["command"]
 
 
@@ -106,23 +108,7 @@ command = Verb(
         ),
         click.Option(["--gains"], is_flag=True, help="Only queries on which B is better."),
         click.Option(["--losses"], is_flag=True, help="Only queries on which B is worse."),
-        click.Option(
-            ["--qrels"],
-            metavar="FILE",
-            help="Judgements for TREC files, in TREC's or BEIR's columns.",
-        ),
-        click.Option(
-            ["--dataset"],
-            metavar="NAME",
-            help="Data set of TREC files, for its judgements and texts: a name or a folder.",
-        ),
-        click.Option(
-            ["--split"],
-            default="test",
-            show_default=True,
-            metavar="NAME",
-            help="Which judgements of --dataset.",
-        ),
+        *judgement_flags(),
         click.Option(
             ["--output"],
             type=click.Choice(["table", "md", "json"]),

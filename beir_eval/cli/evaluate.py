@@ -11,9 +11,11 @@ import click
 from click.core import ParameterSource
 
 from beir_eval.cli.findings import LEVEL, Findings
-from beir_eval.significance import CORRECTIONS, TESTS, usual_correction
+from beir_eval.cli.flags import judgement_flags, measures_flag, output_flag, statistics_flags
+from beir_eval.significance import usual_correction
 from mcranker.cli.failures import DONE, envelope
 from mcranker.cli.files import output as opened_output
+from mcranker.cli.verb import Verb
 
 if TYPE_CHECKING:
     from beir_eval.metrics import Evaluation
@@ -166,36 +168,13 @@ def _callback(**_: Any) -> int:
     return _evaluate(click.get_current_context())
 
 
-# No `Verb`: the module that has it takes as long to import as all the rest together.
-command = click.Command(
+command = Verb(
     "evaluate",
     callback=_callback,
     params=[
         click.Argument(["runs"], nargs=-1, required=True, metavar="RUN..."),
-        click.Option(
-            ["--qrels"],
-            metavar="FILE",
-            help="Judgements: query, document and grade as BEIR writes them, or TREC's 4 columns.",
-        ),
-        click.Option(
-            ["--dataset"],
-            metavar="NAME",
-            help="Take the judgements of this data set: a name or a folder.",
-        ),
-        click.Option(
-            ["--split"],
-            default="test",
-            show_default=True,
-            metavar="NAME",
-            help="Which judgements of --dataset.",
-        ),
-        click.Option(
-            ["--measures"],
-            default="nDCG@10",
-            show_default=True,
-            metavar="NAME,NAME,...",
-            help="Measures, as ir-measures writes them: nDCG@10, R@100, AP(rel=2), RR.",
-        ),
+        *judgement_flags(),
+        measures_flag(),
         click.Option(["--per-query"], is_flag=True, help="Show the value of every query as well."),
         click.Option(
             ["--compare"],
@@ -203,46 +182,12 @@ command = click.Command(
             help="Test every other run against the first one, query by query.",
         ),
         click.Option(
-            ["--test"],
-            type=click.Choice(TESTS),
-            default="student",
-            show_default=True,
-            help="Student's paired t-test, Fisher's randomization test, or Tukey's HSD.",
-        ),
-        click.Option(
-            ["--correction"],
-            type=click.Choice(CORRECTIONS),
-            show_default="holm; none for tukey, which corrects by itself",
-            help="Of the p-values, for all comparisons of a measure.",
-        ),
-        click.Option(
             ["--intervals"],
             is_flag=True,
             help=f"Show {LEVEL:.0%} confidence intervals of the means (bootstrap over queries).",
         ),
-        click.Option(
-            ["--resamples"],
-            type=click.IntRange(min=1),
-            default=10_000,
-            show_default=True,
-            metavar="N",
-            help="Of the bootstrap.",
-        ),
-        click.Option(
-            ["--seed"],
-            type=click.IntRange(0, 2**32 - 1),
-            default=0,
-            show_default=True,
-            metavar="N",
-            help="Of the randomization test and of the bootstrap.",
-        ),
-        click.Option(
-            ["--output"],
-            type=click.Choice(["table", "json"]),
-            default="table",
-            show_default=True,
-            help="json: one object with status, evaluation and errors.",
-        ),
+        *statistics_flags(),
+        output_flag("evaluation"),
     ],
     short_help="Measure TREC runs.",
     help="""Measure TREC runs by judgements, and test whether their differences may be chance.

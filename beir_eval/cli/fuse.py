@@ -8,11 +8,13 @@ from typing import Any
 
 import click
 
+from beir_eval.cli.flags import output_flag
 from beir_eval.fusion import METHODS, NORMS
 from mcranker.cli.failures import DONE, envelope
 from mcranker.cli.files import check_outputs
 from mcranker.cli.files import output as opened_output
 from mcranker.cli.invocation import say
+from mcranker.cli.verb import Verb, quiet_flag
 
 __all__ = ["command"]
 
@@ -107,7 +109,7 @@ def _list_of_methods() -> str:
     return "\n".join(f"    {line}" for line in lines)
 
 
-command = click.Command(
+command = Verb(
     "fuse",
     callback=_callback,
     params=[
@@ -149,14 +151,8 @@ command = click.Command(
         click.Option(
             ["--tag"], metavar="NAME", help="Last column of the file. Without: the method."
         ),
-        click.Option(["-q", "--quiet"], is_flag=True, help="No notes."),
-        click.Option(
-            ["--output"],
-            type=click.Choice(["table", "json"]),
-            default="table",
-            show_default=True,
-            help="json: one object with status, fusion and errors.",
-        ),
+        quiet_flag(),
+        output_flag("fusion"),
     ],
     short_help="Make one TREC run of several.",
     help=f"""Make one TREC run of several by ranx, e.g. of a ranker's and BM25's.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from beir_eval.significance import CORRECTIONS, TESTS
+from beir_eval.cli.flags import STATISTICS, statistics_flags
 from mcranker.cli.files import check_outputs, output
 from mcranker.cli.invocation import say
 from mcranker.cli.numbers import counted
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-TESTING = "Statistics"
 NAME = "report"
 
 _SUFFIXES = {"md": ".md", "html": ".html", "latex": ".tex", "json": ".json"}
@@ -187,24 +186,9 @@ command = Verb(
         Section(
             ["--baseline"],
             metavar="LABEL",
-            section=TESTING,
+            section=STATISTICS,
             help="Compare with this ranker, or with 'first stage'. Without: the suite's baseline, "
             "else the first stage.",
-        ),
-        Section(
-            ["--test"],
-            type=click.Choice(TESTS),
-            default="student",
-            show_default=True,
-            section=TESTING,
-            help="Test of the differences from the baseline.",
-        ),
-        Section(
-            ["--correction"],
-            type=click.Choice(CORRECTIONS),
-            section=TESTING,
-            help="Corrects p for all comparisons of a section. Without: holm; none with tukey, "
-            "which corrects by itself.",
         ),
         Section(
             ["--level"],
@@ -212,27 +196,10 @@ command = Verb(
             default=0.95,
             show_default=True,
             metavar="X",
-            section=TESTING,
+            section=STATISTICS,
             help="Confidence level of the intervals.",
         ),
-        Section(
-            ["--resamples"],
-            type=click.IntRange(min=1),
-            default=10_000,
-            show_default=True,
-            metavar="N",
-            section=TESTING,
-            help="Resamples of the queries for the intervals.",
-        ),
-        Section(
-            ["--seed"],
-            type=click.IntRange(min=0, max=2**32 - 1),
-            default=0,
-            show_default=True,
-            metavar="N",
-            section=TESTING,
-            help="Of the intervals and of tests by chance.",
-        ),
+        *statistics_flags(),
         quiet_flag(),
     ],
     short_help="Tables and figures from run folders, beside the paper's numbers.",

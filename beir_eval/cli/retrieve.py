@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,6 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from beir_eval.cli.flags import (
+    FIRST_STAGE,
+    bm25_flags,
+    measures_flag,
+    no_cache_flag,
+    output_flag,
+)
 from mcranker.cli.failures import DONE, envelope
 from mcranker.cli.files import check_outputs
 from mcranker.cli.files import output as opened_output
@@ -29,7 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 MEASURES = "nDCG@10,R@100"
-METHOD = "First stage"
 TAG = "BM25"
 
 
@@ -45,11 +50,12 @@ class _Result:
 
 
 def _retrieve(ctx: click.Context) -> int:
+    from beir_eval.metrics import measure_names
     from beir_eval.runs import write_trec
 
     given = ctx.params
     stage = _stage(ctx)
-    measures = _names(given["measures"])
+    measures = measure_names(given["measures"])
     check_outputs(given["out"])
     with ctx.ensure_object(Invocation).noting(not given["quiet"]):
         result = _find(given, stage, measures)
@@ -106,11 +112,6 @@ def _limited(dataset: Dataset, limit: int) -> Dataset:
     queries = dict(islice(dataset.queries.items(), limit))
     qrels = {each: dataset.qrels[each] for each in queries if each in dataset.qrels}
     return replace(dataset, queries=queries, qrels=qrels)
-
-
-def _names(listed: str) -> list[str]:
-    """The measures between the commas that stand in no brackets."""
-    return [name.strip() for name in re.split(r",(?![^()]*\))", listed) if name.strip()]
 
 
 def _record(result: _Result, out: str) -> dict[str, Any]:
@@ -188,7 +189,7 @@ command = Verb(
             type=click.Choice(["bm25s", "pyserini"]),
             default="bm25s",
             show_default=True,
-            section=METHOD,
+            section=FIRST_STAGE,
             help="bm25s is built in; pyserini is Lucene, whose figures are published.",
         ),
         Section(
@@ -197,59 +198,13 @@ command = Verb(
             default=100,
             show_default=True,
             metavar="N",
-            section=METHOD,
+            section=FIRST_STAGE,
             help="Documents a query.",
         ),
-        Section(
-            ["--k1"],
-            type=click.FloatRange(min=0),
-            default=0.9,
-            show_default=True,
-            metavar="X",
-            section=METHOD,
-            help="How slowly repeats of a term stop counting.",
-        ),
-        Section(
-            ["--b"],
-            type=click.FloatRange(min=0, max=1),
-            default=0.4,
-            show_default=True,
-            metavar="X",
-            section=METHOD,
-            help="How much long documents are held back, 0 to 1.",
-        ),
-        Section(
-            ["--index"],
-            type=click.Choice(["corpus", "prebuilt"]),
-            section=METHOD,
-            help="For pyserini: an index of the given documents, made here; or the one that "
-            "pyserini offers for the data set, downloaded once. Without: corpus.",
-        ),
-        Section(
-            ["--fields"],
-            type=click.Choice(["flat", "multifield"]),
-            section=METHOD,
-            help="For pyserini: search title and text as one, or apart. Without: flat.",
-        ),
-        click.Option(
-            ["--no-cache"],
-            is_flag=True,
-            help="Neither use nor keep indexes and runs in the user's cache folder.",
-        ),
-        click.Option(
-            ["--measures"],
-            metavar="NAMES",
-            default=MEASURES,
-            show_default=True,
-            help="What to measure, with commas between; any name of ir-measures.",
-        ),
-        click.Option(
-            ["--output"],
-            type=click.Choice(["table", "json"]),
-            default="table",
-            show_default=True,
-            help="json: one object with status, retrieval and errors.",
-        ),
+        *bm25_flags(),
+        no_cache_flag(),
+        measures_flag(MEASURES),
+        output_flag("retrieval"),
         quiet_flag(),
     ],
     short_help="Find passages by BM25: the first stage alone.",

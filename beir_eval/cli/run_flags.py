@@ -6,6 +6,7 @@ from functools import partial
 
 import click
 
+from beir_eval.cli.flags import FIRST_STAGE, bm25_flags, measures_flag, no_cache_flag, output_flag
 from mcranker.cli.options import (
     METHOD,
     config_flags,
@@ -71,31 +72,16 @@ def run_flags() -> list[click.Parameter]:
             metavar="N",
             help="Passages a query that the first stage hands over (the suite's, or 100).",
         ),
-        what(
+        Section(
             ["--first-stage"],
             default="bm25s",
             show_default=True,
+            section=FIRST_STAGE,
             metavar="bm25s|pyserini|FILE",
             help="What finds the passages: BM25 as built in, Lucene's, or a TREC run.",
         ),
-        what(
-            ["--k1"], type=click.FloatRange(min=0), default=0.9, show_default=True, help="Of BM25."
-        ),
-        what(["--b"], type=click.FloatRange(0, 1), default=0.4, show_default=True, help="Of BM25."),
-        what(
-            ["--index"],
-            type=click.Choice(["corpus", "prebuilt"]),
-            default="corpus",
-            show_default=True,
-            help="With pyserini: an index of this corpus, or the published one.",
-        ),
-        what(
-            ["--measures"],
-            default="nDCG@10",
-            show_default=True,
-            metavar="NAME,NAME,...",
-            help="As ir-measures writes them; the first one heads the tables.",
-        ),
+        *bm25_flags(),
+        measures_flag(),
         what(
             ["--use"],
             multiple=True,
@@ -103,23 +89,13 @@ def run_flags() -> list[click.Parameter]:
             help="The model for a name that the suite gives to models.",
         ),
         out(["--out"], metavar="FOLDER", help="Where run folders go (runs/SUITE)."),
-        out(
-            ["--output"],
-            type=click.Choice(["table", "json"]),
-            default="table",
-            show_default=True,
-            help="Of the summary on standard output.",
-        ),
+        output_flag("results"),
         out(
             ["--dry-run"],
             is_flag=True,
             help="Show calls, tokens and cost instead; nothing is sent, no file is written.",
         ),
-        out(
-            ["--no-cache"],
-            is_flag=True,
-            help="Neither take nor keep indexes and first-stage runs in the cache folder.",
-        ),
+        no_cache_flag(),
         Section(
             ["--team"],
             metavar="FILE|NAME",

@@ -88,6 +88,7 @@ def _in_short(value: Any) -> str:
 
 
 def _plan(ctx: click.Context, suite: Suite) -> Plan:
+    from beir_eval.metrics import measure_names
     from beir_eval.suite import DatasetSpec
 
     given = ctx.params
@@ -110,7 +111,7 @@ def _plan(ctx: click.Context, suite: Suite) -> Plan:
         limit=given["limit"],
         depth=given["passages"],
         first_stage=_first_stage(given),
-        measures=tuple(dict.fromkeys(each.strip() for each in given["measures"].split(","))),
+        measures=tuple(measure_names(given["measures"])),
         options=options,
         cache=not given["no_cache"],
     )
@@ -126,7 +127,13 @@ def _first_stage(given: dict[str, Any]) -> FirstStage:
     name = given["first_stage"]
     if name not in ENGINES:
         return FirstStage(engine="file", run=Path(name))
-    return FirstStage(engine=name, k1=given["k1"], b=given["b"], index=given["index"])
+    return FirstStage(
+        engine=name,
+        k1=given["k1"],
+        b=given["b"],
+        index=given["index"] or "corpus",
+        fields=given["fields"] or "flat",
+    )
 
 
 def _query_ids(ctx: click.Context, given: str | None) -> tuple[str, ...]:

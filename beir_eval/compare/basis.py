@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from beir_eval.files import read_jsonl
 from beir_eval.qrels import read_qrels
-from beir_eval.run_folder import read_jsonl
 
 if TYPE_CHECKING:
     from beir_eval.run_folder import DataFolder

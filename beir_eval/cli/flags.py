@@ -1,0 +1,151 @@
+"""Flags that several verbs share."""
+
+from __future__ import annotations
+
+import click
+
+from beir_eval.significance import CORRECTIONS, TESTS
+from mcranker.cli.verb import Section
+
+__all__ = [
+    "bm25_flags",
+    "judgement_flags",
+    "measures_flag",
+    "no_cache_flag",
+    "output_flag",
+    "statistics_flags",
+]
+
+FIRST_STAGE, STATISTICS = "First stage", "Statistics"
+LARGEST_SEED = 2**32 - 1
+
+
+def measures_flag(default: str = "nDCG@10") -> click.Parameter:
+    """``--measures``."""
+    return click.Option(
+        ["--measures"],
+        default=default,
+        show_default=True,
+        metavar="NAME,NAME,...",
+        help="As ir-measures writes them: nDCG@10, R@100, AP(rel=2), RR. The first one heads the "
+        "tables.",
+    )
+
+
+def output_flag(what: str) -> click.Parameter:
+    """``--output table|json``; `what` is the envelope's key for the results."""
+    return click.Option(
+        ["--output"],
+        type=click.Choice(["table", "json"]),
+        default="table",
+        show_default=True,
+        help=f"json: one object with status, {what} and errors.",
+    )
+
+
+def no_cache_flag() -> click.Parameter:
+    """``--no-cache``."""
+    return click.Option(
+        ["--no-cache"],
+        is_flag=True,
+        help="Neither take nor keep indexes and first-stage runs in the cache folder.",
+    )
+
+
+def judgement_flags() -> list[click.Parameter]:
+    """``--qrels``, or ``--dataset`` with ``--split``."""
+    return [
+        click.Option(
+            ["--qrels"],
+            metavar="FILE",
+            help="Judgements: query, document and grade as BEIR writes them, or TREC's 4 columns.",
+        ),
+        click.Option(
+            ["--dataset"],
+            metavar="NAME|FOLDER",
+            help="Take the judgements of this data set; see 'beir-eval datasets'.",
+        ),
+        click.Option(
+            ["--split"],
+            default="test",
+            show_default=True,
+            metavar="NAME",
+            help="Which judgements of --dataset.",
+        ),
+    ]
+
+
+def bm25_flags() -> list[click.Parameter]:
+    """``--k1``, ``--b``, ``--index`` and ``--fields``; the last two are None unless given."""
+    return [
+        Section(
+            ["--k1"],
+            type=click.FloatRange(min=0),
+            default=0.9,
+            show_default=True,
+            metavar="X",
+            section=FIRST_STAGE,
+            help="How slowly repeats of a term stop counting.",
+        ),
+        Section(
+            ["--b"],
+            type=click.FloatRange(min=0, max=1),
+            default=0.4,
+            show_default=True,
+            metavar="X",
+            section=FIRST_STAGE,
+            help="How much long documents are held back, 0 to 1.",
+        ),
+        Section(
+            ["--index"],
+            type=click.Choice(["corpus", "prebuilt"]),
+            section=FIRST_STAGE,
+            help="For pyserini: an index of the given documents, made here; or the one that "
+            "pyserini offers for the data set, downloaded once. Without: corpus.",
+        ),
+        Section(
+            ["--fields"],
+            type=click.Choice(["flat", "multifield"]),
+            section=FIRST_STAGE,
+            help="For pyserini: search title and text as one, or apart. Without: flat.",
+        ),
+    ]
+
+
+def statistics_flags() -> list[click.Parameter]:
+    """``--test``, ``--correction``, ``--resamples`` and ``--seed``."""
+    return [
+        Section(
+            ["--test"],
+            type=click.Choice(TESTS),
+            default="student",
+            show_default=True,
+            section=STATISTICS,
+            help="Student's paired t-test, Fisher's randomization test, or Tukey's HSD.",
+        ),
+        Section(
+            ["--correction"],
+            type=click.Choice(CORRECTIONS),
+            show_default="holm; none for tukey, which corrects by itself",
+            section=STATISTICS,
+            help="Of the p-values, for all comparisons of a table.",
+        ),
+        Section(
+            ["--resamples"],
+            type=click.IntRange(min=1),
+            default=10_000,
+            show_default=True,
+            metavar="N",
+            section=STATISTICS,
+            help="Of the bootstrap, over the queries.",
+        ),
+        Section(
+            ["--seed"],
+            type=click.IntRange(0, LARGEST_SEED),
+            default=0,
+            show_default=True,
+            metavar="N",
+            section=STATISTICS,
+            help="Of the bootstrap and of tests by chance.",
+        ),
+    ]

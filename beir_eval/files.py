@@ -1,0 +1,81 @@
+"""Files of run folders: read with errors that name the place, written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import orjson
+from pydantic import BaseModel, ValidationError
+
+from beir_eval.errors import RunFolderError
+
+__all__ = ["read_bytes", "read_form", "read_jsonl", "write_form", "write_whole"]
+
+Form = TypeVar("Form", bound=BaseModel)
+
+
+def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects of a file, a line each.
+
+    Raises:
+        RunFolderError: the file cannot be read, or a line is no object.
+    """
+    try:
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                try:
+                    entry = orjson.loads(line)
+                except orjson.JSONDecodeError as failure:
+                    raise RunFolderError(f"{path}:{number}: not JSON: {failure}") from failure
+                yield entry
+    except OSError as failure:
+        raise RunFolderError(f"{path}: cannot be read: {failure.strerror}") from failure
+
+
+def write_whole(path: Path, content: bytes | str) -> None:
+    """Write a file that appears whole or not at all.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        unfinished.write_bytes(content.encode() if isinstance(content, str) else content)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def write_form(path: Path, form: BaseModel) -> None:
+    """Write a manifest or metrics."""
+    write_whole(path, form.model_dump_json(indent=1) + "\n")
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file.
+
+    Raises:
+        RunFolderError: it cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as failure:
+        raise RunFolderError(f"{path}: cannot be read: {failure.strerror}") from failure
+
+
+def read_form(path: Path, form: type[Form]) -> Form:
+    """What a file of JSON holds.
+
+    Raises:
+        RunFolderError: it cannot be read, or is not of that form.
+    """
+    content = read_bytes(path)
+    try:
+        return form.model_validate_json(content)
+    except ValidationError as failure:
+        first = failure.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise RunFolderError(f"{path}: {where}: {first['msg']}") from failure
