@@ -12,6 +12,7 @@ from beir_eval.cli import cli
 from beir_eval.suite import shipped_suites
 from mcranker import ChatRequest
 from tests.cli_support import answer, scripted
+from tests.loopback import clean_environment
 
 
 @pytest.mark.parametrize("name", shipped_suites())
@@ -53,3 +54,19 @@ def test_a_suite_runs_to_its_end(
         assert points == len(suite.rankers)
         assert "<svg" in render_html(report)
     assert section.title in render_markdown(report)
+
+
+@pytest.mark.local_model
+def test_smoke_with_the_local_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    clean_environment(monkeypatch)
+    args = ["--limit", "1", "--out", str(tmp_path), "--ledger", str(tmp_path / "ledger.sqlite")]
+    for _ in range(2):  # the second time, everything is there
+        result = CliRunner().invoke(cli, ["run", "smoke", *args, "--no-cache"])
+        assert result.exit_code == 0, result.stderr
+    direct, team = find_runs([tmp_path])
+    for run, judges in ((direct, 1), (team, 3)):
+        metrics = run.metrics()
+        assert metrics.scores is not None
+        assert (metrics.scores.asked, metrics.scores.missing) == (3 * judges, 0)
+        assert run.manifest.weak
+        assert run.manifest.models["scoring"] == "local:smollm2-135m"
