@@ -9,6 +9,7 @@ import pytest
 from beir_eval.paper import DATASETS, paper_tables
 from beir_eval.run_folder import SuiteNote
 from beir_eval.suite import RankerSpec, load_suite, shipped_suites, suite_text
+from mcranker import Capabilities, RankerConfig
 from mcranker.config import RankerConfig
 from mcranker.llm.chat import Capabilities, Usage
 from mcranker.llm.prices import cost
@@ -75,10 +76,19 @@ def test_table3() -> None:
 
 def test_table4() -> None:
     assert rows("table4") == [
-        ("mcranker", {"ensemble": "reciprocal_rank"}, "MCRanker-RE"),
-        ("mcranker", {"ensemble": "assessor"}, "MCRanker-assessor"),
-        ("mcranker", {}, "MCRanker"),
+        ("mcranker", {"scale": 10, "ensemble": "reciprocal_rank"}, "MCRanker-RE"),
+        ("mcranker", {"scale": 10, "ensemble": "assessor"}, "MCRanker-assessor"),
+        ("mcranker", {"scale": 10}, "MCRanker"),
     ]
+
+
+def test_the_ensembles_of_table4_share_their_scores_with_weak_models_too() -> None:
+    weak = Capabilities(weak=True)
+    scoring = []
+    for spec in load_suite("table4").rankers:
+        config = RankerConfig(**spec.options).for_model(weak)
+        scoring.append(config.model_dump(exclude={"ensemble"}))
+    assert scoring[0] == scoring[1] == scoring[2]
 
 
 @pytest.mark.parametrize("name", ["table1", "table2", "table3", "table4"])
