@@ -9,7 +9,7 @@ import pytest
 
 from beir_eval.errors import SuiteError
 from beir_eval.run_folder import FigureNote, SuiteNote
-from beir_eval.suite import DatasetSpec, folder_name, load_suite, suite_text
+from beir_eval.suite import DatasetSpec, load_suite, suite_text
 from personas import Member, Persona, Team, save
 
 HEAD = 'title = "T"\ndatasets = ["mini"]\n'
@@ -397,17 +397,3 @@ def test_a_file_that_must_not_be_read(write: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Path, "read_bytes", denied)
     with pytest.raises(SuiteError, match=r"mine\.toml: cannot be read: Permission denied"):
         load_suite(write)
-
-
-@pytest.mark.parametrize(
-    ("label", "name"),
-    [
-        ("DIRECT(0,10)", "direct-0-10"),
-        ("MC: NLP scientist + 2 recruits", "mc-nlp-scientist-2-recruits"),
-        ("../Émile & Zoë/..", "emile-zoe"),
-        ("x" * 79 + " yz", "x" * 79),
-        ("x" * 100, "x" * 80),
-    ],
-)
-def test_folder_names(label: str, name: str) -> None:
-    assert folder_name(label) == name
