@@ -203,7 +203,7 @@ def _environment() -> Environment:
         return loader.get_source(environment, name)[0].replace("\r\n", "\n")
 
     style = asset(shared, "report.css") + asset(ours, "report.css")
-    script = asset(ours, "report.js")
+    script = asset(shared, "tables.js") + asset(ours, "report.js")
     policy = (
         f"default-src 'none'; style-src {_source(style)} {_source(FIGURE_STYLE)}; "
         f"script-src {_source(script)}; base-uri 'none'; form-action 'none'"

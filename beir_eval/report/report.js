@@ -1,49 +1,8 @@
-"use strict";
-(() => {
-  const reveal = () => {
-    const target = document.getElementById(location.hash.slice(1));
-    const fold = target && target.closest("details");
-    if (fold) fold.open = true;
-  };
-  addEventListener("hashchange", reveal);
-  reveal();
-
-  const valueAt = (row, column) => {
-    const text = row.cells[column].dataset.v;
-    return text ? Number(text) : null;
-  };
-  for (const table of document.querySelectorAll("table.sortable")) {
-    const heads = [...table.tHead.querySelectorAll("th[data-column]")];
-    const bodies = [...table.tBodies].map((body) => ({
-      body,
-      rows: [...body.rows].filter((row) => !row.classList.contains("group")),
-    }));
-    const sortBy = (head) => {
-      const column = Number(head.dataset.column);
-      const before = head.getAttribute("aria-sort");
-      const direction =
-        before === "none" ? head.dataset.first : before === "ascending" ? "descending" : "ascending";
-      for (const other of heads) other.setAttribute("aria-sort", "none");
-      head.setAttribute("aria-sort", direction);
-      const sign = direction === "ascending" ? 1 : -1;
-      for (const { body, rows } of bodies) {
-        const order = rows.map((row, place) => ({ row, place, value: valueAt(row, column) }));
-        order.sort((a, b) => {
-          if (a.value === null || b.value === null) {
-            return (a.value === null) - (b.value === null) || a.place - b.place;
-          }
-          return sign * (a.value - b.value) || a.place - b.place;
-        });
-        body.append(...order.map((entry) => entry.row));
-      }
-    };
-    for (const head of heads) {
-      const button = document.createElement("button");
-      button.type = "button";
-      button.append(...head.childNodes);
-      head.append(button);
-      head.setAttribute("aria-sort", head.dataset.column === "0" ? "ascending" : "none");
-      button.addEventListener("click", () => sortBy(head));
-    }
-  }
-})();
+for (const table of document.querySelectorAll("table.sortable")) {
+  const heads = [...table.tHead.querySelectorAll("th[data-column]")];
+  const groups = [...table.tBodies].map((body) => ({
+    body,
+    rows: [...body.rows].filter((row) => !row.classList.contains("group")),
+  }));
+  makeSortable(heads, groups);
+}

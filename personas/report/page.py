@@ -41,7 +41,8 @@ def _environment() -> Environment:
     )
     environment.filters.update({name: getattr(formats, name) for name in _FORMATS})
     environment.filters.update({name: getattr(markup, name) for name in markup.__all__})
-    style, script = (_asset(environment, name) for name in ("report.css", "report.js"))
+    style = _asset(environment, "report.css")
+    script = _asset(environment, "tables.js") + _asset(environment, "report.js")
     policy = (
         f"default-src 'none'; style-src {_source(style)}; script-src {_source(script)}; "
         "base-uri 'none'; form-action 'none'"

@@ -1,13 +1,4 @@
-"use strict";
 (() => {
-  const reveal = () => {
-    const target = document.getElementById(location.hash.slice(1));
-    const fold = target && target.closest("details");
-    if (fold) fold.open = true;
-  };
-  addEventListener("hashchange", reveal);
-  reveal();
-
   const folds = [...document.querySelectorAll("details.passage")];
   for (const button of document.querySelectorAll("button[data-open]")) {
     button.addEventListener("click", () => {
@@ -20,37 +11,7 @@
   if (!table) return;
   const body = table.tBodies[0];
   const rows = [...body.rows];
-  const heads = [...table.tHead.rows[0].cells];
-
-  const valueAt = (row, column) => {
-    const text = row.cells[column].dataset.v;
-    return text ? Number(text) : null;
-  };
-  const sortBy = (column) => {
-    const head = heads[column];
-    const before = head.getAttribute("aria-sort");
-    const direction =
-      before === "none" ? head.dataset.first : before === "ascending" ? "descending" : "ascending";
-    for (const other of heads) other.setAttribute("aria-sort", "none");
-    head.setAttribute("aria-sort", direction);
-    const sign = direction === "ascending" ? 1 : -1;
-    const order = rows.map((row, place) => ({ row, place, value: valueAt(row, column) }));
-    order.sort((a, b) => {
-      if (a.value === null || b.value === null) {
-        return (a.value === null) - (b.value === null) || a.place - b.place;
-      }
-      return sign * (a.value - b.value) || a.place - b.place;
-    });
-    body.append(...order.map((entry) => entry.row));
-  };
-  heads.forEach((head, column) => {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.append(...head.childNodes);
-    head.append(button);
-    head.setAttribute("aria-sort", column === 0 ? "ascending" : "none");
-    button.addEventListener("click", () => sortBy(column));
-  });
+  makeSortable([...table.tHead.rows[0].cells], [{ body, rows }]);
 
   const search = document.getElementById("search");
   const found = document.getElementById("found");
