@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from beir_eval.errors import RunFolderError
-from beir_eval.files import read_jsonl, write_form, write_whole
+from beir_eval.files import append_whole, read_jsonl, write_form, write_whole
 from beir_eval.outcome import Outcome
 from beir_eval.run_folder import (
     Metrics,
@@ -109,9 +109,7 @@ class Cell:
             OSError: it cannot be written.
         """
         line = orjson.dumps(without_texts(ranking.to_dict()), option=orjson.OPT_APPEND_NEWLINE)
-        # One unbuffered write: what is killed now leaves a whole line or a torn last one.
-        with self._rankings.open("ab", buffering=0) as file:
-            file.write(line)
+        append_whole(self._rankings, line)
         self.done[ranking.query.id] = bool(ranking.missing)
 
     def finish(self) -> Metrics:

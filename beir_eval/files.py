@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from beir_eval.errors import RunFolderError
 
-__all__ = ["read_bytes", "read_form", "read_jsonl", "write_form", "write_whole"]
+__all__ = ["append_whole", "read_bytes", "read_form", "read_jsonl", "write_form", "write_whole"]
 
 Form = TypeVar("Form", bound=BaseModel)
 
@@ -39,14 +40,34 @@ def write_whole(path: Path, content: bytes | str) -> None:
     """Write a file that appears whole or not at all.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: it cannot be written; names the file.
     """
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
+    with _naming(path):
+        try:
+            unfinished.write_bytes(content.encode() if isinstance(content, str) else content)
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+
+def append_whole(path: Path, line: bytes) -> None:
+    """Add a line to a file; what is killed meanwhile leaves a torn last line at most.
+
+    Raises:
+        OSError: it cannot be written; names the file.
+    """
+    with _naming(path), path.open("ab") as file:
+        file.write(line)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """A full disk names no file by itself."""
     try:
-        unfinished.write_bytes(content.encode() if isinstance(content, str) else content)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+        yield
+    except OSError as failure:
+        raise OSError(failure.errno, failure.strerror, str(path)) from failure
 
 
 def write_form(path: Path, form: BaseModel) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -184,6 +185,31 @@ def test_a_torn_last_line_is_made_again(folder: Path, tmp_path: Path) -> None:
         "q3",
         "q4",
     ]
+
+
+def test_a_full_disk_is_named_and_loses_nothing_else(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, taken = Path.open, []
+
+    def full(path: Path, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+        if mode == "ab":
+            taken.append(path)
+            if len(taken) == 3:
+                with real(path, mode) as file:
+                    file.write(b'{"query": {"id": "q')
+                raise OSError(errno.ENOSPC, "No space left on device")
+        return real(path, mode, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "open", full)
+    one = plan(tmp_path / "out", knowing(), options={"query_concurrency": 1})
+    with pytest.raises(OSError, match="No space left") as caught:
+        run_suite(suite(folder, "DIRECT"), one)
+    assert caught.value.filename == str(tmp_path / "out" / "tiny" / "direct" / "rankings.jsonl")
+    monkeypatch.setattr(Path, "open", real)
+    (result,) = run_suite(suite(folder, "DIRECT"), one)
+    assert result.metrics is not None
+    assert len(list(RunFolder.open(result.path).rankings())) == len(QUERIES)
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,12 @@ def _query_ids(ctx: click.Context, given: str | None) -> tuple[str, ...]:
         return ()
     path = Path(given)
     if path.is_file():
-        lines = path.read_text(encoding="utf-8").splitlines()
+        try:
+            lines = path.read_text(encoding="utf-8-sig").splitlines()
+        except UnicodeDecodeError as failure:
+            raise click.UsageError(
+                f"--queries {given!r} is not UTF-8; save it so", ctx
+            ) from failure
         found = tuple(line.split()[0] for line in lines if line.strip())
     else:
         found = tuple(part.strip() for part in given.split(",") if part.strip())
