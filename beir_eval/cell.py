@@ -116,13 +116,19 @@ class Cell:
         """Write the TREC run, the measures, and the rankings in the order of the queries.
 
         Raises:
-            RunFolderError: the rankings cannot be read.
+            RunFolderError: the rankings cannot be read, or some are gone.
             OSError: something cannot be written.
         """
         outcome = Outcome()
         lines: dict[str, bytes] = {}
         for query_id, line in _lines_by_query(self._rankings):
             lines.setdefault(query_id, line)
+        gone = [each for each in self.prepared.queries if each not in {**lines, **self.failed}]
+        if gone:
+            raise RunFolderError(
+                f"{self._rankings}: {len(gone)} rankings that were made are gone, e.g. of query "
+                f"{gone[0]!r}; let one run at a time write there, and run it again"
+            )
         for query_id in self.prepared.queries:
             if query_id in lines:
                 outcome.take(orjson.loads(lines[query_id]))

@@ -172,6 +172,26 @@ def test_what_was_ranked_before_a_stop_is_kept(folder: Path, tmp_path: Path) -> 
     assert ranked == ["q1", "q2", "q3", "q4"]
 
 
+def test_rankings_that_vanish_meanwhile_are_missed(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Cell.keep
+
+    def keep(cell: Cell, ranking: Ranking) -> None:
+        real(cell, ranking)
+        if ranking.query.id == "q2":
+            (cell.path / "rankings.jsonl").unlink()
+
+    monkeypatch.setattr(Cell, "keep", keep)
+    one = plan(tmp_path / "out", knowing(), options={"query_concurrency": 1})
+    with pytest.raises(RunFolderError, match=r"2 rankings .* are gone, e\.g\. of query 'q1'"):
+        run_suite(suite(folder, "DIRECT"), one)
+    monkeypatch.setattr(Cell, "keep", real)
+    (result,) = run_suite(suite(folder, "DIRECT"), one)
+    assert result.metrics is not None
+    assert not result.metrics.missing_queries
+
+
 def test_a_torn_last_line_is_made_again(folder: Path, tmp_path: Path) -> None:
     run_suite(suite(folder, "DIRECT"), plan(tmp_path / "out", knowing()))
     path = tmp_path / "out" / "tiny" / "direct" / "rankings.jsonl"
