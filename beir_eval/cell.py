@@ -66,19 +66,16 @@ class Cell:
     failed: dict[str, str] = field(default_factory=dict)
 
     @cached_property
-    def done(self) -> dict[str, bool]:
-        """Query id -> whether scores are missing, of the queries that were ranked before.
+    def done(self) -> set[str]:
+        """Ids of the queries that have been ranked.
 
         Raises:
             RunFolderError: the rankings cannot be read.
         """
         if not self._rankings.exists():
-            return {}
+            return set()
         _cut_torn_line(self._rankings)
-        return {
-            ranking["query"]["id"]: any(hit["missing"] for hit in ranking["hits"])
-            for ranking in read_jsonl(self._rankings)
-        }
+        return {ranking["query"]["id"] for ranking in read_jsonl(self._rankings)}
 
     @property
     def open_queries(self) -> list[str]:
@@ -110,7 +107,7 @@ class Cell:
         """
         line = orjson.dumps(without_texts(ranking.to_dict()), option=orjson.OPT_APPEND_NEWLINE)
         append_whole(self._rankings, line)
-        self.done[ranking.query.id] = bool(ranking.missing)
+        self.done.add(ranking.query.id)
 
     def finish(self) -> Metrics:
         """Write the TREC run, the measures, and the rankings in the order of the queries.
