@@ -120,8 +120,8 @@ class Cell:
         lines: dict[str, bytes] = {}
         for query_id, line in _lines_by_query(self._rankings):
             lines.setdefault(query_id, line)
-        known = lines.keys() | self.failed.keys()
-        gone = [each for each in self.prepared.queries if each not in known]
+        tried = lines.keys() | self.failed.keys()
+        gone = [each for each in self.prepared.queries if each not in tried]
         if gone:
             raise RunFolderError(
                 f"{self._rankings}: {len(gone)} rankings that were made are gone, e.g. of query "
