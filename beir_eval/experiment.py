@@ -273,7 +273,8 @@ def run_suite(
 
 
 async def _run_cell(cell: Cell, first_stage: Metrics, budget: _Budget, watch: Watch) -> CellResult:
-    from mcranker.errors import HOPELESS, BudgetExceeded
+    from mcranker.errors import BudgetExceeded
+    from mcranker.rankers import HOPELESS
 
     options = {**cell.spec.options, **budget.left()}
     paid: list[tuple[int, float | None]] = []

@@ -31,7 +31,6 @@ one of these at the boundary where they arise, and kept as ``__cause__``.
 from __future__ import annotations
 
 __all__ = [
-    "HOPELESS",
     "AuthenticationFailed",
     "BudgetExceeded",
     "ConfigError",
@@ -168,14 +167,3 @@ class ReplyError(ModelError):
     def __init__(self, message: str, *, reply: str, model: str = "") -> None:
         super().__init__(message, model=model)
         self.reply = reply
-
-
-HOPELESS: tuple[type[MCRankerError], ...] = (
-    AuthenticationFailed,
-    ConfigError,
-    LedgerError,
-    ModelFileError,
-    ModelNotFound,
-    UnsupportedCapability,
-)
-"""What fails one query in this way fails them all."""

@@ -36,9 +36,9 @@ from mcranker.cli.reading import (
 )
 from mcranker.cli.results import OUTPUTS, Destinations, Results, opened
 from mcranker.cli.verb import Section, Verb, quiet_flag
-from mcranker.errors import HOPELESS, InputError
+from mcranker.errors import InputError
 from mcranker.events import RankingDone
-from mcranker.rankers import RankedQuery, Ranker
+from mcranker.rankers import HOPELESS, RankedQuery, Ranker
 from mcranker.types import Passage, Query
 
 __all__ = ["command"]

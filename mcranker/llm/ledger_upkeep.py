@@ -129,6 +129,7 @@ def export(path: Path) -> Iterator[dict[str, Any]]:
                 continue
             content = dataclasses.asdict(reply)
             usage = content.pop("usage")
+            del usage["unreadable"]  # not known here: it depends on who reads the reply
             del content["reused"]
             yield {
                 "key": row[0].hex(),

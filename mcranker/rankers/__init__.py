@@ -9,9 +9,9 @@ import difflib
 from importlib import import_module
 
 from mcranker.errors import ConfigError
-from mcranker.rankers.base import RankedQuery, Ranker, Work
+from mcranker.rankers.base import HOPELESS, RankedQuery, Ranker, Work
 
-__all__ = ["RANKERS", "RankedQuery", "Ranker", "Work", "ranker_class"]
+__all__ = ["HOPELESS", "RANKERS", "RankedQuery", "Ranker", "Work", "ranker_class"]
 
 RANKERS = {
     "mcranker": "mcranker.ranker:MCRanker",

@@ -24,7 +24,17 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from mcranker.bridge import Bridge, Stream, task_group
 from mcranker.config import RankerConfig
-from mcranker.errors import BudgetExceeded, MCRankerError, ReplyError
+from mcranker.errors import (
+    AuthenticationFailed,
+    BudgetExceeded,
+    ConfigError,
+    LedgerError,
+    MCRankerError,
+    ModelFileError,
+    ModelNotFound,
+    ReplyError,
+    UnsupportedCapability,
+)
 from mcranker.estimate import Estimate, Forecast
 from mcranker.events import Emit, Event, RankingDone
 from mcranker.inputs import Docs, as_passages, as_query
@@ -32,12 +42,22 @@ from mcranker.models import Models
 from mcranker.ranking import Ranking
 from mcranker.types import Passage, Query
 
-__all__ = ["RankedQuery", "Ranker", "Work"]
+__all__ = ["HOPELESS", "RankedQuery", "Ranker", "Work"]
 
 logger = logging.getLogger("mcranker")
 
 Work: TypeAlias = Iterable[tuple[str | Query, Docs]] | AsyncIterable[tuple[str | Query, Docs]]
 """Queries with their passages, one after the other; read only as fast as they are ranked."""
+
+HOPELESS = (
+    AuthenticationFailed,
+    ConfigError,
+    LedgerError,
+    ModelFileError,
+    ModelNotFound,
+    UnsupportedCapability,
+)
+"""Errors that, when they fail one query, fail all of them."""
 
 
 @dataclass(frozen=True, slots=True)
