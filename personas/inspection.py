@@ -10,18 +10,38 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-
-from personas.errors import SchemaError
 from personas.leave_one_out import Row, Rule, ranks, ranks_without
 from personas.schema import Member, Team
+from personas.stored_ranking import StoredRanking, read_stored
 
-__all__ = ["InspectedCalls", "InspectedHit", "Inspection"]
+__all__ = ["InspectedCalls", "InspectedHit", "Inspection", "OtherPlace", "OtherRanking"]
 
-_MOST_PROBLEMS = 5
 _DEFAULT_TOP = 10
+
+
+@dataclass(frozen=True, slots=True)
+class OtherPlace:
+    """Where another ranker has a passage: rank from 1, and score, None where it gave none."""
+
+    rank: int
+    score: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class OtherRanking:
+    """What another ranker made of the same query.
+
+    Attributes:
+        name: how it is called, e.g. ``"DIRECT(0,10)"``.
+        top: the highest score it could give; None if not known.
+        places: document id -> where it has that passage.
+    """
+
+    name: str
+    top: float | None
+    places: Mapping[str, OtherPlace]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +67,8 @@ class InspectedHit:
             ``top_k`` ranks any more.
         at_most: the highest final score it could have got from them, by which it is ranked;
             None if nobody was skipped.
+        grade: the judgement, above 0 for relevant; None where there is none.
+        other: where the ranker that this one is compared with has it; None if nowhere.
     """
 
     rank: int
@@ -63,6 +85,8 @@ class InspectedHit:
     rank_without: Mapping[str, int]
     skipped: tuple[str, ...] = ()
     at_most: float | None = None
+    grade: int | None = None
+    other: OtherPlace | None = None
 
     @property
     def judged(self) -> bool:
@@ -154,6 +178,9 @@ class Inspection:
         total: all calls together; its stage, persona and model are empty.
         reused: answers that were in the ledger and took no call.
         seconds: wall time by stage, and ``total``.
+        grades: document id -> judgement, of passages that were not found as well; None if no
+            judgements are known.
+        other: the ranking that this one is compared with; None if there is none.
     """
 
     query: str
@@ -169,18 +196,28 @@ class Inspection:
     total: InspectedCalls
     reused: int
     seconds: Mapping[str, float]
+    grades: Mapping[str, int] | None = None
+    other: OtherRanking | None = None
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Inspection:
+    def from_dict(
+        cls,
+        data: Mapping[str, Any],
+        *,
+        grades: Mapping[str, int] | None = None,
+        other: OtherRanking | None = None,
+    ) -> Inspection:
         """An inspection of what ``Ranking.to_dict()`` made.
+
+        Args:
+            data: the ranking.
+            grades: document id -> judgement for this query, above 0 for relevant.
+            other: what another ranker, such as DIRECT, made of the query.
 
         Raises:
             SchemaError: it is something else, is not complete, or contradicts itself.
         """
-        try:
-            stored = _StoredRanking.model_validate(data)
-        except ValidationError as error:
-            raise SchemaError(_explain(error)) from error
+        stored = read_stored(data)
         usage = stored.usage
         return cls(
             query=stored.query.text,
@@ -188,7 +225,7 @@ class Inspection:
             ranker=stored.ranker,
             team=stored.team,
             personas=tuple(stored.personas),
-            hits=_inspected(stored),
+            hits=_inspected(stored, grades or {}, other.places if other else {}),
             config=stored.config,
             models=stored.models,
             prompt_hashes=stored.prompt_hashes,
@@ -205,6 +242,8 @@ class Inspection:
             ),
             reused=sum(row.calls for row in usage.reused),
             seconds=stored.seconds,
+            grades=grades,
+            other=other,
         )
 
     @property
@@ -278,80 +317,9 @@ class Inspection:
         return next((member for member in members if member.name == persona), None)
 
 
-class _Stored(BaseModel):
-    # Keys that are not known are no error: a newer ranking may say more.
-    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", allow_inf_nan=False)
-
-
-class _StoredQuery(_Stored):
-    text: str
-    id: str
-
-
-class _StoredHit(_Stored):
-    rank: int = Field(ge=1)
-    doc_id: str
-    score: float | None
-    scores: dict[str, float | None]
-    missing: dict[str, str]
-    criteria: dict[str, dict[str, float]]
-    first_stage_rank: int = Field(ge=1)
-    first_stage_score: float | None
-    title: str
-    text: str
-    skipped: tuple[str, ...] = Field((), strict=False)
-    at_most: float | None = None
-
-
-class _StoredCounts(_Stored):
-    calls: int = Field(ge=0)
-    input_tokens: int = Field(ge=0)
-    cached_input_tokens: int = Field(ge=0)
-    output_tokens: int = Field(ge=0)
-    cost: float | None
-
-
-class _StoredCalls(_StoredCounts):
-    stage: str
-    persona: str
-    model: str
-
-
-class _StoredUsage(_StoredCounts):
-    by_stage: list[_StoredCalls]
-    reused: list[_StoredCalls] = []
-
-
-class _StoredRanking(_Stored):
-    version: Literal[1]
-    query: _StoredQuery
-    ranker: str
-    team: Team | None
-    personas: list[str]
-    hits: list[_StoredHit]
-    config: dict[str, Any]
-    models: dict[str, str]
-    prompt_hashes: dict[str, str]
-    usage: _StoredUsage
-    seconds: dict[str, float]
-
-    @model_validator(mode="after")
-    def _consistent(self) -> _StoredRanking:
-        if len(set(self.personas)) < len(self.personas):
-            raise ValueError("two score columns have the same name")
-        places = list(range(1, len(self.hits) + 1))
-        for kind in ("rank", "first_stage_rank"):
-            if sorted(getattr(hit, kind) for hit in self.hits) != places:
-                raise ValueError(f"the hits' {kind} must be 1 to {len(self.hits)}, each once")
-        for hit in self.hits:
-            if set(hit.scores) != set(self.personas):
-                raise ValueError(f"the hit of rank {hit.rank} must have one score a persona")
-            if not all(name in hit.scores and hit.scores[name] is None for name in hit.skipped):
-                raise ValueError(f"the hit of rank {hit.rank} has a score that was not asked for")
-        return self
-
-
-def _inspected(stored: _StoredRanking) -> tuple[InspectedHit, ...]:
+def _inspected(
+    stored: StoredRanking, grades: Mapping[str, int], other: Mapping[str, OtherPlace]
+) -> tuple[InspectedHit, ...]:
     given = sorted(stored.hits, key=lambda hit: hit.first_stage_rank)
     judged = [hit for hit in given if hit.score is not None]
     rows = [
@@ -376,20 +344,9 @@ def _inspected(stored: _StoredRanking) -> tuple[InspectedHit, ...]:
                 "scores": {name: hit.scores[name] for name in stored.personas},
                 "rank_of_all": together.get(hit.rank),
                 "rank_without": without[hit.rank],
+                "grade": grades.get(hit.doc_id),
+                "other": other.get(hit.doc_id),
             }
         )
         for hit in sorted(given, key=lambda hit: hit.rank)
-    )
-
-
-def _explain(error: ValidationError) -> str:
-    # Values are left out: they may be whole passages.
-    details = error.errors(include_url=False, include_input=False, include_context=False)
-    problems = [
-        f"{'.'.join(str(part) for part in detail['loc']) or 'the whole'}: {detail['msg']}"
-        for detail in details[:_MOST_PROBLEMS]
-    ]
-    more = f"; and {len(details) - _MOST_PROBLEMS} more" if len(details) > _MOST_PROBLEMS else ""
-    return (
-        f"this is no ranking as Ranking.to_dict() makes it, version 1; {'; '.join(problems)}{more}"
     )
