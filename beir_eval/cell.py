@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from beir_eval.errors import RunFolderError
-from beir_eval.files import append_whole, read_jsonl, write_form, write_whole
+from beir_eval.files import append_whole, read_jsonl, write_form
 from beir_eval.outcome import Outcome
 from beir_eval.run_folder import (
     Metrics,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mcranker.rankers import Ranker
     from mcranker.ranking import Ranking
 
-__all__ = ["Cell", "without_texts"]
+__all__ = ["Cell", "judges", "without_texts"]
 
 _log = logging.getLogger("mcranker.beir_eval.cell")
 
@@ -82,6 +82,15 @@ class Cell:
         """Ids of the queries that are still to be ranked, in order."""
         return [query_id for query_id in self.prepared.queries if query_id not in self.done]
 
+    @property
+    def scores_ahead(self) -> int:
+        """Scores of the queries that are still to be ranked: one a passage and judge.
+
+        Those that the ledger has, or that ``top_k`` may leave out, are counted like the others.
+        """
+        run = self.prepared.run
+        return judges(self.spec) * sum(len(run.get(each, ())) for each in self.open_queries)
+
     def begin(self, ranker: Ranker) -> None:
         """Make the folder, or see that what is ranked there was ranked with the same choices.
 
@@ -116,23 +125,21 @@ class Cell:
             RunFolderError: the rankings cannot be read, or some are gone.
             OSError: something cannot be written.
         """
-        outcome = Outcome()
-        lines: dict[str, bytes] = {}
-        for query_id, line in _lines_by_query(self._rankings):
-            lines.setdefault(query_id, line)
-        tried = lines.keys() | self.failed.keys()
+        self._rankings.touch()
+        places = _places(self._rankings)
+        tried = places.keys() | self.failed.keys()
         gone = [each for each in self.prepared.queries if each not in tried]
         if gone:
             raise RunFolderError(
                 f"{self._rankings}: {len(gone)} rankings that were made are gone, e.g. of query "
                 f"{gone[0]!r}; let one run at a time write there, and run it again"
             )
-        for query_id in self.prepared.queries:
-            if query_id in lines:
-                outcome.take(orjson.loads(lines[query_id]))
+        in_order = [places[query_id] for query_id in self.prepared.queries if query_id in places]
+        _keep_lines(self._rankings, in_order)
+        outcome = Outcome()
+        for ranking in read_jsonl(self._rankings):
+            outcome.take(ranking)
         metrics = outcome.metrics(self.prepared.qrels, self.measures, self.failed)
-        in_order = [lines[query_id] for query_id in self.prepared.queries if query_id in lines]
-        write_whole(self._rankings, b"".join(in_order))
         run = {query_id: outcome.run.get(query_id, []) for query_id in self.prepared.queries}
         write_trec(
             {query_id: ranked for query_id, ranked in run.items() if ranked},
@@ -184,6 +191,25 @@ class Cell:
         )
 
 
+def judges(spec: RankerSpec) -> int:
+    """How many scores a passage gets: one of each persona and the assessor, or DIRECT's one.
+
+    Raises:
+        PersonasError, ConfigError: the team that is named cannot be used.
+    """
+    from mcranker import MCRanker, RankerConfig
+    from mcranker.teams import as_team
+
+    if spec.ranker != MCRanker.name:
+        return 1
+    size, team = spec.options.get("team_size"), spec.options.get("team")
+    if size is None and team is not None:
+        size = len(as_team(team).members)
+    if size is None:
+        size = RankerConfig().team_size
+    return int(size) + (spec.options.get("ensemble") == "assessor")
+
+
 def without_texts(ranking: Mapping[str, Any]) -> dict[str, Any]:
     """`Ranking.to_dict` without titles and texts of the passages."""
     hits = [
@@ -226,16 +252,44 @@ def _plain(value: Any) -> Any:
 
 def _cut_torn_line(path: Path) -> None:
     """Take off a last line that was not written to its end."""
-    content = path.read_bytes()
-    whole = content.rfind(b"\n") + 1
-    if whole < len(content):
-        _log.warning("%s: the last ranking was not written whole; it is made again", path)
-        write_whole(path, content[:whole])
-
-
-def _lines_by_query(path: Path) -> Iterator[tuple[str, bytes]]:
-    if not path.exists():
-        return
+    size = torn = 0
     with path.open("rb") as lines:
         for line in lines:
-            yield orjson.loads(line)["query"]["id"], line
+            size += len(line)
+            torn = 0 if line.endswith(b"\n") else len(line)
+    if torn:
+        _log.warning("%s: the last ranking was not written whole; it is made again", path)
+        os.truncate(path, size - torn)
+
+
+def _places(path: Path) -> dict[str, tuple[int, int]]:
+    """Query id -> where its line begins, and its length, in bytes; of two, the first.
+
+    Raises:
+        RunFolderError: a line is not JSON.
+    """
+    places: dict[str, tuple[int, int]] = {}
+    begin = 0
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            try:
+                query_id = orjson.loads(line)["query"]["id"]
+            except orjson.JSONDecodeError as failure:
+                raise RunFolderError(f"{path}:{number}: not JSON: {failure}") from failure
+            places.setdefault(query_id, (begin, len(line)))
+            begin += len(line)
+    return places
+
+
+def _keep_lines(path: Path, places: Iterable[tuple[int, int]]) -> None:
+    """Make a file anew of the lines at `places`, in that order, with one in memory at a time."""
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        unfinished.write_bytes(b"")
+        with path.open("rb") as lines:
+            for begin, length in places:
+                lines.seek(begin)
+                append_whole(unfinished, lines.read(length))
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)

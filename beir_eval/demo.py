@@ -9,15 +9,9 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import click
 
-from beir_eval.errors import BeirEvalError
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.invocation import Invocation
-from mcranker.cli.options import (
-    given_ledger,
-    ledger_flag,
-    model_flags,
-    model_names,
-)
+from mcranker.cli.options import given_ledger, ledger_flag, model_flags, model_names
 from mcranker.cli.progress import Live, QueryTracker, live_is_wanted
 from mcranker.cli.tables import print_page, show_ranking
 from mcranker.cli.verb import Verb, quiet_flag
@@ -203,10 +197,7 @@ def _silent(text: str) -> None:
 
 
 def _callback(**_: Any) -> int:
-    try:
-        return _demo(click.get_current_context())
-    except BeirEvalError as error:
-        raise click.ClickException(str(error)) from error
+    return _demo(click.get_current_context())
 
 
 command = Verb(

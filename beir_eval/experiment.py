@@ -20,10 +20,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from beir_eval.cell import Cell
+from beir_eval.cell import Cell, judges
 from beir_eval.errors import SettingError
 from beir_eval.first_stage import FirstStage
 from beir_eval.prepare import Prepared, chosen_queries, keep_data, prepare
+from beir_eval.spending import Spending
 from beir_eval.suite import DatasetSpec, RankerSpec, Suite, folder_name
 from beir_eval.suite_form import dataset_folder_name
 
@@ -82,8 +83,8 @@ class CellResult:
         path: the run folder.
         metrics: measures; None if the run stopped before it was finished.
         first_stage: measures of the first stage's run.
-        calls: calls made now.
-        cost: US dollars paid now; None if a price is not known.
+        calls: calls made now for the queries that were ranked.
+        cost: US dollars paid for them; None if a price is not known.
         reused: answers that the ledger had.
         stopped: the error that ended the run early: a budget that is spent, something that fails
             every query, or the last of `GIVE_UP` failures in a row, or of all; None if none.
@@ -103,8 +104,12 @@ class CellResult:
 class Watch:
     """Is told what an experiment does; the methods do nothing and are there to be replaced."""
 
-    def cell_begins(self, cell: Cell, place: int, count: int) -> None:
-        """The `place`-th of `count` cells begins, counted from 1."""
+    def cell_begins(self, cell: Cell, place: int, count: int, scores_after: int) -> None:
+        """The `place`-th of `count` cells begins, counted from 1.
+
+        `scores_after` is how many scores the cells after it will ask for, as `Cell.scores_ahead`
+        counts them; a data set that is not loaded yet is taken to be as large as this one.
+        """
 
     def event(self, event: Event) -> None:
         """Something happened to a query of this cell."""
@@ -205,16 +210,19 @@ class Experiment:
             OSError: something cannot be written.
         """
         watch = watch or Watch()
-        budget = _Budget(self.plan.options)
+        spending = Spending(self.plan.options)
         place = 0
-        for dataset in self.datasets:
+        for number, dataset in enumerate(self.datasets, start=1):
             prepared = self.prepared(dataset)
             data = keep_data(prepared, self._folder(prepared), self.plan.measures)
             first_stage = data.metrics()
+            ahead = sum(cell.scores_ahead for cell in self.cells(prepared))
+            ahead += (len(self.datasets) - number) * self._scores(prepared)
             for cell in self.cells(prepared):
                 place += 1
-                watch.cell_begins(cell, place, len(self))
-                result = await _run_cell(cell, first_stage, budget, watch)
+                ahead -= cell.scores_ahead
+                watch.cell_begins(cell, place, len(self), ahead)
+                result = await _run_cell(cell, first_stage, spending, watch)
                 watch.cell_ends(result)
                 yield result
                 if result.stopped is not None:
@@ -239,6 +247,11 @@ class Experiment:
                         cell.spec.label,
                         ranker.estimate_many(work, counted=counted),
                     )
+
+    def _scores(self, prepared: Prepared) -> int:
+        """Scores that all rankers together ask for, of all queries."""
+        passages = sum(len(ranked) for ranked in prepared.run.values())
+        return passages * sum(judges(spec) for spec in self.rankers)
 
     def _folder(self, prepared: Prepared) -> Path:
         name, split = prepared.manifest.dataset, prepared.manifest.split
@@ -272,11 +285,13 @@ def run_suite(
     return anyio.run(collect)
 
 
-async def _run_cell(cell: Cell, first_stage: Metrics, budget: _Budget, watch: Watch) -> CellResult:
+async def _run_cell(
+    cell: Cell, first_stage: Metrics, spending: Spending, watch: Watch
+) -> CellResult:
     from mcranker.errors import BudgetExceeded
     from mcranker.rankers import HOPELESS
 
-    options = {**cell.spec.options, **budget.left()}
+    options = {**cell.spec.options, **spending.left()}
     paid: list[tuple[int, float | None]] = []
     reused = 0
     failed_in_a_row = 0
@@ -307,8 +322,9 @@ async def _run_cell(cell: Cell, first_stage: Metrics, budget: _Budget, watch: Wa
             if not cell.done:
                 stopped = stopped or error  # a mean over nothing but failures tells nothing
             metrics = None if stopped else cell.finish()
+        spending.take(ranker.models)
     costs = [cost for _, cost in paid if cost is not None]
-    result = CellResult(
+    return CellResult(
         dataset=cell.prepared.manifest.dataset,
         label=cell.spec.label,
         path=cell.path,
@@ -319,25 +335,6 @@ async def _run_cell(cell: Cell, first_stage: Metrics, budget: _Budget, watch: Wa
         reused=reused,
         stopped=stopped,
     )
-    budget.spend(result)
-    return result
-
-
-class _Budget:
-    """``max_calls`` and ``max_cost`` of the whole experiment: what is left of them."""
-
-    def __init__(self, options: Mapping[str, Any]) -> None:
-        names = ("max_calls", "max_cost")
-        self._left = {name: options[name] for name in names if options.get(name) is not None}
-
-    def left(self) -> dict[str, Any]:
-        return {name: max(0, value) for name, value in self._left.items()}
-
-    def spend(self, result: CellResult) -> None:
-        if "max_calls" in self._left:
-            self._left["max_calls"] -= result.calls
-        if "max_cost" in self._left:
-            self._left["max_cost"] -= result.cost or 0.0
 
 
 def _emit_to(watch: Watch) -> Callable[[Event], Any]:

@@ -258,8 +258,7 @@ class DataFolder:
         Raises:
             RunFolderError: it is none, or cannot be read.
         """
-        path = Path(path)
-        return cls(path, read_form(path / "manifest.json", DataManifest))
+        return cls(Path(path), read_form(Path(path, "manifest.json"), DataManifest))
 
     def queries(self) -> dict[str, str]:
         """Query id -> text, in the order of the data set."""
@@ -304,8 +303,7 @@ class RunFolder:
         Raises:
             RunFolderError: it is none, or cannot be read.
         """
-        path = Path(path)
-        return cls(path, read_form(path / "manifest.json", RunManifest))
+        return cls(Path(path), read_form(Path(path, "manifest.json"), RunManifest))
 
     def data(self) -> DataFolder:
         """What was ranked.

@@ -27,13 +27,19 @@ LedgerSpec = str | os.PathLike[str] | Ledger | None
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The models of a ranker; one object may play several roles (§5.3.3)."""
+    """The models of a ranker; one object may play several roles (§5.3.3).
+
+    Attributes:
+        ledger: what keeps their answers; None if nothing does.
+        budget: what all of them are paid from; counts only if there is a limit to keep.
+    """
 
     recruiter: ChatModel
     criteria: ChatModel
     scoring: ChatModel
     assessor: ChatModel
     ledger: Ledger | None = None
+    budget: Budget | None = None
 
     @property
     def names(self) -> Mapping[str, str]:
@@ -106,7 +112,11 @@ def connect_roles(
         role: model if roles.get(role) is None else roles[role]
         for role in ("recruiter", "criteria", "scoring", "assessor")
     }
-    return Models(**{role: role_model(spec) for role, spec in specs.items()}, ledger=kept)
+    return Models(
+        **{role: role_model(spec) for role, spec in specs.items()},
+        ledger=kept,
+        budget=layers.budget,
+    )
 
 
 def as_ledger(ledger: LedgerSpec) -> Ledger | None:
@@ -129,7 +139,7 @@ class _Layers:
         self._config = config
         self._ledger = ledger
         self._every_model = every_model
-        self._budget = Budget(max_calls=config.max_calls, max_cost=config.max_cost)
+        self.budget = Budget(max_calls=config.max_calls, max_cost=config.max_cost)
 
     def around(self, chat: ChatModel, *, retried: bool) -> ChatModel:
         config = self._config
@@ -146,7 +156,7 @@ class _Layers:
         else:
             model = Retrying(chat, limits) if retried else Retrying(chat, limits, attempts=1)
         if config.max_calls is not None or config.max_cost is not None:
-            model = Budgeted(model, self._budget)
+            model = Budgeted(model, self.budget)
         if self._ledger is not None and (self._every_model or hasattr(chat, "endpoint")):
             model = Ledgered(model, self._ledger, asked=chat)
         return model

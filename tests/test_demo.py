@@ -10,7 +10,9 @@ from click.testing import CliRunner
 
 import beir_eval
 from beir_eval.demo import command
+from beir_eval.errors import DatasetError
 from mcranker import ChatRequest
+from mcranker.cli import cli
 from tests.scripted import scripted
 
 
@@ -56,3 +58,15 @@ def test_the_first_query_is_shown_with_its_team_and_the_persons_scores() -> None
     assert "Virologist" in result.output
     assert "Answers the question 75%" in result.output
     assert "By the judgements, " in result.output
+
+
+def test_what_is_wrong_with_the_data_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(name: str) -> beir_eval.Dataset:
+        raise DatasetError(f"{name}/corpus.jsonl:3: no JSON object; install the package again")
+
+    monkeypatch.setattr("beir_eval.datasets.load", broken)
+    result = CliRunner().invoke(cli, ["demo"])
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "mcranker: error: mini/corpus.jsonl:3: no JSON object; install the package again\n"
+    )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from beir_eval.cli.flags import judgement_flags
+from beir_eval.cli.flags import count_flag, judgement_flags
 from mcranker.cli.failures import DONE, envelope
 from mcranker.cli.files import check_outputs, output
 from mcranker.cli.verb import Verb
@@ -90,22 +90,8 @@ command = Verb(
             metavar="NAME",
             help="Measure to compare by, as ir-measures writes it.",
         ),
-        click.Option(
-            ["--top"],
-            type=click.IntRange(min=1),
-            default=5,
-            show_default=True,
-            metavar="N",
-            help="Queries to explain: those that changed most.",
-        ),
-        click.Option(
-            ["--passages"],
-            type=click.IntRange(min=1),
-            default=4,
-            show_default=True,
-            metavar="N",
-            help="Passages to show for each of them, at most.",
-        ),
+        count_flag("top", 5, "Queries to explain: those that changed most."),
+        count_flag("passages", 4, "Passages to show for each of them, at most."),
         click.Option(["--gains"], is_flag=True, help="Only queries on which B is better."),
         click.Option(["--losses"], is_flag=True, help="Only queries on which B is worse."),
         *judgement_flags(),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import click
 
 from beir_eval.significance import CORRECTIONS, TESTS
-from mcranker.cli.verb import Section
+from mcranker.cli.verb import OTHER, Section
 
 __all__ = [
     "bm25_flags",
+    "count_flag",
     "judgement_flags",
     "measures_flag",
     "no_cache_flag",
@@ -18,6 +19,21 @@ __all__ = [
 
 FIRST_STAGE, STATISTICS = "First stage", "Statistics"
 LARGEST_SEED = 2**32 - 1
+
+
+def count_flag(
+    name: str, default: int | None, text: str, *, section: str = OTHER
+) -> click.Parameter:
+    """``--name N``, a whole number from 1; `text` is its help."""
+    return Section(
+        [f"--{name}"],
+        type=click.IntRange(min=1),
+        default=default,
+        show_default=True,
+        metavar="N",
+        section=section,
+        help=text,
+    )
 
 
 def measures_flag(default: str = "nDCG@10") -> click.Parameter:
@@ -130,15 +146,7 @@ def statistics_flags() -> list[click.Parameter]:
             section=STATISTICS,
             help="Of the p-values, for all comparisons of a table.",
         ),
-        Section(
-            ["--resamples"],
-            type=click.IntRange(min=1),
-            default=10_000,
-            show_default=True,
-            metavar="N",
-            section=STATISTICS,
-            help="Of the bootstrap, over the queries.",
-        ),
+        count_flag("resamples", 10_000, "Of the bootstrap, over the queries.", section=STATISTICS),
         Section(
             ["--seed"],
             type=click.IntRange(0, LARGEST_SEED),

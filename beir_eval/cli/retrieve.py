@@ -13,6 +13,7 @@ import click
 from beir_eval.cli.flags import (
     FIRST_STAGE,
     bm25_flags,
+    count_flag,
     measures_flag,
     no_cache_flag,
     output_flag,
@@ -178,12 +179,7 @@ command = Verb(
             show_default=True,
             help="Which judgements, and with them which queries.",
         ),
-        click.Option(
-            ["--limit"],
-            type=click.IntRange(min=1),
-            metavar="N",
-            help="Only the first N queries.",
-        ),
+        count_flag("limit", None, "Only the first N queries."),
         Section(
             ["--engine"],
             type=click.Choice(["bm25s", "pyserini"]),
@@ -192,15 +188,7 @@ command = Verb(
             section=FIRST_STAGE,
             help="bm25s is built in; pyserini is Lucene, whose figures are published.",
         ),
-        Section(
-            ["--depth"],
-            type=click.IntRange(min=1),
-            default=100,
-            show_default=True,
-            metavar="N",
-            section=FIRST_STAGE,
-            help="Documents a query.",
-        ),
+        count_flag("depth", 100, "Documents a query.", section=FIRST_STAGE),
         *bm25_flags(),
         no_cache_flag(),
         measures_flag(MEASURES),

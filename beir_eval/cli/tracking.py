@@ -30,14 +30,14 @@ class CellTracker:
         name: what the cell is called, e.g. ``"scifact, DIRECT(0,10) (2 of 14)"``.
         queries: to be ranked in this cell.
         total: passages to be ranked in this cell.
-        cells_after: cells that follow, counted as long as this one.
+        after: the work of the cells that follow, this one's being 1.
         clock: the time in seconds.
     """
 
     name: str
     queries: int
     total: int | None
-    cells_after: int = 0
+    after: float = 0.0
     clock: Callable[[], float] = time.perf_counter
     queries_done: int = 0
     _finished: int = 0
@@ -96,7 +96,7 @@ class CellTracker:
         rate = self.passages_per_second()
         if rate is None or not self.total:
             return None
-        return (self.total * (1 + self.cells_after) - self.done) / rate
+        return (self.total * (1 + self.after) - self.done) / rate
 
 
 class Display(Watch):
@@ -105,6 +105,9 @@ class Display(Watch):
     Args:
         invocation: is told how far the work has come.
         quiet: show nothing.
+
+    Attributes:
+        tracker: counts the passages of the cell in progress.
     """
 
     def __init__(self, invocation: Invocation, *, quiet: bool) -> None:
@@ -112,26 +115,29 @@ class Display(Watch):
         self._quiet = quiet
         self._live: Live | None = None
         self._sizes: dict[str, int] = {}
-        self._tracker = CellTracker("", 0, None)
+        self.tracker = CellTracker("", 0, None)
 
-    def cell_begins(self, cell: Cell, place: int, count: int) -> None:
+    def cell_begins(self, cell: Cell, place: int, count: int, scores_after: int) -> None:
         queries = cell.open_queries
         self._sizes = {query_id: len(cell.prepared.run[query_id]) for query_id in queries}
         name = f"{cell.prepared.manifest.dataset}, {cell.spec.label} ({place} of {count})"
-        self._tracker = CellTracker(
-            name, len(queries), sum(self._sizes.values()), cells_after=count - place
+        self.tracker = CellTracker(
+            name,
+            len(queries),
+            sum(self._sizes.values()),
+            after=scores_after / max(1, cell.scores_ahead),
         )
-        self._invocation.reached = lambda: f"{self._tracker.reached}; run it again to go on"
-        self._live = Live(self._tracker, wanted=live_is_wanted(quiet=self._quiet))
+        self._invocation.reached = lambda: f"{self.tracker.reached}; run it again to go on"
+        self._live = Live(self.tracker, wanted=live_is_wanted(quiet=self._quiet))
         self._live.__enter__()
 
     def event(self, event: Event) -> None:
-        self._tracker.take(event)
+        self.tracker.take(event)
         if self._live is not None:
             self._live.update()
 
     def query_done(self, ranked: RankedQuery) -> None:
-        self._tracker.end_query(ranked.query.id, self._sizes.get(ranked.query.id, 0))
+        self.tracker.end_query(ranked.query.id, self._sizes.get(ranked.query.id, 0))
         if self._live is not None:
             self._live.update()
 
@@ -139,13 +145,13 @@ class Display(Watch):
         self.close()
         if self._quiet:
             return
-        took = seconds(self._tracker.elapsed)
+        took = seconds(self.tracker.elapsed)
         reused = f", {result.reused:,} from the ledger" if result.reused else ""
         calls = f"{counted(result.calls, 'call')}{reused}, {took}"
         if result.metrics is not None:
             measure = result.metrics.measures[0]
             value = f"{measure} {result.metrics.means[measure]:.4f}"
-            say(f"{self._tracker.name}: {value}; {calls}")
+            say(f"{self.tracker.name}: {value}; {calls}")
 
     def close(self) -> None:
         """Take the live display away."""
