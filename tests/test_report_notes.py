@@ -14,8 +14,10 @@ from beir_eval.run_folder import (
     Metrics,
     RunManifest,
     SuiteNote,
+    TieBounds,
 )
 from tests.report_runs import DIRECT, TWO, cell_of, change, made, only, report_on, row_of
+from tests.run_folder_files import MEASURE
 from tests.run_folders import (
     SuiteOf,
     fig2,
@@ -157,3 +159,17 @@ def test_notes_warn_where_less_was_ranked_than_in_the_paper(tmp_path: Path) -> N
     change(folder_of(tmp_path, "touche", FIRST_STAGE) / "manifest.json", DataManifest, depth=100)
     section = only(report_on(tmp_path))
     assert not any(note.startswith("Fewer queries") for note in section.notes)
+
+
+@pytest.mark.parametrize(("worst", "warned"), [(0.25, True), (0.45, False)])
+def test_notes_warn_where_ties_decide_who_is_better(
+    tmp_path: Path, worst: float, *, warned: bool
+) -> None:
+    made(tmp_path, labels=[DIRECT, TWO])
+    set_values(tmp_path, "scifact", DIRECT, [0.4] * 4)
+    set_values(tmp_path, "scifact", TWO, [0.6] * 4)
+    path = folder_of(tmp_path, "scifact", TWO) / "metrics.json"
+    change(path, Metrics, ties={MEASURE: TieBounds(worst=worst, best=0.65)})
+    said = [note for note in only(report_on(tmp_path)).notes if note.startswith("Tied scores")]
+    assert bool(said) is warned
+    assert all(f"{TWO} on scifact, 25.00 to 65.00 with" in note for note in said)

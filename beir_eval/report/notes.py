@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from beir_eval import paper
 from beir_eval.report.model import Column, Row
-from beir_eval.report.numbers import count
+from beir_eval.report.numbers import count, points
 from beir_eval.run_folder import DataManifest, RunManifest
 
 __all__ = ["conditions", "model_names", "notes", "paper_note"]
@@ -67,6 +67,7 @@ def notes(
             f"Not finished and left out: {left_out}; the same 'beir-eval run' again finishes them."
         )
     said += _lost_notes(rankers)
+    said += _ties_note(columns, rankers)
     if any(cell and cell.paper is not None for row in rows for cell in row.cells):
         said += _subset_note(columns)
     if rankers:
@@ -174,6 +175,25 @@ def _most_common(reasons: Counter[str]) -> str:
 def _cut(reason: str) -> str:
     line = " ".join(reason.split())
     return line if len(line) <= LONGEST_REASON else f"{line[: LONGEST_REASON - 3]}..."
+
+
+def _ties_note(columns: Sequence[Column], rankers: Sequence[Row]) -> list[str]:
+    decided = [
+        f"{row.label} on {column.name}, {points(bounds.worst)} to {points(bounds.best)}"
+        for row in rankers
+        for column, cell in zip(columns, row.cells, strict=True)
+        if cell
+        and cell.comparison is not None
+        and (bounds := cell.metrics.ties.get(cell.metrics.measures[0])) is not None
+        and bounds.worst <= cell.value - cell.comparison.difference <= bounds.best
+        and bounds.worst < bounds.best
+    ]
+    if not decided:
+        return []
+    return [
+        "Tied scores keep the order of the first stage, and that alone decides who is better than "
+        f"the baseline here: {'; '.join(decided)} with ties at their worst and best."
+    ]
 
 
 def _subset_note(columns: Sequence[Column]) -> list[str]:
