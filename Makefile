@@ -19,21 +19,23 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/python -m mcranker.cli.reference | diff -u docs/cli.md -
 	$(BIN)/python -m mcranker.cli.reference beir_eval.cli:cli | diff -u docs/beir-eval.md -
+	$(BIN)/python -m mcranker.cli.reference mcranker.cli.personas.group:cli | diff -u docs/personas.md -
 
 docs: $(STAMP)
 	$(BIN)/python -m mcranker.cli.reference > docs/cli.md
 	$(BIN)/python -m mcranker.cli.reference beir_eval.cli:cli > docs/beir-eval.md
+	$(BIN)/python -m mcranker.cli.reference mcranker.cli.personas.group:cli > docs/personas.md
 
 constraints: $(STAMP)
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile --universal --extra local --extra eval --extra ranx --extra hub --extra dev \
+	$(BIN)/uv pip compile --universal --extra local --extra eval --extra ranx --extra hub --extra browser --extra dev \
 		--python-version 3.11 --no-annotate --no-header \
 		--no-emit-index-url --quiet --output-file constraints.txt pyproject.toml
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "MCRanker needs Python 3.11 or newer; run: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[local,eval,ranx,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[local,eval,ranx,browser,dev]'
 	touch $(STAMP)
 
 clean:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from beir_eval.first_stage import FirstStage, find, retrieve
     from beir_eval.fusion import fuse
     from beir_eval.metrics import Evaluation, evaluate
+    from beir_eval.persona_report.build import PersonaReport, write_persona_report
     from beir_eval.report.build import build_report
     from beir_eval.report.html import render_html
     from beir_eval.report.latex import render_latex
@@ -68,6 +69,7 @@ _HOMES = {
     "first_stage": ("FirstStage", "find", "retrieve"),
     "fusion": ("fuse",),
     "metrics": ("Evaluation", "evaluate"),
+    "persona_report.build": ("PersonaReport", "write_persona_report"),
     "report.build": ("build_report",),
     "report.html": ("render_html",),
     "report.latex": ("render_latex",),
@@ -99,6 +101,7 @@ __all__ = [
     "FirstStage",
     "Interval",
     "MeasureError",
+    "PersonaReport",
     "Plan",
     "RankerSpec",
     "Run",
@@ -127,6 +130,7 @@ __all__ = [
     "shipped_suites",
     "tie_bounds",
     "tokenize",
+    "write_persona_report",
     "write_trec",
 ]
 

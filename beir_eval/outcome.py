@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from beir_eval.metrics import evaluate
 from beir_eval.run_folder import Metrics, ScoreCounts, Taken
 from beir_eval.ties import tie_bounds
-from mcranker.ranking import ASSESSOR
+from mcranker.stored_ranking import ASSESSOR
 
 if TYPE_CHECKING:
     from mcranker.llm.chat import Usage

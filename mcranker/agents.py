@@ -1,9 +1,8 @@
-"""The actors of the team: Recruiter, Annotator, Assessor."""
+"""The actors that judge: Annotator, DirectJudge, Assessor."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from mcranker.actor import Actor
@@ -12,22 +11,15 @@ from mcranker.config import RankerConfig
 from mcranker.errors import ReplyError, RequestRejected
 from mcranker.llm.chat import Stage, Tag
 from mcranker.passages import PassageText
-from mcranker.replies import Unreadable, read_personas, read_rubric, read_score
-from mcranker.reply_schemas import (
-    RUBRIC_SCHEMA,
-    TEAM_SCHEMA,
-    integer_schema,
-    library_team_schema,
-)
+from mcranker.replies import read_rubric, read_score
+from mcranker.reply_schemas import RUBRIC_SCHEMA, integer_schema
 from mcranker.scoring import Answer
-from mcranker.subjects import CALIBRATION_QUERIES, first_words, lift_by_topic, suitability
 from mcranker.types import Passage, Query, Score
-from personas import Member, Persona, PromptSet, Rubric, library
+from personas import Member, PromptSet, Rubric
+from personas.provenance import sealed
 from personas.templates import Template, Turn
 
-__all__ = ["Annotator", "Assessment", "Assessor", "DirectJudge", "Recruiter", "ScoreTask"]
-
-logger = logging.getLogger("mcranker.agents")
+__all__ = ["Annotator", "Assessment", "Assessor", "Desk", "DirectJudge", "ScoreTask"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,121 +47,6 @@ class Desk:
     def tag(self, stage: Stage, *, persona: str = "", doc_id: str = "") -> Tag:
         """The tag of a request about this query."""
         return Tag(stage, self.query.id, persona, doc_id, self.ranking)
-
-
-class Recruiter(Actor[Passage, tuple[Member, ...]]):
-    """Guesses who would ask the query, from the query and one example passage (Eq. 1).
-
-    With ``recruiting="library"`` it picks from the library instead: by one constrained
-    choice, or, where the model is weak, by likelihoods (see `mcranker.subjects`).
-    `baselines` keeps what the model answers for the calibration queries of that.
-    """
-
-    def __init__(
-        self,
-        desk: Desk,
-        asker: Asker,
-        *,
-        recruits: int,
-        baselines: list[Mapping[str, float]],
-    ) -> None:
-        super().__init__("recruiter", self._recruit)
-        self._desk = desk
-        self._asker = asker
-        self._recruits = recruits
-        self._baselines = baselines
-
-    async def _recruit(self, example: Passage) -> tuple[Member, ...]:
-        if self._desk.config.recruiting == "invent":
-            return await self._invent(example)
-        capabilities = self._asker.model.capabilities
-        if capabilities.weak and capabilities.label_logprobs:
-            return await self._most_suitable()
-        return await self._choose()
-
-    async def _invent(self, example: Passage) -> tuple[Member, ...]:
-        turns = self._desk.prompts["recruit"].render(
-            {
-                "query": self._desk.query.text,
-                "passage": self._desk.passage_text.fenced(example, self._desk.query.text),
-                "number": str(self._recruits),
-            }
-        )
-        personas = await self._asker.ask(
-            turns,
-            lambda reply: self._distinct(read_personas(reply.text)),
-            tag=self._desk.tag("recruit"),
-            max_tokens=self._desk.config.max_tokens,
-            schema=TEAM_SCHEMA,
-        )
-        return tuple(Member(persona=persona, origin="recruited") for persona in personas)
-
-    def _distinct(self, personas: Sequence[Persona]) -> tuple[Persona, ...]:
-        """The first so many personas, without a second NLP scientist."""
-        scientist = (
-            library.nlp_scientist().name.casefold() if self._desk.config.nlp_scientist else ""
-        )
-        others = [persona for persona in personas if persona.name.casefold() != scientist]
-        if not others:
-            raise Unreadable("it names nobody besides the NLP scientist, who is on the team.")
-        if len(others) < self._recruits:
-            logger.info("asked for %d recruits, got %d", self._recruits, len(others))
-        return tuple(others[: self._recruits])
-
-    async def _choose(self) -> tuple[Member, ...]:
-        candidates = _candidates()
-        listed = "\n".join(
-            f"- {member.name}: {', '.join(member.persona.topics)}" for member in candidates
-        )
-        turns = self._desk.prompts["choose"].render(
-            {"query": self._desk.query.text, "members": listed, "number": str(self._recruits)}
-        )
-        known = {member.name.casefold(): member for member in candidates}
-
-        def read(text: str) -> tuple[Member, ...]:
-            personas = read_personas(text)
-            chosen = [(known.get(persona.name.casefold()), persona) for persona in personas]
-            found = [_with_reason(member, persona) for member, persona in chosen if member]
-            if not found:
-                raise Unreadable("none of the names stands in the list.")
-            return tuple(found[: self._recruits])
-
-        return await self._asker.ask(
-            turns,
-            lambda reply: read(reply.text),
-            tag=self._desk.tag("recruit"),
-            max_tokens=self._desk.config.max_tokens,
-            schema=library_team_schema([member.name for member in candidates]),
-        )
-
-    async def _most_suitable(self) -> tuple[Member, ...]:
-        """The members whose topics the model most likely names for the query."""
-        candidates = [member for member in _candidates() if member.persona.topics]
-        words = first_words(candidates)
-        if not self._baselines:
-            calibrations = [await self._subject(query, words) for query in CALIBRATION_QUERIES]
-            # Another query may have been first meanwhile; the calibrations count once.
-            self._baselines[:] = calibrations
-        logprobs = await self._subject(self._desk.query.text, words)
-        scores = suitability(candidates, logprobs, self._baselines)
-        best = sorted(zip(scores, candidates, strict=True), key=lambda pair: -pair[0])
-        chosen = []
-        for _, member in best[: self._recruits]:
-            topics = [topic for _, topic in lift_by_topic(member, logprobs, self._baselines)]
-            reason = f"The query seems to be about {topics[0]}" + "".join(
-                f" or {topic}" for topic in topics[1:2]
-            )
-            chosen.append(_with_reason(member, Persona(name=member.name, reason=f"{reason}.")))
-        return tuple(chosen)
-
-    async def _subject(self, query: str, words: tuple[str, ...]) -> Mapping[str, float]:
-        return await self._asker.ask(
-            self._desk.prompts["subject"].render({"query": query}),
-            lambda reply: reply.label_logprobs or {},
-            tag=self._desk.tag("recruit"),
-            max_tokens=1,
-            labels=words,
-        )
 
 
 class Annotator(Actor[ScoreTask, None]):
@@ -219,10 +96,12 @@ class Annotator(Actor[ScoreTask, None]):
             schema=RUBRIC_SCHEMA,
         )
 
-    def take_rubric(self, rubric: Rubric | None) -> None:
-        """Judge by this rubric from now on, or by none."""
+    def take_rubric(self, rubric: Rubric | None, *, written: bool = False) -> None:
+        """Judge by this rubric from now on, or by none; `written` if a model wrote it."""
         prompts = self._desk.prompts
         self.member = self.member.model_copy(update={"rubric": rubric})
+        if written:
+            self.member = sealed(self.member, persona=False, rubric=True)
         values = {"persona": self.member.name, "description": self.member.persona.description}
         if rubric is None:
             template = prompts["score_without_criteria"].bind(values)
@@ -352,15 +231,6 @@ class Assessor(Actor[Assessment, None]):
         else:
             score = Score(float(value))
         await self._on_score(task.row, task.passage.id, score)
-
-
-def _candidates() -> tuple[Member, ...]:
-    return tuple(member for member in library.members() if member.origin != "fixed")
-
-
-def _with_reason(member: Member, persona: Persona) -> Member:
-    reasoned = member.persona.model_copy(update={"reason": persona.reason})
-    return member.model_copy(update={"persona": reasoned})
 
 
 def _criteria_values(members: Sequence[Member]) -> dict[str, str]:

@@ -21,7 +21,6 @@ MOST_IN_A_BATCH = 10_000
 
 QUERIES_OF_A_BATCH = 100
 """Queries whose calls go into one batch, where nobody has set ``query_concurrency``."""
-
 NO_YES = ("No", "Yes")
 """The two-label scale that even the smallest models can use."""
 
@@ -64,6 +63,8 @@ class RankerOptions(TypedDict, total=False):
 
     nlp_scientist: bool
     recruiting: Literal["invent", "library"]
+    require: tuple[str, ...]
+    forbid: tuple[str, ...]
     criteria: Literal["query", "dataset", "library", "none"]
     dataset: str
     scoring: Literal["integer", "expected", "per_criterion"]
@@ -105,6 +106,7 @@ class RankerConfig(BaseModel):
     >>> RankerConfig()                                # the paper: k = 10, sum, temperature 0
     >>> RankerConfig(team_size=1)                     # the NLP scientist alone
     >>> RankerConfig(team_size=2, nlp_scientist=False)  # two recruits alone
+    >>> RankerConfig(require=("clinician",), forbid=("*marketing*",))
     >>> RankerConfig(criteria="none")                 # Table 2, without criteria
     >>> RankerConfig(criteria="dataset", dataset="…") # Table 3, dataset-based criteria
     >>> RankerConfig(ensemble="reciprocal_rank")      # Table 4
@@ -121,7 +123,11 @@ class RankerConfig(BaseModel):
         "paper", description="Follow the paper, or also what the authors' code adds to it."
     )
     team_size: int = Field(
-        3, ge=1, le=20, description="Personas on the team, the NLP scientist included."
+        3,
+        ge=1,
+        le=20,
+        description="Personas on the team, the NLP scientist included; up to it, recruits join a "
+        "team that is given.",
     )
     nlp_scientist: bool = Field(
         True, description="Whether the fixed NLP scientist is on the team (paper, section 3.2)."
@@ -129,6 +135,16 @@ class RankerConfig(BaseModel):
     recruiting: Literal["invent", "library"] = Field(
         "invent",
         description="Whether the model invents personas or picks them from the library.",
+    )
+    require: tuple[str, ...] = Field(
+        (),
+        description="Personas on every recruited team, before the recruits: members of the "
+        "library, or any other names. They count in the team's size.",
+    )
+    forbid: tuple[str, ...] = Field(
+        (),
+        description='Names that no recruit may have, or patterns such as "*marketing*"; case '
+        "does not count.",
     )
     criteria: Literal["query", "dataset", "library", "none"] = Field(
         "query",
@@ -273,6 +289,15 @@ class RankerConfig(BaseModel):
         if labels and (len(labels) < 2 or "" in folded or len(set(folded)) < len(folded)):
             raise ValueError("give at least two labels, none empty, all different")
         return labels
+
+    @field_validator("require", "forbid")
+    @classmethod
+    def _distinct_names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        tidied = tuple(" ".join(name.split()) for name in names)
+        folded = {name.casefold().replace("_", " ") for name in tidied}
+        if not all(tidied) or len(folded) < len(tidied):
+            raise ValueError("give names that are not empty, each once")
+        return tidied
 
     @model_validator(mode="after")
     def _fits_together(self) -> RankerConfig:

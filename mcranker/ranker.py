@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar, Unpack
 
-from mcranker.agents import Annotator
 from mcranker.config import RankerConfig, RankerOptions
 from mcranker.inputs import as_passages, as_query
 from mcranker.models import LedgerSpec, ModelSpec
 from mcranker.rankers.pointwise import PointwiseRanker, Roles, given
 from mcranker.ranking import Ranking
 from mcranker.session import Session
-from mcranker.stages import (
-    assess,
-    recruit,
-    seat_judges,
-    write_rubrics,
-)
-from mcranker.tally import OnScoreOf, Tally
+from mcranker.stages import assess, recruit, seat_judges
+from mcranker.tally import Tally
 from mcranker.teams import TeamSpec
 from mcranker.top_scoring import score_needed
 from mcranker.types import Passage, Query
-from personas import Member, Team
+from personas import Team
 
 __all__ = ["MCRanker"]
 
@@ -42,10 +35,13 @@ class MCRanker(PointwiseRanker):
     >>> ranker = MCRanker(model="openai:qwen", base_url="http://localhost:8000/v1")
     >>> ranker = MCRanker(model="openai:gpt-5-mini", criteria_model="openai:gpt-5")
     >>> ranker = MCRanker(team="team.yaml")               # a saved team: no recruiting
+    >>> ranker = MCRanker(team=["clinician", "Worried parent"], team_size=4)  # + 2 recruits
+    >>> ranker = MCRanker(require=("clinician",), forbid=("*marketing*",))
     >>> ranking = ranker.rank("best masks against covid", docs)
 
     Args:
-        team_size: personas on the team, the NLP scientist included; 3 if not given.
+        team_size: personas on the team, the NLP scientist included; if not given 3, or those
+            of `team`.
         model: plays all roles that have no model of their own. ``"openai:NAME"``,
             ``"anthropic:NAME"``, ``"local:NAME-or-path.gguf"``, a `ChatModel`, or None:
             then ``MCRANKER_MODEL``, an API key in the environment, or the embedded local
@@ -57,7 +53,9 @@ class MCRanker(PointwiseRanker):
         base_url: of an OpenAI- or Anthropic-compatible server.
         api_key: instead of the environment's.
         team: judges instead of a recruited team: a `Team`, a file, the name of a team of
-            the library, or a list of personas. Members with a rubric keep it.
+            the library, or a list of personas. Members with a rubric keep it. Where
+            `team_size` is larger and the team is not locked, recruits join it; the NLP
+            scientist does only if it is among the members.
         ledger: the file that keeps every answer, so that none is paid for twice; shared by
             any number of rankers and processes. ``"default"`` for ``MCRANKER_LEDGER`` or a
             file in the user's cache folder; a path; or None for none. A `ChatModel` of your
@@ -103,6 +101,9 @@ class MCRanker(PointwiseRanker):
     def recruit_team(self, query: str | Query, example: str | Passage | None = None) -> Team:
         """Recruit a team for the query and write its rubrics, without scoring anything.
 
+        A ranker with ``team=`` completes that team: with recruits, where ``team_size`` is larger,
+        and with the rubrics that are missing.
+
         Args:
             query: what will be ranked for.
             example: one passage of the kind that will be judged; shown to the recruiter.
@@ -119,27 +120,15 @@ class MCRanker(PointwiseRanker):
         """`recruit_team` for callers with an event loop."""
         passages = as_passages([_NO_EXAMPLE if example is None else example])
         session = self.open_session(as_query(query), passages, None)
-        annotators = await self._write_rubrics(session, await self._members(session))
-        members = tuple(annotator.member for annotator in annotators)
-        return Team(members=members, query=session.asked.text)
+        members = await recruit(session, self.seats)
+        return self.build_team(session, await self.write_rubrics(session, members))
 
     async def _run(self, session: Session) -> Ranking:
-        members = await self._members(session)
+        members = await recruit(session, self.seats)
         tally = Tally(session, [member.name for member in members])
-        annotators = await self._write_rubrics(session, members, tally.of)
+        annotators = await self.write_rubrics(session, members, tally.of)
         await score_needed(session, seat_judges(session, annotators, tally.of), tally)
         assessed = None
         if self.config.ensemble == "assessor":
             assessed = await assess(session, tally.matrix, tally.names)
         return self.build_ranking(session, tally, annotators, assessed)
-
-    async def _members(self, session: Session) -> tuple[Member, ...]:
-        if self.team is not None:
-            return self.team.members
-        return await recruit(session, team_size=self.config.team_size)
-
-    async def _write_rubrics(
-        self, session: Session, members: Sequence[Member], scored: OnScoreOf | None = None
-    ) -> list[Annotator]:
-        locked = self.team is not None and self.team.locked
-        return await write_rubrics(session, members, scored=scored, locked=locked)

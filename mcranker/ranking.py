@@ -6,10 +6,10 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TextIO, overload
 
 from mcranker.errors import InputError
+from mcranker.stored_ranking import ASSESSOR, restored_fields
 from mcranker.trec import trec_run
 from mcranker.types import MissingScore, Passage, Query, ScoreMatrix, UsageTable
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["Hit", "Ranking"]
 
 FORMAT_VERSION = 1
-ASSESSOR = "(assessor)"
-"""The name under which the assessor's own missing scores are listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,15 +209,51 @@ class Ranking(Sequence[Hit]):
         """`to_dict` as JSON text."""
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=indent, allow_nan=False)
 
-    def to_html(self, path: str | os.PathLike[str]) -> None:
+    def to_html(
+        self, path: str | os.PathLike[str], *, grades: Mapping[str, int] | None = None
+    ) -> None:
         """Write the inspection report: one HTML file that needs nothing else.
 
+        The file appears whole or not at all.
+
+        Args:
+            path: of the file; one that is there is replaced.
+            grades: document id -> judgement for this query, above 0 for relevant; passages that
+                are not in the ranking may be among them.
+
         Raises:
+            InputError: `grades` are not document ids with whole numbers.
             OSError: the file cannot be written.
         """
-        from personas.report import render_inspection
+        from mcranker.inspection_file import write_inspection
 
-        Path(path).write_text(render_inspection(self.to_dict()), encoding="utf-8")
+        write_inspection(self.to_dict(), path, grades)
+
+    def show(
+        self,
+        top: int = 20,
+        passage: int | str | None = None,
+        *,
+        grades: Mapping[str, int] | None = None,
+        file: TextIO | None = None,
+    ) -> None:
+        """Print the inspection for a terminal: the team, all scores, agreement, what it took.
+
+        Args:
+            top: passages in the table.
+            passage: a rank or an id, to print all about that passage instead.
+            grades: as `to_html` takes them.
+            file: where to; standard output if None.
+
+        Raises:
+            InputError: `grades` are not document ids with whole numbers.
+            PersonasError: there is no such passage.
+        """
+        from mcranker.inspection_file import checked_grades
+        from personas.report.terminal import print_inspection
+
+        known = None if grades is None else checked_grades(grades)
+        print_inspection(self.to_dict(), top=top, passage=passage, grades=known, file=file)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Ranking:
@@ -232,7 +266,7 @@ class Ranking(Sequence[Hit]):
             found = data.get("version") if isinstance(data, Mapping) else type(data).__name__
             raise InputError(f"this is no ranking of version {FORMAT_VERSION}, but {found!r}")
         try:
-            return _restored(data)
+            return cls(**restored_fields(data))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"this is no complete ranking: {error!r}") from error
 
@@ -309,64 +343,3 @@ def _usage_rows(table: UsageTable) -> list[dict[str, Any]]:
         }
         for (stage, persona, model), usage in table.items()
     ]
-
-
-def _restored(data: Mapping[str, Any]) -> Ranking:
-    import numpy as np
-
-    from mcranker.llm.chat import Usage
-    from personas import Team
-
-    hits = sorted(data["hits"], key=lambda hit: int(hit["first_stage_rank"]))
-    personas = tuple(data["personas"])
-    team = Team.model_validate(data["team"]) if data["team"] else None
-    matrix = ScoreMatrix.empty(len(hits), len(personas))
-    assessor_reasons: dict[int, str] = {}
-    bounds: dict[int, float] = {}
-    for row, hit in enumerate(hits):
-        for column, name in enumerate(personas):
-            value = hit["scores"][name]
-            matrix.values[row, column] = math.nan if value is None else value
-            if name in hit["missing"]:
-                matrix.reasons[row, column] = hit["missing"][name]
-            if name in hit["criteria"]:
-                matrix.criteria[row, column] = tuple(hit["criteria"][name].values())
-        if ASSESSOR in hit["missing"] and ASSESSOR not in personas:
-            assessor_reasons[row] = hit["missing"][ASSESSOR]
-        if hit.get("at_most") is not None:
-            bounds[row] = float(hit["at_most"])
-    calls = UsageTable()
-    for name in ("by_stage", "reused"):
-        for entry in data["usage"].get(name, []):
-            counts = Usage(
-                calls=int(entry["calls"]),
-                input_tokens=int(entry["input_tokens"]),
-                cached_input_tokens=int(entry["cached_input_tokens"]),
-                output_tokens=int(entry["output_tokens"]),
-                seconds=float(entry.get("seconds", 0.0)),
-                unreadable=int(entry.get("unreadable", 0)),
-            )
-            key = (entry["stage"], entry["persona"], entry["model"])
-            calls.add(*key, counts, reused=name == "reused")
-    return Ranking(
-        query=Query(**data["query"]),
-        passages=tuple(
-            Passage(hit["doc_id"], hit["text"], hit["title"], hit["first_stage_score"])
-            for hit in hits
-        ),
-        order=np.argsort([int(hit["rank"]) for hit in hits]).astype(np.intp),
-        final=np.array(
-            [math.nan if hit["score"] is None else hit["score"] for hit in hits], dtype=np.float64
-        ),
-        matrix=matrix,
-        personas=personas,
-        team=team,
-        ranker=str(data["ranker"]),
-        config=dict(data["config"]),
-        models=dict(data["models"]),
-        prompt_hashes=dict(data["prompt_hashes"]),
-        calls=calls,
-        seconds=dict(data["seconds"]),
-        assessor_reasons=assessor_reasons,
-        bounds=bounds,
-    )

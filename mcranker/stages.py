@@ -11,17 +11,18 @@ from contextlib import suppress
 import anyio
 
 from mcranker.actor import Actor
-from mcranker.agents import Annotator, Assessment, Assessor, Recruiter, ScoreTask
+from mcranker.agents import Annotator, Assessment, Assessor, ScoreTask
 from mcranker.bridge import task_group
-from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError
 from mcranker.events import RubricWritten, TeamRecruited
 from mcranker.llm.chat import ChatModel
 from mcranker.panel import Panel
+from mcranker.recruiter import Recruiter
 from mcranker.session import Session
 from mcranker.tally import OnScoreOf, Tally
+from mcranker.teams import Seats, as_recruited
 from mcranker.types import Score, ScoreMatrix
-from personas import Member, library
+from personas import Member
 
 __all__ = [
     "assess",
@@ -33,33 +34,30 @@ __all__ = [
 ]
 
 
-async def recruit(session: Session, *, team_size: int) -> tuple[Member, ...]:
-    """The NLP scientist, if configured, and recruits up to `team_size` (Eq. 1).
+async def recruit(session: Session, seats: Seats) -> tuple[Member, ...]:
+    """Those who are on the team already, and recruits for the seats that are left (Eq. 1).
+
+    Recruits come without a rubric, unless ``criteria="library"`` takes the library's.
 
     Raises:
         ReplyError: the recruiter's answer cannot be read, asked twice.
     """
     config = session.config
-    fixed = (library.nlp_scientist(),) if config.nlp_scientist else ()
-    recruits = team_size - len(fixed)
-    if recruits <= 0:
-        return _without_library_rubric(fixed, config)
+    if seats.recruits == 0:
+        return seats.members
     example = session.passages[min(config.example_rank, len(session.passages)) - 1]
-    asker = session.asker(session.models.recruiter)
     with session.timed("recruit"):
         recruiter = Recruiter(
             session.desk,
-            asker,
-            recruits=recruits,
+            session.asker(session.models.recruiter),
+            seats=seats,
             baselines=session.memory.subject_baselines,
         )
         async with task_group() as group:
             group.start_soon(recruiter.run)
             recruited = await recruiter.ask(example)
             recruiter.close()
-    if config.snake_case_personas:
-        recruited = tuple(_snake_cased(member) for member in recruited)
-    return _without_library_rubric((*fixed, *recruited), config)
+    return (*seats.members, *as_recruited(recruited, config))
 
 
 async def write_rubrics(
@@ -99,7 +97,7 @@ async def write_rubrics(
 
     async def settle(annotator: Annotator) -> None:
         member = annotator.member
-        rubric = member.rubric
+        rubric, written = member.rubric, False
         if config.criteria == "none":
             rubric = None
         elif rubric is None and locked:
@@ -110,10 +108,10 @@ async def write_rubrics(
         elif rubric is None and config.criteria == "dataset":
             if member.name not in known:
                 known.setdefault(member.name, await annotator.write_rubric())
-            rubric = known[member.name]
+            rubric, written = known[member.name], True
         elif rubric is None:
-            rubric = await annotator.write_rubric()
-        annotator.take_rubric(rubric)
+            rubric, written = await annotator.write_rubric(), True
+        annotator.take_rubric(rubric, written=written)
         if rubric is not None and session.emit is not None:
             await session.emit(RubricWritten(session.query.id, member.name, rubric))
 
@@ -225,20 +223,3 @@ def _calls_at_once(session: Session, model: ChatModel) -> int:
 
 async def _ignore(row: int, doc_id: str, score: Score) -> None:
     """Nobody wants this score."""
-
-
-def _snake_cased(member: Member) -> Member:
-    if member.origin != "recruited":
-        return member
-    name = "_".join(member.name.lower().split())
-    persona = member.persona.model_copy(update={"name": name})
-    return member.model_copy(update={"persona": persona})
-
-
-def _without_library_rubric(
-    members: tuple[Member, ...], config: RankerConfig
-) -> tuple[Member, ...]:
-    """The members as recruited: rubrics of the library stay only where they are asked for."""
-    if config.criteria == "library":
-        return members
-    return tuple(member.model_copy(update={"rubric": None}) for member in members)

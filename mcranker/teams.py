@@ -1,23 +1,34 @@
-"""Teams in all the forms in which users give them."""
+"""Teams in all the forms in which users give them, and the seats that are left for recruits."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+from pydantic import ValidationError
 
 from mcranker.errors import ConfigError
 from personas import Member, Persona, Team, library, load
 
-__all__ = ["TeamSpec", "as_team"]
+if TYPE_CHECKING:
+    from mcranker.config import RankerConfig
+
+__all__ = ["Seats", "TeamSpec", "as_recruited", "as_team"]
 
 TeamSpec: TypeAlias = Team | str | os.PathLike[str] | Sequence[str | Persona | Member]
-"""A team, a file, the name of a team of the library, or a list of its members.
+"""A team, a file, the name of a team or member of the library, or a list of its members.
 
 In a list, a string is the name of a member of the library if there is one, and else the
 name of a persona without a rubric.
 """
+
+_FILES = {".yaml", ".yml", ".json"}
+_MOST_MADE_UP = 20
+"""Recruits that an estimate makes up, at most; see `mcranker.llm.estimating`."""
 
 
 def as_team(team: TeamSpec) -> Team:
@@ -25,20 +36,190 @@ def as_team(team: TeamSpec) -> Team:
 
     Raises:
         SchemaError: the file cannot be used, or the library has no team of that name.
-        ConfigError: a wrong type, or an empty list.
+        ConfigError: a wrong type, an empty list, or a whole team within a list.
     """
     if isinstance(team, Team):
         return team
     if isinstance(team, os.PathLike):
         return load(Team, team)
     if isinstance(team, str):
-        is_file = Path(team).suffix.lower() in {".yaml", ".yml", ".json"}
-        return load(Team, team) if is_file else library.team(team)
+        if _is_file(team):
+            return load(Team, team)
+        if team in library.member_names():
+            return Team(members=(library.member(team),))
+        return library.team(team)
     if not isinstance(team, Sequence) or not team:
         raise ConfigError(
             f"team={team!r}: give a Team, a file, the name of a library team, or a list of personas"
         )
-    return Team(members=tuple(_as_member(entry) for entry in team))
+    members = tuple(_as_member(entry) for entry in team)
+    try:
+        return Team(members=members)
+    except ValidationError as error:
+        # Of members that are valid by themselves, only the names can be wrong.
+        raise ConfigError(f"team: {error.errors()[0]['ctx']['error']}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Seats:
+    """Who is on a team before anybody is recruited, how many are recruited, and who never is.
+
+    Attributes:
+        members: the team given, or the NLP scientist; then those required.
+        recruits: how many are to join them.
+        forbidden: patterns of names that no recruit has.
+        others: what the recruiter is told of all that; empty where there is nothing to tell.
+    """
+
+    members: tuple[Member, ...] = ()
+    recruits: int = 0
+    forbidden: tuple[str, ...] = ()
+    others: str = ""
+
+    @classmethod
+    def of(cls, config: RankerConfig, team: Team | None) -> Seats:
+        """The seats of a configuration whose ``team_size`` counts all of them.
+
+        Raises:
+            ConfigError: they are too few; nobody may join a locked team; somebody is both on
+                the team and forbidden; or too few of the library are left to choose from.
+        """
+        if team is not None:
+            _check_size(config.team_size, team)
+            first = team.members
+        else:
+            first = (library.nlp_scientist(),) if config.nlp_scientist else ()
+            first = as_recruited(first, config)
+        known = {_folded(member.name) for member in first}
+        required = tuple(
+            member for member in map(_named, config.require) if _folded(member.name) not in known
+        )
+        _check_required(config, team, first, required)
+        members = (*first, *as_recruited(required, config))
+        seats = cls(members, config.team_size - len(members), config.forbid)
+        seats._refuse_forbidden(team, len(first))
+        seats._check_library(config)
+        if config.require or config.forbid or (team is not None and seats.recruits):
+            seats = replace(seats, others=_told(members, config.forbid))
+        return seats
+
+    @property
+    def candidates(self) -> tuple[Member, ...]:
+        """Members of the library who may be recruited, in alphabetical order."""
+        return tuple(
+            member
+            for member in library.members()
+            if member.origin != "fixed" and self.may_join(member.name)
+        )
+
+    def may_join(self, name: str) -> bool:
+        """Whether a persona of that name is neither on the team already nor forbidden."""
+        return not self._is_on_it(name) and self._forbidding(name) is None
+
+    def why_none(self, names: Iterable[str]) -> str:
+        """Why none of the personas named may join, as a recruiter is told."""
+        if not self.others:
+            return "it names nobody besides the NLP scientist, who is on the team."
+        on_it = [repr(name) for name in names if self._is_on_it(name)]
+        unwanted = [repr(name) for name in names if self._forbidding(name) is not None]
+        parts = [f"on the team already: {', '.join(on_it)}"] if on_it else []
+        parts += [f"not wanted: {', '.join(unwanted)}"] if unwanted else []
+        return f"it names nobody who can join the team ({'; '.join(parts)}). Name others."
+
+    def for_estimates(self) -> Seats:
+        """The same, for recruits with made-up names, which no pattern is meant for."""
+        made_up = [f"Recruit {number}" for number in range(1, _MOST_MADE_UP + 1)]
+        patterns = (each for each in self.forbidden if not any(_fits(n, each) for n in made_up))
+        return replace(self, forbidden=tuple(patterns))
+
+    def _is_on_it(self, name: str) -> bool:
+        return _folded(name) in {_folded(member.name) for member in self.members}
+
+    def _forbidding(self, name: str) -> str | None:
+        return next((each for each in self.forbidden if _fits(name, each)), None)
+
+    def _refuse_forbidden(self, team: Team | None, first: int) -> None:
+        for place, member in enumerate(self.members):
+            pattern = self._forbidding(member.name)
+            if pattern is None:
+                continue
+            if place >= first:
+                who, advice = "is required", "leave out one of the two"
+            elif team is not None:
+                who, advice = "is on the team given", "leave out one of the two"
+            else:
+                who, advice = "is on every team", "narrow it, or do without the NLP scientist"
+            raise ConfigError(f"forbid: {pattern!r} fits {member.name!r}, who {who}; {advice}")
+
+    def _check_library(self, config: RankerConfig) -> None:
+        if config.recruiting == "library" and self.recruits > len(self.candidates):
+            raise ConfigError(
+                f"team_size={config.team_size} takes {self.recruits} recruits, and only "
+                f"{len(self.candidates)} of the library may join; forbid fewer, or lower team_size"
+            )
+
+
+def as_recruited(members: tuple[Member, ...], config: RankerConfig) -> tuple[Member, ...]:
+    """The members without their rubrics, unless ``criteria="library"`` asks for the library's."""
+    if config.criteria == "library":
+        return members
+    return tuple(member.model_copy(update={"rubric": None}) for member in members)
+
+
+def _check_size(size: int, team: Team) -> None:
+    members = len(team.members)
+    counted = f"{members} member{'' if members == 1 else 's'}"
+    if size < members:
+        raise ConfigError(
+            f"team_size={size}, but the team given has {counted}; leave out team_size, or some "
+            "of the members"
+        )
+    if size > members and team.locked:
+        raise ConfigError(
+            f"team_size={size}, but the team given is locked and has {counted}, so nobody can "
+            "join it; unlock it (locked: false), or give no larger size"
+        )
+
+
+def _check_required(
+    config: RankerConfig, team: Team | None, first: Sequence[Member], required: Sequence[Member]
+) -> None:
+    if not required:
+        return
+    if team is not None and team.locked:
+        raise ConfigError(
+            f"{required[0].name!r} is required, but the team given is locked, so nobody can join "
+            "it; unlock it (locked: false), or do not require anybody else"
+        )
+    total = len(first) + len(required)
+    if total > config.team_size:
+        besides = f" and {len(first)} on the team already" if first else ""
+        raise ConfigError(
+            f"team_size={config.team_size} is too small for {len(required)} required{besides}; "
+            f"use team_size={total} or more, or require fewer"
+        )
+
+
+def _told(members: Sequence[Member], forbidden: Sequence[str]) -> str:
+    """What stands behind the recruiter's task where a person has had a say in the team."""
+    told = ""
+    if members:
+        names = "; ".join(" ".join(member.name.split()) for member in members)
+        told += f"\n\nThese are on the team already, so name none of them: {names}."
+    if forbidden:
+        names = "; ".join(forbidden)
+        star = " (* stands for any text)" if "*" in names else ""
+        told += f"\n\nThese are not wanted on the team, so name none of them: {names}{star}."
+    return told
+
+
+def _named(name: str) -> Member:
+    """The member of the library of that name, by file or as shown, or a persona of that name."""
+    folded = _folded(name)
+    for file, member in zip(library.member_names(), library.members(), strict=True):
+        if folded in (_folded(file), _folded(member.name)):
+            return member
+    return Member(persona=_persona(name))
 
 
 def _as_member(entry: object) -> Member:
@@ -49,5 +230,31 @@ def _as_member(entry: object) -> Member:
     if isinstance(entry, str):
         if entry in library.member_names():
             return library.member(entry)
-        return Member(persona=Persona(name=entry))
+        if _is_file(entry) or entry in library.team_names():
+            raise ConfigError(
+                f"team: {entry!r} is a team among personas; give it alone, or its members by name"
+            )
+        return Member(persona=_persona(entry))
     raise ConfigError(f"team holds a {type(entry).__name__}; give names, Personas or Members")
+
+
+def _persona(name: str) -> Persona:
+    try:
+        return Persona(name=name)
+    except ValidationError as error:
+        raise ConfigError(
+            f"{name!r} cannot be a persona's name; give one of 1 to 200 characters"
+        ) from error
+
+
+def _is_file(name: str) -> bool:
+    return Path(name).suffix.lower() in _FILES
+
+
+def _fits(name: str, pattern: str) -> bool:
+    return fnmatchcase(_folded(name), _folded(pattern))
+
+
+def _folded(name: str) -> str:
+    """The name as names are compared: case, underscores and the width of spaces do not count."""
+    return " ".join(name.casefold().replace("_", " ").split())

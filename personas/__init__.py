@@ -7,6 +7,7 @@ from personas import library
 from personas.errors import PersonasError, PromptError, SchemaError
 from personas.files import dumps, load, loads, save
 from personas.schema import Criterion, Member, Origin, Persona, Rubric, Team
+from personas.team_diff import TeamDiff, diff_teams
 from personas.templates import PromptSet
 from personas.weights import normalize_weights
 
@@ -21,6 +22,8 @@ __all__ = [
     "Rubric",
     "SchemaError",
     "Team",
+    "TeamDiff",
+    "diff_teams",
     "dumps",
     "library",
     "load",

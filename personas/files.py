@@ -9,20 +9,39 @@ import re
 import tempfile
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
 from personas.errors import SchemaError
 
-__all__ = ["dumps", "load", "loads", "read_text", "save"]
+if TYPE_CHECKING:
+    from personas.schema import Member, Persona, Rubric, Team
+
+__all__ = [
+    "FORMATS",
+    "dumps",
+    "line_numbers",
+    "load",
+    "load_any",
+    "loads",
+    "loads_any",
+    "read_text",
+    "save",
+]
 
 M = TypeVar("M", bound=BaseModel)
 _BAD_TAGS = (AttributeError, IndexError, KeyError, TypeError)
 """What PyYAML raises where a tag such as ``!!bool`` does not fit its value."""
-_UNICODE_LINE_END = re.compile("[\\x85\\u2028\\u2029]")
-_SUFFIXES = {".yaml": "yaml", ".yml": "yaml", ".json": "json"}
+# Line ends of Unicode's own, and characters that are not seen but change what is: they reorder
+# the text, or steer a terminal.
+_UNSEEN = re.compile(
+    "[\\x7f-\\x9f\\xad\\u061c\\u180e\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff9-\\ufffb"
+    "\\U000e0000-\\U000e007f]"
+)
+FORMATS = {".yaml": "yaml", ".yml": "yaml", ".json": "json"}
+"""Suffix of a file -> its format."""
 
 
 def load(model: type[M], path: str | os.PathLike[str]) -> M:
@@ -39,29 +58,44 @@ def load(model: type[M], path: str | os.PathLike[str]) -> M:
 
 def loads(model: type[M], text: str, *, format: str = "yaml", source: str = "text") -> M:  # noqa: A002
     """Like `load`, from a string. `format` is ``"yaml"`` or ``"json"``."""
+    return _validated(model, _parse(text, format, source), text, source)
+
+
+def load_any(path: str | os.PathLike[str]) -> Team | Member | Rubric | Persona:
+    """Read a ``.yaml`` or ``.json`` file that holds a team, member, rubric or persona.
+
+    Raises:
+        SchemaError: as for `load`.
+    """
+    path = Path(path)
+    format_ = _format_of(path)
+    return loads_any(read_text(path), format=format_, source=str(path))
+
+
+def loads_any(
+    text: str,
+    *,
+    format: str = "yaml",  # noqa: A002
+    source: str = "text",
+) -> Team | Member | Rubric | Persona:
+    """Like `load_any`, from a string. Which of them it is, is told by its keys."""
     data = _parse(text, format, source)
-    try:
-        return model.model_validate(data)
-    except ValidationError as error:
-        lines = _line_numbers(text)
-        problems = [
-            _problem(source, lines, detail, model)
-            for detail in error.errors(include_url=False)
-            # A list whose items have problems is also reported as empty.
-            if not (detail["type"] == "too_short" and detail["input"])
-        ]
-        raise SchemaError("\n".join(problems)) from error
+    return _validated(_model_of(data, source), data, text, source)
 
 
 def dumps(record: BaseModel, *, format: str = "yaml") -> str:  # noqa: A002
     """The record as YAML or JSON text; reading it back gives an equal record.
 
-    Fields that have their default value are left out.
+    Fields that have their default value are left out. Characters that are not seen, such as marks
+    that turn the direction of text, are written as escapes.
     """
     data = record.model_dump(mode="json", exclude_defaults=True)
     if format == "json":
-        return json.dumps(data, ensure_ascii=False, indent=2) + "\n"
-    return yaml.dump(data, Dumper=_ExactDumper, sort_keys=False, allow_unicode=True, width=96)
+        text = json.dumps(data, ensure_ascii=False, indent=2) + "\n"
+        return _UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    text = yaml.dump(data, Dumper=_ExactDumper, sort_keys=False, allow_unicode=True, width=96)
+    # What is left of them stands in double quotes, see `_ExactDumper`.
+    return _UNSEEN.sub(lambda found: f"\\U{ord(found[0]):08X}", text)
 
 
 def save(record: BaseModel, path: str | os.PathLike[str]) -> None:
@@ -102,11 +136,27 @@ def read_text(path: Path) -> str:
         raise SchemaError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
+def line_numbers(text: str) -> dict[tuple[str | int, ...], int]:
+    """Place in a YAML or JSON document -> its line, counted from 1.
+
+    A place is the keys and, counted from 0, the items that lead there. Empty if YAML cannot read
+    the text.
+    """
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except (yaml.YAMLError, RecursionError):
+        return {}
+    return dict(_walk(root, (), set())) if root is not None else {}
+
+
 class _ExactDumper(yaml.SafeDumper):
-    """SafeDumper that also keeps Unicode's own line ends, which are folded unless escaped."""
+    """SafeDumper that puts text with unseen characters in double quotes, to be escaped there.
+
+    Elsewhere Unicode's own line ends would be folded.
+    """
 
     def represent_text(self, text: str) -> yaml.ScalarNode:
-        style = '"' if _UNICODE_LINE_END.search(text) else None
+        style = '"' if _UNSEEN.search(text) else None
         return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
@@ -132,9 +182,41 @@ class _StrictLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
 
+def _validated(model: type[M], data: Any, text: str, source: str) -> M:
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        lines = line_numbers(text)
+        problems = [
+            _problem(source, lines, detail, model)
+            for detail in error.errors(include_url=False)
+            # A list whose items have problems is also reported as empty.
+            if not (detail["type"] == "too_short" and detail["input"])
+        ]
+        raise SchemaError("\n".join(problems)) from error
+
+
+def _model_of(data: Any, source: str) -> type[Team | Member | Rubric | Persona]:
+    from personas.schema import Member, Persona, Rubric, Team
+
+    if isinstance(data, Mapping):
+        if "members" in data:
+            return Team
+        if "persona" in data:
+            return Member
+        if "criteria" in data:
+            return Rubric
+        if "name" in data:
+            return Persona
+    raise SchemaError(
+        f"{source}:1: holds no team, member, rubric or persona; write one with the key members, "
+        "persona, criteria or name"
+    )
+
+
 def _format_of(path: Path) -> str:
     try:
-        return _SUFFIXES[path.suffix.lower()]
+        return FORMATS[path.suffix.lower()]
     except KeyError:
         raise SchemaError(
             f"{path}: has the suffix {path.suffix!r}; use .yaml, .yml or .json"
@@ -162,15 +244,6 @@ def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"key {twice!r} stands there twice; remove one")
     return data
-
-
-def _line_numbers(text: str) -> dict[tuple[str | int, ...], int]:
-    """Line of every place of the document, counted from 1; empty if YAML cannot read it."""
-    try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except (yaml.YAMLError, RecursionError):
-        return {}
-    return dict(_walk(root, (), set())) if root is not None else {}
 
 
 def _walk(

@@ -8,7 +8,7 @@ stand without each of them. Pages and terminals only show what is here.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,7 +101,7 @@ class InspectedHit:
     @property
     def known_scores(self) -> tuple[float, ...]:
         """The personas' scores that are there."""
-        return tuple(score for score in self.scores.values() if score is not None)
+        return tuple([score for score in self.scores.values() if score is not None])
 
     @property
     def disagreement(self) -> float | None:
@@ -110,7 +110,7 @@ class InspectedHit:
         if len(known) < 2:
             return None
         mean = math.fsum(known) / len(known)
-        return math.sqrt(math.fsum((score - mean) ** 2 for score in known) / len(known))
+        return math.sqrt(math.fsum([(score - mean) ** 2 for score in known]) / len(known))
 
     @property
     def score_range(self) -> float | None:
@@ -127,17 +127,22 @@ class InspectedHit:
 
     @property
     def raised_most_by(self) -> tuple[str, ...]:
-        """Who raised the passage most, all of them if several did equally; empty if nobody."""
-        effects = self.effects
-        most = max(effects.values(), default=0)
-        return tuple(name for name, each in effects.items() if each == most > 0)
+        """Who raised the passage most, of those who scored it; several if they did equally."""
+        return self._with_effect(max)
 
     @property
     def sunk_most_by(self) -> tuple[str, ...]:
-        """Who sank the passage most, all of them if several did equally; empty if nobody."""
+        """Who sank the passage most, of those who scored it; several if they did equally."""
+        return self._with_effect(min)
+
+    def _with_effect(self, extreme: Callable[[Iterable[int]], int]) -> tuple[str, ...]:
+        if not self.rank_without:
+            return ()
         effects = self.effects
-        most = min(effects.values(), default=0)
-        return tuple(name for name, each in effects.items() if each == most < 0)
+        # What stands in for a missing score has an effect too, but that is not the persona's.
+        counted = [name for name in effects if self.scores[name] is not None]
+        most = extreme([0, *[effects[name] for name in counted]])
+        return tuple([name for name in counted if effects[name] == most]) if most else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,11 +325,12 @@ class Inspection:
 def _inspected(
     stored: StoredRanking, grades: Mapping[str, int], other: Mapping[str, OtherPlace]
 ) -> tuple[InspectedHit, ...]:
+    names = stored.personas
     given = sorted(stored.hits, key=lambda hit: hit.first_stage_rank)
     judged = [hit for hit in given if hit.score is not None]
     rows = [
         Row(
-            tuple(hit.scores[name] for name in stored.personas),
+            tuple([hit.scores[name] for name in names]),
             hit.first_stage_score,
             (hit.title, hit.text),
         )
@@ -333,20 +339,28 @@ def _inspected(
     rule = Rule.of(stored.config)
     together = dict(zip((hit.rank for hit in judged), ranks(rows, rule), strict=True))
     without: dict[int, dict[str, int]] = {hit.rank: {} for hit in given}
-    if len(stored.personas) > 1:
-        for column, name in enumerate(stored.personas):
-            for hit, rank in zip(judged, ranks_without(rows, column, rule), strict=True):
-                without[hit.rank][name] = rank
+    if len(names) > 1:
+        columns = [ranks_without(rows, column, rule) for column in range(len(names))]
+        for hit, places in zip(judged, zip(*columns, strict=True), strict=True):
+            without[hit.rank] = dict(zip(names, places, strict=True))
     return tuple(
         InspectedHit(
-            **{
-                **dict(hit),
-                "scores": {name: hit.scores[name] for name in stored.personas},
-                "rank_of_all": together.get(hit.rank),
-                "rank_without": without[hit.rank],
-                "grade": grades.get(hit.doc_id),
-                "other": other.get(hit.doc_id),
-            }
+            rank=hit.rank,
+            doc_id=hit.doc_id,
+            score=hit.score,
+            scores={name: hit.scores[name] for name in names},
+            missing=hit.missing,
+            criteria=hit.criteria,
+            first_stage_rank=hit.first_stage_rank,
+            first_stage_score=hit.first_stage_score,
+            title=hit.title,
+            text=hit.text,
+            rank_of_all=together.get(hit.rank),
+            rank_without=without[hit.rank],
+            skipped=hit.skipped,
+            at_most=hit.at_most,
+            grade=grades.get(hit.doc_id),
+            other=other.get(hit.doc_id),
         )
         for hit in sorted(given, key=lambda hit: hit.rank)
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 __all__ = ["Row", "Rule", "ranks", "ranks_without"]
@@ -62,40 +62,42 @@ class Rule:
 
 def ranks(rows: Sequence[Row], rule: Rule) -> list[int]:
     """Rank of each row, from 1; rows come in first-stage order, which breaks ties."""
-    totals = _totals([_filled(row.scores, rule) for row in rows], rows, rule)
+    return _ranks([row.scores for row in rows], rows, rule)
+
+
+def ranks_without(rows: Sequence[Row], column: int, rule: Rule) -> list[int]:
+    """`ranks` with one persona's column left out."""
+    after = column + 1
+    return _ranks([row.scores[:column] + row.scores[after:] for row in rows], rows, rule)
+
+
+def _ranks(
+    scores: Sequence[tuple[float | None, ...]], rows: Sequence[Row], rule: Rule
+) -> list[int]:
+    filled = [_filled(each, rule) for each in scores]
+    # Exactly rounded, as the ranker adds: equal scores from other personas stay equal totals.
+    totals = _reciprocal_ranks(filled, rows) if rule.reciprocal else list(map(math.fsum, filled))
+    if rule.first_stage_weight:
+        totals = _mixed(totals, rows, rule.first_stage_weight)
     placed = [0] * len(rows)
     for rank, place in enumerate(_descending(totals), start=1):
         placed[place] = rank
     return placed
 
 
-def ranks_without(rows: Sequence[Row], column: int, rule: Rule) -> list[int]:
-    """`ranks` with one persona's column left out."""
-    remaining = [
-        replace(row, scores=row.scores[:column] + row.scores[column + 1 :]) for row in rows
-    ]
-    return ranks(remaining, rule)
-
-
-def _filled(scores: Sequence[float | None], rule: Rule) -> list[float]:
+def _filled(scores: tuple[float | None, ...], rule: Rule) -> Sequence[float]:
     known = [score for score in scores if score is not None]
-    if rule.stand_in is not None:
-        stand_in = rule.stand_in
-    else:
+    if len(known) == len(scores):
+        return known
+    stand_in = rule.stand_in
+    if stand_in is None:
         stand_in = _added(known) / len(known) if known else 0.0
     return [stand_in if score is None else score for score in scores]
 
 
-def _totals(filled: Sequence[Sequence[float]], rows: Sequence[Row], rule: Rule) -> list[float]:
-    if rule.reciprocal:
-        totals = _reciprocal_ranks(filled, rows)
-    else:
-        totals = [_added(scores) for scores in filled]
-    if not rule.first_stage_weight:
-        return totals
+def _mixed(totals: Sequence[float], rows: Sequence[Row], weight: float) -> list[float]:
     known = [row.first_stage_score for row in rows if row.first_stage_score is not None]
     other = known if len(known) == len(rows) else [float(n) for n in range(len(rows), 0, -1)]
-    weight = rule.first_stage_weight
     return [
         (1.0 - weight) * score + weight * first
         for score, first in zip(_unit_range(totals), _unit_range(other), strict=True)
@@ -105,26 +107,28 @@ def _totals(filled: Sequence[Sequence[float]], rows: Sequence[Row], rule: Rule) 
 def _reciprocal_ranks(filled: Sequence[Sequence[float]], rows: Sequence[Row]) -> list[float]:
     # Equal passages were ranked as one by each persona, so that they take one place, not two.
     first: dict[object, int] = {}
-    for place, row in enumerate(rows):
+    same = [
         first.setdefault(place if row.content is None else row.content, place)
+        for place, row in enumerate(rows)
+    ]
     distinct = list(first.values())
-    totals = dict.fromkeys(distinct, 0.0)
+    parts: dict[int, list[float]] = {place: [] for place in distinct}
     for column in range(len(filled[0]) if filled else 0):
         order = _descending([filled[place][column] for place in distinct])
         for rank, index in enumerate(order, start=1):
-            totals[distinct[index]] += 1.0 / rank
-    return [
-        totals[first[place if row.content is None else row.content]]
-        for place, row in enumerate(rows)
-    ]
+            parts[distinct[index]].append(1.0 / rank)
+    totals = {place: math.fsum(each) for place, each in parts.items()}
+    return [totals[place] for place in same]
 
 
 def _descending(totals: Sequence[float]) -> list[int]:
-    return sorted(range(len(totals)), key=lambda place: -totals[place])
+    # Reversed, a sort still keeps equal ones in their order.
+    return sorted(range(len(totals)), key=totals.__getitem__, reverse=True)
 
 
 def _added(numbers: Sequence[float]) -> float:
-    # Term by term, as the ranker adds: a compensated sum could break a tie in another way.
+    # Term by term, as the ranker takes its means; a compensated sum could differ in its last
+    # digit and break a tie in another way.
     total = 0.0
     for number in numbers:
         total += number

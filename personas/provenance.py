@@ -1,16 +1,27 @@
-"""Which parts of a team a person wrote, and which a model did."""
+"""Which parts of a team a person wrote, and which a model did.
+
+A model's parts are known by their digests (`Member.by_model`), the library's by comparison with
+the library. White space, the form of accents and the order of criteria do not count.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import unicodedata
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from personas.schema import Member
+from personas import library
+from personas.errors import SchemaError
+from personas.schema import Criterion, Member, Persona, Rubric
 
 __all__ = ["Hand", "Provenance", "provenance", "sealed"]
 
 Hand: TypeAlias = Literal["model", "library", "human"]
 """Who wrote a part: a model, this project's library (the NLP scientist included), or a person."""
+
+_DIGITS = 12  # hexadecimal digits of a digest
+_DECIMALS = 6  # of a weight in percent
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +47,142 @@ class Provenance:
 
 
 def sealed(member: Member, *, persona: bool, rubric: bool) -> Member:
-    """The member with a note that a model wrote these parts as they are now."""
-    raise NotImplementedError
+    """The member with a note that a model wrote these parts as they are now.
+
+    Args:
+        member: whose parts. The hands of its other parts stay as they are.
+        persona: whether a model wrote its name and description.
+        rubric: whether a model wrote its criteria and their weights, if it has a rubric.
+    """
+    seals = member.by_model
+    if not seals and member.origin == "recruited":
+        # Without any seal all of a recruit counts as the model's; with one it would not.
+        persona, rubric = True, True
+    own = _persona_digest(member.persona)
+    of_persona = (own,) if persona or own in seals else ()
+    if rubric and member.rubric is not None:
+        of_rubric = _rubric_digests(member.rubric)
+    else:
+        of_rubric = tuple(seal for seal in seals if seal != own)
+    return member.model_copy(update={"by_model": (*of_persona, *of_rubric)})
 
 
 def provenance(member: Member) -> Provenance:
-    """Who wrote which part of the member, by comparison with its seals and the library."""
-    raise NotImplementedError
+    """Who wrote which part of the member, by comparison with its seals and the library.
+
+    A recruit without any seal, as older files have it, is taken to be the model's as a whole.
+    """
+    rubric = member.rubric
+    seals = member.by_model
+    if not seals and member.origin == "recruited":
+        by_model: Hand = "model"
+        each_criterion = (by_model,) * (len(rubric.criteria) if rubric else 0)
+        return Provenance(by_model, each_criterion, by_model if rubric else None, edited=False)
+    original = _original(member)
+    shipped = _digests(original) if original else ()
+
+    def hand(digest: str) -> Hand:
+        return "model" if digest in seals else "library" if digest in shipped else "human"
+
+    persona = hand(_persona_digest(member.persona))
+    criteria: tuple[Hand, ...] = ()
+    weights: Hand | None = None
+    if rubric is not None:
+        criteria = tuple(hand(_criterion_digest(each)) for each in rubric.criteria)
+        weights = "human"
+        if _weights_as_sealed(rubric, seals):
+            weights = "model"
+        elif _weights_as_sealed(rubric, shipped):
+            weights = "library"
+    by_human = "human" in (persona, weights, *criteria)
+    return Provenance(
+        persona,
+        criteria,
+        weights,
+        edited=_seal_broken(member) or (by_human and member.origin in {"fixed", "library"}),
+    )
+
+
+def _seal_broken(member: Member) -> bool:
+    """Whether something is gone or changed that a model had written."""
+    there = {_persona_digest(member.persona)}
+    if member.rubric is not None:
+        there.update(map(_criterion_digest, member.rubric.criteria))
+        if _weights_as_sealed(member.rubric, member.by_model):
+            there.add(member.by_model[-1])
+    recruit_renamed = member.origin == "recruited" and (
+        _persona_digest(member.persona) not in member.by_model
+    )
+    return recruit_renamed or not there.issuperset(member.by_model)
+
+
+def _original(member: Member) -> Member | None:
+    """The member of the library that this one is, or was before a person changed it."""
+    if member.origin not in {"fixed", "library"}:
+        return None
+    if member.origin == "fixed":
+        return library.nlp_scientist()
+    slug = member.name.casefold().replace(" ", "_").replace("-", "_")
+    try:
+        found = library.member(slug)
+    except SchemaError:
+        pass
+    else:
+        return found
+    # Renamed: the criteria tell which it was.
+    own = {_criterion_digest(each) for each in member.rubric.criteria} if member.rubric else set()
+    shared = {other: len(own.intersection(_digests(other))) for other in library.members()}
+    closest = max(shared, key=shared.__getitem__)
+    return closest if shared[closest] else None
+
+
+def _digests(member: Member) -> tuple[str, ...]:
+    rubric = () if member.rubric is None else _rubric_digests(member.rubric)
+    return (_persona_digest(member.persona), *rubric)
+
+
+def _rubric_digests(rubric: Rubric) -> tuple[str, ...]:
+    """Of the criteria in their order, and last of the weights in that order."""
+    criteria = tuple(map(_criterion_digest, rubric.criteria))
+    return (*criteria, _weights_digest([each.weight for each in rubric.criteria]))
+
+
+def _weights_as_sealed(rubric: Rubric, seals: tuple[str, ...]) -> bool:
+    """Whether the weights are those of the last seal, wherever their criteria stand now.
+
+    The seals name the criteria in their order at that time. Criteria whose text was changed
+    since are taken to fill, in order, the places that are left.
+    """
+    places = seals[-1 - len(rubric.criteria) : -1]
+    if len(places) < len(rubric.criteria):
+        return False
+    weights: list[float | None] = [None] * len(places)
+    rest = []
+    for criterion in rubric.criteria:
+        digest = _criterion_digest(criterion)
+        if digest in places:
+            weights[places.index(digest)] = criterion.weight
+        else:
+            rest.append(criterion.weight)
+    others = iter(rest)
+    ordered = [next(others) if weight is None else weight for weight in weights]
+    return _weights_digest(ordered) == seals[-1]
+
+
+def _persona_digest(persona: Persona) -> str:
+    return _digest("persona", persona.name, persona.description)
+
+
+def _criterion_digest(criterion: Criterion) -> str:
+    return _digest("criterion", criterion.name, criterion.description)
+
+
+def _weights_digest(weights: list[float]) -> str:
+    # Adding 0 makes a zero of -0, which is written otherwise.
+    return _digest("weights", *(f"{round(weight, _DECIMALS) + 0.0:.6f}" for weight in weights))
+
+
+def _digest(*parts: str) -> str:
+    """The parts' digest, the same however their white space and accents are written."""
+    said = "\0".join(" ".join(unicodedata.normalize("NFC", part).split()) for part in parts)
+    return hashlib.sha256(said.encode()).hexdigest()[:_DIGITS]

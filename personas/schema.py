@@ -29,6 +29,7 @@ _Name = Annotated[
     str, StringConstraints(strict=True, strip_whitespace=True, min_length=1, max_length=200)
 ]
 _Text = Annotated[str, StringConstraints(strict=True, strip_whitespace=True, max_length=20_000)]
+_Digest = Annotated[str, StringConstraints(strict=True, pattern="^[0-9a-f]{12}$")]
 
 
 class _Record(BaseModel):
@@ -105,11 +106,20 @@ class Persona(_Record):
 
 
 class Member(_Record):
-    """A persona on a team, with its rubric once that is written."""
+    """A persona on a team, with its rubric once that is written.
+
+    Attributes:
+        persona: who judges.
+        rubric: by what; None until that is written, and where there is to be none.
+        origin: where the member comes from.
+        by_model: short digests of the parts as a model wrote them, put there by
+            `personas.provenance.sealed`; what a person changes no longer agrees with its own.
+    """
 
     persona: Persona
     rubric: Rubric | None = None
     origin: Origin = "human"
+    by_model: tuple[_Digest, ...] = ()
 
     @property
     def name(self) -> str:
@@ -156,6 +166,14 @@ class Team(_Record):
     def names(self) -> tuple[str, ...]:
         """The personas' names, in order."""
         return tuple(member.name for member in self.members)
+
+    def lock(self) -> Team:
+        """The same team, to be used as it is: nothing is recruited or rewritten."""
+        return self.model_copy(update={"locked": True})
+
+    def unlock(self) -> Team:
+        """The same team, to which members and rubrics may be added."""
+        return self.model_copy(update={"locked": False})
 
 
 def _refuse_repeated(names: list[str], what: str) -> None:

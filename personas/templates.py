@@ -55,10 +55,10 @@ def _placeholders(required: str, optional: str = "", one_of: str = "") -> Placeh
 _CRITERIA = "criteria criteria_names"
 
 PROMPTS: Mapping[str, Placeholders] = {
-    # App. D.1
-    "recruit": _placeholders("query passage number"),
+    # App. D.1; {{others}} is empty, or says who is on the team already and who is not wanted
+    "recruit": _placeholders("query passage number", "others"),
     # Our addition: picking from the library, by one choice or by the subject's likelihood
-    "choose": _placeholders("query members number"),
+    "choose": _placeholders("query members number", "others"),
     "subject": _placeholders("query"),
     # App. D.2, D.3 and §5.2.2 (dataset-based criteria)
     "criteria_scientist": _placeholders("query persona", "description"),

@@ -174,7 +174,7 @@ def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_packages_add_verbs(added: Path) -> None:
     listed = CliRunner().invoke(cli, ["--help"])
-    assert "hello   Added by hello_verb." in listed.stdout
+    assert "hello Added by hello_verb." in " ".join(listed.stdout.split())
     assert "hello_verb" not in sys.modules
     result = CliRunner().invoke(cli, ["hello"])
     assert (result.exit_code, result.stdout) == (3, "hello\n")

@@ -7,14 +7,15 @@ import json
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcranker import DirectRanker, MCRanker, ScriptedChat
+from mcranker import DirectRanker, MCRanker, ScriptedChat, ensemble
 from mcranker.llm.chat import ChatRequest
 from personas.errors import SchemaError
-from personas.inspection import Inspection
+from personas.inspection import Inspection, OtherPlace, OtherRanking
 from personas.leave_one_out import Row, Rule, ranks, ranks_without
 
 NAMES = ("Virologist", "Parent", "Editor")
@@ -86,6 +87,24 @@ def test_disagreement_is_the_population_deviation_of_the_scores_that_are_there()
     assert hits["d4"].disagreement == 0.0
 
 
+def test_judgements_and_another_rankers_places_are_those_of_the_passage() -> None:
+    grades = {"d1": 2, "d2": 0, "elsewhere": 1}
+    other = OtherRanking("DIRECT", 10.0, {"d3": OtherPlace(1, 9.0), "elsewhere": OtherPlace(2, 8)})
+    inspection = Inspection.from_dict(stored(FOUR), grades=grades, other=other)
+    hits = by_id(inspection)
+    assert {name: each.grade for name, each in hits.items()} == {
+        "d1": 2,
+        "d2": 0,
+        "d3": None,
+        "d4": None,
+    }
+    assert [each.other for each in inspection.hits if each.other] == [OtherPlace(1, 9.0)]
+    assert hits["d3"].other == OtherPlace(1, 9.0)
+    assert inspection.grades == grades
+    assert inspection.other is other
+    assert Inspection.from_dict(stored(FOUR)).grades is None
+
+
 def test_one_score_cannot_disagree() -> None:
     only = Inspection.from_dict(stored([hit(1, 1, [7.0])])).hits[0]
     assert only.disagreement is None
@@ -117,6 +136,19 @@ def test_who_raised_and_who_sank_a_passage() -> None:
     assert hits["d3"].sunk_most_by == ("Virologist",)
     assert hits["d4"].raised_most_by == ()
     assert hits["d4"].sunk_most_by == ()
+
+
+def test_who_gave_no_score_raised_and_sank_nothing() -> None:
+    # Sums, with the mean for what is missing: d1 2 + 9 = 11, d2 5 + 5 = 10, d3 5 + 4 = 9. Without
+    # Parent: 2, 5, 5, so d2 would stand first, though Parent gave it no score. Without
+    # Virologist: 9, 0, 4, so d2 would stand last.
+    hits = by_id(
+        Inspection.from_dict(stored([hit(1, 1, [2, 9]), hit(2, 2, [5, None]), hit(3, 3, [5, 4])]))
+    )
+    assert hits["d2"].effects == {"Virologist": 1, "Parent": -1}
+    assert hits["d2"].raised_most_by == ("Virologist",)
+    assert hits["d2"].sunk_most_by == ()
+    assert hits["d1"].raised_most_by == ("Parent",)
 
 
 def test_moved_and_what_stands_out() -> None:
@@ -170,6 +202,24 @@ def test_equal_passages_take_one_place_among_reciprocal_ranks() -> None:
         Row((7, 8, 9), content=("", "c")),
     ]
     assert ranks(rows, Rule(reciprocal=True)) == [3, 4, 1, 2]
+
+
+def test_equal_scores_from_other_personas_are_a_tie_whatever_the_order_of_adding() -> None:
+    # Term by term 0.3 + 0.2 + 0.1 is 0.6, and 0.1 + 0.2 + 0.3 is 0.6000000000000001: the second
+    # passage would come first. Exactly rounded both are 0.6, and first-stage order decides.
+    rows = [Row((0.3, 0.2, 0.1)), Row((0.1, 0.2, 0.3))]
+    assert ranks(rows, Rule()) == [1, 2]
+    assert ranks_without([Row((*row.scores, 5.0)) for row in rows], 3, Rule()) == [1, 2]
+
+
+@given(st.lists(st.permutations([0.1, 0.2, 0.3, 0.7]), min_size=2, max_size=8), st.booleans())
+def test_ties_are_those_of_the_ranker(scores: list[list[float]], reciprocal: bool) -> None:
+    values = np.array(scores)
+    totals = ensemble.reciprocal_rank(values) if reciprocal else ensemble.score_sum(values)
+    order = ensemble.descending(totals).tolist()
+    rows = [Row(tuple(row)) for row in scores]
+    found = ranks(rows, Rule(reciprocal=reciprocal))
+    assert sorted(range(len(rows)), key=found.__getitem__) == order
 
 
 @given(

@@ -8,107 +8,25 @@ import json
 import re
 import subprocess
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from mcranker import DirectRanker, MCRanker, Ranking, ScriptedChat
-from mcranker.llm.chat import ChatRequest
+from mcranker import DirectRanker, ScriptedChat
+from mcranker.errors import InputError
 from personas.errors import SchemaError
-from personas.report import formats, render_inspection
-from personas.report.inspection_page import PAGE_LIMIT, TEXT_LIMIT
+from personas.provenance import sealed
+from personas.report import render_inspection
+from personas.report.page import render_page
+from personas.schema import Member
+from tests.inspection_report import DOCS, Page, answers, data_of, ranked
 
-VOID = {"meta", "input", "rect", "link", "img", "br", "hr"}
 LOADING = {"src", "srcset", "action", "formaction", "data", "poster", "background", "ping"}
 
 
-class Page(HTMLParser):
-    """A page taken apart; refuses tags that do not match."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str]]] = []
-        self.cells: list[str] = []
-        self.raw: dict[str, list[str]] = {"style": [], "script": [], "title": []}
-        self.words: list[str] = []
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = {name: value or "" for name, value in attrs}
-        assert len(found) == len(attrs), f"an attribute twice in {tag}: {attrs}"
-        self.tags.append((tag, found))
-        if tag not in VOID:
-            self.open.append(tag)
-        if tag == "td":
-            self.cells.append("")
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert tag in VOID
-        self.handle_starttag(tag, attrs)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open, f"</{tag}> closes nothing"
-        assert self.open[-1] == tag, f"</{tag}> where {self.open[-1]!r} is open"
-        self.open.pop()
-
-    def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] in self.raw:
-            self.raw[self.open[-1]].append(data)
-        else:
-            self.words.append(data)
-        if "td" in self.open:
-            self.cells[-1] += data
-
-    @property
-    def text(self) -> str:
-        return "".join(self.words)
-
-    def attributes(self, name: str) -> list[str]:
-        return [found[name] for _, found in self.tags if name in found]
-
-
-def answers(request: ChatRequest) -> str:
-    if request.tag.stage == "recruit":
-        return '{"Identities": ["Virologist", "Worried parent"], "Reason": "Both would ask."}'
-    if request.tag.stage == "criteria":
-        criteria = [
-            {"Criterion": "Right virus", "Explanation": "It is the virus asked for.", "Weight": 65},
-            {"Criterion": "Evidence", "Explanation": "It names a study.", "Weight": 35},
-        ]
-        return json.dumps({"Criteria": criteria, "Reason": "Subject before proof."})
-    if request.tag.stage == "assess":
-        return '{"Final score": 4}' if request.tag.doc_id != "a" else "I cannot say"
-    if request.tag.doc_id == "b" and request.tag.persona == "Virologist":
-        return "I'd rather <b>not</b> say"
-    place = len(request.tag.persona) + ord(request.tag.doc_id[0])
-    if request.schema is not None and request.schema.name == "scores":
-        return json.dumps({"Scores": {"1": place % 11, "2": place % 7}})
-    return json.dumps({"Score": place % 11})
-
-
-DOCS = [
-    {"_id": "a", "title": "Masks", "text": "N95 masks seal."},
-    {"_id": "b", "title": "", "text": "Cloth masks leak."},
-    {"_id": "c", "title": "Soap", "text": "Soap is for hands."},
-    {"_id": "d", "title": "Beards", "text": "Beards spoil the seal."},
-]
-
-
-def ranked(docs: Any = DOCS, **options: Any) -> Ranking:
-    with MCRanker(model=ScriptedChat(answers), **options) as ranker:
-        return ranker.rank("best masks", docs)
-
-
-def data_of(**options: Any) -> dict[str, Any]:
-    data: dict[str, Any] = json.loads(ranked(**options).to_json())
-    return data
+def seen(data: dict[str, Any], **more: Any) -> Page:
+    return Page(render_inspection(data, **more))
 
 
 def test_the_page_stands_by_itself() -> None:
@@ -180,15 +98,83 @@ def test_the_team_is_introduced() -> None:
     assert widths == ["65.00%", "35.00%"] * 3
 
 
-@pytest.mark.parametrize("origin", ["fixed", "recruited", "library", "human"])
-def test_the_page_says_where_a_persona_comes_from(origin: str) -> None:
+@pytest.mark.parametrize(
+    ("origin", "words"),
+    [
+        ("fixed", "Fixed by the method"),
+        ("recruited", "Recruited by the model"),
+        ("library", "From the library"),
+        ("human", "Added by a person"),
+    ],
+)
+def test_the_page_says_where_a_persona_comes_from(origin: str, words: str) -> None:
     data = data_of()
     for member in data["team"]["members"]:
         member["origin"] = origin
-    page = Page(render_inspection(data))
+    page = seen(data)
     assert [
-        found["class"] for tag, found in page.tags if "tag" in found.get("class", "").split()
+        found["class"]
+        for tag, found in page.tags
+        if tag == "span" and found.get("class") == f"tag {origin}"
     ] == [f"tag {origin}"] * 3
+    assert page.text.count(words) == 3
+
+
+def edited(change: str) -> dict[str, Any]:
+    """A ranking whose second member was recruited by a model, and then changed by a person."""
+    data = data_of()
+    made = sealed(
+        Member.model_validate(data["team"]["members"][1]), persona=True, rubric=True
+    ).model_dump(mode="json")
+    if change == "criterion":
+        made["rubric"]["criteria"][1]["name"] = "Proof"
+    elif change == "weights":
+        made["rubric"]["criteria"][0]["weight"] = 20
+        made["rubric"]["criteria"][1]["weight"] = 80
+    elif change == "description":
+        made["persona"]["description"] = "Somebody else."
+    data["team"]["members"][1] = made
+    return data
+
+
+@pytest.mark.parametrize(
+    ("change", "tags", "sentence"),
+    [
+        ("", [], "No part of this team was written by a person."),
+        (
+            "criterion",
+            ["Edited by a person"],
+            "Parts written by a person: Virologist (1 of 2 criteria).",
+        ),
+        (
+            "weights",
+            ["Weights set by a person"],
+            "Parts written by a person: Virologist (weights).",
+        ),
+        (
+            "description",
+            ["Edited by a person"],
+            "Parts written by a person: Virologist (name and description).",
+        ),
+    ],
+)
+def test_the_page_says_what_a_person_wrote(change: str, tags: list[str], sentence: str) -> None:
+    page = seen(edited(change))
+    assert sentence in page.text
+    for words in ("Edited by a person", "Weights set by a person", "Written by a person"):
+        assert page.text.count(words) == tags.count(words), words
+
+
+def test_a_member_by_a_person_is_told_part_by_part() -> None:
+    data = data_of()
+    data["team"]["locked"] = True
+    for member in data["team"]["members"]:
+        member.update(origin="human", by_model=[])
+    page = seen(data)
+    assert "Locked: used as it was" in page.text
+    assert "Virologist (name and description, criteria, weights)" in page.text
+    # Three members, each with a persona and two criteria.
+    assert page.text.count("Written by a person") == 3 * 3
 
 
 def test_a_missing_score_is_marked_and_explained() -> None:
@@ -204,7 +190,7 @@ def test_a_missing_score_is_marked_and_explained() -> None:
 
 def test_the_assessors_missing_score_is_told_too() -> None:
     data = data_of(ensemble="assessor")
-    page = Page(render_inspection(data))
+    page = seen(data)
     assert "No score by (assessor)." in page.text
     assert "2 scores are missing" in page.text
     assert "more than the scores combined" in page.text
@@ -212,16 +198,16 @@ def test_the_assessors_missing_score_is_told_too() -> None:
 
 def test_scores_by_criterion_stand_below_the_persona() -> None:
     data = data_of(scoring="per_criterion")
-    page = Page(render_inspection(data))
+    page = seen(data)
     assert page.text.count("Right virus") == 3 + 11  # three cards; 4 x 3 scores, one missing
     assert "Judge" in page.text
 
 
-def test_passages_beyond_depth_are_not_judged() -> None:
-    page = Page(render_inspection(data_of(depth=2)))
-    assert page.text.count("not judged") >= 2
-    assert "2 judged" in page.text
-    assert "Passages that were not judged follow" in page.text
+def test_passages_beyond_depth_are_not_scored() -> None:
+    page = seen(data_of(depth=2))
+    assert page.cells.count("not scored") == 2
+    assert "2 scored" in page.text
+    assert "Passages that were not scored follow" in page.text
 
 
 def test_calls_tokens_and_cost() -> None:
@@ -229,7 +215,7 @@ def test_calls_tokens_and_cost() -> None:
     data["usage"].update(input_tokens=41_234, cost=None)
     data["usage"]["by_stage"][0].update(cost=0.0123, cached_input_tokens=5_678)
     data["seconds"] = {"score": 1.234, "total": 200.0}
-    page = Page(render_inspection(data))
+    page = seen(data)
     for words in ("41,234", "5,678", "$0.0123", "price not known", "1.23 s", "3 min 20 s"):
         assert words in page.text
     for name, digest in data["prompt_hashes"].items():
@@ -264,6 +250,49 @@ def test_a_ranking_writes_its_page(tmp_path: Path) -> None:
     ranking.to_html(tmp_path / "why.html")
     written = (tmp_path / "why.html").read_bytes().decode()
     assert written == render_inspection(ranking.to_dict())
+    ranking.to_html(tmp_path / "why.html", grades={"a": 2})
+    written = (tmp_path / "why.html").read_bytes().decode()
+    assert written == render_inspection(ranking.to_dict(), grades={"a": 2})
+
+
+@pytest.mark.parametrize(
+    ("grades", "message"),
+    [
+        ([("a", 1)], "grades is a list; give a mapping"),
+        ({7: 1}, "document id 7 is a int; give ids as text"),
+        ({"a": "1"}, "the grade of 'a' is '1'; give a whole number"),
+        ({"a": True}, "the grade of 'a' is True"),
+        ({"a": 0.5}, "the grade of 'a' is 0.5"),
+    ],
+)
+def test_judgements_that_are_none_are_refused(tmp_path: Path, grades: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        ranked().to_html(tmp_path / "why.html", grades=grades)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_page_that_cannot_be_written_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranking = ranked()
+    file = tmp_path / "why.html"
+    file.write_text("old")
+    file.chmod(0o640)
+
+    def no_space(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.fsync", no_space)
+        with pytest.raises(OSError, match="No space left"):
+            ranking.to_html(file)
+    assert file.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [file]
+    ranking.to_html(file)
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert file.read_text() != "old"
+    with pytest.raises(FileNotFoundError, match=r"gone/why\.html"):
+        ranking.to_html(tmp_path / "gone" / "why.html")
 
 
 def test_what_is_no_ranking_is_refused() -> None:
@@ -276,124 +305,15 @@ def test_importing_the_report_does_not_import_the_template_engine() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-HOSTILE = [
-    "<script>alert(1)</script>",
-    "</style></script></title></bdi></div><img src=x onerror=alert(1)>",
-    "\"' onmouseover='alert(1)' x=\"",
-    "{{ 7 * 7 }}{% raise %}",
-    "&lt;b&gt; &amp;amp; <!-- --> <![CDATA[ ]]>",
-    "javascript:alert(1)",
-    "\u202eright to left \u2067 and not back",
-    "\u2069\u2069\u2069 early \u202c end",
-    "عربي and עברית",
-    "W" * 5000,
-    "👩‍🚀🏳️‍🌈 family 👨‍👩‍👧‍👦",
-    "null \x00 bell \x07 escape \x1b[31m",
-    "half a pair \ud800 and \udfff",
-    " \n\t ",
-]
-
-
-def infested(text: str) -> dict[str, Any]:
-    """A ranking with `text` wherever text from outside can stand."""
-    data = data_of(scoring="per_criterion")
-    # A team refuses halves of surrogate pairs by itself.
-    words = text.encode(errors="replace").decode()
-    new = (words.strip() or "blank")[:200].strip()
-    data["query"] = {"text": text, "id": text}
-    data["ranker"] = text
-    data["models"] = {text: text, "scoring": text}
-    data["prompt_hashes"] = {text: text}
-    data["config"][text] = [text]
-    data["seconds"] = {text: 1.0}
-    data["team"].update(name=words, description=words)
-    member = data["team"]["members"][1]
-    old = member["persona"]["name"]
-    member["persona"].update(name=new, description=words, reason=words)
-    member["rubric"]["criteria"][0].update(name=new, description=words)
-    member["rubric"]["reason"] = words
-    data["personas"] = [new if name == old else name for name in data["personas"]]
-    for row in data["usage"]["by_stage"]:
-        row.update(stage=text, persona=text, model=text)
-    for place, hit in enumerate(data["hits"]):
-        hit.update(doc_id=f"{text}{place}", title=text, text=text)
-        for kind in ("scores", "missing", "criteria"):
-            hit[kind] = {new if name == old else name: each for name, each in hit[kind].items()}
-        hit["missing"] = dict.fromkeys([*hit["missing"], "(assessor)"], text)
-    return data
-
-
-@pytest.fixture(scope="module")
-def found() -> dict[str, Any]:
-    return data_of()
-
-
-@pytest.fixture(scope="module")
-def harmless() -> Page:
-    return Page(render_inspection(infested("harmless")))
-
-
-@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-def test_text_from_outside_stays_text(text: str, harmless: Page) -> None:
-    made = render_inspection(infested(text))
-    made.encode()  # writes
-    page = Page(made)
-    # No text adds a tag, or an attribute of a kind that is not there anyway.
-    assert {tag for tag, _ in page.tags} <= {tag for tag, _ in harmless.tags}
-    assert {name for _, found in page.tags for name in found} <= {
-        name for _, found in harmless.tags for name in found
-    }
-    assert all(re.fullmatch(r"#[a-z]+(-\d+)?", target) for target in page.attributes("href"))
-    assert all(re.fullmatch(r"[a-z]+(-[a-z]+)?(-\d+)?", each) for each in page.attributes("id"))
-    assert page.raw["script"] == harmless.raw["script"]
-    assert page.raw["style"] == harmless.raw["style"]
-    assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]", made)
-    shown = formats.printable(formats.contained(text))
-    if len(text) < 100 and shown.strip():
-        assert shown in page.text
-
-
-def test_tooltips_and_the_window_title_carry_no_marks_of_direction() -> None:
-    page = Page(render_inspection(infested("\u202eevil\u2066 \u200ftext")))
-    for text in (*page.attributes("title"), *page.raw["title"]):
-        assert not re.search("[\u200e\u200f\u202a-\u202e\u2066-\u2069]", text)
-        assert "evil text" in text or "missing" in text or "asked" in text
-
-
-@settings(max_examples=30, deadline=None)
-@given(text=st.text(max_size=60))
-def test_any_text_gives_a_well_formed_page(found: dict[str, Any], text: str) -> None:
-    data = {**found, "query": {"text": text, "id": text}}
-    data["hits"] = [{**hit, "title": text, "text": text} for hit in found["hits"]]
-    Page(render_inspection(data)).text.encode()
-
-
-def test_a_long_passage_is_cut_with_a_note() -> None:
-    data = data_of()
-    data["hits"][0]["text"] = "x" * 1_000_000
-    made = render_inspection(data)
-    assert "x" * TEXT_LIMIT in made
-    assert "x" * (TEXT_LIMIT + 1) not in made
-    assert f"Cut here: {1_000_000 - TEXT_LIMIT:,} more characters" in made
-    assert len(made) < 200_000
-
-
-def test_many_long_passages_share_the_room() -> None:
-    data = data_of()
-    kinds = data["hits"]
-    data["hits"] = [
-        {
-            **kinds[place % 4],
-            "rank": place + 1,
-            "first_stage_rank": place + 1,
-            "text": "short" if place % 2 else "x" * 1_000_000,
-        }
-        for place in range(100)
-    ]
-    made = render_inspection(data)
-    # 50 short ones leave 600,000 - 250 characters for the other 50.
-    limit = (PAGE_LIMIT - 50 * len("short")) // 50
-    assert limit < TEXT_LIMIT
-    assert "x" * limit in made
-    assert "x" * (limit + 1) not in made
-    assert len(made.encode()) < 1_000_000
+def test_other_pages_bring_their_own_style_and_script() -> None:
+    plain, more = (render_page("page.html", assets=assets) for assets in ((), ("survey",)))
+    for page in (Page(plain), Page(more)):
+        policy = next(
+            found["content"] for _, found in page.tags if "default-src" in found.get("content", "")
+        )
+        for tag in ("style", "script"):
+            digest = hashlib.sha256("".join(page.raw[tag]).encode()).digest()
+            assert f"{tag}-src 'sha256-{base64.b64encode(digest).decode()}'" in policy
+    assert Page(more).raw["style"] != Page(plain).raw["style"]
+    with pytest.raises(FileNotFoundError, match=r"neither nothing\.css nor nothing\.js"):
+        render_page("page.html", assets=("nothing",))

@@ -146,6 +146,16 @@ def test_letters_are_written_as_they_are() -> None:
         assert "Café ж漢" in dumps(_named("Café ж漢"), format=format_)
 
 
+@pytest.mark.parametrize("char", ["\u202e", "\u2066", "\u200b", "\x9b", "\ufeff", "\U000e0041"])
+def test_unseen_characters_are_written_as_escapes(char: str) -> None:
+    for format_ in FORMATS:
+        text = dumps(_named(f"a\\{char}b"), format=format_)
+        assert char not in text
+        assert loads(Team, text, format=format_) == _named(f"a\\{char}b")
+        # Words and emoji are spelled with joiners.
+        assert "a\u200d\u200cb" in dumps(_named("a\u200d\u200cb"), format=format_)
+
+
 def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
     path = tmp_path / "team.yaml"
     path.write_bytes(b"\xef\xbb\xbfmembers: [clinician]\r\n")

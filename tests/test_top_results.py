@@ -149,13 +149,13 @@ def test_the_report_marks_what_was_not_asked(ranking: Ranking) -> None:
     assert text[1][1].startswith("\N{EN DASH}missing: ")
     assert text[1][2:4] == ["3", not_asked]
     assert text[2][:4] == ["≤ 21", "1", not_asked, not_asked]
-    assert text[4][:4] == ["not judged", "", "", ""]
-    assert "“·” stands for a score that was not asked for" in page
+    assert text[4][:4] == ["not scored", "", "", ""]
+    assert "<dt>·</dt><dd>A score that was not asked for" in page
     assert "could not reach rank 1 any more" in page
-    assert "compares only the 1 passages that the whole team judged" in page
-    assert "1 judged, 3 in part" in page
+    assert "compares only the 1 passages that the whole team scored" in page
+    assert "1 scored, 3 in part" in page
     assert "at most 23" in page
-    assert "Passages that were not judged follow" in page
+    assert "Passages that were not scored follow" in page
     assert "1 score is missing" in page
 
 

@@ -12,6 +12,7 @@ from mcranker.cli.options import (
     config_flags,
     ledger_flag,
     model_flags,
+    team_flag,
 )
 from mcranker.cli.verb import Section, quiet_flag
 from mcranker.config import RankerConfig
@@ -96,11 +97,9 @@ def run_flags() -> list[click.Parameter]:
             help="Show calls, tokens and cost instead; nothing is sent, no file is written.",
         ),
         no_cache_flag(),
-        Section(
-            ["--team"],
-            metavar="FILE|NAME",
-            section=METHOD,
-            help="A saved team, or one of the library, for all queries.",
+        team_flag(
+            "A saved team, or one of the library, for all queries; nobody is recruited, unless "
+            "--team-size is larger."
         ),
         Section(
             ["--with-criteria"],

@@ -12,30 +12,37 @@ from collections.abc import Iterator
 
 import click
 
-__all__ = ["GROUP", "added_verbs", "help_line", "load_verb"]
+__all__ = ["added_verbs", "help_line", "load_verb"]
 
-GROUP = "mcranker.commands"
-"""The entry point group of verbs."""
+_KNOWN_HELP = {
+    "beir_eval.demo:command": "Rank a small collection that comes with it, and see how good that "
+    "is.",
+    "beir_eval.cli.inspect:command": "Show why passages of a saved ranking rank where they do.",
+    "beir_eval.cli.persona_report:command": "Report over a data set: who judged, how they agreed, "
+    "what they were worth.",
+}
 
-_KNOWN_HELP = {"demo": "Rank a small collection that comes with it, and see how good that is."}
 
+def added_verbs(group: str) -> dict[str, str]:
+    """Verb -> ``module:attribute`` of its command, in alphabetical order.
 
-def added_verbs() -> dict[str, str]:
-    """Verb -> ``module:attribute`` of its command, in alphabetical order."""
+    Args:
+        group: entry point group of the verbs, such as ``mcranker.commands``.
+    """
     found: dict[str, str] = {}
     for text in _entry_point_files():
-        if f"[{GROUP}]" in text:
-            for name, value in _entries(text):
+        if f"[{group}]" in text:
+            for name, value in _entries(text, group):
                 found.setdefault(name, value)
     return dict(sorted(found.items()))
 
 
-def help_line(name: str, value: str) -> str:
-    """What the help says about a verb that is not imported for it."""
-    return _KNOWN_HELP.get(name, f"Added by {value.partition(':')[0]}.")
+def help_line(value: str) -> str:
+    """What the help says about the verb of this ``module:attribute``, without importing it."""
+    return _KNOWN_HELP.get(value, f"Added by {value.partition(':')[0]}.")
 
 
-def load_verb(name: str, value: str) -> object:
+def load_verb(name: str, value: str, group: str) -> object:
     """Import the command.
 
     Raises:
@@ -44,7 +51,7 @@ def load_verb(name: str, value: str) -> object:
     from importlib.metadata import EntryPoint
 
     try:
-        return EntryPoint(name, value, GROUP).load()
+        return EntryPoint(name, value, group).load()
     except (ImportError, AttributeError) as error:
         raise click.ClickException(
             f"the verb {name!r} cannot be loaded from {value!r}: {error}; "
@@ -68,11 +75,11 @@ def _entry_point_files() -> Iterator[str]:
                     continue
 
 
-def _entries(text: str) -> Iterator[tuple[str, str]]:
+def _entries(text: str, group: str) -> Iterator[tuple[str, str]]:
     section = ""
     for line in map(str.strip, text.splitlines()):
         if line.startswith("["):
             section = line.strip("[]")
-        elif section == GROUP and "=" in line and not line.startswith(("#", ";")):
+        elif section == group and "=" in line and not line.startswith(("#", ";")):
             name, _, value = line.partition("=")
             yield name.strip(), value.strip()

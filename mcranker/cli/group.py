@@ -1,9 +1,9 @@
 """The `mcranker` command itself: finds the verb, and ends every run in a proper way.
 
 Verbs are imported when they are used, so that help is quick. Packages add verbs of their own
-as `click.Command`s under the entry point group ``mcranker.commands`` (`mcranker.cli.added`);
-errors of theirs that are meant for users should be `click.ClickException`s or
-`mcranker.MCRankerError`s.
+as `click.Command`s under the entry point group ``mcranker.commands`` (`mcranker.cli.added`), or
+``personas.commands`` for the command `personas`; errors of theirs that are meant for users
+should be `click.ClickException`s or `mcranker.MCRankerError`s.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Verbs(click.Group):
     Args:
         program: name of the command, which its lines on standard error begin with.
         verbs: verb -> its module, whose `command` it is, and its line in the help.
-        open_to_others: whether packages may add verbs (`mcranker.cli.added`).
+        added: entry point group under which packages may add verbs (`mcranker.cli.added`).
         rest: as `click.Group` takes it.
     """
 
@@ -60,7 +60,7 @@ class Verbs(click.Group):
         program: str,
         verbs: Mapping[str, tuple[str, str]],
         *,
-        open_to_others: bool = False,
+        added: str | None = None,
         **rest: Any,
     ) -> None:
         super().__init__(
@@ -71,7 +71,7 @@ class Verbs(click.Group):
         )
         self.program = program
         self._verbs = verbs
-        self._open_to_others = open_to_others
+        self._group = added
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*self._verbs, *self._added()]
@@ -86,7 +86,7 @@ class Verbs(click.Group):
                 raise click.exceptions.NoSuchCommand(
                     cmd_name, possibilities=[*self._verbs, *added], ctx=ctx
                 )
-            command = load_verb(cmd_name, added[cmd_name])
+            command = load_verb(cmd_name, added[cmd_name], self._group or "")
         if not isinstance(command, click.Command):
             raise click.ClickException(f"the verb {cmd_name!r} is no click command")
         _add_common_options(command)
@@ -94,12 +94,12 @@ class Verbs(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         rows = [(name, said) for name, (_, said) in self._verbs.items()]
-        rows += [(name, help_line(name, value)) for name, value in self._added().items()]
+        rows += [(name, help_line(value)) for name, value in self._added().items()]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
     def _added(self) -> Mapping[str, str]:
-        return added_verbs() if self._open_to_others else {}
+        return {} if self._group is None else added_verbs(self._group)
 
     def invoke(self, ctx: click.Context) -> Any:
         invocation = ctx.ensure_object(Invocation)
@@ -182,7 +182,7 @@ def _common_options() -> list[click.Option]:
 cli = Verbs(
     "mcranker",
     VERBS,
-    open_to_others=True,
+    added="mcranker.commands",
     help="Rank passages with a team of LLM personas, and see why each ranks where it does.\n\n"
     "API keys are taken from the environment: OPENAI_API_KEY, ANTHROPIC_API_KEY. Without "
     "--model, MCRANKER_MODEL decides, else a key that is set, else a small model runs here.",

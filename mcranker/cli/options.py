@@ -26,6 +26,7 @@ __all__ = [
     "make_ranker",
     "model_flags",
     "model_names",
+    "team_flag",
 ]
 
 METHOD, MODELS = "Method", "Models"
@@ -36,6 +37,9 @@ _ROLES = {
     "scoring": "Scores the passages, instead of --model.",
     "assessor": "Combines the scores with --ensemble assessor, instead of --model.",
 }
+_NAMES = {"require": "NAME", "forbid": "NAME|PATTERN"}
+"""Fields whose flags are repeated, since a persona's name may hold a comma."""
+
 _NUMBERS: Mapping[
     type, tuple[type[click.IntRange] | type[click.FloatRange], click.ParamType[Any]]
 ] = {
@@ -122,6 +126,24 @@ def ledger_flag() -> click.Parameter:
     )
 
 
+def team_flag(text: str) -> click.Parameter:
+    """``--team``: None where it is not given, a text where it is once, else a tuple of texts."""
+
+    def unwrapped(
+        ctx: click.Context, param: click.Parameter, names: tuple[str, ...]
+    ) -> str | tuple[str, ...] | None:
+        return names[0] if len(names) == 1 else names or None
+
+    return Section(
+        ["--team"],
+        multiple=True,
+        callback=unwrapped,
+        metavar="FILE|NAME",
+        section=METHOD,
+        help=f"{text} Repeated: personas by name, of the library or any others.",
+    )
+
+
 def given_ledger(ctx: click.Context) -> str | None:
     """What ``--ledger`` says, as rankers take it."""
     given: str | None = ctx.params.get("ledger")
@@ -200,13 +222,22 @@ def _flag(name: str) -> Section:
         shown = repr(default)
     return Section(
         [f"--{flag}/--no-{flag}" if is_switch else f"--{flag}", name],
-        type=None if is_switch else _param_type(kind, field.metadata),
+        type=_flag_type(name),
         default=default,
         show_default="none" if default is None else shown,
-        metavar=None if is_switch else _metavar(kind),
-        help=as_flags(field.description or ""),
+        multiple=name in _NAMES,
+        metavar=None if is_switch else _NAMES.get(name) or _metavar(kind),
+        help=as_flags(field.description or "") + (" May be repeated." if name in _NAMES else ""),
         section=METHOD,
     )
+
+
+def _flag_type(name: str) -> click.ParamType[Any] | None:
+    """The type of a value; None for a switch."""
+    field = RankerConfig.model_fields[name]
+    if field.annotation is bool:
+        return None
+    return click.STRING if name in _NAMES else _param_type(field.annotation, field.metadata)
 
 
 def _metavar(kind: Any) -> str | None:

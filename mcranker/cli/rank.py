@@ -24,6 +24,7 @@ from mcranker.cli.options import (
     model_flags,
     model_names,
     ranker_flag,
+    team_flag,
 )
 from mcranker.cli.progress import Live, QueryTracker, RunTracker, live_is_wanted
 from mcranker.cli.reading import (
@@ -282,11 +283,9 @@ def _flags() -> list[click.Parameter]:
             section=METHOD,
             help="Put a team's criteria into the prompt of --ranker direct.",
         ),
-        Section(
-            ["--team"],
-            metavar="FILE|NAME",
-            section=METHOD,
-            help="A saved team, or one of the library; nobody is recruited.",
+        team_flag(
+            "A saved team, or one of the library; nobody is recruited, unless --team-size is "
+            "larger."
         ),
         *config_flags(),
         *model_flags(("recruiter", "criteria", "scoring", "assessor")),
@@ -314,6 +313,8 @@ command = Verb(
       mcranker rank "best masks against covid" --docs passages.jsonl --output json
       mcranker rank --queries queries.jsonl --run bm25.trec --corpus corpus.jsonl \\
           --output trec --out team.trec
+      mcranker rank "best masks against covid" --docs passages.jsonl --team clinician \\
+          --team "Worried parent" --team-size 4 --forbid "*marketing*"
     """,
     epilog=WEAK_MODEL_NOTE,
 )

@@ -22,7 +22,9 @@ __all__ = [
     "FORMATS",
     "STDIN",
     "Format",
+    "named_source",
     "read_corpus",
+    "read_lines",
     "read_passages",
     "read_queries",
     "read_run",
@@ -81,7 +83,7 @@ def read_passages(
         places[passage.id] = where
         found[passage.id] = passage
     if not found:
-        raise InputError(f"{_named(source)}: there is no {what} in it")
+        raise InputError(f"{named_source(source)}: there is no {what} in it")
     return list(found.values())
 
 
@@ -94,7 +96,7 @@ def read_queries(source: str) -> list[Query]:
     passages = read_passages(source, what="query")
     for passage in passages:
         if not passage.text.strip():
-            raise InputError(f"{_named(source)}: query {passage.id!r} has no text")
+            raise InputError(f"{named_source(source)}: query {passage.id!r} has no text")
     return [Query(passage.text, passage.id) for passage in passages]
 
 
@@ -121,7 +123,7 @@ def read_run(source: str) -> dict[str, list[tuple[str, float]]]:
             score is no number, or a document stands twice under a query.
     """
     found: dict[str, dict[str, tuple[float, float]]] = {}
-    for where, line in _lines(source):
+    for where, line in read_lines(source):
         fields = line.split()
         if len(fields) != 6:
             raise InputError(
@@ -134,7 +136,7 @@ def read_run(source: str) -> dict[str, list[tuple[str, float]]]:
             raise InputError(f"{where}: document {doc_id!r} stands twice under {query_id!r}")
         documents[doc_id] = (_number(score, where, "score"), _number(rank, where, "rank"))
     if not found:
-        raise InputError(f"{_named(source)}: there is no line of a run in it")
+        raise InputError(f"{named_source(source)}: there is no line of a run in it")
     return {
         query_id: [
             (doc_id, score)
@@ -144,6 +146,28 @@ def read_run(source: str) -> dict[str, list[tuple[str, float]]]:
         ]
         for query_id, documents in found.items()
     }
+
+
+def read_lines(source: str) -> Iterator[tuple[str, str]]:
+    """Where each line that is not blank stands, as ``FILE:LINE``, and the line.
+
+    Raises:
+        InputError: the file cannot be read, or a line of it is not UTF-8.
+    """
+    name = named_source(source)
+    try:
+        if source == STDIN:
+            yield from _decoded(sys.stdin.buffer, name)
+        else:
+            with Path(source).open("rb") as file:
+                yield from _decoded(file, name)
+    except OSError as error:
+        raise InputError(f"{name}: cannot be read: {error.strerror or error}") from error
+
+
+def named_source(source: str) -> str:
+    """What messages call a file, or standard input for ``-``."""
+    return "standard input" if source == STDIN else source
 
 
 def _passages(source: str, format: Format | None) -> Iterator[tuple[str, Passage]]:  # noqa: A002
@@ -164,7 +188,7 @@ def _checked(entry: Passage | dict[str, Any], where: str) -> tuple[Passage, ...]
 
 def _entries(source: str, format: Format | None) -> Iterator[_Entry]:  # noqa: A002
     format = format or _SUFFIXES.get(Path(source).suffix.lower())  # noqa: A001
-    lines = _lines(source)
+    lines = read_lines(source)
     if format is None:
         first = next(lines, None)
         if first is None:
@@ -179,7 +203,7 @@ def _entries(source: str, format: Format | None) -> Iterator[_Entry]:  # noqa: A
     elif format == "tsv":
         yield from _tsv(lines)
     elif format == "json":
-        yield from _json_entries(lines, _named(source))
+        yield from _json_entries(lines, named_source(source))
     else:
         for where, line in lines:
             yield where, _record(_parsed(line, where), where)
@@ -264,19 +288,6 @@ def _again(first: tuple[str, str], rest: Iterator[tuple[str, str]]) -> Iterator[
     yield from rest
 
 
-def _lines(source: str) -> Iterator[tuple[str, str]]:
-    """Where each line that is not blank stands, and the line."""
-    name = _named(source)
-    try:
-        if source == STDIN:
-            yield from _decoded(sys.stdin.buffer, name)
-        else:
-            with Path(source).open("rb") as file:
-                yield from _decoded(file, name)
-    except OSError as error:
-        raise InputError(f"{name}: cannot be read: {error.strerror or error}") from error
-
-
 def _decoded(file: BinaryIO, name: str) -> Iterator[tuple[str, str]]:
     for number, raw in enumerate(file, start=1):
         where = f"{name}:{number}"
@@ -290,7 +301,3 @@ def _decoded(file: BinaryIO, name: str) -> Iterator[tuple[str, str]]:
             ) from error
         if line.strip():
             yield where, line
-
-
-def _named(source: str) -> str:
-    return "standard input" if source == STDIN else source

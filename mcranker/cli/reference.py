@@ -17,6 +17,7 @@ __all__ = ["reference"]
 
 WIDTH = 92
 OWN = "mcranker.cli.group:cli"
+RESULTS = {"mcranker": ("ranking", "{}"), "personas": ("members", "[]")}
 INTRODUCTION = """\
 # The `{program}` command
 
@@ -54,12 +55,13 @@ def reference(where: str = OWN) -> str:
     command = getattr(import_module(module), attribute)
     assert isinstance(command, Verbs), where
     own = where == OWN
+    result, empty = RESULTS.get(command.program, ("results", "[]"))
     introduction = INTRODUCTION.format(
         program=command.program,
         argument="" if own else f" {where}",
         file="docs/cli.md" if own else f"docs/{command.program}.md",
-        result="ranking" if own else "results",
-        empty="{}" if own else "[]",
+        result=result,
+        empty=empty,
     )
     return introduction + "".join(
         f"\n## `{ctx.command_path}`\n\n```text\n{ctx.get_help()}\n```\n"

@@ -1,4 +1,4 @@
-"""Rankings and teams as people read them in a terminal.
+"""Rankings as people read them in a terminal.
 
 All foreign text (queries, passages, model output) goes through `plain` and into `Text`
 objects, which know no markup.
@@ -19,6 +19,7 @@ from rich.text import Text
 
 from mcranker.cli.numbers import counted, dollars, score_column, seconds
 from mcranker.cli.plain import plain
+from mcranker.cli.teams_view import line, percent, show_team
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +67,7 @@ def rendered(show: Callable[[Console], None]) -> str:
 
 def show_ranking(console: Console, ranking: Ranking, top: int) -> None:
     """The team, the first `top` hits, and what it took."""
-    _line(console, Text(plain(ranking.query.text), style="bold"))
+    line(console, Text(plain(ranking.query.text), style="bold"))
     for letter, member in _lettered(ranking.team):
         _member_lines(console, letter, member)
     hits = ranking[:top]
@@ -76,40 +77,12 @@ def show_ranking(console: Console, ranking: Ranking, top: int) -> None:
         console.print("no passages", style="dim")
     rest = len(ranking) - len(hits)
     if rest:
-        _line(console, Text(f"{rest:,} more; --top {len(ranking)} shows all", style="dim"))
+        line(console, Text(f"{rest:,} more; --top {len(ranking)} shows all", style="dim"))
     if ranking.skipped:
-        _line(console, Text(_skipped_line(ranking), style="dim"), wrap=True)
-    _line(console, Text(_summary(ranking), style="dim"), wrap=True)
+        line(console, Text(_skipped_line(ranking), style="dim"), wrap=True)
+    line(console, Text(_summary(ranking), style="dim"), wrap=True)
     for text in _missing_lines(ranking):
-        _line(console, Text(text, style="yellow"))
-
-
-def show_team(console: Console, team: Team) -> None:
-    """Every member with its criteria in full."""
-    if team.query:
-        _line(console, Text(plain(team.query), style="bold"))
-    for member in team.members:
-        console.print()
-        title = Text(plain(member.name), style="bold cyan")
-        title.append(f"  {member.origin}", style="dim")
-        _line(console, title)
-        for text in (member.persona.description, member.persona.reason):
-            if text:
-                _line(console, Text(plain(text)), wrap=True)
-        if member.rubric is None:
-            _line(console, Text("no criteria", style="dim"))
-            continue
-        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-        table.add_column(justify="right", no_wrap=True)
-        table.add_column()
-        table.add_column(ratio=1)
-        for criterion in member.rubric.criteria:
-            table.add_row(
-                Text(f"{criterion.weight:.0f}%"),
-                Text(plain(criterion.name), style="bold"),
-                Text(plain(criterion.description)),
-            )
-        console.print(table)
+        line(console, Text(text, style="yellow"))
 
 
 def _lettered(team: Team | None) -> list[tuple[str, Member]]:
@@ -122,15 +95,15 @@ def _letter(place: int) -> str:
 
 
 def _member_lines(console: Console, letter: str, member: Member) -> None:
-    line = Text(f"  {letter}  ")
-    line.append(plain(member.name), style="cyan")
+    text = Text(f"  {letter}  ")
+    text.append(plain(member.name), style="cyan")
     why = plain(member.persona.reason or member.persona.description)
     if why:
-        line.append(f": {why}", style="dim")
-    _line(console, line)
+        text.append(f": {why}", style="dim")
+    line(console, text)
     if member.rubric is not None:
         criteria = member.rubric.criteria
-        listed = ", ".join(f"{plain(each.name)} {each.weight:.0f}%" for each in criteria)
+        listed = ", ".join(f"{plain(each.name)} {percent(each.weight)}" for each in criteria)
         console.print(Padding(Text(listed), (0, 0, 0, 5)))
 
 
@@ -221,10 +194,3 @@ def _missing_lines(ranking: Ranking) -> list[str]:
     if len(missing) > REASONS:
         lines.append(f"  and {len(missing) - REASONS:,} more; --output json lists all")
     return lines
-
-
-def _line(console: Console, text: Text, *, wrap: bool = False) -> None:
-    if wrap:
-        console.print(text)
-    else:
-        console.print(text, no_wrap=True, overflow="ellipsis")

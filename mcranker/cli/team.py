@@ -20,6 +20,7 @@ from mcranker.cli.options import (
     make_ranker,
     model_flags,
     model_names,
+    team_flag,
 )
 from mcranker.cli.progress import Live, QueryTracker, live_is_wanted
 from mcranker.cli.tables import print_page, show_team
@@ -35,6 +36,8 @@ _FIELDS = (
     "team_size",
     "nlp_scientist",
     "recruiting",
+    "require",
+    "forbid",
     "criteria",
     "dataset",
     "reask",
@@ -61,6 +64,8 @@ def _team(ctx: click.Context) -> int:
     out, quiet = given["out"], given["quiet"]
     if out is not None and Path(out).suffix.lower() not in _SUFFIXES:
         raise click.UsageError(f"--out {out!r}: the name must end in .yaml, .yml or .json", ctx)
+    if given["lock"] and out is None and given["output"] != "json":
+        raise click.UsageError("--lock goes with --out FILE or --output json", ctx)
     check_outputs(out)
     with invocation.noting(live_is_wanted(quiet=quiet)):
         fetch_models(model_names(ctx), quiet=quiet)
@@ -70,6 +75,8 @@ def _team(ctx: click.Context) -> int:
     invocation.reached = lambda: "while recruiting and writing criteria"
     live = live_is_wanted(quiet=quiet)
     team = anyio.run(partial(_recruit, ranker, query, example, live=live))
+    if given["lock"]:
+        team = team.lock()
     if out is not None:
         with output(out) as write:
             write(dumps(team, format=_SUFFIXES[Path(out).suffix.lower()]))
@@ -116,6 +123,16 @@ command = Verb(
             section="Output",
             help="What is printed. json: one object with status, team and errors.",
         ),
+        Section(
+            ["--lock"],
+            is_flag=True,
+            section="Output",
+            help="Lock what is saved: nobody joins it later, and no criteria are written for it.",
+        ),
+        team_flag(
+            "A saved team, or one of the library, to start from: recruits join it up to "
+            "--team-size, and missing criteria are written."
+        ),
         *config_flags(_FIELDS),
         *model_flags(("recruiter", "criteria")),
         ledger_flag(),
@@ -127,6 +144,8 @@ command = Verb(
     \b
       mcranker team "best masks against covid" --out team.yaml
       mcranker rank "best masks against covid" --docs passages.jsonl --team team.yaml
+      mcranker team "best masks against covid" --team clinician --team lawyer \\
+          --team-size 4 --out team.yaml --lock
     """,
     epilog=WEAK_MODEL_NOTE,
 )

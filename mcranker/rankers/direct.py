@@ -11,7 +11,7 @@ from mcranker.models import LedgerSpec, ModelSpec
 from mcranker.rankers.pointwise import PointwiseRanker, Roles, given
 from mcranker.ranking import Ranking
 from mcranker.session import Session
-from mcranker.stages import judge_workers, recruit, score_passages, write_rubrics
+from mcranker.stages import judge_workers, recruit, score_passages
 from mcranker.tally import Tally
 from mcranker.teams import TeamSpec
 
@@ -29,7 +29,8 @@ class DirectRanker(PointwiseRanker):
     Args:
         with_criteria: put a team's criteria into the prompt; the team is recruited and
             writes its rubrics as for `MCRanker`, unless `team` is given.
-        team_size: personas whose criteria are used, the NLP scientist included.
+        team_size: personas whose criteria are used, the NLP scientist included; as for
+            `MCRanker`, recruits join `team` up to it.
         model: plays all roles that have no model of their own, as for `MCRanker`.
         recruiter_model: recruits, with `with_criteria`.
         criteria_model: writes rubrics, with `with_criteria`.
@@ -73,17 +74,14 @@ class DirectRanker(PointwiseRanker):
             api_key=api_key,
             team=team,
             ledger=ledger,
+            needs_team=with_criteria or team is not None,
         )
         self.with_criteria = with_criteria or team is not None
 
     async def _run(self, session: Session) -> Ranking:
         annotators = []
         if self.with_criteria:
-            if self.team is not None:
-                members = self.team.members
-            else:
-                members = await recruit(session, team_size=self.config.team_size)
-            annotators = await write_rubrics(session, members)
+            annotators = await self.write_rubrics(session, await recruit(session, self.seats))
         tally = Tally(session, [DirectJudge.NAME])
         judge = DirectJudge(
             [annotator.member for annotator in annotators],

@@ -21,21 +21,23 @@ from mcranker.ensemble import (
     reciprocal_rank,
     upper_bounds,
 )
-from mcranker.errors import ConfigError
 from mcranker.events import Emit, RankingStarted
 from mcranker.models import LedgerSpec, Models, ModelSpec, check_capabilities, connect_roles
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking
 from mcranker.session import Memory, Session
-from mcranker.tally import Tally
-from mcranker.teams import TeamSpec, as_team
+from mcranker.stages import write_rubrics
+from mcranker.tally import OnScoreOf, Tally
+from mcranker.teams import Seats, TeamSpec, as_team
 from mcranker.topk import unasked
 from mcranker.types import Passage, Query, ScoreMatrix
-from personas import PromptSet, Team
+from personas import Member, PromptSet, Team
 
 __all__ = ["PointwiseRanker", "Roles", "given"]
 
 logger = logging.getLogger("mcranker")
+
+_LONGEST_QUERY = 20_000  # characters that a team's query may have
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +63,14 @@ class PointwiseRanker(Ranker):
         api_key: str | None = None,
         team: TeamSpec | None = None,
         ledger: LedgerSpec = "default",
+        needs_team: bool = True,
     ) -> None:
         self.team = None if team is None else as_team(team)
-        if self.team is not None:
-            config = _with_team_size(config, self.team)
-        # Prompts first: a folder that cannot be used needs no model to be found out.
+        if self.team is not None and "team_size" not in config.model_fields_set:
+            config = RankerConfig.of(config, {"team_size": len(self.team.members)})
+        if needs_team:
+            Seats.of(config, self.team)
+        # Before any model: a team or a folder that cannot be used needs none to be found out.
         PromptSet.load(config.prompts)
         specs = {
             name: getattr(roles, name) for name in ("recruiter", "criteria", "scoring", "assessor")
@@ -76,6 +81,7 @@ class PointwiseRanker(Ranker):
         resolved = config.for_model(models.scoring.capabilities)
         check_capabilities(resolved, models)
         super().__init__(resolved, models)
+        self.seats = Seats.of(resolved, self.team) if needs_team else Seats()
         self.prompts = PromptSet.load(resolved.prompts)
         self._memory = Memory()
         if resolved is not config:
@@ -104,6 +110,7 @@ class PointwiseRanker(Ranker):
         double._memory = Memory(  # noqa: SLF001 - of the same class
             dict(self._memory.dataset_rubrics), list(self._memory.subject_baselines)
         )
+        double.seats = self.seats.for_estimates()
         return double
 
     def open_session(
@@ -119,6 +126,37 @@ class PointwiseRanker(Ranker):
             memory=self._memory,
             emit=emit,
         )
+
+    async def write_rubrics(
+        self, session: Session, members: Sequence[Member], scored: OnScoreOf | None = None
+    ) -> list[Annotator]:
+        """An annotator for each member, with its rubric; of a locked team none is written.
+
+        Raises:
+            ConfigError, ReplyError: as `mcranker.stages.write_rubrics`.
+        """
+        locked = self.team is not None and self.team.locked
+        return await write_rubrics(session, members, scored=scored, locked=locked)
+
+    def build_team(self, session: Session, annotators: Sequence[Annotator]) -> Team:
+        """The team as it judged, rubrics included.
+
+        A team that was given keeps its name, description and lock; it keeps its query too,
+        unless somebody was recruited or a rubric written for this one.
+        """
+        members = tuple(annotator.member for annotator in annotators)
+        query = session.asked.text.strip()[:_LONGEST_QUERY]
+        if self.team is None:
+            return Team(members=members, query=query)
+        made_for_query = self.seats.recruits > 0 or (
+            self.config.criteria != "dataset"
+            and any(
+                before.rubric is None and after.rubric is not None
+                for before, after in zip(self.seats.members, members, strict=True)
+            )
+        )
+        changed = {"query": query} if made_for_query else {}
+        return self.team.model_copy(update={"members": members, **changed})
 
     def build_ranking(
         self,
@@ -150,7 +188,7 @@ class PointwiseRanker(Ranker):
             final=np.concatenate([np.where(partly, np.nan, judged), np.full(len(beyond), np.nan)]),
             matrix=tally.matrix.take(rows),
             personas=tuple(tally.names),
-            team=_team_of(annotators, session, self.team),
+            team=self.build_team(session, annotators) if annotators else None,
             ranker=self.name,
             config=self.config.model_dump(mode="json"),
             models=self._models_used(session),
@@ -175,16 +213,6 @@ class PointwiseRanker(Ranker):
 def given(**options: Any) -> dict[str, Any]:
     """The options that are not None."""
     return {name: value for name, value in options.items() if value is not None}
-
-
-def _with_team_size(config: RankerConfig, team: Team) -> RankerConfig:
-    size = len(team.members)
-    if "team_size" in config.model_fields_set and config.team_size != size:
-        raise ConfigError(
-            f"team_size={config.team_size}, but the team given has {size} members; "
-            "give one of the two"
-        )
-    return RankerConfig.of(config, {"team_size": size})
 
 
 def _changes(config: RankerConfig, resolved: RankerConfig) -> str:
@@ -220,15 +248,3 @@ def _reasons(assessed: ScoreMatrix | None, rows: NDArray[np.intp]) -> dict[int, 
     if assessed is None:
         return {}
     return {row: why for (row, _), why in assessed.take(rows).reasons.items()}
-
-
-def _team_of(
-    annotators: Sequence[Annotator], session: Session, given_team: Team | None
-) -> Team | None:
-    """The team as it judged, rubrics included."""
-    if not annotators:
-        return None
-    members = tuple(annotator.member for annotator in annotators)
-    if given_team is not None:
-        return given_team.model_copy(update={"members": members})
-    return Team(members=members, query=session.asked.text)

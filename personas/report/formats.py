@@ -8,15 +8,19 @@ from collections.abc import Sequence
 from typing import Any
 
 __all__ = [
+    "alpha_reading",
     "bare",
+    "clean",
     "contained",
     "cut",
     "decimals",
     "exact",
     "fixed",
+    "judgement",
     "money",
     "printable",
     "seconds",
+    "tau_reading",
     "value",
     "weight",
     "whole",
@@ -30,6 +34,12 @@ _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _ISOLATES = re.compile("[\u2066-\u2069]")
 _LINES = re.compile("([\n\r\x1c-\x1e\x85\u2029])")
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_PRINTABLE = re.compile(
+    "[\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]*"
+)  # all but _UNPRINTABLE: a whole page is matched in half the time of a search
+_AGREEMENT = ("agree well", "agree somewhat", "hardly agree", "rather disagree")
+_ALPHA_LIMITS = (0.667, 0.333, 0.0)  # Krippendorff's lower limit, and half of it
+_TAU_LIMITS = (0.4, 0.1, -0.1)
 
 
 def decimals(numbers: Sequence[float]) -> int:
@@ -52,7 +62,7 @@ def decimals(numbers: Sequence[float]) -> int:
 def fixed(number: float, places: int) -> str:
     """``7``, ``6.35``; never ``-0``."""
     text = f"{number:.{places}f}"
-    return text.lstrip("-") if not text.strip("-0.") else text
+    return text[1:] if text[0] == "-" and not text.strip("-0.") else text
 
 
 def exact(number: float) -> str:
@@ -126,7 +136,37 @@ def printable(page: str) -> str:
 
     Those are control characters, and halves of surrogate pairs, which UTF-8 cannot write.
     """
+    if _PRINTABLE.fullmatch(page):
+        return page
     return _UNPRINTABLE.sub("\ufffd", page)
+
+
+def clean(text: str) -> str:
+    """`contained` and `printable` at once."""
+    return text if text.isprintable() else printable(contained(text))
+
+
+def alpha_reading(alpha: float) -> str:
+    """Krippendorff's alpha in words, to follow "the personas": ``agree well``, ..."""
+    return _AGREEMENT[sum(alpha < limit for limit in _ALPHA_LIMITS)]
+
+
+def tau_reading(tau: float) -> str:
+    """Kendall's tau in words, to follow "two personas": ``agree well``, ..."""
+    return _AGREEMENT[sum(tau < limit for limit in _TAU_LIMITS)]
+
+
+def judgement(grade: int | None, *, graded: bool) -> str:
+    """What the judges of the collection say of a passage.
+
+    ``relevant`` or, where grades above 1 occur (`graded`), ``relevant (2)``; ``not relevant``,
+    ``not judged``.
+    """
+    if grade is None:
+        return "not judged"
+    if grade <= 0:
+        return "not relevant"
+    return f"relevant ({grade})" if graded else "relevant"
 
 
 def _balanced(line: str) -> str:

@@ -1,30 +1,34 @@
-"""The page of one ranked query."""
+"""The page of one ranked query: by itself, or as pages of a report over many."""
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from personas.inspection import InspectedHit, Inspection
-from personas.report.formats import bare, contained, cut, decimals, exact, fixed, weight
+from personas.inspection import InspectedHit, Inspection, OtherRanking
+from personas.report.agreement_view import agreement
+from personas.report.formats import cut, exact, fixed
+from personas.report.heat_row import heat_row
+from personas.report.judgements import judgements
 from personas.report.page import render_page
-from personas.schema import Member
+from personas.report.passage_details import GENEROUS, TEXT_LIMIT, TIGHT, Limits, passage_details
+from personas.report.passage_sheet import MISSING, SKIPPED, Sheet
+from personas.report.query_parts import Part, Piece, ends_of_parts, fair_limit, parts_of
+from personas.report.site import OVERVIEW, PAGE_BYTES, QUERIES, Around, query_page
+from personas.report.team_view import by_person, seen_members
 
-__all__ = ["render_inspection"]
+__all__ = ["inspection_pages", "render_inspection"]
 
-TEXT_LIMIT = 20_000
-"""Characters of one passage that are shown at most."""
 PAGE_LIMIT = 600_000
-"""Characters of all passages that are shown at most; long ones are cut alike to fit."""
+"""Bytes of all passages' texts on a page by itself; long ones are cut alike to fit."""
 
-_NONE = "\N{EN DASH}"
-_SKIPPED = "\N{MIDDLE DOT}"
-_LEVELS = 10
-_SNIPPET = 90
-_LABEL = 160
-_TOOLTIP = 300
+_SPARE = 100
+"""Bytes kept free for each part, in which its link may differ from what was measured."""
 _LONG_WORD = 16
+_FEW_COLUMNS = 5
 _IN_SHORT = (
     "preset",
     "ensemble",
@@ -38,58 +42,11 @@ _IN_SHORT = (
     "first_stage_weight",
     "prompts",
 )
-_ORIGINS = {
-    "fixed": "Fixed by the method",
-    "recruited": "Recruited by the model",
-    "library": "From the library",
-    "human": "Written by a person",
+_ENSEMBLES = {
+    "sum": "The sum of the personas’ scores.",  # noqa: RUF001
+    "reciprocal_rank": "The sum of 1 / rank over the personas, each of whom ranks all passages.",
+    "assessor": "That of an assessor, who was shown all scores.",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _Cell:
-    """One persona's score of one passage, as the heat map shows it."""
-
-    kind: Literal["scored", "missing", "skipped", "unasked", "unjudged"]
-    text: str
-    level: int
-    title: str
-    exact: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Judgement:
-    """One persona's line in a passage's details."""
-
-    persona: str
-    member: int | None
-    cell: _Cell
-    rank_without: int | None
-    effect: int
-    criteria: tuple[tuple[str, str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """One passage: its row in the table and its details.
-
-    `title` is the whole title where the label does not hold it, `left_out` how many
-    characters of the text are not shown.
-    """
-
-    hit: InspectedHit
-    label: str
-    title: str
-    score: str
-    score_title: str
-    disagreement: float | None
-    raised_most_by: tuple[str, ...]
-    sunk_most_by: tuple[str, ...]
-    cells: tuple[_Cell, ...]
-    judgements: tuple[_Judgement, ...]
-    missing: tuple[tuple[str, str], ...]
-    text: str
-    left_out: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,124 +58,239 @@ class _Column:
     long_word: bool
 
 
-def render_inspection(data: Mapping[str, Any]) -> str:
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """How much is shown around the passages: characters, and rows of a list."""
+
+    text: int = 2000
+    line: int = 1000
+    name: int = 200
+    rows: int = 200
+
+
+_BOUNDS = (
+    _Bounds(),
+    _Bounds(text=400, line=200, name=100, rows=100),
+    _Bounds(text=60, line=30, name=30, rows=40),
+    _Bounds(text=20, line=10, name=20, rows=3),
+)
+"""From generous to tight, for what would otherwise fill a page."""
+
+
+def render_inspection(
+    data: Mapping[str, Any],
+    *,
+    grades: Mapping[str, int] | None = None,
+    other: OtherRanking | None = None,
+) -> str:
     """The inspection report of one ranked query: one HTML page that needs nothing else.
 
-    The same data give the same page, byte for byte. Passages are cut to `TEXT_LIMIT`
-    characters, and further where all of them together exceed `PAGE_LIMIT`; the page says
-    how much was left out.
+    The same data give the same page, byte for byte. Passages are cut to `TEXT_LIMIT` bytes,
+    and further where all of them together exceed `PAGE_LIMIT`; the page says how much was
+    left out. Bytes are those of the page: UTF-8, with markup in the text escaped.
 
     Args:
         data: what ``Ranking.to_dict()`` made.
+        grades: document id -> judgement for this query, above 0 for relevant; without, the
+            page says nothing of judgements.
+        other: what another ranker made of the query.
 
     Raises:
         SchemaError: `data` is something else.
     """
-    inspection = Inspection.from_dict(data)
-    return render_page(
-        "inspection.html",
-        inspection=inspection,
-        entries=_entries(inspection),
-        columns=_columns(inspection),
-        members=inspection.team.members if inspection.team else (),
-        origins=_ORIGINS,
-        in_short=[
-            (name.replace("_", " "), inspection.config[name])
-            for name in _IN_SHORT
-            if inspection.config.get(name) not in (None, "", [], (), 0.0)
-        ],
-        judged=len(inspection.judged),
-        partly=len(inspection.partly_judged),
-        skipped_mark=_SKIPPED,
-        models=_models(inspection),
-    )
-
-
-def _entries(inspection: Inspection) -> list[_Entry]:
+    inspection = Inspection.from_dict(data, grades=grades, other=other)
     hits = inspection.hits
-    limit = _fair_limit([len(hit.text) for hit in hits])
-    places = decimals([score for hit in hits for score in hit.known_scores])
-    final_places = decimals([final for hit in hits if (final := _final(hit)) is not None])
-    return [_entry(inspection, hit, limit, places, final_places) for hit in hits]
+    limit = fair_limit([hit.text for hit in hits], TEXT_LIMIT, PAGE_LIMIT)
+    page = _Page(inspection)
+    pieces = [page.piece(hit, Limits(text=limit)) for hit in hits]
+    return page.render(parts_of([""], [len(hits)]), 0, pieces)
 
 
-def _entry(
-    inspection: Inspection, hit: InspectedHit, limit: int, places: int, final_places: int
-) -> _Entry:
-    cells = tuple(_cell(hit, name, inspection.top, places) for name in inspection.personas)
-    final, at_most = _final(hit), "" if hit.at_most is None else "\N{LESS-THAN OR EQUAL TO} "
-    label = hit.title.strip() or " ".join(hit.text[: 4 * _SNIPPET].split())[:_SNIPPET]
-    return _Entry(
-        hit=hit,
-        label=cut(label, _LABEL) or "(no text)",
-        title=hit.title if len(hit.title) > _LABEL else "",
-        score="" if final is None else at_most + fixed(final, final_places),
-        score_title="" if final is None else exact(final),
-        disagreement=hit.disagreement,
-        raised_most_by=hit.raised_most_by,
-        sunk_most_by=hit.sunk_most_by,
-        cells=cells,
-        judgements=() if final is None else _judgements(inspection, hit, cells),
-        missing=tuple(hit.missing.items()),
-        text=contained(hit.text[:limit]),
-        left_out=max(0, len(hit.text) - limit),
-    )
+def inspection_pages(inspection: Inspection, around: Around) -> list[str]:
+    """The page of one query within a report, in several parts where one would be too large.
+
+    Each has less than `PAGE_BYTES` bytes in UTF-8, with links to the report, to the queries
+    before and after, and to its other parts. Every part has the next passages, best first,
+    with their rows of the heat map; the team, the calls and the settings stand on part 1. That
+    holds for teams of some hundred personas at most.
+
+    Args:
+        inspection: the query.
+        around: its place in the report; part n is to be called
+            ``query_page(around.place, n)``.
+    """
+    page = _Page(inspection, around)
+    pieces, left = [], PAGE_BYTES
+    for hit in inspection.hits:
+        piece = page.piece(hit)
+        left -= len(piece.row) + len(piece.details)  # characters, of a byte or more
+        if left <= 0:
+            return _in_parts(inspection, around)
+        pieces.append(piece)
+    made = page.render(parts_of([_name(around, 1)], [len(pieces)]), 0, pieces)
+    return [made] if len(made.encode()) < PAGE_BYTES else _in_parts(inspection, around)
 
 
-def _final(hit: InspectedHit) -> float | None:
-    """What the passage is ranked by."""
-    return hit.score if hit.at_most is None else hit.at_most
+def _in_parts(inspection: Inspection, around: Around) -> list[str]:
+    hits, room = inspection.hits, PAGE_BYTES - 1
+    page = _Page(inspection, around, team_page=_name(around, 1))
+    for bounds in _BOUNDS:
+        page.bounds = bounds
+        # What stands around the passages may fill half a page.
+        if 2 * max(_frames(page, around, 1)) <= room:
+            break
+    pieces = [page.piece(hit) for hit in hits]
+    for place, hit in enumerate(hits):
+        if 2 * pieces[place].size > room:
+            pieces[place] = page.piece(hit, TIGHT)
+    sizes, number = [piece.size for piece in pieces], 1
+    while True:
+        first, other = _frames(page, around, number)
+        ends = ends_of_parts(sizes, room - first, room - other)
+        if len(ends) <= number:
+            break
+        number = len(ends)  # more parts have more links between them, and larger frames
+    parts = parts_of([_name(around, each) for each in range(1, len(ends) + 1)], ends)
+    return [page.render(parts, place, pieces) for place in range(len(parts))]
 
 
-def _cell(hit: InspectedHit, persona: str, top: float, places: int) -> _Cell:
-    score = hit.scores[persona]
-    if score is not None:
-        level = min(_LEVELS, max(0, round(_LEVELS * score / top)))
-        return _Cell("scored", fixed(score, places), level, "", exact(score))
-    if persona in hit.missing:
-        why = cut(bare(hit.missing[persona]), _TOOLTIP) or "no reason is known"
-        return _Cell("missing", _NONE, 0, f"missing: {why}", "")
-    if persona in hit.skipped:
-        return _Cell("skipped", _SKIPPED, 0, "not asked: it could not reach the first ranks", "")
-    if hit.judged:
-        return _Cell("unasked", _SKIPPED, 0, "not asked for", "")
-    return _Cell("unjudged", "", 0, "not judged", "")
+def _frames(page: _Page, around: Around, number: int) -> tuple[int, int]:
+    """Bytes of part 1 and of another part without passages, if there are so many parts."""
+    names = [_name(around, each) for each in range(1, number + 2)]
+    # All passages on the last part: links to them have its name, which is the longest.
+    parts = parts_of(names, [0] * number + [len(page.inspection.hits)])
+    spare = _SPARE * len(names)
+    first, other = (len(page.render(parts, place, []).encode()) for place in (0, 1))
+    return first + spare, other + spare
 
 
-def _judgements(
-    inspection: Inspection, hit: InspectedHit, cells: Sequence[_Cell]
-) -> tuple[_Judgement, ...]:
-    effects = hit.effects
-    return tuple(
-        _Judgement(
-            persona=name,
-            member=_number(inspection, name),
-            cell=cell,
-            rank_without=hit.rank_without.get(name),
-            effect=effects.get(name, 0),
-            criteria=_criteria(hit.criteria.get(name, {}), inspection.member(name)),
+def _name(around: Around, part: int) -> str:
+    return query_page(around.place, part).rpartition("/")[2]
+
+
+class _Page:
+    """Renders the page of one query, or any part of it.
+
+    Args:
+        inspection: the query.
+        around: its place in a report; None for a page by itself.
+        team_page: name of the page that has the team; empty if it is the same one.
+
+    Attributes:
+        inspection: the query.
+        bounds: how much is shown around the passages.
+    """
+
+    def __init__(
+        self,
+        inspection: Inspection,
+        around: Around | None = None,
+        *,
+        team_page: str = "",
+    ) -> None:
+        self.inspection = inspection
+        self.bounds = _BOUNDS[0]
+        judged = judgements(inspection)
+        self._sheet = Sheet(
+            inspection, team_page=team_page, graded=judged is not None and judged.graded
         )
-        for name, cell in zip(inspection.personas, cells, strict=True)
-    )
+        members = seen_members(inspection)
+        self._values: dict[str, Any] = {
+            "inspection": inspection,
+            "around": around,
+            "links": _links(around) if around else {},
+            "sheet": self._sheet,
+            "judgements": judged,
+            "agreement": agreement(inspection),
+            "columns": _columns(inspection, self._sheet),
+            "wide": len(inspection.personas) + _extra_columns(inspection) > _FEW_COLUMNS,
+            "members": members,
+            "by_person": by_person(members),
+            "in_short": [
+                (name.replace("_", " "), inspection.config[name])
+                for name in _IN_SHORT
+                if inspection.config.get(name) not in (None, "", [], (), 0.0)
+            ],
+            "ensemble": _ensemble(inspection),
+            "judged": len(inspection.judged),
+            "partly": len(inspection.partly_judged),
+            "missing": [
+                (hit.rank, name, why)
+                for hit in inspection.hits
+                for name, why in hit.missing.items()
+            ],
+            "missing_mark": MISSING,
+            "skipped_mark": SKIPPED,
+            "models": _models(inspection),
+        }
+
+    def piece(self, hit: InspectedHit, limits: Limits = GENEROUS) -> Piece:
+        """The passage's row and details."""
+        shown = self._sheet.shown(hit)
+        return Piece(heat_row(self._sheet, shown), passage_details(self._sheet, shown, limits))
+
+    def render(self, parts: Sequence[Part], place: int, pieces: Sequence[Piece]) -> str:
+        """The part in that place; `pieces` are those of all parts, or none to measure its frame."""
+        part = parts[place]
+        its = pieces[part.first - 1 : part.last]
+        starts = [each.first for each in parts]
+
+        def page_of(rank: int) -> str:
+            """The page with the passage's details; empty if it is the same one."""
+            if part.first <= rank <= part.last:
+                return ""
+            return parts[bisect_right(starts, rank) - 1].name
+
+        return render_page(
+            "inspection.html",
+            **self._values,
+            bounds=self.bounds,
+            part=part,
+            parts=parts,
+            page_of=page_of,
+            filled={
+                "rows": "".join([piece.row for piece in its]),
+                "details": "".join([piece.details for piece in its]),
+            },
+        )
 
 
-def _criteria(
-    scores: Mapping[str, float], member: Member | None
-) -> tuple[tuple[str, str, str], ...]:
-    rubric = member.rubric if member else None
-    weights = {each.name: weight(each.weight) for each in rubric.criteria} if rubric else {}
-    return tuple((name, weights.get(name, ""), exact(score)) for name, score in scores.items())
+def _links(around: Around) -> dict[str, str]:
+    """What the page leads to -> address, from the folder that it stands in."""
+    found = {"overview": f"../{OVERVIEW}", "queries": f"../{QUERIES}"}
+    if around.place > 1:
+        found["previous"] = f"../{query_page(around.place - 1)}"
+    if around.place < around.queries:
+        found["next"] = f"../{query_page(around.place + 1)}"
+    return found
 
 
-def _columns(inspection: Inspection) -> list[_Column]:
+def _columns(inspection: Inspection, sheet: Sheet) -> list[_Column]:
     columns = []
     for name in inspection.personas:
         scores = [hit.scores[name] for hit in inspection.hits]
         known = [score for score in scores if score is not None]
-        mean = fixed(sum(known) / len(known), 2) if known else _NONE
+        mean = (
+            fixed(math.fsum(known) / len(known), max(2, sheet.score_places)) if known else MISSING
+        )
         longest = max(map(len, name.split()), default=0)
         columns.append(_Column(name, mean, longest > _LONG_WORD))
     return columns
+
+
+def _extra_columns(inspection: Inspection) -> int:
+    return (inspection.grades is not None) + 2 * (inspection.other is not None)
+
+
+def _ensemble(inspection: Inspection) -> str:
+    """How the final score comes about, in a sentence; empty if that is not known."""
+    if len(inspection.personas) < 2:
+        return ""
+    said = _ENSEMBLES.get(str(inspection.config.get("ensemble")), "")
+    weight = inspection.config.get("first_stage_weight")
+    if said and isinstance(weight, int | float) and weight > 0:
+        return f"{said} The first stage’s score counts {exact(100 * weight)}% in it."  # noqa: RUF001
+    return said
 
 
 def _models(inspection: Inspection) -> list[tuple[str, str]]:
@@ -226,19 +298,3 @@ def _models(inspection: Inspection) -> list[tuple[str, str]]:
     if len({name for _, name in roles}) == 1:
         return [("model", roles[0][1])]
     return [(f"{cut(role, 40)} model", name) for role, name in roles]
-
-
-def _number(inspection: Inspection, persona: str) -> int | None:
-    names = inspection.team.names if inspection.team else ()
-    return names.index(persona) + 1 if persona in names else None
-
-
-def _fair_limit(lengths: Sequence[int]) -> int:
-    """The longest limit up to `TEXT_LIMIT` that keeps the sum of the texts in `PAGE_LIMIT`."""
-    room = PAGE_LIMIT
-    for place, length in enumerate(sorted(min(length, TEXT_LIMIT) for length in lengths)):
-        share = room // (len(lengths) - place)
-        if length > share:
-            return share
-        room -= length
-    return TEXT_LIMIT

@@ -1,22 +1,21 @@
 """The small pieces of markup that stand around untrusted text, as template filters.
 
 Untrusted text stands in a box of its own, where its marks of writing direction end; what the
-page says about it stands outside of that box.
+page says about it stands outside of that box. Whatever is made into `Markup` here was escaped by
+`escaped` right before.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from html import escape
 
 from markupsafe import Markup
 
-from personas.report.formats import cut, whole
+from personas.report.formats import clean, whole
 
-__all__ = ["bar", "iso", "moved", "part"]
+__all__ = ["bar", "escaped", "fitting", "iso", "moved", "page_bytes", "part", "shortened"]
 
-_BDI, _BDI_END = Markup("<bdi>"), Markup("</bdi>")
-_PART = Markup('<span class="iso">{}</span>')
-_MORE = Markup('<span class="iso">{}</span> <span class="more">({} more characters)</span>')
 _UP = Markup(
     '<span class="up"><span aria-hidden="true">▲</span><span class="sr">up </span>{}</span>'
 )
@@ -26,23 +25,74 @@ _DOWN = Markup(
 _SAME = Markup(
     '<span class="same"><span aria-hidden="true">=</span><span class="sr">not moved</span></span>'
 )
-_BAR = Markup(
-    '<svg class="bar" width="100%" height="6" aria-hidden="true" focusable="false">'
-    '<rect class="track" width="100%" height="6" rx="3"/>'
-    '<rect class="fill" width="{}%" height="6" rx="3"/></svg>'
+
+
+_MOST_GROWTH = 6
+"""Bytes that a character takes at most, once escaped: a quotation mark, an isolate closed."""
+_CONTROLS = bytes({*range(0x20), 0x7F} - set(b"\t\n\r"))
+"""Of one byte each, they become the replacement character, which has three."""
+_GROWING = (
+    (b"&", 4),
+    (b"<", 3),
+    (b">", 3),
+    (b'"', 5),
+    (b"'", 5),
+    (b"\xc2", 1),  # begins the control characters of two bytes
+    (b"\xe2\x81", 3),  # begins the isolates, each of which may have to be closed
 )
+"""Beginning of a character -> by how many bytes it grows."""
+
+
+def escaped(text: str, limit: int) -> str:
+    """Untrusted text, cut to `limit` characters, as markup to be put between tags.
+
+    What is returned is plain text to Python, for pages that are put together by hand: never
+    escape it again, and never put anything else there.
+    """
+    return escape(clean(text if len(text) <= limit else f"{text[:limit]}…"))
+
+
+def shortened(text: str, room: int) -> tuple[str, int]:
+    """`escaped` text of up to `room` bytes in UTF-8, and how many characters are left out."""
+    kept = fitting(text, room)
+    return escape(clean(text[:kept])), len(text) - kept
+
+
+def fitting(text: str, room: int) -> int:
+    """How many characters, from the first, take up to `room` bytes once they are `escaped`."""
+    if _MOST_GROWTH * len(text) <= room:
+        return len(text)
+    kept = min(len(text), room)
+    if page_bytes(text[:kept]) <= room:
+        return kept
+    fits = 0
+    while fits + 1 < kept:
+        middle = (fits + kept) // 2
+        if page_bytes(text[:middle]) <= room:
+            fits = middle
+        else:
+            kept = middle
+    return fits
+
+
+def page_bytes(text: str) -> int:
+    """Bytes in UTF-8 that the `escaped` text takes, or some more: it is not put together."""
+    data = text.encode(errors="surrogatepass")
+    size = len(data) + sum(more * data.count(mark) for mark, more in _GROWING)
+    return size + 2 * (len(data) - len(data.translate(None, _CONTROLS)))
 
 
 def iso(text: str, limit: int = 300) -> Markup:
     """Text within a line, cut to `limit` characters."""
-    return _BDI + cut(text, limit) + _BDI_END
+    return Markup(f"<bdi>{escaped(text, limit)}</bdi>")  # noqa: S704
 
 
 def part(text: str, limit: int) -> Markup:
     """Text of a block, cut to `limit` characters, with a note of how much is left out."""
-    if len(text) <= limit:
-        return _PART.format(cut(text, limit))
-    return _MORE.format(cut(text, limit), whole(len(text) - limit))
+    shown = f'<span class="iso">{escaped(text, limit)}</span>'
+    if len(text) > limit:
+        shown += f' <span class="more">({whole(len(text) - limit)} more characters)</span>'
+    return Markup(shown)  # noqa: S704
 
 
 @lru_cache(maxsize=1024)
@@ -55,4 +105,8 @@ def moved(ranks: int) -> Markup:
 
 def bar(percent: float) -> Markup:
     """A horizontal bar, 0 to 100 percent of its width."""
-    return _BAR.format(f"{percent:.2f}")
+    return Markup(  # noqa: S704
+        '<svg class="bar" width="100%" height="6" aria-hidden="true" focusable="false">'
+        '<rect class="track" width="100%" height="6" rx="3"/>'
+        f'<rect class="fill" width="{percent:.2f}%" height="6" rx="3"/></svg>'
+    )

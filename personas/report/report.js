@@ -1,4 +1,17 @@
 (() => {
+  /* A link to a passage that stands on another part of this ranking. */
+  const followRank = () => {
+    const rank = Number((location.hash.match(/^#passage-(\d+)$/) ?? [])[1]);
+    if (!rank || document.getElementById(location.hash.slice(1))) return;
+    for (const link of document.querySelectorAll(".parts a")) {
+      if (rank >= link.dataset.first && rank <= link.dataset.last) {
+        location.replace(link.href + location.hash);
+      }
+    }
+  };
+  addEventListener("hashchange", followRank);
+  followRank();
+
   const folds = [...document.querySelectorAll("details.passage")];
   for (const button of document.querySelectorAll("button[data-open]")) {
     button.addEventListener("click", () => {
@@ -15,12 +28,17 @@
 
   const search = document.getElementById("search");
   const found = document.getElementById("found");
+  const plain = (text) => text.normalize("NFKC").toLowerCase();
   const places = rows.map((row) => {
     const fold = document.getElementById("details-" + row.dataset.place);
-    return { row, fold, text: (row.cells[0].textContent + fold.textContent).toLowerCase() };
+    const said = [
+      ...row.querySelectorAll(".what > *"),
+      ...fold.querySelectorAll(".inside > h3, .text"),
+    ];
+    return { row, fold, text: plain(said.map((each) => each.textContent).join("\n")) };
   });
-  search.addEventListener("input", () => {
-    const wanted = search.value.trim().toLowerCase();
+  const filter = () => {
+    const wanted = plain(search.value.trim());
     let count = 0;
     for (const { row, fold, text } of places) {
       const hit = text.includes(wanted);
@@ -28,5 +46,14 @@
       count += hit;
     }
     found.textContent = wanted ? `${count} of ${places.length} passages` : "";
+  };
+  search.addEventListener("input", filter);
+  /* A link to a passage that the filter hides ends the filter. */
+  addEventListener("hashchange", () => {
+    const target = document.getElementById(location.hash.slice(1));
+    if (!target || !target.closest("details.passage[hidden]")) return;
+    search.value = "";
+    filter();
+    target.scrollIntoView();
   });
 })();

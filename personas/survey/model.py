@@ -27,6 +27,8 @@ CaseKind: TypeAlias = Literal["saw_through", "recognised", "fooled", "overlooked
 ``saw_through``: not relevant, the other ranker had it near the top, the team did not (the
 paper's Fig. 5). ``recognised``: relevant, the other had it far down, the team near the top
 (Fig. 6). ``fooled`` and ``overlooked`` are the same the other way round: the team was wrong.
+Near the top is rank 10 or above, far down is below. Where the judgements name passages that are
+not relevant, only those count as such; where they name none, all that are not judged do.
 """
 CASE_KINDS: tuple[CaseKind, ...] = get_args(CaseKind)
 
@@ -37,9 +39,9 @@ class QueryFigures:
 
     Attributes:
         place: place among the queries, from 1; names the query's page.
-        query_id: its id.
-        query: its text.
-        personas: who judged.
+        query_id: its id, cut to 200 characters.
+        query: its text, cut to 300 characters.
+        personas: who judged; empty for rankers without a team.
         passages: how many were ranked.
         missing: scores that were asked for and did not come.
         skipped: scores left out because of ``top_k``.
@@ -53,7 +55,9 @@ class QueryFigures:
         ndcg: NDCG@10 of the ranking, 0 to 1.
         first_stage_ndcg: of the first stage.
         other_ndcg: of the ranker compared with; None if there is none.
-        error: why the query was not ranked; empty if it was. Then all else is 0 or None.
+        error: why the query was not ranked, cut to 300 characters; empty if it was. Then all
+            else is 0 or None, but for the NDCG@10 of the other rankers where that is known;
+            `ndcg` is 0 if the query has judgements, else None.
     """
 
     place: int
@@ -116,6 +120,7 @@ class PersonaFigures:
         name: as it was written most often.
         origins: origin -> in how many queries.
         queries: in how many queries it judged.
+        recruited: for how many of them a recruiter chose it: wrote it, or took it from the library.
         human: in how many of them a person wrote a part of it.
         mean_score: mean of its scores as a share of the highest possible, 0 to 1; None if it
             gave none.
@@ -129,6 +134,7 @@ class PersonaFigures:
     name: str
     origins: Mapping[Origin, int]
     queries: int
+    recruited: int
     human: int
     mean_score: float | None
     missing: int
@@ -180,7 +186,7 @@ class Case:
         kind: what happened.
         place: of the query.
         query: its text, cut to 300 characters.
-        doc_id: the passage.
+        doc_id: the passage, cut to 200 characters.
         rank: in the team's ranking; its place on the query's page.
         title: of the passage, cut to 300 characters.
         excerpt: of its text, cut to 400 characters.
@@ -228,8 +234,9 @@ class Totals:
         cost: US dollars; None if a model's price is not known.
         ndcg: mean NDCG@10 of the ranking, None without judgements. Failed queries that have
             judgements count 0.
-        first_stage_ndcg: of the first stage.
-        other_ndcg: of the ranker compared with; None if there is none.
+        first_stage_ndcg: of the first stage, over the queries for which it is known.
+        other_ndcg: of the ranker compared with, over the queries for which it is known; None if
+            there is none.
         alpha: Krippendorff's alpha over all passages of all queries, the interval metric.
         tau: mean over the queries of their mean tau-b.
         disagreement: mean over the queries of theirs.
@@ -276,8 +283,9 @@ class Survey:
         criteria: most frequent first.
         criteria_in_all: how many different criteria there were; `criteria` may hold fewer.
         cases: kind -> the strongest, strongest first; empty without another ranker.
-        recruits: NDCG@10 with and without one recruit, averaged over recruits and queries; None
-            if it cannot be told.
+        recruits: NDCG@10 with and without one recruit, averaged over recruits and queries: each
+            recruit of each query is left out once. Members of the library for whom a recruiter
+            gave a reason are recruits too. None if it cannot be told.
     """
 
     title: str

@@ -1,0 +1,166 @@
+"""``mcranker inspect``: why the passages of a ranking that was kept rank where they do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mcranker.cli.failures import DONE, envelope
+from mcranker.cli.files import check_outputs, replacing
+from mcranker.cli.files import output as opened_output
+from mcranker.cli.reading import STDIN
+from mcranker.cli.verb import Verb
+
+if TYPE_CHECKING:
+    from beir_eval.cli.inspect_sources import Chosen, Listed
+
+__all__ = ["command"]
+
+
+def _inspect(ctx: click.Context) -> int:
+    given = ctx.params
+    _check_usage(ctx)
+    check_outputs(given["html"])
+    chosen = _chosen(ctx)
+    if isinstance(chosen, list):
+        if given["html"] is not None or given["passage"] is not None:
+            raise click.UsageError(
+                f"there are {len(chosen):,} queries in it; pick one with --query ID", ctx
+            )
+        _list(chosen, given["output"])
+    elif given["html"] is not None:
+        _write_page(chosen, given["html"])
+    else:
+        _show(chosen, given)
+    return DONE
+
+
+def _check_usage(ctx: click.Context) -> None:
+    given = ctx.params
+    if given["html"] is None:
+        return
+    if given["passage"] is not None:
+        raise click.UsageError("the page of --html shows every passage; leave --passage out", ctx)
+    if given["output"] == "json":
+        raise click.UsageError("--html writes the page and prints nothing; leave --output out", ctx)
+    if given["file"] != STDIN and Path(given["file"]).resolve() == Path(given["html"]).resolve():
+        raise click.UsageError("--html would replace what is to be inspected; name another", ctx)
+
+
+def _chosen(ctx: click.Context) -> Chosen | list[Listed]:
+    from beir_eval.cli.inspect_runs import choose_from_run, run_folder_of
+    from beir_eval.cli.inspect_sources import Chosen, choose, grades_of, read_rankings
+    from beir_eval.qrels import read_qrels
+
+    source, query, judgements = (ctx.params[name] for name in ("file", "query", "qrels"))
+    grades = None if judgements is None else read_qrels(judgements)
+    folder = None if source == STDIN else run_folder_of(source)
+    found: Chosen | list[Listed]
+    if folder is not None:
+        found = choose_from_run(folder, query, grades)
+    else:
+        one = choose(read_rankings(source), query, grades)
+        found = one if isinstance(one, list) else Chosen(*one)
+    if isinstance(found, list) or grades is None:
+        return found
+    query_id = found.inspection().query_id
+    of_query = grades_of(grades, query_id, judgements)
+    return Chosen(found.where, found.data, of_query, found.other)
+
+
+def _list(rows: list[Listed], output: str) -> None:
+    from beir_eval.cli.inspect_output import listed_dicts, show_list
+
+    if output == "json":
+        _print_json(queries=listed_dicts(rows))
+        return
+    from personas.report.terminal_parts import print_page
+
+    print_page(lambda console: show_list(console, rows))
+
+
+def _write_page(chosen: Chosen, name: str) -> None:
+    from personas.report import render_inspection
+
+    chosen.inspection()  # its error says where the ranking stands
+    page = render_inspection(chosen.data, grades=chosen.grades, other=chosen.other)
+    with replacing(name) as path:
+        path.write_text(page, encoding="utf-8")
+
+
+def _show(chosen: Chosen, given: dict[str, Any]) -> None:
+    from personas.report.terminal import find_hit, show_inspection
+
+    inspection, passage = chosen.inspection(), given["passage"]
+    hits = inspection.hits if passage is None else (find_hit(inspection, passage),)
+    if given["output"] == "json":
+        from beir_eval.cli.inspect_output import inspection_dict
+
+        _print_json(inspection=inspection_dict(inspection, hits))
+        return
+    from personas.report.terminal_parts import print_page
+
+    print_page(
+        lambda console: show_inspection(console, inspection, top=given["top"], passage=passage)
+    )
+
+
+def _print_json(**results: Any) -> None:
+    with opened_output(None) as write:
+        write(envelope(DONE, [], **results))
+
+
+def _callback(**_: Any) -> int:
+    return _inspect(click.get_current_context())
+
+
+command = Verb(
+    "inspect",
+    callback=_callback,
+    params=[
+        click.Argument(["file"], metavar="FILE"),
+        click.Option(
+            ["--query"],
+            metavar="ID|NUMBER",
+            help="Which query, if there are several. Without: a list of them.",
+        ),
+        click.Option(
+            ["--passage"], metavar="RANK|ID", help="Show one passage in detail, with its text."
+        ),
+        click.Option(
+            ["--top"],
+            type=click.IntRange(min=1),
+            default=20,
+            show_default=True,
+            help="Passages listed in a table.",
+        ),
+        click.Option(
+            ["--qrels"],
+            metavar="FILE",
+            help="Judgements: query id, document id and grade, as BEIR or TREC write them. A run "
+            "folder has its own.",
+        ),
+        click.Option(["--html"], metavar="FILE", help="Write an HTML page instead."),
+        click.Option(
+            ["--output"],
+            type=click.Choice(["table", "json"]),
+            default="table",
+            show_default=True,
+            help="json: one object with status, inspection (or queries) and errors.",
+        ),
+    ],
+    short_help="Show why passages of a saved ranking rank where they do.",
+    help="""Show why passages of a saved ranking rank where they do. No model is called.
+
+    FILE is what 'mcranker rank' wrote with --save or --output json, - for standard input, or a
+    run folder of 'beir-eval run'.
+
+    \b
+      mcranker inspect ranking.json
+      mcranker inspect ranking.json --passage 3
+      mcranker inspect rankings.jsonl --query q7 --qrels qrels.tsv
+      mcranker inspect runs/scifact/mc-2-recruits --query 36 --html why.html
+    """,
+)

@@ -1,0 +1,183 @@
+"""One query out of a run folder, with its texts, its judgements and DIRECT's ranking beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from beir_eval.cli.inspect_sources import Chosen, Grades, Listed, choose, unknown_query
+from beir_eval.errors import RunFolderError
+from beir_eval.files import read_jsonl
+from beir_eval.persona_report.lines import Ranked, index_rankings, place_of, read_entry
+from beir_eval.persona_report.sources import RANKINGS, Source, find_sources, top_of
+from beir_eval.run_folder import (
+    DATA_FOLDER,
+    DataFolder,
+    RunFolder,
+    with_texts,
+)
+from mcranker.cli.invocation import say
+from mcranker.cli.numbers import counted
+from personas.inspection import OtherPlace, OtherRanking
+
+__all__ = ["choose_from_run", "run_folder_of"]
+
+_MOST_NAMED = 8
+_MANIFEST = "manifest.json"
+
+
+def run_folder_of(source: str) -> Path | None:
+    """The run folder that a path means: itself, or that of its ``rankings.jsonl``.
+
+    Returns:
+        None if the path is of another file.
+
+    Raises:
+        RunFolderError: it is a folder, but of no run; names those in it.
+    """
+    path = Path(source)
+    if path.is_dir():
+        if not (path / _MANIFEST).is_file():
+            raise RunFolderError(_not_one(path))
+        if path.resolve().name == DATA_FOLDER:
+            data = DataFolder.open(path).manifest
+            raise RunFolderError(
+                f"{source}: holds what was ranked ({data.dataset}); give the folder of a run "
+                "beside it"
+            )
+        return _named(path)
+    folder = _named(path.parent)
+    is_run = path.name == RANKINGS and (folder / _MANIFEST).is_file()
+    return folder if is_run and (folder.parent / DATA_FOLDER).is_dir() else None
+
+
+def choose_from_run(
+    folder: Path, query: str | None, grades: Grades | None
+) -> Chosen | list[Listed]:
+    """The ranking of a run that `query` names; or a list, if it is None and there are several.
+
+    Args:
+        folder: of the run.
+        query: an id, or a number in the order of the data set.
+        grades: other judgements than those of the folder ``data``.
+
+    Raises:
+        RunFolderError: the run cannot be read, or the query was not ranked; says why.
+        InputError: there is no such query.
+    """
+    run = RunFolder.open(folder)
+    source = next(found for found in find_sources([folder])[0] if found.run.path == run.path)
+    ranked = index_rankings(folder / RANKINGS, finished=run.manifest.finished)
+    texts = source.data.queries()
+    known = source.data.qrels() if grades is None else grades
+    ids = [query_id for query_id in texts if query_id in ranked.offsets]
+    if query is None and len(ids) > 1:
+        _say_what_is_lacking(source, ids, texts)
+        found = choose(_entries(folder / RANKINGS, ranked, ids), None, known)
+        assert isinstance(found, list), "there are several"
+        return found
+    query_id = _picked(source, query, ids, texts)
+    ((where, data),) = _entries(folder / RANKINGS, ranked, [query_id])
+    whole = _joined(source.data, data, where)
+    other = _other(source.other, query_id) if source.other else None
+    of_query = known.get(query_id)
+    return Chosen(where, whole, of_query, other)
+
+
+def _picked(source: Source, query: str | None, ids: list[str], texts: Collection[str]) -> str:
+    if query is None:
+        return ids[0]
+    if query in ids:
+        return query
+    if query in texts:
+        raise RunFolderError(f"{source.run.path}: query {query!r} {_why_not(source, query)}")
+    number = int(query) if query.isascii() and query.isdigit() else 0
+    if 1 <= number <= len(ids):
+        return ids[number - 1]
+    raise RunFolderError(f"{source.run.path}: {unknown_query(query, ids)}")
+
+
+def _why_not(source: Source, query_id: str) -> str:
+    if not source.run.manifest.finished:
+        return "is not ranked yet; run the same 'beir-eval run' again"
+    reason = source.run.metrics().failed.get(query_id)
+    return f"was not ranked: {reason}" if reason else "was not ranked"
+
+
+def _say_what_is_lacking(source: Source, ids: list[str], texts: Collection[str]) -> None:
+    ranked = set(ids)
+    lost = [query_id for query_id in texts if query_id not in ranked]
+    if lost:
+        are = "is" if len(lost) == 1 else "are"
+        say(
+            f"{counted(len(lost), 'query', 'queries')} {are} not among them; the first, "
+            f"{lost[0]!r}, {_why_not(source, lost[0])}"
+        )
+
+
+def _entries(path: Path, ranked: Ranked, ids: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    with path.open("rb") as lines:
+        for query_id in ids:
+            offset = ranked.offsets[query_id]
+            where = f"{path}: query {query_id!r}" if len(ids) > 1 else place_of(path, offset)
+            yield where, read_entry(path, lines, offset)
+
+
+def _joined(data: DataFolder, ranking: dict[str, Any], where: str) -> dict[str, Any]:
+    """The ranking with titles and texts; the other passages of the data set are read over."""
+    hits = ranking.get("hits")
+    if not isinstance(hits, list) or not all(
+        isinstance(hit, dict) and isinstance(hit.get("doc_id"), str) for hit in hits
+    ):
+        raise RunFolderError(f"{where}: no ranking: it has no list of hits")
+    wanted = {hit["doc_id"] for hit in hits}
+    path = data.path / "passages.jsonl"
+    texts = {
+        line["_id"]: (line["title"], line["text"])
+        for line in read_jsonl(path)
+        if line["_id"] in wanted
+    }
+    lost = sorted(wanted - texts.keys())
+    if lost:
+        raise RunFolderError(
+            f"{path}: has no text of passage {lost[0]!r}, which {where} ranks; "
+            "bring back the whole folder"
+        )
+    return with_texts(ranking, texts)
+
+
+def _other(run: RunFolder, query_id: str) -> OtherRanking:
+    path = run.path / RANKINGS
+    places: dict[str, OtherPlace] = {}
+    ranked = index_rankings(path, finished=True)
+    if query_id in ranked.offsets:
+        ((where, ranking),) = _entries(path, ranked, [query_id])
+        try:
+            places = {
+                hit["doc_id"]: OtherPlace(int(hit["rank"]), hit["score"]) for hit in ranking["hits"]
+            }
+        except (KeyError, TypeError, ValueError) as failure:
+            raise RunFolderError(f"{where}: no complete ranking: {failure!r}") from failure
+    return OtherRanking(run.manifest.label, top_of(run.manifest.config), places)
+
+
+def _named(folder: Path) -> Path:
+    """The folder by its name: what is beside ``.`` cannot be told from that alone."""
+    return folder if folder.name not in {"", ".."} else folder.resolve()
+
+
+def _not_one(path: Path) -> str:
+    """What to say about a folder that is no run."""
+    found = [
+        manifest.parent
+        for pattern in (f"*/{_MANIFEST}", f"*/*/{_MANIFEST}")
+        for manifest in sorted(path.glob(pattern))
+        if (manifest.parent / RANKINGS).is_file()
+    ]
+    if not found:
+        return f"{str(path)!r} is no run; give a folder that 'beir-eval run' made"
+    named = ", ".join(repr(str(folder)) for folder in found[:_MOST_NAMED])
+    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+    count = counted(len(found), "run")
+    return f"{str(path)!r} is no run, but holds {count}: {named}{more}; give one of them"

@@ -1,0 +1,268 @@
+"""What ``mcranker inspect`` shows: one ranking out of a file or of a run folder.
+
+Rankings are read one by one; of those that are not chosen, only a line of a list is kept.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from beir_eval.errors import DatasetError
+from mcranker.cli.reading import named_source, read_lines
+from mcranker.errors import InputError
+from personas.effectiveness import ndcg
+from personas.errors import SchemaError
+from personas.inspection import Inspection, OtherRanking
+
+__all__ = [
+    "Chosen",
+    "Grades",
+    "Listed",
+    "choose",
+    "grades_of",
+    "read_rankings",
+    "unknown_query",
+]
+
+Grades = Mapping[str, Mapping[str, int]]
+"""Query id -> document id -> judgement."""
+
+_FORM = "give what 'mcranker rank --save FILE' or '--output json' wrote, or a run folder"
+_OPEN = ("{", "[", ",")  # a line that ends so is the first of a JSON value on many lines
+_VERSION = 1
+_LONGEST = 300  # characters of a query kept for a list
+_CLOSE = 0.75  # how alike ids must be to be suggested, 0 to 1
+_LONGEST_ERROR = 1000
+_LONGEST_ID = 200  # characters of an id that others are compared with
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One query of several.
+
+    Attributes:
+        number: its place, from 1.
+        query_id: its id; may be empty.
+        text: the query, cut.
+        passages: how many were ranked.
+        ndcg: NDCG@10, None without judgements.
+    """
+
+    number: int
+    query_id: str
+    text: str
+    passages: int
+    ndcg: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """One ranking, with what else is known about its query.
+
+    Attributes:
+        where: where it stands, for messages.
+        data: it, as ``Ranking.to_dict()`` makes it.
+        grades: document id -> judgement; None if none are known.
+        other: what the ranker that it is compared with made of the query.
+    """
+
+    where: str
+    data: Mapping[str, Any]
+    grades: Mapping[str, int] | None = None
+    other: OtherRanking | None = None
+
+    def inspection(self) -> Inspection:
+        """What can be worked out of it.
+
+        Raises:
+            InputError: it is not a complete ranking; says where.
+        """
+        try:
+            return Inspection.from_dict(self.data, grades=self.grades, other=self.other)
+        except SchemaError as error:
+            raise InputError(f"{self.where}: {str(error)[:_LONGEST_ERROR]}") from error
+
+
+def choose(
+    rankings: Iterable[tuple[str, dict[str, Any]]], query: str | None, grades: Grades | None
+) -> tuple[str, dict[str, Any]] | list[Listed]:
+    """The ranking that `query` names; or a list of all, if it is None and there are several.
+
+    Args:
+        rankings: where each stands, and the ranking; taken one by one.
+        query: an id, or the number of a ranking if none has such an id.
+        grades: the judgements, where they are known; for the list.
+
+    Raises:
+        InputError: no ranking is of that query; one of them is no ranking; there is none.
+    """
+    wanted = int(query) if query and query.isascii() and query.isdigit() else 0
+    ids: list[str] = []
+    rows: list[Listed] = []
+    kept: tuple[str, dict[str, Any]] | None = None
+    for number, (where, data) in enumerate(rankings, start=1):
+        query_id, text = _query(data, where)
+        if query is None:
+            kept = kept or (where, data)
+            rows.append(_listed(number, where, data, query_id, text, grades))
+            continue
+        if query_id == query:
+            return where, data
+        if number == wanted:
+            kept = where, data
+        ids.append(query_id)
+    if kept is None or len(rows) > 1:
+        if query is not None:
+            raise InputError(unknown_query(query, ids))
+        return rows
+    return kept
+
+
+def unknown_query(query: str, ids: Sequence[str]) -> str:
+    """What to say about a query that is not there."""
+    known = [query_id[:_LONGEST_ID] for query_id in ids if query_id]
+    close = difflib.get_close_matches(query[:_LONGEST_ID], known, n=3, cutoff=_CLOSE)
+    meant = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+    there = f"there are {len(ids):,}; give an id or a number" if len(ids) > 1 else "there is one"
+    return f"no query {query[:_LONGEST_ID]!r}{meant or f'; {there}, or leave --query out'}"
+
+
+def grades_of(grades: Grades, query_id: str, source: str) -> Mapping[str, int]:
+    """The judgements of one query.
+
+    Args:
+        grades: of all queries.
+        query_id: the query's.
+        source: the file of the judgements, for messages.
+
+    Raises:
+        DatasetError: there is none of this query.
+    """
+    if query_id in grades:
+        return grades[query_id]
+    if not query_id:
+        raise DatasetError(
+            f"{source}: the ranking's query has no id, so its judgements cannot be found; "
+            "rank with --query-id ID"
+        )
+    close = difflib.get_close_matches(query_id[:_LONGEST_ID], grades, n=1, cutoff=_CLOSE)
+    meant = f"; the closest id is {close[0]!r}" if close else ""
+    raise DatasetError(f"{source}: no judgement of query {query_id[:_LONGEST_ID]!r}{meant}")
+
+
+def read_rankings(source: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every ranking of a file, or of standard input for ``-``, with where it stands.
+
+    The file holds a ranking, a ranking a line, or the envelope of ``--output json``.
+
+    Raises:
+        InputError: the file cannot be read, holds something else, or nothing.
+    """
+    lines = read_lines(source)
+    first = next(lines, None)
+    if first is None:
+        raise InputError(f"{named_source(source)}: there is nothing in it; {_FORM}")
+    found = False
+    for where, value in _values(first, lines):
+        for data in _unpacked(value, where):
+            found = True
+            yield where, data
+    if not found:
+        raise InputError(f"{named_source(source)}: there is no ranking in it; {_FORM}")
+
+
+def _values(first: tuple[str, str], rest: Iterator[tuple[str, str]]) -> Iterator[tuple[str, Any]]:
+    """The JSON values: a line each, or one that takes all lines."""
+    where, line = first
+    if line.rstrip().endswith(_OPEN):
+        lines = [first, *rest]
+        yield where, _parsed("".join(each for _, each in lines), [place for place, _ in lines])
+        return
+    yield where, _parsed(line, [where])
+    for where, line in rest:
+        yield where, _parsed(line, [where])
+
+
+def _parsed(text: str, places: Sequence[str]) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        where = places[min(error.lineno, len(places)) - 1]
+        raise InputError(
+            f"{where}: not JSON: {error.msg} (column {error.colno}); {_FORM}"
+        ) from error
+
+
+def _unpacked(value: Any, where: str) -> Iterator[dict[str, Any]]:
+    """The rankings in a value: one, or those of an envelope."""
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: no ranking but {_kind(value)}; {_FORM}")
+    if "hits" in value:
+        _check(value, where)
+        yield value
+        return
+    if {"status", "errors"} <= value.keys():
+        inside = value.get("rankings", [value["ranking"]] if "ranking" in value else [])
+        for data in inside if isinstance(inside, list) else [inside]:
+            if not isinstance(data, dict) or "hits" not in data:
+                raise InputError(f"{where}: the envelope holds something else than rankings")
+            _check(data, where)
+            yield data
+        return
+    if {"doc_id", "rank"} <= value.keys():
+        raise InputError(
+            f"{where}: a passage of 'mcranker rank --output jsonl', which does not say why; "
+            "keep whole rankings with --save FILE"
+        )
+    raise InputError(f"{where}: an object, but no ranking; {_FORM}")
+
+
+def _check(data: Mapping[str, Any], where: str) -> None:
+    version, hits = data.get("version"), data["hits"]
+    if version != _VERSION:
+        raise InputError(
+            f"{where}: a ranking of version {version!r}; this program reads version {_VERSION}"
+        )
+    if isinstance(hits, list) and hits and isinstance(hits[0], dict) and "text" not in hits[0]:
+        raise InputError(
+            f"{where}: a ranking without texts, as run folders keep them; give the run folder "
+            "itself, with the folder 'data' beside it"
+        )
+
+
+def _query(data: Mapping[str, Any], where: str) -> tuple[str, str]:
+    query = data.get("query")
+    if isinstance(query, dict):
+        query_id, text = query.get("id"), query.get("text")
+        if isinstance(query_id, str) and isinstance(text, str):
+            return query_id, text
+    raise InputError(f"{where}: a ranking without a query; {_FORM}")
+
+
+def _listed(
+    number: int,
+    where: str,
+    data: Mapping[str, Any],
+    query_id: str,
+    text: str,
+    grades: Grades | None,
+) -> Listed:
+    of_query = (grades or {}).get(query_id)
+    try:
+        hits = sorted(data["hits"], key=lambda hit: int(hit["rank"]))
+        found = None
+        if of_query is not None:
+            found = ndcg([of_query.get(hit["doc_id"]) for hit in hits], of_query.values())
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{where}: no complete ranking: {error!r}") from error
+    return Listed(number, query_id, text[:_LONGEST], len(hits), found)
+
+
+def _kind(value: Any) -> str:
+    names = {list: "a list", str: "a text", type(None): "null", bool: "true or false"}
+    return names.get(type(value), "a number")

@@ -1,0 +1,246 @@
+"""From run folders to a folder of pages that show why passages rank where they do.
+
+    OUT/                    the report, if it is about one run
+        persona-report.json     marks the folder as a report
+        index.html, ...         pages about all queries, as `personas.report.site` names them
+        query/000001.html, ...  a page a query, or several where one would grow too large
+    OUT/run-1/, run-2/, ... the same for each of several runs; OUT/index.html lists them
+
+Queries that were ranked have the places 1, 2, ... in the order of the data set; those that
+failed come after them, and have no page.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from beir_eval.errors import SettingError
+from beir_eval.files import write_whole
+from beir_eval.persona_report.pages import Chunk, write_pages
+from beir_eval.persona_report.place import MARKER, check_place, replacing_folder
+from beir_eval.persona_report.prepare import Prepared, Prepares, ranked_queries
+from beir_eval.persona_report.sources import Source, find_sources
+from beir_eval.persona_report.workers import in_order, usable_processors
+
+if TYPE_CHECKING:
+    from personas.report.runs_page import RunEntry
+    from personas.survey.surveyor import Surveyor
+
+__all__ = ["PersonaReport", "Progress", "ReportedRun", "write_persona_report"]
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Takes how many queries have their pages, and how many there are."""
+
+_WORTH_A_PROCESS = 16
+"""With fewer queries a process, starting it takes longer than it saves."""
+_MOST_BY_DEFAULT = 8
+_MOST = 61
+"""Processes; Windows has no way to wait for more."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedRun:
+    """One run of a report.
+
+    Attributes:
+        run: its folder.
+        index: the first of its pages.
+        entry: what the list of the runs says about it: title, data set, figures.
+        notes: what a reader must know.
+    """
+
+    run: Path
+    index: Path
+    entry: RunEntry
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PersonaReport:
+    """A report that has been written.
+
+    Attributes:
+        index: the page to begin with.
+        runs: what it is about, in order.
+        pages: how many there are.
+        left_out: why other runs are not in it, a sentence each.
+    """
+
+    index: Path
+    runs: tuple[ReportedRun, ...]
+    pages: int
+    left_out: tuple[str, ...]
+
+
+def write_persona_report(
+    paths: Iterable[str | os.PathLike[str]],
+    out: str | os.PathLike[str],
+    *,
+    against: str | None = None,
+    processes: int | None = None,
+    progress: Progress | None = None,
+) -> PersonaReport:
+    """Write the report on the runs in or below `paths` into the folder `out`.
+
+    The folder appears whole or not at all, and replaces a report that is there. The same runs
+    give the same pages, whatever the number of processes. Memory is bounded by a few queries a
+    process, besides what the pages about all queries show and 16 bytes for each passage.
+
+    Scripts that use several processes must be importable: what they do stands below
+    ``if __name__ == "__main__":``.
+
+    Args:
+        paths: run folders, or folders that hold some; of these, the runs of teams are reported,
+            or all where no team has judged.
+        out: a new folder, an empty one, or one with a report.
+        against: label or folder of the run to compare with, or ``"none"``. Without: a run
+            without a team over the same data, DIRECT with the same highest score first.
+        processes: how many make pages, 1 to 61. Without: one a processor, 8 at most, and fewer
+            for few queries.
+        progress: is told how far the work has come.
+
+    Raises:
+        RunFolderError: there is no run, or none like `against`; a file is damaged, of another
+            version or incomplete. Names the file, and the line.
+        SettingError: `out` holds something else, or `processes` is out of its range.
+        BeirEvalError: a worker process ended before its work was done.
+        OSError: the report cannot be written; what was there before is untouched.
+    """
+    if processes is not None and not 1 <= processes <= _MOST:
+        raise SettingError(f"processes={processes!r} is outside 1 to {_MOST}")
+    out = Path(out)
+    check_place(out)
+    sources, left_out = find_sources(paths, against)
+    with (
+        replacing_folder(out) as folder,
+        tempfile.TemporaryDirectory(prefix="persona-report-") as scratch,
+    ):
+        work = _Work(sources, folder, Path(scratch), progress or _ignore)
+        work.do(processes)
+        write_whole(folder / MARKER, json.dumps({"version": 1, "runs": len(sources)}) + "\n")
+    runs = (
+        ReportedRun(source.run.path, out / entry.page, entry, notes)
+        for source, (entry, notes) in zip(sources, work.found, strict=True)
+    )
+    return PersonaReport(out / "index.html", tuple(runs), work.pages, tuple(left_out))
+
+
+class _Work:
+    """The making of all pages of one report.
+
+    Attributes:
+        found: what the list of the runs says about each, and the notes on it.
+        pages: how many have been written.
+    """
+
+    def __init__(
+        self, sources: list[Source], folder: Path, scratch: Path, progress: Progress
+    ) -> None:
+        self.found: list[tuple[RunEntry, tuple[str, ...]]] = []
+        self.pages = 0
+        self._sources = sources
+        self._folder = folder
+        self._progress = progress
+        self._prepares = Prepares(scratch)
+        self._prepared: dict[int, Prepared] = {}
+
+    def do(self, processes: int | None) -> None:
+        """Write everything."""
+        from personas.report.runs_page import render_runs
+        from personas.report.site import OVERVIEW
+        from personas.survey.surveyor import Surveyor
+
+        ranked = [ranked_queries(source) for source in self._sources]
+        done, total = 0, sum(len(each.offsets) for each in ranked)
+
+        def chunks() -> Iterator[Chunk]:
+            # Each run is prepared when the one before has been handed out.
+            for number, (source, where) in enumerate(
+                zip(self._sources, ranked, strict=True), start=1
+            ):
+                prepared = self._prepares.prepare(source, where, self._folder_of(number))
+                self._prepared[number] = prepared
+                yield from prepared.chunks(number)
+
+        surveyor, queries = Surveyor(), 0
+        self._progress(done, total)
+        with closing(in_order(write_pages, chunks(), processes or _usual(total))) as results:
+            for result in results:
+                surveyor.merge(result.surveyor)
+                self.pages += result.pages
+                queries, done = queries + result.queries, done + result.queries
+                self._progress(done, total)
+                if queries == self._prepared[result.number].plan.queries:
+                    self._finish(result.number, surveyor)
+                    surveyor, queries = Surveyor(), 0
+        if len(self._sources) > 1:
+            self._write(self._folder / OVERVIEW, render_runs([entry for entry, _ in self.found]))
+
+    def _folder_of(self, number: int) -> Path:
+        """The folder for the pages of a run, made."""
+        from personas.report.site import query_page
+
+        folder = self._folder if len(self._sources) == 1 else self._folder / f"run-{number}"
+        (folder / query_page(1)).parent.mkdir(parents=True)
+        return folder
+
+    def _finish(self, number: int, surveyor: Surveyor) -> None:
+        """Write the pages about all queries of a run."""
+        from personas.report.runs_page import RunEntry
+        from personas.report.site import OVERVIEW
+        from personas.report.survey_pages import survey_pages
+
+        run = self._prepared.pop(number)
+        for place, failed in enumerate(run.failed, start=1 + run.plan.queries):
+            surveyor.fail(
+                place,
+                failed.query_id,
+                failed.text,
+                failed.reason,
+                judged=failed.judged,
+                first_stage_ndcg=failed.first_stage_ndcg,
+                other_ndcg=failed.other_ndcg,
+            )
+        survey = surveyor.finish(
+            title=run.plan.title,
+            dataset=run.dataset,
+            first_stage=run.source.data.manifest.first_stage.name,
+            other=run.plan.other.name if run.plan.other else "",
+            models=run.source.run.manifest.models,
+            settings=run.settings,
+            notes=run.notes,
+        )
+        runs = f"../{OVERVIEW}" if len(self._sources) > 1 else ""
+        for name, page in survey_pages(survey, runs=runs):
+            self._write(run.plan.folder / name, page)
+        entry = RunEntry(
+            page=(run.plan.folder / OVERVIEW).relative_to(self._folder).as_posix(),
+            title=survey.title,
+            dataset=survey.dataset,
+            first_stage=survey.first_stage,
+            other=survey.other,
+            personas=survey.personas_in_all,
+            totals=survey.totals,
+            finished=run.source.run.manifest.finished,
+        )
+        self.found.append((entry, survey.notes))
+
+    def _write(self, path: Path, page: str) -> None:
+        write_whole(path, page)
+        self.pages += 1
+
+
+def _usual(queries: int) -> int:
+    """How many processes are worth their start."""
+    return max(1, min(usable_processors(), _MOST_BY_DEFAULT, queries // _WORTH_A_PROCESS))
+
+
+def _ignore(done: int, total: int) -> None:
+    """Nobody asked for progress."""

@@ -1,0 +1,172 @@
+"""The pages of some queries of one run: what a worker process does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from beir_eval.errors import RunFolderError
+from beir_eval.files import write_whole
+from beir_eval.persona_report.lines import Passages, place_of, read_entry
+
+if TYPE_CHECKING:
+    from personas.inspection import Inspection, OtherRanking
+    from personas.survey.surveyor import Surveyor
+
+__all__ = ["Chunk", "OtherPlan", "QueryPlan", "RunPlan", "Surveyed", "write_pages"]
+
+
+@dataclass(frozen=True, slots=True)
+class OtherPlan:
+    """The run that a run is compared with: its rankings, its name, its highest score."""
+
+    rankings: Path
+    name: str
+    top: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """What is the same for all queries of a run.
+
+    Attributes:
+        folder: where the run's pages go.
+        title: of its report.
+        queries: how many have a page.
+        rankings: the file of rankings.
+        passages: the file of texts.
+        index: the index of that file.
+        other: what it is compared with; None if there is nothing.
+    """
+
+    folder: Path
+    title: str
+    queries: int
+    rankings: Path
+    passages: Path
+    index: Path
+    other: OtherPlan | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPlan:
+    """One ranked query.
+
+    Attributes:
+        place: from 1; names its pages.
+        offset: where its ranking begins.
+        other_offset: where the other ranking begins; None if there is none.
+        grades: document id -> judgement; None without judgements.
+    """
+
+    place: int
+    offset: int
+    other_offset: int | None
+    grades: Mapping[str, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some consecutive queries of a run, the run by its number from 1."""
+
+    number: int
+    run: RunPlan
+    queries: tuple[QueryPlan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """What became of a chunk: its run's number, and how many queries and pages it made."""
+
+    number: int
+    queries: int
+    pages: int
+    surveyor: Surveyor
+
+
+def write_pages(chunk: Chunk) -> Surveyed:
+    """Write the pages of the queries, and survey them.
+
+    Raises:
+        RunFolderError: a ranking is none, or the text of a passage is missing; names the line.
+        OSError: a page cannot be written.
+    """
+    from personas.report.inspection_page import inspection_pages
+    from personas.report.site import Around, query_page
+    from personas.survey.surveyor import Surveyor
+
+    surveyor, run, pages = Surveyor(), chunk.run, 0
+    with ExitStack() as files:
+        passages = files.enter_context(Passages(run.passages, run.index))
+        rankings = files.enter_context(run.rankings.open("rb"))
+        others = files.enter_context(run.other.rankings.open("rb")) if run.other else None
+        for query in chunk.queries:
+            other = _other(run.other, others, query.other_offset) if run.other and others else None
+            inspection = _inspection(run, rankings, passages, query, other)
+            around = Around(run.title, query.place, run.queries)
+            for part, page in enumerate(inspection_pages(inspection, around), start=1):
+                write_whole(run.folder / query_page(query.place, part), page)
+                pages += 1
+            surveyor.take(query.place, inspection)
+    return Surveyed(chunk.number, len(chunk.queries), pages, surveyor)
+
+
+def _inspection(
+    run: RunPlan,
+    rankings: BinaryIO,
+    passages: Passages,
+    query: QueryPlan,
+    other: OtherRanking | None,
+) -> Inspection:
+    from personas.errors import SchemaError
+    from personas.inspection import Inspection
+
+    ranking = read_entry(run.rankings, rankings, query.offset)
+    hits = []
+    for hit in _hits(ranking, run.rankings, query.offset):
+        texts = passages.texts(hit["doc_id"])
+        if texts is None:
+            raise RunFolderError(
+                f"{run.passages}: has no text of passage {hit['doc_id']!r}, which "
+                f"{place_of(run.rankings, query.offset)} ranks; bring back the whole folder"
+            )
+        hits.append({**hit, "title": texts[0], "text": texts[1]})
+    try:
+        return Inspection.from_dict({**ranking, "hits": hits}, grades=query.grades, other=other)
+    except SchemaError as failure:
+        raise RunFolderError(f"{place_of(run.rankings, query.offset)}: {failure}") from failure
+
+
+def _other(plan: OtherPlan, lines: BinaryIO, offset: int | None) -> OtherRanking:
+    from personas.inspection import OtherPlace, OtherRanking
+
+    if offset is None:
+        return OtherRanking(plan.name, plan.top, {})
+    ranking = read_entry(plan.rankings, lines, offset)
+    places = {}
+    for hit in _hits(ranking, plan.rankings, offset):
+        rank, score = hit.get("rank"), hit.get("score")
+        if not isinstance(rank, int) or rank < 1 or not isinstance(score, float | int | None):
+            raise RunFolderError(
+                f"{place_of(plan.rankings, offset)}: no ranking: passage {hit['doc_id']!r} has "
+                f"rank {rank!r} and score {score!r}"
+            )
+        places[hit["doc_id"]] = OtherPlace(rank, score)
+    return OtherRanking(plan.name, plan.top, places)
+
+
+def _hits(ranking: Mapping[str, Any], path: Path, offset: int) -> list[dict[str, Any]]:
+    version, hits = ranking.get("version"), ranking.get("hits")
+    if version != 1:
+        raise RunFolderError(
+            f"{place_of(path, offset)}: a ranking of version {version!r}, and this program reads "
+            "version 1; use the program that made it, or run 'beir-eval run' again"
+        )
+    if not isinstance(hits, list) or not all(
+        isinstance(hit, dict) and isinstance(hit.get("doc_id"), str) for hit in hits
+    ):
+        raise RunFolderError(f"{place_of(path, offset)}: no ranking: it has no list of hits")
+    return hits

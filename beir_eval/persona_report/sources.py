@@ -1,0 +1,179 @@
+"""Which runs a report is about, and which run each of them is compared with."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from beir_eval.errors import RunFolderError
+from beir_eval.persona_report.lines import judged_by_team
+from beir_eval.report.labels import row_labels
+from beir_eval.run_folder import DATA_FOLDER, DataFolder, RunFolder, find_runs
+
+__all__ = ["NOBODY", "RANKINGS", "Source", "find_sources", "top_of"]
+
+NOBODY = "none"
+"""Compare with no other run."""
+RANKINGS = "rankings.jsonl"
+
+_DIRECT = "direct"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One run to report on.
+
+    Attributes:
+        run: the run.
+        data: what it ranked.
+        title: its label, with more words where another run of the report has the same.
+        other: the run it is compared with; None if there is none. It is finished.
+    """
+
+    run: RunFolder
+    data: DataFolder
+    title: str
+    other: RunFolder | None
+
+
+def find_sources(
+    paths: Iterable[str | os.PathLike[str]], against: str | None = None
+) -> tuple[list[Source], list[str]]:
+    """The runs in or below `paths` that a report is about.
+
+    These are the runs of teams; if there are none, all runs. Runs without a single ranking are
+    left out. Each is compared with a finished run without a team over the same data, given or
+    beside it: DIRECT with the same highest score if there is one, else another DIRECT, else the
+    first. Runs without a team are compared with nothing.
+
+    Args:
+        paths: run folders, or folders that hold some.
+        against: label or folder of the run to compare with instead, or `NOBODY`.
+
+    Returns:
+        The runs, as `find_runs` gives them, but those of one data set in the order of their
+        suite; and why others are left out, a sentence each.
+
+    Raises:
+        RunFolderError: there is no run, or none like `against`; a folder cannot be read, or
+            does not fit the data beside it.
+    """
+    given = find_runs(paths)
+    ranked = [run for run in given if _has_rankings(run)]
+    if not ranked:
+        raise RunFolderError(
+            f"{given[0].path}: nothing has been ranked yet; run the same 'beir-eval run' again"
+        )
+    left_out = [
+        f"{run.path}: nothing has been ranked yet, so it is left out"
+        for run in given
+        if run not in ranked
+    ]
+    teams = [run for run in ranked if judged_by_team(run.path / RANKINGS)]
+    reported = _by_place(teams or ranked)
+    others = _others(reported, ranked, against, usual=bool(teams))
+    sources = [
+        Source(run, run.data(), title, other)
+        for run, title, other in zip(reported, row_labels(reported), others, strict=True)
+    ]
+    return sources, left_out
+
+
+def top_of(config: Mapping[str, Any]) -> float | None:
+    """The highest score that a run's configuration allows; None if it does not say."""
+    labels, scale = config.get("labels"), config.get("scale")
+    if isinstance(labels, Sequence) and not isinstance(labels, str) and len(labels) > 1:
+        return float(len(labels) - 1)
+    return float(scale) if isinstance(scale, int | float) and scale > 0 else None
+
+
+def _by_place(runs: Sequence[RunFolder]) -> list[RunFolder]:
+    """The runs of each data set together, in the order of their suite."""
+    parents = list(dict.fromkeys(run.path.parent for run in runs))
+
+    def place(run: RunFolder) -> tuple[int, int]:
+        suite = run.manifest.suite
+        return parents.index(run.path.parent), suite.place if suite else 0
+
+    return sorted(runs, key=place)
+
+
+def _others(
+    reported: Sequence[RunFolder], given: Sequence[RunFolder], against: str | None, *, usual: bool
+) -> list[RunFolder | None]:
+    """For each run, the one to compare it with."""
+    if against == NOBODY or (against is None and not usual):
+        return [None] * len(reported)
+    candidates = [_candidates(run, given) for run in reported]
+    if against is None:
+        return [_usual(run, them) for run, them in zip(reported, candidates, strict=True)]
+    chosen = [_labelled(them, against) for them in candidates]
+    if not any(chosen) and Path(against).is_dir():
+        folder = RunFolder.open(against)
+        chosen = [
+            folder if folder.manifest.data == run.manifest.data and not _same(folder, run) else None
+            for run in reported
+        ]
+    if not any(chosen):
+        labels = sorted({each.manifest.label for them in candidates for each in them})
+        known = ", ".join(map(repr, labels)) or "no other run"
+        raise RunFolderError(
+            f"no run {against!r} over the same data as {reported[0].path}; there is "
+            f"{known}; give a label or a folder, or {NOBODY!r}"
+        )
+    for run in chosen:
+        if run is not None:
+            run.metrics()  # its error says that the run is not finished
+    return chosen
+
+
+def _candidates(run: RunFolder, given: Sequence[RunFolder]) -> list[RunFolder]:
+    """All other runs over the same data: those beside it, then those given."""
+    found: dict[Path, RunFolder] = {}
+    for each in [*_beside(run), *given]:
+        if each.manifest.data == run.manifest.data and _has_rankings(each):
+            found.setdefault(each.path.resolve(), each)
+    found.pop(run.path.resolve(), None)
+    return list(found.values())
+
+
+def _beside(run: RunFolder) -> list[RunFolder]:
+    found = []
+    for manifest in sorted(run.path.resolve().parent.glob("*/manifest.json")):
+        if manifest.parent.name != DATA_FOLDER:
+            # Nobody asked for these; a damaged one must not stop the report.
+            with contextlib.suppress(RunFolderError):
+                found.append(RunFolder.open(manifest.parent))
+    return found
+
+
+def _usual(run: RunFolder, candidates: Sequence[RunFolder]) -> RunFolder | None:
+    top = top_of(run.manifest.config)
+    fit = [
+        each
+        for each in candidates
+        if each.manifest.finished and not judged_by_team(each.path / RANKINGS)
+    ]
+
+    def preference(each: RunFolder) -> tuple[bool, bool]:
+        manifest = each.manifest
+        return manifest.ranker != _DIRECT, top_of(manifest.config) != top
+
+    return min(fit, key=preference, default=None)
+
+
+def _labelled(candidates: Sequence[RunFolder], label: str) -> RunFolder | None:
+    return next((each for each in candidates if each.manifest.label == label), None)
+
+
+def _same(one: RunFolder, other: RunFolder) -> bool:
+    return one.path.resolve() == other.path.resolve()
+
+
+def _has_rankings(run: RunFolder) -> bool:
+    path = run.path / RANKINGS
+    return path.is_file() and path.stat().st_size > 0

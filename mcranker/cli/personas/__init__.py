@@ -1,0 +1,1 @@
+"""The ``personas`` command: see, check and compare personas, rubrics and teams."""

@@ -1,0 +1,109 @@
+"""``personas diff``: what differs between two teams, members or rubrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import click
+
+from mcranker.cli.failures import DONE, ERROR, Failure, envelope
+from mcranker.cli.verb import Verb
+
+if TYPE_CHECKING:
+    from mcranker.cli.personas.records import Record
+    from personas.team_diff import MemberDiff, RubricDiff, TeamDiff
+
+    Diff: TypeAlias = TeamDiff | MemberDiff | RubricDiff
+
+__all__ = ["command"]
+
+
+def _diff(ctx: click.Context) -> int:
+    from mcranker.cli.personas.records import find, print_text
+
+    given = ctx.params
+    found = _compared(find(given["a"]), find(given["b"]), ctx)
+    code = ERROR if found and given["exit_code"] else DONE
+    if given["output"] == "json":
+        from dataclasses import asdict
+
+        message = f"{given['a']!r} and {given['b']!r} differ"
+        errors = [Failure("Differs", message).entry] if code else []
+        diff = _plain_data(asdict(found))
+        print_text(envelope(code, errors, differs=bool(found), diff=diff))
+    elif found:
+        from mcranker.cli.personas.diff_view import show_diff
+        from mcranker.cli.tables import print_page
+
+        print_page(lambda console: show_diff(console, found))
+    else:
+        click.echo("no differences")
+    return code
+
+
+def _compared(before: Record, after: Record, ctx: click.Context) -> Diff:
+    from mcranker.cli.personas.records import kind
+    from personas import Member, Persona, Rubric, Team, diff_teams
+    from personas.team_diff import diff_members, diff_rubrics
+
+    if isinstance(before, Team) and isinstance(after, Team):
+        return diff_teams(before, after)
+    if isinstance(before, Rubric) and isinstance(after, Rubric):
+        return diff_rubrics(before, after)
+    first = Member(persona=before) if isinstance(before, Persona) else before
+    second = Member(persona=after) if isinstance(after, Persona) else after
+    if isinstance(first, Member) and isinstance(second, Member):
+        return diff_members(first, second)
+    raise click.UsageError(
+        f"{ctx.params['a']!r} is a {kind(before)} and {ctx.params['b']!r} a {kind(after)}; "
+        "give two of a kind",
+        ctx,
+    )
+
+
+def _plain_data(value: Any) -> Any:
+    """The difference as JSON takes it; what did not change is left out."""
+    from pydantic import BaseModel
+
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", exclude_defaults=True)
+    if isinstance(value, dict):
+        whole = value.keys() == {"before", "after"}
+        return {
+            key: _plain_data(each) for key, each in value.items() if whole or each not in (None, ())
+        }
+    if isinstance(value, tuple):
+        return [_plain_data(each) for each in value]
+    return value
+
+
+def _callback(**_: Any) -> int:
+    return _diff(click.get_current_context())
+
+
+command = Verb(
+    "diff",
+    callback=_callback,
+    params=[
+        click.Argument(["a"], metavar="A"),
+        click.Argument(["b"], metavar="B"),
+        click.Option(["--exit-code"], is_flag=True, help="Exit code 1 if they differ."),
+        click.Option(
+            ["--output"],
+            type=click.Choice(["table", "json"]),
+            default="table",
+            show_default=True,
+            help="json: one object with status, differs, diff and errors.",
+        ),
+    ],
+    short_help="See what differs between two of them.",
+    help="""See what differs between two teams, members or rubrics: what was done to A to get B.
+
+    A and B are files, or names of the library. Members and criteria are told by their names;
+    one under another name is the same where its text clearly is.
+
+    \b
+      personas diff team.yaml edited.yaml
+      personas diff clinician my_clinician.yaml
+    """,
+)

@@ -1,0 +1,31 @@
+"""The `personas` command itself; its verbs are imported when they are used."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from mcranker.cli.group import EXIT_CODES, Verbs
+
+__all__ = ["VERBS", "cli", "main"]
+
+VERBS = {
+    "list": ("mcranker.cli.personas.list", "List the personas and teams of the library."),
+    "show": ("mcranker.cli.personas.show", "Show personas, rubrics and teams, and who wrote them."),
+    "validate": ("mcranker.cli.personas.validate", "Check files before they are used."),
+    "diff": ("mcranker.cli.personas.diff", "See what differs between two of them."),
+}
+"""Verb -> its module, whose `command` it is, and its line in the help."""
+
+cli = Verbs(
+    "personas",
+    VERBS,
+    added="personas.commands",
+    help="See, check and compare personas, rubrics and teams: the library's, and those in files.",
+    epilog=EXIT_CODES,
+)
+"""The command, for tests and for the reference."""
+
+
+def main() -> NoReturn:
+    """The entry point of the `personas` command."""
+    cli.main(prog_name="personas")

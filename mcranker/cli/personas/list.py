@@ -1,0 +1,141 @@
+"""``personas list``: what the library has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mcranker.cli.failures import DONE, envelope
+from mcranker.cli.invocation import say
+from mcranker.cli.verb import Verb
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["command"]
+
+
+def _list(ctx: click.Context) -> int:
+    from mcranker.cli.personas.records import print_text
+
+    words = [word.casefold() for word in ctx.params["topics"]]
+    teams = ctx.params["teams"]
+    entries = [entry for entry in (_teams() if teams else _members()) if _has(entry, words)]
+    if ctx.params["output"] == "json":
+        print_text(envelope(DONE, [], **{"teams" if teams else "members": entries}))
+    elif entries:
+        from mcranker.cli.tables import print_page
+
+        print_page(lambda console: (_show_teams if teams else _show_members)(console, entries))
+    else:
+        every = "personas list --teams" if teams else "personas list"
+        say(f"the library has nothing on {' '.join(ctx.params['topics'])!r}; '{every}' shows all")
+    return DONE
+
+
+def _members() -> list[dict[str, Any]]:
+    from personas import library
+
+    named = zip(library.member_names(), library.members(), strict=True)
+    return [
+        {
+            "name": name,
+            "persona": member.name,
+            "description": member.persona.description,
+            "topics": list(member.persona.topics),
+            "criteria": len(member.rubric.criteria) if member.rubric else 0,
+        }
+        for name, member in named
+    ]
+
+
+def _teams() -> list[dict[str, Any]]:
+    from personas import library
+
+    teams = [(name, library.team(name)) for name in library.team_names()]
+    return [
+        {
+            "name": name,
+            "team": team.name,
+            "description": team.description,
+            "members": list(team.names),
+        }
+        for name, team in teams
+    ]
+
+
+def _has(entry: dict[str, Any], words: list[str]) -> bool:
+    """Whether every word occurs in some text of the entry."""
+    text = " ".join(
+        value if isinstance(value, str) else " ".join(value)
+        for value in entry.values()
+        if not isinstance(value, int)
+    ).casefold()
+    return all(word in text for word in words)
+
+
+def _show_members(console: Console, entries: list[dict[str, Any]]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("name", style="cyan", no_wrap=True)
+    table.add_column("persona")
+    table.add_column("topics", ratio=1)
+    table.add_column("criteria", justify="right", no_wrap=True)
+    for entry in entries:
+        table.add_row(
+            entry["name"],
+            Text(entry["persona"]),
+            Text(", ".join(entry["topics"])),
+            str(entry["criteria"]),
+        )
+    console.print(table)
+
+
+def _show_teams(console: Console, entries: list[dict[str, Any]]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("name", style="cyan", no_wrap=True)
+    table.add_column("members", ratio=2)
+    table.add_column("what for", ratio=3)
+    for entry in entries:
+        table.add_row(entry["name"], Text(", ".join(entry["members"])), Text(entry["description"]))
+    console.print(table)
+
+
+def _callback(**_: Any) -> int:
+    return _list(click.get_current_context())
+
+
+command = Verb(
+    "list",
+    callback=_callback,
+    params=[
+        click.Argument(["topics"], metavar="[TOPIC]...", nargs=-1),
+        click.Option(["--teams"], is_flag=True, help="List the teams instead of the personas."),
+        click.Option(
+            ["--output"],
+            type=click.Choice(["table", "json"]),
+            default="table",
+            show_default=True,
+            help="json: one object with status, members or teams, and errors.",
+        ),
+    ],
+    short_help="List the personas and teams of the library.",
+    help="""List the personas of the library that have to do with every TOPIC, or all.
+
+    Use their names with 'personas show', in the list of members of a team's file, and in
+    team=[...] in Python; a team's name with --team of 'mcranker rank'.
+
+    \b
+      personas list
+      personas list medicine drug
+      personas list --teams
+    """,
+)

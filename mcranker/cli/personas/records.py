@@ -1,0 +1,89 @@
+"""Teams, members, rubrics and personas as the command line names them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from mcranker.cli.files import output as opened_output
+from personas import Member, Persona, Rubric, SchemaError, Team, library
+from personas.files import FORMATS, load_any
+from personas.provenance import provenance
+
+__all__ = ["Record", "as_dict", "find", "hands", "kind", "print_text"]
+
+Record: TypeAlias = Team | Member | Rubric | Persona
+"""What a file can hold."""
+
+_KINDS = {Team: "team", Member: "member", Rubric: "rubric", Persona: "persona"}
+
+
+def find(name: str) -> Record:
+    """What a file holds, or the member or team of the library that has this name.
+
+    Args:
+        name: a file, if it ends as one or is there. Names of the library may be written as
+            people do, such as ``NLP scientist``.
+
+    Raises:
+        SchemaError: the file is not valid, or the library has nothing of that name.
+    """
+    path = Path(name)
+    if path.suffix.lower() in FORMATS or path.exists():
+        return load_any(path)
+    slug = "_".join(name.casefold().replace("-", " ").split())
+    if slug in library.team_names():
+        return library.team(slug)
+    if slug in library.member_names():
+        return library.member(slug)
+    close = _close(slug)
+    hint = (
+        f"did you mean {' or '.join(close)}?"
+        if close
+        else "see 'personas list', or name a file that ends in .yaml, .yml or .json"
+    )
+    raise SchemaError(f"the library has no member and no team {name!r}; {hint}")
+
+
+def kind(record: Record) -> str:
+    """``team``, ``member``, ``rubric`` or ``persona``."""
+    return _KINDS[type(record)]
+
+
+def as_dict(record: Record) -> dict[str, Any]:
+    """The record as its file holds it: what has its default value is left out."""
+    return record.model_dump(mode="json", exclude_defaults=True)
+
+
+def hands(record: Record) -> list[dict[str, Any]]:
+    """Who wrote what, for each member there is."""
+    members = record.members if isinstance(record, Team) else ()
+    if isinstance(record, Member):
+        members = (record,)
+    entries = []
+    for member in members:
+        found = provenance(member)
+        criteria = [each.name for each in member.rubric.criteria] if member.rubric else []
+        entries.append(
+            {
+                "member": member.name,
+                "persona": found.persona,
+                "criteria": dict(zip(criteria, found.criteria, strict=True)),
+                "weights": found.weights,
+                "edited": found.edited,
+            }
+        )
+    return entries
+
+
+def print_text(text: str) -> None:
+    """Write it to standard output as it is."""
+    with opened_output(None) as write:
+        write(text)
+
+
+def _close(slug: str) -> list[str]:
+    import difflib
+
+    names = (*library.member_names(), *library.team_names())
+    return difflib.get_close_matches(slug, names, n=3)

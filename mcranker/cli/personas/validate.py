@@ -1,0 +1,192 @@
+"""``personas validate``: whether files can be used, and where not, why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mcranker.cli.failures import DONE, ERROR, Failure, envelope
+from mcranker.cli.invocation import say
+from mcranker.cli.numbers import counted
+from mcranker.cli.plain import plain
+from mcranker.cli.verb import Verb
+
+if TYPE_CHECKING:
+    from mcranker.cli.personas.records import Record
+    from personas import Rubric
+
+    Place = tuple[str | int, ...]
+
+__all__ = ["command"]
+
+HEAVY = 90  # percent; a weight above that leaves next to nothing for the other criteria
+
+
+@dataclass(slots=True)
+class _Checked:
+    """A file: what it holds, and what is wrong or odd, each as ``file:line: place: message``."""
+
+    path: Path
+    summary: str = ""
+    problems: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def _validate(ctx: click.Context) -> int:
+    from mcranker.cli.personas.records import print_text
+
+    checked = [_check(path) for path in _files(ctx.params["paths"])]
+    bad = [each for each in checked if each.problems]
+    code = ERROR if bad else DONE
+    message = f"{len(bad):,} of {counted(len(checked), 'file')} cannot be used"
+    if ctx.params["output"] == "json":
+        errors = [Failure("SchemaError", message).entry] if bad else []
+        files = [
+            {
+                "file": str(each.path),
+                "holds": each.summary,
+                "problems": each.problems,
+                "warnings": each.warnings,
+            }
+            for each in checked
+        ]
+        print_text(envelope(code, errors, files=files))
+    else:
+        for each in checked:
+            for text in each.problems or [f"{each.path}: {each.summary}"]:
+                click.echo(plain(text))
+            for text in each.warnings:
+                say(f"warning: {text}")
+    if bad:
+        say(f"error: {message}")
+    return code
+
+
+def _files(names: tuple[str, ...]) -> list[Path]:
+    """The files, and those of the folders, without repetition.
+
+    Raises:
+        SchemaError: a folder has none.
+    """
+    from personas import SchemaError
+    from personas.files import FORMATS
+
+    found: list[Path] = []
+    for path in map(Path, names):
+        if not path.is_dir():
+            found.append(path)
+            continue
+        below = sorted(
+            each
+            for each in path.rglob("*")
+            if each.suffix.lower() in FORMATS and each.is_file() and not _hidden(each, path)
+        )
+        if not below:
+            raise SchemaError(f"{path}: has no .yaml, .yml or .json file below it")
+        found += below
+    return list(dict.fromkeys(found))
+
+
+def _hidden(path: Path, folder: Path) -> bool:
+    return any(part.startswith(".") for part in path.relative_to(folder).parts)
+
+
+def _check(path: Path) -> _Checked:
+    from personas import SchemaError
+    from personas.files import line_numbers, load_any, read_text
+
+    try:
+        record = load_any(path)
+        lines = line_numbers(read_text(path))
+    except SchemaError as error:
+        return _Checked(path, problems=str(error).splitlines())
+    odd = []
+    for place, message in _oddities(record):
+        known = place
+        while known and known not in lines:
+            known = known[:-1]
+        where = f"{path}:{lines[known]}" if known in lines else str(path)
+        label = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+        odd.append(f"{where}: {label.lstrip('.')}: {message}")
+    return _Checked(path, summary=_summary(record), warnings=odd)
+
+
+def _summary(record: Record) -> str:
+    from personas import Member, Rubric, Team
+
+    if isinstance(record, Team):
+        locked = ", locked" if record.locked else ""
+        return f"team of {counted(len(record.members), 'member')}{locked}"
+    if isinstance(record, Rubric):
+        return f"rubric of {counted(len(record.criteria), 'criterion', 'criteria')}"
+    if isinstance(record, Member):
+        criteria = len(record.rubric.criteria) if record.rubric else 0
+        return f"member {record.name!r}, {counted(criteria, 'criterion', 'criteria')}"
+    return f"persona {record.name!r}"
+
+
+def _oddities(record: Record) -> list[tuple[Place, str]]:
+    """What is allowed and yet hardly meant: its place, and what about it."""
+    from personas import Member, Rubric, Team
+
+    if isinstance(record, Rubric):
+        return _heavy(record, ("criteria",))
+    if isinstance(record, Member):
+        return _heavy(record.rubric, ("rubric", "criteria"))
+    if not isinstance(record, Team):
+        return []
+    odd: list[tuple[Place, str]] = []
+    for place, member in enumerate(record.members):
+        if member.rubric is None and record.locked:
+            odd.append(
+                (
+                    ("members", place),
+                    f"{member.name!r} has no rubric and the team is locked; write one, or rank "
+                    "with --criteria none",
+                )
+            )
+        odd += _heavy(member.rubric, ("members", place, "rubric", "criteria"))
+    return odd
+
+
+def _heavy(rubric: Rubric | None, at: Place) -> list[tuple[Place, str]]:
+    criteria = rubric.criteria if rubric else ()
+    return [
+        (
+            (*at, place),
+            f"{criterion.name!r} has {criterion.weight:.0f} of 100 percent; the other criteria "
+            "count for next to nothing",
+        )
+        for place, criterion in enumerate(criteria)
+        if criterion.weight > HEAVY and len(criteria) > 1
+    ]
+
+
+def _callback(**_: Any) -> int:
+    return _validate(click.get_current_context())
+
+
+command = Verb(
+    "validate",
+    callback=_callback,
+    params=[
+        click.Argument(["paths"], metavar="FILE|FOLDER...", nargs=-1, required=True),
+        click.Option(
+            ["--output"],
+            type=click.Choice(["table", "json"]),
+            default="table",
+            show_default=True,
+            help="json: one object with status, files and errors.",
+        ),
+    ],
+    short_help="Check files before they are used.",
+    help="""Check files with teams, members, rubrics or personas before they are used.
+
+    Every problem is a line with file, line, place and what to do; a good file is a line that
+    says what it holds. Of a folder, all .yaml, .yml and .json files below it are checked. What is
+    allowed but hardly meant is a warning. Exit code 1 if a file cannot be used.
+    """,
+)

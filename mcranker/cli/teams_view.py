@@ -1,0 +1,149 @@
+"""Teams, personas and rubrics as people read them in a terminal.
+
+All text of theirs goes through `plain` and into `Text` objects, which know no markup.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from mcranker.cli.numbers import counted
+from mcranker.cli.plain import plain
+from personas.provenance import provenance
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from personas import Member, Persona, Rubric, Team
+    from personas.provenance import Hand, Provenance
+
+__all__ = ["ORIGINS", "line", "percent", "show_member", "show_persona", "show_rubric", "show_team"]
+
+ORIGINS = {
+    "fixed": "fixed by the method",
+    "recruited": "recruited by a model",
+    "library": "from the library",
+    "human": "written by a person",
+}
+HANDS: dict[Hand, str] = {"model": "a model", "library": "the library", "human": "a person"}
+_BY_ORIGIN: dict[str, Hand] = {
+    "fixed": "library",
+    "recruited": "model",
+    "library": "library",
+    "human": "human",
+}
+BAR = 16  # columns of a weight of 100%
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+def show_team(console: Console, team: Team) -> None:
+    """What the team is for, and every member in full."""
+    if team.name:
+        line(console, Text(plain(team.name), style="bold"))
+    if team.query:
+        line(console, Text(plain(team.query), style="bold"), wrap=True)
+    if team.description:
+        line(console, Text(plain(team.description)), wrap=True)
+    locked = ", locked: nothing is recruited or rewritten" if team.locked else ""
+    line(console, Text(f"{counted(len(team.members), 'member')}{locked}", style="dim"))
+    for member in team.members:
+        console.print()
+        show_member(console, member)
+
+
+def show_member(console: Console, member: Member) -> None:
+    """Who it is, who wrote what of it, and its criteria with their weights as bars."""
+    found = provenance(member)
+    title = Text(plain(member.name), style="bold cyan")
+    title.append(f"  {ORIGINS[member.origin]}", style="not bold dim")
+    if found.edited:
+        title.append(", edited by a person", style="not bold yellow")
+    line(console, title)
+    _show_about(console, member.persona)
+    if member.rubric is None:
+        line(console, Text("no criteria", style="dim"))
+        return
+    if _distinct(found) != {_BY_ORIGIN[member.origin]}:
+        line(console, Text(_who_wrote(found), style="dim"), wrap=True)
+    show_rubric(console, member.rubric, found)
+
+
+def show_persona(console: Console, persona: Persona) -> None:
+    """Who it is."""
+    line(console, Text(plain(persona.name), style="bold cyan"))
+    _show_about(console, persona)
+
+
+def show_rubric(console: Console, rubric: Rubric, found: Provenance | None = None) -> None:
+    """The criteria with their weights as bars; with `found`, who wrote each if not all one."""
+    if rubric.reason:
+        line(console, Text(plain(rubric.reason)), wrap=True)
+    told = found is not None and len(set(found.criteria)) > 1
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, style="cyan", width=BAR)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(ratio=1)
+    if told:
+        table.add_column(no_wrap=True)
+    for place, criterion in enumerate(rubric.criteria):
+        text = Text(plain(criterion.name), style="bold")
+        if criterion.description:
+            text.append(f"\n{plain(criterion.description)}", style="not bold")
+        row = [Text(_bar(criterion.weight)), Text(percent(criterion.weight)), text]
+        if told and found is not None:
+            hand = found.criteria[place]
+            row.append(Text(HANDS[hand], style="yellow" if hand == "human" else "dim"))
+        table.add_row(*row)
+    console.print(table)
+
+
+def percent(weight: float) -> str:
+    """``40%``; ``33.3%`` where the digit counts."""
+    return f"{weight:.0f}%" if abs(weight - round(weight)) < 0.05 else f"{weight:.1f}%"
+
+
+def line(console: Console, text: Text, *, wrap: bool = False) -> None:
+    """Print one line, cut where the terminal ends, or as many as it takes."""
+    if wrap:
+        console.print(text)
+    else:
+        console.print(text, no_wrap=True, overflow="ellipsis")
+
+
+def _show_about(console: Console, persona: Persona) -> None:
+    if persona.description:
+        line(console, Text(plain(persona.description)), wrap=True)
+    if persona.reason:
+        line(console, _labelled("why", persona.reason), wrap=True)
+    if persona.topics:
+        line(console, _labelled("topics", ", ".join(persona.topics)), wrap=True)
+
+
+def _labelled(label: str, said: str) -> Text:
+    text = Text(f"{label}: ", style="dim")
+    text.append(plain(said), style="not dim")
+    return text
+
+
+def _who_wrote(found: Provenance) -> str:
+    parts = [f"persona by {HANDS[found.persona]}"]
+    if found.criteria:
+        hands = [said for hand, said in HANDS.items() if hand in found.criteria]
+        parts.append(f"criteria by {' and '.join(hands)}")
+    if found.weights is not None:
+        parts.append(f"weights by {HANDS[found.weights]}")
+    return ", ".join(parts)
+
+
+def _distinct(found: Provenance) -> set[Hand]:
+    weights = () if found.weights is None else (found.weights,)
+    return {found.persona, *found.criteria, *weights}
+
+
+def _bar(weight: float) -> str:
+    eighths = round(weight / 100 * BAR * 8)
+    full, rest = divmod(eighths, 8)
+    return "█" * full + (_EIGHTHS[rest] if rest else "")

@@ -1,0 +1,87 @@
+"""A ranking's inspection report as a file."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mcranker.errors import InputError
+
+__all__ = ["checked_grades", "write_inspection"]
+
+
+def write_inspection(
+    data: Mapping[str, Any], path: str | os.PathLike[str], grades: Mapping[str, int] | None = None
+) -> None:
+    """Write the report of one ranked query; the file appears whole or not at all.
+
+    Args:
+        data: what `Ranking.to_dict` made.
+        path: of the file; one that is there is replaced.
+        grades: as `checked_grades` takes them, or None if no judgements are known.
+
+    Raises:
+        InputError: `grades` are not document ids with whole numbers.
+        OSError: the file cannot be written.
+    """
+    from personas.report import render_inspection
+
+    page = render_inspection(data, grades=None if grades is None else checked_grades(grades))
+    _write_whole(Path(path), page.encode())
+
+
+def checked_grades(grades: Mapping[str, int]) -> dict[str, int]:
+    """Judgements of one query: document id -> grade, above 0 for relevant.
+
+    Raises:
+        InputError: they are something else.
+    """
+    if not isinstance(grades, Mapping):
+        raise InputError(
+            f"grades is a {type(grades).__name__}; give a mapping of document id to grade, "
+            'e.g. {"doc1": 2}'
+        )
+    for doc_id, grade in grades.items():
+        if not isinstance(doc_id, str):
+            raise InputError(
+                f"grades: document id {doc_id!r} is a {type(doc_id).__name__}; "
+                "give ids as text, as in docs"
+            )
+        # True is a whole number to Python, and numbers of numpy are none.
+        if isinstance(grade, bool) or not hasattr(grade, "__index__"):
+            raise InputError(
+                f"grades: the grade of {doc_id!r} is {grade!r}; give a whole number, "
+                "above 0 for relevant"
+            )
+    return {doc_id: int(grade) for doc_id, grade in grades.items()}
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    path = path.resolve()
+    if path.exists() and not path.is_file():  # a device or a pipe: there is nothing to replace
+        path.write_bytes(content)
+        return
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".report.")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error  # not the unfinished one
+    unfinished = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
+        unfinished.replace(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

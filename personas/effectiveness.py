@@ -1,0 +1,44 @@
+"""How good an order of passages is, where judgements are known: NDCG."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+__all__ = ["ndcg"]
+
+
+def ndcg(
+    ranked_grades: Sequence[int | None], all_grades: Iterable[int], depth: int = 10
+) -> float | None:
+    """NDCG at `depth` of one ranking, 0 to 1, as trec_eval and ir-measures compute it.
+
+    The gain is the grade and the discount log2(rank + 1), with ranks from 1; the sum is divided
+    by that of the best order possible. Passages without a judgement and grades below 0 gain 0.
+
+    Args:
+        ranked_grades: the judgements in ranking order, best first; None where there is none.
+        all_grades: all judgements of the query, of passages that were not found as well.
+        depth: how many ranks count, at least 1.
+
+    Returns:
+        None if there is no judgement at all; 0.0 if none says relevant.
+
+    Raises:
+        ValueError: `depth` is below 1.
+    """
+    if depth < 1:
+        raise ValueError(f"depth={depth!r} is below 1; give how many ranks count, e.g. 10")
+    known = sorted(all_grades, reverse=True)
+    if not known:
+        return None
+    best = _discounted(known[:depth])
+    return _discounted(ranked_grades[:depth]) / best if best else 0.0
+
+
+def _discounted(grades: Sequence[int | None]) -> float:
+    return sum(
+        grade / math.log2(rank + 1)
+        for rank, grade in enumerate(grades, start=1)
+        if grade is not None and grade > 0
+    )

@@ -1,0 +1,351 @@
+"""The `personas` command: list, show, validate, diff."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import mcranker
+from mcranker.cli.group import cli as ranking_cli
+from mcranker.cli.personas.group import VERBS, cli
+from mcranker.cli.reference import reference
+from personas import Criterion, Member, Persona, Rubric, Team, dumps, library, load, save
+from personas.provenance import sealed
+
+HEAVY = {"numpy", "pydantic", "yaml", "rich", "jinja2", "personas", "anyio", "openai"}
+UNSAFE = "\x1b[31mred\x9b0m \u202eback [bold]b[/bold]"
+EFFECT = Criterion(name="Effect", description="It says how well a mask filters.", weight=75)
+COST = Criterion(name="Cost", description="It names a price.", weight=25)
+NURSE = Member(
+    persona=Persona(name="Nurse", description="Wears masks all day.", reason="She asked."),
+    rubric=Rubric(criteria=(EFFECT, COST)),
+    origin="recruited",
+)
+
+
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*args: str | Path, code: int = 0) -> Result:
+    """Run the command in this process; its exit code is `code`."""
+    result = CliRunner().invoke(cli, [str(arg) for arg in args])
+    assert result.exit_code == code, result.output
+    assert not {"\x1b", "\x9b", "\u202e"} & set(result.output)
+    return result
+
+
+def said(*args: str | Path) -> dict[str, Any]:
+    """The envelope that the command prints."""
+    whole: dict[str, Any] = json.loads(run(*args, "--output", "json").stdout)
+    assert (whole["status"], whole["exit_code"], whole["errors"]) == ("ok", 0, [])
+    return whole
+
+
+def written(name: str, text: str) -> str:
+    Path(name).write_text(text, encoding="utf-8")
+    return name
+
+
+def test_help_names_every_verb_and_imports_nothing_heavy() -> None:
+    code = (
+        "import sys\n"
+        "from mcranker.cli.personas.group import main\n"
+        "sys.argv = ['personas', '--help']\n"
+        "try:\n    main()\nfinally:\n    print(*sys.modules, file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(mcranker.__file__).parent.parent,
+        timeout=60,
+    )
+    for verb, (_, line) in VERBS.items():
+        assert f"{verb} {line}" in " ".join(done.stdout.split())
+    assert not HEAVY & {name.partition(".")[0] for name in done.stderr.split()}
+
+
+def test_the_reference_covers_the_command() -> None:
+    page = reference("mcranker.cli.personas.group:cli")
+    assert "mcranker.cli.personas.group:cli > docs/personas.md`;" in page
+    assert "begins with `personas: error:`" in page
+    assert '"members": [], "errors": []' in page
+    for verb in VERBS:
+        assert f"\n## `personas {verb}`\n" in page
+
+
+def test_packages_add_verbs_to_the_command_they_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tally_verb.py").write_text(
+        "import click\n@click.command()\ndef command():\n    click.echo('tallied')\n    return 0\n"
+    )
+    info = tmp_path / "tally-1.dist-info"
+    info.mkdir()
+    (info / "entry_points.txt").write_text(
+        "[mcranker.commands]\nother = nowhere:command\n\n"
+        "[personas.commands]\ntally = tally_verb:command\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "tally Added by tally_verb." in " ".join(run("--help").stdout.split())
+    assert run("tally").stdout == "tallied\n"
+    assert "No such command 'other'" in run("other", code=2).stderr
+    assert CliRunner().invoke(ranking_cli, ["tally"]).exit_code == 2
+
+
+def test_list_lists_the_library() -> None:
+    listed = said("list")["members"]
+    assert tuple(each["name"] for each in listed) == library.member_names()
+    clinician = next(each for each in listed if each["name"] == "clinician")
+    assert (clinician["persona"], clinician["criteria"]) == ("Clinician", 4)
+    assert "surgery" in clinician["topics"]
+    teams = said("list", "--teams")["teams"]
+    assert tuple(each["name"] for each in teams) == library.team_names()
+    health = next(each for each in teams if each["name"] == "health_questions")
+    assert health["members"] == ["NLP scientist", "Public health researcher", "Clinician"]
+
+
+def test_list_takes_what_has_every_word() -> None:
+    names = [each["name"] for each in said("list", "DRUG", "guidelines")["members"]]
+    assert names == ["clinician"]
+    page = run("list", "drug", "guidelines").stdout
+    assert page.count("Clinician") == 1
+    assert "drug therapy" in page
+    assert page.split("topics")[1].split("Clinician")[1].rstrip()
+    page = run("list", "--teams", "virologist").stdout
+    assert "epidemic_research" in page
+    assert "health_questions" not in page
+
+
+def test_list_says_that_there_is_nothing() -> None:
+    result = run("list", "drug", "zzz")
+    assert result.stdout == ""
+    assert "nothing on 'drug zzz'; 'personas list' shows all" in result.stderr
+    assert "'personas list --teams' shows all" in run("list", "--teams", "zzz").stderr
+    assert said("list", "zzz")["members"] == []
+
+
+def test_show_a_member_of_the_library() -> None:
+    page = run("show", "clinician").stdout
+    assert page.startswith("Clinician  from the library\nA practising doctor who")
+    assert "topics: diagnosis, treatment," in page
+    # 16 columns are 100%: 40% are 6.4, and 0.4 of a column is about 3 of 8 eighths.
+    assert "██████▍           40%  Answers the clinical question\n" in page
+    assert " by a " not in page
+    assert run("show", "Clinician").stdout == page
+
+
+def test_show_a_team_says_who_wrote_what() -> None:
+    nurse = sealed(NURSE, persona=True, rubric=True)
+    own = Criterion(name="Comfort", description="It says how a mask feels.", weight=75)
+    edited = nurse.model_copy(update={"rubric": Rubric(criteria=(own, COST), reason="mine")})
+    doctor = Member(persona=Persona(name="Doctor"))
+    save(Team(members=(nurse, edited_name(edited), doctor), query="best masks").lock(), "team.yaml")
+    page = run("show", "team.yaml").stdout
+    assert page.startswith("best masks\n3 members, locked: nothing is recruited or rewritten\n\n")
+    assert "\nNurse  recruited by a model\nWears masks all day.\nwhy: She asked.\n█" in page
+    assert "\nMatron  recruited by a model, edited by a person\n" in page
+    assert "persona by a person, criteria by a model and a person, weights by a model\n" in page
+    rows = [line.split() for line in page.splitlines() if "Comfort" in line or "Cost" in line]
+    assert [row[-1] for row in rows] == ["Cost", "person", "model"]
+    assert page.endswith("Doctor  written by a person\nno criteria\n")
+
+
+def edited_name(member: Member) -> Member:
+    persona = member.persona.model_copy(update={"name": "Matron"})
+    return member.model_copy(update={"persona": persona})
+
+
+def test_show_tells_what_a_file_holds() -> None:
+    save(Persona(name="Nurse", description="Wears masks."), "persona.yaml")
+    assert run("show", "persona.yaml").stdout == "Nurse\nWears masks.\n"
+    save(Rubric(criteria=(EFFECT, COST), reason="what matters"), "rubric.json")
+    page = run("show", "rubric.json").stdout
+    assert page.startswith("what matters\n████████████      75%  Effect\n")
+    save(NURSE, "member.yml")
+    save(Team(members=(NURSE,)), "team.yaml")
+    files = ["persona.yaml", "rubric.json", "member.yml", "team.yaml"]
+    found = said("show", *files)["records"]
+    assert [each["kind"] for each in found] == ["persona", "rubric", "member", "team"]
+    assert [each["source"] for each in found] == files
+    assert Member.model_validate(found[2]["record"]) == NURSE
+    assert found[3]["written_by"] == [
+        {
+            "member": "Nurse",
+            "persona": "model",
+            "criteria": {"Effect": "model", "Cost": "model"},
+            "weights": "model",
+            "edited": False,
+        }
+    ]
+    several = run("show", "persona.yaml", "member.yml").stdout
+    assert several.startswith("persona.yaml\nNurse\nWears masks.\n\nmember.yml\nNurse  recruited")
+
+
+def test_show_writes_what_can_be_edited() -> None:
+    written("mine.yaml", run("show", "clinician", "--output", "yaml").stdout)
+    assert load(Member, "mine.yaml") == library.member("clinician")
+    written("team.yaml", run("show", "health_questions", "--output", "yaml").stdout)
+    assert load(Team, "team.yaml") == library.team("health_questions")
+    save(Persona(name="Nurse"), "nurse.yaml")
+    members = ("nlp_scientist", "mine.yaml", "nurse.yaml")
+    written("own.yaml", run("show", *members, "--output", "yaml").stdout)
+    assert load(Team, "own.yaml").names == ("NLP scientist", "Clinician", "Nurse")
+
+
+def test_show_makes_no_team_of_what_is_none() -> None:
+    stderr = run("show", "clinician", "health_questions", "--output", "yaml", code=2).stderr
+    assert "one is a team; name members only" in stderr
+    stderr = run("show", "clinician", "clinician", "--output", "yaml", code=1).stderr
+    assert "'Clinician', 'Clinician' are no team: a name stands there twice" in stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("clinican", "no member and no team 'clinican'; did you mean clinician?"),
+        ("helth-questions", "did you mean health_questions or "),
+        ("xqzw", "see 'personas list', or name a file that ends in .yaml, .yml or .json"),
+        ("gone.yaml", "gone.yaml: cannot be read: No such file"),
+        ("text.txt", "text.txt: has the suffix '.txt'; use .yaml, .yml or .json"),
+        ("list.yaml", "list.yaml:1: holds no team, member, rubric or persona; write one with"),
+        ("other.yaml", "other.yaml:1: the library has no member 'list.yaml'"),
+        ("../../etc", "no member and no team '../../etc'"),
+    ],
+)
+def test_show_says_what_is_not_there(name: str, message: str) -> None:
+    written("text.txt", "")
+    written("list.yaml", "[clinician]")
+    written("other.yaml", "members: [list.yaml]")
+    stderr = run("show", name, code=1).stderr
+    assert message in stderr
+    assert stderr.count("\n") == 1
+
+
+def test_foreign_text_reaches_no_terminal_as_it_is() -> None:
+    unsafe = Criterion(name=f"{UNSAFE} 1", description=UNSAFE, weight=60)
+    member = Member(
+        persona=Persona(name=UNSAFE, description=UNSAFE, topics=(UNSAFE,), reason=UNSAFE),
+        rubric=Rubric(criteria=(unsafe, COST), reason=UNSAFE),
+    )
+    team = Team(members=(member,), name=UNSAFE, description=UNSAFE, query=UNSAFE)
+    save(team, "unsafe.yaml")
+    save(Team(members=(NURSE,)), "team.yaml")
+    # `run` looks for what must not be there.
+    page = run("show", "unsafe.yaml").stdout
+    # What is told of the team three times, of the persona four, of the rubric three.
+    assert page.count("\\x1b[31mred\\x9b0m \\u202eback [bold]b[/bold]") == 10
+    run("diff", "unsafe.yaml", "team.yaml")
+    run("diff", "team.yaml", "unsafe.yaml")
+    run("validate", "unsafe.yaml")
+    written("odd.yaml", dumps(team) + f'"{"zz"}\\e[31m": 1\n')
+    assert "zz\\x1b[31m: unknown key" in run("validate", "odd.yaml", code=1).stdout
+    assert (
+        load(Team, written("again.yaml", run("show", "unsafe.yaml", "--output", "yaml").stdout))
+        == team
+    )
+
+
+BAD = "members:\n- persona: {name: A}\n  rubrik: 1\n- persona: {nam: B}\nlocked: 3\n"
+
+
+def test_validate_lists_every_problem() -> None:
+    written("bad.yaml", BAD)
+    save(Team(members=(NURSE,)).lock(), "good.yaml")
+    result = run("validate", "bad.yaml", "good.yaml", "gone.json", code=1)
+    assert result.stdout.splitlines() == [
+        "bad.yaml:3: members[0].rubrik: unknown key; did you mean 'rubric'?",
+        "bad.yaml:4: members[1].persona.name: is missing; add it",
+        "bad.yaml:4: members[1].persona.nam: unknown key; did you mean 'name'?",
+        "bad.yaml:5: locked: Input should be a valid boolean, got 3",
+        "good.yaml: team of 1 member, locked",
+        "gone.json: cannot be read: No such file or directory",
+    ]
+    assert result.stderr == "personas: error: 2 of 3 files cannot be used\n"
+
+
+def test_validate_says_what_good_files_hold() -> None:
+    save(Persona(name="Nurse"), "persona.yaml")
+    save(Rubric(criteria=(EFFECT,)), "rubric.yaml")
+    save(NURSE, "member.yaml")
+    save(Member(persona=Persona(name="A")), "bare.yaml")
+    result = run("validate", "persona.yaml", "rubric.yaml", "member.yaml", "bare.yaml")
+    assert result.stdout.splitlines() == [
+        "persona.yaml: persona 'Nurse'",
+        "rubric.yaml: rubric of 1 criterion",
+        "member.yaml: member 'Nurse', 2 criteria",
+        "bare.yaml: member 'A', 0 criteria",
+    ]
+    assert result.stderr == ""
+
+
+def test_validate_looks_into_folders(tmp_path: Path) -> None:
+    for name in ("b.yaml", "a/c.yml", "a/d.json", ".git/e.yaml"):
+        Path(name).parent.mkdir(exist_ok=True)
+        save(Persona(name="A"), name)
+    written("f.txt", "")
+    lines = run("validate", ".", "b.yaml").stdout.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["a/c.yml", "a/d.json", "b.yaml"]
+    Path("empty").mkdir()
+    assert (
+        "empty: has no .yaml, .yml or .json file below it"
+        in run("validate", "empty", code=1).stderr
+    )
+
+
+ODD = """\
+members:
+- persona: {name: A}
+- persona: {name: B}
+  rubric:
+    criteria:
+    - {name: x, weight: 91}
+    - {name: y, weight: 9}
+"""
+
+
+def test_validate_warns_of_what_is_hardly_meant() -> None:
+    written("odd.yaml", ODD)
+    result = run("validate", "odd.yaml")
+    heavy = (
+        "personas: warning: odd.yaml:6: members[1].rubric.criteria[0]: 'x' has 91 of 100 percent; "
+        "the other criteria count for next to nothing\n"
+    )
+    assert result.stdout == "odd.yaml: team of 2 members\n"
+    assert result.stderr == heavy
+    written("odd.yaml", ODD + "locked: true\n")
+    bare = (
+        "personas: warning: odd.yaml:2: members[0]: 'A' has no rubric and the team is locked; "
+        "write one, or rank with --criteria none\n"
+    )
+    assert run("validate", "odd.yaml").stderr == bare + heavy
+    written("odd.yaml", ODD.replace("91", "90").replace("9}", "10}"))
+    assert run("validate", "odd.yaml").stderr == ""
+
+
+def test_validate_does_not_warn_of_one_criterion_or_of_edits() -> None:
+    nurse = sealed(NURSE, persona=True, rubric=True)
+    edited = nurse.model_copy(update={"rubric": Rubric(criteria=(COST,))})
+    save(Team(members=(edited,)), "team.yaml")
+    assert run("validate", "team.yaml").stderr == ""
+
+
+def test_validate_as_json() -> None:
+    written("bad.yaml", BAD)
+    written("odd.yaml", ODD)
+    whole = json.loads(run("validate", "bad.yaml", "odd.yaml", "--output", "json", code=1).stdout)
+    assert (whole["status"], whole["exit_code"]) == ("error", 1)
+    assert whole["errors"][0]["message"] == "1 of 2 files cannot be used"
+    bad, odd = whole["files"]
+    assert (bad["file"], len(bad["problems"]), bad["holds"]) == ("bad.yaml", 4, "")
+    assert (odd["problems"], len(odd["warnings"]), odd["holds"]) == ([], 1, "team of 2 members")
