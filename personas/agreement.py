@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import combinations, islice
 
-__all__ = ["AlphaSums", "kendall_tau", "krippendorff_alpha"]
+__all__ = ["MOST_PAIRS", "AlphaSums", "TeamAgreement", "kendall_tau", "krippendorff_alpha"]
+
+MOST_PAIRS = 1000
+"""Pairs of a team that are compared, at most: all up to 45 personas."""
 
 
 def kendall_tau(first: Sequence[float | None], second: Sequence[float | None]) -> float | None:
@@ -146,6 +150,31 @@ class AlphaSums:
         self._squares *= factor**2
         for count in self._within:
             self._within[count] *= factor**2
+
+
+@dataclass(frozen=True, slots=True)
+class TeamAgreement:
+    """How far a team agrees about the passages of one query.
+
+    Attributes:
+        taus: (persona, persona) -> Kendall's tau-b, None where it is not defined; the first
+            `MOST_PAIRS` pairs in the order of the team.
+        sums: what Krippendorff's alpha needs to know.
+    """
+
+    taus: Mapping[tuple[str, str], float | None]
+    sums: AlphaSums
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Sequence[float | None]]) -> TeamAgreement:
+        """The agreement of these personas' scores, one a passage and None where it is missing."""
+        sums = AlphaSums()
+        for scores in zip(*columns.values(), strict=True):
+            sums.add(scores)
+        pairs = islice(combinations(columns, 2), MOST_PAIRS)
+        return cls(
+            {(one, other): kendall_tau(columns[one], columns[other]) for one, other in pairs}, sums
+        )
 
 
 def _pairs(number: int) -> int:

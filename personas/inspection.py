@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from personas.agreement import TeamAgreement
 from personas.leave_one_out import Row, Rule, ranks, ranks_without
 from personas.schema import Member, Team
 from personas.stored_ranking import StoredRanking, read_stored
@@ -63,6 +64,8 @@ class InspectedHit:
             a passage that was not judged.
         rank_without: persona -> rank of the passage if that persona is left out. Empty for
             a passage that was not judged, and where fewer than two personas judged.
+        disagreement: population standard deviation of the personas' scores; None for fewer
+            than two.
         skipped: personas who were not asked, because the passage could not reach the first
             ``top_k`` ranks any more.
         at_most: the highest final score it could have got from them, by which it is ranked;
@@ -83,6 +86,7 @@ class InspectedHit:
     text: str
     rank_of_all: int | None
     rank_without: Mapping[str, int]
+    disagreement: float | None = None
     skipped: tuple[str, ...] = ()
     at_most: float | None = None
     grade: int | None = None
@@ -102,15 +106,6 @@ class InspectedHit:
     def known_scores(self) -> tuple[float, ...]:
         """The personas' scores that are there."""
         return tuple([score for score in self.scores.values() if score is not None])
-
-    @property
-    def disagreement(self) -> float | None:
-        """Population standard deviation of the personas' scores; None for fewer than two."""
-        known = self.known_scores
-        if len(known) < 2:
-            return None
-        mean = math.fsum(known) / len(known)
-        return math.sqrt(math.fsum([(score - mean) ** 2 for score in known]) / len(known))
 
     @property
     def score_range(self) -> float | None:
@@ -183,6 +178,7 @@ class Inspection:
         total: all calls together; its stage, persona and model are empty.
         reused: answers that were in the ledger and took no call.
         seconds: wall time by stage, and ``total``.
+        agreement: how far the personas agree.
         grades: document id -> judgement, of passages that were not found as well; None if no
             judgements are known.
         other: the ranking that this one is compared with; None if there is none.
@@ -201,6 +197,7 @@ class Inspection:
     total: InspectedCalls
     reused: int
     seconds: Mapping[str, float]
+    agreement: TeamAgreement
     grades: Mapping[str, int] | None = None
     other: OtherRanking | None = None
 
@@ -224,13 +221,14 @@ class Inspection:
         """
         stored = read_stored(data)
         usage = stored.usage
+        hits = _inspected(stored, grades or {}, other.places if other else {})
         return cls(
             query=stored.query.text,
             query_id=stored.query.id,
             ranker=stored.ranker,
             team=stored.team,
             personas=tuple(stored.personas),
-            hits=_inspected(stored, grades or {}, other.places if other else {}),
+            hits=hits,
             config=stored.config,
             models=stored.models,
             prompt_hashes=stored.prompt_hashes,
@@ -247,6 +245,9 @@ class Inspection:
             ),
             reused=sum(row.calls for row in usage.reused),
             seconds=stored.seconds,
+            agreement=TeamAgreement.of(
+                {name: [hit.scores[name] for hit in hits] for name in stored.personas}
+            ),
             grades=grades,
             other=other,
         )
@@ -357,6 +358,7 @@ def _inspected(
             text=hit.text,
             rank_of_all=together.get(hit.rank),
             rank_without=without[hit.rank],
+            disagreement=_spread([score for score in hit.scores.values() if score is not None]),
             skipped=hit.skipped,
             at_most=hit.at_most,
             grade=grades.get(hit.doc_id),
@@ -364,3 +366,11 @@ def _inspected(
         )
         for hit in sorted(given, key=lambda hit: hit.rank)
     )
+
+
+def _spread(scores: Sequence[float]) -> float | None:
+    """The population standard deviation; None for fewer than two scores."""
+    if len(scores) < 2:
+        return None
+    mean = math.fsum(scores) / len(scores)
+    return math.sqrt(math.fsum([(score - mean) ** 2 for score in scores]) / len(scores))

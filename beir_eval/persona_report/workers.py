@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -20,6 +21,8 @@ __all__ = ["in_order", "usable_processors"]
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
+_OBJECTS_BETWEEN = 50_000
+"""Objects made between two searches for cycles."""
 _JOBS_AHEAD = 2
 
 
@@ -89,6 +92,9 @@ def _interrupts_kept_back() -> Iterator[None]:
 def _begin() -> None:
     """Prepare a worker: the process that started it decides when it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A query's hundreds of passages are made at once and gone at once: looking for cycles among
+    # them after every 700 objects takes a tenth of the time.
+    gc.set_threshold(_OBJECTS_BETWEEN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import islice
 
-from personas.agreement import kendall_tau, krippendorff_alpha
 from personas.inspection import Inspection
 from personas.report.formats import alpha_reading, fixed, tau_reading
 
@@ -47,20 +46,17 @@ class Agreement:
 
 def agreement(inspection: Inspection) -> Agreement | None:
     """How far the personas agree; None where fewer than two judged."""
-    names, hits = inspection.personas, inspection.hits
-    if len(names) < 2 or not hits:
+    number = len(inspection.personas)
+    if number < 2 or not inspection.hits:
         return None
-    alpha = krippendorff_alpha(tuple(hit.scores.values()) for hit in hits)
-    columns = {name: [hit.scores[name] for hit in hits] for name in names}
-    every = list(combinations(names, 2))
+    alpha, taus = inspection.agreement.sums.alpha, inspection.agreement.taus
     return Agreement(
         reading="" if alpha is None else alpha_reading(alpha),
         alpha="" if alpha is None else _signed(alpha),
         pairs=tuple(
-            _pair(first, second, kendall_tau(columns[first], columns[second]))
-            for first, second in every[:MOST_PAIRS]
+            _pair(first, second, tau) for (first, second), tau in islice(taus.items(), MOST_PAIRS)
         ),
-        more_pairs=max(0, len(every) - MOST_PAIRS),
+        more_pairs=max(0, number * (number - 1) // 2 - MOST_PAIRS),
     )
 
 

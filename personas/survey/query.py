@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations
 
-from personas.agreement import AlphaSums, kendall_tau
+from personas.agreement import AlphaSums
 from personas.effectiveness import ndcg
 from personas.inspection import Inspection
 from personas.provenance import Provenance, provenance
@@ -95,13 +94,13 @@ class QueryFindings:
     def of(cls, place: int, inspection: Inspection) -> QueryFindings:
         """The findings; `place` is the query's, from 1."""
         judges = _judges(inspection)
+        places = {judge.name: place for place, judge in enumerate(judges)}
         taus = {
-            (one, other): kendall_tau(judges[one].scores, judges[other].scores)
-            for one, other in combinations(range(len(judges)), 2)
+            (places[one], places[other]): tau
+            for (one, other), tau in inspection.agreement.taus.items()
+            if one in places and other in places
         }
-        alpha = AlphaSums()
-        for scores in zip(*(judge.scores for judge in judges), strict=True):
-            alpha.add(scores)
+        alpha = inspection.agreement.sums if judges else AlphaSums()
         top = inspection.top
         spread = mean(hit.disagreement for hit in inspection.hits) if judges else None
         hits, other = inspection.hits, inspection.other
