@@ -40,6 +40,11 @@ def check_outputs(*paths: str | None) -> None:
             raise PermissionError(errno.EACCES, "you may not write there; name another file", name)
 
 
+_WRITING_FAILED = frozenset(
+    {errno.ENOSPC, errno.EFBIG, errno.EIO} | {getattr(errno, "EDQUOT", errno.ENOSPC)}
+)
+
+
 @contextmanager
 def replacing(name: str) -> Iterator[Path]:
     """A path to write to; at the end it takes the place of the file `name`, unless an error comes.
@@ -60,8 +65,11 @@ def replacing(name: str) -> Iterator[Path]:
         with part.open("rb+") as file:
             os.fsync(file.fileno())
         part.replace(path)
-    except BaseException:
+    except BaseException as error:
         part.unlink(missing_ok=True)
+        # Writing tells no file's name, and the name of the unfinished one would help nobody.
+        if isinstance(error, OSError) and error.errno in _WRITING_FAILED:
+            raise OSError(error.errno, error.strerror, name) from error
         raise
 
 

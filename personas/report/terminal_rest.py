@@ -77,11 +77,15 @@ def _show_agreement(sheet: Sheet, findings: QueryFindings) -> None:
     figures = findings.figures
     sheet.line("Agreement", "bold")
     if figures.tau is None:
-        sheet.words("Kendall's tau-b is not defined: nobody's scores tell passages apart.")
+        sheet.words(
+            "Kendall's tau-b is not defined: no two of them scored the same passages apart."
+        )
     else:
         sheet.words(f"Kendall's tau-b {figures.tau:.2f}{_pairs(findings)}")
     if figures.alpha is None:
-        sheet.words("Krippendorff's alpha is not defined: all scores are equal.")
+        sheet.words(
+            "Krippendorff's alpha is not defined: no passage has two scores, or all are equal."
+        )
     else:
         reading = f"the personas {alpha_reading(figures.alpha)}"
         sheet.words(f"Krippendorff's alpha {figures.alpha:.2f}: {reading}")
