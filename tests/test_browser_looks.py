@@ -48,10 +48,13 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Sites:
     for kind in KINDS:
         (base / kind).mkdir()
     hostile = write_survey(base / "hostile", make_survey(30, texts=HOSTILE))
-    for place, payload in enumerate(HOSTILE_QUERY):
-        folder = base / "hostile" / str(place)
-        folder.mkdir()
-        hostile.append(write_query(folder, infested(payload)))
+    with pytest.MonkeyPatch.context() as patch:
+        # What does so for every test comes after fixtures of a module.
+        patch.setenv("MCRANKER_LEDGER", "none")
+        for place, payload in enumerate(HOSTILE_QUERY):
+            folder = base / "hostile" / str(place)
+            folder.mkdir()
+            hostile.append(write_query(folder, infested(payload)))
     report = write_report(base / "report")
     return {
         "query": [write_query(base / "query")],

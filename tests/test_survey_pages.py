@@ -164,7 +164,7 @@ def test_pages_stay_below_the_limit_and_no_query_is_lost(texts: tuple[str, ...])
         re.search(r"<th scope=row><a href=(\S+?)>", row) for part in parts for row in rows_of(part)
     ]
     assert [link.group(1) for link in links if link] == [
-        site.query_page(query.place) for query in survey.queries
+        site.query_page(query.place) for query in survey.queries if not query.error
     ]
     assert len(links) == 12_000
     for number, part in enumerate(parts, start=1):
