@@ -69,6 +69,7 @@ def test_a_suite(model: Connected, suite: Path, tmp_path: Path) -> None:
     result = invoke(suite, "--no-cache")
     assert result.exit_code == 0, result.stderr
     assert "For tables, significance and figures: beir-eval report runs/scales" in result.stdout
+    assert "To see why: personas report runs/scales --out FOLDER" in result.stdout
     assert "beir-eval: tiny, ten (1 of 2): nDCG@10 0." in result.stderr
     ten, twenty = find_runs([tmp_path / "runs" / "scales"])
     assert (ten.manifest.label, twenty.manifest.label) == ("ten", "twenty")

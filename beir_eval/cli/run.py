@@ -90,7 +90,9 @@ def _show(ctx: click.Context, experiment: Experiment, results: list[CellResult])
     for error in errors:
         say(f"{'warning' if error['code'] == 'MissingScores' else 'error'}: {error['message']}")
     if any(result.metrics is not None for result in results):
-        click.echo(f"For tables, significance and figures: beir-eval report {experiment.plan.out}")
+        out = experiment.plan.out
+        click.echo(f"For tables, significance and figures: beir-eval report {out}")
+        click.echo(f"To see why: personas report {out} --out FOLDER")
     return code
 
 

@@ -45,6 +45,7 @@ from mcranker.types import Passage, Query
 __all__ = ["command"]
 
 INPUT, OUTPUT = "Input", "Output"
+_REPORT_OF_MANY = "use --save FILE, and then 'mcranker inspect FILE --query ID --html PAGE'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +206,8 @@ def _check_usage(ctx: click.Context) -> None:
                 raise click.UsageError(f"--queries needs --{name} FILE as well", ctx)
         for name, flag in alone.items():
             if given[name] is not None:
-                raise click.UsageError(f"{flag} does not go with --queries; leave it out", ctx)
+                instead = _REPORT_OF_MANY if name == "report" else "leave it out"
+                raise click.UsageError(f"{flag} does not go with --queries; {instead}", ctx)
         return
     for name in ("run", "corpus"):
         if given[name] is not None:
