@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from personas.report.site import PAGE_BYTES
+
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
 
@@ -130,6 +132,16 @@ def test_many_queries_samples_memory(
     assert list(outcome["resident_mib"]) == ["5", "10", "15", "20"]
     assert min(outcome["resident_mib"].values()) > 1
     assert isinstance(outcome["bytes_a_query"], float)
+
+
+def test_pages_of_a_query_are_timed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("inspection_pages", "--passages 600 --personas 12 --words 20 --times 1", monkeypatch)
+    outcome = json.loads(capsys.readouterr().out)
+    assert outcome["pages"] > 1
+    assert outcome["largest_page_bytes"] < PAGE_BYTES
+    assert min(outcome["read_ms"], outcome["page_ms"], outcome["both_ms"]) > 0
 
 
 def run(script: str, options: str, monkeypatch: pytest.MonkeyPatch) -> None:
