@@ -89,9 +89,13 @@ def _report(ctx: click.Context) -> int:
 def _say_notes(report: PersonaReport) -> None:
     for sentence in report.left_out:
         say(sentence)
+    titles_of: dict[str, list[str]] = {}
     for run in report.runs:
         for note in run.notes:
-            say(f"{run.entry.title}: {note}")
+            titles_of.setdefault(note, []).append(run.entry.title)
+    for note, titles in titles_of.items():
+        who = titles[0] if len(titles) == 1 else f"{len(titles)} of {len(report.runs)} runs"
+        say(f"{who}: {note}")
 
 
 def _lines(report: PersonaReport) -> list[str]:
