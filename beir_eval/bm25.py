@@ -24,6 +24,7 @@ import orjson
 
 from beir_eval.errors import ExtraMissing, SettingError
 from beir_eval.tokens import tokenize
+from mcranker.logs import safe_logger
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,7 +37,7 @@ INDEX_FILE = "index.json"
 # where each column starts.
 ARRAYS = ("data", "indices", "indptr")
 
-_log = logging.getLogger("mcranker.beir_eval.bm25")
+_log = safe_logger("mcranker.beir_eval.bm25")
 
 
 class BM25:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import platform
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +21,7 @@ from beir_eval.run_folder import (
     RunManifest,
 )
 from beir_eval.runs import write_trec
+from mcranker.logs import safe_logger
 
 if TYPE_CHECKING:
     from beir_eval.prepare import Prepared
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Cell", "judges", "without_texts"]
 
-_log = logging.getLogger("mcranker.beir_eval.cell")
+_log = safe_logger("mcranker.beir_eval.cell")
 
 HOW_NOT_WHAT = frozenset(
     {

@@ -8,7 +8,6 @@ under a line of headings). The first two may be packed: ``corpus.jsonl.gz``.
 from __future__ import annotations
 
 import gzip
-import logging
 import os
 import re
 import zlib
@@ -22,6 +21,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from beir_eval.catalogue import Known, known
 from beir_eval.errors import DatasetError
+from mcranker.logs import safe_logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -41,7 +41,7 @@ _ABOUT = {
 }
 _BLANK = " \t\n\r\x0b\f"
 _ID = re.compile(f"[^{_BLANK}]+")
-_log = logging.getLogger("mcranker.beir_eval.datasets")
+_log = safe_logger("mcranker.beir_eval.datasets")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import tempfile
 import time
@@ -15,6 +14,7 @@ from beir_eval import stored
 from beir_eval.bm25 import BM25, check_depth, check_k1_and_b, versions
 from beir_eval.errors import RunError, SettingError
 from beir_eval.runs import read_trec
+from mcranker.logs import safe_logger
 
 if TYPE_CHECKING:
     from beir_eval.datasets import Dataset
@@ -30,7 +30,7 @@ Fields: TypeAlias = Literal["flat", "multifield"]
 Found: TypeAlias = dict[str, list[tuple[str, float]]]
 """Query id -> (document id, score), best first."""
 
-_log = logging.getLogger("mcranker.beir_eval.first_stage")
+_log = safe_logger("mcranker.beir_eval.first_stage")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from beir_eval.errors import BeirEvalError, DatasetError
+from mcranker.logs import safe_logger
 
 __all__ = ["home", "plainly"]
 
@@ -28,7 +29,7 @@ LONGEST = 300  # characters of a foreign message that are shown
 _NOT_ALLOWED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _ARCHIVE = "source.zip"
-_log = logging.getLogger("mcranker.beir_eval.datasets")
+_log = safe_logger("mcranker.beir_eval.datasets")
 
 
 def home() -> Path:

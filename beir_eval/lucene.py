@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import logging
 import os
 import re
 import subprocess
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beir_eval.errors import ExtraMissing, RunError
+from mcranker.logs import safe_logger
 
 if TYPE_CHECKING:
     from beir_eval.datasets import Document
@@ -41,7 +41,7 @@ _WORKER = Path(__file__).with_name("lucene_worker.py")
 _DOCUMENTS_A_FILE = 100_000
 _LINES_OF_JAVA = 3
 
-_log = logging.getLogger("mcranker.beir_eval.lucene")
+_log = safe_logger("mcranker.beir_eval.lucene")
 
 
 @dataclass(frozen=True, slots=True)

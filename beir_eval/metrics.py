@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from beir_eval.errors import ExtraMissing, MeasureError, RunError
+from mcranker.logs import safe_logger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Evaluation", "evaluate", "measure_names"]
 
-_log = logging.getLogger("mcranker.beir_eval.metrics")
+_log = safe_logger("mcranker.beir_eval.metrics")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ the data set nor the first stage again.
 from __future__ import annotations
 
 import hashlib
-import logging
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +26,7 @@ from beir_eval.run_folder import (
     Metrics,
 )
 from beir_eval.runs import write_trec
+from mcranker.logs import safe_logger
 
 if TYPE_CHECKING:
     from beir_eval.datasets import Dataset
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Prepared", "chosen_queries", "prepare"]
 
-_log = logging.getLogger("mcranker.beir_eval.prepare")
+_log = safe_logger("mcranker.beir_eval.prepare")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ the document id. `write_trec` therefore lowers a score that is not below the one
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import re
@@ -18,13 +17,14 @@ from pathlib import Path
 from typing import TypeAlias
 
 from beir_eval.errors import RunError
+from mcranker.logs import safe_logger
 
 __all__ = ["Run", "read_trec", "write_trec"]
 
 Run: TypeAlias = Mapping[str, Sequence[tuple[str, float]]]
 """Query id -> (document id, score), best first. Ids hold no white space."""
 
-_log = logging.getLogger("mcranker.beir_eval.runs")
+_log = safe_logger("mcranker.beir_eval.runs")
 
 # The white space of the C locale: what trec_eval splits lines at.
 _WHITE_SPACE = re.compile(r"[ \t\n\r\x0b\f]")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import logging
 import shutil
 import tempfile
 import time
@@ -20,6 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import orjson
+
+from mcranker.logs import safe_logger
 
 if TYPE_CHECKING:
     from beir_eval.datasets import Document
@@ -44,7 +45,7 @@ RUN_FILE = "run.json"
 # A folder that nobody has finished for so long was left by a process that is gone.
 _ABANDONED_SECONDS = 86_400
 
-_log = logging.getLogger("mcranker.beir_eval.stored")
+_log = safe_logger("mcranker.beir_eval.stored")
 
 
 def default_store() -> Path:

@@ -87,8 +87,15 @@ def folder_name(label: str) -> str:
     'direct-0-10'
 
     Raises:
-        SuiteError: nothing of the label is left, or the name is that of another folder.
+        SuiteError: the label is the first stage's, or has a line end or a control character;
+            nothing of it is left, or the name is that of another folder.
     """
+    if label == FIRST_STAGE:
+        raise SuiteError(
+            f"label {label!r} is that of the first stage's own row; take another label"
+        )
+    if not label.isprintable():
+        raise SuiteError(f"label {label!r} is not one line; write it as one")
     name = _slug(label)
     if not name:
         raise SuiteError(f"label {label!r} gives no folder name; use letters a to z or digits")
@@ -175,13 +182,6 @@ def _is_option(key: str) -> bool:
 def _check_labels(form: SuiteForm, place: str) -> None:
     folders: dict[str, str] = {}
     for entry in form.rankers:
-        if entry.label == FIRST_STAGE:
-            raise SuiteError(
-                f"{place}: label {entry.label!r} is that of the first stage's own row; "
-                "take another label"
-            )
-        if not entry.label.isprintable():
-            raise SuiteError(f"{place}: label {entry.label!r} is not one line; write it as one")
         try:
             folder = folder_name(entry.label)
         except SuiteError as failure:

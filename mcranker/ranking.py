@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -12,6 +11,7 @@ from mcranker.errors import InputError
 from mcranker.stored_ranking import ASSESSOR, restored_fields
 from mcranker.trec import trec_run
 from mcranker.types import MissingScore, Passage, Query, ScoreMatrix, UsageTable
+from personas.plain import json_text
 
 if TYPE_CHECKING:
     import os
@@ -206,8 +206,8 @@ class Ranking(Sequence[Hit]):
         }
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """`to_dict` as JSON text."""
-        return json.dumps(self.to_dict(), ensure_ascii=False, indent=indent, allow_nan=False)
+        """`to_dict` as JSON text, with control characters as escapes."""
+        return json_text(self.to_dict(), indent=indent)
 
     def to_html(
         self, path: str | os.PathLike[str], *, grades: Mapping[str, int] | None = None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 
 from mcranker.actor import Actor
 from mcranker.agents import Desk
 from mcranker.asking import Asker
+from mcranker.logs import safe_logger
 from mcranker.replies import Unreadable, read_personas
 from mcranker.reply_schemas import TEAM_SCHEMA, library_team_schema
 from mcranker.subjects import CALIBRATION_QUERIES, first_words, lift_by_topic, suitability
@@ -18,7 +18,7 @@ from personas.provenance import sealed
 
 __all__ = ["Recruiter"]
 
-logger = logging.getLogger("mcranker.recruiter")
+logger = safe_logger("mcranker.recruiter")
 
 
 class Recruiter(Actor[Passage, tuple[Member, ...]]):

@@ -1,15 +1,32 @@
 """Who judges, and by what: personas, rubrics, teams, prompts and the library of ready ones.
 
-Data, pure code and rendering only: nothing here calls a model.
+Data, pure code and rendering only: nothing here calls a model. Each public name is imported when
+it is first used.
 """
 
-from personas import library
-from personas.errors import PersonasError, PromptError, SchemaError
-from personas.files import dumps, load, loads, save
-from personas.schema import Criterion, Member, Origin, Persona, Rubric, Team
-from personas.team_diff import TeamDiff, diff_teams
-from personas.templates import PromptSet
-from personas.weights import normalize_weights
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from personas import library
+    from personas.errors import PersonasError, PromptError, SchemaError
+    from personas.files import dumps, load, loads, save
+    from personas.schema import Criterion, Member, Origin, Persona, Rubric, Team
+    from personas.team_diff import TeamDiff, diff_teams
+    from personas.templates import PromptSet
+    from personas.weights import normalize_weights
+
+_EXPORTS = {
+    "personas.errors": "PersonasError PromptError SchemaError",
+    "personas.files": "dumps load loads save",
+    "personas.schema": "Criterion Member Origin Persona Rubric Team",
+    "personas.team_diff": "TeamDiff diff_teams",
+    "personas.templates": "PromptSet",
+    "personas.weights": "normalize_weights",
+}
+_MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 
 __all__ = [
     "Criterion",
@@ -31,3 +48,17 @@ __all__ = [
     "normalize_weights",
     "save",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "library":
+        return import_module("personas.library")
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_MODULE_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from mcranker.cli import cli
 from mcranker.cli.files import output
 from mcranker.cli.numbers import counted, dollars, file_size, score_column, seconds
-from mcranker.cli.plain import one_line, plain
 from mcranker.cli.progress import QueryTracker, RunTracker
 from mcranker.cli.reference import reference
 from mcranker.config import RankerConfig
@@ -26,6 +25,7 @@ from mcranker.events import (
     TeamRecruited,
 )
 from personas import Criterion, Persona, Rubric
+from personas.plain import one_line, plain
 
 PROJECT = Path(__file__).parent.parent
 

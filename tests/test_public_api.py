@@ -7,12 +7,14 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import mcranker
 import personas
 
+SUBMODULES = {"mcranker": set[str](), "personas": {"library"}}
 HEAVY = {"numpy", "pydantic", "openai", "anthropic", "aiohttp", "xllamacpp", "json_repair"}
 
 
@@ -23,19 +25,22 @@ def test_every_public_name_is_there() -> None:
     assert len(set(mcranker.__all__)) == len(mcranker.__all__)
 
 
-def test_all_is_the_lazy_table() -> None:
-    assert set(mcranker.__all__) == set(mcranker._MODULE_OF)
-    names = [name for names in mcranker._EXPORTS.values() for name in names.split()]
+@pytest.mark.parametrize("package", [mcranker, personas])
+def test_all_is_the_lazy_table(package: ModuleType) -> None:
+    assert set(package.__all__) == set(package._MODULE_OF) | SUBMODULES[package.__name__]
+    names = [name for names in package._EXPORTS.values() for name in names.split()]
     assert len(set(names)) == len(names)
 
 
-def test_a_name_comes_from_a_module_that_makes_it_public() -> None:
-    for name, module in mcranker._MODULE_OF.items():
+@pytest.mark.parametrize("package", [mcranker, personas])
+def test_a_name_comes_from_a_module_that_makes_it_public(package: ModuleType) -> None:
+    for name, module in package._MODULE_OF.items():
         assert name in import_module(module).__all__, (name, module)
 
 
-def test_imports_for_type_checkers_are_the_lazy_table() -> None:
-    tree = ast.parse(Path(mcranker.__file__).read_text(encoding="utf-8"))
+@pytest.mark.parametrize("package", [mcranker, personas])
+def test_imports_for_type_checkers_are_the_lazy_table(package: ModuleType) -> None:
+    tree = ast.parse(Path(str(package.__file__)).read_text(encoding="utf-8"))
     block = next(
         node
         for node in tree.body
@@ -47,7 +52,8 @@ def test_imports_for_type_checkers_are_the_lazy_table() -> None:
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    assert imported == mcranker._MODULE_OF
+    submodules = dict.fromkeys(SUBMODULES[package.__name__], package.__name__)
+    assert imported == {**package._MODULE_OF, **submodules}
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
@@ -55,10 +61,13 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         _ = mcranker.Rnker
     with pytest.raises(ImportError):
         from mcranker import Rnker  # noqa: F401
+    with pytest.raises(AttributeError, match="module 'personas' has no attribute 'Teem'"):
+        _ = personas.Teem
 
 
 def test_dir_lists_every_public_name() -> None:
     assert set(mcranker.__all__) | {"__version__"} <= set(dir(mcranker))
+    assert set(personas.__all__) <= set(dir(personas))
 
 
 def test_star_import_gives_the_public_names() -> None:
@@ -103,6 +112,10 @@ def test_importing_mcranker_imports_nothing_heavy() -> None:
 def test_importing_the_ranker_imports_no_provider() -> None:
     providers = {"openai", "anthropic", "aiohttp", "xllamacpp"}
     assert not _loaded_by("from mcranker import MCRanker, Ranking, ScriptedChat") & providers
+
+
+def test_importing_personas_imports_nothing_heavy() -> None:
+    assert not _loaded_by("import personas.plain") & (HEAVY | {"yaml", "jinja2", "rich"})
 
 
 def test_importing_personas_imports_nothing_of_the_other_packages() -> None:

@@ -58,7 +58,7 @@ def _show(console: Console, records: list[dict[str, Any]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from mcranker.cli.plain import plain
+    from personas.plain import plain
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("name", style="cyan", no_wrap=True)

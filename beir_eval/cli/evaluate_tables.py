@@ -10,7 +10,7 @@ from rich.text import Text
 
 from beir_eval.cli.findings import LEVEL, Findings
 from mcranker.cli.numbers import counted
-from mcranker.cli.plain import plain
+from personas.plain import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,9 +49,9 @@ def show_findings(console: Console, findings: Findings, *, per_query: bool) -> N
 
 def _table(first: str, *others: str) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column(first, overflow="fold")
+    table.add_column(Text(plain(first)), overflow="fold")
     for heading in others:
-        table.add_column(heading, justify="right", overflow="fold")
+        table.add_column(Text(plain(heading)), justify="right", overflow="fold")
     return table
 
 

@@ -11,7 +11,7 @@ import click
 from beir_eval.cli.flags import output_flag
 from beir_eval.fusion import METHODS, NORMS
 from mcranker.cli.failures import DONE, envelope
-from mcranker.cli.files import check_outputs
+from mcranker.cli.files import check_outputs, print_line
 from mcranker.cli.files import output as opened_output
 from mcranker.cli.invocation import say
 from mcranker.cli.verb import Verb, quiet_flag
@@ -63,7 +63,7 @@ def _fuse(ctx: click.Context) -> int:
     from mcranker.cli.numbers import counted
 
     queries = counted(len(fused), "query", "queries")
-    click.echo(f"{given['out']}: {queries}, {counted(documents, 'document')}")
+    print_line(f"{given['out']}: {queries}, {counted(documents, 'document')}")
     if partial:
         say(f"{counted(len(partial), 'query', 'queries')} not in every run, e.g. {partial[0]!r}")
     return DONE

@@ -135,7 +135,7 @@ def _show(console: Console, result: _Result, out: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from mcranker.cli.plain import plain
+    from personas.plain import plain
 
     found = sum(map(len, result.run.values()))
     name = result.stage.note().name

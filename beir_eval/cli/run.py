@@ -16,6 +16,7 @@ from beir_eval.cli.tracking import Display
 from beir_eval.experiment import CellResult, Experiment
 from mcranker.cli.failures import DONE, envelope
 from mcranker.cli.fetching import fetch_models
+from mcranker.cli.files import output, print_line
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.progress import live_is_wanted
 from mcranker.cli.verb import Verb
@@ -71,8 +72,8 @@ def _dry_run(ctx: click.Context, experiment: Experiment) -> int:
             {"dataset": dataset, "label": label, **estimate.to_dict()}
             for dataset, label, estimate in rows
         ]
-        text = envelope(DONE, [], estimates=listed, total=total.to_dict())
-        click.echo(text, nl=False)
+        with output(None) as write:
+            write(envelope(DONE, [], estimates=listed, total=total.to_dict()))
     else:
         print_page(lambda console: show_estimates(console, rows, total))
     return DONE
@@ -84,15 +85,16 @@ def _show(ctx: click.Context, experiment: Experiment, results: list[CellResult])
     code, errors = verdict(results)
     if ctx.params["output"] == "json":
         listed = [as_dict(result) for result in results]
-        click.echo(envelope(code, errors, results=listed), nl=False)
+        with output(None) as write:
+            write(envelope(code, errors, results=listed))
         return code
     print_page(lambda console: show_results(console, results))
     for error in errors:
         say(f"{'warning' if error['code'] == 'MissingScores' else 'error'}: {error['message']}")
     if any(result.metrics is not None for result in results):
         out = experiment.plan.out
-        click.echo(f"For tables, significance and figures: beir-eval report {out}")
-        click.echo(f"To see why: personas report {out} --out FOLDER")
+        print_line(f"For tables, significance and figures: beir-eval report {out}")
+        print_line(f"To see why: personas report {out} --out FOLDER")
     return code
 
 

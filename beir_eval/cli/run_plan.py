@@ -12,6 +12,7 @@ import click
 from beir_eval.cli.run_flags import ROLES
 from beir_eval.experiment import Experiment, Plan
 from mcranker.cli.options import given_config, given_ledger
+from personas.plain import plain
 
 if TYPE_CHECKING:
     from beir_eval.first_stage import FirstStage
@@ -50,7 +51,7 @@ def needed_models(experiment: Experiment) -> list[str]:
 
 
 def _suite(ctx: click.Context) -> Suite:
-    from beir_eval.suite import RankerSpec, Suite, load_suite
+    from beir_eval.suite import RankerSpec, Suite, folder_name, load_suite
 
     given = ctx.params
     named = dict(_pair(ctx, text) for text in given["use"])
@@ -73,6 +74,8 @@ def _suite(ctx: click.Context) -> Suite:
         )
         for name in dict.fromkeys(given["ranker"])
     )
+    for ranker in rankers:
+        folder_name(ranker.label)
     return Suite("", "", "", (), rankers)
 
 
@@ -84,7 +87,8 @@ def _label(ctx: click.Context, ranker: str, specific: dict[str, Any]) -> str:
 
 
 def _in_short(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return text if text.isprintable() else plain(text)
 
 
 def _plan(ctx: click.Context, suite: Suite) -> Plan:

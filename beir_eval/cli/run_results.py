@@ -24,7 +24,7 @@ def show_estimates(
     from rich.table import Table
     from rich.text import Text
 
-    from mcranker.cli.plain import plain
+    from personas.plain import plain
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("data set")
@@ -96,7 +96,7 @@ def show_results(console: Console, results: list[CellResult]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from mcranker.cli.plain import plain
+    from personas.plain import plain
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     measure = results[0].first_stage.measures[0] if results else ""

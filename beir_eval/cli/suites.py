@@ -143,14 +143,16 @@ def _page(console: Console, suite: Suite) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from mcranker.cli.plain import plain
+    from personas.plain import plain
 
     console.print(Text(plain(suite.title), style="bold"))
     if suite.description:
         console.print(Text(plain(suite.description)))
     console.print()
     for heading, words in _lines(suite):
-        console.print(Text(f"{heading}: ", style="dim").append(plain(words), style="not dim"))
+        console.print(
+            Text(f"{plain(heading)}: ", style="dim").append(plain(words), style="not dim")
+        )
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("label", "ranker", "options"):
         table.add_column(heading)

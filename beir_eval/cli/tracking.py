@@ -12,6 +12,7 @@ from mcranker import events
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.numbers import counted, seconds
 from mcranker.cli.progress import Live, live_is_wanted
+from personas.plain import plain
 
 if TYPE_CHECKING:
     from beir_eval.cell import Cell
@@ -120,7 +121,7 @@ class Display(Watch):
     def cell_begins(self, cell: Cell, place: int, count: int, scores_after: int) -> None:
         queries = cell.open_queries
         self._sizes = {query_id: len(cell.prepared.run[query_id]) for query_id in queries}
-        name = f"{cell.prepared.manifest.dataset}, {cell.spec.label} ({place} of {count})"
+        name = plain(f"{cell.prepared.manifest.dataset}, {cell.spec.label} ({place} of {count})")
         self.tracker = CellTracker(
             name,
             len(queries),

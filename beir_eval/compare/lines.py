@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from beir_eval.compare.sources import FIRST_STAGE_NAME
 from mcranker.cli.numbers import counted
-from mcranker.cli.plain import plain
+from personas.plain import plain
 
 if TYPE_CHECKING:
     from beir_eval.compare.model import (

@@ -23,7 +23,7 @@ from beir_eval.compare.lines import (
     values_line,
     verdict,
 )
-from mcranker.cli.plain import plain
+from personas.plain import plain
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,6 +8,7 @@ import orjson
 
 from beir_eval.report.model import Cell, Column, Figure, Report, Row, Section
 from beir_eval.significance import Interval
+from personas.plain import safe_json
 
 __all__ = ["render_json", "report_dict"]
 
@@ -22,7 +23,7 @@ def render_json(report: Report, *, per_query: bool = False) -> str:
         per_query: with the value of every query.
     """
     text = orjson.dumps(report_dict(report, per_query=per_query), option=orjson.OPT_INDENT_2)
-    return text.decode() + "\n"
+    return safe_json(text.decode()) + "\n"
 
 
 def report_dict(report: Report, *, per_query: bool = False) -> dict[str, Any]:

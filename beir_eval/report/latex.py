@@ -15,7 +15,7 @@ from beir_eval.report.tables import (
     figure_table,
     section_tables,
 )
-from mcranker.cli.plain import plain
+from personas.plain import plain
 
 __all__ = ["escaped", "render_latex"]
 

@@ -22,7 +22,6 @@ from mcranker.cli.files import output as opened_output
 from mcranker.cli.invocation import Invocation
 from mcranker.cli.numbers import counted, file_size, seconds
 from mcranker.cli.options import model_flags
-from mcranker.cli.plain import plain
 from mcranker.cli.verb import Verb, quiet_flag
 from mcranker.errors import LedgerError, MCRankerError, ReplyError
 from mcranker.llm.catalogue import find
@@ -31,6 +30,7 @@ from mcranker.llm.connect import choose_default, connect
 from mcranker.llm.ledger import default_ledger_path
 from mcranker.llm.ledger_upkeep import file_bytes, stats
 from mcranker.llm.model_files import cache_folder
+from personas.plain import plain
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-import click
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
 from mcranker.cli.failures import DONE, envelope
 from mcranker.cli.fetching import is_here
+from mcranker.cli.files import output as opened_output
 from mcranker.cli.numbers import counted, dollars
-from mcranker.cli.plain import plain
 from mcranker.cli.tables import print_page
 from mcranker.errors import InputError
 from mcranker.llm.chat import Usage
+from personas.plain import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -51,7 +51,8 @@ def check_local_models(models: Iterable[str]) -> None:
 def show_estimate(estimate: Estimate, output: Output) -> int:
     """Print the estimate to standard output, as JSON or else as a table; the exit code."""
     if output == "json":
-        click.echo(envelope(DONE, [], estimate=estimate.to_dict()), nl=False)
+        with opened_output(None) as write:
+            write(envelope(DONE, [], estimate=estimate.to_dict()))
     else:
         print_page(lambda console: _show_table(console, estimate))
     return DONE

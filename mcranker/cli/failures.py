@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import click
 
-from mcranker.cli.plain import one_line
 from mcranker.errors import ConfigError, MCRankerError
+from personas.plain import json_text, one_line
 
 __all__ = [
     "BROKEN_PIPE",
@@ -106,7 +105,7 @@ def envelope(exit_code: int, errors: list[dict[str, Any]], **results: Any) -> st
     statuses: dict[int, Status] = {DONE: "ok", MISSING_SCORES: "missing_scores"}
     status = statuses.get(exit_code, "error")
     whole = {"status": status, "exit_code": exit_code, **results, "errors": errors}
-    return json.dumps(whole, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(whole) + "\n"
 
 
 def as_flags(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +12,9 @@ from pathlib import Path
 
 import click
 
-__all__ = ["Write", "check_outputs", "output", "replacing"]
+from personas.plain import shown
+
+__all__ = ["Write", "check_outputs", "output", "print_line", "replacing"]
 
 Write = Callable[[str], None]
 """Takes the next piece of text."""
@@ -77,18 +80,34 @@ def replacing(name: str) -> Iterator[Path]:
 def output(name: str | None) -> Iterator[Write]:
     """Where results go: the file `name`, which appears at the end, or standard output; UTF-8.
 
+    On a terminal control characters are shown as escapes. Names of files that are not UTF-8 keep
+    their bytes.
+
     Raises:
         OSError: the file cannot be written.
     """
     if name is None:
-        yield lambda text: click.echo(text.encode(), nl=False)
+        yield _print
         return
-    with replacing(name) as path, path.open("w", encoding="utf-8", newline="") as file:
+    with (
+        replacing(name) as path,
+        path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file,
+    ):
 
         def write(text: str) -> None:
             file.write(text)
 
         yield write
+
+
+def print_line(text: str) -> None:
+    """One line to standard output, as `output` writes it there."""
+    _print(f"{text}\n")
+
+
+def _print(text: str) -> None:
+    safe = shown(text) if sys.stdout.isatty() else text
+    click.echo(safe.encode(errors="surrogateescape"), nl=False)
 
 
 def _umask() -> int:

@@ -28,6 +28,7 @@ from mcranker.cli.failures import (
     failure,
 )
 from mcranker.cli.invocation import Invocation, say, speak_as
+from personas.plain import shown
 
 __all__ = ["EXIT_CODES", "VERBS", "Verbs", "cli", "main"]
 
@@ -219,7 +220,7 @@ def _report(error: Exception, *, debug: bool, as_json: bool) -> int:
     if debug:
         import traceback
 
-        traceback.print_exception(error, file=sys.stderr)
+        click.echo(shown("".join(traceback.format_exception(error))), nl=False, err=True)
     say(found.message if isinstance(error, Interrupted) else f"error: {found.message}")
     if as_json:
         try:

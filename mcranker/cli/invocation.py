@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import click
 
-from mcranker.cli.plain import one_line
+from personas.plain import one_line
 
 __all__ = ["Invocation", "say", "speak_as"]
 

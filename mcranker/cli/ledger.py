@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mcranker.cli.failures import DONE, ERROR, Failure, envelope
-from mcranker.cli.files import check_outputs
+from mcranker.cli.files import check_outputs, print_line
 from mcranker.cli.files import output as opened_output
 from mcranker.cli.invocation import say
 from mcranker.cli.numbers import counted, dollars, file_size
@@ -134,7 +134,7 @@ def prune_command(
         _print_json(DONE, removed=removed, dry_run=dry_run)
     else:
         done = "would be removed" if dry_run else "removed"
-        click.echo(f"{counted(removed, 'answer')} {done}")
+        print_line(f"{counted(removed, 'answer')} {done}")
     return DONE
 
 
@@ -163,7 +163,7 @@ def verify_command(ctx: click.Context, ledger: str | None, output: str) -> int:
         if len(problems) > _SHOWN_PROBLEMS:
             say(f"and {len(problems) - _SHOWN_PROBLEMS:,} more; --output json lists all")
         if not problems:
-            click.echo(f"{counted(answers, 'answer')}, all whole")
+            print_line(f"{counted(answers, 'answer')}, all whole")
     if problems:
         say(f"error: {advice}")
     return code
@@ -220,7 +220,7 @@ def _show(console: Console, path: Path, size: int, shares: list[Share]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from mcranker.cli.plain import plain
+    from personas.plain import plain
 
     console.print(Text(plain(str(path))), soft_wrap=True)
     answers = sum(share.answers for share in shares)

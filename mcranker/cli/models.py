@@ -9,6 +9,7 @@ import click
 from mcranker.cli.failures import DONE, envelope
 from mcranker.cli.fetching import is_here
 from mcranker.cli.files import output as opened_output
+from mcranker.cli.files import print_line
 from mcranker.cli.invocation import Invocation
 from mcranker.cli.numbers import file_size
 from mcranker.cli.progress import download_bar
@@ -54,7 +55,7 @@ def download_command(invocation: Invocation, name: str, quiet: bool) -> int:
     invocation.reached = lambda: f"while fetching {entry.name}; nothing of it was kept"
     with download_bar(entry.name, quiet=quiet) as progress:
         path = download(entry, progress=progress)
-    click.echo(str(path))
+    print_line(str(path))
     return DONE
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from mcranker.cli.invocation import say
 from mcranker.cli.numbers import counted, file_size
-from mcranker.cli.plain import plain
+from personas.plain import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -221,7 +221,7 @@ def download_bar(name: str, *, quiet: bool) -> Iterator[Callable[[int, int | Non
 
         yield tell
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn())
     bar = Progress(*columns, TransferSpeedColumn(), console=_console(), transient=True)
     task = bar.add_task(f"fetching {shown}", total=None)
 
@@ -245,7 +245,7 @@ def _progress() -> Progress:
 
     return Progress(
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TextColumn("{task.fields[count]}"),
         TextColumn("{task.fields[speed]}"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from mcranker.cli.failures import DONE, ERROR, MISSING_SCORES, Failure, envelope
 from mcranker.cli.files import Write, output, replacing
 from mcranker.cli.invocation import say
 from mcranker.cli.numbers import counted
+from personas.plain import json_text
 
 if TYPE_CHECKING:
     from mcranker.rankers import RankedQuery
@@ -139,4 +139,4 @@ def opened(wanted: Destinations) -> Iterator[Results]:
 
 def _hit_lines(ranking: Ranking) -> Iterator[str]:
     for hit in ranking.to_dict()["hits"]:
-        yield json.dumps({"query_id": ranking.query.id, **hit}, ensure_ascii=False) + "\n"
+        yield json_text({"query_id": ranking.query.id, **hit}) + "\n"

@@ -18,8 +18,8 @@ from rich.table import Table
 from rich.text import Text
 
 from mcranker.cli.numbers import counted, dollars, score_column, seconds
-from mcranker.cli.plain import plain
 from mcranker.cli.teams_view import line, percent, show_team
+from personas.plain import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable

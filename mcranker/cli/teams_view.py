@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mcranker.cli.numbers import counted
-from mcranker.cli.plain import plain
+from personas.plain import plain
 from personas.provenance import provenance
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ of them, and hands it on when it has its own reply or is cancelled.
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import replace
@@ -17,10 +16,11 @@ from mcranker.llm.batch_flight import Flight
 from mcranker.llm.batch_service import Writer
 from mcranker.llm.batch_tools import Order, Tools
 from mcranker.llm.chat import ChatReply, ChatRequest, Stage
+from mcranker.logs import safe_logger
 
 __all__ = ["BatchDesk"]
 
-logger = logging.getLogger("mcranker.llm")
+logger = safe_logger("mcranker.llm")
 
 
 class BatchDesk:

@@ -19,7 +19,6 @@ sent again; the first batch is paid for in vain.
 
 from __future__ import annotations
 
-import logging
 import os
 import uuid
 from collections.abc import Collection
@@ -30,10 +29,11 @@ from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from mcranker.errors import LedgerError
 from mcranker.llm.chat import ChatRequest, Stage, Tag
+from mcranker.logs import safe_logger
 
 __all__ = ["BatchGroup", "BatchNote", "BatchNotes"]
 
-logger = logging.getLogger("mcranker.llm")
+logger = safe_logger("mcranker.llm")
 
 Key = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Mark = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]

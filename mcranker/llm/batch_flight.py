@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from contextlib import aclosing
 
@@ -29,13 +28,14 @@ from mcranker.llm.batch_tools import Order, Tools
 from mcranker.llm.chat import ChatReply, ChatRequest, Stage
 from mcranker.llm.http_errors import Problem, parse_object
 from mcranker.llm.parameters import NEEDED, refused_parameter
+from mcranker.logs import safe_logger
 
 __all__ = ["Flight"]
 
 MOST_BATCHES = 3  # that a request goes with, where the provider fails it
 SLOWER = 1.5  # each wait between two looks at a batch is so many times the one before
 
-logger = logging.getLogger("mcranker.llm")
+logger = safe_logger("mcranker.llm")
 
 
 class Flight:

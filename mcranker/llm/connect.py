@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -13,6 +12,7 @@ from mcranker.llm.chat import ChatModel
 from mcranker.llm.compatible_http import CompatibleChat
 from mcranker.llm.endpoint import checked_url
 from mcranker.llm.openai_chat import OpenAIChat
+from mcranker.logs import safe_logger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +30,7 @@ PREFIXES = {
     "local": "local:NAME or local:PATH.gguf",
 }
 
-logger = logging.getLogger("mcranker.llm")
+logger = safe_logger("mcranker.llm")
 
 
 def connect(

@@ -7,7 +7,6 @@ the name of the model; nothing of a request but its hash. Several processes may 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sqlite3
 import threading
@@ -20,6 +19,7 @@ from mcranker.llm.chat import ChatReply
 from mcranker.llm.ledger_file import LedgerConnection, explained
 from mcranker.llm.ledger_rows import COLUMNS, Damaged, reply_of, row_of
 from mcranker.llm.ledger_writer import LedgerWriter
+from mcranker.logs import safe_logger
 
 __all__ = ["Ledger", "default_ledger_path"]
 
@@ -29,7 +29,7 @@ _KEEP = f"INSERT OR IGNORE INTO replies ({COLUMNS}) VALUES ({_PLACES})"  # noqa:
 _REPLACE = f"INSERT OR REPLACE INTO replies ({COLUMNS}) VALUES ({_PLACES})"  # noqa: S608
 _MARK = "UPDATE replies SET unusable = 1 WHERE key = ?"
 
-logger = logging.getLogger("mcranker.llm")
+logger = safe_logger("mcranker.llm")
 
 
 def default_ledger_path() -> Path | None:

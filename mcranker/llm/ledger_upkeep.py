@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import logging
 import os
 import sqlite3
 import time
@@ -23,6 +22,7 @@ from mcranker.llm.chat import Usage
 from mcranker.llm.ledger_file import LedgerConnection, explained
 from mcranker.llm.ledger_rows import COLUMNS, Damaged, Row, reply_of
 from mcranker.llm.prices import cost
+from mcranker.logs import safe_logger
 
 __all__ = ["Selection", "Share", "export", "file_bytes", "prune", "stats", "verify"]
 
@@ -37,7 +37,7 @@ FROM replies GROUP BY model, stage ORDER BY model, stage
 """
 _PAGE = f"SELECT id, unusable, {COLUMNS} FROM replies WHERE id > ? ORDER BY id LIMIT ?"  # noqa: S608 - constants
 
-logger = logging.getLogger("mcranker.llm")
+logger = safe_logger("mcranker.llm")
 
 
 @dataclass(frozen=True, slots=True)

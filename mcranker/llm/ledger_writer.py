@@ -11,7 +11,6 @@ gathered in the write-ahead log into the database, which does wait for the disk.
 from __future__ import annotations
 
 import asyncio
-import logging
 import sqlite3
 import threading
 from collections import deque
@@ -22,6 +21,7 @@ from weakref import WeakSet
 
 from mcranker.errors import LedgerError
 from mcranker.llm.ledger_file import PATIENCE, LedgerConnection, explained, is_busy
+from mcranker.logs import safe_logger
 
 __all__ = ["LedgerWriter"]
 
@@ -30,7 +30,7 @@ _LARGEST_BATCH = 512  # writes in one transaction, so that none holds the loop u
 _CHECKPOINT_AFTER = 2000  # writes; some 20 MB of write-ahead log
 _CHECKPOINT_PATIENCE = 1.0  # seconds that it may wait for readers, and writers for it
 
-logger = logging.getLogger("mcranker.llm")
+logger = safe_logger("mcranker.llm")
 
 
 class _Write(NamedTuple):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import logging
 import math
 import os
 import secrets
@@ -31,6 +30,7 @@ from mcranker.llm.http_errors import Service, unreadable
 from mcranker.llm.label_paths import LabelPaths, TokenPath
 from mcranker.llm.model_files import Progress, file_mark, resolve
 from mcranker.llm.openai_protocol import chat_body, chat_reply
+from mcranker.logs import safe_logger
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,7 @@ TOP_LOGPROBS_FOR_MANY = 4000  # where there are more than MANY_LABELS
 MANY_LABELS = 20
 NEGLIGIBLE = 0.01  # share of all labels' probability below which it is not traced any further
 
-_log = logging.getLogger("mcranker.llm.llama_local")
+_log = safe_logger("mcranker.llm.llama_local")
 
 
 class ServerAddress(NamedTuple):

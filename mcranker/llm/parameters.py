@@ -7,13 +7,13 @@ sent again without it (or with its replacement), and later requests leave it out
 
 from __future__ import annotations
 
-import logging
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mcranker.errors import UnsupportedCapability
 from mcranker.llm.http_errors import Problem, StatusError
+from mcranker.logs import safe_logger
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ParameterMemory", "refused_parameter"]
 
-logger = logging.getLogger("mcranker.llm")
+logger = safe_logger("mcranker.llm")
 
 # A parameter, and what is sent once it is refused: nothing, another value, another name.
 DROPPED = frozenset({"response_format", "seed", "temperature", "output_config", "thinking"})

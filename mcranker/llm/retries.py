@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import threading
 from collections import Counter
@@ -16,13 +15,14 @@ from mcranker.errors import ConnectionFailed, ModelError, RateLimited
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest
 from mcranker.llm.limits import PATIENCE, Limits
 from mcranker.llm.wrapper import Wrapper
+from mcranker.logs import safe_logger
 
 __all__ = ["ATTEMPTS", "Retrying", "RetryingStatistics"]
 
 ATTEMPTS = 6
 """Tries in all, the first included."""
 
-logger = logging.getLogger("mcranker.llm")
+logger = safe_logger("mcranker.llm")
 
 
 class RetryingStatistics(NamedTuple):

@@ -38,13 +38,14 @@ from mcranker.errors import (
 from mcranker.estimate import Estimate, Forecast
 from mcranker.events import Emit, Event, RankingDone
 from mcranker.inputs import Docs, as_passages, as_query
+from mcranker.logs import safe_logger
 from mcranker.models import Models
 from mcranker.ranking import Ranking
 from mcranker.types import Passage, Query
 
 __all__ = ["HOPELESS", "RankedQuery", "Ranker", "Work"]
 
-logger = logging.getLogger("mcranker")
+logger = safe_logger("mcranker")
 
 Work: TypeAlias = Iterable[tuple[str | Query, Docs]] | AsyncIterable[tuple[str | Query, Docs]]
 """Queries with their passages, one after the other; read only as fast as they are ranked."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -22,6 +21,7 @@ from mcranker.ensemble import (
     upper_bounds,
 )
 from mcranker.events import Emit, RankingStarted
+from mcranker.logs import safe_logger
 from mcranker.models import LedgerSpec, Models, ModelSpec, check_capabilities, connect_roles
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking
@@ -35,7 +35,7 @@ from personas import Member, PromptSet, Team
 
 __all__ = ["PointwiseRanker", "Roles", "given"]
 
-logger = logging.getLogger("mcranker")
+logger = safe_logger("mcranker")
 
 _LONGEST_QUERY = 20_000  # characters that a team's query may have
 

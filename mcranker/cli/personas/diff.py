@@ -37,7 +37,7 @@ def _diff(ctx: click.Context) -> int:
 
         print_page(lambda console: show_diff(console, found))
     else:
-        click.echo("no differences")
+        print_text("no differences\n")
     return code
 
 

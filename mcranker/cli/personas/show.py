@@ -72,8 +72,8 @@ def _one_team(records: list[Record], ctx: click.Context) -> Team:
 def _show_records(console: Console, found: list[tuple[str, Record]]) -> None:
     from rich.text import Text
 
-    from mcranker.cli.plain import plain
     from mcranker.cli.teams_view import line
+    from personas.plain import plain
 
     for place, (name, record) in enumerate(found):
         if len(found) > 1:

@@ -11,8 +11,8 @@ import click
 from mcranker.cli.failures import DONE, ERROR, Failure, envelope
 from mcranker.cli.invocation import say
 from mcranker.cli.numbers import counted
-from mcranker.cli.plain import plain
 from mcranker.cli.verb import Verb
+from personas.plain import plain
 
 if TYPE_CHECKING:
     from mcranker.cli.personas.records import Record
@@ -57,7 +57,7 @@ def _validate(ctx: click.Context) -> int:
     else:
         for each in checked:
             for text in each.problems or [f"{each.path}: {each.summary}"]:
-                click.echo(plain(text))
+                print_text(f"{plain(text)}\n")
             for text in each.warnings:
                 say(f"warning: {text}")
     if bad:

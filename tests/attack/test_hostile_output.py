@@ -1,0 +1,193 @@
+"""Text from outside on a terminal and in a log: it is shown, and does nothing else."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import logging
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from mcranker import ChatRequest, MCRanker, ScriptedChat
+from mcranker.logs import safe_logger
+from personas.plain import json_text, shown
+from tests.attack.commands import HOSTILE, call, unsafe, written
+from tests.beir_folder import write_folder
+from tests.cli_support import Connected, scripted
+
+ROOT = Path(__file__).parent.parent.parent
+ODD_ID = HOSTILE.replace("\u2028", "")  # which a TREC run would take for white space
+TOML = "".join(f"\\U{ord(char):08X}" for char in HOSTILE)
+SUITE = f"""\
+title = "{TOML}"  # {ODD_ID.translate(dict.fromkeys([7, 27, 127]))}
+description = "{TOML}"
+datasets = ["mini"]
+
+[models]
+"{TOML}" = "openai:x"
+
+[[rankers]]
+label = "a"
+ranker = "direct"
+"""
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Connected:
+    """A model whose every text is hostile."""
+    monkeypatch.chdir(tmp_path)
+    connected = scripted(monkeypatch, tmp_path)
+
+    def answer(request: ChatRequest) -> str:
+        match request.tag.stage:
+            case "recruit":
+                return json.dumps({"Identities": [f"1{HOSTILE}", f"2{HOSTILE}"], "Reason": HOSTILE})
+            case "criteria":
+                criterion = {"Criterion": f"C{HOSTILE}", "Explanation": HOSTILE, "Weight": 100}
+                return json.dumps({"Criteria": [criterion], "Reason": HOSTILE})
+            case _:
+                return HOSTILE if request.tag.doc_id.startswith("1") else '{"Score": 3}'
+
+    connected.answer = answer
+    return connected
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Standard output and error are terminals, which know no colours."""
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True)
+    monkeypatch.setenv("TERM", "dumb")
+
+
+def docs(tmp_path: Path) -> Path:
+    entries = [
+        {"id": f"{number}{ODD_ID}", "title": HOSTILE, "text": f"{number} {HOSTILE}"}
+        for number in range(3)
+    ]
+    return written(tmp_path / "docs.jsonl", "".join(json.dumps(each) + "\n" for each in entries))
+
+
+def harmless(command: str, *args: object) -> Result:
+    """What a command prints when all goes well but for scores that do not come."""
+    result = call(command, *args)
+    assert result.exit_code in (0, 3), result.stderr
+    assert not unsafe(result.stdout), ascii(result.stdout)
+    assert not unsafe(result.stderr), ascii(result.stderr)
+    return result
+
+
+@pytest.mark.usefixtures("terminal")
+def test_rankings_and_teams_on_a_terminal(model: Connected, tmp_path: Path) -> None:
+    asked = ("rank", HOSTILE, "--docs", docs(tmp_path), "--ledger", "l.db")
+    named = ("--query-id", ODD_ID, "--model", f"openai:{HOSTILE}")
+    for form in ("table", "json", "jsonl", "trec"):
+        result = harmless("mcranker", *asked, *named, "--output", form, "--save", "saved.json")
+        assert r"\x1b[31m" in result.stderr
+        assert "31mred" in result.stdout
+    harmless("mcranker", *asked, *named, "--dry-run")
+    harmless("mcranker", "ledger", "stats", "--ledger", "l.db")
+    for more in ([], ["--passage", "1"], ["--output", "json"]):
+        harmless("mcranker", "inspect", "saved.json", *more)
+    saved = json.loads(Path("saved.json").read_bytes())
+    assert (saved["query"]["text"], saved["query"]["id"]) == (HOSTILE, ODD_ID)
+    harmless("mcranker", "team", HOSTILE, "--out", "team.yaml")
+    for more in ([], ["--output", "json"], ["--output", "yaml"]):
+        assert "31mred" in harmless("personas", "show", "team.yaml", *more).stdout
+    harmless("personas", "validate", "team.yaml")
+    harmless("personas", "diff", "team.yaml", "entity_lookup")
+
+
+@pytest.mark.usefixtures("terminal", "model")
+def test_experiments_on_a_terminal(tmp_path: Path) -> None:
+    data, out = write_folder(tmp_path / f"tiny{ODD_ID}"), f"out{ODD_ID}"
+    asked = ("run", "--dataset", data, "--depth", "5", "--out", out)
+    harmless("beir-eval", *asked, "--ranker", "mcranker", "--title-separator", HOSTILE)
+    harmless("beir-eval", *asked, "--ranker", "direct", "--output", "json")
+    harmless("beir-eval", *asked, "--ranker", "direct", "--dry-run")
+    cells = sorted(path for path in Path(out).glob("*/*") if path.name != "data")
+    for form in ("md", "html", "latex", "json"):
+        harmless("beir-eval", "report", out, "--format", form)
+    for form in ("table", "md", "json"):
+        harmless("beir-eval", "compare", *cells, "--output", form)
+    harmless("personas", "report", out, "--out", f"pages{ODD_ID}", "--processes", "1")
+    harmless("mcranker", "inspect", cells[0])
+    runs = [
+        written(tmp_path / f"{name}{ODD_ID}", (cells[0] / "run.trec").read_bytes()) for name in "ab"
+    ]
+    qrels = ("--qrels", data / "qrels" / "test.tsv")
+    for more in (["--per-query"], ["--compare"], ["--intervals"], ["--output", "json"]):
+        assert "31mred" in harmless("beir-eval", "evaluate", *runs, *qrels, *more).stdout
+    harmless("beir-eval", "retrieve", data, "--out", f"found{ODD_ID}")
+
+
+@pytest.mark.usefixtures("terminal", "model")
+def test_a_suite_on_a_terminal(tmp_path: Path) -> None:
+    suite = written(tmp_path / f"s{ODD_ID}.toml", SUITE)
+    for more in ([], ["--toml"], ["--output", "json"]):
+        assert "31mred" in harmless("beir-eval", "suites", suite, *more).stdout
+
+
+def test_what_is_no_terminal_gets_the_text_as_it_is(model: Connected, tmp_path: Path) -> None:
+    asked = ("rank", HOSTILE, "--docs", docs(tmp_path), "--query-id", ODD_ID)
+    run = call("mcranker", *asked, "--output", "trec")
+    assert {line.split()[0] for line in run.stdout.splitlines()} == {ODD_ID}
+    found = json.loads(harmless("mcranker", *asked, "--output", "json").stdout)
+    assert found["ranking"]["hits"][0]["title"] == HOSTILE
+
+
+def test_json_reads_back_as_what_it_was() -> None:
+    value = {HOSTILE: [HOSTILE, "\ud800", "漢字 👩\u200d🔬\n\t", None, 1.5]}
+    text = json_text(value)
+    assert json.loads(text) == value
+    assert not unsafe(text)
+    assert "漢字 👩\u200d🔬" in text
+    assert shown("a\n\tb\r\x1b") == "a\n\tb\\r\\x1b"
+
+
+def test_warnings_of_the_library_steer_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a handler Python writes them to standard error as they are."""
+
+    def answer(request: ChatRequest) -> str:
+        return HOSTILE if request.tag.stage == "score" else '{"Criteria": []}'
+
+    log = io.StringIO()
+    handler = logging.StreamHandler(log)
+    logging.getLogger("mcranker").addHandler(handler)
+    try:
+        with MCRanker(
+            model=ScriptedChat(answer), ledger=None, team_size=1, criteria="none"
+        ) as ranker:
+            ranker.rank("q", {f"d{HOSTILE}": "text"})
+    finally:
+        logging.getLogger("mcranker").removeHandler(handler)
+    assert "scores are missing" in log.getvalue()
+    assert not unsafe(log.getvalue()), ascii(log.getvalue())
+
+
+def test_a_record_that_is_safe_is_left_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    safe_logger("mcranker.test").warning("%d of %r", 3, "漢")
+    safe_logger("mcranker.test").warning("100%% of %s", f"x\n{HOSTILE}")
+    first, second = caplog.records
+    assert (first.msg, first.args) == ("%d of %r", (3, "漢"))
+    assert second.getMessage().startswith(r"100% of x; a\x1b[31mred")
+
+
+def test_every_logger_of_the_packages_is_safe() -> None:
+    """`logging.getLogger` is only for loggers of others, and for the handler of the commands."""
+    allowed = {
+        "mcranker/logs.py",
+        "mcranker/cli/invocation.py",
+        "beir_eval/ir_failures.py",
+        "beir_eval/bm25.py",
+    }
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for package in ("mcranker", "personas", "beir_eval")
+        for path in (ROOT / package).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr == "getLogger"
+    }
+    assert found == allowed
