@@ -18,7 +18,7 @@ from mcranker.cli.reference import reference
 from personas import Criterion, Member, Persona, Rubric, Team, dumps, library, load, save
 from personas.provenance import sealed
 
-HEAVY = {"numpy", "pydantic", "yaml", "rich", "jinja2", "personas", "anyio", "openai"}
+HEAVY = {"numpy", "pydantic", "yaml", "rich", "jinja2", "anyio", "openai"}
 UNSAFE = "\x1b[31mred\x9b0m \u202eback [bold]b[/bold]"
 EFFECT = Criterion(name="Effect", description="It says how well a mask filters.", weight=75)
 COST = Criterion(name="Cost", description="It names a price.", weight=25)
