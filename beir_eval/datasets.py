@@ -7,20 +7,19 @@ under a line of headings). The first two may be packed: ``corpus.jsonl.gz``.
 
 from __future__ import annotations
 
-import gzip
 import os
 import re
-import zlib
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
 from beir_eval.catalogue import Known, known
 from beir_eval.errors import DatasetError
+from beir_eval.qrels import add_grade
+from beir_eval.text_files import read_lines
 from mcranker.logs import safe_logger
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ _ABOUT = {
     "passage answers just what is asked, for the person, place and time that are meant.",
 }
 _BLANK = " \t\n\r\x0b\f"
-_ID = re.compile(f"[^{_BLANK}]+")
+_ID = re.compile(f"[^{_BLANK}\0]+")  # tools in C end a text at a zero byte
 _log = safe_logger("mcranker.beir_eval.datasets")
 
 
@@ -214,10 +213,12 @@ def check_id(value: str, what: str, place: str) -> None:
     """See that an id can stand in a TREC run, whose columns are parted by white space.
 
     Raises:
-        DatasetError: it is empty or holds white space.
+        DatasetError: it is empty, or holds white space or a zero byte.
     """
     if not _ID.fullmatch(value):
-        raise DatasetError(f"{place}: {what} {value!r} is empty or holds white space")
+        raise DatasetError(
+            f"{place}: {what} {value!r} is empty or holds white space or a zero byte"
+        )
 
 
 class _CorpusLine(BaseModel, strict=True):
@@ -253,7 +254,7 @@ def _read_jsonl(folder: Traversable, name: str, form: type[_Line]) -> Iterator[_
     file, packed = folder / name, folder / f"{name}.gz"
     if packed.is_file() and not file.is_file():
         file = packed
-    for place, number, line in _read_lines(file):
+    for place, number, line in read_lines(file, hint="; a data set in BEIR format has it"):
         try:
             entry = form.model_validate_json(line)
         except ValidationError as failure:
@@ -274,7 +275,7 @@ def _read_qrels(folder: Traversable, split: str) -> dict[str, dict[str, int]]:
         found = f"there is {', '.join(others)}" if others else "there is no qrels/*.tsv at all"
         raise DatasetError(f"{file}: no judgements of split {split!r}; {found}")
     qrels: dict[str, dict[str, int]] = {}
-    for place, number, line in _read_lines(file):
+    for place, number, line in read_lines(file):
         fields = line.rstrip("\r\n").split("\t")
         if number == 1 and fields[-1].strip().lower() == "score":
             continue
@@ -283,54 +284,13 @@ def _read_qrels(folder: Traversable, split: str) -> dict[str, dict[str, int]]:
                 f"{place}: {len(fields)} columns; a line of judgements has three, parted by "
                 "tabs: query id, document id, grade"
             )
-        query_id, doc_id, grade_text = (field.strip() for field in fields)
+        query_id, doc_id, grade_text = (field.strip(_BLANK) for field in fields)
         check_id(query_id, "query id", place)
         check_id(doc_id, "document id", place)
-        try:
-            grade = int(grade_text)
-        except ValueError as failure:
-            raise DatasetError(f"{place}: grade {grade_text!r} is no whole number") from failure
-        if qrels.setdefault(query_id, {}).setdefault(doc_id, grade) != grade:
-            raise DatasetError(
-                f"{place}: query {query_id!r} and document {doc_id!r} were given grade "
-                f"{qrels[query_id][doc_id]} before, now {grade}; keep one of the lines"
-            )
+        add_grade(qrels, query_id, doc_id, grade_text, place)
     if not qrels:
         raise DatasetError(f"{file}: no judgement in it; the split is empty")
     return qrels
-
-
-def _read_lines(file: Traversable) -> Iterator[tuple[str, int, str]]:
-    """(``FILE:LINE``, line number from 1, text) of every line that is not blank."""
-    try:
-        with _opened(file) as lines:
-            for number, raw in enumerate(lines, start=1):
-                place = f"{file}:{number}"
-                try:
-                    line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
-                except UnicodeDecodeError as failure:
-                    raise DatasetError(
-                        f"{place}: byte {failure.start + 1} of the line is not UTF-8; "
-                        "convert the file first"
-                    ) from failure
-                if line.strip():
-                    yield place, number, line
-    except FileNotFoundError as failure:
-        raise DatasetError(f"{file}: no such file; a data set in BEIR format has it") from failure
-    except (EOFError, zlib.error, gzip.BadGzipFile) as failure:
-        raise DatasetError(f"{file}: damaged or incomplete ({failure}); get it again") from failure
-    except OSError as failure:
-        raise DatasetError(f"{file}: cannot be read: {failure.strerror}") from failure
-
-
-@contextmanager
-def _opened(file: Traversable) -> Iterator[IO[bytes]]:
-    with file.open("rb") as raw:
-        if not file.name.endswith(".gz"):
-            yield raw
-            return
-        with gzip.open(raw) as lines:
-            yield cast("IO[bytes]", lines)
 
 
 def _splits(folder: Traversable) -> list[str]:

@@ -21,6 +21,7 @@ from beir_eval.datasets import (
 )
 from beir_eval.errors import DatasetError, ExtraMissing
 from beir_eval.ir_failures import home, plainly
+from beir_eval.text_files import check_zip
 
 __all__ = ["StoredCorpus", "is_here", "load_id"]
 
@@ -150,6 +151,7 @@ def load_id(identifier: str, wanted: Wanted) -> Dataset:
     library = _library(wanted.place)
     # A data set that asks for a password does so on standard output.
     with plainly(wanted.place, identifier), redirect_stdout(sys.stderr):
+        _check_archives(identifier)
         identifier, source = _found(library.registry, identifier, wanted)
         judgements = _judgements(source, identifier)
         corpus = StoredCorpus(source, wanted.place, identifier)
@@ -166,6 +168,15 @@ def load_id(identifier: str, wanted: Wanted) -> Dataset:
         wanted.name, sum(doc_id in absent for grades in judgements.values() for doc_id in grades)
     )
     return dataset
+
+
+def _check_archives(identifier: str) -> None:
+    """Refuse archives on this machine that would fill the disk; new ones are checked by hash."""
+    folder = home()
+    for part in identifier.split("/"):
+        folder /= part
+        for archive in sorted(folder.glob("*.zip")):
+            check_zip(archive)
 
 
 def _obtainable(entry: Known) -> str:

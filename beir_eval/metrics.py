@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from beir_eval.errors import ExtraMissing, MeasureError, RunError
+from beir_eval.qrels import HIGHEST_GRADE
 from mcranker.logs import safe_logger
+from personas.plain import in_brief
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     from beir_eval.runs import Run
 
 __all__ = ["Evaluation", "evaluate", "measure_names"]
+
+_LARGEST = 2**31 - 1  # whole number that the programs behind ir-measures take
+_SHOWN = 200  # characters of a name or a foreign message
 
 _log = safe_logger("mcranker.beir_eval.metrics")
 
@@ -56,12 +61,13 @@ def evaluate(
 
     Raises:
         MeasureError: no measure is given, one is unknown or lacks a parameter, nothing
-            installed computes it, or there are no judgements.
+            installed computes it, or there are no judgements; a grade is no whole number, or
+            beyond `beir_eval.qrels.HIGHEST_GRADE`.
         RunError: the run has a document twice for one query.
         ExtraMissing: ir-measures is not installed.
     """
     parsed = _parse(measures)
-    judged = {query_id: dict(grades) for query_id, grades in qrels.items() if grades}
+    judged = {query_id: _checked(query_id, grades) for query_id, grades in qrels.items() if grades}
     if not judged:
         raise MeasureError("there are no judgements, so there is nothing to measure by")
     unjudged = sum(query_id not in judged for query_id in run)
@@ -102,13 +108,16 @@ def _parse(names: Sequence[str]) -> dict[str, Any]:
             measure.validate_params()
         except (ValueError, NameError, AssertionError) as failure:
             raise MeasureError(
-                f"measure {name!r}: {failure}; write it as ir-measures does, e.g. 'nDCG@10', "
-                "'R@100', 'AP(rel=2)'"
+                f"measure {_short(name)!r}: {_short(str(failure))}; write it as ir-measures does, "
+                "e.g. 'nDCG@10', 'R@100', 'AP(rel=2)'"
             ) from failure
         cutoff = measure.params.get("cutoff", 1)
         # trec_eval's C code ends the process on such a cutoff.
         if cutoff < 1:
             raise MeasureError(f"measure {name!r}: the cutoff {cutoff!r} is below 1")
+        for param, value in measure.params.items():
+            if isinstance(value, int) and value > _LARGEST:
+                raise MeasureError(f"measure {_short(name)!r}: {param} is above {_LARGEST:,}")
         parsed[name] = measure
     return parsed
 
@@ -136,7 +145,9 @@ def _compute(
         RuntimeError,
         subprocess.SubprocessError,
     ) as failure:
-        raise MeasureError(f"cannot compute {', '.join(measures)}: {failure}") from failure
+        raise MeasureError(
+            f"cannot compute {_short(', '.join(measures))}: {_short(str(failure))}"
+        ) from failure
     return {
         name: {
             query_id: values.get((measure, number), float(measure.DEFAULT))
@@ -144,6 +155,20 @@ def _compute(
         }
         for name, measure in measures.items()
     }
+
+
+def _checked(query_id: str, grades: Mapping[str, int]) -> dict[str, int]:
+    for doc_id, grade in grades.items():
+        if not (hasattr(grade, "__index__") and abs(grade) <= HIGHEST_GRADE):
+            raise MeasureError(
+                f"query {query_id!r} and document {doc_id!r} have the grade {in_brief(grade)}; "
+                f"give a whole number from {-HIGHEST_GRADE:,} to {HIGHEST_GRADE:,}"
+            )
+    return {doc_id: int(grade) for doc_id, grade in grades.items()}
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def _scores_by_rank(query_id: str, documents: Sequence[tuple[str, float]]) -> dict[str, float]:

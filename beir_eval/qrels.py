@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from beir_eval.errors import DatasetError
+from beir_eval.text_files import read_lines
 
-__all__ = ["read_qrels"]
+__all__ = ["HIGHEST_GRADE", "add_grade", "read_qrels"]
+
+HIGHEST_GRADE = 1_000_000
+"""Grades go as far below 0: trec_eval takes memory for every grade up to the highest."""
 
 _FORMS = {3: (0, 1, 2), 4: (0, 2, 3)}  # columns -> where query, document and grade stand
+_FIELD = re.compile(r"[^ \t\n\r\x0b\f]+")  # between the white space of the C locale
+_WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
 
 
 def read_qrels(path: str | os.PathLike[str]) -> dict[str, dict[str, int]]:
@@ -21,45 +28,49 @@ def read_qrels(path: str | os.PathLike[str]) -> dict[str, dict[str, int]]:
 
     Raises:
         DatasetError: the file cannot be read or is not UTF-8; a line has another number of
-            columns than the first; a grade is no whole number; a document has two grades for one
-            query; there is no judgement at all.
+            columns than the first; a grade is no whole number, or beyond `HIGHEST_GRADE`; a
+            document has two grades for one query; there is no judgement at all.
     """
     path = Path(path)
     found: dict[str, dict[str, int]] = {}
     columns = 0
-    for number, line in enumerate(_lines(path), start=1):
-        fields = line.split()
-        if not fields or (number == 1 and len(fields) == 3 and fields[2].lower() == "score"):
+    for place, number, line in read_lines(path):
+        fields = _FIELD.findall(line)
+        if number == 1 and len(fields) == 3 and fields[2].lower() == "score":
             continue
         columns = columns or len(fields)
         if columns not in _FORMS or len(fields) != columns:
             raise DatasetError(
-                f"{path}:{number}: {len(fields)} columns; each line of judgements has three (query "
+                f"{place}: {len(fields)} columns; each line of judgements has three (query "
                 "id, document id, grade) or each has four (query id, 0, document id, grade)"
             )
         query_id, doc_id, grade_text = (fields[column] for column in _FORMS[columns])
-        try:
-            grade = int(grade_text)
-        except ValueError as failure:
-            raise DatasetError(
-                f"{path}:{number}: grade {grade_text!r} is no whole number"
-            ) from failure
-        if found.setdefault(query_id, {}).setdefault(doc_id, grade) != grade:
-            raise DatasetError(
-                f"{path}:{number}: query {query_id!r} and document {doc_id!r} were given grade "
-                f"{found[query_id][doc_id]} before, now {grade}; keep one of the lines"
-            )
+        add_grade(found, query_id, doc_id, grade_text, place)
     if not found:
         raise DatasetError(f"{path}: no judgement in it")
     return found
 
 
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_bytes().decode("utf-8-sig").splitlines()
-    except OSError as failure:
+def add_grade(
+    found: dict[str, dict[str, int]], query_id: str, doc_id: str, grade_text: str, place: str
+) -> None:
+    """Note a judgement that stands at `place`, as ``FILE:LINE``.
+
+    Raises:
+        DatasetError: the grade is no whole number, or beyond `HIGHEST_GRADE`; or the document
+            has another grade for the query already.
+    """
+    if not _WHOLE.fullmatch(grade_text):
+        raise DatasetError(f"{place}: grade {grade_text[:40]!r} is no whole number")
+    grade = int(grade_text)
+    if abs(grade) > HIGHEST_GRADE:
         raise DatasetError(
-            f"cannot read the judgements {str(path)!r}: {failure.strerror}"
-        ) from failure
-    except UnicodeDecodeError as failure:
-        raise DatasetError(f"{path}: not UTF-8; convert the file first") from failure
+            f"{place}: grade {grade!r} is out of range; give one from {-HIGHEST_GRADE:,} to "
+            f"{HIGHEST_GRADE:,}"
+        )
+    before = found.setdefault(query_id, {}).setdefault(doc_id, grade)
+    if before != grade:
+        raise DatasetError(
+            f"{place}: query {query_id!r} and document {doc_id!r} were given grade {before} "
+            f"before, now {grade}; keep one of the lines"
+        )

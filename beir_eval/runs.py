@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from beir_eval.errors import RunError
+from mcranker.bounded_lines import TooLong, bounded_lines
 from mcranker.logs import safe_logger
+from personas.leave_one_out import HIGHEST_SCORE
 
 __all__ = ["Run", "read_trec", "write_trec"]
 
@@ -26,9 +28,11 @@ Run: TypeAlias = Mapping[str, Sequence[tuple[str, float]]]
 
 _log = safe_logger("mcranker.beir_eval.runs")
 
-# The white space of the C locale: what trec_eval splits lines at.
-_WHITE_SPACE = re.compile(r"[ \t\n\r\x0b\f]")
+# The white space of the C locale, where trec_eval splits lines, and what ends a text in C.
+_NO_ID = re.compile(r"[ \t\n\r\x0b\f\0]")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 _COLUMNS = "query-id Q0 document-id rank score tag"
+_SHOWN = 80  # characters of a number that is none
 # Steps below a tied score, at least; keeps zeros from becoming denormal numbers.
 _SMALLEST_STEP = 1e-9
 
@@ -42,14 +46,15 @@ def read_trec(path: str | os.PathLike[str]) -> dict[str, list[tuple[str, float]]
 
     Raises:
         RunError: the file cannot be read or is not UTF-8, a line has not six columns, a rank
-            or score is no number, or a document appears twice for one query.
+            or score is no number or beyond single precision, or a document appears twice for
+            one query.
     """
     path = Path(path)
     found: dict[str, dict[str, tuple[float, int]]] = {}
     try:
         with path.open("rb") as file:
-            for number, raw in enumerate(file, start=1):
-                fields = raw.split()
+            for number, raw in enumerate(bounded_lines(file), start=1):
+                fields = raw.removeprefix(b"\xef\xbb\xbf" if number == 1 else b"").split()
                 if not fields:
                     continue
                 query_id, doc_id, rank, score = _parse_line(fields, f"{path}:{number}")
@@ -60,6 +65,11 @@ def read_trec(path: str | os.PathLike[str]) -> dict[str, list[tuple[str, float]]
                         f"{query_id!r}; a run lists it once"
                     )
                 documents[doc_id] = (score, rank)
+    except TooLong as failure:
+        raise RunError(
+            f"{path}:{failure.number}: the line is {failure}; a line of a run has six columns: "
+            f"{_COLUMNS}"
+        ) from failure
     except OSError as failure:
         raise RunError(f"cannot read the run {str(path)!r}: {failure.strerror}") from failure
     return {
@@ -119,17 +129,20 @@ def _parse_line(fields: list[bytes], place: str) -> tuple[str, str, int, float]:
         )
     except UnicodeDecodeError as failure:
         raise RunError(f"{place}: not UTF-8; convert the file first") from failure
+    if b"\0" in b"".join(fields):
+        raise RunError(f"{place}: a zero byte, so it is no line of text")
+    if not _WHOLE.fullmatch(rank_text):
+        raise RunError(f"{place}: rank {rank_text[:_SHOWN]!r} is no whole number")
     try:
-        rank = int(rank_text)
+        score = float("" if "_" in score_text else score_text)
     except ValueError as failure:
-        raise RunError(f"{place}: rank {rank_text!r} is no whole number") from failure
-    try:
-        score = float(score_text)
-    except ValueError as failure:
-        raise RunError(f"{place}: score {score_text!r} is no number") from failure
-    if not math.isfinite(score):
-        raise RunError(f"{place}: score {score_text!r} is not finite, so it gives no order")
-    return query_id, doc_id, rank, score
+        raise RunError(f"{place}: score {score_text[:_SHOWN]!r} is no number") from failure
+    if not abs(score) <= HIGHEST_SCORE:
+        raise RunError(
+            f"{place}: score {score_text[:_SHOWN]!r} is not finite in single precision, in which "
+            "runs are read, so it gives no order"
+        )
+    return query_id, doc_id, int(rank_text), score
 
 
 def _lines(run: Run, tag: str) -> Iterator[str]:
@@ -177,5 +190,8 @@ def _step(single: float) -> float:
 
 
 def _check_name(name: str, what: str) -> None:
-    if not name or _WHITE_SPACE.search(name):
-        raise RunError(f"{what} {name!r} is empty or holds white space: not possible in a TREC run")
+    if not name or _NO_ID.search(name):
+        raise RunError(
+            f"{what} {name!r} is empty, or holds white space or a zero byte: not possible in a "
+            "TREC run"
+        )

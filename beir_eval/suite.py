@@ -46,6 +46,7 @@ from typing import TYPE_CHECKING, Any
 from beir_eval.errors import SuiteError
 from beir_eval.run_folder import SuiteNote
 from beir_eval.suite_form import SuiteForm, folder_name, hint, read_form
+from mcranker.bounded_lines import TooLong, bounded_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,6 +65,8 @@ __all__ = [
 ]
 
 _SUFFIX = ".toml"
+LONGEST = 4_000_000
+"""Bytes of a suite's file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +222,10 @@ def _find(name_or_path: str | os.PathLike[str]) -> tuple[Traversable, str, Path 
 
 def _text(file: Traversable, place: str) -> str:
     try:
-        return file.read_bytes().decode("utf-8-sig")
+        with file.open("rb") as content:
+            return bounded_whole(content, LONGEST).decode("utf-8-sig")
+    except TooLong as failure:
+        raise SuiteError(f"{place}: {failure}, so it is no suite; name its TOML file") from failure
     except OSError as failure:
         raise SuiteError(f"{place}: cannot be read: {failure.strerror}") from failure
     except UnicodeDecodeError as failure:

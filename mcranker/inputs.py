@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 
 from mcranker.errors import InputError
 from mcranker.types import Passage, Query
+from personas.leave_one_out import HIGHEST_SCORE
+from personas.plain import in_brief
 
 __all__ = ["Docs", "as_passages", "as_query"]
 
@@ -138,9 +140,11 @@ def _score(score: object, where: str) -> float | None:
             number = float(score)
         except OverflowError:
             number = math.inf
-        if math.isfinite(number):
+        if abs(number) <= HIGHEST_SCORE:
             return number
-    raise InputError(f"{where} has the score {score!r}; give a finite number")
+    raise InputError(
+        f"{where} has the score {in_brief(score)}; give a finite number, up to {HIGHEST_SCORE:.3g}"
+    )
 
 
 def _check_unicode(text: str, what: str) -> None:

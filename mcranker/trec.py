@@ -7,7 +7,12 @@ from collections.abc import Sequence
 
 from mcranker.errors import InputError
 
-__all__ = ["trec_run"]
+__all__ = ["can_be_named", "trec_run"]
+
+
+def can_be_named(name: str) -> bool:
+    """Whether a TREC run can hold this id: some text without white space or a zero byte."""
+    return name.split() == [name] and "\0" not in name
 
 
 def trec_run(query_id: str, ids: Sequence[str], scores: Sequence[float], tag: str) -> str:
@@ -26,10 +31,10 @@ def trec_run(query_id: str, ids: Sequence[str], scores: Sequence[float], tag: st
         InputError: the query has no id, or an id holds white space.
     """
     for what, name in [("query", query_id), *(("passage", each) for each in ids)]:
-        if not name or name.split() != [name]:
+        if not can_be_named(name):
             raise InputError(
                 f"a TREC run cannot name the {what} {name!r}; "
-                "ids must not be empty or hold white space"
+                "ids must not be empty or hold white space or a zero byte"
             )
     return "".join(
         f"{query_id} Q0 {doc_id} {rank} {score} {tag}\n"

@@ -12,7 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Row", "Rule", "ranks", "ranks_without"]
+__all__ = ["HIGHEST_SCORE", "Row", "Rule", "ranks", "ranks_without"]
+
+HIGHEST_SCORE = (2 - 2**-23) * 2.0**127
+"""What a score may be, and its negative: TREC runs hold single precision, and squares and sums of
+such scores are still finite in double precision."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,7 +180,7 @@ def test_judgements(many: Path, tmp_path: Path) -> None:
     assert refused(*picked, "q3") == f"{qrels}: no judgement of query 'q3'"
     nameless = written(tmp_path / "nameless.json", ranking(""))
     assert "has no id" in refused(nameless, "--qrels", qrels)
-    assert "cannot read the judgements" in refused(many, "--qrels", tmp_path / "gone")
+    assert "gone: no such file" in refused(many, "--qrels", tmp_path / "gone")
 
 
 def test_json_holds_what_is_worked_out(many: Path, tmp_path: Path) -> None:

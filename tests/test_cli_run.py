@@ -134,7 +134,7 @@ def test_queries_by_name_and_from_a_file(model: Connected, folder: Path, tmp_pat
     (run,) = find_runs([tmp_path / "b"])
     assert list(run.run()) == ["q2", "q4"]
     (tmp_path / "latin.txt").write_bytes(b"q1\n\xe9\n")
-    assert "is not UTF-8" in invoke(*args, "--queries", "latin.txt", "--out", "c").stderr
+    assert "latin.txt:2: not UTF-8" in invoke(*args, "--queries", "latin.txt", "--out", "c").stderr
     unknown = invoke(*args, "--queries", "q9", "--out", "c")
     assert unknown.exit_code == 1
     assert "tiny has no query 'q9'" in str(unknown.exception) + unknown.stderr

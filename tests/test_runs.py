@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 TIED = {"q1": [("a", 2.0), ("b", 2.0), ("c", 2.0), ("d", 0.5)], "q2": [("z", 0.0), ("y", 0.0)]}
 
-letters = st.characters(exclude_categories=["Cs"], exclude_characters=" \t\n\r\x0b\f")
+letters = st.characters(exclude_categories=["Cs"], exclude_characters=" \t\n\r\x0b\f\0")
 ids = st.text(letters, min_size=1, max_size=8)
 scores = st.one_of(
     st.integers(0, 10).map(float),  # many ties

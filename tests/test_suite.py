@@ -390,10 +390,10 @@ def test_no_such_suite_and_a_file_that_is_none(tmp_path: Path) -> None:
 
 
 def test_a_file_that_must_not_be_read(write: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def denied(_: Path) -> bytes:
+    def denied(*_: object) -> NoReturn:
         raise PermissionError(errno.EACCES, "Permission denied")
 
     write.write_text(HEAD + TWO, encoding="utf-8")
-    monkeypatch.setattr(Path, "read_bytes", denied)
+    monkeypatch.setattr(Path, "open", denied)
     with pytest.raises(SuiteError, match=r"mine\.toml: cannot be read: Permission denied"):
         load_suite(write)

@@ -8,12 +8,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import orjson
 
 from beir_eval.errors import DatasetError
-from mcranker.cli.reading import named_source, read_lines
+from mcranker.bounded_lines import LONGEST_RANKING
+from mcranker.cli.reading import joined, named_source, read_lines
 from mcranker.errors import InputError
 from personas.effectiveness import ndcg
 from personas.errors import SchemaError
@@ -163,7 +165,7 @@ def read_rankings(source: str) -> Iterator[tuple[str, dict[str, Any]]]:
     Raises:
         InputError: the file cannot be read, holds something else, or nothing.
     """
-    lines = read_lines(source)
+    lines = read_lines(source, longest=LONGEST_RANKING)
     first = next(lines, None)
     if first is None:
         raise InputError(f"{named_source(source)}: there is nothing in it; {_FORM}")
@@ -180,8 +182,8 @@ def _values(first: tuple[str, str], rest: Iterator[tuple[str, str]]) -> Iterator
     """The JSON values: a line each, or one that takes all lines."""
     where, line = first
     if line.rstrip().endswith(_OPEN):
-        lines = [first, *rest]
-        yield where, _parsed("".join(each for _, each in lines), [place for place, _ in lines])
+        text, places = joined(chain([first], rest), where.rpartition(":")[0])
+        yield where, _parsed(text, places)
         return
     yield where, _parsed(line, [where])
     for where, line in rest:

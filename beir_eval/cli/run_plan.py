@@ -12,6 +12,7 @@ import click
 from beir_eval.cli.run_flags import ROLES
 from beir_eval.experiment import Experiment, Plan
 from mcranker.cli.options import given_config, given_ledger
+from mcranker.cli.reading import read_lines
 from personas.plain import plain
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ def given_experiment(ctx: click.Context) -> Experiment:
 
     Raises:
         click.UsageError: flags that do not go together.
-        BeirEvalError, MCRankerError: the suite or an option cannot be.
-        OSError, UnicodeDecodeError: the file of query ids cannot be read.
+        BeirEvalError, MCRankerError: the suite or an option cannot be, or the file of query ids
+            cannot be read.
     """
     suite = _suite(ctx)
     experiment = Experiment(suite, _plan(ctx, suite))
@@ -146,13 +147,7 @@ def _query_ids(ctx: click.Context, given: str | None) -> tuple[str, ...]:
         return ()
     path = Path(given)
     if path.is_file():
-        try:
-            lines = path.read_text(encoding="utf-8-sig").splitlines()
-        except UnicodeDecodeError as failure:
-            raise click.UsageError(
-                f"--queries {given!r} is not UTF-8; save it so", ctx
-            ) from failure
-        found = tuple(line.split()[0] for line in lines if line.strip())
+        found = tuple(line.split()[0] for _, line in read_lines(given))
     else:
         found = tuple(part.strip() for part in given.split(",") if part.strip())
     if not found:

@@ -40,6 +40,7 @@ from mcranker.cli.verb import Section, Verb, quiet_flag
 from mcranker.errors import InputError
 from mcranker.events import RankingDone
 from mcranker.rankers import HOPELESS, RankedQuery, Ranker
+from mcranker.trec import can_be_named
 from mcranker.types import Passage, Query
 
 __all__ = ["command"]
@@ -222,10 +223,10 @@ def _check_trec_ids(job: _Job) -> None:
     names = [("query", query.id) for query in job.queries]
     names += [("passage", doc_id) for doc_id in job.passages]
     for what, name in names:
-        if name.split() != [name]:
+        if not can_be_named(name):
             raise InputError(
-                f"the {what} id {name!r} holds white space, which a TREC run cannot have; "
-                "rename it, or use --output jsonl"
+                f"the {what} id {name!r} holds white space or a zero byte, which a TREC run cannot "
+                "have; rename it, or use --output jsonl"
             )
 
 

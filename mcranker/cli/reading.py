@@ -1,27 +1,39 @@
 """Input files and standard input: passages, queries, runs and corpora.
 
 Everything is read as UTF-8, with or without a byte order mark; blank lines are skipped.
-Every complaint is one line that begins with ``FILE:LINE``.
+Every complaint is one line that begins with ``FILE:LINE``. A line may have 64 MB, a JSON document
+1,000 MB, so that no file takes all memory.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 import sys
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args
 
+from mcranker.bounded_lines import (
+    LONGEST_LINE,
+    LONGEST_RANKING,
+    TooLong,
+    bounded_lines,
+    megabytes,
+)
 from mcranker.cli.numbers import counted
 from mcranker.errors import InputError
 from mcranker.inputs import as_passages
 from mcranker.types import Passage, Query
+from personas.leave_one_out import HIGHEST_SCORE
+from personas.plain import in_brief
 
 __all__ = [
     "FORMATS",
     "STDIN",
     "Format",
+    "joined",
     "named_source",
     "read_corpus",
     "read_lines",
@@ -44,6 +56,8 @@ _SUFFIXES: dict[str, Format] = {
     ".md": "text",
 }
 _ID_COLUMNS = {"_id", "id", "docid", "doc_id", "docno", "pid", "qid", "query_id", "query-id"}
+
+_FIELD = re.compile(r"[^ \t\n\r\x0b\f]+")  # tools for runs know only the white space of ASCII
 
 _Entry = tuple[str, str | dict[str, Any]]
 """Where it stands, and a text or a record."""
@@ -124,7 +138,7 @@ def read_run(source: str) -> dict[str, list[tuple[str, float]]]:
     """
     found: dict[str, dict[str, tuple[float, float]]] = {}
     for where, line in read_lines(source):
-        fields = line.split()
+        fields = _FIELD.findall(line)
         if len(fields) != 6:
             raise InputError(
                 f"{where}: {counted(len(fields), 'column')}; a line of a TREC run has six: "
@@ -148,21 +162,52 @@ def read_run(source: str) -> dict[str, list[tuple[str, float]]]:
     }
 
 
-def read_lines(source: str) -> Iterator[tuple[str, str]]:
+def read_lines(source: str, *, longest: int = LONGEST_LINE) -> Iterator[tuple[str, str]]:
     """Where each line that is not blank stands, as ``FILE:LINE``, and the line.
 
+    Args:
+        source: the file, or ``-`` for standard input.
+        longest: bytes of a line.
+
     Raises:
-        InputError: the file cannot be read, or a line of it is not UTF-8.
+        InputError: the file cannot be read, or a line of it is too long or not UTF-8.
     """
     name = named_source(source)
     try:
         if source == STDIN:
-            yield from _decoded(sys.stdin.buffer, name)
+            yield from _decoded(sys.stdin.buffer, name, longest)
         else:
             with Path(source).open("rb") as file:
-                yield from _decoded(file, name)
+                yield from _decoded(file, name, longest)
+    except TooLong as error:
+        of_json = f"; a JSON document may have {megabytes(LONGEST_RANKING)}: name it FILE.json"
+        raise InputError(
+            f"{name}:{error.number}: the line is {error}; see whether it is the right file"
+            f"{of_json if longest < LONGEST_RANKING else ''}"
+        ) from error
     except OSError as error:
         raise InputError(f"{name}: cannot be read: {error.strerror or error}") from error
+
+
+def joined(lines: Iterable[tuple[str, str]], name: str) -> tuple[str, list[str]]:
+    """The text of a JSON document on many lines, and where each of them stands.
+
+    Raises:
+        InputError: it is longer than `LONGEST_RANKING`.
+    """
+    places: list[str] = []
+    texts: list[str] = []
+    size = 0
+    for where, line in lines:
+        size += len(line)
+        if size > LONGEST_RANKING:
+            raise InputError(
+                f"{name}: the JSON document is longer than {megabytes(LONGEST_RANKING)}, and it is "
+                "read as a whole; give JSONL, which is read line by line"
+            )
+        places.append(where)
+        texts.append(line)
+    return "".join(texts), places
 
 
 def named_source(source: str) -> str:
@@ -188,7 +233,7 @@ def _checked(entry: Passage | dict[str, Any], where: str) -> tuple[Passage, ...]
 
 def _entries(source: str, format: Format | None) -> Iterator[_Entry]:  # noqa: A002
     format = format or _SUFFIXES.get(Path(source).suffix.lower())  # noqa: A001
-    lines = read_lines(source)
+    lines = read_lines(source, longest=LONGEST_RANKING if format == "json" else LONGEST_LINE)
     if format is None:
         first = next(lines, None)
         if first is None:
@@ -230,13 +275,10 @@ def _tsv(lines: Iterator[tuple[str, str]]) -> Iterator[_Entry]:
 
 
 def _json_entries(lines: Iterator[tuple[str, str]], name: str) -> Iterator[_Entry]:
-    places, texts = [], []
-    for where, line in lines:
-        places.append(where)
-        texts.append(line)
-    if not texts:
+    text, places = joined(lines, name)
+    if not places:
         return
-    data = _parsed("".join(texts), *places)
+    data = _parsed(text, *places)
     if isinstance(data, dict):
         data = [
             {"_id": key, **value} if isinstance(value, dict) else {"_id": key, "text": value}
@@ -275,11 +317,13 @@ def _is_json_start(text: str) -> bool:
 
 def _number(text: str, where: str, what: str) -> float:
     try:
-        value = float(text)
+        value = float("" if "_" in text else text)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value):
-        raise InputError(f"{where}: the {what} {text!r} is no finite number")
+    if not abs(value) <= HIGHEST_SCORE:
+        raise InputError(
+            f"{where}: the {what} {in_brief(text)} is no finite number of up to {HIGHEST_SCORE:.3g}"
+        )
     return value
 
 
@@ -288,8 +332,8 @@ def _again(first: tuple[str, str], rest: Iterator[tuple[str, str]]) -> Iterator[
     yield from rest
 
 
-def _decoded(file: BinaryIO, name: str) -> Iterator[tuple[str, str]]:
-    for number, raw in enumerate(file, start=1):
+def _decoded(file: BinaryIO, name: str, longest: int) -> Iterator[tuple[str, str]]:
+    for number, raw in enumerate(bounded_lines(file, longest), start=1):
         where = f"{name}:{number}"
         if b"\0" in raw:
             raise InputError(f"{where}: holds a zero byte, so it is no text file")
