@@ -19,6 +19,7 @@ from typing import TypeAlias
 from beir_eval.errors import RunError
 from mcranker.bounded_lines import TooLong, bounded_lines
 from mcranker.logs import safe_logger
+from mcranker.trec import decimal
 from personas.leave_one_out import HIGHEST_SCORE
 
 __all__ = ["Run", "read_trec", "write_trec"]
@@ -134,7 +135,7 @@ def _parse_line(fields: list[bytes], place: str) -> tuple[str, str, int, float]:
     if not _WHOLE.fullmatch(rank_text):
         raise RunError(f"{place}: rank {rank_text[:_SHOWN]!r} is no whole number")
     try:
-        score = float("" if "_" in score_text else score_text)
+        score = decimal(score_text)
     except ValueError as failure:
         raise RunError(f"{place}: score {score_text[:_SHOWN]!r} is no number") from failure
     if not abs(score) <= HIGHEST_SCORE:

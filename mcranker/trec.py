@@ -7,12 +7,23 @@ from collections.abc import Sequence
 
 from mcranker.errors import InputError
 
-__all__ = ["can_be_named", "trec_run"]
+__all__ = ["can_be_named", "decimal", "trec_run"]
 
 
 def can_be_named(name: str) -> bool:
     """Whether a TREC run can hold this id: some text without white space or a zero byte."""
     return name.split() == [name] and "\0" not in name
+
+
+def decimal(text: str) -> float:
+    """The number in a column of a file: in ASCII, and without Python's underscores.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if "_" in text or not text.isascii():
+        raise ValueError(f"{text[:80]!r} is no number")
+    return float(text)
 
 
 def trec_run(query_id: str, ids: Sequence[str], scores: Sequence[float], tag: str) -> str:

@@ -14,12 +14,15 @@ from personas.plain import one_line
 __all__ = ["Invocation", "say", "speak_as"]
 
 _LOGGERS = ("mcranker", "personas")
+_LONGEST = 4_000  # characters of a line; an id may have millions
 _speaker = ["mcranker"]
 
 
 def say(message: str) -> None:
-    """One line to standard error, after the name of the program."""
-    click.echo(f"{_speaker[0]}: {one_line(message)}", err=True)
+    """One line to standard error, after the name of the program; a very long one is cut."""
+    line = one_line(message)
+    cut = line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
+    click.echo(f"{_speaker[0]}: {cut}", err=True)
 
 
 def speak_as(program: str) -> None:

@@ -25,6 +25,7 @@ from mcranker.bounded_lines import (
 from mcranker.cli.numbers import counted
 from mcranker.errors import InputError
 from mcranker.inputs import as_passages
+from mcranker.trec import decimal
 from mcranker.types import Passage, Query
 from personas.leave_one_out import HIGHEST_SCORE
 from personas.plain import in_brief
@@ -317,7 +318,7 @@ def _is_json_start(text: str) -> bool:
 
 def _number(text: str, where: str, what: str) -> float:
     try:
-        value = float("" if "_" in text else text)
+        value = decimal(text)
     except ValueError:
         value = math.nan
     if not abs(value) <= HIGHEST_SCORE:
