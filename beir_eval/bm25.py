@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from beir_eval.errors import ExtraMissing, SettingError
+from beir_eval.errors import ExtraMissing
+from beir_eval.ranges import check_number, check_whole
 from beir_eval.tokens import tokenize
 from mcranker.logs import safe_logger
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BM25", "check_depth", "check_k1_and_b", "versions"]
 
+DEEPEST = 2**31 - 1
+"""Documents a query, at most."""
 INDEX_FILE = "index.json"
 # Of bm25s' sparse matrix, with a column for each term: the weights, their documents' places, and
 # where each column starts.
@@ -163,17 +166,14 @@ def versions() -> dict[str, str]:
 
 
 def check_depth(depth: int) -> None:
-    """Refuse a depth below 1 by a `SettingError`."""
-    if depth < 1:
-        raise SettingError(f"depth={depth!r} is out of range; give a whole number from 1")
+    """Refuse a depth below 1, or beyond what Lucene takes, by a `SettingError`."""
+    check_whole("depth", depth, 1, DEEPEST)
 
 
 def check_k1_and_b(k1: float, b: float) -> None:
     """Refuse a k1 below 0 and a b outside 0 to 1 by a `SettingError`."""
-    if not 0 <= k1 < float("inf"):
-        raise SettingError(f"k1={k1!r} is out of range; give a number from 0, e.g. 0.9")
-    if not 0 <= b <= 1:
-        raise SettingError(f"b={b!r} is out of range; give a number from 0 to 1, e.g. 0.4")
+    check_number("k1", k1, 0, example=0.9)
+    check_number("b", b, 0, 1, example=0.4)
 
 
 def _build(

@@ -11,6 +11,7 @@ import click
 
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.invocation import Invocation
+from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.options import given_ledger, ledger_flag, model_flags, model_names
 from mcranker.cli.progress import Live, QueryTracker, live_is_wanted
 from mcranker.cli.tables import print_page, show_ranking
@@ -206,14 +207,14 @@ command = Verb(
     params=[
         click.Option(
             ["--queries"],
-            type=click.IntRange(min=1),
+            type=WholeNumber(min=1),
             default=QUERIES,
             show_default=True,
             help="Queries to rank.",
         ),
         click.Option(
             ["--depth"],
-            type=click.IntRange(min=1),
+            type=WholeNumber(min=1),
             default=DEPTH,
             show_default=True,
             help="Passages that BM25 hands over for each query.",

@@ -24,6 +24,7 @@ from beir_eval.cell import Cell, judges
 from beir_eval.errors import SettingError
 from beir_eval.first_stage import FirstStage
 from beir_eval.prepare import Prepared, chosen_queries, keep_data, prepare
+from beir_eval.ranges import check_whole
 from beir_eval.spending import Spending
 from beir_eval.suite import DatasetSpec, RankerSpec, Suite, folder_name
 from beir_eval.suite_form import dataset_folder_name
@@ -126,13 +127,17 @@ class Experiment:
     """A suite and how it is run, ready to go.
 
     Raises:
-        SettingError: the plan names a ranker that the suite does not have, or no data set.
+        SettingError: the plan names a ranker that the suite does not have, or no data set; its
+            limit or depth is below 1.
     """
 
     suite: Suite
     plan: Plan
 
     def __post_init__(self) -> None:
+        for name in ("limit", "depth"):
+            if (value := getattr(self.plan, name)) is not None:
+                check_whole(name, value, 1)
         labels = [spec.label for spec in self.suite.rankers]
         for label in self.plan.rankers:
             if label not in labels:

@@ -21,6 +21,7 @@ from importlib import import_module
 from typing import Any
 
 from beir_eval.errors import ExtraMissing, RunError, SettingError
+from beir_eval.ranges import check_number, check_whole
 from beir_eval.runs import Run
 
 __all__ = ["METHODS", "NORMS", "Method", "Param", "fuse"]
@@ -130,8 +131,8 @@ def fuse(
     """
     if len(runs) < 2:
         raise SettingError(f"{len(runs)} runs given; fusion takes two or more")
-    if depth is not None and depth < 1:
-        raise SettingError(f"depth={depth!r} is out of range; give a whole number from 1")
+    if depth is not None:
+        check_whole("depth", depth, 1)
     chosen = _method(method)
     if norm not in NORMS:
         raise SettingError(f"norm={norm!r} is unknown; give one of {', '.join(NORMS)}")
@@ -185,11 +186,7 @@ def _params(name: str, method: Method, given: Mapping[str, float]) -> dict[str, 
         number = given.get(key, param.default)
         if number is None:
             raise SettingError(f"method {name!r} needs the parameter {key!r}; give it a number")
-        if not (param.low <= number <= param.high and math.isfinite(number)):
-            raise SettingError(
-                f"{key}={number!r} is out of range; give a number from {param.low:g}"
-                + (f" to {param.high:g}" if math.isfinite(param.high) else "")
-            )
+        check_number(key, number, param.low, param.high)
         if key in _WHOLE_NUMBERS and number != int(number):
             raise SettingError(f"{key}={number!r} is out of range; give a whole number")
         numbers[key] = int(number) if key in _WHOLE_NUMBERS else float(number)
@@ -202,8 +199,7 @@ def _weights(name: str, weights: Sequence[float] | None, runs: int) -> list[floa
     if len(weights) != runs:
         raise SettingError(f"{len(weights)} weights for {runs} runs; give one for each")
     for weight in weights:
-        if not 0 <= weight < math.inf:
-            raise SettingError(f"weight {weight!r} is out of range; give a number from 0")
+        check_number("weight", weight, 0)
     return [float(weight) for weight in weights]
 
 

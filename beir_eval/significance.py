@@ -22,6 +22,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from beir_eval.errors import ExtraMissing, SettingError
+from beir_eval.ranges import check_number, check_whole
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,6 +50,9 @@ CORRECTIONS: tuple[str, ...] = get_args(Correction)
 
 EQUAL = 1e-9
 """Two values that differ by no more are a tie."""
+
+MOST_RESAMPLES = 10_000_000
+HIGHEST_SEED = 2**32 - 1
 
 _SWAPS = 10_000
 _DRAWN_AT_ONCE = 200_000  # places of queries in memory, 8 bytes each
@@ -207,19 +211,19 @@ def bootstrap_intervals(
     Args:
         values: run -> query id -> value; all runs have the same queries, one or more.
         level: above 0 and below 1.
-        resamples: 1 or more; 10,000 take some 40 ms for 12 runs of 300 queries.
+        resamples: 1 to 10,000,000; 10,000 take some 40 ms for 12 runs of 300 queries.
         seed: from 0 to 2**32 - 1.
 
     Raises:
         SettingError: an option is out of its range, two runs do not have the same queries, there
             are no queries, or a value is not a finite number.
     """
+    check_number("level", level, 0, 1, example=0.95)
     if not 0 < level < 1:
         raise SettingError(
             f"level={level!r} is out of range; give a number above 0 and below 1, e.g. 0.95"
         )
-    if resamples < 1:
-        raise SettingError(f"resamples={resamples!r} is out of range; give a whole number from 1")
+    check_whole("resamples", resamples, 1, MOST_RESAMPLES)
     _check_seed(seed)
     if not values:
         return {}
@@ -352,8 +356,7 @@ def _import(module: str, purpose: str, *, extra: str) -> Any:
 
 
 def _check_seed(seed: int) -> None:
-    if not 0 <= seed < 2**32:
-        raise SettingError(f"seed={seed!r} is out of range; give a whole number from 0, e.g. 42")
+    check_whole("seed", seed, 0, HIGHEST_SEED)
 
 
 def _check_choice(what: str, value: str, known: Sequence[str]) -> None:

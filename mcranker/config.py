@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from mcranker.errors import ConfigError
 from mcranker.llm.chat import Capabilities
 from mcranker.llm.concurrency import MOST_LEARNED
+from personas.plain import can_be_encoded, in_brief
 
 __all__ = ["NO_YES", "PRESETS", "WEAK_MODEL_DEFAULTS", "RankerConfig", "RankerOptions"]
 
@@ -21,6 +22,13 @@ MOST_IN_A_BATCH = 10_000
 
 QUERIES_OF_A_BATCH = 100
 """Queries whose calls go into one batch, where nobody has set ``query_concurrency``."""
+
+LARGEST = 2**63 - 1
+"""Whole numbers go no further, either way: databases and JSON hold 64 bits."""
+
+HIGHEST_CONSTANT = 1_000_000.0
+"""What may stand in for a missing score; sums of such scores stay exact."""
+
 NO_YES = ("No", "Yes")
 """The two-label scale that even the smallest models can use."""
 
@@ -176,7 +184,11 @@ class RankerConfig(BaseModel):
         "scores, 0, a constant, or an error.",
     )
     missing_constant: float = Field(
-        0.0, ge=0, allow_inf_nan=False, description='The constant for missing="constant".'
+        0.0,
+        ge=0,
+        le=HIGHEST_CONSTANT,
+        allow_inf_nan=False,
+        description='The constant for missing="constant".',
     )
     reask: int = Field(
         1, ge=0, le=5, description="How often an unreadable answer is asked for again."
@@ -188,15 +200,21 @@ class RankerConfig(BaseModel):
         description="Share of the first stage's score in the final one, both scaled to 0..1.",
     )
     depth: int | None = Field(
-        None, ge=1, description="Rank only the first so many passages; the rest follow as they are."
+        None,
+        ge=1,
+        le=LARGEST,
+        description="Rank only the first so many passages; the rest follow as they are.",
     )
     example_rank: int = Field(
-        1, ge=1, description="Which first-stage passage the recruiter sees, counted from 1."
+        1,
+        ge=1,
+        le=LARGEST,
+        description="Which first-stage passage the recruiter sees, counted from 1.",
     )
     lowercase_query: bool = Field(False, description="Whether the query is lower-cased.")
     title_separator: str = Field("\n", description="What stands between title and text.")
     max_passage_words: int | None = Field(
-        None, ge=1, description="Cut a passage's text after so many words."
+        None, ge=1, le=LARGEST, description="Cut a passage's text after so many words."
     )
     single_quotes: bool = Field(
         False, description="Whether double quotes in passages become single ones."
@@ -210,20 +228,29 @@ class RankerConfig(BaseModel):
     temperature: float | None = Field(
         0.0, ge=0, le=2, description="Sampling temperature; none for the provider's default."
     )
-    seed: int | None = Field(None, description="Seed for providers that take one.")
-    max_tokens: int = Field(
-        2048, ge=16, description="Longest answer of recruiter and criteria writers, in tokens."
+    seed: int | None = Field(
+        None, ge=-LARGEST, le=LARGEST, description="Seed for providers that take one."
     )
-    max_score_tokens: int = Field(1024, ge=1, description="Longest answer to a scoring call.")
+    max_tokens: int = Field(
+        2048,
+        ge=16,
+        le=LARGEST,
+        description="Longest answer of recruiter and criteria writers, in tokens.",
+    )
+    max_score_tokens: int = Field(
+        1024, ge=1, le=LARGEST, description="Longest answer to a scoring call."
+    )
     sample: int = Field(
         0,
         ge=0,
+        le=LARGEST,
         description="Which sample to take where answers vary (temperature above 0): another "
         "number asks anew instead of taking what the ledger has.",
     )
     top_k: int | None = Field(
         None,
         ge=1,
+        le=LARGEST,
         description="Leave out scoring calls that cannot change the first so many ranks.",
     )
     persona_order: Literal["auto", "team"] = Field(
@@ -241,16 +268,24 @@ class RankerConfig(BaseModel):
         8, ge=1, le=1000, description="Queries in progress at once when many are ranked."
     )
     requests_per_minute: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="Calls begun a minute, for each model."
+        None,
+        ge=0.001,
+        le=1e9,
+        allow_inf_nan=False,
+        description="Calls begun a minute, for each model.",
     )
     tokens_per_minute: float | None = Field(
         None,
-        gt=0,
+        ge=1,
+        le=1e12,
         allow_inf_nan=False,
         description="Tokens a minute, input and output, for each model.",
     )
     max_calls: int | None = Field(
-        None, ge=0, description="Stop before more calls than this are sent, all queries together."
+        None,
+        ge=0,
+        le=LARGEST,
+        description="Stop before more calls than this are sent, all queries together.",
     )
     max_cost: float | None = Field(
         None,
@@ -281,6 +316,14 @@ class RankerConfig(BaseModel):
     @classmethod
     def _path_to_text(cls, value: Any) -> Any:
         return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+    @field_validator("*")
+    @classmethod
+    def _can_be_sent(cls, value: Any) -> Any:
+        for text in value if isinstance(value, tuple) else (value,):
+            if isinstance(text, str) and not can_be_encoded(text):
+                raise ValueError("holds a character that is not UTF-8; write it in UTF-8")
+        return value
 
     @field_validator("labels")
     @classmethod
@@ -330,6 +373,8 @@ class RankerConfig(BaseModel):
         """
         if config is None:
             return cls(**options)
+        if not isinstance(config, RankerConfig):
+            raise ConfigError(f"config={in_brief(config)} is no RankerConfig; give one, or none")
         fields = config.model_dump(include=config.model_fields_set)
         if options.get("preset", config.preset) != config.preset:
             former = PRESETS[config.preset]
@@ -393,7 +438,7 @@ def _explain(error: ValidationError) -> str:
         elif detail["type"] == "value_error" and not name:
             problems.append(str(detail["ctx"]["error"]))
         elif detail["type"] == "value_error":
-            problems.append(f"{name}={detail['input']!r}: {detail['ctx']['error']}")
+            problems.append(f"{name}={in_brief(detail['input'])}: {detail['ctx']['error']}")
         else:
-            problems.append(f"{name}={detail['input']!r}: {detail['msg']}")
+            problems.append(f"{name}={in_brief(detail['input'])}: {detail['msg']}")
     return "; ".join(problems)

@@ -14,14 +14,16 @@ reorders no neighbouring text.
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from typing import Any
 
-__all__ = ["in_brief", "json_text", "one_line", "plain", "safe_json", "shown"]
+__all__ = ["can_be_encoded", "in_brief", "json_text", "one_line", "plain", "safe_json", "shown"]
 
 # Control characters, invisible formatting (bidirectional marks and tags among them), lone
 # surrogates, line and paragraph separators.
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _JOINERS = "\u200c\u200d"  # scripts and emoji are spelled with them
 _KEPT = frozenset(f"{_JOINERS}\n\t")
 _REMEMBERED = 1 << 16
@@ -55,6 +57,14 @@ def in_brief(value: object, limit: int = 200) -> str:
     except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists
         text = f"<{type(value).__name__}>"
     return text if len(text) <= limit else f"{text[:limit]}..."
+
+
+def can_be_encoded(text: str) -> bool:
+    """Whether `text` can be written as UTF-8: it holds no half of a pair of surrogates.
+
+    Names of files and arguments that are not UTF-8 hold such halves in place of their bytes.
+    """
+    return text.isascii() or not _SURROGATE.search(text)
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:

@@ -158,7 +158,7 @@ def test_without_ranx(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"norm": "l2"}, r"norm='l2' is unknown; give one of min-max"),
         ({"method": "wsum"}, r"method 'wsum' needs weights, one for each of the 2 runs"),
         ({"method": "wsum", "weights": [1.0]}, r"1 weights for 2 runs"),
-        ({"method": "wsum", "weights": [1.0, -1.0]}, r"weight -1\.0 is out of range"),
+        ({"method": "wsum", "weights": [1.0, -1.0]}, r"weight=-1\.0 is out of range"),
         ({"weights": [1.0, 1.0]}, r"'rrf' takes no weights; those that do: w_bordafuse, wsum"),
         ({"method": "rbc"}, r"method 'rbc' needs the parameter 'phi'"),
         ({"method": "rbc", "params": {"phi": 1.5}}, r"phi=1\.5 is out of range; .* from 0 to 1"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from beir_eval.significance import CORRECTIONS, TESTS
+from beir_eval.significance import CORRECTIONS, HIGHEST_SEED, TESTS
+from mcranker.cli.number_types import RealNumber, WholeNumber
 from mcranker.cli.verb import OTHER, Section
 
 __all__ = [
@@ -18,7 +19,6 @@ __all__ = [
 ]
 
 FIRST_STAGE, STATISTICS = "First stage", "Statistics"
-LARGEST_SEED = 2**32 - 1
 
 
 def count_flag(
@@ -27,7 +27,7 @@ def count_flag(
     """``--name N``, a whole number from 1; `text` is its help."""
     return Section(
         [f"--{name}"],
-        type=click.IntRange(min=1),
+        type=WholeNumber(min=1),
         default=default,
         show_default=True,
         metavar="N",
@@ -96,7 +96,7 @@ def bm25_flags() -> list[click.Parameter]:
     return [
         Section(
             ["--k1"],
-            type=click.FloatRange(min=0),
+            type=RealNumber(min=0),
             default=0.9,
             show_default=True,
             metavar="X",
@@ -105,7 +105,7 @@ def bm25_flags() -> list[click.Parameter]:
         ),
         Section(
             ["--b"],
-            type=click.FloatRange(min=0, max=1),
+            type=RealNumber(min=0, max=1),
             default=0.4,
             show_default=True,
             metavar="X",
@@ -149,7 +149,7 @@ def statistics_flags() -> list[click.Parameter]:
         count_flag("resamples", 10_000, "Of the bootstrap, over the queries.", section=STATISTICS),
         Section(
             ["--seed"],
-            type=click.IntRange(0, LARGEST_SEED),
+            type=WholeNumber(0, HIGHEST_SEED),
             default=0,
             show_default=True,
             metavar="N",

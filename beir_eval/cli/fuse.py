@@ -14,6 +14,7 @@ from mcranker.cli.failures import DONE, envelope
 from mcranker.cli.files import check_outputs, print_line
 from mcranker.cli.files import output as opened_output
 from mcranker.cli.invocation import say
+from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.verb import Verb, quiet_flag
 
 __all__ = ["command"]
@@ -144,7 +145,7 @@ command = Verb(
         ),
         click.Option(
             ["--depth"],
-            type=click.IntRange(min=1),
+            type=WholeNumber(min=1),
             metavar="N",
             help="Documents to keep for each query. Without: all.",
         ),

@@ -10,6 +10,7 @@ import click
 from mcranker.cli.failures import DONE, envelope
 from mcranker.cli.files import check_outputs, replacing
 from mcranker.cli.files import output as opened_output
+from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.reading import STDIN
 from mcranker.cli.verb import Verb
 
@@ -131,7 +132,7 @@ command = Verb(
         ),
         click.Option(
             ["--top"],
-            type=click.IntRange(min=1),
+            type=WholeNumber(min=1),
             default=20,
             show_default=True,
             help="Passages listed in a table.",

@@ -11,6 +11,7 @@ import click
 from mcranker.cli.failures import DONE, envelope
 from mcranker.cli.files import output
 from mcranker.cli.invocation import Invocation, say
+from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.numbers import counted
 from mcranker.cli.progress import Live, live_is_wanted
 from mcranker.cli.verb import Verb, quiet_flag
@@ -179,7 +180,7 @@ command = Verb(
         ),
         click.Option(
             ["--processes"],
-            type=click.IntRange(1, _MOST_PROCESSES),
+            type=WholeNumber(1, _MOST_PROCESSES),
             metavar="N",
             help="How many make pages at the same time. Without: one a processor, 8 at most.",
         ),

@@ -12,6 +12,7 @@ import click
 from beir_eval.cli.flags import STATISTICS, statistics_flags
 from mcranker.cli.files import check_outputs, output
 from mcranker.cli.invocation import say
+from mcranker.cli.number_types import RealNumber
 from mcranker.cli.numbers import counted
 from mcranker.cli.verb import Section, Verb, quiet_flag
 
@@ -192,7 +193,7 @@ command = Verb(
         ),
         Section(
             ["--level"],
-            type=click.FloatRange(0, 1, min_open=True, max_open=True),
+            type=RealNumber(0, 1, min_open=True, max_open=True),
             default=0.95,
             show_default=True,
             metavar="X",

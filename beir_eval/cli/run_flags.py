@@ -7,6 +7,7 @@ from functools import partial
 import click
 
 from beir_eval.cli.flags import FIRST_STAGE, bm25_flags, measures_flag, no_cache_flag, output_flag
+from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.options import (
     METHOD,
     config_flags,
@@ -63,13 +64,13 @@ def run_flags() -> list[click.Parameter]:
         ),
         what(
             ["--limit"],
-            type=click.IntRange(min=1),
+            type=WholeNumber(min=1),
             metavar="N",
             help="Only the first so many queries of each data set.",
         ),
         what(
             ["--depth", "passages"],
-            type=click.IntRange(min=1),
+            type=WholeNumber(min=1),
             metavar="N",
             help="Passages a query that the first stage hands over (the suite's, or 100).",
         ),

@@ -14,6 +14,7 @@ from mcranker.cli.failures import DONE, ERROR, Failure, envelope
 from mcranker.cli.files import check_outputs, print_line
 from mcranker.cli.files import output as opened_output
 from mcranker.cli.invocation import say
+from mcranker.cli.number_types import RealNumber
 from mcranker.cli.numbers import counted, dollars, file_size
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def export_command(ctx: click.Context, ledger: str | None, out: str | None) -> i
 @_ledger_flag
 @click.option(
     "--older-than",
-    type=click.FloatRange(min=0),
+    type=RealNumber(min=0),
     metavar="DAYS",
     help="Answers that came more than so many days ago.",
 )

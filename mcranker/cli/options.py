@@ -11,8 +11,9 @@ import click
 from click.core import ParameterSource
 
 from mcranker.cli.failures import as_flags
+from mcranker.cli.number_types import RealNumber, WholeNumber
 from mcranker.cli.verb import Section
-from mcranker.config import WEAK_MODEL_DEFAULTS, RankerConfig
+from mcranker.config import LARGEST, WEAK_MODEL_DEFAULTS, RankerConfig
 from mcranker.rankers import RANKERS, Ranker, ranker_class
 
 __all__ = [
@@ -40,11 +41,9 @@ _ROLES = {
 _NAMES = {"require": "NAME", "forbid": "NAME|PATTERN"}
 """Fields whose flags are repeated, since a persona's name may hold a comma."""
 
-_NUMBERS: Mapping[
-    type, tuple[type[click.IntRange] | type[click.FloatRange], click.ParamType[Any]]
-] = {
-    int: (click.IntRange, click.INT),
-    float: (click.FloatRange, click.FLOAT),
+_NUMBERS: Mapping[type, type[WholeNumber] | type[RealNumber]] = {
+    int: WholeNumber,
+    float: RealNumber,
 }
 
 
@@ -259,10 +258,11 @@ def _param_type(kind: Any, metadata: list[Any]) -> click.ParamType[Any]:
     if get_origin(kind) is tuple:
         return _Listed()
     if kind in _NUMBERS:
-        ranged, plain = _NUMBERS[kind]
         low = next((each.ge for each in metadata if hasattr(each, "ge")), None)
         high = next((each.le for each in metadata if hasattr(each, "le")), None)
-        return plain if low is None and high is None else ranged(min=low, max=high)
+        # The limits of 64 bits are no news to anybody.
+        low, high = (None if each in (-LARGEST, LARGEST) else each for each in (low, high))
+        return _NUMBERS[kind](min=low, max=high)
     return click.STRING
 
 

@@ -14,6 +14,7 @@ import click
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.files import check_outputs
 from mcranker.cli.invocation import Invocation, say
+from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.numbers import counted
 from mcranker.cli.options import (
     METHOD,
@@ -266,7 +267,7 @@ def _flags() -> list[click.Parameter]:
         out(["--out"], metavar="FILE", help="Write the output there instead."),
         out(
             ["--top"],
-            type=click.IntRange(min=1),
+            type=WholeNumber(min=1),
             default=20,
             show_default=True,
             help="Passages listed in a table.",
