@@ -11,7 +11,8 @@ from mcranker.errors import InputError
 from mcranker.stored_ranking import ASSESSOR, restored_fields
 from mcranker.trec import trec_run
 from mcranker.types import MissingScore, Passage, Query, ScoreMatrix, UsageTable
-from personas.plain import json_text
+from personas.errors import SchemaError
+from personas.plain import in_brief, json_text
 
 if TYPE_CHECKING:
     import os
@@ -264,11 +265,13 @@ class Ranking(Sequence[Hit]):
         """
         if not isinstance(data, Mapping) or data.get("version") != FORMAT_VERSION:
             found = data.get("version") if isinstance(data, Mapping) else type(data).__name__
-            raise InputError(f"this is no ranking of version {FORMAT_VERSION}, but {found!r}")
+            raise InputError(
+                f"this is no ranking of version {FORMAT_VERSION}, but {in_brief(found)}"
+            )
         try:
             return cls(**restored_fields(data))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InputError(f"this is no complete ranking: {error!r}") from error
+        except SchemaError as error:
+            raise InputError(f"this is no complete ranking: {error}") from error
 
     def _hit(self, place: int) -> Hit:
         row = int(self.order[place])

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 from mcranker.types import Passage, Query, ScoreMatrix, UsageTable
+from personas.errors import SchemaError
+
+if TYPE_CHECKING:
+    from mcranker.llm.chat import Stage
+    from personas.stored_ranking import StoredCalls
 
 __all__ = ["ASSESSOR", "restored_fields"]
 
@@ -18,63 +23,72 @@ def restored_fields(data: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a `Ranking` from what ``Ranking.to_dict`` made.
 
     Raises:
-        KeyError, TypeError, ValueError, AttributeError: it is something else.
+        SchemaError: it is something else.
     """
     import numpy as np
 
-    from mcranker.llm.chat import Usage
-    from personas import Team
+    from personas.stored_ranking import read_stored
 
-    hits = sorted(data["hits"], key=lambda hit: int(hit["first_stage_rank"]))
-    personas = tuple(data["personas"])
-    team = Team.model_validate(data["team"]) if data["team"] else None
+    stored = read_stored(data)
+    hits = sorted(stored.hits, key=lambda hit: hit.first_stage_rank)
+    personas = tuple(stored.personas)
     matrix = ScoreMatrix.empty(len(hits), len(personas))
     assessor_reasons: dict[int, str] = {}
     bounds: dict[int, float] = {}
     for row, hit in enumerate(hits):
         for column, name in enumerate(personas):
-            value = hit["scores"][name]
-            matrix.values[row, column] = math.nan if value is None else value
-            if name in hit["missing"]:
-                matrix.reasons[row, column] = hit["missing"][name]
-            if name in hit["criteria"]:
-                matrix.criteria[row, column] = tuple(hit["criteria"][name].values())
-        if ASSESSOR in hit["missing"] and ASSESSOR not in personas:
-            assessor_reasons[row] = hit["missing"][ASSESSOR]
-        if hit.get("at_most") is not None:
-            bounds[row] = float(hit["at_most"])
+            matrix.values[row, column] = _or_nan(hit.scores[name])
+            if name in hit.missing:
+                matrix.reasons[row, column] = hit.missing[name]
+            if scores := hit.criteria.get(name):
+                criteria = stored.criteria_of(name)
+                if set(scores) != set(criteria):
+                    raise SchemaError(
+                        f"the hit of rank {hit.rank} has scores of other criteria than {name!r} has"
+                    )
+                matrix.criteria[row, column] = tuple(scores[each] for each in criteria)
+        if ASSESSOR in hit.missing and ASSESSOR not in personas:
+            assessor_reasons[row] = hit.missing[ASSESSOR]
+        if hit.at_most is not None:
+            bounds[row] = hit.at_most
     calls = UsageTable()
-    for name in ("by_stage", "reused"):
-        for entry in data["usage"].get(name, []):
-            counts = Usage(
-                calls=int(entry["calls"]),
-                input_tokens=int(entry["input_tokens"]),
-                cached_input_tokens=int(entry["cached_input_tokens"]),
-                output_tokens=int(entry["output_tokens"]),
-                seconds=float(entry.get("seconds", 0.0)),
-                unreadable=int(entry.get("unreadable", 0)),
-            )
-            key = (entry["stage"], entry["persona"], entry["model"])
-            calls.add(*key, counts, reused=name == "reused")
+    _count(calls, stored.usage.by_stage, reused=False)
+    _count(calls, stored.usage.reused, reused=True)
     return {
-        "query": Query(**data["query"]),
+        "query": Query(stored.query.text, stored.query.id),
         "passages": tuple(
-            Passage(hit["doc_id"], hit["text"], hit["title"], hit["first_stage_score"])
-            for hit in hits
+            Passage(hit.doc_id, hit.text, hit.title, hit.first_stage_score) for hit in hits
         ),
-        "order": np.argsort([int(hit["rank"]) for hit in hits]).astype(np.intp),
-        "final": np.array(
-            [math.nan if hit["score"] is None else hit["score"] for hit in hits], dtype=np.float64
-        ),
+        "order": np.argsort([hit.rank for hit in hits]).astype(np.intp),
+        "final": np.array([_or_nan(hit.score) for hit in hits], dtype=np.float64),
         "matrix": matrix,
         "personas": personas,
-        "team": team,
-        "ranker": str(data["ranker"]),
-        "config": dict(data["config"]),
-        "models": dict(data["models"]),
-        "prompt_hashes": dict(data["prompt_hashes"]),
+        "team": stored.team,
+        "ranker": stored.ranker,
+        "config": stored.config,
+        "models": stored.models,
+        "prompt_hashes": stored.prompt_hashes,
         "calls": calls,
-        "seconds": dict(data["seconds"]),
+        "seconds": stored.seconds,
         "assessor_reasons": assessor_reasons,
         "bounds": bounds,
     }
+
+
+def _count(table: UsageTable, rows: Iterable[StoredCalls], *, reused: bool) -> None:
+    from mcranker.llm.chat import Usage
+
+    for row in rows:
+        counts = Usage(
+            calls=row.calls,
+            input_tokens=row.input_tokens,
+            cached_input_tokens=row.cached_input_tokens,
+            output_tokens=row.output_tokens,
+            seconds=row.seconds,
+            unreadable=row.unreadable,
+        )
+        table.add(cast("Stage", row.stage), row.persona, row.model, counts, reused=reused)
+
+
+def _or_nan(score: float | None) -> float:
+    return math.nan if score is None else score

@@ -15,7 +15,7 @@ from typing import Any
 from personas.agreement import TeamAgreement
 from personas.leave_one_out import Row, Rule, ranks, ranks_without
 from personas.schema import Member, Team
-from personas.stored_ranking import StoredRanking, read_stored
+from personas.stored_ranking import StoredCounts, StoredRanking, read_stored
 
 __all__ = ["InspectedCalls", "InspectedHit", "Inspection", "OtherPlace", "OtherRanking"]
 
@@ -232,17 +232,10 @@ class Inspection:
             config=stored.config,
             models=stored.models,
             prompt_hashes=stored.prompt_hashes,
-            calls=tuple(InspectedCalls(**dict(row)) for row in usage.by_stage),
-            total=InspectedCalls(
-                "",
-                "",
-                "",
-                usage.calls,
-                usage.input_tokens,
-                usage.cached_input_tokens,
-                usage.output_tokens,
-                usage.cost,
+            calls=tuple(
+                _inspected_calls(row, row.stage, row.persona, row.model) for row in usage.by_stage
             ),
+            total=_inspected_calls(usage, "", "", ""),
             reused=sum(row.calls for row in usage.reused),
             seconds=stored.seconds,
             agreement=TeamAgreement.of(
@@ -321,6 +314,19 @@ class Inspection:
         """The team's member of that name; None if there is none."""
         members = self.team.members if self.team else ()
         return next((member for member in members if member.name == persona), None)
+
+
+def _inspected_calls(counts: StoredCounts, stage: str, persona: str, model: str) -> InspectedCalls:
+    return InspectedCalls(
+        stage,
+        persona,
+        model,
+        counts.calls,
+        counts.input_tokens,
+        counts.cached_input_tokens,
+        counts.output_tokens,
+        counts.cost,
+    )
 
 
 def _inspected(

@@ -1,34 +1,60 @@
 """The plain values that a ranking is stored as, checked.
 
 They are what ``Ranking.to_dict()`` makes, version 1. Keys that are not known are no error: a
-newer ranking may say more.
+newer ranking may say more. What passes can be shown, summed up and written again: numbers are
+finite and not too great for sums and squares, and nothing nests too deep.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from personas.errors import SchemaError
+from personas.leave_one_out import HIGHEST_SCORE
 from personas.schema import Team
 
-__all__ = ["StoredCalls", "StoredHit", "StoredRanking", "read_stored"]
+__all__ = ["StoredCalls", "StoredCounts", "StoredHit", "StoredRanking", "read_stored"]
 
 _MOST_PROBLEMS = 5
+_LARGEST = 2**63 - 1
+_DEEPEST = 20  # lists and mappings in one another in a configuration
+_FORM = "this is no ranking as Ranking.to_dict() makes it, version 1"
+
+_Score = Annotated[float, Field(ge=-HIGHEST_SCORE, le=HIGHEST_SCORE)]
+_Count = Annotated[int, Field(ge=0, le=_LARGEST)]
 
 
-def read_stored(data: Mapping[str, Any]) -> StoredRanking:
+def read_stored(data: Mapping[str, Any], *, texts: bool = True) -> StoredRanking:
     """The stored ranking.
+
+    Args:
+        data: the ranking.
+        texts: whether its passages have their titles and texts, which run folders keep apart.
 
     Raises:
         SchemaError: `data` is something else, is not complete, or contradicts itself.
     """
     try:
-        return StoredRanking.model_validate(data)
+        stored = StoredRanking.model_validate(data)
     except ValidationError as error:
         raise SchemaError(_explain(error)) from error
+    except RecursionError as error:
+        raise SchemaError(f"{_FORM}; its values nest too deep") from error
+    for place, hit in enumerate(stored.hits if texts else ()):
+        for name in ("title", "text"):
+            if name not in hit.model_fields_set:
+                raise SchemaError(f"{_FORM}; hits.{place}.{name}: Field required")
+    return stored
 
 
 class _Stored(BaseModel):
@@ -45,24 +71,26 @@ class StoredHit(_Stored):
 
     rank: int = Field(ge=1)
     doc_id: str
-    score: float | None
-    scores: dict[str, float | None]
+    score: _Score | None
+    scores: dict[str, _Score | None]
     missing: dict[str, str]
-    criteria: dict[str, dict[str, float]]
+    criteria: dict[str, dict[str, _Score]]
     first_stage_rank: int = Field(ge=1)
-    first_stage_score: float | None
-    title: str
-    text: str
+    first_stage_score: _Score | None
+    title: str = ""
+    text: str = ""
     skipped: tuple[str, ...] = Field((), strict=False)
-    at_most: float | None = None
+    at_most: _Score | None = None
 
 
 class StoredCounts(_Stored):
-    calls: int = Field(ge=0)
-    input_tokens: int = Field(ge=0)
-    cached_input_tokens: int = Field(ge=0)
-    output_tokens: int = Field(ge=0)
-    cost: float | None
+    """Calls and tokens, and US dollars if the price is known."""
+
+    calls: _Count
+    input_tokens: _Count
+    cached_input_tokens: _Count
+    output_tokens: _Count
+    cost: _Score | None
 
 
 class StoredCalls(StoredCounts):
@@ -71,6 +99,8 @@ class StoredCalls(StoredCounts):
     stage: str
     persona: str
     model: str
+    seconds: _Score = 0.0
+    unreadable: _Count = 0
 
 
 class StoredUsage(StoredCounts):
@@ -91,7 +121,13 @@ class StoredRanking(_Stored):
     models: dict[str, str]
     prompt_hashes: dict[str, str]
     usage: StoredUsage
-    seconds: dict[str, float]
+    seconds: dict[str, _Score]
+
+    @field_validator("config")
+    @classmethod
+    def _plain_config(cls, config: dict[str, Any]) -> dict[str, Any]:
+        _check_plain(config, 0)
+        return config
 
     @model_validator(mode="after")
     def _consistent(self) -> StoredRanking:
@@ -108,6 +144,32 @@ class StoredRanking(_Stored):
                 raise ValueError(f"the hit of rank {hit.rank} has a score that was not asked for")
         return self
 
+    def criteria_of(self, persona: str) -> tuple[str, ...]:
+        """Names of a persona's criteria, in their order; none where it has no rubric."""
+        members = self.team.members if self.team else ()
+        rubric = next((each.rubric for each in members if each.name == persona), None)
+        return tuple(each.name for each in rubric.criteria) if rubric else ()
+
+
+def _check_plain(value: object, depth: int) -> None:
+    """Refuse what JSON cannot hold or what is too great to be shown or reckoned with."""
+    if depth > _DEEPEST:
+        raise ValueError(f"it nests deeper than {_DEEPEST} levels")
+    match value:
+        case None | bool() | str():
+            return
+        case int() | float() if abs(value) <= _LARGEST:
+            return
+        case dict():
+            for name, inner in value.items():
+                _check_plain(name if isinstance(name, str) else object(), depth)
+                _check_plain(inner, depth + 1)
+        case list() | tuple():
+            for inner in value:
+                _check_plain(inner, depth + 1)
+        case _:
+            raise ValueError(f"it holds a {type(value).__name__} that JSON and sums cannot hold")
+
 
 def _explain(error: ValidationError) -> str:
     # Values are left out: they may be whole passages.
@@ -117,6 +179,4 @@ def _explain(error: ValidationError) -> str:
         for detail in details[:_MOST_PROBLEMS]
     ]
     more = f"; and {len(details) - _MOST_PROBLEMS} more" if len(details) > _MOST_PROBLEMS else ""
-    return (
-        f"this is no ranking as Ranking.to_dict() makes it, version 1; {'; '.join(problems)}{more}"
-    )
+    return f"{_FORM}; {'; '.join(problems)}{more}"
