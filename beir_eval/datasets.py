@@ -269,6 +269,8 @@ def _read_jsonl(folder: Traversable, name: str, form: type[_Line]) -> Iterator[_
 
 
 def _read_qrels(folder: Traversable, split: str) -> dict[str, dict[str, int]]:
+    if split != re.split(r"[/\\]", split)[-1]:
+        raise DatasetError(f"split {split!r} is no name of a file in {folder / 'qrels'}")
     file = folder / "qrels" / f"{split}.tsv"
     if not file.is_file():
         others = _splits(folder)

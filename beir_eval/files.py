@@ -10,8 +10,10 @@ from typing import Any, TypeVar
 
 import orjson
 from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticSerializationError
 
 from beir_eval.errors import RunFolderError
+from personas.plain import can_be_encoded
 
 __all__ = ["append_whole", "read_bytes", "read_form", "read_jsonl", "write_form", "write_whole"]
 
@@ -71,8 +73,32 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 def write_form(path: Path, form: BaseModel) -> None:
-    """Write a manifest or metrics."""
-    write_whole(path, form.model_dump_json(indent=1) + "\n")
+    """Write a manifest or metrics.
+
+    Raises:
+        RunFolderError: it holds a name that is not UTF-8, e.g. of a file.
+        OSError: it cannot be written; names the file.
+    """
+    try:
+        text = form.model_dump_json(indent=1)
+    except PydanticSerializationError as failure:
+        odd = next(name for name in _texts(form.model_dump()) if not can_be_encoded(name))
+        raise RunFolderError(
+            f"{path}: cannot hold {odd!r}, which is not UTF-8; rename what is called so"
+        ) from failure
+    write_whole(path, f"{text}\n")
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _texts(name)
+            yield from _texts(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _texts(inner)
 
 
 def read_bytes(path: Path) -> bytes:

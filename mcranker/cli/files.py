@@ -59,7 +59,10 @@ def replacing(name: str) -> Iterator[Path]:
     if path.exists() and not path.is_file():  # a device or a pipe: there is nothing to replace
         yield path
         return
-    handle, unfinished = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        handle, unfinished = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, name) from error  # not the unfinished one
     os.close(handle)
     part = Path(unfinished)
     try:

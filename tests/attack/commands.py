@@ -50,7 +50,7 @@ def refused(command: str, *args: object, **more: Any) -> str:
     assert isinstance(result.exception, SystemExit), whole
     assert len(errors) == 1, whole
     assert result.stderr.splitlines()[-1] == errors[0], whole
-    assert "unexpected" not in errors[0], whole
+    assert f"{command}: error: unexpected" not in errors[0], whole
     assert "Traceback" not in result.stderr, whole
     assert not unsafe(result.stderr), whole
     return errors[0].removeprefix(f"{command}: error: ")
