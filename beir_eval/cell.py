@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from beir_eval.errors import RunFolderError
-from beir_eval.files import append_whole, read_jsonl, write_form
+from beir_eval.files import append_whole, read_lines, write_form
 from beir_eval.outcome import Outcome
 from beir_eval.run_folder import (
+    RANKINGS,
     Metrics,
     RunFolder,
     RunManifest,
+    checked_ranking,
+    query_id_of,
 )
 from beir_eval.runs import write_trec
 from mcranker.logs import safe_logger
@@ -75,7 +78,7 @@ class Cell:
         if not self._rankings.exists():
             return set()
         _cut_torn_line(self._rankings)
-        return {ranking["query"]["id"] for ranking in read_jsonl(self._rankings)}
+        return {query_id_of(line.entry(), line.place) for line in read_lines(self._rankings)}
 
     @property
     def open_queries(self) -> list[str]:
@@ -137,8 +140,8 @@ class Cell:
         in_order = [places[query_id] for query_id in self.prepared.queries if query_id in places]
         _keep_lines(self._rankings, in_order)
         outcome = Outcome()
-        for ranking in read_jsonl(self._rankings):
-            outcome.take(ranking)
+        for line in read_lines(self._rankings):
+            outcome.take(checked_ranking(line.entry(), line.place))
         metrics = outcome.metrics(self.prepared.qrels, self.measures, self.failed)
         run = {query_id: outcome.run.get(query_id, []) for query_id in self.prepared.queries}
         write_trec(
@@ -163,7 +166,7 @@ class Cell:
 
     @property
     def _rankings(self) -> Path:
-        return self.path / "rankings.jsonl"
+        return self.path / RANKINGS
 
     def _manifest(self, ranker: Ranker) -> RunManifest:
         from mcranker import __version__
@@ -253,10 +256,9 @@ def _plain(value: Any) -> Any:
 def _cut_torn_line(path: Path) -> None:
     """Take off a last line that was not written to its end."""
     size = torn = 0
-    with path.open("rb") as lines:
-        for line in lines:
-            size += len(line)
-            torn = 0 if line.endswith(b"\n") else len(line)
+    for line in read_lines(path):
+        size += len(line.content)
+        torn = 0 if line.content.endswith(b"\n") else len(line.content)
     if torn:
         _log.warning("%s: the last ranking was not written whole; it is made again", path)
         os.truncate(path, size - torn)
@@ -269,15 +271,9 @@ def _places(path: Path) -> dict[str, tuple[int, int]]:
         RunFolderError: a line is not JSON.
     """
     places: dict[str, tuple[int, int]] = {}
-    begin = 0
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            try:
-                query_id = orjson.loads(line)["query"]["id"]
-            except orjson.JSONDecodeError as failure:
-                raise RunFolderError(f"{path}:{number}: not JSON: {failure}") from failure
-            places.setdefault(query_id, (begin, len(line)))
-            begin += len(line)
+    for line in read_lines(path):
+        query_id = query_id_of(line.entry(), line.place)
+        places.setdefault(query_id, (line.offset, len(line.content)))
     return places
 
 

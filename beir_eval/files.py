@@ -6,36 +6,86 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from beir_eval.errors import RunFolderError
+from mcranker.bounded_lines import LONGEST_RANKING, TooLong, bounded_lines, bounded_whole
 from personas.plain import can_be_encoded
 
-__all__ = ["append_whole", "read_bytes", "read_form", "read_jsonl", "write_form", "write_whole"]
+__all__ = [
+    "Line",
+    "append_whole",
+    "read_form",
+    "read_lines",
+    "read_records",
+    "write_form",
+    "write_whole",
+]
 
 Form = TypeVar("Form", bound=BaseModel)
 
 
-def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects of a file, a line each.
+class Line(NamedTuple):
+    """A line of a file.
+
+    Attributes:
+        place: ``FILE:LINE``.
+        offset: where it begins, in bytes.
+        content: its bytes, with the line's end if there is one.
+    """
+
+    place: str
+    offset: int
+    content: bytes
+
+    def entry(self) -> dict[str, Any]:
+        """The object in it.
+
+        Raises:
+            RunFolderError: there is none.
+        """
+        try:
+            entry = orjson.loads(self.content)
+        except orjson.JSONDecodeError as failure:
+            raise RunFolderError(f"{self.place}: not JSON: {failure}") from failure
+        if not isinstance(entry, dict):
+            raise RunFolderError(f"{self.place}: no object")
+        return entry
+
+
+def read_lines(path: Path) -> Iterator[Line]:
+    """The lines of a file.
 
     Raises:
-        RunFolderError: the file cannot be read, or a line is no object.
+        RunFolderError: the file cannot be read, or a line is too long.
     """
+    offset = 0
     try:
-        with path.open("rb") as lines:
-            for number, line in enumerate(lines, start=1):
-                try:
-                    entry = orjson.loads(line)
-                except orjson.JSONDecodeError as failure:
-                    raise RunFolderError(f"{path}:{number}: not JSON: {failure}") from failure
-                yield entry
+        with path.open("rb") as file:
+            for number, content in enumerate(bounded_lines(file, LONGEST_RANKING), start=1):
+                yield Line(f"{path}:{number}", offset, content)
+                offset += len(content)
+    except TooLong as failure:
+        raise RunFolderError(f"{path}:{failure.number}: the line is {failure}") from failure
     except OSError as failure:
         raise RunFolderError(f"{path}: cannot be read: {failure.strerror}") from failure
+
+
+def read_records(path: Path, *keys: str) -> Iterator[dict[str, str]]:
+    """The objects of a file, a line each, with texts under these keys.
+
+    Raises:
+        RunFolderError: the file cannot be read, or a line is something else.
+    """
+    for line in read_lines(path):
+        entry = line.entry()
+        if not all(isinstance(entry.get(key), str) for key in keys):
+            raise RunFolderError(f"{line.place}: no record: it needs texts under {', '.join(keys)}")
+        yield entry
 
 
 def write_whole(path: Path, content: bytes | str) -> None:
@@ -101,14 +151,17 @@ def _texts(value: object) -> Iterator[str]:
             yield from _texts(inner)
 
 
-def read_bytes(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     """The content of a file.
 
     Raises:
         RunFolderError: it cannot be read.
     """
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            return bounded_whole(file, LONGEST_RANKING)
+    except TooLong as failure:
+        raise RunFolderError(f"{path}: {failure}") from failure
     except OSError as failure:
         raise RunFolderError(f"{path}: cannot be read: {failure.strerror}") from failure
 
@@ -119,7 +172,7 @@ def read_form(path: Path, form: type[Form]) -> Form:
     Raises:
         RunFolderError: it cannot be read, or is not of that form.
     """
-    content = read_bytes(path)
+    content = _read_bytes(path)
     try:
         return form.model_validate_json(content)
     except ValidationError as failure:

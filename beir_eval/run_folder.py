@@ -20,20 +20,24 @@ Nothing but ``rankings.jsonl`` is there before a run is finished, and the manife
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from beir_eval.errors import RunFolderError
-from beir_eval.files import read_bytes, read_form, read_jsonl
+from beir_eval.errors import DatasetError, RunFolderError
+from beir_eval.files import read_form, read_lines, read_records
+from beir_eval.qrels import read_qrels
 from beir_eval.runs import read_trec
+from personas.errors import SchemaError
+from personas.stored_ranking import check_plain, read_stored
 
 __all__ = [
     "DATA_FOLDER",
     "FIRST_STAGE",
+    "RANKINGS",
     "DataFolder",
     "DataManifest",
     "FigureNote",
@@ -45,18 +49,24 @@ __all__ = [
     "SuiteNote",
     "Taken",
     "TieBounds",
+    "checked_ranking",
     "find_runs",
+    "query_id_of",
     "with_texts",
 ]
 
 VERSION = 1
 DATA_FOLDER = "data"
+RANKINGS = "rankings.jsonl"
 FIRST_STAGE = "first stage"
 """Label of the first stage's own run in tables; its name stands in `FirstStageNote`."""
 
 
+_Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
+
+
 class _Kept(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class FirstStageNote(_Kept):
@@ -92,10 +102,10 @@ class DataManifest(_Kept):
     description: str = ""
     paper: str | None = None
     split: str
-    documents: int
-    queries: int
-    queries_in_full: int
-    depth: int
+    documents: _Count
+    queries: _Count
+    queries_in_full: _Count
+    depth: _Count
     first_stage: FirstStageNote
     content: str
 
@@ -136,7 +146,7 @@ class SuiteNote(_Kept):
     paper_table: str | None = None
     baseline: str | None = None
     figure: FigureNote | None = None
-    place: int = 0
+    place: _Count = 0
     paper_row: str | None = None
     x: float | str | None = None
     series: str = ""
@@ -172,6 +182,12 @@ class RunManifest(_Kept):
     suite: SuiteNote | None = None
     finished: bool = False
 
+    @field_validator("options", "config")
+    @classmethod
+    def _plain_values(cls, values: dict[str, Any]) -> dict[str, Any]:
+        check_plain(values)
+        return values
+
 
 class TieBounds(_Kept):
     """A measure's mean if tied passages stood in the worst and in the best order."""
@@ -192,11 +208,11 @@ class ScoreCounts(_Kept):
             again as often as ``reask`` allows.
     """
 
-    asked: int = 0
-    missing: int = 0
-    skipped: int = 0
-    reasons: dict[str, int] = Field(default_factory=dict)
-    unreadable: int = 0
+    asked: _Count = 0
+    missing: _Count = 0
+    skipped: _Count = 0
+    reasons: dict[str, _Count] = Field(default_factory=dict)
+    unreadable: _Count = 0
 
 
 class Taken(_Kept):
@@ -211,10 +227,10 @@ class Taken(_Kept):
         cost: US dollars; None if a model's price is not known.
     """
 
-    calls: int = 0
-    input_tokens: int = 0
-    cached_input_tokens: int = 0
-    output_tokens: int = 0
+    calls: _Count = 0
+    input_tokens: _Count = 0
+    cached_input_tokens: _Count = 0
+    output_tokens: _Count = 0
     seconds: float = 0.0
     cost: float | None = 0.0
 
@@ -262,22 +278,22 @@ class DataFolder:
 
     def queries(self) -> dict[str, str]:
         """Query id -> text, in the order of the data set."""
-        return {line["_id"]: line["text"] for line in read_jsonl(self.path / "queries.jsonl")}
+        lines = read_records(self.path / "queries.jsonl", "_id", "text")
+        return {line["_id"]: line["text"] for line in lines}
 
     def qrels(self) -> dict[str, dict[str, int]]:
         """Query id -> document id -> grade."""
-        found: dict[str, dict[str, int]] = {}
-        lines = read_bytes(self.path / "qrels.tsv").decode().splitlines()
-        for line in lines[1:]:
-            query_id, doc_id, grade = line.split("\t")
-            found.setdefault(query_id, {})[doc_id] = int(grade)
-        return found
+        try:
+            return read_qrels(self.path / "qrels.tsv")
+        except DatasetError as failure:
+            raise RunFolderError(str(failure)) from failure
 
-    def passages(self) -> dict[str, tuple[str, str]]:
-        """Document id -> title and text."""
+    def passages(self, doc_ids: Container[str] | None = None) -> dict[str, tuple[str, str]]:
+        """Document id -> title and text; of these documents, or of all."""
         return {
             line["_id"]: (line["title"], line["text"])
-            for line in read_jsonl(self.path / "passages.jsonl")
+            for line in read_records(self.path / "passages.jsonl", "_id", "title", "text")
+            if doc_ids is None or line["_id"] in doc_ids
         }
 
     def first_stage(self) -> dict[str, list[tuple[str, float]]]:
@@ -286,7 +302,7 @@ class DataFolder:
 
     def metrics(self) -> Metrics:
         """Values of the first stage's run."""
-        return read_form(self.path / "metrics.json", Metrics)
+        return _read_metrics(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,15 +345,25 @@ class RunFolder:
             raise RunFolderError(
                 f"{self.path}: the run is not finished; run the same 'beir-eval run' again"
             )
-        return read_form(self.path / "metrics.json", Metrics)
+        return _read_metrics(self.path)
 
     def run(self) -> dict[str, list[tuple[str, float]]]:
         """The run: query id -> (document id, score), best first."""
         return read_trec(self.path / "run.trec")
 
-    def rankings(self) -> Iterator[dict[str, Any]]:
-        """Every ranking as `Ranking.to_dict` gives it, but without titles and texts."""
-        return read_jsonl(self.path / "rankings.jsonl")
+    def rankings(self, query_ids: Container[str] | None = None) -> Iterator[dict[str, Any]]:
+        """The rankings as `Ranking.to_dict` gives them, but without titles and texts.
+
+        Args:
+            query_ids: of these queries; without, of all. The others are read over.
+
+        Raises:
+            RunFolderError: a line is no ranking.
+        """
+        for line in read_lines(self.path / RANKINGS):
+            ranking = line.entry()
+            if query_ids is None or query_id_of(ranking, line.place) in query_ids:
+                yield checked_ranking(ranking, line.place)
 
 
 def find_runs(paths: Iterable[str | os.PathLike[str]]) -> list[RunFolder]:
@@ -358,6 +384,47 @@ def find_runs(paths: Iterable[str | os.PathLike[str]]) -> list[RunFolder]:
         for manifest in manifests:
             found.setdefault(manifest.parent.resolve(), RunFolder.open(manifest.parent))
     return list(found.values())
+
+
+def _read_metrics(folder: Path) -> Metrics:
+    path = folder / "metrics.json"
+    metrics = read_form(path, Metrics)
+    lacking = [
+        name
+        for name in metrics.measures
+        if name not in metrics.means or name not in metrics.per_query
+    ]
+    if lacking or not metrics.measures:
+        what = f"no values of the measure {lacking[0]!r}" if lacking else "no measure"
+        raise RunFolderError(f"{path}: {what} in it; bring back the whole file")
+    return metrics
+
+
+def query_id_of(ranking: Mapping[str, Any], place: str) -> str:
+    """The id of a ranking's query.
+
+    Raises:
+        RunFolderError: it has none; `place` is where it stands, as ``FILE:LINE``.
+    """
+    query = ranking.get("query")
+    query_id = query.get("id") if isinstance(query, dict) else None
+    if not isinstance(query_id, str):
+        raise RunFolderError(f"{place}: no ranking: it has no query with an id")
+    return query_id
+
+
+def checked_ranking(ranking: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """A ranking without titles and texts; what older ones do not say is filled in.
+
+    Raises:
+        RunFolderError: it is none; `place` is where it stands, as ``FILE:LINE``.
+    """
+    try:
+        read_stored(ranking, texts=False)
+    except SchemaError as failure:
+        raise RunFolderError(f"{place}: {failure}") from failure
+    hits = [{"skipped": [], "at_most": None, **hit} for hit in ranking["hits"]]
+    return {**ranking, "hits": hits, "usage": {"reused": [], **ranking["usage"]}}
 
 
 def with_texts(

@@ -20,6 +20,8 @@ LONGEST_LINE = 64_000_000
 LONGEST_RANKING = 1_000_000_000
 """Bytes of a line that holds a whole ranking, and of a JSON document on many lines."""
 
+_PIECE = 1 << 20
+
 
 class TooLong(Exception):
     """A line, or a file that is read as a whole, is longer than it may be.
@@ -59,10 +61,12 @@ def bounded_whole(file: IO[bytes], longest: int) -> bytes:
         TooLong: it holds more than `longest` bytes.
         OSError: it cannot be read.
     """
-    content = file.read(longest + 1)
-    if len(content) > longest:
-        raise TooLong(longest)
-    return content
+    content = bytearray()
+    while piece := file.read(_PIECE):  # what may be read at most is not taken at once
+        content += piece
+        if len(content) > longest:
+            raise TooLong(longest)
+    return bytes(content)
 
 
 def megabytes(size: int) -> str:

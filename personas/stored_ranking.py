@@ -23,7 +23,14 @@ from personas.errors import SchemaError
 from personas.leave_one_out import HIGHEST_SCORE
 from personas.schema import Team
 
-__all__ = ["StoredCalls", "StoredCounts", "StoredHit", "StoredRanking", "read_stored"]
+__all__ = [
+    "StoredCalls",
+    "StoredCounts",
+    "StoredHit",
+    "StoredRanking",
+    "check_plain",
+    "read_stored",
+]
 
 _MOST_PROBLEMS = 5
 _LARGEST = 2**63 - 1
@@ -126,7 +133,7 @@ class StoredRanking(_Stored):
     @field_validator("config")
     @classmethod
     def _plain_config(cls, config: dict[str, Any]) -> dict[str, Any]:
-        _check_plain(config, 0)
+        check_plain(config)
         return config
 
     @model_validator(mode="after")
@@ -151,8 +158,12 @@ class StoredRanking(_Stored):
         return tuple(each.name for each in rubric.criteria) if rubric else ()
 
 
-def _check_plain(value: object, depth: int) -> None:
-    """Refuse what JSON cannot hold or what is too great to be shown or reckoned with."""
+def check_plain(value: object, depth: int = 0) -> None:
+    """Refuse values that JSON cannot hold, or that are too great to be shown or reckoned with.
+
+    Raises:
+        ValueError: there is one in `value`, or lists and mappings nest too deep.
+    """
     if depth > _DEEPEST:
         raise ValueError(f"it nests deeper than {_DEEPEST} levels")
     match value:
@@ -162,11 +173,11 @@ def _check_plain(value: object, depth: int) -> None:
             return
         case dict():
             for name, inner in value.items():
-                _check_plain(name if isinstance(name, str) else object(), depth)
-                _check_plain(inner, depth + 1)
+                check_plain(name if isinstance(name, str) else object(), depth)
+                check_plain(inner, depth + 1)
         case list() | tuple():
             for inner in value:
-                _check_plain(inner, depth + 1)
+                check_plain(inner, depth + 1)
         case _:
             raise ValueError(f"it holds a {type(value).__name__} that JSON and sums cannot hold")
 

@@ -217,7 +217,7 @@ def test_the_memory_of_finishing_does_not_grow_with_the_rankings(
     cell = finished_cell(folder, tmp_path / "out")
     path = cell.path / "rankings.jsonl"
     ranking = json.loads(path.read_bytes().splitlines()[0])
-    ranking["hits"] = ranking["hits"][:1]
+    ranking["hits"] = [{**ranking["hits"][0], "first_stage_rank": 1}]
     ids = [f"q{number}" for number in range(400)]
     cell.prepared = replace(
         cell.prepared,

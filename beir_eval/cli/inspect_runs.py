@@ -8,13 +8,14 @@ from typing import Any
 
 from beir_eval.cli.inspect_sources import Chosen, Grades, Listed, choose, unknown_query
 from beir_eval.errors import RunFolderError
-from beir_eval.files import read_jsonl
 from beir_eval.persona_report.lines import Ranked, index_rankings, place_of, read_entry
-from beir_eval.persona_report.sources import RANKINGS, Source, find_sources, top_of
+from beir_eval.persona_report.sources import Source, find_sources, top_of
 from beir_eval.run_folder import (
     DATA_FOLDER,
+    RANKINGS,
     DataFolder,
     RunFolder,
+    checked_ranking,
     with_texts,
 )
 from mcranker.cli.invocation import say
@@ -126,18 +127,10 @@ def _entries(path: Path, ranked: Ranked, ids: list[str]) -> Iterator[tuple[str, 
 
 def _joined(data: DataFolder, ranking: dict[str, Any], where: str) -> dict[str, Any]:
     """The ranking with titles and texts; the other passages of the data set are read over."""
-    hits = ranking.get("hits")
-    if not isinstance(hits, list) or not all(
-        isinstance(hit, dict) and isinstance(hit.get("doc_id"), str) for hit in hits
-    ):
-        raise RunFolderError(f"{where}: no ranking: it has no list of hits")
-    wanted = {hit["doc_id"] for hit in hits}
+    ranking = checked_ranking(ranking, where)
+    wanted = {hit["doc_id"] for hit in ranking["hits"]}
     path = data.path / "passages.jsonl"
-    texts = {
-        line["_id"]: (line["title"], line["text"])
-        for line in read_jsonl(path)
-        if line["_id"] in wanted
-    }
+    texts = data.passages(wanted)
     lost = sorted(wanted - texts.keys())
     if lost:
         raise RunFolderError(
@@ -153,12 +146,8 @@ def _other(run: RunFolder, query_id: str) -> OtherRanking:
     ranked = index_rankings(path, finished=True)
     if query_id in ranked.offsets:
         ((where, ranking),) = _entries(path, ranked, [query_id])
-        try:
-            places = {
-                hit["doc_id"]: OtherPlace(int(hit["rank"]), hit["score"]) for hit in ranking["hits"]
-            }
-        except (KeyError, TypeError, ValueError) as failure:
-            raise RunFolderError(f"{where}: no complete ranking: {failure!r}") from failure
+        hits = checked_ranking(ranking, where)["hits"]
+        places = {hit["doc_id"]: OtherPlace(hit["rank"], hit["score"]) for hit in hits}
     return OtherRanking(run.manifest.label, top_of(run.manifest.config), places)
 
 

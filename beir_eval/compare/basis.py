@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from beir_eval.files import read_jsonl
 from beir_eval.qrels import read_qrels
 
 if TYPE_CHECKING:
@@ -55,11 +54,7 @@ def basis_of_folder(data: DataFolder) -> Basis:
     """
 
     def texts(doc_ids: Collection[str]) -> Texts:
-        lines: Iterable[dict[str, Any]] = read_jsonl(data.path / "passages.jsonl")
-        wanted = set(doc_ids)
-        return {
-            line["_id"]: (line["title"], line["text"]) for line in lines if line["_id"] in wanted
-        }
+        return data.passages(set(doc_ids))
 
     manifest = data.manifest
     return Basis(

@@ -173,12 +173,10 @@ class _FolderRun(ComparedRun):
         wanted = set(query_ids)
         found: dict[str, Mapping[str, Any]] = {}
         # One line at a time, and none after the last one wanted: the file may be large.
-        for ranking in self._folder.rankings() if wanted else ():
-            query_id = ranking["query"]["id"]
-            if query_id in wanted:
-                found[query_id] = ranking
-                if len(found) == len(wanted):
-                    break
+        for ranking in self._folder.rankings(wanted) if wanted else ():
+            found[ranking["query"]["id"]] = ranking
+            if len(found) == len(wanted):
+                break
         return found
 
     def _kept_values(self) -> Mapping[str, Mapping[str, float]]:

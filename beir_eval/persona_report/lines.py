@@ -11,14 +11,14 @@ import hashlib
 import mmap
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import orjson
-
 from beir_eval.errors import RunFolderError
+from beir_eval.files import Line, read_lines
+from beir_eval.run_folder import query_id_of
 
 __all__ = [
     "Passages",
@@ -53,10 +53,10 @@ def judged_by_team(path: Path) -> bool:
     Raises:
         RunFolderError: the file cannot be read, or a line before that is no ranking.
     """
-    for number, _, line in _lines(path):
-        if not line.endswith(b"\n"):
+    for line in read_lines(path):
+        if not line.content.endswith(b"\n"):
             break
-        entry = _entry(line, f"{path}:{number}")
+        entry = line.entry()
         if entry.get("team") is not None or entry.get("hits"):
             return entry.get("team") is not None
     return False
@@ -74,14 +74,10 @@ def index_rankings(path: Path, *, finished: bool) -> Ranked:
         RunFolderError: the file cannot be read, or a line is no ranking; names the line.
     """
     offsets: dict[str, int] = {}
-    for number, offset, line in _lines(path):
-        if not (finished or line.endswith(b"\n")):
+    for line in read_lines(path):
+        if not (finished or line.content.endswith(b"\n")):
             return Ranked(offsets, torn=True)
-        query = _entry(line, f"{path}:{number}").get("query")
-        query_id = query.get("id") if isinstance(query, dict) else None
-        if not isinstance(query_id, str):
-            raise RunFolderError(f"{path}:{number}: no ranking: it has no query with an id")
-        offsets.setdefault(query_id, offset)
+        offsets.setdefault(query_id_of(line.entry(), line.place), line.offset)
     return Ranked(offsets, torn=False)
 
 
@@ -95,12 +91,12 @@ def index_passages(path: Path, index: Path) -> None:
     import numpy as np
 
     keys, offsets = array("Q"), array("Q")
-    for number, offset, line in _lines(path):
-        entry = _entry(line, f"{path}:{number}")
-        if not all(isinstance(entry.get(name), str) for name in ("_id", "title", "text")):
-            raise RunFolderError(f"{path}:{number}: no passage: it needs _id, title and text")
+    for line in read_lines(path):
+        entry = line.entry()
+        if not _is_passage(entry):
+            raise RunFolderError(f"{line.place}: no passage: it needs _id, title and text")
         keys.append(_key(entry["_id"]))
-        offsets.append(offset)
+        offsets.append(line.offset)
     order = np.argsort(np.frombuffer(keys, np.uint64), kind="stable") if keys else ()
     with index.open("wb") as file:
         for column in (keys, offsets):
@@ -134,7 +130,10 @@ class Passages:
         row = bisect_left(self._words, key, 0, self._count)
         # Ids that share a hash stand side by side.
         while row < self._count and self._words[row] == key:
-            entry = read_entry(self._path, self._lines, self._words[self._count + row])
+            offset = self._words[self._count + row]
+            entry = read_entry(self._path, self._lines, offset)
+            if not _is_passage(entry):
+                raise _changed(self._path, offset)
             if entry["_id"] == doc_id:
                 return entry["title"], entry["text"]
             row += 1
@@ -149,13 +148,9 @@ def read_entry(path: Path, lines: BinaryIO, offset: int) -> dict[str, Any]:
     """
     lines.seek(offset)
     try:
-        entry = orjson.loads(lines.readline())
-    except orjson.JSONDecodeError as failure:
-        raise RunFolderError(
-            f"{place_of(path, offset)}: was changed while the report was made; make it again"
-        ) from failure
-    assert isinstance(entry, dict), "the index is of objects"
-    return entry
+        return Line("", offset, lines.readline()).entry()
+    except RunFolderError as failure:
+        raise _changed(path, offset) from failure
 
 
 def place_of(path: Path, offset: int) -> str:
@@ -168,26 +163,14 @@ def place_of(path: Path, offset: int) -> str:
     return f"{path}:{number}"
 
 
-def _lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
-    """Number from 1, offset, and bytes of each line."""
-    offset = 0
-    try:
-        with path.open("rb") as lines:
-            for number, line in enumerate(lines, start=1):
-                yield number, offset, line
-                offset += len(line)
-    except OSError as failure:
-        raise RunFolderError(f"{path}: cannot be read: {failure.strerror}") from failure
+def _is_passage(entry: Mapping[str, Any]) -> bool:
+    return all(isinstance(entry.get(name), str) for name in ("_id", "title", "text"))
 
 
-def _entry(line: bytes, place: str) -> dict[str, Any]:
-    try:
-        entry = orjson.loads(line)
-    except orjson.JSONDecodeError as failure:
-        raise RunFolderError(f"{place}: not JSON: {failure}") from failure
-    if not isinstance(entry, dict):
-        raise RunFolderError(f"{place}: no object")
-    return entry
+def _changed(path: Path, offset: int) -> RunFolderError:
+    return RunFolderError(
+        f"{place_of(path, offset)}: was changed while the report was made; make it again"
+    )
 
 
 def _key(doc_id: str) -> int:

@@ -12,13 +12,12 @@ from typing import Any
 from beir_eval.errors import RunFolderError
 from beir_eval.persona_report.lines import judged_by_team
 from beir_eval.report.labels import row_labels
-from beir_eval.run_folder import DATA_FOLDER, DataFolder, RunFolder, find_runs
+from beir_eval.run_folder import DATA_FOLDER, RANKINGS, DataFolder, RunFolder, find_runs
 
-__all__ = ["NOBODY", "RANKINGS", "Source", "find_sources", "top_of"]
+__all__ = ["NOBODY", "Source", "find_sources", "top_of"]
 
 NOBODY = "none"
 """Compare with no other run."""
-RANKINGS = "rankings.jsonl"
 
 _DIRECT = "direct"
 
