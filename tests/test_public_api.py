@@ -13,7 +13,7 @@ import pytest
 import mcranker
 import personas
 
-HEAVY = {"numpy", "pydantic", "openai", "anthropic", "aiohttp", "xllamacpp", "json_repair"}
+HEAVY = {"numpy", "pydantic", "openai", "anthropic", "aiohttp", "xllamacpp"}
 
 
 def test_every_public_name_is_there() -> None:
