@@ -106,7 +106,9 @@ class Annotator(Actor[ScoreTask, None]):
         if rubric is None:
             template = prompts["score_without_criteria"].bind(values)
         else:
-            template = prompts["score"].bind({**values, **_criteria_values((self.member,))})
+            template = prompts["score"].bind(
+                {**values, **_criteria_values((self.member,), prompts)}
+            )
         self._sheet = ScoreSheet(template, self._desk, rubric)
 
     async def _score(self, task: ScoreTask) -> None:
@@ -136,7 +138,9 @@ class DirectJudge(Actor[ScoreTask, None]):
         self._rater = rater
         self._on_score = on_score
         if members:
-            template = desk.prompts["direct_with_criteria"].bind(_criteria_values(members))
+            template = desk.prompts["direct_with_criteria"].bind(
+                _criteria_values(members, desk.prompts)
+            )
         else:
             template = desk.prompts["direct"]
         self._sheet = ScoreSheet(template, desk, None)
@@ -203,7 +207,7 @@ class Assessor(Actor[Assessment, None]):
     async def _assess(self, task: Assessment) -> None:
         scale = self._desk.config
         lines = [
-            f"Expert {number}, {name}: "
+            f"Expert {number}, {self._desk.prompts.cleaner.line(name)}: "
             + ("no score" if value is None else f"{value:g} (from 0 to {scale.top})")
             for number, (name, value) in enumerate(task.scores, start=1)
         ]
@@ -233,13 +237,15 @@ class Assessor(Actor[Assessment, None]):
         await self._on_score(task.row, task.passage.id, score)
 
 
-def _criteria_values(members: Sequence[Member]) -> dict[str, str]:
+def _criteria_values(members: Sequence[Member], prompts: PromptSet) -> dict[str, str]:
     """The criteria as prompts show them: in full, and by name only."""
     full, names = [], []
     criteria = [c for member in members if member.rubric for c in member.rubric.criteria]
     for number, criterion in enumerate(criteria, start=1):
         weight = f"{criterion.weight:.0f}%"
-        explained = f": {criterion.description}" if criterion.description else ""
-        full.append(f"{number}. {criterion.name} (weight {weight}){explained}")
-        names.append(f"- {criterion.name} ({weight})")
+        name = prompts.cleaner.line(criterion.name)
+        description = prompts.cleaner.text(criterion.description)
+        explained = f": {description}" if description else ""
+        full.append(f"{number}. {name} (weight {weight}){explained}")
+        names.append(f"- {name} ({weight})")
     return {"criteria": "\n".join(full), "criteria_names": "\n".join(names)}

@@ -23,6 +23,7 @@ from mcranker.replies import Unreadable
 from mcranker.types import UsageTable
 from personas import PromptSet
 from personas.templates import Turn
+from personas.untrusted import without_tokens
 
 __all__ = ["Asker"]
 
@@ -124,7 +125,8 @@ class Asker:
     ) -> ChatRequest:
         repair = self._prompts["repair"].render({"problem": str(problem)})
         asked = tuple(message for message in messages if message.role != "assistant")
-        shown = Message("assistant", reply.text[:_KEPT_REPLY] or "(nothing)")
+        text = without_tokens(reply.text[:_KEPT_REPLY], thinking=True)
+        shown = Message("assistant", text or "(nothing)")
         again = tuple(Message(turn.role, turn.text) for turn in repair)
         return dataclasses.replace(request, messages=(*asked, shown, *again))
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from mcranker.reply_json import Unreadable, find, fold, without_thinking
+from mcranker.loose_json import Bare
+from mcranker.reply_json import Unreadable, find, fold, in_doubt, without_thinking
 from personas import Persona, Rubric, normalize_weights
 
 __all__ = ["Unreadable", "read_criterion_scores", "read_personas", "read_rubric", "read_score"]
@@ -21,6 +22,7 @@ __all__ = ["Unreadable", "read_criterion_scores", "read_personas", "read_rubric"
 _INTEGER = re.compile(r"\A\s*\"?(\d{1,4})\"?\s*\Z")
 _PLAIN = re.compile(r'\s*\{\s*"([^"\\]*)"\s*:\s*(0|[1-9][0-9]{0,3})\s*\}\s*')
 """What nearly all replies with a score are, and what need not be looked at any closer."""
+_NUMBER_AND_MORE = re.compile(r"\D*+\d++[/.,\d-]*+.+", re.DOTALL)
 _WEIGHT_IN_TEXT = re.compile(
     r"[\s,;(.]*\b(?:the\s+)?weight(?:\s+to\s+this\s+criterion)?(?:\s+is)?\s*:?\s*"
     r"(\d{1,3}(?:\.\d+)?)\s*%?\s*[.)]*\s*\Z",
@@ -28,6 +30,18 @@ _WEIGHT_IN_TEXT = re.compile(
 )
 _WEIGHT = re.compile(
     r"\s*(?:about\s+|~\s*)?(\d+(?:\.\d+)?|\.\d+)\s*(%|percent|points)?\s*", re.IGNORECASE
+)
+_SHARE = r"\d\s*(?:%|percent\b|points?\b)"
+_SHARE_IN_NAME = re.compile(
+    rf"{_SHARE}|(?:[(\[:=]|\s[-\u2013\u2014])\s*"
+    r"(?:\d{1,3}(?:\.\d{1,4})?|\.\d{1,4})\s*[)\]]?\s*\Z",
+    re.IGNORECASE,
+)
+_SHARE_IN_TEXT = re.compile(
+    rf"\A[\s(\[~]*[\d.]{{0,6}}(?:{_SHARE}|\d[)\]]|\d\s*\Z)"
+    rf"|{_SHARE}(?:\s+weight\w*)?[\s)\].;]*\Z"
+    r"|\bweigh\w*\W{1,5}(?:(?:of|is|at|to|this|the|criterion)\W{1,3}){0,4}\d",
+    re.IGNORECASE,
 )
 _MAX_WEIGHT = 1000
 _TAIL = 120
@@ -49,16 +63,16 @@ def read_score(text: str, *, key: str, top: int, cut: bool = False) -> int:
     """
     plain = _PLAIN.fullmatch(text)
     if plain and plain.group(1) == key:
-        return _in_range(int(plain.group(2)), top)
+        return _in_range(int(plain.group(2)), top, key)
     text = without_thinking(text)
     bare = _INTEGER.match(text)
     if bare:
         if cut:
             raise Unreadable("it was cut, so its number may lack digits.")
-        return _in_range(bare.group(1), top)
+        return _in_range(bare.group(1), top, key)
     found = find(text, key)
-    score = _in_range(found.value, top)
-    found.confirm_count(key, score)
+    score = _in_range(found.value, top, key)
+    found.confirm(key, {score}, top)
     return score
 
 
@@ -77,8 +91,8 @@ def read_criterion_scores(text: str, *, count: int, top: int) -> tuple[int, ...]
         scores = [scores[key] for key in keys] if set(scores) == set(keys) else None
     if not isinstance(scores, list) or len(scores) != count:
         raise Unreadable(f'"Scores" must hold {count} integers, under the keys "1" to "{count}".')
-    counts = tuple(_in_range(score, top) for score in scores)
-    found.confirm_counts("Scores", counts)
+    counts = tuple(_in_range(score, top, "Scores") for score in scores)
+    found.confirm("Scores", set(counts), top)
     return counts
 
 
@@ -120,10 +134,10 @@ def read_rubric(text: str) -> Rubric:
     or the mean of the others where they leave nothing.
 
     Raises:
-        Unreadable: no criteria, or weights that mean nothing.
+        Unreadable: no criteria; weights that mean nothing; or a criterion whose weight seems to
+            be given in some other way, such as ``"On topic (60%)"``.
     """
     found = find(text, "Criteria")
-    found.confirm_weights("Weight")
     entries = found.value
     if isinstance(entries, Mapping):
         entries = (
@@ -149,11 +163,11 @@ def read_rubric(text: str) -> Rubric:
         raise Unreadable("a name, an explanation or a reason is not valid text.") from error
 
 
-def _in_range(value: Any, top: int) -> int:
+def _in_range(value: Any, top: int, key: str) -> int:
+    if isinstance(value, Bare) and _NUMBER_AND_MORE.fullmatch(value):
+        raise in_doubt(key)
     if isinstance(value, str) and _INTEGER.match(value):
         value = int(value.strip().strip('"'))
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= top:
         raise Unreadable(f"{_shown(value)} is not an integer from 0 to {top}.")
     return value
@@ -230,6 +244,13 @@ def _criterion(entry: Any) -> dict[str, Any]:
     name = _short(name)
     if not name:
         raise Unreadable('each criterion needs a name under "Criterion".')
+    if weight is None and (
+        _SHARE_IN_NAME.search(name)
+        or _SHARE_IN_TEXT.search(text[:_TAIL])
+        or _SHARE_IN_TEXT.search(text[-_TAIL:])
+        or any(type(value) in (int, float) for value in fields.values())
+    ):
+        raise Unreadable(f'the weight of {_shown(name)} is in doubt; it belongs under "Weight".')
     return {"name": name, "description": text.strip()[:_MAX_TEXT], "weight": weight}
 
 

@@ -1,43 +1,43 @@
 """The JSON of a reply: what stands under one key, or nothing at all.
 
 A reply is read as strict JSON wherever its objects stand: alone, in a code fence, among
-prose. Where that fails, json-repair mends it, and what it made is believed only as far as
-the reply itself bears it out: json-repair fills in what it misses, so a reply that breaks
-off, or a number with something after it, would come back as another one.
+prose. Where that fails, it is read as `mcranker.loose_json` says. Prose around the object may
+take it back, see `mcranker.reply_prose`. Reading takes time in proportion to the reply's
+length, of at most `LONGEST` characters.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Found", "Unreadable", "find", "fold", "value_of", "without_thinking"]
+from mcranker.loose_json import CUT, Unreadable, add_member, exact_number, read_object
+from mcranker.reply_prose import gives_another, is_example
 
-# Spaces before and after a quote are matched in one way only: a runaway reply of thousands
-# of spaces must not make a pattern try all the ways to share them out.
-_QUOTE = "(?:[\"'`\u2018\u2019\u201c\u201d]\\s*)?"
-_COUNT = rf"\s*{_QUOTE}(\d{{1,4}})(?:\.0+)?\s*{_QUOTE}"
-_WHOLE_COUNT = re.compile(rf"{_COUNT}(?=\}}|,\s*[\"'\u201c\w}}](?<!\d)|//|#|/\*)")
-_FLAT = re.compile(r"\s*(?:\[([^\[\]{}]*)\]|\{([^\[\]{}]*)\})")
-_NUMBERED = re.compile(rf"\s*{_QUOTE}(\d{{1,4}})\s*{_QUOTE}[:=]{_COUNT}")
-_PLAIN = re.compile(_COUNT)
-_WHOLE_WEIGHT = re.compile(
-    rf"\s*(?:{_QUOTE}(?:\d+(?:\.\d+)?|\.\d+)\s*(?:(?:%|percent)\s*)?(?:[.)]+\s*)?{_QUOTE}"
-    r"|(?:null|None|\"\"|'')\s*)(?=[}\]]|,\s*[^\s\d]|//|#|/\*)",
-    re.IGNORECASE,
-)
+__all__ = [
+    "LONGEST",
+    "Found",
+    "Unreadable",
+    "find",
+    "fold",
+    "in_doubt",
+    "value_of",
+    "without_thinking",
+]
+
+LONGEST = 100_000
+"""Characters that a reply may have, thinking aside: some 25,000 tokens."""
+
 _THINKING = ("<think>", "</think>")
 _LANGUAGE = re.compile(r"\A[a-zA-Z]*\s*")
 _BRACES_OF_PROSE = re.compile(r"\{[^{}:\"']+\}")
-_CONTINUATIONS = ("5", "'", '"', ', "5": "5"')
-"""What a reply that breaks off may go on with; each changes what is still open at the end."""
-
-
-class Unreadable(ValueError):
-    """A reply is not of the form that was asked for; the text says in what way."""
+_COLON = re.compile("[:=]")
+_KEY_BEFORE = re.compile(r"([A-Za-z]+(?:[ _]+[A-Za-z]+)*)\s*[\"'`\u2018\u2019\u201c\u201d]?\s*\Z")
+_VALUE_AFTER = re.compile(r"\s*[\"'`\u2018\u2019\u201c\u201d]?\s*(?:(\d{1,5})|[\[{])")
+_NEAR = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,40 +47,38 @@ class Found:
     Attributes:
         value: what stands there.
         record: the object that holds the key.
-        mended: the text that had to be mended to read it; empty for strict JSON.
+        before: the prose before that object.
+        after: the prose after it, other objects left out.
+        mended: the reply, if it is not strict JSON; else empty.
     """
 
     value: Any
     record: Mapping[str, Any]
+    before: str = ""
+    after: str = ""
     mended: str = ""
 
-    def confirm_count(self, key: str, count: int) -> None:
-        """Check that a mended reply has `count`, whole, wherever it has `key`.
+    def confirm(self, key: str, numbers: Collection[int], top: int) -> None:
+        """Check that nothing else in the reply gives other `numbers`, of 0 to `top`.
 
         Raises:
-            Unreadable: it has something else, or breaks off right after the number.
+            Unreadable: prose does, or the key stands elsewhere in a reply that is not strict JSON,
+                where texts and keys are easily mixed up.
         """
-        if self.mended:
-            written = [_WHOLE_COUNT.match(self.mended, end) for end in _ends(key, self.mended)]
-            if {int(each.group(1)) if each else None for each in written} != {count}:
-                raise Unreadable(f'it is not clear JSON: the number under "{key}" is in doubt.')
+        if gives_another(self.before, self.after, numbers, top):
+            raise Unreadable("what is written around the JSON object gives another answer.")
+        under = _numbers_under(key, self.mended)
+        if under.count(None) > 1 or not set(under) <= {None, *numbers}:
+            raise in_doubt(key)
 
-    def confirm_counts(self, key: str, counts: tuple[int, ...]) -> None:
-        """Like `confirm_count`, for a list of numbers or numbers under the keys 1, 2, ..."""
-        if self.mended:
-            written = {_flat_counts(self.mended, end) for end in _ends(key, self.mended)}
-            if written != {counts}:
-                raise Unreadable(f'it is not clear JSON: the numbers under "{key}" are in doubt.')
 
-    def confirm_weights(self, key: str) -> None:
-        """Check that every number under `key` in a mended reply is whole.
+@dataclass(frozen=True, slots=True)
+class _Objects:
+    """All objects of a reply, and the prose before, between and after them."""
 
-        Raises:
-            Unreadable: one of them is followed by something else than the next entry.
-        """
-        ends = _ends(key, self.mended) if self.mended else ()
-        if not all(_WHOLE_WEIGHT.match(self.mended, end) for end in ends):
-            raise Unreadable(f'it is not clear JSON: a number under "{key}" is in doubt.')
+    objects: list[Any]
+    prose: list[str]
+    mended: bool = False
 
 
 def find(text: str, key: str) -> Found:
@@ -88,10 +86,13 @@ def find(text: str, key: str) -> Found:
 
     Raises:
         Unreadable: there is no such object or key, the key stands there several times with
-            different values, or the reply breaks off before the value's end.
+            different values, the reply breaks off before the value's end, or it is too long.
     """
+    body = _without_fence(without_thinking(text))
+    if len(body) > LONGEST:
+        raise Unreadable(f"it has {len(body):,} characters, and {LONGEST:,} is the limit.")
     try:
-        return _find(_without_fence(without_thinking(text)), key)
+        return _find(body, key)
     except RecursionError as error:
         raise Unreadable("it is nested too deeply.") from error
 
@@ -111,6 +112,11 @@ def without_thinking(text: str) -> str:
     return said
 
 
+def in_doubt(key: str) -> Unreadable:
+    """The error for a number that is not whole, or that something else contradicts."""
+    return Unreadable(f'it is not clear JSON: the number under "{key}" is in doubt.')
+
+
 def value_of(record: Mapping[str, Any], key: str) -> Any:
     """What stands under `key`, in whatever spelling.
 
@@ -118,12 +124,10 @@ def value_of(record: Mapping[str, Any], key: str) -> Any:
         Unreadable: nothing does, or several spellings hold different values.
     """
     wanted = fold(key)
-    values = [value for name, value in record.items() if fold(str(name)) == wanted]
+    values = [value for name, value in record.items() if fold(name) == wanted]
     if not values:
         raise Unreadable(f'the key "{key}" is missing.')
-    if len({repr(value) for value in values}) > 1:
-        raise Unreadable(f'"{key}" stands there more than once, with different values.')
-    return values[0]
+    return _one(values, key)
 
 
 def fold(key: str) -> str:
@@ -132,21 +136,35 @@ def fold(key: str) -> str:
 
 
 def _find(body: str, key: str) -> Found:
-    try:
-        found = _strict(body)
-    except Unreadable:
-        raise
-    except (ValueError, RecursionError):
-        return _mended(body, key)
-    records = [each for each in found if isinstance(each, Mapping) and _holds(each, key)]
-    if not records:
-        if any(isinstance(each, Mapping) for each in found):
+    all_of_it = _read(body)
+    wanted = fold(key)
+    places = [
+        place
+        for place, each in enumerate(all_of_it.objects)
+        if isinstance(each, Mapping) and any(fold(name) == wanted for name in each)
+    ]
+    if not places:
+        if any(isinstance(each, Mapping) for each in all_of_it.objects):
             raise Unreadable(f'the key "{key}" is missing.')
         raise Unreadable("it is not one JSON object.")
-    values = [value_of(record, key) for record in records]
+    value = _one([value_of(all_of_it.objects[place], key) for place in places], key)
+    if value is CUT:
+        raise Unreadable("it breaks off before its end.")
+    if any(is_example(all_of_it.prose[place]) for place in places):
+        raise Unreadable("its JSON object is an example, or not meant.")
+    return Found(
+        value,
+        all_of_it.objects[places[0]],
+        before="\n".join(all_of_it.prose[: places[0] + 1]),
+        after="\n".join(all_of_it.prose[places[0] + 1 :]),
+        mended=body if all_of_it.mended else "",
+    )
+
+
+def _one(values: list[Any], key: str) -> Any:
     if len({repr(value) for value in values}) > 1:
         raise Unreadable(f'"{key}" stands there more than once, with different values.')
-    return Found(values[0], records[0])
+    return values[0]
 
 
 def _without_fence(text: str) -> str:
@@ -157,25 +175,36 @@ def _without_fence(text: str) -> str:
     return body.removesuffix("```").rstrip()
 
 
-def _strict(body: str) -> list[Any]:
-    """The values of all the reply's JSON; ValueError if any of it is not."""
+def _read(body: str) -> _Objects:
     try:
         data = _DECODER.decode(body)
     except Unreadable:
         raise
-    except ValueError:
+    except (ValueError, RecursionError):
         return _among_prose(body)
-    return data if isinstance(data, list) and len(data) == 1 else [data]
+    return _Objects(data if isinstance(data, list) and len(data) == 1 else [data], ["", ""])
 
 
-def _among_prose(body: str) -> list[Any]:
-    found: list[Any] = []
-    place = _next_object(body, 0)
-    while place >= 0:
-        data, end = _DECODER.raw_decode(body, place)
-        found.append(data)
-        place = _next_object(body, end)
-    return found
+def _among_prose(body: str) -> _Objects:
+    objects: list[Any] = []
+    prose: list[str] = []
+    mended = False
+    end = 0
+    while (start := _next_object(body, end)) >= 0:
+        prose.append(body[end:start])
+        # Not strict in one place, loose from there: a reply is read once, not once an object.
+        if not mended:
+            try:
+                data, end = _DECODER.raw_decode(body, start)
+            except Unreadable:
+                raise
+            except (ValueError, RecursionError):
+                mended = True
+        if mended:
+            data, end = read_object(body, start)
+            data = data or None
+        objects.append(data)
+    return _Objects(objects, [*prose, body[end:]], mended)
 
 
 def _next_object(body: str, place: int) -> int:
@@ -186,77 +215,24 @@ def _next_object(body: str, place: int) -> int:
     return place
 
 
-def _refuse_contradiction(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    data: dict[str, Any] = {}
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members: dict[str, Any] = {}
     for name, value in pairs:
-        if name in data and repr(data[name]) != repr(value):
-            raise Unreadable(f'"{name[:40]}" stands there more than once, with different values.')
-        data[name] = value
-    return data
+        add_member(members, name, value)
+    return members
 
 
-_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_refuse_contradiction)
+_DECODER = json.JSONDecoder(
+    strict=False, object_pairs_hook=_members, parse_int=exact_number, parse_float=exact_number
+)
 
 
-def _mended(body: str, key: str) -> Found:
-    start = _next_object(body, 0)
-    if start < 0:
-        raise Unreadable("it holds no JSON object.")
-    body = body[start:]
-    record = _repair(body)
-    if not isinstance(record, Mapping):
-        raise Unreadable("it is not one JSON object.")
-    value = value_of(record, key)
-    if body.endswith("\\"):
-        raise Unreadable("it breaks off before its end.")
-    for more in _CONTINUATIONS:
-        longer = _repair(body + more)
-        if not isinstance(longer, Mapping) or not _same(longer, key, value):
-            raise Unreadable("it breaks off before its end.")
-    return Found(value, record, mended=body)
-
-
-def _repair(body: str) -> Any:
-    import json_repair
-
-    try:
-        data = json_repair.loads(body, skip_json_loads=True)
-    except (ValueError, RecursionError) as error:
-        raise Unreadable("it is not JSON.") from error
-    return data[0] if isinstance(data, list) and len(data) == 1 else data
-
-
-def _same(record: Mapping[str, Any], key: str, value: Any) -> bool:
-    return _holds(record, key) and repr(value_of(record, key)) == repr(value)
-
-
-def _holds(record: Mapping[str, Any], key: str) -> bool:
-    wanted = fold(key)
-    return any(fold(str(name)) == wanted for name in record)
-
-
-def _ends(key: str, text: str) -> Iterable[int]:
-    """Where the colon after each place of the key ends."""
-    letters = "[ _]*".join(re.escape(letter) for letter in fold(key))
-    pattern = rf"(?<!\w)(?<!\w[ _]){letters}\s*{_QUOTE}[:=]"
-    return [match.end() for match in re.finditer(pattern, text, re.IGNORECASE)]
-
-
-def _flat_counts(text: str, start: int) -> tuple[int, ...] | None:
-    flat = _FLAT.match(text, start)
-    if flat is None:
-        return None
-    is_list = flat.group(1) is not None
-    entries = (flat.group(1) if is_list else flat.group(2)).split(",")
-    if not entries[-1].strip():
-        entries.pop()
-    matches = [(_PLAIN if is_list else _NUMBERED).fullmatch(entry) for entry in entries]
-    if not all(matches):
-        return None
-    numbers = [[int(number) for number in match.groups()] for match in matches if match]
-    if is_list:
-        return tuple(count for (count,) in numbers)
-    by_number = {each[0]: each[1] for each in numbers}
-    if len(by_number) != len(numbers) or set(by_number) != set(range(1, len(numbers) + 1)):
-        return None
-    return tuple(by_number[number] for number in sorted(by_number))
+def _numbers_under(key: str, text: str) -> list[int | None]:
+    """The number, or None for a list or object, wherever one follows the key and a colon."""
+    numbers: list[int | None] = []
+    for colon in _COLON.finditer(text):
+        name = _KEY_BEFORE.search(text[max(0, colon.start() - _NEAR) : colon.start()])
+        value = _VALUE_AFTER.match(text[colon.end() : colon.end() + _NEAR])
+        if name and value and fold(name.group(1)) == fold(key):
+            numbers.append(int(value.group(1)) if value.group(1) else None)
+    return numbers

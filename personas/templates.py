@@ -6,10 +6,8 @@ is the user's. A last ``[assistant]`` turn is a prefill: the model continues it.
 stand between double braces, ``{{query}}``. They are put in as they are and never looked at
 again, so braces in a passage mean nothing.
 
-Passages are data, not instruction. They stand between markers that carry a token computed
-from the query and the passage itself, so that no passage can contain its own end marker,
-and equal requests stay equal from run to run (`fence`). Control tokens of common chat
-templates inside a passage are broken up.
+Values that others wrote are neutralised as `personas.untrusted` says; passages are put
+between markers by `fence`.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
@@ -26,6 +24,7 @@ from typing import Literal, NamedTuple, cast
 
 from personas.errors import PromptError
 from personas.files import read_text
+from personas.untrusted import Cleaner, fence
 
 __all__ = ["BUILTIN_SETS", "PROMPTS", "Placeholders", "PromptSet", "Template", "Turn", "fence"]
 
@@ -86,13 +85,13 @@ PROMPTS: Mapping[str, Placeholders] = {
 
 _PLACEHOLDER = re.compile(r"\{\{\s*([^{}\n]*?)\s*\}\}")
 _ROLE_LINE = re.compile(r"^\[(system|user|assistant)\][ \t]*$", re.MULTILINE)
-_CONTROL_TOKEN = re.compile(
-    r"<(?=[|\uff5c][^|\uff5c<>\n]{1,40}[|\uff5c]>|/?s>|/?bos>|/?eos>|<?/?SYS>>"
-    r"|start_of_turn>|end_of_turn>)"
-    r"|\[(?=/?(?:INST|SYS|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\])",
-    re.IGNORECASE,
+_HEADING = re.compile(r"^([A-Z][\w ]{0,40}):", re.MULTILINE)
+_OF_OTHERS = frozenset(
+    {"query", "persona", "description", "dataset", "criterion", "others", "members", "problem"}
 )
-_TOKEN_LENGTH = 8
+"""Placeholders whose values others wrote; lists of such texts are cleaned where they are made."""
+
+_NAMES = frozenset({"persona"})
 
 
 class Turn(NamedTuple):
@@ -114,10 +113,12 @@ class Template:
     Attributes:
         name: its name in the set.
         turns: role and parts; parts at even places are literal, at odd places names.
+        cleaner: neutralises the values that others wrote.
     """
 
     name: str
     turns: tuple[tuple[Role, tuple[str, ...]], ...]
+    cleaner: Cleaner = field(default_factory=Cleaner, repr=False, compare=False)
 
     @classmethod
     def parse(cls, name: str, text: str) -> Template:
@@ -138,8 +139,9 @@ class Template:
 
     def bind(self, values: Mapping[str, str]) -> Template:
         """The template with some values put in; the others stay open."""
-        return Template(
-            self.name, tuple((role, _merge(parts, values)) for role, parts in self.turns)
+        values = self._cleaned(values)
+        return replace(
+            self, turns=tuple((role, _merge(parts, values)) for role, parts in self.turns)
         )
 
     def render(self, values: Mapping[str, str]) -> tuple[Turn, ...]:
@@ -151,6 +153,7 @@ class Template:
         open_ones = self.placeholders - values.keys()
         if open_ones:
             raise PromptError(f"prompt {self.name!r}: no value for {_listed(open_ones)}")
+        values = self._cleaned(values)
         turns = []
         all_shared = True
         for role, parts in self.turns:
@@ -160,15 +163,32 @@ class Template:
             all_shared = all_shared and len(parts) == 1
         return tuple(turns)
 
+    def _cleaned(self, values: Mapping[str, str]) -> dict[str, str]:
+        cleaned = dict(values)
+        for name in _OF_OTHERS & values.keys():
+            clean = self.cleaner.line if name in _NAMES else self.cleaner.text
+            cleaned[name] = clean(values[name])
+        return cleaned
+
 
 class PromptSet:
-    """All prompts of one folder, checked."""
+    """All prompts of one folder, checked.
+
+    Attributes:
+        name: the shipped set's name, or the folder's.
+        cleaner: neutralises texts that others wrote, for these prompts.
+    """
 
     def __init__(self, name: str, texts: Mapping[str, str], *, source: str) -> None:
         self.name = name
+        headings = {found for text in texts.values() for found in _HEADING.findall(text)}
+        self.cleaner = Cleaner(headings)
         self._texts = dict(texts)
         self._templates = {
-            prompt: _checked(Template.parse(prompt, text), f"{source}/{prompt}.txt")
+            prompt: replace(
+                _checked(Template.parse(prompt, text), f"{source}/{prompt}.txt"),
+                cleaner=self.cleaner,
+            )
             for prompt, text in texts.items()
         }
 
@@ -230,23 +250,6 @@ class PromptSet:
             prompt: hashlib.sha256(text.encode()).hexdigest()
             for prompt, text in sorted(self._texts.items())
         }
-
-
-def fence(passage: str, *, query: str) -> str:
-    """The passage between markers that it cannot contain, its control tokens broken up.
-
-    The markers carry a token computed from the query and the passage (SHA-256), so that a
-    passage would have to contain a hash of itself to close its own fence.
-    """
-    if "<" in passage or "[" in passage:
-        passage = _CONTROL_TOKEN.sub(lambda match: match.group() + " ", passage)
-    salt = 0
-    while True:
-        digest = hashlib.sha256(f"{salt}\0{query}\0{passage}".encode(errors="surrogatepass"))
-        token = digest.hexdigest()[:_TOKEN_LENGTH]
-        if token not in passage:
-            return f"<<<{token}\n{passage}\n{token}>>>"
-        salt += 1
 
 
 def _merge(parts: tuple[str, ...], values: Mapping[str, str]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ import mcranker
 import personas
 
 SUBMODULES = {"mcranker": set[str](), "personas": {"library"}}
-HEAVY = {"numpy", "pydantic", "openai", "anthropic", "aiohttp", "xllamacpp", "json_repair"}
+HEAVY = {"numpy", "pydantic", "openai", "anthropic", "aiohttp", "xllamacpp"}
 
 
 def test_every_public_name_is_there() -> None:

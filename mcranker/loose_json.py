@@ -1,0 +1,237 @@
+"""JSON as models write it where they miss the form, read in one pass and never completed.
+
+Besides JSON it takes other quotes or none, quotes inside a text, Python's ``None`` and
+``True``, comments, zeros before a number, a comma too many, and none between texts, objects or
+lists. What is refused rather than guessed at:
+
+- A number is what stands between its colon or comma and the next comma, bracket, comment or
+  line end, as a whole: ``7 or 8`` and ``7/10`` are texts.
+- After a comma in an object comes a key with its colon: ``{"Score": 7, or 8}`` is not read.
+- A quote ends a text only where the next key, item or bracket follows.
+- What the end of the reply leaves open is `CUT`, with a number or text that nothing follows.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final, NamedTuple
+
+__all__ = ["CUT", "Bare", "Unreadable", "add_member", "exact_number", "read_object"]
+
+CUT: Final = object()
+"""Stands for a value that the reply breaks off in, or right after."""
+
+_DEEPEST = 40
+_DIGITS = 40
+_QUOTES = "\"'`\u2018\u2019\u201c\u201d"
+_SINGLE = "'`\u2018\u2019"
+_DOUBLE = '"\u201c\u201d'
+_KEY = rf"(?:[{_QUOTES}][^{_QUOTES}:\n]{{1,80}}[{_QUOTES}]|\w{{1,40}})\s*+[:=]"
+_BLANK = re.compile(r"(?:\s++|//[^\n]*+|\#[^\n]*+|/\*(?s:.*?)(?:\*/|\Z))*+")
+_BARE = re.compile(r"(?:[^,{}\[\]\n\r#/]++|/(?![/*]))*+")
+_BARE_KEY = re.compile(r"(\d{1,4}\s*|[^\W\d][\w .()%/-]{0,80})[:=]\s*+")
+_AFTER_KEY = re.compile(r"\s*+(?:([:=])\s*+|\Z)")
+_AFTER_MEMBER = re.compile(
+    rf"\s*+(?:[}}\]\#]|//|/\*|,\s*+(?:[}}\]/\#]|{_KEY}|[{_QUOTES}][^{_QUOTES}\n]{{0,80}}+[{_QUOTES}]?+\s*+\Z)"
+    rf"|(?<=\s){_KEY})"
+)
+_AFTER_ITEM = re.compile(
+    rf"\s*+(?:[}}\]\#]|//|/\*|,\s*+(?:[{_QUOTES}{{}}\[\]\d/\#-]|\w{{1,40}}\s*+[,\]])"
+    rf"|(?<=\s)[{_QUOTES}{{\[])"
+)
+_MAY_END = re.compile(rf"\s*+(?:(:|,\s*+[{_QUOTES}])|[,}}\]])")
+_MARKS = {
+    quote: re.compile(rf"\\.|[{_SINGLE if quote in _SINGLE else _DOUBLE}]", re.DOTALL)
+    for quote in _QUOTES
+}
+_ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\\'|\\|"')
+_WHOLE = re.compile(r"(-?\d+)(?:\.0*)?(?:[eE][+-]?0+)?", re.ASCII)
+_REAL = re.compile(r"-?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_WORDS = {"null": None, "none": None, "true": True, "false": False}
+
+
+class Unreadable(ValueError):
+    """A reply is not of the form that was asked for; the text says in what way."""
+
+
+class Bare(str):
+    """A text that stands in the reply without quotes."""
+
+    __slots__ = ()
+
+
+class _Read(NamedTuple):
+    value: Any
+    end: int
+
+
+def read_object(text: str, start: int) -> tuple[dict[str, Any], int]:
+    """The object that begins at `start`, and where it ends.
+
+    Values that are not whole are `CUT`; where the object itself is not, its end is the text's.
+
+    Raises:
+        Unreadable: it is not an object, or says two things under one key.
+    """
+    members: dict[str, Any] = {}
+    end = _read_members(text, start, members, 1)
+    return members, len(text) if end is None else end
+
+
+def add_member(members: dict[str, Any], key: str, value: Any) -> None:
+    """Put a member in.
+
+    Raises:
+        Unreadable: the key is there already, with another value.
+    """
+    if key in members and repr(members[key]) != repr(value):
+        raise Unreadable(f'"{key[:40]}" stands there more than once, with different values.')
+    members[key] = value
+
+
+def exact_number(text: str) -> int | float:
+    """The number; an integer only where all its digits behind the point are zeros.
+
+    Raises:
+        Unreadable: it has so many digits that it can mean nothing.
+    """
+    if len(text) > _DIGITS:
+        raise Unreadable(f"a number in it has more than {_DIGITS} digits.")
+    whole = _WHOLE.fullmatch(text)
+    return int(whole.group(1)) if whole else float(text)
+
+
+def _read_members(text: str, start: int, members: dict[str, Any], depth: int) -> int | None:
+    """Read an object's members; where it ends, or None where the text ends before."""
+    if depth > _DEEPEST:
+        raise Unreadable("it is nested too deeply.")
+    at = _past_blank(text, start + 1)
+    while at < len(text):
+        if text[at] == "}":
+            return at + 1
+        key, at = _read_key(text, at)
+        if key is None:
+            return None
+        value, at = _read_value(text, at, _AFTER_MEMBER, depth)
+        add_member(members, key, value)
+        at = _past_comma(text, at, value, "}", "")
+    return None
+
+
+def _read_items(text: str, start: int, items: list[Any], depth: int) -> int | None:
+    if depth > _DEEPEST:
+        raise Unreadable("it is nested too deeply.")
+    at = _past_blank(text, start + 1)
+    while at < len(text):
+        if text[at] == "]":
+            return at + 1
+        if text[at] == ",":
+            raise Unreadable("it is not JSON.")
+        value, at = _read_value(text, at, _AFTER_ITEM, depth)
+        items.append(value)
+        at = _past_comma(text, at, value, "]", "{[")
+    return None
+
+
+def _past_comma(text: str, at: int, value: Any, closing: str, openings: str) -> int:
+    """Where the next entry begins, or the bracket stands that ends them.
+
+    A comma may be missing where it is clear that one entry ends and another one begins.
+    """
+    at = _past_blank(text, at)
+    if at == len(text) or text[at] == closing:
+        return at
+    bare = isinstance(value, Bare | int | float)
+    if text[at] == ",":
+        at = _past_blank(text, at + 1)
+        if at == len(text) and bare:
+            raise Unreadable("it breaks off before its end.")
+        return at
+    if text[at] in _QUOTES or (not bare and (text[at] in openings or text[at].isalpha())):
+        return at
+    raise Unreadable("it is not JSON.")
+
+
+def _read_key(text: str, at: int) -> _Read:
+    if text[at] in _QUOTES:
+        quote = _MARKS[text[at]].search(text, at + 1)
+        after = _AFTER_KEY.match(text, quote.end()) if quote else None
+        if quote is None or (after is not None and after.group(1) is None):
+            return _Read(None, len(text))
+        if after is not None and len(quote.group()) == 1:
+            return _Read(text[at + 1 : quote.start()], after.end())
+    elif bare := _BARE_KEY.match(text, at):
+        return _Read(bare.group(1).strip(), bare.end())
+    elif _past_bare(text, at) == len(text):
+        raise Unreadable("it breaks off before its end.")
+    raise Unreadable("it is not JSON.")
+
+
+def _read_value(text: str, at: int, after: re.Pattern[str], depth: int) -> _Read:
+    opening = text[at : at + 1]
+    if opening == "{":
+        members: dict[str, Any] = {}
+        end = _read_members(text, at, members, depth + 1)
+        return _Read(CUT, len(text)) if end is None else _Read(members, end)
+    if opening == "[":
+        items: list[Any] = []
+        end = _read_items(text, at, items, depth + 1)
+        return _Read(CUT, len(text)) if end is None else _Read(items, end)
+    if opening and opening in _QUOTES:
+        return _read_text(text, at, after)
+    return _read_bare(text, at)
+
+
+def _read_text(text: str, start: int, after: re.Pattern[str]) -> _Read:
+    in_doubt = False
+    for quote in _MARKS[text[start]].finditer(text, start + 1):
+        if len(quote.group()) > 1:
+            continue
+        if after.match(text, quote.end()) and not (in_doubt and after is _AFTER_ITEM):
+            quoted = _ESCAPE.sub(_escaped, text[start + 1 : quote.start()])
+            return _Read(json.loads(f'"{quoted}"', strict=False), quote.end())
+        end = _MAY_END.match(text, quote.end())
+        if end and end.group(1):  # Another key or text, so one before it has lost its end.
+            break
+        in_doubt = in_doubt or end is not None
+    else:
+        if not in_doubt:
+            return _Read(CUT, len(text))
+    raise Unreadable("it is not JSON.")
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """What JSON has for a quote or a backslash in a text that may not be JSON."""
+    mark = found.group()
+    if mark == "\\'":
+        return "'"
+    return "\\" + mark if len(mark) == 1 else mark
+
+
+def _read_bare(text: str, at: int) -> _Read:
+    end = _past_bare(text, at)
+    word = text[at:end].strip()
+    if end == len(text):
+        return _Read(CUT, end)
+    # "1#0" is no 1 with a comment, and "#7" no comment before a number that is still to come.
+    commented = text[end] in "/#" and not (word and text[end - 1].isspace())
+    if commented or any(quote in word for quote in _DOUBLE):
+        raise Unreadable("it is not JSON.")
+    if word.casefold() in _WORDS:
+        return _Read(_WORDS[word.casefold()], end)
+    if len(word) <= _DIGITS and _REAL.fullmatch(word):
+        return _Read(exact_number(word), end)
+    return _Read(Bare(word), end)
+
+
+def _past_bare(text: str, at: int) -> int:
+    found = _BARE.match(text, at)
+    assert found is not None, "the pattern may be empty"
+    return found.end()
+
+
+def _past_blank(text: str, at: int) -> int:
+    found = _BLANK.match(text, at)
+    assert found is not None, "the pattern may be empty"
+    return found.end()
