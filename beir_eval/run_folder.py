@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from beir_eval.errors import RunFolderError
 from beir_eval.files import read_bytes, read_form, read_jsonl
@@ -46,6 +46,7 @@ __all__ = [
     "Taken",
     "TieBounds",
     "find_runs",
+    "shown_options",
     "with_texts",
 ]
 
@@ -142,13 +143,24 @@ class SuiteNote(_Kept):
     series: str = ""
 
 
+def shown_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a ranker as people see them: no API key, and of an address no secret in it."""
+    shown = {name: value for name, value in options.items() if name != "api_key"}
+    if isinstance(url := shown.get("base_url"), str):
+        from mcranker.llm.masking import shown_url
+
+        shown["base_url"] = shown_url(url)
+    return shown
+
+
 class RunManifest(_Kept):
     """What ranked, and how.
 
     Attributes:
         label: the row of tables, e.g. ``"DIRECT(0,10)"``.
         ranker: name of the ranker, as in `mcranker.rankers.RANKERS`.
-        options: what the suite or the flags set, models included.
+        options: what the suite or the flags set, models included; no API key, and of an address
+            no secret in it.
         config: every choice in effect, as `Ranking.config`.
         models: role -> model, for all roles.
         weak: whether the scoring model is marked weak, so that it got other defaults.
@@ -171,6 +183,11 @@ class RunManifest(_Kept):
     data: str
     suite: SuiteNote | None = None
     finished: bool = False
+
+    @field_validator("options")
+    @classmethod
+    def _without_secrets(cls, options: dict[str, Any]) -> dict[str, Any]:
+        return shown_options(options)
 
 
 class TieBounds(_Kept):

@@ -18,7 +18,7 @@ from mcranker.errors import (
 from mcranker.llm.anthropic_batches import AnthropicBatches
 from mcranker.llm.anthropic_messages import AnthropicMessages
 from mcranker.llm.batch_files import BatchGroup, BatchNote
-from mcranker.llm.batch_service import item_error, lines_of
+from mcranker.llm.batch_service import item_error
 from mcranker.llm.chat import ChatRequest, Message, ReplySchema, Tag
 from tests.batch_server import FakeTime, repeated_anthropic, serve_batches
 from tests.loopback import anthropic_message, clean_environment, serve
@@ -37,6 +37,11 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     clean_environment(monkeypatch)
+
+
+async def lines_at(service: AnthropicBatches, path: str) -> list[bytes]:
+    chat = service.chat
+    return [line async for line in lines_of(chat.stream(path), chat.service)]
 
 
 def batches(url: str, model: str = "claude-haiku-4-5") -> AnthropicBatches:
@@ -68,7 +73,7 @@ async def test_what_goes_over_the_wire() -> None:
         # The server names another host; the key must not go there.
         assert status.results == ("/v1/messages/batches/batch_0/results",)
         assert (status.ended, status.progress) == (True, "ended, 2 succeeded")
-        found = [line async for line in lines_of(service.chat.stream(status.results[0]))]
+        found = await lines_at(service, status.results[0])
         items = [service.item(json.loads(line)) for line in found]
         assert [item.key for item in items] == list(KEYS[::-1])
         reply = service.chat.read(items[0].body or {}, REQUEST)
