@@ -18,7 +18,7 @@ from mcranker.errors import (
 from mcranker.llm.anthropic_batches import AnthropicBatches
 from mcranker.llm.anthropic_messages import AnthropicMessages
 from mcranker.llm.batch_files import BatchGroup, BatchNote
-from mcranker.llm.batch_service import item_error
+from mcranker.llm.batch_service import item_error, lines_of
 from mcranker.llm.chat import ChatRequest, Message, ReplySchema, Tag
 from tests.batch_server import FakeTime, repeated_anthropic, serve_batches
 from tests.loopback import anthropic_message, clean_environment, serve

@@ -25,13 +25,12 @@ from mcranker.llm.http_errors import (
     BodyTooLong,
     Service,
     StatusError,
-    connection_failed,
     error_for,
     json_bytes,
     parse_object,
     read_problem,
     timed_out,
-    unreadable,
+    transport_error,
 )
 from mcranker.llm.masking import shown_url, url_secrets
 from mcranker.llm.openai_protocol import chat_body, chat_reply
@@ -162,11 +161,9 @@ class CompatibleChat:
                     answer = await read_body(response)
         except TimeoutError as error:
             raise timed_out(self._service) from error
-        except BodyTooLong as error:
-            raise unreadable(str(error), self._service) from error
         # A ValueError is a name that no host has.
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise connection_failed(error, self._service) from error
+        except (aiohttp.ClientError, OSError, ValueError, BodyTooLong) as error:
+            raise transport_error(error, self._service) from error
         if not 200 <= response.status < 300:
             raise StatusError(read_problem(response.status, answer, response.headers))
         return parse_object(answer, self._service)

@@ -153,7 +153,8 @@ def _is_loopback(parts: SplitResult) -> bool:
 def _is_host(parts: SplitResult) -> bool:
     """Whether there is a host that can be looked up."""
     host = parts.hostname or ""
-    if ":" in host:
-        return bool(ip_address(host))
+    if "[" in parts.netloc:
+        before, after = parts.netloc.partition("[")[0], parts.netloc.partition("]")[2]
+        return bool(ip_address(host)) and before[-1:] in ("", "@") and after[:1] in ("", ":")
     labels = host.removesuffix(".").encode("idna").decode().split(".")
     return len(host) <= 253 and all(map(_LABEL.fullmatch, labels))

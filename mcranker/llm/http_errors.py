@@ -4,6 +4,7 @@
 |---|---|---|
 | 401, 403, and 400 about the key | `AuthenticationFailed` | 403 about the text: `ContentRefused` |
 | 404, and 400 with code `model_not_found` | `ModelNotFound` | |
+| below 200 | `ServerFailed` | no final answer |
 | 3xx | `RequestRejected` | no back-end follows one: the prompts would go elsewhere |
 | 400, 413, 422 and the rest | `RequestRejected` | `ContextTooLong`, `ContentRefused` by the body |
 | 402, and 429 about quota or billing | `AuthenticationFailed` | the account, not the request |
@@ -94,6 +95,8 @@ _BAD_KEY = re.compile(
     r"(invalid|incorrect|missing)[_ ](x-)?api[_ -]?key|api key not valid", re.IGNORECASE
 )
 _SECONDS = re.compile(r"-?\d{1,9}(\.\d{0,9})?", re.ASCII)
+# Of aiohttp and httpx2: the body is not compressed as its header says.
+_GARBLED = frozenset({"ContentEncodingError", "DecodingError"})
 _TAG = re.compile(r"</?[a-z!][^<>]*>", re.IGNORECASE)
 
 
@@ -193,8 +196,7 @@ def problem_in(status: int, content: Any) -> Problem:
 
 def error_for(problem: Problem, service: Service) -> ModelError:
     """The error that an HTTP answer stands for."""
-    status = problem.status
-    said = f"{problem.code} {problem.message}"[: CODE_LIMIT + READ_LIMIT]
+    status, said = problem.status, f"{problem.code} {problem.message}"
 
     def message(advice: str) -> str:
         return _message(service, f"HTTP {status}", problem.message, advice)
@@ -220,6 +222,9 @@ def error_for(problem: Problem, service: Service) -> ModelError:
         return ContextTooLong(message(advice), model=service.model)
     if status >= 500:
         return ServerFailed(message("try again later"), model=service.model)
+    if status < 300:
+        advice = "that ends no request; try again; if it persists, check the URL"
+        return ServerFailed(message(advice), model=service.model)
     if status < 400:
         target = _destination(problem.location, service)
         advice = (
@@ -254,11 +259,14 @@ def transport_error(error: BaseException, service: Service) -> ModelError:
 
     The libraries name some lost connections timeouts, so their own classes cannot be relied on.
     """
-    root = error
-    while root.__cause__ is not None:
-        root = root.__cause__
+    chain = [error]
+    while (cause := chain[-1].__cause__) is not None:
+        chain.append(cause)
+    root = chain[-1]
     if isinstance(root, BodyTooLong):
         return unreadable(str(root), service)
+    if any(type(each).__name__ in _GARBLED for each in chain):
+        return unreadable("its compressed body cannot be unpacked", service)
     if isinstance(root, TimeoutError) or "Timeout" in type(root).__name__:
         return timed_out(service)
     return connection_failed(root, service)

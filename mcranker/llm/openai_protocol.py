@@ -189,9 +189,10 @@ def _token(position: Mapping[str, Any]) -> _Token:
         if not isinstance(entry, dict):
             continue
         text, logprob = entry.get("token"), entry.get("logprob")
+        if not isinstance(text, str) or not _is_logprob(logprob):
+            continue
         # The generated token comes last, and counts only if it is not among the listed ones.
-        known = entry is position and text in listed
-        if isinstance(text, str) and _is_logprob(logprob) and not known:
+        if entry is not position or text not in listed:
             listed[text] = listed.get(text, 0.0) + math.exp(min(0.0, max(logprob, LEAST)))
     text = position.get("token")
     return _Token(text if isinstance(text, str) else "", list(listed.items()))
