@@ -52,6 +52,7 @@ __all__ = [
     "checked_ranking",
     "find_runs",
     "query_id_of",
+    "shown_options",
     "with_texts",
 ]
 
@@ -152,13 +153,24 @@ class SuiteNote(_Kept):
     series: str = ""
 
 
+def shown_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a ranker as people see them: no API key, and of an address no secret in it."""
+    shown = {name: value for name, value in options.items() if name != "api_key"}
+    if isinstance(url := shown.get("base_url"), str):
+        from mcranker.llm.masking import shown_url
+
+        shown["base_url"] = shown_url(url)
+    return shown
+
+
 class RunManifest(_Kept):
     """What ranked, and how.
 
     Attributes:
         label: the row of tables, e.g. ``"DIRECT(0,10)"``.
         ranker: name of the ranker, as in `mcranker.rankers.RANKERS`.
-        options: what the suite or the flags set, models included.
+        options: what the suite or the flags set, models included; no API key, and of an address
+            no secret in it.
         config: every choice in effect, as `Ranking.config`.
         models: role -> model, for all roles.
         weak: whether the scoring model is marked weak, so that it got other defaults.
@@ -187,6 +199,11 @@ class RunManifest(_Kept):
     def _plain_values(cls, values: dict[str, Any]) -> dict[str, Any]:
         check_plain(values)
         return values
+
+    @field_validator("options")
+    @classmethod
+    def _without_secrets(cls, options: dict[str, Any]) -> dict[str, Any]:
+        return shown_options(options)
 
 
 class TieBounds(_Kept):

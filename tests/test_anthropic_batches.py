@@ -39,6 +39,11 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     clean_environment(monkeypatch)
 
 
+async def lines_at(service: AnthropicBatches, path: str) -> list[bytes]:
+    chat = service.chat
+    return [line async for line in lines_of(chat.stream(path), chat.service)]
+
+
 def batches(url: str, model: str = "claude-haiku-4-5") -> AnthropicBatches:
     return AnthropicBatches(AnthropicMessages(model, api_key="k-secret", base_url=url))
 
@@ -68,7 +73,7 @@ async def test_what_goes_over_the_wire() -> None:
         # The server names another host; the key must not go there.
         assert status.results == ("/v1/messages/batches/batch_0/results",)
         assert (status.ended, status.progress) == (True, "ended, 2 succeeded")
-        found = [line async for line in lines_of(service.chat.stream(status.results[0]))]
+        found = await lines_at(service, status.results[0])
         items = [service.item(json.loads(line)) for line in found]
         assert [item.key for item in items] == list(KEYS[::-1])
         reply = service.chat.read(items[0].body or {}, REQUEST)

@@ -19,6 +19,7 @@ from mcranker.errors import (
 from mcranker.llm.batch_files import BatchGroup, BatchNote
 from mcranker.llm.batch_service import BatchItem, item_error, lines_of
 from mcranker.llm.chat import ChatRequest, Message, ReplySchema, Tag
+from mcranker.llm.http_errors import Service
 from mcranker.llm.openai_batches import OpenAIBatches
 from mcranker.llm.openai_chat import OpenAIChat
 from tests.batch_server import BatchServer, FakeTime, serve_batches
@@ -32,6 +33,8 @@ REQUEST = ChatRequest(
     max_tokens=5,
     seed=3,
 )
+
+SERVICE = Service("openai:m", "OpenAI", "", "", "", 1.0)
 
 pytestmark = pytest.mark.anyio
 
@@ -47,6 +50,11 @@ async def batches(model: str = "gpt-4.1-mini") -> AsyncIterator[tuple[BatchServe
         service = OpenAIBatches(OpenAIChat(model, api_key="k-secret", base_url=server.url))
         yield server, service
         await service.chat.aclose()
+
+
+async def lines_at(service: OpenAIBatches, path: str) -> list[bytes]:
+    chat = service.chat
+    return [line async for line in lines_of(chat.stream(path), chat.service)]
 
 
 def note(mark: str, created: float) -> BatchNote:
@@ -89,7 +97,7 @@ async def test_what_goes_over_the_wire() -> None:
         assert status.progress == "in_progress, 0 of 2 answered, 0 failed"
         status = await service.check("batch_0")
         assert (status.ended, status.results) == (True, ("/files/batch_0-output/content",))
-        found = [line async for line in lines_of(service.chat.stream(status.results[0]))]
+        found = await lines_at(service, status.results[0])
         items = [service.item(json.loads(line)) for line in found]
         assert [item.key for item in items] == list(KEYS)
         reply = service.chat.read(items[0].body or {}, REQUEST)
@@ -190,11 +198,11 @@ async def test_a_stream_that_breaks_off_or_fails() -> None:
         server.files["f"] = b"1\n2\n"
         server.fail("GET", "/content", Drop(b"1\n"))
         with pytest.raises(ConnectionFailed):
-            [line async for line in lines_of(service.chat.stream("/files/f/content"))]
+            await lines_at(service, "/files/f/content")
         server.fail("GET", "/content", Answer(500, openai_error("oops k-secret")))
         with pytest.raises(ServerFailed, match=r"oops \[key\]"):
-            [line async for line in lines_of(service.chat.stream("/files/f/content"))]
-        lines = [line async for line in lines_of(service.chat.stream("/files/f/content"))]
+            await lines_at(service, "/files/f/content")
+        lines = await lines_at(service, "/files/f/content")
     assert lines == [b"1", b"2"]
 
 
@@ -203,7 +211,7 @@ async def test_lines_of() -> None:
         for piece in (b"z\n", b"a", b"b\r\n\n", b"", b"c\xe2\x80", b"\xa8d\ne", b"f"):
             yield piece
 
-    lines = [line async for line in lines_of(pieces())]
+    lines = [line async for line in lines_of(pieces(), SERVICE)]
     assert lines == [b"z", b"ab", "c\u2028d".encode(), b"ef"]
 
 

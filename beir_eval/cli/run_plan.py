@@ -105,7 +105,8 @@ def _plan(ctx: click.Context, suite: Suite) -> Plan:
     )
     config = given_config(ctx)
     options = {name: getattr(config, name) for name in config.model_fields_set}
-    options |= {name: given[name] for name in (*MODEL_OPTIONS, "base_url") if given[name]}
+    options |= {name: given[name] for name in MODEL_OPTIONS if given[name]}
+    options |= {} if given["base_url"] is None else {"base_url": given["base_url"]}
     options["ledger"] = given_ledger(ctx)
     out = given["out"] or (str(Path("runs") / suite.name) if suite.name else "runs")
     return Plan(

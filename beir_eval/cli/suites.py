@@ -93,6 +93,8 @@ def _note(spec: RankerSpec) -> SuiteNote:
 
 
 def _record(suite: Suite) -> dict[str, Any]:
+    from beir_eval.run_folder import shown_options
+
     first = _note(suite.rankers[0])
     return {
         "name": suite.name,
@@ -110,7 +112,7 @@ def _record(suite: Suite) -> dict[str, Any]:
             {
                 "label": each.label,
                 "ranker": each.ranker,
-                "options": dict(each.options),
+                "options": shown_options(each.options),
                 "paper_row": note.paper_row,
                 "x": note.x,
                 "series": note.series,
@@ -183,7 +185,11 @@ def _dataset(spec: DatasetSpec) -> str:
 
 
 def _options(spec: RankerSpec) -> str:
-    return ", ".join(f"{name}={_value(value)}" for name, value in spec.options.items())
+    from beir_eval.run_folder import shown_options
+
+    return ", ".join(
+        f"{name}={_value(value)}" for name, value in shown_options(spec.options).items()
+    )
 
 
 def _value(value: Any) -> str:

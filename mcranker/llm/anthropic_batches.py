@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from contextlib import aclosing
-from datetime import datetime
 from typing import Any
 
 import orjson
-from pydantic import BaseModel
+from pydantic import AwareDatetime, BaseModel
 
 from mcranker.llm.anthropic_messages import AnthropicMessages
 from mcranker.llm.batch_files import BatchNote
 from mcranker.llm.batch_service import (
+    MOST_PAGES,
     TRANSFER_SECONDS,
     BatchItem,
     BatchStatus,
     Fate,
+    Id,
     lines_of,
     parsed,
 )
-from mcranker.llm.http_errors import parse_object, read_problem
+from mcranker.llm.http_errors import parse_object, problem_in, text_in
 
 __all__ = ["AnthropicBatches"]
 
@@ -73,7 +74,7 @@ class AnthropicBatches:
         latest = note.created + TRANSFER_SECONDS + CLOCKS_DIFFER
         found: str | None = None
         path = "/v1/messages/batches?limit=100"
-        while True:  # newest first; ends with the list, or with batches older than the note
+        for _ in range(MOST_PAGES):  # newest first, until they are older than the note
             data = await self._chat.call("GET", path)
             page = parsed(_Page, data, self._chat.service)
             for batch in page.data:
@@ -90,6 +91,7 @@ class AnthropicBatches:
             if not page.has_more or page.last_id is None:
                 return found
             path = f"/v1/messages/batches?limit=100&after_id={page.last_id}"
+        return found
 
     async def check(self, batch: str) -> BatchStatus:
         data = await self._chat.call("GET", f"/v1/messages/batches/{batch}")
@@ -106,22 +108,22 @@ class AnthropicBatches:
     async def _first_key(self, batch: str) -> str | None:
         """The key of one of its requests; None if there are no results."""
         pieces = self._chat.stream(_results(batch))
-        async with aclosing(pieces), aclosing(lines_of(pieces)) as lines:
+        async with aclosing(pieces), aclosing(lines_of(pieces, self._chat.service)) as lines:
             async for line in lines:
                 return self.item(parse_object(line, self._chat.service)).key
         return None
 
     def item(self, data: Mapping[str, Any]) -> BatchItem:
-        key, result = str(data.get("custom_id")), data.get("result")
+        key, result = text_in(data, "custom_id"), data.get("result")
         result = result if isinstance(result, dict) else {}
-        kind, message, error = str(result.get("type")), result.get("message"), result.get("error")
+        kind, message, error = text_in(result, "type"), result.get("message"), result.get("error")
         if kind == "succeeded" and isinstance(message, dict):
             return BatchItem(key, "answered", message)
         if kind in _FATES:
             return BatchItem(key, _FATES[kind])
         inner = error.get("error") if isinstance(error, dict) else None
-        status = _STATUS.get(inner.get("type", ""), 500) if isinstance(inner, dict) else 500
-        return BatchItem(key, "failed", problem=read_problem(status, orjson.dumps(error), {}))
+        status = _STATUS.get(text_in(inner, "type"), 500) if isinstance(inner, dict) else 500
+        return BatchItem(key, "failed", problem=problem_in(status, error))
 
 
 def _results(batch: str) -> str:
@@ -131,15 +133,15 @@ def _results(batch: str) -> str:
 class _Batch(BaseModel):
     """What is read of Anthropic's account of a batch."""
 
-    id: str
+    id: Id
     processing_status: str
-    created_at: datetime
+    created_at: AwareDatetime
     request_counts: dict[str, int]
-    cancel_initiated_at: datetime | None = None
+    cancel_initiated_at: AwareDatetime | None = None
     results_url: str | None = None
 
 
 class _Page(BaseModel):
     data: list[_Batch]
     has_more: bool = False
-    last_id: str | None = None
+    last_id: Id | None = None

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import copy
-import os
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
-import orjson
 
 from mcranker.errors import (
     AuthenticationFailed,
@@ -19,22 +17,27 @@ from mcranker.errors import (
     UnsupportedCapability,
 )
 from mcranker.llm.batch_service import TRANSFER_SECONDS
+from mcranker.llm.bodies import MOST_RESULTS, PLAIN
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest, Message, Usage
-from mcranker.llm.endpoint import checked_settings, checked_url, find_key
+from mcranker.llm.endpoint import checked_settings, chosen_url, find_key, key_advice
 from mcranker.llm.http_errors import (
     Problem,
     Service,
     StatusError,
     error_for,
+    json_bytes,
     parse_object,
     read_problem,
     refusal,
+    reported_model,
     timed_out,
     transport_error,
     unreadable,
 )
+from mcranker.llm.masking import shown_url, url_secrets
 from mcranker.llm.parameters import ParameterMemory
 from mcranker.llm.per_loop import PerLoop
+from mcranker.llm.token_counts import call_usage, token_count
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -98,7 +101,7 @@ class AnthropicMessages:
         checked_settings(timeout, concurrency)
         self._model = model
         self._name = f"anthropic:{model}"
-        url = checked_url(base_url or os.environ.get("ANTHROPIC_BASE_URL") or DEFAULT_URL)
+        url = chosen_url(base_url, "ANTHROPIC_BASE_URL", DEFAULT_URL)
         self._base_url = url.removesuffix("/v1")
         self._timeout = timeout
         self._concurrency = concurrency
@@ -106,12 +109,13 @@ class AnthropicMessages:
         self._clients: PerLoop[anthropic.AsyncAnthropic] = PerLoop(self._open, _close)
         self._service = Service(
             model=self._name,
-            where="Anthropic" if self._base_url == DEFAULT_URL else self._base_url,
-            key_advice="set ANTHROPIC_API_KEY or pass api_key=",
+            where="Anthropic" if self._base_url == DEFAULT_URL else shown_url(self._base_url),
+            key_advice=key_advice("ANTHROPIC_API_KEY"),
             model_advice="check the model's name at platform.claude.com/docs",
             connection_advice="check the network, and base_url= if you set one",
             timeout=timeout,
             key=find_key(api_key, "ANTHROPIC_API_KEY", model=self._name),
+            hidden=url_secrets(self._base_url),
         )
 
     @property
@@ -178,9 +182,12 @@ class AnthropicMessages:
         import anthropic
         import httpx2
 
+        from mcranker.llm.sdk_bodies import FOREIGN, widen_body
+
         try:
             client = await self._clients.get()
             response = await client.get(path, cast_to=httpx2.Response, stream=True)
+            widen_body(response, MOST_RESULTS)
             try:
                 async for chunk in response.aiter_bytes():
                     yield chunk
@@ -188,7 +195,7 @@ class AnthropicMessages:
                 await response.aclose()
         except anthropic.AnthropicError as error:
             raise sdk_error(error, self._service) from error
-        except httpx2.HTTPError as error:
+        except FOREIGN as error:
             raise transport_error(error, self._service) from error
 
     def _message_body(self, request: ChatRequest) -> dict[str, Any]:
@@ -203,7 +210,7 @@ class AnthropicMessages:
     async def _send(self, body: dict[str, Any]) -> dict[str, Any]:
         import httpx2
 
-        content = orjson.dumps(_with_room(body))
+        content = json_bytes(_with_room(body), self._service)
 
         async def send(client: anthropic.AsyncAnthropic) -> httpx2.Response:
             # The whole address, because the library takes its time to join two parts.
@@ -219,6 +226,8 @@ class AnthropicMessages:
     ) -> dict[str, Any]:
         import anthropic
 
+        from mcranker.llm.sdk_bodies import FOREIGN
+
         try:
             with anyio.fail_after(service.timeout):
                 response = await send(await self._clients.get())
@@ -228,11 +237,15 @@ class AnthropicMessages:
             raise StatusError(_problem(error)) from error
         except anthropic.AnthropicError as error:
             raise sdk_error(error, service) from error
+        except FOREIGN as error:
+            raise transport_error(error, service) from error
         return parse_object(response.content, service)
 
     def _open(self) -> anthropic.AsyncAnthropic:
         import anthropic
         import httpx2
+
+        from mcranker.llm.sdk_bodies import bound_body
 
         return anthropic.AsyncAnthropic(
             api_key=self._service.key,
@@ -246,6 +259,9 @@ class AnthropicMessages:
                     keepalive_expiry=KEEP_ALIVE,
                 ),
                 timeout=self._timeout,
+                headers=PLAIN,
+                event_hooks={"response": [bound_body]},
+                follow_redirects=False,  # one would take the prompt elsewhere
             ),
         )
 
@@ -333,29 +349,24 @@ def _reply(data: Mapping[str, Any], service: Service) -> ChatReply:
     cut = stop in ("max_tokens", "model_context_window_exceeded")
     return ChatReply(
         text="".join(text for text in texts if isinstance(text, str)),
-        usage=_usage(data.get("usage")),
-        model=str(data.get("model") or ""),
+        usage=_usage(data.get("usage"), service),
+        model=reported_model(data),
         finish_reason="length" if cut else "stop",
     )
 
 
-def _usage(usage: Any) -> Usage:
+def _usage(usage: Any, service: Service) -> Usage:
     counts = usage if isinstance(usage, dict) else {}
-    fresh, read, written, output = (
-        value if isinstance(value := counts.get(name), int) else 0
-        for name in (
-            "input_tokens",
-            "cache_read_input_tokens",
-            "cache_creation_input_tokens",
-            "output_tokens",
-        )
+    fresh, read, written = (
+        token_count(counts.get(name), service)
+        for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     )
     # Anthropic's input_tokens leaves out what went through the cache.
-    return Usage(
-        calls=1,
-        input_tokens=fresh + read + written,
-        cached_input_tokens=read,
-        output_tokens=output,
+    return call_usage(
+        tokens=fresh + read + written,
+        cached=read,
+        output=counts.get("output_tokens"),
+        service=service,
     )
 
 

@@ -16,6 +16,7 @@ from mcranker.llm.batch_flight import Flight
 from mcranker.llm.batch_service import Writer
 from mcranker.llm.batch_tools import Order, Tools
 from mcranker.llm.chat import ChatReply, ChatRequest, Stage
+from mcranker.llm.masking import shown_url
 from mcranker.logs import safe_logger
 
 __all__ = ["BatchDesk"]
@@ -193,7 +194,7 @@ class BatchDesk:
             groups.setdefault(kind, []).append(key)
         note = BatchNote(
             model=self._chat.name,
-            endpoint=self._chat.endpoint,
+            endpoint=shown_url(self._chat.endpoint),
             mark=uuid.uuid4().hex,
             created=now,
             groups=tuple(

@@ -29,6 +29,7 @@ from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from mcranker.errors import LedgerError
 from mcranker.llm.chat import ChatRequest, Stage, Tag
+from mcranker.llm.masking import shown_url
 from mcranker.logs import safe_logger
 
 __all__ = ["BatchGroup", "BatchNote", "BatchNotes"]
@@ -58,7 +59,7 @@ class BatchNote(BaseModel):
 
     Attributes:
         model: as `ChatModel.name` has it, without what marks a batch.
-        endpoint: the service's base URL.
+        endpoint: the service's base URL, without secrets.
         mark: a random name, given before the batch is created.
         created: when that was, in seconds since 1970.
         batch: the provider's id; None until the batch is known to be created.
@@ -168,7 +169,9 @@ class BatchNotes:
         except OSError as error:
             raise _unusable(self._folder, error) from error
         notes = (self.read(mark) for mark in marks)
-        mine = [n for n in notes if n and (n.model, n.endpoint) == (model, endpoint)]
+        # Former versions noted the whole address.
+        where = {endpoint, shown_url(endpoint)}
+        mine = [n for n in notes if n and n.model == model and n.endpoint in where]
         return sorted(mine, key=lambda note: note.created)
 
 

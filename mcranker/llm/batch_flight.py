@@ -26,7 +26,7 @@ from mcranker.llm.batch_service import (
 )
 from mcranker.llm.batch_tools import Order, Tools
 from mcranker.llm.chat import ChatReply, ChatRequest, Stage
-from mcranker.llm.http_errors import Problem, parse_object
+from mcranker.llm.http_errors import Problem, parse_object, said_by
 from mcranker.llm.parameters import NEEDED, refused_parameter
 from mcranker.logs import safe_logger
 
@@ -153,7 +153,7 @@ class Flight:
             self._land(self._orders.values())
 
     async def _find(self) -> str | None:
-        others = self._tools.notes.of(self.note.model, self.note.endpoint)
+        others = self._tools.notes.of(self.note.model, self._chat.endpoint)
         taken = {note.batch for note in others if note.batch is not None}
         return await self._service.find(self.note, taken)
 
@@ -173,7 +173,7 @@ class Flight:
             status = await self._service.check(batch)
             if status.progress != self._progress:
                 self._progress = status.progress
-                logger.info("batch %s: %s", batch, status.progress)
+                logger.info("batch %s: %s", batch, said_by(self._chat.service, status.progress))
             for path in status.results if status.ended else ():
                 await self._read(path)
         except ModelNotFound as error:
@@ -185,14 +185,18 @@ class Flight:
             ) from error
         if status.refusal:
             self._tools.notes.remove(self.note.mark)
-            message = f"{self._chat.name}: batch {batch} was not accepted: {status.refusal}"
+            said = said_by(self._chat.service, status.refusal)
+            message = f"{self._chat.name}: batch {batch} was not accepted: {said}"
             self._fail(ModelError(message, model=self._chat.name))
         elif status.ended:
             self._finish(status)
 
     async def _read(self, path: str) -> None:
         service = self._chat.service
-        async with aclosing(self._chat.stream(path)) as pieces, aclosing(lines_of(pieces)) as lines:
+        async with (
+            aclosing(self._chat.stream(path)) as pieces,
+            aclosing(lines_of(pieces, service)) as lines,
+        ):
             async for line in lines:
                 await self._take(self._service.item(parse_object(line, service)))
 
@@ -285,7 +289,9 @@ class Flight:
             self._failing_since = now
         # A server that was never there will not be there in a minute.
         unreached = isinstance(error, ConnectionFailed) and not self._tools.reached
-        too_long = now - self._failing_since > self._tools.pace.patience
+        patience = self._tools.pace.patience
+        asked = error.retry_after if isinstance(error, RateLimited) else None
+        too_long = now - self._failing_since > patience or (asked or 0.0) > patience
         return unreached or too_long or not error.retryable
 
     @property

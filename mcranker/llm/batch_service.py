@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, StringConstraints, ValidationError
 
 from mcranker.errors import ModelError, ModelTimeout
+from mcranker.llm.bodies import MOST_REPLY
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest
 from mcranker.llm.http_errors import Problem, Service, error_for, unreadable
 
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BATCH_SUFFIX",
+    "MOST_PAGES",
     "TRANSFER_SECONDS",
     "BatchItem",
     "BatchService",
     "BatchStatus",
     "BatchableChat",
     "Fate",
+    "Id",
     "Writer",
     "item_error",
     "lines_of",
@@ -38,6 +41,12 @@ BATCH_SUFFIX = "+batch"
 TRANSFER_SECONDS = 600.0  # allowed to sending a batch
 
 NO_RESULT = Problem(500, "the batch ended without a result for this request")
+
+MOST_PAGES = 1000
+"""Of a list of batches: a service that never comes to its end is not followed for ever."""
+
+Id = Annotated[str, StringConstraints(pattern=r"^[\w.:-]{1,200}$")]
+"""An id that the provider gives; it becomes part of a path."""
 
 Form = TypeVar("Form", bound=BaseModel)
 Fate = Literal["answered", "failed", "expired", "cancelled"]
@@ -227,19 +236,26 @@ def parsed(form: type[Form], data: Mapping[str, Any], service: Service) -> Form:
         raise unreadable(f"{place}: {first['msg']}", service) from error
 
 
-async def lines_of(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+async def lines_of(pieces: AsyncIterator[bytes], service: Service) -> AsyncGenerator[bytes, None]:
     """The lines of a text that comes in pieces, without empty ones.
 
     Lines end at line feeds only: replies may hold the other characters that end a line.
+
+    Raises:
+        ServerFailed: a line is longer than `MOST_REPLY` bytes.
     """
     rest: list[bytes] = []
+    size = 0
     async for piece in pieces:
         *lines, last = piece.split(b"\n")
         for line in lines:
             rest.append(line)
             if whole := b"".join(rest).strip():
                 yield whole
-            rest = []
+            rest, size = [], 0
         rest.append(last)
+        size += len(last)
+        if size > MOST_REPLY:
+            raise unreadable(f"a line of more than {MOST_REPLY:,} bytes", service)
     if whole := b"".join(rest).strip():
         yield whole

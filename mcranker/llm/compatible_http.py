@@ -11,17 +11,28 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from mcranker.errors import ConfigError
+from mcranker.llm.bodies import PLAIN, read_body
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest
-from mcranker.llm.endpoint import checked_settings, checked_url, environment_proxy, find_key
+from mcranker.llm.endpoint import (
+    checked_settings,
+    checked_url,
+    environment_proxy,
+    find_key,
+    key_advice,
+)
 from mcranker.llm.http_errors import (
+    BodyTooLong,
     Service,
     StatusError,
-    connection_failed,
     error_for,
+    json_bytes,
     parse_object,
     read_problem,
     timed_out,
+    transport_error,
 )
+from mcranker.llm.masking import shown_url, url_secrets
 from mcranker.llm.openai_protocol import chat_body, chat_reply
 from mcranker.llm.parameters import ParameterMemory
 from mcranker.llm.per_loop import PerLoop
@@ -42,9 +53,10 @@ class CompatibleChat:
     Args:
         model: the model's name as the server knows it.
         base_url: the address before ``/chat/completions``, e.g. ``http://localhost:8000/v1``.
-        api_key: sent as bearer token; None if the server wants none.
+        api_key: sent as bearer token; None for the one in `key_variable`, if it is set.
         timeout: seconds allowed to one call, from asking for a connection to the last byte.
         concurrency: connections at most.
+        key_variable: the environment variable that may hold the key; empty for none.
         name: how the model is named in rankings; by default ``openai:MODEL``.
         capabilities: what the model offers; by default JSON schemas and log-probabilities,
             and what the server then refuses is left out.
@@ -61,6 +73,7 @@ class CompatibleChat:
         *,
         base_url: str,
         api_key: str | None = None,
+        key_variable: str = "",
         timeout: float = 120.0,
         concurrency: int = 64,
         name: str | None = None,
@@ -75,19 +88,21 @@ class CompatibleChat:
         self._concurrency = concurrency
         self._capabilities = capabilities or Capabilities(json_schema=True, label_logprobs=True)
         self._extra_body = dict(extra_body or {})
+        _check_extra(self._extra_body)
         self._memory = ParameterMemory(self._name)
         self._sessions: PerLoop[aiohttp.ClientSession] = PerLoop(self._open, _close)
         self._service = Service(
             model=self._name,
-            where=self._base_url,
-            key_advice="pass the server's key as api_key=",
+            where=(shown := shown_url(self._base_url)),
+            key_advice=key_advice(key_variable),
             model_advice=(
-                f"check the model's name with GET {self._base_url}/models, and base_url=, "
+                f"check the model's name with GET {shown}/models, and base_url=, "
                 "which usually ends in /v1"
             ),
             connection_advice="check that the server runs and that base_url= is right",
             timeout=timeout,
-            key=find_key(api_key, "", model=self._name, required=False, environ={}),
+            key=find_key(api_key, key_variable, model=self._name, required=False),
+            hidden=url_secrets(self._base_url),
         )
 
     @property
@@ -133,28 +148,30 @@ class CompatibleChat:
     async def _post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         import aiohttp
 
+        content = json_bytes(body, self._service)
         try:
             # Half the processor time of anyio's, which counts at a thousand calls a second.
             async with asyncio.timeout(self._timeout):
                 session = await self._sessions.get()
                 async with session.post(
                     f"{self._base_url}/{path.lstrip('/')}",
-                    data=orjson.dumps(body),
-                    allow_redirects=False,  # a redirect would turn the POST into a GET
+                    data=content,
+                    allow_redirects=False,  # it would take the prompt elsewhere
                 ) as response:
-                    content = await response.read()
+                    answer = await read_body(response)
         except TimeoutError as error:
             raise timed_out(self._service) from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise connection_failed(error, self._service) from error
+        # A ValueError is a name that no host has.
+        except (aiohttp.ClientError, OSError, ValueError, BodyTooLong) as error:
+            raise transport_error(error, self._service) from error
         if not 200 <= response.status < 300:
-            raise StatusError(read_problem(response.status, content, response.headers))
-        return parse_object(content, self._service)
+            raise StatusError(read_problem(response.status, answer, response.headers))
+        return parse_object(answer, self._service)
 
     def _open(self) -> aiohttp.ClientSession:
         import aiohttp
 
-        headers = {"Content-Type": "application/json", "User-Agent": "mcranker"}
+        headers = {"Content-Type": "application/json", "User-Agent": "mcranker", **PLAIN}
         if self._service.key:
             headers["Authorization"] = f"Bearer {self._service.key}"
         return aiohttp.ClientSession(
@@ -164,6 +181,13 @@ class CompatibleChat:
             proxy=environment_proxy(self._base_url),
             timeout=aiohttp.ClientTimeout(total=None),
         )
+
+
+def _check_extra(extra_body: Mapping[str, Any]) -> None:
+    try:
+        orjson.dumps(extra_body)
+    except orjson.JSONEncodeError as error:
+        raise ConfigError(f"extra_body={extra_body!r} cannot be sent as JSON: {error}") from error
 
 
 async def _close(session: aiohttp.ClientSession) -> None:

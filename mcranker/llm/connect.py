@@ -11,6 +11,7 @@ from mcranker.llm.anthropic_messages import AnthropicMessages
 from mcranker.llm.chat import ChatModel
 from mcranker.llm.compatible_http import CompatibleChat
 from mcranker.llm.endpoint import checked_url
+from mcranker.llm.masking import shown_url
 from mcranker.llm.openai_chat import OpenAIChat
 from mcranker.logs import safe_logger
 
@@ -71,16 +72,17 @@ def connect(
     if model is None:
         model, reason = choose_default(os.environ)
         named = os.environ.get("MCRANKER_MODEL", "").strip() == model
-        base_url = base_url or os.environ.get("MCRANKER_BASE_URL") or None
-        if base_url and not named:
+        if base_url is None:
+            base_url = _from_environment("MCRANKER_BASE_URL")
+        if base_url is not None and not named:
             raise ConfigError(
-                f"base_url={base_url!r} needs a model; pass model='openai:NAME' "
+                f"base_url={shown_url(base_url)!r} needs a model; pass model='openai:NAME' "
                 "or set MCRANKER_MODEL"
             )
         logger.info("model %s: %s", model, reason)
     kind, name = _split(model)
     if kind == "local":
-        if base_url or api_key:
+        if base_url is not None or api_key:
             raise ConfigError(
                 f"model={model!r} runs in this process and takes no base_url= or api_key=; "
                 "for a server use model='openai:NAME'"
@@ -92,12 +94,14 @@ def connect(
         return AnthropicMessages(
             name, api_key=api_key, base_url=base_url, timeout=timeout, concurrency=concurrency
         )
-    base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
-    if base_url and not _is_openai(base_url):
+    if base_url is None:
+        base_url = _from_environment("OPENAI_BASE_URL")
+    if base_url is not None and not _is_openai(base_url):
         return CompatibleChat(
             name,
             base_url=base_url,
-            api_key=api_key or os.environ.get("OPENAI_API_KEY"),
+            api_key=api_key,
+            key_variable="OPENAI_API_KEY",
             timeout=timeout,
             concurrency=concurrency,
         )
@@ -131,9 +135,15 @@ def _given(model: object, *, base_url: str | None, api_key: str | None) -> ChatM
             f"model={model!r} is a {type(model).__name__}; pass a name such as "
             f"{DEFAULT_OPENAI!r} or a ChatModel"
         )
-    if base_url or api_key:
+    if base_url is not None or api_key:
         raise ConfigError("base_url= and api_key= go with a model's name, not with a ChatModel")
     return model
+
+
+def _from_environment(variable: str) -> str | None:
+    """The base URL that a variable names, checked; None for none."""
+    named = os.environ.get(variable, "").strip()
+    return checked_url(named, variable) if named else None
 
 
 def _is_openai(base_url: str) -> bool:

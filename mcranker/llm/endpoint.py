@@ -3,37 +3,79 @@
 from __future__ import annotations
 
 import os
+import re
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
 from mcranker.errors import AuthenticationFailed, ConfigError
+from mcranker.llm.masking import shown_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["checked_settings", "checked_url", "environment_proxy", "find_key"]
+__all__ = [
+    "checked_settings",
+    "checked_url",
+    "chosen_url",
+    "environment_proxy",
+    "find_key",
+    "key_advice",
+]
+
+EXAMPLE = "http://localhost:8000/v1"
+
+_LABEL = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)")
 
 
-def checked_url(url: str) -> str:
-    """A base URL without a slash at its end.
+def chosen_url(url: str | None, variable: str, default: str) -> str:
+    """The base URL: the one passed, else the environment's, else the default; checked.
 
     Raises:
-        ConfigError: it is not an ``http://`` or ``https://`` URL with a host, or holds a password.
+        ConfigError: see `checked_url`.
+    """
+    if url is not None:
+        return checked_url(url)
+    named = os.environ.get(variable, "").strip()
+    return checked_url(named, variable) if named else default
+
+
+def checked_url(url: str, name: str = "base_url") -> str:
+    """A base URL without a slash at its end.
+
+    Args:
+        url: what was given.
+        name: of the option or the environment variable it was given in.
+
+    Raises:
+        ConfigError: it is not an ``http://`` or ``https://`` URL with a host, or holds more than
+            an address: a user name, a password, a query or a fragment. No secret is shown.
     """
     stripped = url.strip().rstrip("/")
+    shown = f"{name}={shown_url(url)!r}"
+    if not stripped:
+        raise ConfigError(
+            f"{shown} is empty; leave it out for the provider's own address, or write one like "
+            f"{EXAMPLE!r}"
+        )
     try:
         parts = urlsplit(stripped)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.query
-        _ = parts.port
+        usable = parts.scheme in ("http", "https") and parts.port != 0 and _is_host(parts)
     except ValueError:
         usable = False
-    if not usable:
+    # `urlsplit` leaves out line breaks, which are no part of an address.
+    if not usable or not stripped.isprintable() or " " in stripped:
+        raise ConfigError(f"{shown} is not a URL; write it like {EXAMPLE!r}")
+    if "@" in parts.netloc:
         raise ConfigError(
-            f"base_url={url!r} is not a URL; write it like 'http://localhost:8000/v1'"
+            f"{shown} holds a user name or password; leave it out, and set OPENAI_API_KEY or "
+            "ANTHROPIC_API_KEY or pass api_key="
         )
-    if parts.username or parts.password:
-        raise ConfigError("base_url= holds a user name or password; pass the key as api_key=")
+    if "?" in stripped or "#" in stripped:
+        raise ConfigError(
+            f"{shown} goes on after its path; paths are added to it, so leave out what begins "
+            "with '?' or '#'"
+        )
     return stripped
 
 
@@ -47,22 +89,32 @@ def find_key(
 ) -> str:
     """The API key: the one passed, else the environment's; empty if none and none is required.
 
+    Args:
+        explicit: what was passed as ``api_key=``.
+        variable: the environment variable that may hold it; empty for none.
+        model: who is asked, for messages.
+        required: whether to fail without a key.
+        environ: None for the environment.
+
     Raises:
         AuthenticationFailed: there is none, or it cannot be a key. The key is never shown.
     """
-    key = explicit or (os.environ if environ is None else environ).get(variable, "")
-    key = key.strip()
+    given = (explicit or "").strip()
+    key = given or (os.environ if environ is None else environ).get(variable, "").strip()
     if required and not key:
-        raise AuthenticationFailed(
-            f"{model}: no API key; set {variable} or pass api_key=", model=model
-        )
+        raise AuthenticationFailed(f"{model}: no API key; {key_advice(variable)}", model=model)
     if not (key.isascii() and key.isprintable() and " " not in key):
         raise AuthenticationFailed(
             f"{model}: the API key holds characters that no key has (line breaks, spaces, "
-            f"accents); copy it again into {variable} or api_key=",
+            f"accents); copy it again and {'pass it as api_key=' if given else f'set {variable}'}",
             model=model,
         )
     return key
+
+
+def key_advice(variable: str) -> str:
+    """What to do about a missing or wrong key, where an environment variable may hold it."""
+    return f"set {variable} or pass api_key=" if variable else "pass the server's key as api_key="
 
 
 def checked_settings(timeout: float, concurrency: int) -> None:
@@ -96,3 +148,13 @@ def _is_loopback(parts: SplitResult) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _is_host(parts: SplitResult) -> bool:
+    """Whether there is a host that can be looked up."""
+    host = parts.hostname or ""
+    if "[" in parts.netloc:
+        before, after = parts.netloc.partition("[")[0], parts.netloc.partition("]")[2]
+        return bool(ip_address(host)) and before[-1:] in ("", "@") and after[:1] in ("", ":")
+    labels = host.removesuffix(".").encode("idna").decode().split(".")
+    return len(host) <= 253 and all(map(_LABEL.fullmatch, labels))

@@ -2,8 +2,10 @@
 
 | status | error | note |
 |---|---|---|
-| 401, 403, and 400 about the key | `AuthenticationFailed` | |
+| 401, 403, and 400 about the key | `AuthenticationFailed` | 403 about the text: `ContentRefused` |
 | 404, and 400 with code `model_not_found` | `ModelNotFound` | |
+| below 200 | `ServerFailed` | no final answer |
+| 3xx | `RequestRejected` | no back-end follows one: the prompts would go elsewhere |
 | 400, 413, 422 and the rest | `RequestRejected` | `ContextTooLong`, `ContentRefused` by the body |
 | 402, and 429 about quota or billing | `AuthenticationFailed` | the account, not the request |
 | 408, 504 | `ModelTimeout` | |
@@ -11,15 +13,16 @@
 | other 5xx | `ServerFailed` | |
 
 Every message is one line: who was asked, what the provider said (shortened, without any
-API key), and what to do next.
+API key), and what to do next. Of what the provider said, the first `READ_LIMIT` characters count.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import orjson
 
@@ -35,35 +38,54 @@ from mcranker.errors import (
     RequestRejected,
     ServerFailed,
 )
+from mcranker.llm.masking import masked, shown_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
+    "BodyTooLong",
     "Problem",
     "Service",
     "StatusError",
     "connection_failed",
     "error_for",
+    "json_bytes",
     "parse_object",
+    "problem_in",
     "read_problem",
     "refusal",
+    "reported_model",
+    "said_by",
+    "text_in",
     "timed_out",
     "transport_error",
     "unreadable",
 ]
 
 MESSAGE_LIMIT = 300
-KEY_MARK = "[key]"
+READ_LIMIT = 2000  # characters of what a provider says that are looked at
+PAGE_LIMIT = 2**16  # bytes of a page in which its text is looked for
+CODE_LIMIT = 200
+MOST_ITEMS = 20  # of a list of problems
+LEAVE_OUT = "leave this passage out"
+LONGEST_WAIT = 1e9  # seconds; a Retry-After beyond that is none
 
+# None of these may take more than linear time, and all are matched on `READ_LIMIT` characters.
 _TOO_LONG = re.compile(
     r"context[_ ](length|size|window)|too many (input |prompt )?tokens|prompt is too long|"
-    r"(input|prompt|request)\b.{0,40}\b(too long|too large)|exceed\w*\b.{0,60}\bcontext|"
-    r"maximum (input|prompt) length|must have less than \d+ tokens",
+    r"\b(input|prompt|request)\b.{0,40}\b(too long|too large)|"
+    r"\bexceed\w{0,6}\b.{0,60}\bcontext|"
+    r"maximum (input|prompt) length|must have less than \d{1,9} tokens",
     re.IGNORECASE,
 )
 _FILTERED = re.compile(
-    r"content[_ ](filter|policy|management)|safety system|responsible ?ai", re.IGNORECASE
+    r"content[_ ](filter|policy|management)|safety system|responsible ?ai|\bflagged\b",
+    re.IGNORECASE,
+)
+_ACCOUNT_FLAGGED = re.compile(
+    r"\b(account|organi[sz]ation|project|subscription|api[ _-]?key|ip address)\b.{0,40}\bflagged\b",
+    re.IGNORECASE,
 )
 _UNPAID = re.compile(
     r"insufficient[_ ](quota|balance|credit)|credit balance|exceeded your current quota|billing",
@@ -72,10 +94,10 @@ _UNPAID = re.compile(
 _BAD_KEY = re.compile(
     r"(invalid|incorrect|missing)[_ ](x-)?api[_ -]?key|api key not valid", re.IGNORECASE
 )
-# What looks like a key, or like one that the provider has half hidden already.
-_KEY_SHAPES = re.compile(r"\b(?:sk|pk|rk|gsk|xai|hf)[-_][\w*.-]{6,}|\S*\*{3,}\S*|Bearer\s+\S+")
-_SECONDS = re.compile(r"-?\d{1,9}(\.\d*)?", re.ASCII)
-_TAG = re.compile(r"<[^>]{0,200}>")
+_SECONDS = re.compile(r"-?\d{1,9}(\.\d{0,9})?", re.ASCII)
+# Of aiohttp and httpx2: the body is not compressed as its header says.
+_GARBLED = frozenset({"ContentEncodingError", "DecodingError"})
+_TAG = re.compile(r"</?[a-z!][^<>]*>", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +105,7 @@ class Problem:
     """What a provider answered instead of a reply.
 
     `message`, `code` and `param` are the provider's own words, empty where it gives none;
-    `retry_after` is in seconds, None where it gives none.
+    `retry_after` is in seconds, None where it gives none; `location` is where it redirects to.
     """
 
     status: int
@@ -91,6 +113,7 @@ class Problem:
     code: str = ""
     param: str = ""
     retry_after: float | None = None
+    location: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +128,7 @@ class Service:
         connection_advice: what to do when nobody answers.
         timeout: seconds allowed to one call.
         key: the API key, to be taken out of every message; never shown.
+        hidden: other secrets, as those in an address; never shown either.
     """
 
     model: str
@@ -114,6 +138,7 @@ class Service:
     connection_advice: str
     timeout: float
     key: str = field(default="", repr=False)
+    hidden: tuple[str, ...] = field(default=(), repr=False)
 
 
 class StatusError(Exception):
@@ -122,6 +147,13 @@ class StatusError(Exception):
     def __init__(self, problem: Problem) -> None:
         super().__init__(f"HTTP {problem.status}")
         self.problem = problem
+
+
+class BodyTooLong(Exception):
+    """The body of an answer goes on beyond the most that is read; stays inside the back-ends."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"more than {most:,} bytes")
 
 
 def read_problem(
@@ -135,22 +167,30 @@ def read_problem(
         headers: the answer's headers; a mapping that ignores case.
         now: the present time, for a Retry-After that is a date; None for the clock.
     """
-    retry_after = _retry_after(headers, now or datetime.now(UTC))
     try:
         content = orjson.loads(body)
     except orjson.JSONDecodeError:
-        text = _TAG.sub(" ", body.decode("utf-8", errors="replace"))
-        return Problem(status, message=_one_line(text), retry_after=retry_after)
+        content = _TAG.sub(" ", body[:PAGE_LIMIT].decode("utf-8", errors="replace"))
+    return replace(
+        problem_in(status, content),
+        retry_after=_retry_after(headers, now or datetime.now(UTC)),
+        location=headers.get("location", "")[:READ_LIMIT],
+    )
+
+
+def problem_in(status: int, content: Any) -> Problem:
+    """What an error says that has been read as JSON; never fails, whatever it is."""
     error = content.get("error", content) if isinstance(content, dict) else content
     if not isinstance(error, dict):
-        return Problem(status, message=_one_line(_words(error)), retry_after=retry_after)
+        return Problem(status, message=_one_line(_clipped(_words(error))))
     said = error.get("message") or error.get("detail") or error.get("msg") or ""
+    codes = [error.get(name) for name in ("code", "type")]
+    param = error.get("param")
     return Problem(
         status,
-        message=_one_line(_words(said)),
-        code=" ".join(str(error[k]) for k in ("code", "type") if isinstance(error.get(k), str)),
-        param=error["param"] if isinstance(error.get("param"), str) else "",
-        retry_after=retry_after,
+        message=_one_line(_clipped(_words(said))),
+        code=" ".join(code[:CODE_LIMIT] for code in codes if isinstance(code, str)),
+        param=param[:CODE_LIMIT] if isinstance(param, str) else "",
     )
 
 
@@ -161,6 +201,9 @@ def error_for(problem: Problem, service: Service) -> ModelError:
     def message(advice: str) -> str:
         return _message(service, f"HTTP {status}", problem.message, advice)
 
+    filtered = _FILTERED.search(said) and not _ACCOUNT_FLAGGED.search(said)
+    if status == 403 and filtered:
+        return ContentRefused(message(LEAVE_OUT), model=service.model)
     if status in (401, 403) or (status == 400 and _BAD_KEY.search(said)):
         return AuthenticationFailed(message(service.key_advice), model=service.model)
     if status == 404 or (status == 400 and "model_not_found" in problem.code):
@@ -179,13 +222,18 @@ def error_for(problem: Problem, service: Service) -> ModelError:
         return ContextTooLong(message(advice), model=service.model)
     if status >= 500:
         return ServerFailed(message("try again later"), model=service.model)
+    if status < 300:
+        advice = "that ends no request; try again; if it persists, check the URL"
+        return ServerFailed(message(advice), model=service.model)
     if status < 400:
-        return RequestRejected(
-            message("the server redirects; set base_url= to where it really is"),
-            model=service.model,
+        target = _destination(problem.location, service)
+        advice = (
+            f"it redirects to {target}, and prompts are not sent on; if you trust that, set "
+            "base_url= to it"
         )
-    if _FILTERED.search(said):
-        return ContentRefused(message("leave this passage out"), model=service.model)
+        return RequestRejected(message(advice), model=service.model)
+    if filtered:
+        return ContentRefused(message(LEAVE_OUT), model=service.model)
     return RequestRejected(
         message("change the request; sending it again does not help"), model=service.model
     )
@@ -193,7 +241,7 @@ def error_for(problem: Problem, service: Service) -> ModelError:
 
 def connection_failed(error: BaseException, service: Service) -> ConnectionFailed:
     """The error for a connection that could not be made, or was lost."""
-    said = _one_line(str(error)) or type(error).__name__
+    said = _one_line(_clipped(str(error))) or type(error).__name__
     return ConnectionFailed(
         _message(service, "no answer", said, service.connection_advice), model=service.model
     )
@@ -211,9 +259,14 @@ def transport_error(error: BaseException, service: Service) -> ModelError:
 
     The libraries name some lost connections timeouts, so their own classes cannot be relied on.
     """
-    root = error
-    while root.__cause__ is not None:
-        root = root.__cause__
+    chain = [error]
+    while (cause := chain[-1].__cause__) is not None:
+        chain.append(cause)
+    root = chain[-1]
+    if isinstance(root, BodyTooLong):
+        return unreadable(str(root), service)
+    if any(type(each).__name__ in _GARBLED for each in chain):
+        return unreadable("its compressed body cannot be unpacked", service)
     if isinstance(root, TimeoutError) or "Timeout" in type(root).__name__:
         return timed_out(service)
     return connection_failed(root, service)
@@ -227,6 +280,22 @@ def unreadable(what: str, service: Service) -> ServerFailed:
     )
 
 
+def json_bytes(body: Mapping[str, Any], service: Service) -> bytes:
+    """The body of a request.
+
+    Raises:
+        RequestRejected: something in it cannot be sent: half of a surrogate pair, or a number
+            beyond 64 bits.
+    """
+    try:
+        return orjson.dumps(body)
+    except orjson.JSONEncodeError as error:
+        raise RequestRejected(
+            _message(service, "request not sent", str(error), "clean what goes into the prompt"),
+            model=service.model,
+        ) from error
+
+
 def parse_object(content: bytes, service: Service) -> dict[str, Any]:
     """The JSON object in the body of an answer with a good status.
 
@@ -236,32 +305,66 @@ def parse_object(content: bytes, service: Service) -> dict[str, Any]:
     try:
         data = orjson.loads(content)
     except orjson.JSONDecodeError as error:
-        shown = content[:80].decode("utf-8", errors="replace")
+        begun = content[:READ_LIMIT].decode("utf-8", errors="replace")
+        shown = _without_secrets(begun, service)[:80]
         raise unreadable(f"not JSON: {shown!r}", service) from error
     if not isinstance(data, dict):
         raise unreadable(f"a JSON {type(data).__name__}, not an object", service)
     return data
 
 
+def text_in(data: Mapping[str, Any], name: str) -> str:
+    """A text of an answer; empty if there is none, or something else in its place."""
+    value = data.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def reported_model(data: Mapping[str, Any]) -> str:
+    """The model's name as an answer reports it: one short line, empty if it is none."""
+    name = text_in(data, "model")
+    return name if len(name) <= CODE_LIMIT and name.isprintable() else _one_line(name[:CODE_LIMIT])
+
+
+def said_by(service: Service, text: str) -> str:
+    """What a provider says, as it may be shown: one line, shortened, without secrets."""
+    said = _without_secrets(_one_line(_clipped(text)), service)
+    return said if len(said) <= MESSAGE_LIMIT else said[: MESSAGE_LIMIT - 1].rstrip() + "…"
+
+
 def refusal(said: str, service: Service) -> ContentRefused:
     """The error for an answer in which the model or its filter declines."""
     return ContentRefused(
-        _message(service, "refused to answer", said, "leave this passage out"), model=service.model
+        _message(service, "refused to answer", said, LEAVE_OUT), model=service.model
     )
 
 
 def _message(service: Service, event: str, said: str, advice: str) -> str:
-    said = _without_keys(_one_line(said), service.key)
-    if len(said) > MESSAGE_LIMIT:
-        said = said[: MESSAGE_LIMIT - 1].rstrip() + "…"
+    said = said_by(service, said)
     quoted = f": {said}" if said else ""
     return f"{service.model}: {event} from {service.where}{quoted} ({advice})"
 
 
-def _without_keys(text: str, key: str) -> str:
-    if key:
-        text = text.replace(key, KEY_MARK)
-    return _KEY_SHAPES.sub(KEY_MARK, text)
+def _destination(location: str, service: Service) -> str:
+    """Where a redirect leads, without what may be secret in it."""
+    try:
+        parts = urlsplit(location)
+        host = f"{parts.scheme}://{parts.netloc}" if parts.scheme else parts.netloc
+    except ValueError:
+        host = location
+    host = _without_secrets(_one_line(shown_url(host)), service)
+    return repr(host) if host else "another path"
+
+
+def _without_secrets(text: str, service: Service) -> str:
+    return masked(text, (service.key, *service.hidden))
+
+
+def _clipped(text: str) -> str:
+    """The beginning of a text; what the cut leaves of a word goes too, as it may be half a key."""
+    if len(text) <= READ_LIMIT:
+        return text
+    whole, space, rest = text[:READ_LIMIT].rpartition(" ")
+    return whole if space and len(rest) <= CODE_LIMIT else text[:READ_LIMIT]
 
 
 def _one_line(text: str) -> str:
@@ -270,26 +373,38 @@ def _one_line(text: str) -> str:
 
 
 def _words(value: Any) -> str:
+    if isinstance(value, list):  # FastAPI's list of {"loc": [...], "msg": "..."}
+        return "; ".join(_word(item) for item in value[:MOST_ITEMS])
+    return _word(value)
+
+
+def _word(value: Any) -> str:
     if isinstance(value, str):
         return value
-    if isinstance(value, list):  # FastAPI's list of {"loc": [...], "msg": "..."}
-        return "; ".join(_words(item) for item in value)
-    if isinstance(value, dict) and "msg" in value:
+    if isinstance(value, dict) and isinstance(value.get("msg"), str):
         place = value.get("loc")
-        path = ".".join(str(part) for part in place) if isinstance(place, list) else ""
+        parts = place[:MOST_ITEMS] if isinstance(place, list) else []
+        path = ".".join(str(part) for part in parts if isinstance(part, str | int))
         return f"{path}: {value['msg']}" if path else str(value["msg"])
-    return "" if value is None else orjson.dumps(value).decode()
+    try:
+        return "" if value is None else orjson.dumps(value).decode()
+    except orjson.JSONEncodeError:  # nested too deeply
+        return ""
 
 
 def _retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         if _SECONDS.fullmatch(value := headers.get(name, "").strip()):
             return max(0.0, float(value) * unit)
+    date = headers.get("retry-after", "")
+    if not 0 < len(date) <= CODE_LIMIT:
+        return None
     from email.utils import parsedate_to_datetime  # slow to import
 
     try:
-        when = parsedate_to_datetime(headers.get("retry-after", ""))
+        when = parsedate_to_datetime(date)
+        when = when if when.tzinfo else when.replace(tzinfo=UTC)
+        wait = max(0.0, (when - now).total_seconds())
     except (ValueError, OverflowError):
         return None
-    when = when if when.tzinfo else when.replace(tzinfo=UTC)
-    return max(0.0, (when - now).total_seconds())
+    return wait if wait <= LONGEST_WAIT else None

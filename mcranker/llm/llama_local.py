@@ -201,7 +201,7 @@ class LocalChat:
         self, client: CompatibleChat, request: ChatRequest, body: dict[str, Any]
     ) -> dict[str, Any]:
         # Three bytes a token is on the safe side for most languages and tokenizers.
-        prompt = sum(len(m.content.encode()) for m in request.messages) // 3
+        prompt = sum(len(m.content.encode(errors="surrogatepass")) for m in request.messages) // 3
         async with self._engine.room.hold(prompt + int(body["max_tokens"])):
             return await client.post("v1/chat/completions", body)
 
@@ -255,8 +255,8 @@ class LocalChat:
         usage = chat_reply(data, replace(request, labels=()), service=self._service).usage
         try:
             listed = data["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
-            return {item["id"]: item["logprob"] for item in listed}, usage
-        except (KeyError, IndexError, TypeError) as error:
+            return {item["id"]: float(item["logprob"]) for item in listed}, usage
+        except (KeyError, IndexError, TypeError, ValueError) as error:
             raise unreadable("no log-probabilities in it", self._service) from error
 
     async def _find_paths(self, client: CompatibleChat, labels: tuple[str, ...]) -> LabelPaths:

@@ -9,8 +9,15 @@ import orjson
 from pydantic import BaseModel
 
 from mcranker.llm.batch_files import BatchNote
-from mcranker.llm.batch_service import BatchItem, BatchStatus, Fate, parsed
-from mcranker.llm.http_errors import read_problem
+from mcranker.llm.batch_service import (
+    MOST_PAGES,
+    BatchItem,
+    BatchStatus,
+    Fate,
+    Id,
+    parsed,
+)
+from mcranker.llm.http_errors import problem_in, text_in
 from mcranker.llm.openai_chat import OpenAIChat
 
 __all__ = ["OpenAIBatches"]
@@ -60,7 +67,7 @@ class OpenAIBatches:
 
     async def find(self, note: BatchNote, taken: Set[str]) -> str | None:
         path = "/batches?limit=100"
-        while True:  # newest first; ends with the list, or with batches older than the note
+        for _ in range(MOST_PAGES):  # newest first, until they are older than the note
             data = await self._chat.call("GET", path)
             page = parsed(_Page, data, self._chat.service)
             for batch in page.data:
@@ -71,6 +78,7 @@ class OpenAIBatches:
             if not page.has_more or not page.data:
                 return None
             path = f"/batches?limit=100&after={page.data[-1].id}"
+        return None
 
     async def check(self, batch: str) -> BatchStatus:
         data = await self._chat.call("GET", f"/batches/{batch}")
@@ -87,16 +95,16 @@ class OpenAIBatches:
         )
 
     def item(self, data: Mapping[str, Any]) -> BatchItem:
-        key = str(data.get("custom_id"))
+        key = text_in(data, "custom_id")
         response, error = data.get("response"), data.get("error")
         if isinstance(response, dict):
             status, body = response.get("status_code"), response.get("body")
             if status == 200 and isinstance(body, dict):
                 return BatchItem(key, "answered", body)
-            problem = read_problem(status if _is_failure(status) else 500, orjson.dumps(body), {})
+            problem = problem_in(status if _is_failure(status) else 500, body)
             return BatchItem(key, "failed", problem=problem)
-        code = str(error.get("code")) if isinstance(error, dict) else ""
-        problem = read_problem(500, orjson.dumps({"error": error}), {})
+        code = text_in(error, "code") if isinstance(error, dict) else ""
+        problem = problem_in(500, {"error": error})
         return BatchItem(key, _FATES.get(code, "failed"), problem=problem)
 
 
@@ -119,18 +127,18 @@ class _Errors(BaseModel):
 class _Batch(BaseModel):
     """What is read of OpenAI's account of a batch."""
 
-    id: str
+    id: Id
     status: str
     created_at: float
     metadata: dict[str, str] | None = None
     request_counts: _Counts | None = None
-    output_file_id: str | None = None
-    error_file_id: str | None = None
+    output_file_id: Id | None = None
+    error_file_id: Id | None = None
     errors: _Errors | None = None
 
 
 class _File(BaseModel):
-    id: str
+    id: Id
 
 
 class _Page(BaseModel):
@@ -139,7 +147,7 @@ class _Page(BaseModel):
 
 
 def _is_failure(status: object) -> TypeGuard[int]:
-    return isinstance(status, int) and status >= 400
+    return isinstance(status, int) and 400 <= status < 600
 
 
 def _reasons(batch: _Batch) -> str:

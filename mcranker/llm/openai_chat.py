@@ -8,23 +8,23 @@ typed calls.
 from __future__ import annotations
 
 import copy
-import os
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
-import orjson
 
 from mcranker.errors import AuthenticationFailed, ModelError, ReplyError, RequestRejected
 from mcranker.llm.batch_service import TRANSFER_SECONDS
+from mcranker.llm.bodies import MOST_RESULTS, PLAIN
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest
-from mcranker.llm.endpoint import checked_settings, checked_url, find_key
+from mcranker.llm.endpoint import checked_settings, chosen_url, find_key, key_advice
 from mcranker.llm.http_errors import (
     Problem,
     Service,
     StatusError,
     error_for,
+    json_bytes,
     parse_object,
     read_problem,
     refusal,
@@ -32,6 +32,7 @@ from mcranker.llm.http_errors import (
     transport_error,
     unreadable,
 )
+from mcranker.llm.masking import shown_url, url_secrets
 from mcranker.llm.openai_decisions import MAX_QUESTIONS, decides, decision_body, decision_reply
 from mcranker.llm.openai_protocol import chat_body, chat_reply
 from mcranker.llm.parameters import RENAMED, ParameterMemory
@@ -95,7 +96,7 @@ class OpenAIChat:
         checked_settings(timeout, concurrency)
         self._model = model
         self._name = f"openai:{model}"
-        self._base_url = checked_url(base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_URL)
+        self._base_url = chosen_url(base_url, "OPENAI_BASE_URL", DEFAULT_URL)
         self._timeout = timeout
         self._concurrency = concurrency
         self._reasons = _REASONS.match(model) is not None
@@ -109,12 +110,13 @@ class OpenAIChat:
         self._clients: PerLoop[openai.AsyncOpenAI] = PerLoop(self._open, _close)
         self._service = Service(
             model=self._name,
-            where="OpenAI" if self._base_url == DEFAULT_URL else self._base_url,
-            key_advice="set OPENAI_API_KEY or pass api_key=",
+            where="OpenAI" if self._base_url == DEFAULT_URL else shown_url(self._base_url),
+            key_advice=key_advice("OPENAI_API_KEY"),
             model_advice="check the model's name at platform.openai.com/docs/models",
             connection_advice="check the network, and base_url= if you set one",
             timeout=timeout,
             key=find_key(api_key, "OPENAI_API_KEY", model=self._name),
+            hidden=url_secrets(self._base_url),
         )
 
     @property
@@ -199,9 +201,12 @@ class OpenAIChat:
         import httpx2
         import openai
 
+        from mcranker.llm.sdk_bodies import FOREIGN, widen_body
+
         try:
             client = await self._clients.get()
             response = await client.get(path, cast_to=httpx2.Response, stream=True)
+            widen_body(response, MOST_RESULTS)
             try:
                 async for chunk in response.aiter_bytes():
                     yield chunk
@@ -209,7 +214,7 @@ class OpenAIChat:
                 await response.aclose()
         except openai.OpenAIError as error:
             raise sdk_error(error, self._service) from error
-        except httpx2.HTTPError as error:
+        except FOREIGN as error:
             raise transport_error(error, self._service) from error
 
     def _chat_body(self, request: ChatRequest) -> dict[str, Any]:
@@ -235,10 +240,12 @@ class OpenAIChat:
     async def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         import httpx2
 
+        content = json_bytes(body, self._service)
+
         async def send(client: openai.AsyncOpenAI) -> httpx2.Response:
             # The whole address, because the library takes its time to join two parts.
             url = f"{self._base_url}{path}"
-            return await client.post(url, cast_to=httpx2.Response, content=orjson.dumps(body))
+            return await client.post(url, cast_to=httpx2.Response, content=content)
 
         return await self._answer(send, self._service)
 
@@ -256,6 +263,8 @@ class OpenAIChat:
     ) -> dict[str, Any]:
         import openai
 
+        from mcranker.llm.sdk_bodies import FOREIGN
+
         try:
             with anyio.fail_after(service.timeout):
                 response = await send(await self._clients.get())
@@ -265,11 +274,15 @@ class OpenAIChat:
             raise StatusError(_problem(error)) from error
         except openai.OpenAIError as error:
             raise sdk_error(error, service) from error
+        except FOREIGN as error:
+            raise transport_error(error, service) from error
         return parse_object(response.content, service)
 
     def _open(self) -> openai.AsyncOpenAI:
         import httpx2
         import openai
+
+        from mcranker.llm.sdk_bodies import bound_body
 
         return openai.AsyncOpenAI(
             api_key=self._service.key,
@@ -283,6 +296,9 @@ class OpenAIChat:
                     keepalive_expiry=KEEP_ALIVE,
                 ),
                 timeout=self._timeout,
+                headers=PLAIN,
+                event_hooks={"response": [bound_body]},
+                follow_redirects=False,  # one would take the prompt elsewhere
             ),
         )
 

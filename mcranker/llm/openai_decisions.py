@@ -10,7 +10,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from mcranker.llm.chat import ChatReply, ChatRequest, Usage
-from mcranker.llm.http_errors import Service, unreadable
+from mcranker.llm.http_errors import Service, reported_model, unreadable
+from mcranker.llm.token_counts import call_usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +25,7 @@ DECISION_MODELS = frozenset({"gpt-6-luna"})
 
 MAX_QUESTIONS = 400  # in one request
 MAX_LEVELS = 10  # of one question
+ROUNDED = 1.01  # a probability, at most
 
 _SNAPSHOT = re.compile(r"-\d{4}-?\d\d-?\d\d\Z")
 
@@ -81,8 +83,8 @@ def decision_reply(data: Mapping[str, Any], request: ChatRequest, *, service: Se
         raise unreadable(f"{len(answers)} answers to {len(request.questions)} questions", service)
     return ChatReply(
         text="",
-        usage=_usage(data.get("usage")),
-        model=str(data.get("model") or ""),
+        usage=_usage(data.get("usage"), service),
+        model=reported_model(data),
         answers=tuple(
             _answer(answer, question, service)
             for answer, question in zip(answers, request.questions, strict=True)
@@ -130,7 +132,9 @@ def _expected_level(listed: Any, question: Question) -> float | None:
         place, p = entry.get("value"), _number(entry.get("probability"))
         # Taken away, so that a level listed twice counts as unknown.
         label = labels.pop(place, None) if type(place) is int else None
-        if label is None or entry.get("label") not in (None, label) or p is None or p < 0:
+        if label is None or entry.get("label") not in (None, label) or p is None:
+            return None
+        if not 0 <= p <= ROUNDED:
             return None
         masses[place] = p
     total = math.fsum(masses.values())
@@ -142,24 +146,21 @@ def _expected_level(listed: Any, question: Question) -> float | None:
 
 def _number(value: Any) -> float | None:
     """A finite number, or None."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:  # an integer that no float can hold
+        return None
 
 
-def _usage(usage: Any) -> Usage:
+def _usage(usage: Any, service: Service) -> Usage:
     if not isinstance(usage, dict):
         return Usage(calls=1)
     details = usage.get("input_tokens_details")
-    return Usage(
-        calls=1,
-        input_tokens=_count(usage.get("input_tokens")),
-        cached_input_tokens=_count(details.get("cached_tokens"))
-        if isinstance(details, dict)
-        else 0,
-        output_tokens=_count(usage.get("output_tokens")),
+    return call_usage(
+        tokens=usage.get("input_tokens"),
+        cached=details.get("cached_tokens") if isinstance(details, dict) else None,
+        output=usage.get("output_tokens"),
+        service=service,
     )
-
-
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) else 0

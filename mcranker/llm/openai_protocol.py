@@ -8,13 +8,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
-
-import orjson
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from mcranker.errors import UnsupportedCapability
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest, Usage
-from mcranker.llm.http_errors import Service, error_for, read_problem, refusal, unreadable
+from mcranker.llm.http_errors import (
+    Service,
+    error_for,
+    problem_in,
+    refusal,
+    reported_model,
+    unreadable,
+)
+from mcranker.llm.token_counts import call_usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["LABEL_TOKENS", "TOP_LOGPROBS", "chat_body", "chat_reply", "label_logprobs"]
 
 LABEL_TOKENS = 3  # a leading white space, and a label of two tokens such as "1", "0"
+LEAST = -1e4  # a log-probability: of 0, and where an integer is too large for a float
+ROUNDED = 0.01  # a log-probability, at most
 TOP_LOGPROBS = 20  # the most that OpenAI and vLLM list
 
 
@@ -104,8 +112,8 @@ def chat_reply(
         text = text.removeprefix(request.messages[-1].content)
     return ChatReply(
         text=text,
-        usage=_usage(data.get("usage")),
-        model=str(data.get("model") or ""),
+        usage=_usage(data.get("usage"), service),
+        model=reported_model(data),
         finish_reason="length" if finish == "length" else "stop",
         label_logprobs=_labels(choice, request, text, service) if request.labels else None,
     )
@@ -178,13 +186,21 @@ def _token(position: Mapping[str, Any]) -> _Token:
     listed: dict[str, float] = {}
     entries = position.get("top_logprobs")
     for entry in [*(entries if isinstance(entries, list) else []), position]:
+        if not isinstance(entry, dict):
+            continue
         text, logprob = entry.get("token"), entry.get("logprob")
+        if not isinstance(text, str) or not _is_logprob(logprob):
+            continue
         # The generated token comes last, and counts only if it is not among the listed ones.
-        known = entry is position and text in listed
-        if isinstance(text, str) and isinstance(logprob, (int, float)) and not known:
-            listed[text] = listed.get(text, 0.0) + math.exp(min(0.0, logprob))
+        if entry is not position or text not in listed:
+            listed[text] = listed.get(text, 0.0) + math.exp(min(0.0, max(logprob, LEAST)))
     text = position.get("token")
     return _Token(text if isinstance(text, str) else "", list(listed.items()))
+
+
+def _is_logprob(value: Any) -> TypeGuard[float]:
+    # Rounding may carry one above 0, no further; NaN is below and above nothing.
+    return isinstance(value, int | float) and not isinstance(value, bool) and value <= ROUNDED
 
 
 def _first_choice(data: Mapping[str, Any], service: Service) -> Mapping[str, Any]:
@@ -195,7 +211,7 @@ def _first_choice(data: Mapping[str, Any], service: Service) -> Mapping[str, Any
     if error:
         code = error.get("code") if isinstance(error, dict) else None
         status = code if isinstance(code, int) and 400 <= code < 600 else 500
-        raise error_for(read_problem(status, orjson.dumps({"error": error}), {}), service)
+        raise error_for(problem_in(status, data), service)
     raise unreadable("no choices in it", service)
 
 
@@ -215,19 +231,13 @@ def _labels(
     )
 
 
-def _usage(usage: Any) -> Usage:
+def _usage(usage: Any, service: Service) -> Usage:
     if not isinstance(usage, dict):
         return Usage(calls=1)
     details = usage.get("prompt_tokens_details")
-    return Usage(
-        calls=1,
-        input_tokens=_count(usage.get("prompt_tokens")),
-        cached_input_tokens=_count(details.get("cached_tokens"))
-        if isinstance(details, dict)
-        else 0,
-        output_tokens=_count(usage.get("completion_tokens")),
+    return call_usage(
+        tokens=usage.get("prompt_tokens"),
+        cached=details.get("cached_tokens") if isinstance(details, dict) else None,
+        output=usage.get("completion_tokens"),
+        service=service,
     )
-
-
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) else 0
