@@ -7,10 +7,12 @@ the name of the model; nothing of a request but its hash. Several processes may 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import os
 import threading
 import weakref
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Protocol
 
@@ -170,6 +172,10 @@ class Ledger:
             key, reply, lambda problem, *, kept: wake(future, problem), model=model, stage=stage
         )
         return future
+
+    def alone(self, name: str) -> AbstractAsyncContextManager[None]:
+        """Wait until nobody else, in any process, is at what goes by this name."""
+        return self.flights.alone(hashlib.sha256(name.encode()).digest())
 
     async def mark_unusable(self, key: bytes) -> None:
         """Note that nothing could be made of the answer kept for `key`; it stays.

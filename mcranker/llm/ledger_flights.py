@@ -20,6 +20,8 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from mcranker.llm.chat import ChatReply
@@ -179,6 +181,19 @@ class Flights:
                     self._locks.release(flight.key)
         for future in flight.waiting:
             wake(future)
+
+    @asynccontextmanager
+    async def alone(self, key: bytes) -> AsyncIterator[None]:
+        """Wait until nobody else, in any process, has entered with the same key."""
+        flight, first = self.board(key, self)
+        while not first:
+            await self.wait(flight)
+            flight, first = self.board(key, self)
+        try:
+            await self.claim(flight)
+            yield
+        finally:
+            self.land(flight)
 
     def before_fork(self) -> None:
         """Let no other thread be in the middle of something."""
