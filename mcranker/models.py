@@ -124,7 +124,11 @@ def connect_roles(
 
 
 def as_ledger(ledger: LedgerSpec) -> Ledger | None:
-    """The ledger that is meant; nothing is opened yet."""
+    """The ledger that is meant; nothing is opened yet.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
     if isinstance(ledger, Ledger):
         return ledger
     path = default_ledger_path() if ledger == "default" else ledger
@@ -162,7 +166,8 @@ class _Layers:
         if config.max_calls is not None or config.max_cost is not None:
             model = Budgeted(model, self.budget)
         if self._ledger is not None and (self._every_model or hasattr(chat, "endpoint")):
-            model = Ledgered(model, self._ledger, asked=chat)
+            # Processes find each other's batches by their notes.
+            model = Ledgered(model, self._ledger, asked=chat, among_processes=not config.batch)
         return model
 
     def _batch_notes(self) -> Path:

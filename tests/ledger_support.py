@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mcranker.errors import LedgerError as LedgerError  # for the processes
-from mcranker.llm.chat import ChatReply, Usage
+from mcranker.llm.chat import ChatReply, ChatRequest, Message, Tag, Usage
 from mcranker.llm.ledger import Ledger
 
 MODEL = "openai:gpt-5-mini"
@@ -24,6 +24,11 @@ def reply(text: str = '{"Score": 7}', **fields: Any) -> ChatReply:
     """An answer like that of a provider."""
     usage = Usage(calls=1, input_tokens=800, cached_input_tokens=600, output_tokens=9, seconds=0.25)
     return ChatReply(text, usage, model="gpt-5-mini-2026-08-07", **fields)
+
+
+def request(text: str = "How good?", **fields: Any) -> ChatRequest:
+    """A question for a score."""
+    return ChatRequest((Message("user", text),), Tag("score"), **fields)
 
 
 async def keep(ledger: Ledger, number: int, text: str | None = None, **fields: str) -> None:

@@ -74,6 +74,25 @@ async def test_a_reply_for_nobody_is_read_with_its_labels(tmp_path: Path) -> Non
 
 
 @both
+async def test_two_runs_at_once_send_what_they_share_once(provider: str, tmp_path: Path) -> None:
+    found: dict[str, list[str]] = {}
+    async with workplace(provider, tmp_path) as place:
+        place.server.polls = 4
+
+        async def run(shared: list[str], own: str) -> None:
+            requests = [ask(name) for name in (*shared, own)]
+            found[own] = texts(await outcomes(place.model(), requests))
+
+        shared = [f"p{i}" for i in range(4)]
+        async with anyio.create_task_group() as group:
+            group.start_soon(run, shared, "a")
+            group.start_soon(run, shared, "b")
+        assert found == {own: [f"re: {name}" for name in (*shared, own)] for own in "ab"}
+        assert sorted(len(job.requests) for job in place.server.jobs) == [1, 5]
+        assert place.notes == []
+
+
+@both
 async def test_a_run_killed_between_creation_and_note_finds_its_batch(
     provider: str, tmp_path: Path
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -103,25 +102,6 @@ print(ledger.find(key(1)))
 """
     assert finished(start(code, path)) == "None\n"  # the loop has stopped before it was written
     assert sql(path, "SELECT count(*) FROM replies") == [(1,)]
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-def test_a_forked_process_opens_the_ledger_anew(path: Path) -> None:
-    code = """
-import os
-ledger = Ledger(sys.argv[1])
-asyncio.run(keep(ledger, 1))
-connection = ledger._reader.get()
-child = os.fork()
-if not child:
-    assert ledger.find(key(1)) is not None
-    assert ledger._reader.get() is not connection
-asyncio.run(keep(ledger, 2 + bool(child)))
-if child:
-    assert os.waitpid(child, 0)[1] == 0
-    assert all(ledger.find(key(number)) for number in (1, 2, 3))
-"""
-    finished(start(code, path))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")

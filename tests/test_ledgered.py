@@ -13,12 +13,12 @@ import anyio
 import pytest
 
 from mcranker.errors import LedgerError, RateLimited, RequestRejected
-from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Message, Tag
-from mcranker.llm.ledger import Ledger
+from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Tag
+from mcranker.llm.ledger import Kept, Ledger
 from mcranker.llm.ledgered import Ledgered
 from mcranker.llm.request_key import request_key
 from mcranker.llm.scripted import ScriptedChat
-from tests.ledger_support import MODEL, reply
+from tests.ledger_support import MODEL, reply, request
 
 pytestmark = pytest.mark.anyio
 
@@ -59,10 +59,6 @@ def model(
     answer: Callable[[ChatRequest], str | ChatReply | Awaitable[str | ChatReply]], ledger: Ledger
 ) -> Ledgered:
     return Ledgered(ScriptedChat(answer, name=MODEL), ledger)
-
-
-def request(text: str = "How good?", **fields: Any) -> ChatRequest:
-    return ChatRequest((Message("user", text),), Tag("score"), **fields)
 
 
 async def gather(chat: ChatModel, count: int) -> list[ChatReply]:
@@ -126,7 +122,7 @@ async def test_equal_requests_in_flight_share_one_call(ledger: Ledger) -> None:
     assert paced.calls == 1
     assert sorted(each.reused for each in replies) == [False, True, True, True, True]
     assert {each.text for each in replies} == {"answer 1"}
-    assert not chat._flights_here()
+    assert not len(ledger.flights)
 
 
 async def _let_go(paced: Paced) -> None:
@@ -186,7 +182,7 @@ async def test_another_one_asks_if_the_first_is_cancelled(ledger: Ledger) -> Non
         answers = [await other for other in others[1:]]
     assert [each.text for each in answers] == ["answer 2"] * 2
     assert sorted(each.reused for each in answers) == [False, True]
-    assert not chat._flights_here()
+    assert not len(ledger.flights)
 
 
 class Held(Ledger):
@@ -196,15 +192,17 @@ class Held(Ledger):
         super().__init__(path)
         self.write = asyncio.Event()
         self.error: LedgerError | None = None
+        self._writing: set[asyncio.Task[None]] = set()
 
-    def keep(self, *args: Any, **kwargs: Any) -> asyncio.Future[None]:
+    def put(self, key: bytes, reply: ChatReply, told: Kept, **options: Any) -> None:
         async def later() -> None:
             await self.write.wait()
             if self.error is not None:
-                raise self.error
-            await Ledger.keep(self, *args, **kwargs)
+                told(self.error, kept=False)
+            else:
+                Ledger.put(self, key, reply, told, **options)
 
-        return asyncio.ensure_future(later())
+        self._writing.add(asyncio.create_task(later()))
 
 
 async def test_an_answer_that_came_is_shared_though_its_caller_is_cancelled(path: Path) -> None:
@@ -234,7 +232,7 @@ async def test_what_cannot_be_kept_is_not_used(path: Path) -> None:
     chat = model(lambda request: "yes", ledger)
     with pytest.raises(LedgerError, match="the disk is full"):
         await chat.complete(request())
-    assert not chat._flights_here()
+    assert not len(ledger.flights)
     ledger.close()
 
 

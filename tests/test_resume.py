@@ -27,10 +27,6 @@ TEAM = 3
 KILLS = 5
 STUCK = 60  # seconds after which a process counts as stuck
 
-# Between the end of an answer and the moment from which another process finds it in the
-# ledger: it crosses the loopback device, is read, and is committed together with others.
-COMMIT = 0.25  # seconds
-
 
 def calls_of(count: int, *, passages: int) -> int:
     """Calls that an undisturbed run makes: a recruiter, the rubrics, and the scores."""
@@ -126,21 +122,10 @@ def test_two_processes_share_a_ledger(tmp_path: Path) -> None:
         assert (one.returncode, other.returncode) == (0, 0)
         first, second = (told(lines.splitlines())[1] for lines in said)
         assert first == second[::-1] == undisturbed(count, passages=passages)
-        assert_shared(server.receptions)
         assert server.distinct == calls_of(count, passages=passages)
-        # They came from both ends and met in the middle.
-        assert server.duplicates < server.distinct / 2
+        # They came from both ends, met in the middle, and waited for each other there.
+        assert server.duplicates == 0
     assert verify(ledger) == (server.distinct, [])
-
-
-def assert_shared(receptions: Iterable[Reception]) -> None:
-    """Whoever asked for the same a second time could not yet have known the answer."""
-    by_prompt: dict[str, list[Reception]] = {}
-    for reception in receptions:
-        by_prompt.setdefault(reception.prompt, []).append(reception)
-    for same in by_prompt.values():
-        for former, later in itertools.pairwise(sorted(same, key=lambda each: each.began)):
-            assert later.began < former.ended + COMMIT
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")

@@ -79,18 +79,31 @@ def stats_command(ctx: click.Context, ledger: str | None, output: str) -> int:
 @click.option("--out", metavar="FILE", help="Write to FILE instead of standard output.")
 @click.pass_context
 def export_command(ctx: click.Context, ledger: str | None, out: str | None) -> int:
-    """Write every answer as one JSON object a line, in the order in which they came."""
-    from mcranker.llm.ledger_upkeep import export
+    """Write every answer as one JSON object a line, in the order in which they came.
+
+    Damaged answers are left out, and the exit code is 1. All that can be read of a damaged file
+    is written.
+    """
+    from mcranker.llm.ledger_upkeep import Export
 
     check_outputs(out)
-    answers = export(_path(ctx, ledger))
+    path = _path(ctx, ledger)
+    export = Export(path)
+    answers = iter(export)
     first = next(answers, None)  # an error comes before anything is written
     with opened_output(out) as write:
         if first is not None:
             write(json.dumps(first) + "\n")
         for answer in answers:
             write(json.dumps(answer) + "\n")
-    return DONE
+    if not (export.lost or export.perhaps_more):
+        return DONE
+    least = "at least " if export.perhaps_more else ""
+    say(
+        f"error: the ledger {str(path)!r} is damaged: {counted(export.saved, 'answer')} saved, "
+        f"{least}{export.lost:,} lost"
+    )
+    return ERROR
 
 
 @command.command("prune")

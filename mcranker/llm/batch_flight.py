@@ -118,15 +118,19 @@ class Flight:
         if batch is None and not any(order.waiting for order in self._orders.values()):
             self.landed = True
             return
-        self._created(batch or await self._create())
+        batch = batch or await self._create()
+        if batch is not None:
+            self._created(batch)
 
-    async def _create(self) -> str:
+    async def _create(self) -> str | None:
+        """The id of the new batch; None if another process is about to send the same."""
         mark, notes = self.note.mark, self._tools.notes
         if self._source is None:
             self._source = await self._service.upload(self._lines, mark)
             self._lines = []
         self.note = self.note.model_copy(update={"created": self._tools.clock()})
-        notes.write(self.note)
+        if not await self._noted():
+            return None
         first, self._begun = not self._begun, True
         try:
             # It is paid for once it has reached the provider, so its id must not get lost.
@@ -137,6 +141,21 @@ class Flight:
                 notes.remove(mark)
             raise
         return batch
+
+    async def _noted(self) -> bool:
+        """Write the note, unless one of another process has come since the orders were gathered."""
+        notes = self._tools.notes
+        async with self._tools.alone():
+            others = notes.of(self.note.model, self.note.endpoint)
+            if any(
+                not self._left.keys().isdisjoint(o.keys) for o in others if o.mark != self.note.mark
+            ):
+                for order in self._orders.values():
+                    order.batches -= 1  # they were in none
+                self._land(self._orders.values())
+                return False
+            notes.write(self.note)
+        return True
 
     async def _look_for(self) -> None:
         """Of a batch of which there is a note without an id: find out what became of it."""

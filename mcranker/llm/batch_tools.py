@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -25,6 +26,10 @@ class Keeper(Protocol):
 
     def keep(self, key: bytes, reply: ChatReply, *, model: str, stage: str) -> Awaitable[None]:
         """Keep a reply; it is safe once what this returns has been awaited."""
+        ...
+
+    def alone(self, name: str) -> AbstractAsyncContextManager[None]:
+        """Wait until no other process is at what goes by this name, and keep others from it."""
         ...
 
 
@@ -69,6 +74,12 @@ class Tools:
     pace: Pace
     clock: Callable[[], float]
     reached: bool = False
+
+    def alone(self) -> AbstractAsyncContextManager[None]:
+        """Keep other processes from noting batches of this model meanwhile."""
+        if self.ledger is None:
+            return nullcontext()
+        return self.ledger.alone(f"batches {self.service.chat.name} {self.service.chat.endpoint}")
 
 
 @dataclass(eq=False, slots=True)

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sqlite3
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from mcranker.errors import LedgerError
 
-__all__ = ["PATIENCE", "LedgerConnection", "explained", "is_busy"]
+__all__ = [
+    "FAILURES",
+    "PATIENCE",
+    "LedgerConnection",
+    "Moved",
+    "explained",
+    "is_busy",
+    "is_damage",
+    "is_failed_access",
+    "make_way",
+    "opened",
+]
 
 PATIENCE = 30.0
 """Seconds to wait for another program that holds the file."""
+
+FAILURES = (sqlite3.Error, UnicodeDecodeError)
+"""What SQLite raises; the second where its message quotes what is damaged."""
 
 _APPLICATION_ID = 0x4D43524C  # "MCRL"
 _VERSION = 1
@@ -35,10 +49,14 @@ CREATE TABLE replies (
 )
 """
 _OTHERWISE = "name another file with ledger=, or do without by ledger=None"
+_DAMAGED = (
+    "is damaged; 'mcranker ledger verify' says how much of it, and 'mcranker ledger export' saves "
+    "what can be read; then move the file away"
+)
 _MEANING = {
     sqlite3.SQLITE_NOTADB: f"is not a ledger: it is no SQLite file; {_OTHERWISE}",
-    sqlite3.SQLITE_CORRUPT: "is damaged; 'mcranker ledger verify' says how much of it, and "
-    "'mcranker ledger export' saves what can be read; then move the file away",
+    sqlite3.SQLITE_CORRUPT: _DAMAGED,
+    sqlite3.SQLITE_ERROR: _DAMAGED,  # what is asked of a whole ledger is never wrong
     sqlite3.SQLITE_BUSY: f"has been locked by another program for {PATIENCE:.0f} s; end that "
     "program, or name another file with ledger=",
     sqlite3.SQLITE_FULL: "cannot grow: the disk is full; make room and run again, what was "
@@ -50,9 +68,10 @@ _MEANING = {
     f"its folder, {_OTHERWISE}",
 }
 _PAUSE = 0.01  # seconds between tries to switch a new file to WAL
+_FileId = tuple[int, int]  # device and number
 
 
-def explained(path: Path, error: sqlite3.Error | OSError) -> LedgerError:
+def explained(path: Path, error: Exception) -> LedgerError:
     """`error` in words: which file, what is wrong with it, and what to do."""
     if _is_folder(path):
         meaning = "is a folder; name a file in it with ledger="
@@ -66,9 +85,24 @@ def explained(path: Path, error: sqlite3.Error | OSError) -> LedgerError:
     return LedgerError(f"the ledger {os.fspath(path)!r} {meaning}")
 
 
-def is_busy(error: sqlite3.Error) -> bool:
+def is_busy(error: Exception) -> bool:
     """Whether another connection holds what this one needs."""
     return _code(error) == sqlite3.SQLITE_BUSY
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether the file cannot be what was written; a table may not be there, or not as it was."""
+    damage = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
+    return _code(error) in damage
+
+
+def is_failed_access(error: Exception) -> bool:
+    """Whether reading or writing the file failed, as it does beyond the end of a short one."""
+    return _code(error) == sqlite3.SQLITE_IOERR
+
+
+class Moved(Exception):
+    """What a connection has open is not what is at the path any more; the text says why."""
 
 
 class LedgerConnection:
@@ -79,13 +113,17 @@ class LedgerConnection:
     but one at a time may use it.
 
     Args:
-        path: the file.
-        create: make it where there is none.
+        path: the file; it is made where there is none.
+
+    Attributes:
+        first: the id of the first answer that came after this process had opened the file.
     """
 
-    def __init__(self, path: Path, *, create: bool = True) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self._create = create
+        self.first = 0
+        self._names: tuple[str, ...] = ()
+        self._files: tuple[_FileId | None, ...] = ()
         self._connection: sqlite3.Connection | None = None
         self._patience = 0.0
         self._process = 0
@@ -98,39 +136,97 @@ class LedgerConnection:
 
         Raises:
             LedgerError: the file is no ledger, or cannot be opened or made.
+            Moved: another file is at the path, or none; drop this one, and call again.
         """
         if self._connection is None or self._process != os.getpid():
-            if self._connection is not None:
-                # SQLite forbids to use what a parent process has opened, and to close it.
-                _inherited.append(self._connection)
-            self._connection = _opened(self.path, self._create)
+            self.drop()
+            self._connection = self._open()
             self._patience, self._process = PATIENCE, os.getpid()
+        elif moved := self.moved():
+            raise Moved(moved)
         if patience != self._patience:
             self._connection.execute(f"PRAGMA busy_timeout = {round(patience * 1000)}")
             self._patience = patience
         return self._connection
 
+    def moved(self) -> str | None:
+        """What became of the file that is open, None if it is where it was (some 3 µs)."""
+        if self._connection is None or (now := _files(self._names)) == self._files:
+            return None
+        if now[0] is None:
+            return "was deleted"
+        if now[0] != self._files[0]:
+            return "was replaced by another file"
+        return "has lost its write-ahead log or the index of it"
+
+    def leftovers(self) -> list[str]:
+        """Log and index of a database that has gone, where they have been left behind.
+
+        SQLite would take them for those of the database that is at the path now.
+        """
+        if not self.gone():
+            return []
+        files = zip(self._names[1:], self._files[1:], strict=True)
+        return [name for name, known in files if known is not None and _file(name) == known]
+
+    def gone(self) -> bool:
+        """Whether the database, not only its log, is no more where it was opened."""
+        return _files(self._names[:1]) != self._files[:1]
+
+    def take(self) -> sqlite3.Connection | None:
+        """The open connection, for the caller to close; the next `get` opens another one."""
+        connection, self._connection = self._connection, None
+        if connection is not None and self._process != os.getpid():
+            # SQLite forbids to use what a parent process has opened, and to close it.
+            _inherited.append(connection)
+            return None
+        return connection
+
     def drop(self) -> None:
         """Close the connection, if there is one; a transaction that is open is undone."""
-        connection, self._connection = self._connection, None
-        if connection is None:
-            return
-        if self._process == os.getpid():
+        connection = self.take()
+        if connection is not None:
             connection.close()
-        else:
-            _inherited.append(connection)
+
+    def _open(self) -> sqlite3.Connection:
+        known = self._files[:1]
+        try:
+            make_way(self.path)
+        except OSError as error:
+            raise explained(self.path, error) from error
+        # The log is beside the file that a link leads to.
+        real = os.path.realpath(self.path)
+        names = (os.fspath(self.path), f"{real}-wal", f"{real}-shm")
+        # Before it is opened, so that one that takes its place meanwhile is noticed later.
+        database = _file(names[0])
+        connection = opened(self.path)
+        try:
+            # To read is also to open the log and its index.
+            (last,) = connection.execute("SELECT max(id) FROM replies").fetchone()
+        except FAILURES as error:
+            connection.close()
+            raise explained(self.path, error) from error
+        self._names, self._files = names, (database, *_files(names[1:]))
+        if known != (database,):
+            self.first = (last or 0) + 1
+        return connection
 
 
 _inherited: list[sqlite3.Connection] = []
 
 
-def _opened(path: Path, create: bool) -> sqlite3.Connection:
+def opened(path: Path, *, tolerant: bool = False) -> sqlite3.Connection:
+    """A new connection to a file that is there; an empty one becomes a ledger.
+
+    Args:
+        path: the file.
+        tolerant: read what can be read of a file that is damaged.
+
+    Raises:
+        LedgerError: the file is no ledger, or cannot be opened.
+    """
     connection: sqlite3.Connection | None = None
     try:
-        if create:
-            _make_way(path)
-        elif not path.exists():
-            raise LedgerError(f"there is no ledger {os.fspath(path)!r}; a ranking makes one")
         connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode=rw",
             uri=True,
@@ -138,6 +234,8 @@ def _opened(path: Path, create: bool) -> sqlite3.Connection:
             isolation_level=None,
             check_same_thread=False,
         )
+        if tolerant:  # else a file that is too short is refused as a whole
+            connection.execute("PRAGMA writable_schema = ON")
         connection.execute("BEGIN")  # one view of a file that another process may be making
         ready = _is_ledger(connection, path)
         connection.execute("COMMIT")
@@ -149,19 +247,30 @@ def _opened(path: Path, create: bool) -> sqlite3.Connection:
     except BaseException as error:
         if connection is not None:
             connection.close()
-        if isinstance(error, sqlite3.Error | OSError):
+        if isinstance(error, (*FAILURES, OSError)):
             raise explained(path, error) from error
         raise
     connection.text_factory = bytes
     return connection
 
 
-def _make_way(path: Path) -> None:
-    """An empty file, for its owner only, and the folders it needs; what is there is kept."""
+def make_way(path: Path) -> bool:
+    """Make an empty file, for its owner only, and the folders it needs; what is there stays.
+
+    Returns:
+        Whether it was made.
+
+    Raises:
+        OSError: it is not there, and cannot be made.
+    """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # To open and close a file that is there would take SQLite's locks of this process from it.
-    with contextlib.suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    try:
+        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+    except FileExistsError:
+        # To open and close it would take the locks of this process from it.
+        return False
+    os.close(file)
+    return True
 
 
 def _is_ledger(connection: sqlite3.Connection, path: Path) -> bool:
@@ -218,6 +327,20 @@ def _is_folder(path: Path) -> bool:
         return False
 
 
-def _code(error: sqlite3.Error) -> int:
+def _code(error: Exception) -> int:
     """The primary result code, 0 if SQLite gave none; extended ones say more than is needed."""
+    if isinstance(error, UnicodeDecodeError):
+        return sqlite3.SQLITE_CORRUPT
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _files(names: Iterable[str]) -> tuple[_FileId | None, ...]:
+    return tuple(map(_file, names))
+
+
+def _file(name: str) -> _FileId | None:
+    try:
+        found = os.stat(name)  # noqa: PTH116 - a Path would take twice as long
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

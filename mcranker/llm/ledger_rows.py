@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+import reprlib
 import time
 import zlib
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import orjson
 
 from mcranker.llm.chat import ChatReply, Usage
 
-__all__ = ["COLUMNS", "Damaged", "Row", "reply_of", "row_of"]
+__all__ = ["COLUMNS", "MOST", "Damaged", "Row", "Unkeepable", "reply_of", "row_of"]
 
 Row = tuple[Any, ...]
 """The values of `COLUMNS`; texts are bytes in a row that was read."""
@@ -25,31 +27,50 @@ COLUMNS = (
 """What a row holds. Nothing of the request but its hash; no key, header or address."""
 
 
+MOST = 2**53
+"""The largest count that a row holds: beyond it, sums and other programs are not exact."""
+
+
 class Damaged(ValueError):
     """A row is not what was written."""
 
 
+class Unkeepable(ValueError):
+    """A reply is not what a `ChatReply` is to be, so that no row could give it back."""
+
+
 def row_of(key: bytes, reply: ChatReply, *, model: str, stage: str) -> Row:
-    """What is written for `reply`, given now."""
-    content: dict[str, Any] = {"text": reply.text, "model": reply.model}
+    """What is written for `reply`, given now.
+
+    Raises:
+        Unkeepable: a part of the reply has another type than it should, or is out of range.
+    """
+    try:
+        return _row_of(key, reply, model, stage)
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise Unkeepable(f"{error}; a ChatReply was expected") from error
+
+
+def _row_of(key: bytes, reply: ChatReply, model: str, stage: str) -> Row:
+    content: dict[str, Any] = {"text": _text(reply.text), "model": _text(reply.model)}
     if reply.finish_reason != "stop":
-        content["finish_reason"] = reply.finish_reason
+        content["finish_reason"] = _text(reply.finish_reason)
     if reply.label_logprobs is not None:
-        content["label_logprobs"] = dict(reply.label_logprobs)
+        content["label_logprobs"] = _labels(reply.label_logprobs)
     if reply.answers is not None:
-        content["answers"] = reply.answers
+        content["answers"] = _answers(reply.answers)
     usage = reply.usage
     row = (
         key,
         model.encode(errors="backslashreplace"),
         stage.encode(),
         int(time.time()),
-        usage.calls,
-        usage.input_tokens,
-        usage.cached_input_tokens,
-        usage.output_tokens,
-        float(usage.seconds),
-        _encoded(content, reply),
+        _count(usage.calls),
+        _count(usage.input_tokens),
+        _count(usage.cached_input_tokens),
+        _count(usage.output_tokens),
+        _duration(usage.seconds),
+        _encoded(content),
     )
     return (key, row[1].decode(), stage, *row[3:9], row[9].decode(), _checksum(row))
 
@@ -64,17 +85,23 @@ def reply_of(row: Row) -> ChatReply:
         if _checksum(row) != row[10]:
             raise Damaged
         content = _decoded(row[9])
-        answers = content.get("answers")
         return ChatReply(
-            content["text"],
+            _text(content["text"]),
             usage=Usage(row[4], row[5], row[6], row[7], row[8]),
-            model=content["model"],
+            model=_text(content["model"]),
             finish_reason=content.get("finish_reason", "stop"),
-            label_logprobs=content.get("label_logprobs"),
-            answers=None if answers is None else tuple(answers),
+            label_logprobs=_labels(content.get("label_logprobs")),
+            answers=_answers(content.get("answers")),
             reused=True,
         )
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
+    except (
+        TypeError,
+        ValueError,
+        LookupError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         raise Damaged from error
 
 
@@ -84,11 +111,8 @@ def _checksum(row: Row) -> int:
     return zlib.crc32(row[9], zlib.crc32(fixed))
 
 
-def _encoded(content: dict[str, Any], reply: ChatReply) -> bytes:
-    numbers: Iterable[float | None] = (
-        *(reply.label_logprobs or {}).values(),
-        *(reply.answers or ()),
-    )
+def _encoded(content: dict[str, Any]) -> bytes:
+    numbers = (*(content.get("label_logprobs") or {}).values(), *(content.get("answers") or ()))
     if all(number is None or math.isfinite(number) for number in numbers):
         try:
             return orjson.dumps(content)
@@ -103,3 +127,47 @@ def _decoded(content: bytes) -> dict[str, Any]:
     except orjson.JSONDecodeError:  # infinite, or a lone surrogate
         decoded = json.loads(content)
     return decoded
+
+
+def _text(value: Any) -> Any:
+    if not isinstance(value, str):
+        raise TypeError(f"{_shown(value)} is no text")
+    return value
+
+
+def _number(value: Any) -> float:
+    if not isinstance(value, Real):
+        raise TypeError(f"{_shown(value)} is no number")
+    return float(value)
+
+
+def _count(value: Any) -> int:
+    number = _number(value)
+    if not (0 <= number <= MOST and number.is_integer()):
+        raise ValueError(f"{_shown(value)} is no count from 0 to 2^53")
+    return int(value)
+
+
+def _duration(value: Any) -> float:
+    number = _number(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{_shown(value)} is no number of seconds")
+    return number
+
+
+def _labels(values: Mapping[str, float] | None) -> dict[str, float] | None:
+    if values is None:
+        return None
+    return {_text(label): _number(value) for label, value in values.items()}
+
+
+def _answers(values: Sequence[float | None] | None) -> tuple[float | None, ...] | None:
+    if values is None:
+        return None
+    if not isinstance(values, tuple | list):  # an iterator would be used up
+        raise TypeError(f"{_shown(values)} is no tuple of answers")
+    return tuple(None if value is None else _number(value) for value in values)
+
+
+def _shown(value: object) -> str:
+    return reprlib.repr(value)

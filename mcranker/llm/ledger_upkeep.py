@@ -1,7 +1,7 @@
 """What can be done with a whole ledger: sums, export, removal, and a check. None makes a file.
 
 All of it goes piece by piece, so that rankings that use the ledger meanwhile wait for a moment
-at most.
+at most. Export and check read what can be read of a damaged file.
 """
 
 from __future__ import annotations
@@ -11,33 +11,33 @@ import datetime
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mcranker.errors import ConfigError
-from mcranker.llm.chat import Usage
-from mcranker.llm.ledger_file import LedgerConnection, explained
-from mcranker.llm.ledger_rows import COLUMNS, Damaged, Row, reply_of
+from mcranker.errors import ConfigError, LedgerError
+from mcranker.llm.chat import ChatReply, Usage
+from mcranker.llm.ledger_file import FAILURES, explained, opened
+from mcranker.llm.ledger_reading import Reading, faults
+from mcranker.llm.ledger_rows import Damaged, reply_of
 from mcranker.llm.prices import cost
-from mcranker.logs import safe_logger
 
-__all__ = ["Selection", "Share", "export", "file_bytes", "prune", "stats", "verify"]
+__all__ = ["Export", "Selection", "Share", "file_bytes", "prune", "stats", "verify"]
 
-_PIECE = 10_000  # rows looked at in one transaction
+_PIECE = 10_000  # rows removed in one transaction
 _FREED_PAGES = 1000  # given back in one transaction
 _SHOWN_PROBLEMS = 20
 _DAY = 86_400  # seconds
-_SHARES = """
-SELECT model, stage, count(*), sum(unusable), sum(calls), sum(input_tokens),
-    sum(cached_input_tokens), sum(output_tokens), sum(seconds), min(created), max(created)
+_COUNTS = ("calls", "input_tokens", "cached_input_tokens", "output_tokens")
+# total(), because sum() fails beyond 2**63, which counts of older versions may reach together.
+_SHARES = f"""
+SELECT model, stage, count(*), sum(unusable),
+    {", ".join(f"CAST(total({name}) AS INTEGER)" for name in _COUNTS)},
+    total(seconds), min(created), max(created)
 FROM replies GROUP BY model, stage ORDER BY model, stage
-"""
-_PAGE = f"SELECT id, unusable, {COLUMNS} FROM replies WHERE id > ? ORDER BY id LIMIT ?"  # noqa: S608 - constants
-
-logger = safe_logger("mcranker.llm")
+"""  # noqa: S608 - constants
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,37 +111,39 @@ def file_bytes(path: Path) -> int:
     return sum(part.stat().st_size for part in parts if part.exists())
 
 
-def export(path: Path) -> Iterator[dict[str, Any]]:
-    """Every answer as an object for JSON, in the order in which they came.
+class Export:
+    """Every answer as an object for JSON, in the order in which they came if the file is sound.
 
-    Damaged ones are left out, and a warning is logged.
+    Args:
+        path: the ledger.
+
+    Attributes:
+        saved: answers given so far.
+        lost: answers that are damaged or cannot be read, as far as is known at the end.
+        perhaps_more: there may be others.
 
     Raises:
-        LedgerError: there is no ledger, or it cannot be read.
+        LedgerError: there is no ledger, or nothing of it can be read.
     """
-    left_out = 0
-    with _connected(path) as connection:
-        for _, unusable, *row in _rows(connection):
-            try:
-                reply = reply_of(tuple(row))
-            except Damaged:
-                left_out += 1
-                continue
-            content = dataclasses.asdict(reply)
-            usage = content.pop("usage")
-            del usage["unreadable"]  # not known here: it depends on who reads the reply
-            del content["reused"]
-            yield {
-                "key": row[0].hex(),
-                "model": _text(row[1]),
-                "stage": _text(row[2]),
-                "created": _date(row[3]).isoformat(),
-                "unusable": bool(unusable),
-                "reply": content,
-                "usage": usage,
-            }
-    if left_out:
-        logger.warning("%d damaged answers of %r are left out", left_out, os.fspath(path))
+
+    def __init__(self, path: Path) -> None:
+        self.saved = self.lost = 0
+        self.perhaps_more = False
+        self._path = path
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        with _connected(self._path, tolerant=True) as connection:
+            reading = Reading(connection, sound=not faults(connection, "quick_check(1)"))
+            for _, *row, unusable in reading.rows():
+                try:
+                    reply = reply_of(tuple(row))
+                except Damaged:
+                    self.lost += 1
+                    continue
+                self.saved += 1
+                yield _exported(row, reply, unusable=bool(unusable))
+        self.lost += reading.lost
+        self.perhaps_more = reading.perhaps_more
 
 
 def prune(path: Path, selection: Selection, *, dry_run: bool = False) -> int:
@@ -181,41 +183,53 @@ def verify(path: Path) -> tuple[int, list[str]]:
     """Check SQLite's structures and every answer's checksum.
 
     Returns:
-        How many answers were read, and what is wrong, a line each.
+        How many answers were read, and what is wrong, a line each; if anything is, the first line
+        says how many answers are whole, and how many are not.
 
     Raises:
-        LedgerError: there is no ledger, or so much is wrong that it cannot be read.
+        LedgerError: there is no ledger, or nothing of it can be read.
     """
-    read = 0
-    with _connected(path) as connection:
-        found = connection.execute(f"PRAGMA integrity_check({_SHOWN_PROBLEMS})").fetchall()
-        problems = [text for (line,) in found if (text := _text(line)) != "ok"]
-        for _, _, *row in _rows(connection):
-            read += 1
+    damaged = []
+    with _connected(path, tolerant=True) as connection:
+        problems = faults(connection, f"integrity_check({_SHOWN_PROBLEMS})")
+        reading = Reading(connection, sound=not problems)
+        for _, *row, _ in reading.rows():
             try:
                 reply_of(tuple(row))
             except Damaged:
-                problems.append(f"the answer for the key {_shown(row[0])} is damaged")
-    return read, problems
+                damaged.append(f"the answer for the key {_shown(row[0])} is damaged")
+    if problems or damaged:
+        whole, lost = reading.read - len(damaged), reading.lost + len(damaged)
+        least = "at least " if reading.perhaps_more else ""
+        problems.insert(0, f"{whole:,} answers can be read, {least}{lost:,} cannot")
+    return reading.read, problems + damaged
 
 
 @contextmanager
-def _connected(path: Path) -> Iterator[sqlite3.Connection]:
-    opened = LedgerConnection(path, create=False)
+def _connected(path: Path, *, tolerant: bool = False) -> Iterator[sqlite3.Connection]:
     try:
-        yield opened.get()
-    except sqlite3.Error as error:
+        if not path.exists():
+            raise LedgerError(f"there is no ledger {os.fspath(path)!r}; a ranking makes one")
+        with closing(opened(path, tolerant=tolerant)) as connection:
+            yield connection
+    except (*FAILURES, OSError) as error:
         raise explained(path, error) from error
-    finally:
-        opened.drop()
 
 
-def _rows(connection: sqlite3.Connection) -> Iterator[Row]:
-    """All rows, read in pieces: no transaction is open in between."""
-    last = -1
-    while page := connection.execute(_PAGE, (last, _PIECE)).fetchall():
-        yield from page
-        last = page[-1][0]
+def _exported(row: Sequence[Any], reply: ChatReply, *, unusable: bool) -> dict[str, Any]:
+    content = dataclasses.asdict(reply)
+    usage = content.pop("usage")
+    del usage["unreadable"]  # not known here: it depends on who reads the reply
+    del content["reused"]
+    return {
+        "key": row[0].hex(),
+        "model": _text(row[1]),
+        "stage": _text(row[2]),
+        "created": _date(row[3]).isoformat(),
+        "unusable": unusable,
+        "reply": content,
+        "usage": usage,
+    }
 
 
 def _condition(selection: Selection) -> tuple[str, list[Any]]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from dataclasses import replace
-from weakref import WeakKeyDictionary
 
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest
 from mcranker.llm.ledger import Ledger
+from mcranker.llm.ledger_flights import Flight
 from mcranker.llm.request_key import request_key
 from mcranker.llm.wrapper import Wrapper
 
@@ -21,24 +19,37 @@ FEW = 8
 class Ledgered(Wrapper):
     """A chat model whose answers are looked up in a ledger first, and kept there before use.
 
-    Equal requests that are on their way at once, in one event loop, share one call: the first
-    makes it, and the others get its answer, marked as reused, or its error. If the first is
-    cancelled before the answer is there, another one asks.
+    Equal requests that are on their way at once, in any thread of any process that uses the same
+    ledger, share one call: the first makes it, and the others get its answer, marked as reused.
+    If the first is cancelled or killed, or fails, another one asks; of those who ask the same
+    object, all get the error instead. Where two calls are made after all, the answer that is
+    kept first is everybody's.
+
+    An answer that cannot be kept, because it is not what a `ChatReply` is to be, is used once,
+    and a warning says so.
 
     Args:
         model: who answers what the ledger does not have.
         ledger: may serve several models; it is not closed with this one.
         asked: who answers in the end, behind the layers of `model`; its name and endpoint tell
             its answers from those of others. None for `model` itself.
+        among_processes: other processes that ask the same are waited for. That is for thousands
+            of requests on their way, not for the tens of thousands of a batch.
     """
 
-    def __init__(self, model: ChatModel, ledger: Ledger, *, asked: ChatModel | None = None) -> None:
+    def __init__(
+        self,
+        model: ChatModel,
+        ledger: Ledger,
+        *,
+        asked: ChatModel | None = None,
+        among_processes: bool = True,
+    ) -> None:
         super().__init__(model)
         self._asked = asked or model
         self._ledger = ledger
-        self._flights: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[bytes, _Flight]]
-        self._flights = WeakKeyDictionary()
-        self._lock = threading.Lock()
+        self._flights = ledger.flights
+        self._among_processes = among_processes
 
     @property
     def endpoint(self) -> str:
@@ -47,16 +58,15 @@ class Ledgered(Wrapper):
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         key = request_key(self._asked, request)
-        flights = self._flights_here()
         while True:
-            flight = flights.get(key)
-            if flight is None:
-                return self._ledger.find(key) or await self._ask(key, request, flights)
-            await flight.landed.wait()
-            if flight.error is not None:
-                raise flight.error
+            flight, first = self._flights.board(key, self)
+            if first:
+                return await self._ask(flight, request)
+            await self._flights.wait(flight)
             if flight.reply is not None:
                 return replace(flight.reply, reused=True)
+            if flight.error is not None and flight.asker is self:
+                raise flight.error
 
     async def mark_unusable(self, request: ChatRequest) -> None:
         """Note that nothing could be made of the answer to `request`.
@@ -68,48 +78,35 @@ class Ledgered(Wrapper):
         """
         await self._ledger.mark_unusable(request_key(self._asked, request))
 
-    async def _ask(
-        self, key: bytes, request: ChatRequest, flights: dict[bytes, _Flight]
-    ) -> ChatReply:
-        flight = flights[key] = _Flight()
-
-        def land(error: BaseException | None) -> None:
-            del flights[key]
-            flight.error = error
-            flight.landed.set()
-
+    async def _ask(self, flight: Flight, request: ChatRequest) -> ChatReply:
+        flights, ledger = self._flights, self._ledger
         try:
+            if self._among_processes:
+                await flights.claim(flight)
+            known = ledger.find(flight.key)
+            if known is not None:
+                flights.land(flight, known)
+                return known
+            await ledger.ready()
             reply = await self._model.complete(request)
-            flight.reply = reply
-            written = self._ledger.keep(
-                key,
+            # From here on the answer is written and shared, even if this call is cancelled.
+            ledger.put(
+                flight.key,
                 reply,
+                lambda problem, *, kept: flights.land(flight, reply if kept else None, problem),
                 model=self.name,
                 stage=request.tag.stage,
                 linger=len(flights) > FEW,
             )
         except BaseException as error:
             # An error is everybody's; after a cancellation somebody else asks.
-            land(error if isinstance(error, Exception) else None)
+            flights.land(flight, error=error if isinstance(error, Exception) else None)
             raise
-        # From here on the answer is written and shared, even if this call is cancelled.
-        written.add_done_callback(lambda done: land(done.exception()))
-        await flight.landed.wait()
+        await flights.wait(flight)
         if flight.error is not None:
             raise flight.error
-        return reply
-
-    def _flights_here(self) -> dict[bytes, _Flight]:
-        with self._lock:
-            return self._flights.setdefault(asyncio.get_running_loop(), {})
-
-
-class _Flight:
-    """A request on its way. It lands when its answer is durable, or there will be none."""
-
-    __slots__ = ("error", "landed", "reply")
-
-    def __init__(self) -> None:
-        self.landed = asyncio.Event()
-        self.reply: ChatReply | None = None
-        self.error: BaseException | None = None
+        if flight.reply is not None:
+            return reply
+        # Another answer was kept first. It is everybody's, but this one has been paid for too.
+        kept = ledger.find(flight.key) or reply
+        return replace(kept, usage=reply.usage, reused=reply.reused)

@@ -8,12 +8,12 @@ that is above all of the input; a warning says so, once for each model. No count
 
 from __future__ import annotations
 
-import logging
 import reprlib
 from typing import TYPE_CHECKING, Any
 
 from mcranker.llm.chat import Usage
 from mcranker.llm.http_errors import said_by
+from mcranker.logs import safe_logger
 
 if TYPE_CHECKING:
     from mcranker.llm.http_errors import Service
@@ -23,7 +23,7 @@ __all__ = ["MOST_TOKENS", "call_usage", "token_count"]
 MOST_TOKENS = 10**9
 """More than any context holds, and so few that sums of them fit into 64 bits."""
 
-logger = logging.getLogger("mcranker.llm")
+logger = safe_logger("mcranker.llm")
 
 _warned: set[str] = set()
 
