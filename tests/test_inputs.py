@@ -185,7 +185,7 @@ def test_records_keep_order_ids_and_texts(rows: list[tuple[str, str, str, float 
 def test_halves_of_surrogate_pairs_are_replaced_and_pairs_joined(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    docs = [
+    docs: list[Any] = [
         Passage("a", "ok \ud800", "\udfff", 2.0),
         {"_id": "b", "text": "\ud83d\ude00"},
         "é",

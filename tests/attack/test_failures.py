@@ -133,7 +133,8 @@ def test_some_passages_always_fail(ranker: Callable[..., Ranker], seed: int) -> 
     ((query, docs),) = queries(1, passages=passages)
     bad = luck.sample(list(docs), luck.randint(1, passages // 4))
     faults = {doc_id: luck.choice(QUICK) for doc_id in bad}
-    options = luck.choice([{}, {"top_k": 3}, {"scoring": "expected"}])
+    kinds: list[dict[str, Any]] = [{}, {"top_k": 3}, {"scoring": "expected"}]
+    options = luck.choice(kinds)
     with chaos({}, seed=seed, latency=(0.0, 0.003), always=faults) as server:
         ranking = ranker(server, concurrency=luck.choice([1, 3, 16, None]), **options).rank(
             query, docs
@@ -205,8 +206,9 @@ def test_the_command_says_what_is_missing_and_ends_with_3(
         "".join(json.dumps({"id": name, "text": text}) + "\n" for name, text in docs.items())
     )
     with chaos({}, always={"0-4": "500"}) as server:
-        args = ["rank", query.text, "--docs", path, "--model", "openai:test", "--output", "json"]
-        args += ["--base-url", server.url, "--team-size", TEAM, "--concurrency", 1]
+        args = ["rank", query.text, "--docs", str(path), "--model", "openai:test"]
+        args += ["--output", "json", "--base-url", server.url]
+        args += ["--team-size", str(TEAM), "--concurrency", "1"]
         for _ in range(2):
             done = invoke(*args)
             assert done.exit_code == 3
@@ -219,7 +221,7 @@ def test_the_command_says_what_is_missing_and_ends_with_3(
             assert hit["doc_id"] == "0-4"
             assert all("HTTP 500" in why for why in hit["missing"].values())
         server.always = dict.fromkeys(docs, "500")
-        done = invoke(*args, "--sample", 1, "--temperature", 0.5)
+        done = invoke(*args, "--sample", "1", "--temperature", "0.5")
         assert done.exit_code == 1
         assert "HTTP 500" in done.stderr
 
