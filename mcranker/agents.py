@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mcranker.actor import Actor
 from mcranker.asking import Asker
 from mcranker.config import RankerConfig
-from mcranker.errors import ReplyError, RequestRejected
+from mcranker.errors import ModelError, ReplyError, RequestRejected
 from mcranker.llm.chat import Stage, Tag
 from mcranker.passages import PassageText
 from mcranker.replies import read_rubric, read_score
@@ -19,7 +19,16 @@ from personas import Member, PromptSet, Rubric
 from personas.provenance import sealed
 from personas.templates import Template, Turn
 
-__all__ = ["Annotator", "Assessment", "Assessor", "Desk", "DirectJudge", "ScoreTask"]
+__all__ = [
+    "Annotator",
+    "Assessment",
+    "Assessor",
+    "Desk",
+    "DirectJudge",
+    "OnScore",
+    "ScoreTask",
+    "missing_score",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +56,19 @@ class Desk:
     def tag(self, stage: Stage, *, persona: str = "", doc_id: str = "") -> Tag:
         """The tag of a request about this query."""
         return Tag(stage, self.query.id, persona, doc_id, self.ranking)
+
+
+def missing_score(error: ModelError) -> Score:
+    """The score of a passage whose call failed: missing, with the reason.
+
+    Raises:
+        ModelError: the model as such failed, not just this passage's request.
+    """
+    if isinstance(error, ReplyError | RequestRejected):
+        return Score(None, reason=str(error))
+    if error.retryable and error.others_answered is not False:
+        return Score(None, reason=str(error), failure=error)
+    raise error
 
 
 class Annotator(Actor[ScoreTask, None]):
@@ -179,8 +201,8 @@ class ScoreSheet:
                 schema=self._answer.schema,
                 labels=self._answer.labels,
             )
-        except (ReplyError, RequestRejected) as error:
-            return Score(None, reason=str(error))
+        except ModelError as error:
+            return missing_score(error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,8 +252,8 @@ class Assessor(Actor[Assessment, None]):
                 max_tokens=scale.max_score_tokens,
                 schema=integer_schema("Final score", scale.scale),
             )
-        except (ReplyError, RequestRejected) as error:
-            score = Score(None, reason=str(error))
+        except ModelError as error:
+            score = missing_score(error)
         else:
             score = Score(float(value))
         await self._on_score(task.row, task.passage.id, score)

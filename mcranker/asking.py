@@ -20,6 +20,7 @@ from mcranker.llm.chat import (
 )
 from mcranker.llm.ledgered import Ledgered
 from mcranker.replies import Unreadable
+from mcranker.surrogates import encodable
 from mcranker.types import UsageTable
 from personas import PromptSet
 from personas.templates import Turn
@@ -73,7 +74,7 @@ class Asker:
         """
         prefill = self.model.capabilities.prefill
         messages = tuple(
-            Message(turn.role, turn.text, turn.shared)
+            Message(turn.role, encodable(turn.text), turn.shared)
             for turn in turns
             if prefill or turn.role != "assistant"
         )
@@ -125,9 +126,9 @@ class Asker:
     ) -> ChatRequest:
         repair = self._prompts["repair"].render({"problem": str(problem)})
         asked = tuple(message for message in messages if message.role != "assistant")
-        text = without_tokens(reply.text[:_KEPT_REPLY], thinking=True)
+        text = without_tokens(encodable(reply.text[:_KEPT_REPLY]), thinking=True)
         shown = Message("assistant", text or "(nothing)")
-        again = tuple(Message(turn.role, turn.text) for turn in repair)
+        again = tuple(Message(turn.role, encodable(turn.text)) for turn in repair)
         return dataclasses.replace(request, messages=(*asked, shown, *again))
 
     def _reply_error(self, problem: Unreadable, reply: ChatReply) -> ReplyError:

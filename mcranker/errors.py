@@ -88,9 +88,13 @@ class ModelError(MCRankerError):
     Attributes:
         model: the model as the user names it, e.g. ``"openai:gpt-5-mini"``; empty if unknown.
         retryable: whether the same request may succeed when sent again.
+        others_answered: of a request that kept failing, whether the model answers others
+            meanwhile: True if it does, so that it is this request that fails; False if the model
+            is down; None if that is not known.
     """
 
     retryable = False
+    others_answered: bool | None = None
 
     def __init__(self, message: str, *, model: str = "") -> None:
         super().__init__(message)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import numbers
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from mcranker.errors import InputError
+from mcranker.surrogates import encodable
 from mcranker.types import Passage, Query
 from personas.leave_one_out import HIGHEST_SCORE
 from personas.plain import in_brief
@@ -20,13 +23,15 @@ Docs: TypeAlias = Iterable[str | Mapping[str, Any] | Passage] | Mapping[str, str
 _ID_KEYS = ("_id", "id", "docid", "doc_id", "docno")
 _TEXT_KEYS = ("text", "contents", "body")
 
+logger = logging.getLogger("mcranker")
+
 
 def as_query(query: str | Query) -> Query:
-    """The query, checked.
+    """The query, checked; halves of surrogate pairs in its text replaced by U+FFFD.
 
     Raises:
-        InputError: not a string or `Query`, empty, or not valid Unicode; or an id that is
-            not a string.
+        InputError: not a string or `Query`, or empty; or an id that is not a string, or not
+            valid Unicode.
     """
     if isinstance(query, str):
         query = Query(query)
@@ -34,23 +39,26 @@ def as_query(query: str | Query) -> Query:
         raise InputError(f"the query is a {type(query).__name__}; give a string or a Query")
     if not isinstance(query.text, str) or not query.text.strip():
         raise InputError("the query is empty; give some text to rank for")
-    _check_unicode(query.text, "the query")
     if not isinstance(query.id, str):
         raise InputError(f"the query's id is a {type(query.id).__name__}; give a string")
     _check_unicode(query.id, "the query's id")
-    return query
+    text = encodable(query.text)
+    if text == query.text:
+        return query
+    _note_replaced("the query")
+    return replace(query, text=text)
 
 
 def as_passages(docs: Docs) -> tuple[Passage, ...]:
-    """The passages in the order given, checked.
+    """The passages in the order given, checked; halves of surrogate pairs replaced by U+FFFD.
 
     Texts without an id are named by their place, counted from 0. Records have an id under
     ``_id``, ``id``, ``docid``, ``doc_id`` or ``docno``, a text under ``text``, ``contents``
     or ``body``, and may have a ``title`` and a first-stage ``score``.
 
     Raises:
-        InputError: a wrong type, a missing key, an empty or repeated id, or text that is
-            not valid Unicode; the passage is named by id or by its place from 0.
+        InputError: a wrong type, a missing key, an empty or repeated id, or one that is not
+            valid Unicode; the passage is named by id or by its place from 0.
     """
     if hasattr(docs, "columns"):
         raise InputError(
@@ -69,15 +77,24 @@ def as_passages(docs: Docs) -> tuple[Passage, ...]:
     else:
         passages = tuple(_of_entry(place, entry) for place, entry in enumerate(docs))
     seen: set[str] = set()
-    for passage in passages:
+    mended: dict[int, Passage] = {}
+    for place, passage in enumerate(passages):
         if passage.id in seen:
             raise InputError(f"two passages have the id {passage.id!r}; make ids unique")
         seen.add(passage.id)
         if not passage.id.isascii():
             _check_unicode(passage.id, "a passage's id")
         if not (passage.text.isascii() and passage.title.isascii()):
-            _check_unicode(passage.title + passage.text, f"passage {passage.id!r}")
-    return passages
+            title, text = encodable(passage.title), encodable(passage.text)
+            if (title, text) != (passage.title, passage.text):
+                mended[place] = replace(passage, title=title, text=text)
+    if not mended:
+        return passages
+    _note_replaced(
+        f"passage {next(iter(mended.values())).id!r}"
+        + (f" and {len(mended) - 1} more" if len(mended) > 1 else "")
+    )
+    return tuple(mended.get(place, passage) for place, passage in enumerate(passages))
 
 
 def _of_item(name: object, text: object) -> Passage:
@@ -155,3 +172,11 @@ def _check_unicode(text: str, what: str) -> None:
             f"{what} holds a lone surrogate at character {error.start}; "
             "decode its source as UTF-8 first"
         ) from error
+
+
+def _note_replaced(what: str) -> None:
+    logger.warning(
+        "%s: holds halves of surrogate pairs, which no text can carry; they are replaced by "
+        "U+FFFD, so decode the source as UTF-8 to have what it says",
+        what,
+    )

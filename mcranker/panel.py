@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from itertools import islice
 
 from mcranker.actor import Actor
-from mcranker.agents import Desk, OnScore, ScoreTask
+from mcranker.agents import Desk, OnScore, ScoreTask, missing_score
 from mcranker.asking import Asker
-from mcranker.errors import ReplyError, RequestRejected
+from mcranker.errors import ModelError
 from mcranker.llm.chat import ChatReply, Question
 from mcranker.replies import Unreadable
 from mcranker.scoring import weighted_mean
@@ -79,8 +79,8 @@ class Panel(Actor[ScoreTask, None]):
                 max_tokens=self._desk.config.max_score_tokens,
                 questions=self._questions,
             )
-        except (ReplyError, RequestRejected) as error:
-            return [Score(None, reason=str(error))] * len(self._rubrics)
+        except ModelError as error:
+            return [missing_score(error)] * len(self._rubrics)
 
     def _read(self, reply: ChatReply) -> list[Score]:
         top = self._desk.config.scale

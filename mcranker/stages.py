@@ -155,11 +155,21 @@ def seat_judges(
     ]
 
 
-async def score_passages(session: Session, judges: Sequence[Actor[ScoreTask, None]]) -> None:
+async def score_passages(
+    session: Session, judges: Sequence[Actor[ScoreTask, None]], tally: Tally
+) -> None:
     """Every judge scores every distinct passage (Eq. 3).
 
     Judges work side by side, unless the model keeps fewer prompt prefixes than there are
     judges or fewer calls are allowed: then one after the other.
+
+    Args:
+        session: the query.
+        judges: who scores.
+        tally: where the judges' scores go.
+
+    Raises:
+        ModelError: the model as such failed, not just some passages' requests.
     """
     together = len(judges) <= _calls_at_once(session, session.models.scoring)
 
@@ -176,10 +186,15 @@ async def score_passages(session: Session, judges: Sequence[Actor[ScoreTask, Non
                 for judge in batch:
                     group.start_soon(judge.run)
                     group.start_soon(feed, judge)
+    tally.check()
 
 
 async def assess(session: Session, matrix: ScoreMatrix, names: Sequence[str]) -> ScoreMatrix:
-    """The assessor's score of every distinct passage, one column (Eq. 4, right)."""
+    """The assessor's score of every distinct passage, one column (Eq. 4, right).
+
+    Raises:
+        ModelError: the model as such failed, not just some passages' requests.
+    """
     tally = Tally(session, ["assessor"], assessing=True)
     assessor = Assessor(
         session.desk,
@@ -198,6 +213,7 @@ async def assess(session: Session, matrix: ScoreMatrix, names: Sequence[str]) ->
                 )
                 await assessor.tell(Assessment(row, session.passages[place], scores))
             assessor.close()
+    tally.check()
     return tally.matrix
 
 

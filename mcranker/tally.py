@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from mcranker.agents import OnScore
+from mcranker.errors import ModelError
 from mcranker.events import PassageAssessed, PassageScored
+from mcranker.llm.silence import DOWN
 from mcranker.session import Session
 from mcranker.types import Score, ScoreMatrix
 
@@ -37,6 +39,8 @@ class Tally:
         self.done = 0
         self.total = self.matrix.values.size
         self.taken: Callable[[int, int], None] | None = None
+        self._answered = 0
+        self._open: list[_Open] = []
 
     def of(self, column: int) -> OnScore:
         """What is done with a score of column `column`."""
@@ -44,6 +48,7 @@ class Tally:
         async def scored(row: int, doc_id: str, score: Score) -> None:
             self.matrix.put(row, column, score)
             self.done += 1
+            self._note(row, score.failure)
             if self.taken is not None:
                 self.taken(row, column)
             session = self._session
@@ -71,3 +76,34 @@ class Tally:
             await session.emit(event)
 
         return scored
+
+    def check(self) -> None:
+        """See, once all scores have come, that the model was not down.
+
+        A call that failed while the model answered nothing else may be a missing score, or the
+        first sign that it is down. It counts as missing if the model has answered this ranking
+        since; of those after the last answer, if they are about fewer than three passages, or
+        are at most a third of all scores. Where no score at all was answered, none is missing.
+
+        Raises:
+            ModelError: the first of those that are not.
+        """
+        calls = self._session.usage.total.calls
+        last = [each for each in self._open if each.calls == calls]
+        several = len({each.row for each in last}) >= DOWN
+        if last and (not self._answered or (several and 3 * len(last) > self.done)):
+            raise last[0].failure
+
+    def _note(self, row: int, failure: ModelError | None) -> None:
+        if failure is None:
+            self._answered += 1
+        elif failure.others_answered is None:
+            self._open.append(_Open(row, self._session.usage.total.calls, failure))
+
+
+class _Open(NamedTuple):
+    """A call that failed while nothing else was answered, and how many calls had been by then."""
+
+    row: int
+    calls: int
+    failure: ModelError

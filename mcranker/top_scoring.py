@@ -39,14 +39,15 @@ async def score_needed(session: Session, judges: Sequence[Judge], tally: Tally) 
         tally: where the judges' scores go.
 
     Raises:
-        ModelError: the model as such failed, not just one passage's request.
+        ModelError: the model as such failed, not just some passages' requests.
     """
     top_k = session.config.top_k
     if top_k is None or top_k >= len(session.passages) or len(judges) == 1:
-        await score_passages(session, judges)
+        await score_passages(session, judges, tally)
         return
     with session.timed("score"):
         await _TopScoring(session, judges, tally, top_k).run()
+    tally.check()
 
 
 class _TopScoring:

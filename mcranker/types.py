@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from mcranker.errors import ModelError
     from mcranker.llm.chat import Stage, Usage
 
 __all__ = ["MissingScore", "Passage", "Query", "Score", "ScoreMatrix", "UsageTable"]
@@ -49,11 +50,13 @@ class Score:
         reason: why it is missing; empty otherwise.
         criteria: score of each criterion, 0 to k, in the order of the rubric; only with
             ``scoring="per_criterion"``.
+        failure: the error, where the call failed in a way that others may not.
     """
 
     value: float | None
     reason: str = ""
     criteria: tuple[float, ...] = ()
+    failure: ModelError | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

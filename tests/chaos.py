@@ -62,6 +62,8 @@ def _refusal(status: int, **headers: str) -> Answer:
 WIRE_FAULTS: dict[str, Callable[[bytes], Answer | Drop | Hang | Slow]] = {
     "429 with a time": lambda _: _refusal(429, retry_after="1", retry_after_ms="10"),
     "429": lambda _: _refusal(429),
+    "401": lambda _: _refusal(401),
+    "408": lambda _: _refusal(408),
     "500": lambda _: _refusal(500),
     "503": lambda _: _refusal(503),
     "529": lambda _: _refusal(529),
@@ -136,16 +138,23 @@ class Chaos:
         rates: fault -> share of the requests; what is left of 1 is answered well.
         seed: of all chance.
         latency: seconds before an answer, at least and at most.
+        always: passage -> the fault of every request about it.
     """
 
     def __init__(
-        self, rates: Mapping[str, float], *, seed: int, latency: tuple[float, float]
+        self,
+        rates: Mapping[str, float],
+        *,
+        seed: int,
+        latency: tuple[float, float],
+        always: Mapping[str, str],
     ) -> None:
         assert sum(rates.values()) < 1
         self._fates = [*rates, GOOD]
         self._shares = [*rates.values(), 1 - sum(rates.values())]
         self._seed = seed
         self._latency = latency
+        self.always = always
         self._times_seen: Counter[str] = Counter()
         self._alarms: list[tuple[int, threading.Event]] = []
         self.receptions: list[Reception] = []
@@ -186,6 +195,7 @@ class Chaos:
         (fate,) = luck.choices(self._fates, self._shares)
         form = _schema(body)
         about = _about(first) if form in ("Score", "") else ("", "")
+        fate = self.always.get(about[1], fate)
         reception = Reception(prompt, about, fate, time.monotonic())
         self._times_seen[prompt] += 1
         self.receptions.append(reception)
@@ -231,9 +241,10 @@ def chaos(
     *,
     seed: int = 0,
     latency: tuple[float, float] = (0.0, 0.0),
+    always: Mapping[str, str] | None = None,
 ) -> Iterator[Chaos]:
     """A running `Chaos` in a thread and an event loop of its own."""
-    server = Chaos(rates, seed=seed, latency=latency)
+    server = Chaos(rates, seed=seed, latency=latency, always=always or {})
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(server.running()):
         yield server
 

@@ -188,6 +188,8 @@ async def test_patience_ends_and_the_batch_can_still_be_fetched(tmp_path: Path) 
         place.server.fail("GET", "/batches/", Answer(500, "oops"), times=1000)
         found = await outcomes(place.model(), [ask("p"), ask("q")])
         assert texts(found) == ["ServerFailed", "ServerFailed"]
+        # That is no passage's fault, so no score is missing for it.
+        assert [getattr(each, "others_answered", None) for each in found] == [False, False]
         assert 3600 < place.time.now - place.time.start < 3800
         place.server.faults.clear()
         assert texts(await outcomes(place.model(), [ask("p")])) == ["re: p"]

@@ -149,8 +149,6 @@ def test_a_passage_object_is_taken_as_it_is() -> None:
         ([A, B, A], "two passages have the id 'a'; make ids unique"),
         (["x", {"_id": 0, "text": "y"}], "two passages have the id '0'; make ids unique"),
         ({1: "x", "1": "y"}, "two passages have the id '1'; make ids unique"),
-        (["ok \ud800"], "passage '0' holds a lone surrogate at character 3; decode its source"),
-        ([Passage("a", "x", "\udfff")], "passage 'a' holds a lone surrogate at character 0"),
         ({"\ud800": "x"}, "a passage's id holds a lone surrogate at character 0; decode"),
     ],
 )
@@ -184,6 +182,24 @@ def test_records_keep_order_ids_and_texts(rows: list[tuple[str, str, str, float 
     assert as_passages(records) == tuple(Passage(*row) for row in rows)
 
 
+def test_halves_of_surrogate_pairs_are_replaced_and_pairs_joined(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    docs: list[Any] = [
+        Passage("a", "ok \ud800", "\udfff", 2.0),
+        {"_id": "b", "text": "\ud83d\ude00"},
+        "é",
+    ]
+    assert as_passages(docs) == (
+        Passage("a", "ok \ufffd", "\ufffd", 2.0),
+        Passage("b", "\U0001f600"),
+        Passage("2", "é"),
+    )
+    assert as_query(Query("m\udcff", "q1")) == Query("m\ufffd", "q1")
+    said = [record.getMessage() for record in caplog.records]
+    assert [each.split(": holds")[0] for each in said] == ["passage 'a' and 1 more", "the query"]
+
+
 @pytest.mark.parametrize(
     ("query", "checked"),
     [
@@ -207,7 +223,6 @@ def test_queries_that_are_taken(query: str | Query, checked: Query) -> None:
         (None, "the query is a NoneType; give a string or a Query"),
         (b"masks", "the query is a bytes; give a string or a Query"),
         (["masks"], "the query is a list; give a string or a Query"),
-        ("m\ud800", "the query holds a lone surrogate at character 1; decode its source as UTF-8"),
         (Query("masks", 7), "the query's id is a int; give a string"),  # type: ignore[arg-type]  # wrong on purpose
         (Query("masks", "\ud800"), "the query's id holds a lone surrogate at character 0"),
     ],

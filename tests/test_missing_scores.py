@@ -73,7 +73,7 @@ def test_missing_policies() -> None:
         first(missing="fail")
 
 
-def test_a_rejected_passage_is_missing_but_a_failing_model_is_an_error() -> None:
+def test_a_rejected_passage_is_missing() -> None:
     def reject(request: ChatRequest) -> str:
         if request.tag.doc_id == "p3":
             raise RequestRejected("too long for me")
@@ -82,13 +82,24 @@ def test_a_rejected_passage_is_missing_but_a_failing_model_is_an_error() -> None
     ranking = MCRanker(team_size=1, model=scripted(reject)).rank("q", DOCS)
     assert [missing.reason for missing in ranking.missing] == ["too long for me"]
 
+
+def test_a_passage_that_fails_is_missing_while_others_are_answered() -> None:
     def fail(request: ChatRequest) -> str:
         if request.tag.doc_id == "p3":
             raise ServerFailed("out of order")
         return '{"Score": 6}'
 
-    with pytest.raises(ServerFailed, match="out of order"):
-        MCRanker(model=scripted(fail)).rank("q", DOCS)
+    ranking = MCRanker(model=scripted(fail)).rank("q", DOCS)
+    assert [(each.doc_id, each.reason) for each in ranking.missing] == [("p3", "out of order")] * 3
+
+
+def test_a_model_that_is_down_is_an_error() -> None:
+    def fail(request: ChatRequest) -> str:
+        raise ServerFailed("out of order")
+
+    for docs in (DOCS, ["alone"]):
+        with pytest.raises(ServerFailed, match="out of order"):
+            MCRanker(model=scripted(fail)).rank("q", docs)
 
 
 def test_a_recruiter_that_names_nobody_is_an_error_that_shows_its_reply() -> None:

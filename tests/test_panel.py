@@ -215,19 +215,22 @@ def test_answers_that_cannot_be_told_apart_are_all_missing(
     assert len(calls) == 1
 
 
-def test_a_rejected_passage_is_missing_for_all_but_a_failing_model_is_an_error() -> None:
-    def reject(request: ChatRequest) -> tuple[float, ...]:
+@pytest.mark.parametrize("error", [RequestRejected("not for me"), ServerFailed("not for me")])
+def test_a_passage_that_fails_is_missing_for_all(error: Exception) -> None:
+    def fail(request: ChatRequest) -> tuple[float, ...]:
         if request.tag.doc_id == "p3":
-            raise RequestRejected("too long for me")
+            raise error
         return (6.0, 6.0, 6.0)
 
-    ranking = rank(deciding(reject), scoring="per_criterion")
+    ranking = rank(deciding(fail), scoring="per_criterion")
     assert [(each.doc_id, each.persona, each.reason) for each in ranking.missing] == [
-        ("p3", "Nurse", "too long for me"),
-        ("p3", "Parent", "too long for me"),
+        ("p3", "Nurse", "not for me"),
+        ("p3", "Parent", "not for me"),
     ]
     assert [hit.score for hit in ranking] == [12.0, 12.0, 0.0]
 
+
+def test_a_panel_of_a_model_that_is_down_is_an_error() -> None:
     def fail(request: ChatRequest) -> tuple[float, ...]:
         raise ServerFailed("out of order")
 

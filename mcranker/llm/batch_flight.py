@@ -295,6 +295,8 @@ class Flight:
             order.settle(error)
 
     def _fail(self, error: MCRankerError) -> None:
+        if isinstance(error, ModelError):
+            error.others_answered = False
         for order in self._orders.values():
             if not order.settled:
                 order.settle(error)

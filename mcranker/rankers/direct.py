@@ -90,7 +90,7 @@ class DirectRanker(PointwiseRanker):
             workers=judge_workers(session, 1)[0],
             on_score=tally.of(0),
         )
-        await score_passages(session, [judge])
+        await score_passages(session, [judge], tally)
         return self.build_ranking(session, tally, annotators)
 
 
