@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import numbers
 from collections.abc import Iterable, Mapping
@@ -10,6 +9,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from mcranker.errors import InputError
+from mcranker.logs import safe_logger
 from mcranker.surrogates import encodable
 from mcranker.types import Passage, Query
 from personas.leave_one_out import HIGHEST_SCORE
@@ -23,7 +23,7 @@ Docs: TypeAlias = Iterable[str | Mapping[str, Any] | Passage] | Mapping[str, str
 _ID_KEYS = ("_id", "id", "docid", "doc_id", "docno")
 _TEXT_KEYS = ("text", "contents", "body")
 
-logger = logging.getLogger("mcranker")
+logger = safe_logger("mcranker")
 
 
 def as_query(query: str | Query) -> Query:

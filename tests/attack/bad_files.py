@@ -40,7 +40,7 @@ FILES: dict[str, str | bytes] = {
     "noid.jsonl": '{"text": "one"}\n',
     "notext.jsonl": '{"id": "d1"}\n',
     "boolid.jsonl": '{"id": true, "text": "one"}\n',
-    "surrogate.jsonl": '{"id": "d1", "text": "\\ud800"}\n',
+    "surrogate.jsonl": '{"id": "\\ud800", "text": "a"}\n',
     "bigscore.jsonl": '{"id": "d1", "text": "one", "score": 1e39}\n',
     "nanscore.jsonl": '{"id": "d1", "text": "one", "score": NaN}\n',
     "deep.jsonl": "[" * 100_000 + "\n",

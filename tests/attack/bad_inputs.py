@@ -322,8 +322,6 @@ personas show deep.json => deep.json
 personas validate broken.yaml empty.yaml => 2 of 2 files
 personas diff broken.yaml clinician => broken.yaml
 # --- bytes that are no UTF-8 ---
-mcranker rank ^ a => query
-mcranker rank q ^ => passage
 mcranker rank q --docs ^ => \\udcff
 mcranker rank q a --query-id ^ => id
 mcranker rank q a --title-separator ^ => title-separator
@@ -338,8 +336,6 @@ mcranker rank q a --model openai:^ => \\udcff
 mcranker rank q a --base-url http://^ => \\udcff
 mcranker rank q a --^ => \\udcff
 mcranker ^ => \\udcff
-mcranker team ^ => query
-mcranker team q --example ^ => passage
 mcranker inspect ^ => \\udcff
 mcranker inspect saved.json --query ^ => \\udcff
 mcranker inspect saved.json --passage ^ => \\udcff
