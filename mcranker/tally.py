@@ -40,6 +40,7 @@ class Tally:
         self.total = self.matrix.values.size
         self.taken: Callable[[int, int], None] | None = None
         self._answered = 0
+        self._failed: ModelError | None = None
         self._open: list[_Open] = []
 
     def of(self, column: int) -> OnScore:
@@ -91,13 +92,17 @@ class Tally:
         calls = self._session.usage.total.calls
         last = [each for each in self._open if each.calls == calls]
         several = len({each.row for each in last}) >= DOWN
-        if last and (not self._answered or (several and 3 * len(last) > self.done)):
+        if self._failed is not None and not self._answered:
+            raise self._failed
+        if several and 3 * len(last) > self.done:
             raise last[0].failure
 
     def _note(self, row: int, failure: ModelError | None) -> None:
         if failure is None:
             self._answered += 1
-        elif failure.others_answered is None:
+            return
+        self._failed = self._failed or failure
+        if failure.others_answered is None:
             self._open.append(_Open(row, self._session.usage.total.calls, failure))
 
 

@@ -18,6 +18,7 @@ from mcranker import (
     MCRanker,
     ModelError,
     ModelTimeout,
+    Query,
     Ranking,
     RateLimited,
     RequestRejected,
@@ -277,16 +278,28 @@ def test_other_queries_are_ranked_and_their_answers_tell_that_the_model_is_up(
     )
 
     async def main() -> dict[str, list[str]]:
-        from mcranker import Query
-
         ranker = DirectRanker(model="openai:test", ledger=None, query_concurrency=2)
         many = {f"p{place}": f"text {place}" for place in range(400)}
-        work = [(Query("q", "bad"), {"alone": "text"}), (Query("q", "good"), many)]
+        work = [(Query("q", "bad"), {"alone": "text", "other": "more"}), (Query("q", "good"), many)]
         async with ranker.arank_many(work) as ranked:
             results = {each.query.id: each.result() async for each in ranked}
         return {name: [m.doc_id for m in result.missing] for name, result in results.items()}
 
     assert simulate(main()) == {"bad": ["alone"], "good": []}
+
+
+def test_a_query_of_which_nothing_is_answered_is_an_error_though_others_are_ranked() -> None:
+    def answer(request: ChatRequest) -> str:
+        if request.tag.query_id == "bad":
+            raise ServerFailed("HTTP 500")
+        return '{"Score": 5}'
+
+    docs = {"a": "text", "b": "more"}
+    with DirectRanker(model=ScriptedChat(answer)) as ranker:
+        work = [(Query("q", "good"), docs), (Query("q", "bad"), docs)]
+        errors = {each.query.id: each.error for each in ranker.rank_many(work)}
+    assert errors["good"] is None
+    assert isinstance(errors["bad"], ServerFailed)
 
 
 class TestSilence:
