@@ -70,15 +70,18 @@ class Cell:
 
     @cached_property
     def done(self) -> set[str]:
-        """Ids of the queries that have been ranked.
+        """Ids of the queries that have been ranked; nothing is changed.
 
         Raises:
             RunFolderError: the rankings cannot be read.
         """
         if not self._rankings.exists():
             return set()
-        _cut_torn_line(self._rankings)
-        return {query_id_of(line.entry(), line.place) for line in read_lines(self._rankings)}
+        return {
+            query_id_of(line.entry(), line.place)
+            for line in read_lines(self._rankings)
+            if line.content.endswith(b"\n")  # else it was not written to its end
+        }
 
     @property
     def open_queries(self) -> list[str]:
@@ -97,10 +100,16 @@ class Cell:
     def begin(self, ranker: Ranker) -> None:
         """Make the folder, or see that what is ranked there was ranked with the same choices.
 
+        Nobody else may be writing there, see `beir_eval.lock`.
+
         Raises:
             RunFolderError: it was ranked with other choices.
             OSError: it cannot be written.
         """
+        # Another program may have ranked some since they were counted.
+        vars(self).pop("done", None)
+        if self._rankings.exists():
+            _cut_torn_line(self._rankings)
         manifest = self._manifest(ranker)
         if (self.path / "manifest.json").exists():
             known = RunFolder.open(self.path).manifest

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from beir_eval.cell import Cell, judges
 from beir_eval.errors import SettingError
 from beir_eval.first_stage import FirstStage
+from beir_eval.lock import locked
 from beir_eval.prepare import Prepared, chosen_queries, keep_data, prepare
 from beir_eval.ranges import check_whole
 from beir_eval.spending import Spending
@@ -210,7 +211,8 @@ class Experiment:
             stopped early no more.
 
         Raises:
-            BeirEvalError: a data set, the first stage or a run folder is at fault.
+            BeirEvalError: a data set, the first stage or a run folder is at fault, or another
+                program is writing to that folder.
             MCRankerError: a ranker cannot be made.
             OSError: something cannot be written.
         """
@@ -227,7 +229,8 @@ class Experiment:
                 place += 1
                 ahead -= cell.scores_ahead
                 watch.cell_begins(cell, place, len(self), ahead)
-                result = await _run_cell(cell, first_stage, spending, watch)
+                with locked(cell.path):
+                    result = await _run_cell(cell, first_stage, spending, watch)
                 watch.cell_ends(result)
                 yield result
                 if result.stopped is not None:

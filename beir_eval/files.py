@@ -51,7 +51,9 @@ class Line(NamedTuple):
         try:
             entry = orjson.loads(self.content)
         except orjson.JSONDecodeError as failure:
-            raise RunFolderError(f"{self.place}: not JSON: {failure}") from failure
+            raise RunFolderError(
+                f"{self.place}: not JSON: {failure}; bring back the whole file"
+            ) from failure
         if not isinstance(entry, dict):
             raise RunFolderError(f"{self.place}: no object")
         return entry

@@ -17,6 +17,7 @@ import orjson
 
 from beir_eval.errors import DatasetError, RunFolderError
 from beir_eval.files import write_form, write_whole
+from beir_eval.lock import locked
 from beir_eval.metrics import evaluate
 from beir_eval.run_folder import (
     DATA_FOLDER,
@@ -153,6 +154,11 @@ def keep_data(prepared: Prepared, folder: Path, measures: Sequence[str]) -> Data
         RunFolderError: it holds something else, which runs beside it were made from.
         OSError: it cannot be written.
     """
+    with locked(folder, wait=True):
+        return _keep_data(prepared, folder, measures)
+
+
+def _keep_data(prepared: Prepared, folder: Path, measures: Sequence[str]) -> DataFolder:
     path = folder / DATA_FOLDER
     if path.exists():
         found = DataFolder.open(path)

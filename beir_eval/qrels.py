@@ -8,11 +8,9 @@ from pathlib import Path
 
 from beir_eval.errors import DatasetError
 from beir_eval.text_files import read_lines
+from mcranker.inspection_file import HIGHEST_GRADE
 
 __all__ = ["HIGHEST_GRADE", "add_grade", "read_qrels"]
-
-HIGHEST_GRADE = 1_000_000
-"""Grades go as far below 0: trec_eval takes memory for every grade up to the highest."""
 
 _FORMS = {3: (0, 1, 2), 4: (0, 2, 3)}  # columns -> where query, document and grade stand
 _FIELD = re.compile(r"[^ \t\n\r\x0b\f]+")  # between the white space of the C locale

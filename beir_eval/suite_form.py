@@ -137,6 +137,10 @@ def read_form(text: str, place: str) -> SuiteForm:
         raise SuiteError(f"{place}: not TOML: {failure}") from failure
     except ValidationError as failure:
         raise SuiteError(f"{place}: {_explain(failure)}") from failure
+    except RecursionError as failure:
+        raise SuiteError(f"{place}: its lists or tables nest too deep") from failure
+    except ValueError as failure:  # a number of thousands of digits
+        raise SuiteError(f"{place}: TOML that cannot be used: {failure}") from failure
     _check_labels(form, place)
     _check_paper(form, place)
     _check_figure(form, place)

@@ -20,6 +20,7 @@ __all__ = ["Docs", "as_passages", "as_query"]
 Docs: TypeAlias = Iterable[str | Mapping[str, Any] | Passage] | Mapping[str, str]
 """Passages in first-stage order: texts, records, `Passage` objects, or a mapping id -> text."""
 
+LARGEST_ID = 2**64 - 1
 _ID_KEYS = ("_id", "id", "docid", "doc_id", "docno")
 _TEXT_KEYS = ("text", "contents", "body")
 
@@ -142,6 +143,8 @@ def _of_record(record: Mapping[Any, Any], where: str) -> Passage:
 def _identifier(name: object, where: str) -> str:
     if not isinstance(name, str):
         if isinstance(name, int | numbers.Integral) and not isinstance(name, bool):
+            if abs(int(name)) > LARGEST_ID:
+                raise InputError(f"{where} is a number of over 64 bits; give a string")
             return str(int(name))
         raise InputError(f"{where} is a {type(name).__name__}; give a string")
     if not name.strip():

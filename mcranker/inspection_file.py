@@ -9,8 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from mcranker.errors import InputError
+from personas.plain import in_brief
 
-__all__ = ["checked_grades", "write_inspection"]
+__all__ = ["HIGHEST_GRADE", "checked_grades", "write_inspection"]
+
+HIGHEST_GRADE = 1_000_000
+"""Grades go as far below 0. Programs that measure take memory for each up to the highest."""
 
 
 def write_inspection(
@@ -51,10 +55,11 @@ def checked_grades(grades: Mapping[str, int]) -> dict[str, int]:
                 "give ids as text, as in docs"
             )
         # True is a whole number to Python, and numbers of numpy are none.
-        if isinstance(grade, bool) or not hasattr(grade, "__index__"):
+        whole = hasattr(grade, "__index__") and not isinstance(grade, bool)
+        if not (whole and abs(int(grade)) <= HIGHEST_GRADE):
             raise InputError(
-                f"grades: the grade of {doc_id!r} is {grade!r}; give a whole number, "
-                "above 0 for relevant"
+                f"grades: the grade of {doc_id!r} is {in_brief(grade)}; give a whole number, "
+                f"above 0 for relevant, up to {HIGHEST_GRADE:,}"
             )
     return {doc_id: int(grade) for doc_id, grade in grades.items()}
 

@@ -18,7 +18,6 @@ from mcranker.llm.ledger import Ledger, default_ledger_path
 from mcranker.llm.ledgered import Ledgered
 from mcranker.llm.limits import Limits
 from mcranker.llm.retries import Retrying
-from personas.plain import can_be_encoded
 
 __all__ = ["LedgerSpec", "ModelSpec", "Models", "check_capabilities", "connect_roles"]
 
@@ -90,9 +89,6 @@ def connect_roles(
     Raises:
         ConfigError, AuthenticationFailed, ModelNotFound: as `connect` does.
     """
-    for spec in (model, *roles.values(), base_url):
-        if isinstance(spec, str) and not can_be_encoded(spec):
-            raise ConfigError(f"{spec!r} names no model and no server: it is not UTF-8")
     kept = as_ledger(ledger)
     layers = _Layers(config, kept, every_model=kept is not None and ledger != "default")
     made: dict[object, ChatModel] = {}

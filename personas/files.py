@@ -132,8 +132,9 @@ def read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise SchemaError(f"{path}: is not UTF-8 (byte {error.start}); save it as UTF-8") from error
-    except OSError as error:
-        raise SchemaError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:  # a zero byte in the name is the latter
+        why = getattr(error, "strerror", None) or error
+        raise SchemaError(f"{path}: cannot be read: {why}") from error
 
 
 def line_numbers(text: str) -> dict[tuple[str | int, ...], int]:

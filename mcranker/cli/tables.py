@@ -7,7 +7,6 @@ objects, which know no markup.
 from __future__ import annotations
 
 import io
-import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from rich.text import Text
 from mcranker.cli.numbers import counted, dollars, score_column, seconds
 from mcranker.cli.teams_view import line, percent, show_team
 from personas.plain import plain
+from personas.report.terminal_parts import file_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["print_page", "rendered", "show_ranking", "show_team"]
 
-FILE_WIDTH = 110  # columns of a table that goes to a file or a pipe
 ROOM_FOR_PASSAGE = 24  # columns; with less, the personas' headings are letters
 EXCERPT = 400  # characters of a passage looked at
 LONGEST_ID = 24  # columns
@@ -51,12 +50,11 @@ def print_page(show: Callable[[Console], None]) -> None:
 
 def rendered(show: Callable[[Console], None]) -> str:
     """The page as plain text without trailing blanks."""
-    width = os.environ.get("COLUMNS", "")
     page = io.StringIO()
     show(
         Console(
             file=page,
-            width=int(width) if width.isdigit() and int(width) > 0 else FILE_WIDTH,
+            width=file_width(),
             force_terminal=False,
             color_system=None,
             legacy_windows=False,

@@ -14,6 +14,7 @@ from mcranker.llm.endpoint import checked_url
 from mcranker.llm.masking import shown_url
 from mcranker.llm.openai_chat import OpenAIChat
 from mcranker.logs import safe_logger
+from personas.plain import can_be_encoded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,6 +81,9 @@ def connect(
                 "or set MCRANKER_MODEL"
             )
         logger.info("model %s: %s", model, reason)
+    for given in (model, base_url or ""):
+        if not can_be_encoded(given):
+            raise ConfigError(f"{given!r} names no model and no server: it is not UTF-8")
     kind, name = _split(model)
     if kind == "local":
         if base_url is not None or api_key:

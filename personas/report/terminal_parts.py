@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ __all__ = [
     "Sheet",
     "clipped",
     "counted",
+    "file_width",
     "letter",
     "moved",
     "print_page",
@@ -45,7 +47,8 @@ SPREAD = "±"
 """Heads the column of the personas' disagreement."""
 AT_MOST = "≤"
 
-_FILE_WIDTH = 110  # columns of a page that goes to a file or a pipe
+_FILE_WIDTH = 110
+_WIDTH = re.compile("[1-9][0-9]{0,3}")
 _TEXT_WIDTH = 110  # columns of running text, at most
 _LETTERS = 26
 
@@ -177,11 +180,10 @@ def print_page(show: Callable[[Console], None], file: TextIO | None = None) -> N
         return
     encoding = getattr(out, "encoding", None) or "utf-8"
     pipe = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="replace", newline="")
-    width = os.environ.get("COLUMNS", "")
     show(
         Console(
             file=pipe,
-            width=int(width) if width.isdigit() and int(width) > 0 else _FILE_WIDTH,
+            width=file_width(),
             force_terminal=False,
             color_system=None,
             legacy_windows=False,
@@ -189,6 +191,12 @@ def print_page(show: Callable[[Console], None], file: TextIO | None = None) -> N
     )
     pipe.seek(0)
     out.write("".join(f"{line.rstrip()}\n" for line in pipe))
+
+
+def file_width() -> int:
+    """Columns of a page that goes to a file or a pipe: what COLUMNS says, else 110."""
+    said = os.environ.get("COLUMNS", "")
+    return int(said) if _WIDTH.fullmatch(said) else _FILE_WIDTH
 
 
 def clipped(text: str, limit: int) -> str:

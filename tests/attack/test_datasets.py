@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from beir_eval import DatasetError, evaluate, load
-from beir_eval.errors import BeirEvalError, MeasureError, RunError
+from beir_eval.errors import BeirEvalError, MeasureError, RunError, SuiteError
 from beir_eval.qrels import HIGHEST_GRADE, read_qrels
 from beir_eval.runs import read_trec, write_trec
 from beir_eval.suite import load_suite
@@ -197,6 +197,26 @@ def test_scores_of_runs(score: str, tmp_path: Path) -> None:
         read_trec(run)
     with pytest.raises(InputError, match=r"r\.trec:1: the score"):
         read_run(str(run))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"title = {'[' * 3000}", "nest too deep"),
+        (f"title = {'{a = ' * 3000}", "nest too deep"),
+        (f"{SUITE.decode()}scale = {'9' * 5000}\n", "TOML that cannot be used: Exceeds the limit"),
+        (f"{SUITE.decode()}seed = {HUGE}\n", f"seed={HUGE}: Input should be less than"),
+        (f"{SUITE.decode()}temperature = nan\n", "temperature=nan"),
+        (f"{SUITE.decode()}labels = [2020-01-01]\n", "labels=datetime.date"),
+        (f"{SUITE.decode()}team = './\\u0000.yaml'\n".replace("'", '"'), "embedded null byte"),
+    ],
+)
+def test_suites_that_cannot_be_read(text: str, said: str, tmp_path: Path) -> None:
+    suite = written(tmp_path / "s.toml", text.replace('ranker = "direct"\nteam', "team"))
+    with pytest.raises(SuiteError) as caught:
+        load_suite(suite)
+    assert str(caught.value).startswith(f"{suite}: ")
+    assert said in str(caught.value)
 
 
 def test_a_zero_byte_is_in_no_id(tmp_path: Path) -> None:

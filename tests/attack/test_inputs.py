@@ -20,6 +20,7 @@ import pytest
 from beir_eval import FirstStage, SettingError
 from beir_eval.significance import bootstrap_intervals
 from mcranker import ConfigError, InputError, MCRanker, RankerConfig, Ranking, ScriptedChat
+from mcranker.inputs import as_passages
 from personas import PersonasError
 from personas.plain import in_brief
 from personas.report import render_inspection
@@ -107,6 +108,15 @@ def test_texts_of_a_configuration_can_be_sent() -> None:
         MCRanker(model="openai:\udcff")
 
 
+def test_ids_and_grades_that_python_hands_over(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is a number of over 64 bits; give a string"):
+        as_passages([{"id": 10**5000, "text": "x"}])
+    odd: tuple[Any, ...] = (HUGE, -HUGE, 10**5000, 1.5, "x", True, None, math.nan)
+    for grade in odd:
+        with pytest.raises(InputError, match=r"the grade of 'a' is .*; give a whole number"):
+            Ranking.from_dict(data_of()).to_html(tmp_path / "page.html", grades={"a": grade})
+
+
 def test_scores_of_passages_are_finite_in_single_precision() -> None:
     with MCRanker(model=ScriptedChat(lambda _: ""), ledger=None) as ranker:
         for score in (1e39, -1e39, math.nan, math.inf, 10**400, "1", True, 10**5000):
@@ -150,6 +160,30 @@ def test_values_in_brief() -> None:
     assert in_brief(10**5000) == "<int>"
     assert in_brief("x" * 1000, 10) == "'xxxxxxxxx..."
     assert in_brief(1.5) == "1.5"
+
+
+def test_models_and_servers_whose_names_are_not_utf_8(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "x")
+    for args in (
+        ("rank", "q", "a", "--model", "openai:\udcff"),
+        ("rank", "q", "a", "--model", "openai:x", "--base-url", "http://\udcff"),
+        ("rank", "q", "a", "--model", "local:\udcff.gguf"),
+        ("team", "q", "--criteria-model", "anthropic:\udcff"),
+    ):
+        assert "it is not UTF-8" in refused("mcranker", *args)
+    found = call("mcranker", "doctor", "--model", "openai:\udcff")
+    assert "openai:\\udcff' names no model and no server" in found.stdout
+    assert found.exit_code == 1
+    monkeypatch.setenv("MCRANKER_MODEL", "openai:\udcff")
+    assert "it is not UTF-8" in refused("mcranker", "rank", "q", "a")
+
+
+@pytest.mark.parametrize("columns", ["0", "-1", "9" * 30, "abc", "", "10000"])
+def test_a_width_that_is_none(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    result = call("mcranker", "models")
+    assert result.exit_code == 0
+    assert max(map(len, result.stdout.splitlines())) <= 110
 
 
 # --- files that are none ----------------------------------------------------------------------
