@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from mcranker.errors import ConfigError
 from mcranker.llm.chat import Capabilities
 from mcranker.llm.concurrency import MOST_LEARNED
+from personas.errors import shown
 
 __all__ = ["NO_YES", "PRESETS", "WEAK_MODEL_DEFAULTS", "RankerConfig", "RankerOptions"]
 
@@ -385,7 +386,7 @@ class RankerConfig(BaseModel):
 def _explain(error: ValidationError) -> str:
     problems = []
     for detail in error.errors(include_url=False):
-        name = ".".join(str(part) for part in detail["loc"][:1])
+        name = ".".join(str(part)[:100] for part in detail["loc"][:1])
         if detail["type"] == "extra_forbidden":
             close = difflib.get_close_matches(name, RankerConfig.model_fields, n=1)
             hint = f"did you mean {close[0]!r}?" if close else "see RankerConfig for all options"
@@ -393,7 +394,7 @@ def _explain(error: ValidationError) -> str:
         elif detail["type"] == "value_error" and not name:
             problems.append(str(detail["ctx"]["error"]))
         elif detail["type"] == "value_error":
-            problems.append(f"{name}={detail['input']!r}: {detail['ctx']['error']}")
+            problems.append(f"{name}={shown(detail['input'])}: {detail['ctx']['error']}")
         else:
-            problems.append(f"{name}={detail['input']!r}: {detail['msg']}")
+            problems.append(f"{name}={shown(detail['input'])}: {detail['msg']}")
     return "; ".join(problems)

@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from beir_eval.errors import SuiteError
+from beir_eval.suite_form import read_form
+from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError
 from mcranker.teams import as_team
 from personas import (
@@ -187,6 +190,42 @@ def test_files_without_an_end_are_not_read_to_it(tmp_path: Path) -> None:
     (tmp_path / "prompts" / "repair.txt").write_text("{{problem}}" + " " * LARGEST)
     with pytest.raises(PromptError, match=r"repair\.txt: has more than 1,000,000 bytes"):
         PromptSet.load(tmp_path / "prompts")
+
+
+HOSTILE_SUITES = {
+    "deep lists": "title = " + "[" * 300_000,
+    "deep tables": "title = " + "{a = " * 50_000,
+    "a deep key": "a" + ".a" * 300_000 + " = 1",
+    "a deep table": "[a" + ".a" * 300_000 + "]",
+    "a long number": "depth = " + "9" * 300_000,
+    "a long key": "x" * 300_000 + " = 1",
+    "a long title": "title = " + "9" * 4_000 + '"' + "x" * 300_000 + '"',
+    "a long label": 'title = "t"\ndatasets = ["d"]\n[[rankers]]\nlabel = "' + "x" * 300_000 + '"',
+    "a long row": 'title = "t"\ndatasets = ["d"]\npaper_table = "'
+    + "x" * 300_000
+    + '"\nrankers = []',
+    "a long list": "title = [" + "1, " * 100_000 + "]",
+    "a key twice": "[" + "x" * 300_000 + "]\n[" + "x" * 300_000 + "]",
+    "many rankers": 'title = "t"\ndatasets = ["d"]\n' + "[[rankers]]\n" * 30_000,
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE_SUITES)
+def test_hostile_suites_are_refused_in_a_few_words(kind: str) -> None:
+    start = time.process_time()
+    with pytest.raises(SuiteError) as caught:
+        read_form(HOSTILE_SUITES[kind], "suite.toml")
+    assert len(str(caught.value)) < LONGEST_MESSAGE
+    assert time.process_time() - start < 10
+
+
+def test_an_option_of_a_megabyte_has_a_short_message() -> None:
+    for options in ({"dataset": 1}, {"scale": "x"}, {"scale": 10**5000}, {"labels": ["x"] * 10**5}):
+        value = next(iter(options.values()))
+        for wrong in (options, {"prompts": [value] * 10**5}, {"x" * 10**6: 1}):
+            with pytest.raises(ConfigError) as caught:
+                RankerConfig(**wrong)
+            assert len(str(caught.value)) < LONGEST_MESSAGE
 
 
 MARKS = [
