@@ -22,12 +22,19 @@ from pydantic import (
 
 from beir_eval.errors import SuiteError
 from beir_eval.run_folder import DATA_FOLDER, FIRST_STAGE, FigureNote
+from personas.errors import shown
 
 __all__ = ["SuiteForm", "dataset_folder_name", "folder_name", "hint", "read_form"]
 
 LONGEST_FOLDER_NAME = 80
+_LONGEST_MESSAGE = 400
+_MOST_DOTS = 1_000
 _IN_WORDS = {"datasets": "data set", "rankers": "ranker"}
 _LINE_OF_TOML = re.compile(r"(.*) \(at line (\d+), column (\d+)\)")
+
+
+_Words = Annotated[str, Field(max_length=200)]
+"""A text that messages name."""
 
 
 class _Form(BaseModel):
@@ -39,27 +46,27 @@ def _as_table(value: object) -> object:
 
 
 def _as_place(value: object) -> float | str:
-    if isinstance(value, str):
+    if isinstance(value, str) and len(value) <= 200:
         return value
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError("write a number, or a bar's name as a text")
+        raise ValueError("write a number, or a bar's name as a text of at most 200 characters")
     return float(value)
 
 
 class _DatasetForm(_Form):
-    name: str = Field(min_length=1)
-    split: str = Field("test", min_length=1)
+    name: str = Field(min_length=1, max_length=4096)
+    split: _Words = Field("test", min_length=1)
     about: str = ""
 
 
 class _RankerForm(_Form):
     model_config = ConfigDict(extra="allow")
 
-    label: str = Field(min_length=1)
-    ranker: str = "mcranker"
-    paper_row: str | None = None
+    label: _Words = Field(min_length=1)
+    ranker: _Words = "mcranker"
+    paper_row: _Words | None = None
     x: Annotated[float | str | None, PlainValidator(_as_place)] = None
-    series: str = ""
+    series: _Words = ""
 
 
 class SuiteForm(_Form):
@@ -69,8 +76,8 @@ class SuiteForm(_Form):
     description: str = ""
     datasets: list[Annotated[_DatasetForm, BeforeValidator(_as_table)]] = Field(min_length=1)
     rankers: list[_RankerForm] = Field(min_length=1)
-    baseline: str | None = None
-    paper_table: str | None = None
+    baseline: _Words | None = None
+    paper_table: _Words | None = None
     depth: int = Field(100, ge=1)
     settings: dict[str, Any] = Field(default_factory=dict)
     models: dict[str, str] = Field(default_factory=dict)
@@ -125,16 +132,23 @@ def read_form(text: str, place: str) -> SuiteForm:
         place: what messages call the file.
 
     Raises:
-        SuiteError: it is not TOML; a key is unknown, misses or has a wrong value; labels,
-            baseline, figure or the paper's rows do not fit together.
+        SuiteError: it is not TOML, or takes tomllib too long; a key is unknown, misses or has a
+            wrong value; labels, baseline, figure or the paper's rows do not fit together.
     """
+    for number, line in enumerate(text.splitlines(), start=1):
+        # A key of n parts takes tomllib n^2 steps.
+        if line.count(".") > _MOST_DOTS:
+            raise SuiteError(
+                f"{place}:{number}: has more than {_MOST_DOTS:,} dots; divide the line"
+            )
     try:
         form = SuiteForm.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as failure:
         if found := _LINE_OF_TOML.fullmatch(str(failure)):
             what, line, column = found.groups()
+            what = what[:_LONGEST_MESSAGE]
             raise SuiteError(f"{place}:{line}: not TOML: {what} (column {column})") from failure
-        raise SuiteError(f"{place}: not TOML: {failure}") from failure
+        raise SuiteError(f"{place}: not TOML: {str(failure)[:_LONGEST_MESSAGE]}") from failure
     except ValidationError as failure:
         raise SuiteError(f"{place}: {_explain(failure)}") from failure
     except RecursionError as failure:
@@ -150,7 +164,7 @@ def read_form(text: str, place: str) -> SuiteForm:
 def hint(given: str, known: Iterable[str]) -> str:
     """What could have been meant, or everything there is."""
     known = list(known)
-    close = difflib.get_close_matches(given, known, n=1)
+    close = difflib.get_close_matches(given[:200], known, n=1)
     if close:
         return f"did you mean {close[0]!r}?"
     return f"there are {', '.join(known)}" if known else "there are none"
@@ -163,7 +177,7 @@ def _explain(failure: ValidationError) -> str:
         if isinstance(part, int):
             names[-1] = f"{_IN_WORDS.get(names[-1], names[-1])} {part + 1}"
         else:
-            names.append(part)
+            names.append(part[:100])
     *tables, key = names
     place = "".join(f"{name}: " for name in tables)
     if first["type"] == "missing":
@@ -174,7 +188,7 @@ def _explain(failure: ValidationError) -> str:
             return f"{key!r} is an option of rankers; write it under [settings] or beside a label"
         return f"{place}there is no key {key!r}; {hint(key, form.model_fields)}"
     why = first["ctx"]["error"] if first["type"] == "value_error" else first["msg"]
-    return f"{place}{key}={first['input']!r}: {why}"
+    return f"{place}{key}={shown(first['input'])}: {why}"
 
 
 def _is_option(key: str) -> bool:

@@ -430,7 +430,7 @@ class RankerConfig(BaseModel):
 def _explain(error: ValidationError) -> str:
     problems = []
     for detail in error.errors(include_url=False):
-        name = ".".join(str(part) for part in detail["loc"][:1])
+        name = ".".join(str(part)[:100] for part in detail["loc"][:1])
         if detail["type"] == "extra_forbidden":
             close = difflib.get_close_matches(name, RankerConfig.model_fields, n=1)
             hint = f"did you mean {close[0]!r}?" if close else "see RankerConfig for all options"

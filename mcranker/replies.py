@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from mcranker.loose_json import Bare
 from mcranker.reply_json import Unreadable, find, fold, in_doubt, without_thinking
 from personas import Persona, Rubric, normalize_weights
+from personas.schema import MOST_CRITERIA
 
 __all__ = ["Unreadable", "read_criterion_scores", "read_personas", "read_rubric", "read_score"]
 
@@ -147,6 +148,8 @@ def read_rubric(text: str) -> Rubric:
         )
     if not isinstance(entries, list) or not entries:
         raise Unreadable('"Criteria" must be a list with at least one criterion.')
+    if len(entries) > MOST_CRITERIA:
+        raise Unreadable(f'"Criteria" holds {len(entries):,}, and {MOST_CRITERIA} is the limit.')
     criteria = _distinct([_criterion(entry) for entry in entries])
     weights = _weights([criterion["weight"] for criterion in criteria])
     try:

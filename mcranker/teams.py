@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from mcranker.errors import ConfigError
 from personas import Member, Persona, Team, library, load
+from personas.errors import shown
 
 if TYPE_CHECKING:
     from mcranker.config import RankerConfig
@@ -243,7 +244,7 @@ def _persona(name: str) -> Persona:
         return Persona(name=name)
     except ValidationError as error:
         raise ConfigError(
-            f"{name!r} cannot be a persona's name; give one of 1 to 200 characters"
+            f"{shown(name)} cannot be a persona's name; give one of 1 to 200 characters"
         ) from error
 
 

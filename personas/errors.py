@@ -7,7 +7,9 @@ PersonasError
 
 from __future__ import annotations
 
-__all__ = ["PersonasError", "PromptError", "SchemaError"]
+import reprlib
+
+__all__ = ["PersonasError", "PromptError", "SchemaError", "shown"]
 
 
 class PersonasError(ValueError):
@@ -20,3 +22,19 @@ class SchemaError(PersonasError):
 
 class PromptError(PersonasError):
     """A prompt is missing, or has a placeholder missing or too many."""
+
+
+def shown(value: object) -> str:
+    """A value as messages show it: what `repr` makes of it, cut to some 100 characters."""
+    return _SHORT.repr(value)
+
+
+class _Short(reprlib.Repr):
+    def repr_int(self, x: int, level: int) -> str:
+        # Python prints no more than 4,300 digits.
+        return repr(x) if x.bit_length() < 300 else f"<{x.bit_length():,} bits>"
+
+
+_SHORT = _Short()
+_SHORT.maxstring = _SHORT.maxother = 80
+_SHORT.maxlevel = 2

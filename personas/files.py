@@ -1,4 +1,9 @@
-"""Read and write teams, members and rubrics as YAML or JSON."""
+"""Read and write teams, members and rubrics as YAML or JSON.
+
+A file is bounded before anything is built of it: `LARGEST` bytes, `MOST_VALUES` values with
+aliases counted as often as they stand for something, `DEEPEST` levels. Messages are bounded too,
+whatever the file holds.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,6 @@ import difflib
 import json
 import os
 import re
-import tempfile
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,13 +18,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from personas.errors import SchemaError
+from personas.atomic import write_whole
+from personas.errors import SchemaError, shown
 
 if TYPE_CHECKING:
     from personas.schema import Member, Persona, Rubric, Team
 
 __all__ = [
+    "DEEPEST",
     "FORMATS",
+    "LARGEST",
+    "MOST_VALUES",
     "dumps",
     "line_numbers",
     "load",
@@ -42,6 +50,20 @@ _UNSEEN = re.compile(
 )
 FORMATS = {".yaml": "yaml", ".yml": "yaml", ".json": "json"}
 """Suffix of a file -> its format."""
+
+LARGEST = 1_000_000
+"""Bytes that a file may have; a team of 20 with ten long criteria each has 100,000."""
+
+MOST_VALUES = 20_000
+"""Keys and values that a YAML file may hold; a team of 20 with ten criteria each has 2,000."""
+
+DEEPEST = 50
+"""Levels of lists and mappings in a YAML file; a team has 6."""
+
+_LONGEST_NUMBER = 40
+_LONGEST_LINE = 400
+_MOST_PROBLEMS = 10
+_LONGEST_MESSAGE = 1_800
 
 
 def load(model: type[M], path: str | os.PathLike[str]) -> M:
@@ -107,17 +129,7 @@ def save(record: BaseModel, path: str | os.PathLike[str]) -> None:
     path = Path(path)
     text = dumps(record, format=_format_of(path))
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                stream.write(text)
-                stream.flush()
-                os.fsync(stream.fileno())
-            Path(name).chmod(0o644)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        write_whole(path, text)
     except OSError as error:
         raise SchemaError(f"{path}: cannot be written: {error.strerror or error}") from error
 
@@ -126,10 +138,14 @@ def read_text(path: Path) -> str:
     """The file's text.
 
     Raises:
-        SchemaError: the file is missing, unreadable or not UTF-8.
+        SchemaError: the file is missing, unreadable, not UTF-8 or larger than `LARGEST`.
     """
     try:
-        return path.read_text(encoding="utf-8-sig")
+        with path.open("rb") as file:
+            content = file.read(LARGEST + 1)
+        if len(content) > LARGEST:
+            raise SchemaError(f"{path}: has more than {LARGEST:,} bytes; make it smaller")
+        return content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         raise SchemaError(f"{path}: is not UTF-8 (byte {error.start}); save it as UTF-8") from error
     except (OSError, ValueError) as error:  # a zero byte in the name is the latter
@@ -144,7 +160,7 @@ def line_numbers(text: str) -> dict[tuple[str | int, ...], int]:
     the text.
     """
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root = yaml.compose(text, Loader=_StrictLoader)
     except (yaml.YAMLError, RecursionError):
         return {}
     return dict(_walk(root, (), set())) if root is not None else {}
@@ -165,22 +181,64 @@ _ExactDumper.add_representer(str, _ExactDumper.represent_text)
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """SafeLoader that refuses a key given twice."""
+    """SafeLoader that refuses a key given twice, and more than a file may hold."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._depth = 0
+        self._values = 0
+        self._sizes: dict[int, int] = {}
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        mark = parent.start_mark if parent is not None else None
+        is_alias = self.check_event(yaml.AliasEvent)
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise _refused(f"nested more than {DEEPEST} levels deep; write it flatter", mark)
+        before = self._values
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        if not is_alias:
+            self._values += 1
+            self._sizes[id(node)] = self._values - before
+        elif id(node) in self._sizes:
+            self._values += self._sizes[id(node)]
+        else:
+            raise _refused("an alias stands for what it is a part of; write it out", mark)
+        if self._values > MOST_VALUES:
+            raise _refused(
+                f"holds more than {MOST_VALUES:,} values, aliases counted as what they stand for; "
+                "make it smaller",
+                mark,
+            )
+        return node
+
+    def construct_number(self, node: yaml.ScalarNode) -> Any:
+        if len(node.value) > _LONGEST_NUMBER:
+            raise _refused(f"a number has {len(node.value):,} characters", node.start_mark)
+        is_int = node.tag.endswith(":int")
+        return self.construct_yaml_int(node) if is_int else self.construct_yaml_float(node)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Hashable] = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, Hashable):
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"{key!r} cannot be a key; write a word", key_node.start_mark
-                )
+                raise _refused(f"{shown(key)} cannot be a key; write a word", key_node.start_mark)
             if key in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"key {key!r} stands there twice; remove one", key_node.start_mark
+                raise _refused(
+                    f"key {shown(key)} stands there twice; remove one", key_node.start_mark
                 )
             seen.add(key)
         return super().construct_mapping(node, deep=deep)
+
+
+_StrictLoader.add_constructor("tag:yaml.org,2002:int", _StrictLoader.construct_number)
+_StrictLoader.add_constructor("tag:yaml.org,2002:float", _StrictLoader.construct_number)
+
+
+def _refused(problem: str, mark: yaml.Mark | None) -> yaml.MarkedYAMLError:
+    return yaml.constructor.ConstructorError(None, None, problem, mark)
 
 
 def _validated(model: type[M], data: Any, text: str, source: str) -> M:
@@ -188,13 +246,25 @@ def _validated(model: type[M], data: Any, text: str, source: str) -> M:
         return model.model_validate(data)
     except ValidationError as error:
         lines = line_numbers(text)
-        problems = [
-            _problem(source, lines, detail, model)
+        # A list whose items have problems is also reported as empty.
+        details = [
+            detail
             for detail in error.errors(include_url=False)
-            # A list whose items have problems is also reported as empty.
             if not (detail["type"] == "too_short" and detail["input"])
         ]
-        raise SchemaError("\n".join(problems)) from error
+        problems = [_problem(source, lines, detail, model) for detail in details[:_MOST_PROBLEMS]]
+        raise SchemaError(_listed(problems, len(details))) from error
+
+
+def _listed(problems: Sequence[str], total: int) -> str:
+    """The problems, a line each, as many as fit; and how many more there are."""
+    kept: list[str] = []
+    for problem in problems:
+        if kept and sum(map(len, kept)) + len(problem) > _LONGEST_MESSAGE:
+            break
+        kept.append(problem)
+    more = [f"and {total - len(kept):,} more problems"] if len(kept) < total else []
+    return "\n".join([*kept, *more])
 
 
 def _model_of(data: Any, source: str) -> type[Team | Member | Rubric | Persona]:
@@ -227,24 +297,38 @@ def _format_of(path: Path) -> str:
 def _parse(text: str, format: str, source: str) -> Any:  # noqa: A002
     try:
         if format == "json":
-            return json.loads(text, object_pairs_hook=_refuse_repeated_keys)
+            return json.loads(
+                text, object_pairs_hook=_refuse_repeated_keys, parse_int=_json_integer
+            )
         return yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - derives from SafeLoader
+    except RecursionError as error:
+        raise SchemaError(f"{source}: cannot be parsed: it is nested too deeply") from error
     except json.JSONDecodeError as error:
         raise SchemaError(f"{source}:{error.lineno}: not JSON: {error.msg}") from error
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise SchemaError(f"{source}:{line}: not YAML: {error.problem}") from error
-    except (yaml.YAMLError, ValueError, RecursionError, *_BAD_TAGS) as error:
-        raise SchemaError(f"{source}: cannot be parsed: {error}") from error
+        raise SchemaError(f"{source}:{line}: not YAML: {_cut(str(error.problem))}") from error
+    except (yaml.YAMLError, ValueError, *_BAD_TAGS) as error:
+        raise SchemaError(f"{source}: cannot be parsed: {_cut(str(error))}") from error
 
 
 def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    data = dict(pairs)
-    if len(data) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"key {twice!r} stands there twice; remove one")
+    data: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in data:
+            raise ValueError(f"key {shown(key)} stands there twice; remove one")
+        data[key] = value
     return data
+
+
+def _json_integer(digits: str) -> int:
+    if len(digits) > _LONGEST_NUMBER:
+        raise ValueError(f"a number has {len(digits):,} digits")
+    return int(digits)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_LINE else text[: _LONGEST_LINE - 3] + "..."
 
 
 def _walk(
@@ -277,14 +361,14 @@ def _problem(
         known = known[:-1]
     where = f"{source}:{lines[known]}" if known in lines else source
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
-    label = f"{path.lstrip('.')}: " if path else ""
-    return f"{where}: {label}{_explain(detail, model)}"
+    label = f"{_cut(path.lstrip('.'))}: " if path else ""
+    return f"{where}: {label}{_cut(_explain(detail, model))}"
 
 
 def _explain(detail: Mapping[str, Any], model: type[BaseModel]) -> str:
     kind = detail["type"]
     if kind == "extra_forbidden":
-        key = str(detail["loc"][-1])
+        key = str(detail["loc"][-1])[:_LONGEST_NUMBER]
         close = difflib.get_close_matches(key, _all_keys(model), n=1)
         return "unknown key" + (f"; did you mean {close[0]!r}?" if close else "; remove it")
     if kind == "missing":
@@ -293,13 +377,8 @@ def _explain(detail: Mapping[str, Any], model: type[BaseModel]) -> str:
         return str(detail["ctx"]["error"])
     if kind in {"string_type", "model_type", "dict_type", "mapping_type"}:
         quotes = " (put it in quotes)" if kind == "string_type" else ""
-        return f"{detail['msg']}, got {detail['input']!r}{quotes}"
-    return f"{detail['msg']}, got {_shortened(detail['input'])}"
-
-
-def _shortened(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+        return f"{detail['msg']}, got {shown(detail['input'])}{quotes}"
+    return f"{detail['msg']}, got {shown(detail['input'])}"
 
 
 def _all_keys(model: type[BaseModel]) -> Sequence[str]:

@@ -20,15 +20,20 @@ from pydantic import (
 
 from personas.weights import normalize_weights
 
-__all__ = ["Criterion", "Member", "Origin", "Persona", "Rubric", "Team"]
+__all__ = ["MOST_CRITERIA", "Criterion", "Member", "Origin", "Persona", "Rubric", "Team"]
 
 Origin = Literal["fixed", "recruited", "library", "human"]
 """Where a member comes from: fixed by the method, recruited by a model, the library, a person."""
+
+MOST_CRITERIA = 100
+"""Criteria of a rubric."""
 
 _Name = Annotated[
     str, StringConstraints(strict=True, strip_whitespace=True, min_length=1, max_length=200)
 ]
 _Text = Annotated[str, StringConstraints(strict=True, strip_whitespace=True, max_length=20_000)]
+_MOST_MEMBERS = 100
+_MOST_TOPICS = 100
 _Digest = Annotated[str, StringConstraints(strict=True, pattern="^[0-9a-f]{12}$")]
 
 
@@ -62,7 +67,7 @@ class Rubric(_Record):
     normalised, see `personas.weights.normalize_weights`.
     """
 
-    criteria: tuple[Criterion, ...]
+    criteria: tuple[Criterion, ...] = Field(max_length=MOST_CRITERIA)
     reason: _Text = ""
 
     @model_validator(mode="before")
@@ -101,7 +106,7 @@ class Persona(_Record):
 
     name: _Name
     description: _Text = ""
-    topics: tuple[_Name, ...] = ()
+    topics: tuple[_Name, ...] = Field(default=(), max_length=_MOST_TOPICS)
     reason: _Text = ""
 
 
@@ -139,7 +144,7 @@ class Team(_Record):
         locked: a locked team is used as it is; nothing is recruited or rewritten.
     """
 
-    members: tuple[Member, ...] = Field(min_length=1)
+    members: tuple[Member, ...] = Field(min_length=1, max_length=_MOST_MEMBERS)
     name: _Text = ""
     description: _Text = ""
     query: _Text = ""

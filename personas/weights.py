@@ -6,10 +6,11 @@ import math
 import re
 from collections.abc import Sequence
 
+from personas.errors import shown
+
 __all__ = ["normalize_weights"]
 
-_PERCENT = re.compile(r"^\s*([0-9]*\.?[0-9]+)\s*%\s*$")
-_NUMBER = re.compile(r"^\s*([0-9]*\.?[0-9]+)\s*$")
+_NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*%?\s*")
 _TOTAL = 100.0
 _TOLERANCE = 1e-9
 _LARGEST = 1e12
@@ -69,16 +70,18 @@ def _number(weight: RawWeight, place: int) -> float | None:
         return None
     value: float
     if isinstance(weight, str):
-        match = _PERCENT.match(weight) or _NUMBER.match(weight)
+        match = _NUMBER.fullmatch(weight)
         if match is None:
-            raise ValueError(f"weight {place} is {weight!r}; write a number, as 35, '35%' or 0.35")
+            raise _no_number(weight, place)
         value = float(match.group(1))
     elif isinstance(weight, bool) or not isinstance(weight, int | float):
-        raise ValueError(  # noqa: TRY004 - pydantic reports ValueErrors
-            f"weight {place} is {weight!r}; write a number, as 35, '35%' or 0.35"
-        )
+        raise _no_number(weight, place)
     else:
         value = weight
     if not 0 <= value <= _LARGEST:
-        raise ValueError(f"weight {place} is {weight!r}; a weight is a number from 0 to 10^12")
+        raise ValueError(f"weight {place} is {shown(weight)}; a weight is a number from 0 to 10^12")
     return float(value)
+
+
+def _no_number(weight: object, place: int) -> ValueError:
+    return ValueError(f"weight {place} is {shown(weight)}; write a number, as 35, '35%' or 0.35")

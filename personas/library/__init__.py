@@ -10,7 +10,7 @@ from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 
-from personas.errors import SchemaError
+from personas.errors import SchemaError, shown
 from personas.files import loads
 from personas.schema import Member, Team
 
@@ -26,6 +26,8 @@ __all__ = [
 
 NLP_SCIENTIST = "nlp_scientist"
 """The member that every team of the paper has (§3.2)."""
+
+_LONGEST = 100
 
 
 @cache
@@ -84,10 +86,10 @@ def _names(kind: str) -> tuple[str, ...]:
 def _read(kind: str, name: str) -> str:
     known = _names(kind)
     if name not in known:
-        close = difflib.get_close_matches(name, known, n=3)
+        close = difflib.get_close_matches(name[:_LONGEST], known, n=3)
         if close:
             hint = f"did you mean {' or '.join(close)}?"
         else:
             hint = f"it has {', '.join(known)}; a file's name ends in .yaml, .yml or .json"
-        raise SchemaError(f"the library has no {kind.removesuffix('s')} {name!r}; {hint}")
+        raise SchemaError(f"the library has no {kind.removesuffix('s')} {shown(name)}; {hint}")
     return (_folder(kind) / f"{name}.yaml").read_text(encoding="utf-8")

@@ -147,6 +147,11 @@ def test_weights_given_in_another_way_are_not_shared_out(criteria: Any) -> None:
         read_rubric(json.dumps({"Criteria": criteria}))
 
 
+def test_a_rubric_has_a_limit() -> None:
+    with pytest.raises(Unreadable, match='"Criteria" holds 101, and 100 is the limit'):
+        read_rubric(json.dumps({"Criteria": [f"c{place}" for place in range(101)]}))
+
+
 def test_names_with_numbers_are_no_weights() -> None:
     names = ["COVID-19", "Newer than 2010", "Recent (2020)", "Top 3 causes", "Phase 2 or 3"]
     rubric = read_rubric(json.dumps({"Criteria": [{"Criterion": name} for name in names]}))

@@ -1,0 +1,133 @@
+"""Files and folders that appear whole or not at all, with the permissions that people expect.
+
+A link stays one, and what it leads to is replaced. A file that is replaced keeps its permissions;
+a new file or folder gets the usual ones (umask). Errors name what was to be written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+__all__ = ["replacing", "replacing_folder", "write_whole"]
+
+_UNFINISHED = ".unfinished"
+# A folder that nobody has finished for so long was left by a process that is gone.
+_ABANDONED_SECONDS = 86_400
+# Writing tells no file's name.
+_WRITING_FAILED = frozenset(
+    {errno.ENOSPC, errno.EFBIG, errno.EIO} | {getattr(errno, "EDQUOT", errno.ENOSPC)}
+)
+
+
+def write_whole(path: str | os.PathLike[str], content: bytes | str) -> None:
+    """Write a file, text as UTF-8.
+
+    Raises:
+        OSError: it cannot be written.
+        UnicodeEncodeError: the text holds half of a surrogate pair.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    with replacing(path) as file:
+        file.write(data)
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A file to write to; at the end it takes the place of `path`, unless an error comes.
+
+    What is no regular file, such as a pipe, is written to as it is.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        with target.open("wb") as file:
+            yield file
+        return
+    part = _beside(target)
+    try:
+        with _naming(part, path):
+            with part.open("xb") as file:
+                if target.exists():
+                    shutil.copymode(target, part)
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(target)
+    finally:
+        with contextlib.suppress(OSError):  # it took its place, or was never there
+            part.unlink()
+
+
+@contextmanager
+def replacing_folder(
+    path: str | os.PathLike[str], *, unless: Callable[[], bool] = lambda: False
+) -> Iterator[Path]:
+    """An empty folder to fill; at the end it takes the place of `path`, unless an error comes.
+
+    Args:
+        path: the folder; those above it are made.
+        unless: asked at the end whether to keep what is at `path` by then.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    target = Path(os.path.realpath(path))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(target.parent)
+    part = _beside(target)
+    new, old = part / "new", part / "old"
+    try:
+        with _naming(part, path, "; what was there is untouched"):
+            new.mkdir(parents=True)
+            yield new
+            if unless():
+                return
+            if target.exists():
+                target.rename(old)
+            try:
+                new.rename(target)
+            finally:
+                if old.exists() and not target.exists():
+                    old.rename(target)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _beside(target: Path) -> Path:
+    # Cut, because a name has at most 255 bytes, of which a character may take four.
+    return target.with_name(f".{target.name[:40]}.{os.urandom(6).hex()}{_UNFINISHED}")
+
+
+@contextmanager
+def _naming(part: Path, path: str | os.PathLike[str], note: str = "") -> Iterator[None]:
+    """Let errors name `path` where they would name no file, or the unfinished `part`."""
+    try:
+        yield
+    except OSError as error:
+        named = error.filename
+        if named is None:
+            ours = error.errno in _WRITING_FAILED
+        else:
+            ours = isinstance(named, str) and Path(named).is_relative_to(part)
+        if not ours:
+            raise
+        raise OSError(error.errno, f"{error.strerror}{note}", os.fspath(path)) from error
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what processes left there that ended before they were done."""
+    long_ago = time.time() - _ABANDONED_SECONDS
+    for part in folder.glob(f".*.{'?' * 12}{_UNFINISHED}"):
+        with contextlib.suppress(FileNotFoundError):
+            if part.stat().st_mtime < long_ago:
+                shutil.rmtree(part, ignore_errors=True)
