@@ -4,7 +4,9 @@
 
 Prints one JSON object; times are microseconds unless they are named seconds. A write takes
 until it is confirmed as durable: among 128 at once it waits for the others of its transaction,
-so ``wall_each``, the time of all writes divided by their number, is what one costs.
+so ``wall_each``, the time of all writes divided by their number, is what one costs. A claim is
+all that keeps others from asking the same: the place among the requests on their way and the
+lock between processes, taken and given back, while as many others are held.
 """
 
 from __future__ import annotations
@@ -69,6 +71,24 @@ def look_up(ledger: Ledger, keys: Iterable[bytes], *, there: bool) -> list[float
     return taken
 
 
+async def claim(ledger: Ledger, held: int) -> list[float]:
+    """Claim requests one after the other while others are held; seconds that each one took."""
+    flights, taken = ledger.flights, []
+    others = [flights.board(key_of(-1 - number), ledger)[0] for number in range(held)]
+    for flight in others:
+        await flights.claim(flight)
+    for number in range(MEASURED // 10):
+        key = key_of(number)
+        start = time.perf_counter()
+        flight, _ = flights.board(key, ledger)
+        await flights.claim(flight)
+        flights.land(flight)
+        taken.append(time.perf_counter() - start)
+    for flight in others:
+        flights.land(flight)
+    return taken
+
+
 def in_microseconds(taken: list[float]) -> dict[str, float]:
     percentiles = statistics.quantiles(taken, n=100)
     return {"median": round(percentiles[49] * 1e6, 1), "p99": round(percentiles[98] * 1e6, 1)}
@@ -102,6 +122,8 @@ def measure(path: Path, replies: int) -> dict[str, object]:
     misses = [key_of(replies * 2 + number) for number in range(MEASURED)]
     results["look_up_hit"] = in_microseconds(look_up(ledger, hits, there=True))
     results["look_up_miss"] = in_microseconds(look_up(ledger, misses, there=False))
+    for held in (128, 2048):
+        results[f"claim_among_{held}"] = in_microseconds(asyncio.run(claim(ledger, held)))
     fresh = fresh_numbers(replies)
     for name, concurrency in (("write_alone", 1), ("write_among_128", 128)):
         cpu, wall = time.process_time(), time.perf_counter()

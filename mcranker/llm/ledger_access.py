@@ -10,6 +10,7 @@ import contextlib
 import os
 import sqlite3
 import threading
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -129,48 +130,68 @@ class LedgerAccess:
             self.turn = threading.Lock()
 
     def _renew(self) -> None:
-        """Give up what is open for what is at the path; needs the turn."""
+        """Give up what is open for what is at the path; needs the turn.
+
+        Raises:
+            LedgerError: what is there cannot be used; what was written is tried again to be
+                written to it at the next use.
+        """
         with self._reading:
             what = self._writer.moved() or self._reader.moved()
             if what is None:  # another thread was first
                 return
-            self.damage = None
-            leftovers = {*self._writer.leftovers(), *self._reader.leftovers()}
+            former, outcome = self._writer.current, ""
+            if former is not None:
+                # So that a file that was only renamed is whole without its log.
+                with contextlib.suppress(sqlite3.Error):
+                    former.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self._remove({*self._writer.leftovers(), *self._reader.leftovers()})
             self._reader.drop()
-            first, former = self._writer.first, self._writer.take()
-            with contextlib.ExitStack() as ending:
-                if former is not None:
-                    ending.callback(former.close)
-                    # So that a file that was only renamed is whole without its log.
-                    with contextlib.suppress(sqlite3.Error):
-                        former.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-                for name in leftovers:
-                    Path(name).unlink(missing_ok=True)
-                outcome = ""
-                if former is not None and self._writer.gone():
-                    outcome = self._copied(former, first)
-            logger.warning(
-                "the ledger %r %s while it was in use; what is there now is used from here on%s",
-                os.fspath(self.path),
-                what,
-                outcome,
-            )
+            if former is not None and self._writer.gone():
+                successor = LedgerConnection(self.path)
+                outcome = self._copied(former, self._writer.first, successor.get())
+                former.close()
+                self._writer = successor
+            else:
+                self._writer.drop()
+            self.damage = None
+        logger.warning(
+            "the ledger %r %s while it was in use; what is there now is used from here on%s",
+            os.fspath(self.path),
+            what,
+            outcome,
+        )
 
-    def _copied(self, former: sqlite3.Connection, first: int) -> str:
-        """Write what came since `first` to the file that is at the path, and say so."""
+    def _remove(self, names: Iterable[str]) -> None:
+        try:
+            for name in names:
+                Path(name).unlink(missing_ok=True)
+        except OSError as error:
+            raise explained(self.path, error) from error
+
+    def _copied(self, former: sqlite3.Connection, first: int, new: sqlite3.Connection) -> str:
+        """Write what came since `first` to a new file, and say so."""
         former.text_factory = lambda text: text.decode(errors="replace")
-        new = self._writer.get()
+        problems: list[Exception] = []
         try:
             new.execute("BEGIN IMMEDIATE")
-            copied = new.executemany(_COPY, former.execute(_SINCE, (first,))).rowcount
+            copied = new.executemany(_COPY, _rows(former, first, problems)).rowcount
             new.execute("COMMIT")
         except FAILURES as error:
-            self._writer.drop()
-            return f", without the answers that this process had kept before: {error}"
-        return f", with {max(copied, 0)} answers that this process had kept before"
+            new.close()
+            raise explained(self.path, error) from error
+        lost = f"; others cannot be read any more: {problems[0]}" if problems else ""
+        return f", with {max(copied, 0)} answers that this process had kept before{lost}"
 
     def _restless(self) -> LedgerError:
         return LedgerError(
             f"the ledger {os.fspath(self.path)!r} is replaced again and again; let one program at "
             "a time put a file there"
         )
+
+
+def _rows(former: sqlite3.Connection, first: int, problems: list[Exception]) -> Iterator[Row]:
+    try:
+        yield from former.execute(_SINCE, (first,))
+    except FAILURES as error:
+        problems.append(error)

@@ -173,20 +173,20 @@ class LedgerConnection:
         """Whether the database, not only its log, is no more where it was opened."""
         return _files(self._names[:1]) != self._files[:1]
 
-    def take(self) -> sqlite3.Connection | None:
-        """The open connection, for the caller to close; the next `get` opens another one."""
-        connection, self._connection = self._connection, None
-        if connection is not None and self._process != os.getpid():
-            # SQLite forbids to use what a parent process has opened, and to close it.
-            _inherited.append(connection)
-            return None
-        return connection
+    @property
+    def current(self) -> sqlite3.Connection | None:
+        """What is open, wherever its file is now."""
+        return self._connection
 
     def drop(self) -> None:
         """Close the connection, if there is one; a transaction that is open is undone."""
-        connection = self.take()
-        if connection is not None:
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        if self._process == os.getpid():
             connection.close()
+        else:  # SQLite forbids to use what a parent process has opened, and to close it
+            _inherited.append(connection)
 
     def _open(self) -> sqlite3.Connection:
         known = self._files[:1]

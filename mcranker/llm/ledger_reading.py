@@ -12,9 +12,8 @@ __all__ = ["Reading", "faults"]
 
 _PIECE = 10_000  # rows looked at in one transaction
 _ROW = "SELECT * FROM replies"  # without names, which may be damaged like all else
-# Every key of a part, by the index of keys alone: a page of it that is damaged spoils few parts.
-_LISTED = "SELECT rowid FROM replies WHERE key >= ? AND key <= ?"
-_PARTS = 4096
+_NUMBER = "SELECT rowid FROM replies"  # with a condition on the key, by the index of keys alone
+_PARTS = 4096  # of the keys: a page of the index that is damaged spoils few of them
 _REST = b"\xff" * 30  # of the last key in a part
 _LEAST_BYTES = 64  # of a row in the file
 
@@ -74,13 +73,17 @@ class Reading:
 
     def _listed(self) -> set[int]:
         """The numbers of all rows, by the index of keys."""
-        listed: set[int] = set()
-        before = self._failures
+        failures = self._failures
+        listed = {number for (number,) in self._readable(f"{_NUMBER} ORDER BY key")}
+        in_a_row = len(listed)
         for part in range(_PARTS):
             first, last = part << 4, part << 4 | 15
             bounds = first.to_bytes(2, "big"), last.to_bytes(2, "big") + _REST
-            listed.update(number for (number,) in self._readable(_LISTED, *bounds))
-        self.perhaps_more = self._failures > before
+            listed.update(
+                number
+                for (number,) in self._readable(f"{_NUMBER} WHERE key BETWEEN ? AND ?", *bounds)
+            )
+        self.perhaps_more = self._failures > failures or len(listed) > in_a_row
         return listed
 
     def _readable(self, statement: str, *values: object) -> Iterator[Row]:

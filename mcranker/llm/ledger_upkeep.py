@@ -133,7 +133,7 @@ class Export:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         with _connected(self._path, tolerant=True) as connection:
-            reading = Reading(connection, sound=not faults(connection, "quick_check(1)"))
+            reading = Reading(connection, sound=_sound(connection))
             for _, *row, unusable in reading.rows():
                 try:
                     reply = reply_of(tuple(row))
@@ -192,7 +192,7 @@ def verify(path: Path) -> tuple[int, list[str]]:
     damaged = []
     with _connected(path, tolerant=True) as connection:
         problems = faults(connection, f"integrity_check({_SHOWN_PROBLEMS})")
-        reading = Reading(connection, sound=not problems)
+        reading = Reading(connection, sound=not problems or _sound(connection))
         for _, *row, _ in reading.rows():
             try:
                 reply_of(tuple(row))
@@ -214,6 +214,11 @@ def _connected(path: Path, *, tolerant: bool = False) -> Iterator[sqlite3.Connec
             yield connection
     except (*FAILURES, OSError) as error:
         raise explained(path, error) from error
+
+
+def _sound(connection: sqlite3.Connection) -> bool:
+    """Whether the rows can be read, even if they cannot all be found by their keys."""
+    return not faults(connection, "quick_check(1)")
 
 
 def _exported(row: Sequence[Any], reply: ChatReply, *, unusable: bool) -> dict[str, Any]:

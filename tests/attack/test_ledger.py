@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import errno
 import hashlib
 import json
@@ -358,6 +357,19 @@ def hostile(luck: random.Random) -> ChatReply:
     return ChatReply(**fields)
 
 
+def parts(given: ChatReply) -> tuple[Any, ...]:
+    """What is to come back; as texts where there may be a NaN, which equals nothing."""
+    labels, answers = given.label_logprobs, given.answers
+    return (
+        given.text,
+        given.model,
+        given.finish_reason,
+        given.usage,
+        None if labels is None else str([(name, float(value)) for name, value in labels.items()]),
+        None if answers is None else str([v if v is None else float(v) for v in answers]),
+    )
+
+
 async def test_no_answer_of_a_model_hangs_a_ranking_or_costs_another_its_place(
     ledger: Ledger, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -388,7 +400,7 @@ async def test_no_answer_of_a_model_hangs_a_ranking_or_costs_another_its_place(
     found = {text: await again.complete(request(text)) for text in used}
     for text, known in found.items():
         if known.reused:
-            assert known == dataclasses.replace(given[text], reused=True)
+            assert parts(known) == parts(given[text])
     assert all(known.reused for text, known in found.items() if int(text) % 2)
     assert cases / 8 < sum(known.reused for text, known in found.items() if not int(text) % 2)
     assert verify(ledger.path) == (cases, [])
@@ -519,6 +531,7 @@ async def test_nothing_is_paid_while_something_else_is_in_the_place_of_a_ledger(
     assert asked.calls == 1
     delete(path)
     await asked.ask("after")
+    assert (await asked.ask("before")).reused
     assert asked.calls == 2
 
 
@@ -726,7 +739,7 @@ def damaged(content: bytes, luck: random.Random) -> tuple[str, bytes]:
 def test_what_can_be_read_of_a_damaged_file_is_saved(whole: Path, tmp_path: Path) -> None:
     luck = random.Random(8)
     saved: list[int] = []
-    for _ in range(scaled(40)):
+    for _ in range(scaled(25)):
         path = copied(whole, tmp_path / "copy", log=False)
         kind, content = damaged(path.read_bytes(), luck)
         path.write_bytes(content)
@@ -743,7 +756,7 @@ def _exported(path: Path) -> int:
     try:
         numbers = [_number(answer) for answer in export]
     except LedgerError:
-        with pytest.raises(LedgerError, match=r"is damaged|not a ledger"):
+        with pytest.raises(LedgerError, match=r"is damaged|not a ledger|has schema version"):
             verify(path)
         return 0
     assert len(numbers) == len(set(numbers)) == export.saved
