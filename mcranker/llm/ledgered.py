@@ -7,6 +7,7 @@ import threading
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
+from mcranker.forks import renew_in_child
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest
 from mcranker.llm.ledger import Ledger
 from mcranker.llm.request_key import request_key
@@ -39,6 +40,11 @@ class Ledgered(Wrapper):
         self._flights: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[bytes, _Flight]]
         self._flights = WeakKeyDictionary()
         self._lock = threading.Lock()
+        renew_in_child(self)
+
+    def after_fork(self) -> None:
+        self._lock = threading.Lock()
+        self._flights = WeakKeyDictionary()
 
     @property
     def endpoint(self) -> str:
