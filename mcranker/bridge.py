@@ -6,22 +6,28 @@ Everything that starts a thread or a background task of its own stands here.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
+import logging
 import threading
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import anyio
-from anyio.from_thread import BlockingPortal
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-__all__ = ["Bridge", "Stream", "task_group"]
+from mcranker.errors import MCRankerError
+from mcranker.forks import abandon, renew_in_child
+
+__all__ = ["Bridge", "Loop", "Stream", "task_group"]
 
 T = TypeVar("T")
 _STREAM_BUFFER = 64  # items
 _STOP_SECONDS = 5.0  # allowed to what is still under way when a bridge is closed
+
+logger = logging.getLogger("mcranker")
 
 
 @contextlib.asynccontextmanager
@@ -46,101 +52,258 @@ def _leaf(errors: BaseExceptionGroup[BaseException]) -> BaseException:
 class Bridge:
     """Runs coroutines for callers that have no event loop, or must not block theirs.
 
-    One daemon thread with one event loop, started at the first call and kept, so that
-    connections outlive a call. A call that is interrupted (Ctrl-C) is cancelled in the loop
-    and waited for before the interrupt goes on.
+    One `Loop`, started at the first call and kept, so that connections outlive a call. It ends
+    when the bridge is closed or forgotten, or at the end of the process. A forked process
+    starts one of its own.
 
     Args:
-        clean_up: awaited in that loop before it ends: when the bridge is closed or
-            forgotten, or at the end of the process.
+        clean_up: awaited in that loop before it ends.
     """
 
     def __init__(self, clean_up: Callable[[], Awaitable[None]]) -> None:
         self._clean_up = clean_up
         self._lock = threading.Lock()
+        self._loop: Loop | None = None
         self._finalizer: weakref.finalize[..., Bridge] | None = None
-        self._portal: BlockingPortal | None = None
+        renew_in_child(self)
+
+    def after_fork(self) -> None:
+        self._lock = threading.Lock()
+        if self._finalizer is not None:
+            self._finalizer.detach()
+        self._loop = self._finalizer = None
 
     def call(self, function: Callable[[], Awaitable[T]]) -> T:
-        """The result of ``await function()``."""
-        ended = threading.Event()
-
-        async def run() -> T:
+        """The result of ``await function()``, see `Loop.call`."""
+        while True:
             try:
-                return await function()
-            finally:
-                ended.set()
+                return self.loop().call(function)
+            except _Ended:  # at this very moment; a new one takes its place
+                continue
 
-        future = self._running_portal().start_task_soon(run)
-        try:
-            return future.result()
-        except BaseException:
-            if not future.done():
-                future.cancel()
-                ended.wait(_STOP_SECONDS)
-            raise
+    def loop(self) -> Loop:
+        """The loop, which is started if there is none."""
+        with self._lock:
+            if self._loop is None or self._loop.ends:
+                if self._finalizer is not None:
+                    self._finalizer.detach()
+                self._loop = Loop(self._clean_up)
+                self._finalizer = weakref.finalize(self, self._loop.stop)
+            return self._loop
 
     def close(self, *, wait: bool = True) -> None:
         """Clean up and end the thread, if there is one. A later call starts another."""
         with self._lock:
-            finalizer, self._finalizer, self._portal = self._finalizer, None, None
-        stopping = finalizer.detach() if finalizer is not None else None
-        if stopping is not None:
-            _, _, (portal, thread), _ = stopping
-            _stop(portal, thread, wait=wait)
-
-    def _running_portal(self) -> BlockingPortal:
-        with self._lock:
-            if self._portal is None:
-                self._portal, thread = _start_portal(self._clean_up)
-                self._finalizer = weakref.finalize(self, _stop, self._portal, thread)
-            return self._portal
+            loop, self._loop = self._loop, None
+            if self._finalizer is not None:
+                self._finalizer.detach()
+                self._finalizer = None
+        if loop is not None:
+            loop.stop(wait=wait)
 
 
-_running: set[tuple[BlockingPortal, threading.Thread]] = set()
-_running_lock = threading.Lock()
+class _Ended(Exception):
+    """The loop takes no more calls."""
 
 
-def _start_portal(
-    clean_up: Callable[[], Awaitable[None]],
-) -> tuple[BlockingPortal, threading.Thread]:
-    ready: Future[BlockingPortal] = Future()
+class Loop:
+    """An event loop in a daemon thread of its own.
 
-    async def serve() -> None:
-        async with BlockingPortal() as portal:
-            ready.set_result(portal)
-            await portal.sleep_until_stopped()
-        await clean_up()
+    When the main thread has ended, it ends as soon as those have that the interpreter waits
+    for, which may still rank.
 
-    # A daemon, because the interpreter would wait for another thread before it says so.
-    thread = threading.Thread(target=anyio.run, args=(serve,), name="mcranker", daemon=True)
-    thread.start()
-    portal = ready.result()
-    with _running_lock:
-        if not _running:
-            threading.Thread(target=_watch, name="mcranker watch", daemon=True).start()
-        _running.add((portal, thread))
-    return portal, thread
-
-
-def _watch() -> None:
-    """Stop what is running when the main thread ends.
-
-    The loop may have worker threads, and the interpreter waits for those before anything
-    that is registered with `atexit` runs.
+    Args:
+        clean_up: awaited in the loop before it ends.
     """
-    threading.main_thread().join()
-    for portal, thread in list(_running):
-        _stop(portal, thread)
+
+    def __init__(self, clean_up: Callable[[], Awaitable[None]]) -> None:
+        self.ends = False
+        self._clean_up = clean_up
+        self._futures: set[Future[Any]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        ready: Future[None] = Future()
+        # A daemon, because the interpreter would wait for another thread before it says so.
+        self._thread = threading.Thread(
+            target=self._run, args=(ready,), name="mcranker", daemon=True
+        )
+        self._thread.start()
+        ready.result()
+        _process.watch(self)
+
+    def call(self, function: Callable[[], Awaitable[T]]) -> T:
+        """The result of ``await function()``.
+
+        A call that is interrupted (Ctrl-C) is cancelled in the loop and waited for before the
+        interrupt goes on.
+
+        Raises:
+            MCRankerError: the loop was stopped before there was a result.
+        """
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("a call from the ranker's own event loop would wait for itself")
+        call = _Call(function)
+        self._begin(call)
+        try:
+            return call.future.result()
+        except concurrent.futures.CancelledError:
+            _process.stay_if_it_ends()
+            raise MCRankerError(
+                "the ranker was closed while it was at work; close it when that is done"
+            ) from None
+        except BaseException:
+            if not call.future.done():
+                with contextlib.suppress(RuntimeError):
+                    self._loop.call_soon_threadsafe(call.cancel)
+                concurrent.futures.wait([call.future], _STOP_SECONDS)
+            raise
+
+    def leave(self, function: Callable[[], Awaitable[None]]) -> None:
+        """``await function()`` to release something, unless the loop has ended and so has it."""
+        with contextlib.suppress(_Ended):
+            if threading.current_thread() is not self._thread:
+                self.call(function)
+            else:  # from the finalizer of something that nobody refers to any more
+                self._begin(_Call(function))
+
+    def stop(self, *, wait: bool = True) -> None:
+        """Cancel what is under way, clean up, and end the thread."""
+        _process.forget(self)
+        with contextlib.suppress(RuntimeError):  # it has ended by itself
+            self._loop.call_soon_threadsafe(self._stopped.set)
+        if wait and threading.current_thread() is not self._thread:
+            self._thread.join(_STOP_SECONDS)
+
+    def _begin(self, call: _Call[Any]) -> None:
+        with _process.lock:
+            if self.ends:
+                raise _Ended
+            _process.note_caller()
+            self._futures.add(call.future)
+        call.future.add_done_callback(self._futures.discard)
+        self._loop.call_soon_threadsafe(self._start, call)
+
+    def _start(self, call: _Call[Any]) -> None:
+        call.task = task = self._loop.create_task(call.run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _run(self, ready: Future[None]) -> None:
+        try:
+            anyio.run(self._serve, ready)
+        except Exception as error:  # noqa: BLE001 - of a thread that nobody waits for
+            if not ready.done():
+                ready.set_exception(error)
+            else:
+                logger.warning("a ranker could not be closed in an orderly way: %s", error)
+        finally:
+            _process.forget(self)
+            for future in list(self._futures):
+                future.cancel()
+
+    async def _serve(self, ready: Future[None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopped = asyncio.Event()
+        ready.set_result(None)
+        await self._stopped.wait()
+        while tasks := set(self._tasks):
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        await self._clean_up()
 
 
-def _stop(portal: BlockingPortal, thread: threading.Thread, *, wait: bool = True) -> None:
-    with _running_lock:
-        _running.discard((portal, thread))
-    with contextlib.suppress(RuntimeError):
-        portal.start_task_soon(portal.stop, True)
-        if wait and thread is not threading.current_thread():
-            thread.join(_STOP_SECONDS)
+class _Call(Generic[T]):
+    """A coroutine on its way through a loop; `future` takes what becomes of it."""
+
+    def __init__(self, function: Callable[[], Awaitable[T]]) -> None:
+        self.future: Future[T] = Future()
+        self.task: asyncio.Task[None] | None = None
+        self._function = function
+
+    async def run(self) -> None:
+        if not self.future.set_running_or_notify_cancel():
+            return
+        try:
+            result = await self._function()
+        except asyncio.CancelledError:
+            self.future.set_exception(concurrent.futures.CancelledError())
+            raise
+        except BaseException as error:  # noqa: BLE001 - it is the caller's
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(result)
+
+    def cancel(self) -> None:
+        """In the loop: stop it, or do not begin with it."""
+        if not self.future.cancel() and self.task is not None:
+            self.task.cancel()
+
+
+class _Process:
+    """The loops of this process, and the threads that may still need them."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self._loops: set[Loop] = set()
+        self._callers: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+        self._watched = False
+        renew_in_child(self)
+
+    def after_fork(self) -> None:
+        for loop in self._loops:
+            loop.ends = True
+            abandon(loop)
+        self.lock = threading.Lock()
+        self._loops, self._callers, self._watched = set(), weakref.WeakSet(), False
+
+    def watch(self, loop: Loop) -> None:
+        """Stop a loop when the process ends, or before."""
+        with self.lock:
+            self._loops.add(loop)
+            if not self._watched:
+                threading.Thread(target=self._watch, name="mcranker watch", daemon=True).start()
+            self._watched = True
+
+    def forget(self, loop: Loop) -> None:
+        """A loop ends, and takes no more calls."""
+        with self.lock:
+            loop.ends = True
+            self._loops.discard(loop)
+
+    def note_caller(self) -> None:
+        """Let the loops live as long as the calling thread; to be called with the lock."""
+        caller = threading.current_thread()
+        if not caller.daemon and caller is not threading.main_thread():
+            self._callers.add(caller)
+
+    def stay_if_it_ends(self) -> None:
+        """Never return to a daemon thread of a process that ends: it has nothing more to do."""
+        caller = threading.current_thread()
+        if caller.daemon and not threading.main_thread().is_alive():
+            threading.Event().wait()
+
+    def _watch(self) -> None:
+        """Stop all loops when nobody is left to use them.
+
+        They may have worker threads, and the interpreter waits for those before anything that
+        is registered with `atexit` runs.
+        """
+        threading.main_thread().join()
+        while True:
+            with self.lock:
+                callers = [each for each in self._callers if each.is_alive()]
+                if not callers:
+                    loops, self._loops, self._watched = self._loops, set(), False
+                    for loop in loops:
+                        loop.ends = True
+                    break
+            for caller in callers:
+                caller.join()
+        for loop in loops:
+            loop.stop()
+
+
+_process = _Process()
 
 
 class Stream(Generic[T]):

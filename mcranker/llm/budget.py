@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import orjson
 
 from mcranker.errors import BudgetExceeded, ConfigError, ContentRefused, ReplyError
+from mcranker.forks import renew_in_child
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Usage
 from mcranker.llm.openai_chat import REASONING_TOKENS
 from mcranker.llm.prices import cost
@@ -32,7 +33,8 @@ class Budget:
     under way, which mostly turn out cheaper than what is set aside for them, and is refused
     once none is. So whatever was sent is also received before anything is refused.
 
-    Calls that fail without an answer are not counted, as if they had not been sent.
+    Calls that fail without an answer are not counted, as if they had not been sent. A forked
+    process has a budget of its own, of what was left when it was forked.
 
     Args:
         max_calls: calls that may be answered; None for any number.
@@ -48,6 +50,12 @@ class Budget:
         self._set_aside = 0.0
         self._spent_calls = 0
         self._spent_cost = 0.0
+        renew_in_child(self)
+
+    def after_fork(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting = deque()
+        self._calls_under_way, self._set_aside = 0, 0.0
 
     @property
     def spent_calls(self) -> int:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from mcranker.errors import ConnectionFailed, ModelTimeout, RateLimited, ServerFailed
+from mcranker.forks import renew_in_child
 from mcranker.llm.chat import ChatRequest, Usage
 from mcranker.llm.concurrency import MOST_LEARNED, LearnedConcurrency
 from mcranker.llm.rate import Pace, estimated_tokens
@@ -91,6 +92,11 @@ class Limits:
         self._clock = clock
         self._lock = threading.Lock()
         self._gates: WeakKeyDictionary[asyncio.AbstractEventLoop, _Gate] = WeakKeyDictionary()
+        renew_in_child(self)
+
+    def after_fork(self) -> None:
+        self._lock = threading.Lock()
+        self._gates = WeakKeyDictionary()
 
     @property
     def limit(self) -> int:

@@ -12,6 +12,8 @@ import threading
 from typing import TYPE_CHECKING, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
+from mcranker.forks import abandon, renew_in_child
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
@@ -39,6 +41,13 @@ class PerLoop(Generic[Client]):
         self._open_clients: WeakKeyDictionary[
             asyncio.AbstractEventLoop, tuple[Client, AsyncGenerator[None, None]]
         ] = WeakKeyDictionary()
+        renew_in_child(self)
+
+    def after_fork(self) -> None:
+        for entry in self._open_clients.items():
+            abandon(entry)
+        self._lock = threading.Lock()
+        self._open_clients = WeakKeyDictionary()
 
     def __len__(self) -> int:
         """How many loops hold an open client."""

@@ -19,6 +19,7 @@ from mcranker.errors import (
     ReplyError,
     RequestRejected,
 )
+from mcranker.forks import renew_in_child
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest
 from mcranker.llm.limits import PATIENCE, Limits, Place
 from mcranker.llm.silence import Asked, Silence
@@ -98,6 +99,10 @@ class Retrying(Wrapper):
         self._lock = threading.Lock()
         self._calls = self._tries = self._retries = 0
         self._failed: Counter[str] = Counter()
+        renew_in_child(self)
+
+    def after_fork(self) -> None:
+        self._lock = threading.Lock()
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """The model's reply.

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from mcranker.forks import renew_in_child
 from mcranker.llm.chat import Tag
 
 __all__ = ["DOWN", "Asked", "Silence"]
@@ -59,6 +60,10 @@ class Silence:
         self._last = 0.0  # when a request was given up in the silence
         self._in_vain = 0.0  # seconds that the first such request took, and those begun since
         self._passages: set[tuple[int, str]] = set()  # of those begun since
+        renew_in_child(self)
+
+    def after_fork(self) -> None:
+        self._lock = threading.Lock()
 
     @property
     def answered(self) -> bool:

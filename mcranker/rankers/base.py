@@ -158,16 +158,17 @@ class Ranker(ABC):
         with the local engine. A query that fails is reported in its place; the others go on.
         """
         stream = self.arank_many(work)
+        loop = self._bridge.loop()
         end = object()
 
         async def following() -> RankedQuery | object:
             return await anext(stream, end)
 
         try:
-            while isinstance(item := self._bridge.call(following), RankedQuery):
+            while isinstance(item := loop.call(following), RankedQuery):
                 yield item
         finally:
-            self._bridge.call(stream.aclose)
+            loop.leave(stream.aclose)
 
     def arank_many(self, work: Work, *, emit: Emit | None = None) -> Stream[RankedQuery]:
         """`rank_many` as an async iterator; leaving it cancels what is in progress.
