@@ -22,9 +22,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from beir_eval.bm25 import BM25
-    from beir_eval.catalogue import CATALOGUE
-    from beir_eval.datasets import COLLECTIONS, Dataset, Document, load
+    from beir_eval.data.catalogue import CATALOGUE
+    from beir_eval.data.datasets import COLLECTIONS, Dataset, Document, load
     from beir_eval.errors import (
         BeirEvalError,
         DatasetError,
@@ -35,26 +34,38 @@ if TYPE_CHECKING:
         SettingError,
         SuiteError,
     )
-    from beir_eval.experiment import CellResult, Experiment, Plan, Watch, run_suite
-    from beir_eval.first_stage import FirstStage, find, retrieve
-    from beir_eval.fusion import fuse
-    from beir_eval.metrics import Evaluation, evaluate
+    from beir_eval.experiment.run import CellResult, Experiment, Plan, Watch, run_suite
+    from beir_eval.experiment.run_folder import DataFolder, RunFolder, find_runs
+    from beir_eval.experiment.suite import (
+        DatasetSpec,
+        RankerSpec,
+        Suite,
+        load_suite,
+        shipped_suites,
+    )
+    from beir_eval.measures.fusion import fuse
+    from beir_eval.measures.metrics import Evaluation, evaluate
+    from beir_eval.measures.significance import (
+        Comparison,
+        Interval,
+        bootstrap_intervals,
+        compare_runs,
+    )
+    from beir_eval.measures.ties import tie_bounds
     from beir_eval.persona_report.build import PersonaReport, write_persona_report
     from beir_eval.report.build import build_report
     from beir_eval.report.html import render_html
     from beir_eval.report.latex import render_latex
     from beir_eval.report.markdown import render_markdown
-    from beir_eval.run_folder import DataFolder, RunFolder, find_runs
+    from beir_eval.retrieval.bm25 import BM25
+    from beir_eval.retrieval.first_stage import FirstStage, find, retrieve
+    from beir_eval.retrieval.tokens import tokenize
     from beir_eval.runs import Run, read_trec, write_trec
-    from beir_eval.significance import Comparison, Interval, bootstrap_intervals, compare_runs
-    from beir_eval.suite import DatasetSpec, RankerSpec, Suite, load_suite, shipped_suites
-    from beir_eval.ties import tie_bounds
-    from beir_eval.tokens import tokenize
 
 _HOMES = {
-    "bm25": ("BM25",),
-    "catalogue": ("CATALOGUE",),
-    "datasets": ("COLLECTIONS", "Dataset", "Document", "load"),
+    "retrieval.bm25": ("BM25",),
+    "data.catalogue": ("CATALOGUE",),
+    "data.datasets": ("COLLECTIONS", "Dataset", "Document", "load"),
     "errors": (
         "BeirEvalError",
         "DatasetError",
@@ -65,21 +76,21 @@ _HOMES = {
         "SettingError",
         "SuiteError",
     ),
-    "experiment": ("CellResult", "Experiment", "Plan", "Watch", "run_suite"),
-    "first_stage": ("FirstStage", "find", "retrieve"),
-    "fusion": ("fuse",),
-    "metrics": ("Evaluation", "evaluate"),
+    "experiment.run": ("CellResult", "Experiment", "Plan", "Watch", "run_suite"),
+    "retrieval.first_stage": ("FirstStage", "find", "retrieve"),
+    "measures.fusion": ("fuse",),
+    "measures.metrics": ("Evaluation", "evaluate"),
     "persona_report.build": ("PersonaReport", "write_persona_report"),
     "report.build": ("build_report",),
     "report.html": ("render_html",),
     "report.latex": ("render_latex",),
     "report.markdown": ("render_markdown",),
-    "run_folder": ("DataFolder", "RunFolder", "find_runs"),
+    "experiment.run_folder": ("DataFolder", "RunFolder", "find_runs"),
     "runs": ("Run", "read_trec", "write_trec"),
-    "significance": ("Comparison", "Interval", "bootstrap_intervals", "compare_runs"),
-    "suite": ("DatasetSpec", "RankerSpec", "Suite", "load_suite", "shipped_suites"),
-    "ties": ("tie_bounds",),
-    "tokens": ("tokenize",),
+    "measures.significance": ("Comparison", "Interval", "bootstrap_intervals", "compare_runs"),
+    "experiment.suite": ("DatasetSpec", "RankerSpec", "Suite", "load_suite", "shipped_suites"),
+    "measures.ties": ("tie_bounds",),
+    "retrieval.tokens": ("tokenize",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -20,8 +20,8 @@ from mcranker.cli.verb import Verb, quiet_flag
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from beir_eval.datasets import Dataset
-    from beir_eval.metrics import Evaluation
+    from beir_eval.data.datasets import Dataset
+    from beir_eval.measures.metrics import Evaluation
     from mcranker.ranking import Ranking
 
 __all__ = ["command"]
@@ -52,7 +52,7 @@ class _Outcome:
 
 def _demo(ctx: click.Context) -> int:
     given = ctx.params
-    from beir_eval.datasets import load
+    from beir_eval.data.datasets import load
 
     dataset = load(COLLECTION)
     count = min(given["queries"], len(dataset.queries))
@@ -68,8 +68,8 @@ def _demo(ctx: click.Context) -> int:
 
 
 async def _rank_all(ctx: click.Context, dataset: Dataset, count: int) -> _Outcome:
-    from beir_eval.first_stage import retrieve
-    from beir_eval.metrics import evaluate
+    from beir_eval.measures.metrics import evaluate
+    from beir_eval.retrieval.first_stage import retrieve
     from mcranker import MCRanker, Passage, Query, RankingDone
 
     given, invocation = ctx.params, ctx.ensure_object(Invocation)
@@ -116,7 +116,7 @@ async def _rank_all(ctx: click.Context, dataset: Dataset, count: int) -> _Outcom
 
 def _half_each(ranking: Ranking) -> list[str]:
     """The order of the team's scores and the first stage's together, without another call."""
-    from mcranker.ensemble import descending, interpolate
+    from mcranker.method.ensemble import descending, interpolate
 
     first_stage = [passage.score for passage in ranking.passages]
     scores = interpolate(ranking.final, first_stage, 0.5)

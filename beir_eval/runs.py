@@ -20,7 +20,7 @@ from beir_eval.errors import RunError
 from mcranker.bounded_lines import TooLong, bounded_lines
 from mcranker.logs import safe_logger
 from mcranker.trec import decimal
-from personas.leave_one_out import HIGHEST_SCORE
+from personas.inspection.leave_one_out import HIGHEST_SCORE
 
 __all__ = ["Run", "read_trec", "write_trec"]
 

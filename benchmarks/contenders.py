@@ -21,8 +21,8 @@ from typing import Any
 import orjson
 
 from mcranker import ChatRequest, MCRanker, Passage, Query, ScriptedChat
-from mcranker.llm.anthropic_messages import AnthropicMessages
-from mcranker.llm.openai_chat import OpenAIChat
+from mcranker.llm.providers.anthropic_messages import AnthropicMessages
+from mcranker.llm.providers.openai_chat import OpenAIChat
 
 Body = dict[str, Any]
 Call = Callable[[Body], Awaitable[Any]]

@@ -22,8 +22,8 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from personas import library  # noqa: E402
-from personas.inspection import Inspection, OtherPlace, OtherRanking  # noqa: E402
-from personas.report.inspection_page import inspection_pages  # noqa: E402
+from personas.inspection.inspection import Inspection, OtherPlace, OtherRanking  # noqa: E402
+from personas.report.query.inspection_page import inspection_pages  # noqa: E402
 from personas.report.site import Around  # noqa: E402
 
 NOTHING = {"calls": 0, "input_tokens": 0, "cached_input_tokens": 0, "output_tokens": 0, "cost": 0.0}

@@ -25,8 +25,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from mcranker.llm.chat import ChatReply, Usage
-from mcranker.llm.ledger import Ledger
-from mcranker.llm.ledger_upkeep import file_bytes, stats, verify
+from mcranker.llm.ledger.ledger import Ledger
+from mcranker.llm.ledger.upkeep import file_bytes, stats, verify
 
 MODEL = "openai:gpt-5-mini"
 FILLERS = 512

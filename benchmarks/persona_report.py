@@ -30,13 +30,13 @@ import orjson
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from beir_eval.files import write_form  # noqa: E402
-from beir_eval.run_folder import (  # noqa: E402
+from beir_eval.experiment.run_folder import (  # noqa: E402
     DataManifest,
     FirstStageNote,
     Metrics,
     RunManifest,
 )
+from beir_eval.files import write_form  # noqa: E402
 
 COMMAND = "from beir_eval.cli.persona_report import command; command()"
 WORDS_A_PASSAGE = 200

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 # The maker of run folders is shared with the tests.
 sys.path.insert(0, str(ROOT))
 
-from tests.run_folders import PAPER_QUERIES, make_run_folders  # noqa: E402
+from tests.support.run_folders import PAPER_QUERIES, make_run_folders  # noqa: E402
 
 Result = TypeVar("Result")
 
@@ -69,12 +69,12 @@ def phases(folder: Path) -> dict[str, float]:
         took[name] = round(time.process_time() - started, 3)
         return result
 
+    from beir_eval.experiment.run_folder import find_runs
     from beir_eval.report.as_json import render_json
     from beir_eval.report.build import build_report
     from beir_eval.report.html import render_html
     from beir_eval.report.latex import render_latex
     from beir_eval.report.markdown import render_markdown
-    from beir_eval.run_folder import find_runs
 
     runs = phase("find and read manifests", lambda: find_runs([folder]))
     phase("read metrics", lambda: [run.metrics() for run in runs])

@@ -37,8 +37,8 @@ from mcranker import (
     Ranking,
     ScriptedChat,
 )
-from mcranker.ensemble import upper_bounds
-from mcranker.topk import NecessaryCalls
+from mcranker.method.ensemble import upper_bounds
+from mcranker.method.topk import NecessaryCalls
 from personas import Team
 
 PASSAGES, QUERIES, SEED = 100, 20, 3

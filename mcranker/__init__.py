@@ -53,9 +53,9 @@ if TYPE_CHECKING:
     )
     from mcranker.llm.connect import connect
     from mcranker.llm.scripted import ScriptedChat
-    from mcranker.ranker import MCRanker
     from mcranker.rankers.base import RankedQuery, Ranker
     from mcranker.rankers.direct import DirectRanker
+    from mcranker.rankers.mcranker import MCRanker
     from mcranker.ranking import Hit, Ranking
     from mcranker.types import MissingScore, Passage, Query
     from personas import Criterion, Member, Persona, Rubric, Team
@@ -65,7 +65,7 @@ _EXPORTS = {
     "personas": "Persona Criterion Rubric Member Team",
     "mcranker.config": "RankerConfig",
     "mcranker.rankers.base": "Ranker RankedQuery",
-    "mcranker.ranker": "MCRanker",
+    "mcranker.rankers.mcranker": "MCRanker",
     "mcranker.rankers.direct": "DirectRanker",
     "mcranker.ranking": "Ranking Hit",
     "mcranker.estimate": "Estimate",

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from mcranker.errors import ConfigError
 from mcranker.llm.chat import Capabilities
-from mcranker.llm.concurrency import MOST_LEARNED
+from mcranker.llm.limits.concurrency import MOST_LEARNED
 from personas.plain import can_be_encoded, in_brief
 
 __all__ = ["NO_YES", "PRESETS", "WEAK_MODEL_DEFAULTS", "RankerConfig", "RankerOptions"]

@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mcranker.config import RankerConfig
-from mcranker.llm.budget import most_used
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Usage
 from mcranker.llm.estimating import EstimatingChat
-from mcranker.llm.ledgered import Ledgered
+from mcranker.llm.ledger.ledgered import Ledgered
+from mcranker.llm.limits.budget import most_used
 from mcranker.llm.prices import cost
+from mcranker.method.topk import fewest_rows
 from mcranker.models import Models
-from mcranker.topk import fewest_rows
 from mcranker.types import Passage, UsageTable
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ import anyio.to_thread
 
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError, UnsupportedCapability
-from mcranker.llm.budget import Budget, Budgeted
 from mcranker.llm.chat import ChatModel
 from mcranker.llm.connect import connect
-from mcranker.llm.ledger import Ledger, default_ledger_path
-from mcranker.llm.ledgered import Ledgered
-from mcranker.llm.limits import Limits
-from mcranker.llm.retries import Retrying
+from mcranker.llm.ledger.ledger import Ledger, default_ledger_path
+from mcranker.llm.ledger.ledgered import Ledgered
+from mcranker.llm.limits.budget import Budget, Budgeted
+from mcranker.llm.limits.limits import Limits
+from mcranker.llm.limits.retries import Retrying
 
 __all__ = ["LedgerSpec", "ModelSpec", "Models", "check_capabilities", "connect_roles"]
 
@@ -27,7 +27,7 @@ LedgerSpec = str | os.PathLike[str] | Ledger | None
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The models of a ranker; one object may play several roles (§5.3.3).
+    """The models of a ranker; one object may play several roles (5.3.3).
 
     Attributes:
         ledger: what keeps their answers; None if nothing does.
@@ -154,7 +154,7 @@ class _Layers:
         )
         model: ChatModel
         if config.batch:
-            from mcranker.llm.batched import batched  # needed by few
+            from mcranker.llm.batch.batched import batched  # needed by few
 
             model = batched(chat, self._batch_notes(), self._ledger)
         else:

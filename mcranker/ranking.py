@@ -251,7 +251,7 @@ class Ranking(Sequence[Hit]):
             PersonasError: there is no such passage.
         """
         from mcranker.inspection_file import checked_grades
-        from personas.report.terminal import print_inspection
+        from personas.report.terminal.terminal import print_inspection
 
         known = None if grades is None else checked_grades(grades)
         print_inspection(self.to_dict(), top=top, passage=passage, grades=known, file=file)

@@ -11,7 +11,7 @@ from personas.errors import SchemaError
 
 if TYPE_CHECKING:
     from mcranker.llm.chat import Stage
-    from personas.stored_ranking import StoredCalls
+    from personas.inspection.stored import StoredCalls
 
 __all__ = ["ASSESSOR", "restored_fields"]
 
@@ -27,7 +27,7 @@ def restored_fields(data: Mapping[str, Any]) -> dict[str, Any]:
     """
     import numpy as np
 
-    from personas.stored_ranking import read_stored
+    from personas.inspection.stored import read_stored
 
     stored = read_stored(data)
     hits = sorted(stored.hits, key=lambda hit: hit.first_stage_rank)

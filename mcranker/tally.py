@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from mcranker.agents import OnScore
 from mcranker.errors import ModelError
 from mcranker.events import PassageAssessed, PassageScored
-from mcranker.llm.silence import DOWN
-from mcranker.session import Session
+from mcranker.llm.limits.silence import DOWN
+from mcranker.method.judges import OnScore
+from mcranker.method.session import Session
 from mcranker.types import Score, ScoreMatrix
 
 __all__ = ["OnScoreOf", "Tally"]

@@ -59,7 +59,7 @@ PROMPTS: Mapping[str, Placeholders] = {
     # Our addition: picking from the library, by one choice or by the subject's likelihood
     "choose": _placeholders("query members number", "others"),
     "subject": _placeholders("query"),
-    # App. D.2, D.3 and §5.2.2 (dataset-based criteria)
+    # App. D.2, D.3 and 5.2.2 (dataset-based criteria)
     "criteria_scientist": _placeholders("query persona", "description"),
     "criteria": _placeholders("query persona", "description"),
     "criteria_dataset": _placeholders("dataset persona", "description"),

@@ -22,10 +22,10 @@ OTHERS = (
 
 
 def _records() -> list[dict[str, Any]]:
-    from beir_eval.catalogue import CATALOGUE
-    from beir_eval.datasets import COLLECTIONS, load
-    from beir_eval.ir_failures import home
-    from beir_eval.ir_source import is_here
+    from beir_eval.data.catalogue import CATALOGUE
+    from beir_eval.data.datasets import COLLECTIONS, load
+    from beir_eval.data.ir_failures import home
+    from beir_eval.data.ir_source import is_here
 
     packaged = [
         {

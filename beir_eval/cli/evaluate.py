@@ -12,15 +12,15 @@ from click.core import ParameterSource
 
 from beir_eval.cli.findings import LEVEL, Findings
 from beir_eval.cli.flags import judgement_flags, measures_flag, output_flag, statistics_flags
-from beir_eval.significance import usual_correction
+from beir_eval.measures.significance import usual_correction
 from mcranker.cli.failures import DONE, envelope
 from mcranker.cli.files import output as opened_output
 from mcranker.cli.verb import Verb
 
 if TYPE_CHECKING:
-    from beir_eval.metrics import Evaluation
+    from beir_eval.measures.metrics import Evaluation
+    from beir_eval.measures.significance import Comparison, Interval
     from beir_eval.runs import Run
-    from beir_eval.significance import Comparison, Interval
 
 __all__ = ["command"]
 
@@ -29,7 +29,7 @@ Qrels = Mapping[str, Mapping[str, int]]
 
 def _evaluate(ctx: click.Context) -> int:
     _check_flags(ctx)
-    from beir_eval.metrics import evaluate, measure_names
+    from beir_eval.measures.metrics import evaluate, measure_names
     from beir_eval.runs import read_trec
 
     given = ctx.params
@@ -87,10 +87,10 @@ def _names(ctx: click.Context) -> dict[str, str]:
 
 def _qrels(given: Mapping[str, Any]) -> Qrels:
     if given["qrels"] is not None:
-        from beir_eval.qrels import read_qrels
+        from beir_eval.data.qrels import read_qrels
 
         return read_qrels(given["qrels"])
-    from beir_eval.datasets import load
+    from beir_eval.data.datasets import load
 
     return load(given["dataset"], split=given["split"]).qrels
 
@@ -103,14 +103,14 @@ def _findings(given: Mapping[str, Any], evaluations: Mapping[str, Evaluation]) -
     comparisons: dict[str, Mapping[str, Comparison]] = {}
     intervals: dict[str, Mapping[str, Interval]] = {}
     if given["compare"]:
-        from beir_eval.significance import compare_runs
+        from beir_eval.measures.significance import compare_runs
 
         options = {name: given[name] for name in ("test", "correction", "seed")}
         baseline = next(iter(evaluations))
         for measure, by_run in values.items():
             comparisons[measure] = compare_runs({measure: by_run}, baseline, **options)[measure]
     if given["intervals"]:
-        from beir_eval.significance import bootstrap_intervals
+        from beir_eval.measures.significance import bootstrap_intervals
 
         options = {name: given[name] for name in ("resamples", "seed")}
         for measure, by_run in values.items():

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from beir_eval.cli.findings import LEVEL, Findings
-from mcranker.cli.numbers import counted
 from personas.plain import plain
+from personas.words import counted
 
 if TYPE_CHECKING:
     from rich.console import Console

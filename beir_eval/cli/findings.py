@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from beir_eval.metrics import Evaluation
-from beir_eval.significance import Comparison, Interval
+from beir_eval.measures.metrics import Evaluation
+from beir_eval.measures.significance import Comparison, Interval
 
 __all__ = ["LEVEL", "Findings"]
 

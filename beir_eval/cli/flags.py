@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from beir_eval.significance import CORRECTIONS, HIGHEST_SEED, TESTS
+from beir_eval.measures.significance import CORRECTIONS, HIGHEST_SEED, TESTS
 from mcranker.cli.number_types import RealNumber, WholeNumber
 from mcranker.cli.verb import OTHER, Section
 

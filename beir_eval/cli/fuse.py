@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from beir_eval.cli.flags import output_flag
-from beir_eval.fusion import METHODS, NORMS
+from beir_eval.measures.fusion import METHODS, NORMS
 from mcranker.cli.failures import DONE, envelope
 from mcranker.cli.files import check_outputs, print_line
 from mcranker.cli.files import output as opened_output
@@ -29,7 +29,7 @@ def _fuse(ctx: click.Context) -> int:
     params = _params(ctx, given["param"])
     check_outputs(given["out"])
 
-    from beir_eval.fusion import fuse
+    from beir_eval.measures.fusion import fuse
     from beir_eval.runs import read_trec, write_trec
 
     runs = [read_trec(path) for path in paths]
@@ -61,7 +61,7 @@ def _fuse(ctx: click.Context) -> int:
             write(envelope(DONE, [], fusion=record))
         return DONE
 
-    from mcranker.cli.numbers import counted
+    from personas.words import counted
 
     queries = counted(len(fused), "query", "queries")
     print_line(f"{given['out']}: {queries}, {counted(documents, 'document')}")

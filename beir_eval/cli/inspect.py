@@ -53,7 +53,7 @@ def _check_usage(ctx: click.Context) -> None:
 def _chosen(ctx: click.Context) -> Chosen | list[Listed]:
     from beir_eval.cli.inspect_runs import choose_from_run, run_folder_of
     from beir_eval.cli.inspect_sources import Chosen, choose, grades_of, read_rankings
-    from beir_eval.qrels import read_qrels
+    from beir_eval.data.qrels import read_qrels
 
     source, query, judgements = (ctx.params[name] for name in ("file", "query", "qrels"))
     grades = None if judgements is None else read_qrels(judgements)
@@ -77,7 +77,7 @@ def _list(rows: list[Listed], output: str) -> None:
     if output == "json":
         _print_json(queries=listed_dicts(rows))
         return
-    from personas.report.terminal_parts import print_page
+    from personas.report.terminal.parts import print_page
 
     print_page(lambda console: show_list(console, rows))
 
@@ -92,7 +92,7 @@ def _write_page(chosen: Chosen, name: str) -> None:
 
 
 def _show(chosen: Chosen, given: dict[str, Any]) -> None:
-    from personas.report.terminal import find_hit, show_inspection
+    from personas.report.terminal.terminal import find_hit, show_inspection
 
     inspection, passage = chosen.inspection(), given["passage"]
     hits = inspection.hits if passage is None else (find_hit(inspection, passage),)
@@ -101,7 +101,7 @@ def _show(chosen: Chosen, given: dict[str, Any]) -> None:
 
         _print_json(inspection=inspection_dict(inspection, hits))
         return
-    from personas.report.terminal_parts import print_page
+    from personas.report.terminal.parts import print_page
 
     print_page(
         lambda console: show_inspection(console, inspection, top=given["top"], passage=passage)

@@ -7,10 +7,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from beir_eval.cli.inspect_sources import Listed
-from mcranker.cli.numbers import counted
-from personas.inspection import InspectedHit, Inspection
+from personas.inspection.inspection import InspectedHit, Inspection
 from personas.provenance import provenance
 from personas.survey.query import QueryFindings
+from personas.words import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,7 +24,7 @@ def show_list(console: Console, rows: Sequence[Listed]) -> None:
     """The queries, a line each, and how to pick one."""
     from rich.text import Text
 
-    from personas.report.terminal_parts import NOTE, Column, Sheet, clipped
+    from personas.report.terminal.parts import NOTE, Column, Sheet, clipped
 
     sheet = Sheet(console)
     numbers = Column(("number",), [Text(str(row.number)) for row in rows])

@@ -8,9 +8,7 @@ from typing import Any
 
 from beir_eval.cli.inspect_sources import Chosen, Grades, Listed, choose, unknown_query
 from beir_eval.errors import RunFolderError
-from beir_eval.persona_report.lines import Ranked, index_rankings, place_of, read_entry
-from beir_eval.persona_report.sources import Source, find_sources, top_of
-from beir_eval.run_folder import (
+from beir_eval.experiment.run_folder import (
     DATA_FOLDER,
     RANKINGS,
     DataFolder,
@@ -18,9 +16,11 @@ from beir_eval.run_folder import (
     checked_ranking,
     with_texts,
 )
+from beir_eval.persona_report.lines import Ranked, index_rankings, place_of, read_entry
+from beir_eval.persona_report.sources import Source, find_sources, top_of
 from mcranker.cli.invocation import say
-from mcranker.cli.numbers import counted
-from personas.inspection import OtherPlace, OtherRanking
+from personas.inspection.inspection import OtherPlace, OtherRanking
+from personas.words import counted
 
 __all__ = ["choose_from_run", "run_folder_of"]
 

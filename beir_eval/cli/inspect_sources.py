@@ -17,9 +17,9 @@ from beir_eval.errors import DatasetError
 from mcranker.bounded_lines import LONGEST_RANKING
 from mcranker.cli.reading import joined, named_source, read_lines
 from mcranker.errors import InputError
-from personas.effectiveness import ndcg
 from personas.errors import SchemaError
-from personas.inspection import Inspection, OtherRanking
+from personas.inspection.effectiveness import ndcg
+from personas.inspection.inspection import Inspection, OtherRanking
 
 __all__ = [
     "Chosen",

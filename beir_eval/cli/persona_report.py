@@ -12,10 +12,10 @@ from mcranker.cli.failures import DONE, envelope
 from mcranker.cli.files import output
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.number_types import WholeNumber
-from mcranker.cli.numbers import counted
 from mcranker.cli.progress import Live, live_is_wanted
 from mcranker.cli.verb import Verb, quiet_flag
 from personas.plain import one_line
+from personas.words import counted
 
 if TYPE_CHECKING:
     from beir_eval.persona_report.build import PersonaReport, ReportedRun

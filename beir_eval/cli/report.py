@@ -13,8 +13,8 @@ from beir_eval.cli.flags import STATISTICS, statistics_flags
 from mcranker.cli.files import check_outputs, output
 from mcranker.cli.invocation import say
 from mcranker.cli.number_types import RealNumber
-from mcranker.cli.numbers import counted
 from mcranker.cli.verb import Section, Verb, quiet_flag
+from personas.words import counted
 
 if TYPE_CHECKING:
     from beir_eval.report.model import Report
@@ -90,8 +90,8 @@ def _formats_of_file(
 
 
 def _built(given: Mapping[str, Any]) -> Report:
+    from beir_eval.experiment.run_folder import find_runs
     from beir_eval.report.build import build_report
-    from beir_eval.run_folder import find_runs
 
     return build_report(
         find_runs(given["runs"]),

@@ -22,15 +22,15 @@ from mcranker.cli.failures import DONE, envelope
 from mcranker.cli.files import check_outputs
 from mcranker.cli.files import output as opened_output
 from mcranker.cli.invocation import Invocation
-from mcranker.cli.numbers import counted, seconds
 from mcranker.cli.verb import Section, Verb, quiet_flag
+from personas.words import counted, seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from beir_eval.datasets import Dataset
-    from beir_eval.first_stage import FirstStage
-    from beir_eval.metrics import Evaluation
+    from beir_eval.data.datasets import Dataset
+    from beir_eval.measures.metrics import Evaluation
+    from beir_eval.retrieval.first_stage import FirstStage
     from beir_eval.runs import Run
 
 __all__ = ["command"]
@@ -51,7 +51,7 @@ class _Result:
 
 
 def _retrieve(ctx: click.Context) -> int:
-    from beir_eval.metrics import measure_names
+    from beir_eval.measures.metrics import measure_names
     from beir_eval.runs import write_trec
 
     given = ctx.params
@@ -72,7 +72,7 @@ def _retrieve(ctx: click.Context) -> int:
 
 
 def _stage(ctx: click.Context) -> FirstStage:
-    from beir_eval.first_stage import FirstStage
+    from beir_eval.retrieval.first_stage import FirstStage
 
     given = ctx.params
     for name in ("index", "fields"):
@@ -89,9 +89,9 @@ def _stage(ctx: click.Context) -> FirstStage:
 
 
 def _find(given: Mapping[str, Any], stage: FirstStage, measures: list[str]) -> _Result:
-    from beir_eval.datasets import load
-    from beir_eval.first_stage import find
-    from beir_eval.metrics import evaluate
+    from beir_eval.data.datasets import load
+    from beir_eval.measures.metrics import evaluate
+    from beir_eval.retrieval.first_stage import find
 
     # A measure that does not exist is told before the work, not after it.
     evaluate({}, {"query": {"document": 1}}, measures)

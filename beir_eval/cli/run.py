@@ -13,7 +13,7 @@ from beir_eval.cli.run_flags import run_flags
 from beir_eval.cli.run_plan import given_experiment, needed_models
 from beir_eval.cli.run_results import as_dict, show_estimates, show_results, verdict
 from beir_eval.cli.tracking import Display
-from beir_eval.experiment import CellResult, Experiment
+from beir_eval.experiment.run import CellResult, Experiment
 from mcranker.cli.failures import DONE, envelope
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.files import output, print_line

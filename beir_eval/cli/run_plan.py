@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from beir_eval.cli.run_flags import ROLES
-from beir_eval.experiment import Experiment, Plan
+from beir_eval.experiment.run import Experiment, Plan
 from mcranker.cli.options import given_config, given_ledger
 from mcranker.cli.reading import read_lines
 from personas.plain import plain
 
 if TYPE_CHECKING:
-    from beir_eval.first_stage import FirstStage
-    from beir_eval.suite import DatasetSpec, Suite
+    from beir_eval.experiment.suite import DatasetSpec, Suite
+    from beir_eval.retrieval.first_stage import FirstStage
 
 __all__ = ["given_experiment", "needed_models"]
 
@@ -52,7 +52,7 @@ def needed_models(experiment: Experiment) -> list[str]:
 
 
 def _suite(ctx: click.Context) -> Suite:
-    from beir_eval.suite import RankerSpec, Suite, folder_name, load_suite
+    from beir_eval.experiment.suite import RankerSpec, Suite, folder_name, load_suite
 
     given = ctx.params
     named = dict(_pair(ctx, text) for text in given["use"])
@@ -93,8 +93,8 @@ def _in_short(value: Any) -> str:
 
 
 def _plan(ctx: click.Context, suite: Suite) -> Plan:
-    from beir_eval.metrics import measure_names
-    from beir_eval.suite import DatasetSpec
+    from beir_eval.experiment.suite import DatasetSpec
+    from beir_eval.measures.metrics import measure_names
 
     given = ctx.params
     datasets = tuple(
@@ -128,7 +128,7 @@ def _with_split(datasets: tuple[DatasetSpec, ...]) -> tuple[DatasetSpec, ...]:
 
 
 def _first_stage(given: dict[str, Any]) -> FirstStage:
-    from beir_eval.first_stage import FirstStage
+    from beir_eval.retrieval.first_stage import FirstStage
 
     name = given["first_stage"]
     if name not in ENGINES:

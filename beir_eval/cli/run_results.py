@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mcranker.cli.failures import DONE, ERROR, MISSING_SCORES, failure
-from mcranker.cli.numbers import counted, dollars
+from personas.words import counted, dollars
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from beir_eval.experiment import CellResult
+    from beir_eval.experiment.run import CellResult
     from mcranker.estimate import Estimate
 
 __all__ = ["as_dict", "show_estimates", "show_results", "verdict"]

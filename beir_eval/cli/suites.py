@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from beir_eval.run_folder import SuiteNote
-    from beir_eval.suite import DatasetSpec, RankerSpec, Suite
+    from beir_eval.experiment.run_folder import SuiteNote
+    from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite
 
 __all__ = ["command"]
 
@@ -50,7 +50,7 @@ def command(ctx: click.Context, name: str | None, as_toml: bool, output: str) ->
     if name is None:
         return _list(as_json=output == "json")
     if as_toml:
-        from beir_eval.suite import suite_text
+        from beir_eval.experiment.suite import suite_text
 
         with opened_output(None) as write:
             write(suite_text(name))
@@ -59,7 +59,7 @@ def command(ctx: click.Context, name: str | None, as_toml: bool, output: str) ->
 
 
 def _list(*, as_json: bool) -> int:
-    from beir_eval.suite import shipped_suites
+    from beir_eval.experiment.suite import shipped_suites
 
     suites = shipped_suites()
     if as_json:
@@ -74,7 +74,7 @@ def _list(*, as_json: bool) -> int:
 
 
 def _show(name: str, *, as_json: bool) -> int:
-    from beir_eval.suite import load_suite
+    from beir_eval.experiment.suite import load_suite
 
     suite = load_suite(name)
     if as_json:
@@ -93,7 +93,7 @@ def _note(spec: RankerSpec) -> SuiteNote:
 
 
 def _record(suite: Suite) -> dict[str, Any]:
-    from beir_eval.run_folder import shown_options
+    from beir_eval.experiment.run_folder import shown_options
 
     first = _note(suite.rankers[0])
     return {
@@ -185,7 +185,7 @@ def _dataset(spec: DatasetSpec) -> str:
 
 
 def _options(spec: RankerSpec) -> str:
-    from beir_eval.run_folder import shown_options
+    from beir_eval.experiment.run_folder import shown_options
 
     return ", ".join(
         f"{name}={_value(value)}" for name, value in shown_options(spec.options).items()

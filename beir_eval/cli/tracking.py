@@ -7,16 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from beir_eval.experiment import Watch
+from beir_eval.experiment.run import Watch
 from mcranker import events
 from mcranker.cli.invocation import Invocation, say
-from mcranker.cli.numbers import counted, seconds
 from mcranker.cli.progress import Live, live_is_wanted
 from personas.plain import plain
+from personas.words import counted, seconds
 
 if TYPE_CHECKING:
-    from beir_eval.cell import Cell
-    from beir_eval.experiment import CellResult
+    from beir_eval.experiment.cell import Cell
+    from beir_eval.experiment.run import CellResult
     from mcranker.events import Event
     from mcranker.rankers import RankedQuery
 

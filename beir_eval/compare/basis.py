@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from beir_eval.qrels import read_qrels
+from beir_eval.data.qrels import read_qrels
 
 if TYPE_CHECKING:
-    from beir_eval.run_folder import DataFolder
+    from beir_eval.experiment.run_folder import DataFolder
     from beir_eval.runs import Run
 
 __all__ = ["Basis", "Texts", "basis_of_dataset", "basis_of_folder", "basis_of_qrels"]
@@ -75,7 +75,7 @@ def basis_of_dataset(name: str, *, split: str = "test") -> Basis:
         DatasetError: as `beir_eval.load`.
         ExtraMissing: a package for it is not installed.
     """
-    from beir_eval.datasets import load
+    from beir_eval.data.datasets import load
 
     dataset = load(name, split=split)
 
@@ -90,6 +90,6 @@ def basis_of_qrels(path: str) -> Basis:
     """A file of judgements to measure TREC files by.
 
     Raises:
-        DatasetError: as `beir_eval.qrels.read_qrels`.
+        DatasetError: as `beir_eval.data.qrels.read_qrels`.
     """
     return Basis(Path(path).name, "", read_qrels(path))

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from beir_eval.compare.sources import FIRST_STAGE_NAME
-from mcranker.cli.numbers import counted
 from personas.plain import plain
+from personas.words import counted
 
 if TYPE_CHECKING:
     from beir_eval.compare.model import (

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from beir_eval.significance import Comparison
+from beir_eval.measures.significance import Comparison
 
 __all__ = [
     "ChangedQuery",

@@ -20,7 +20,7 @@ from beir_eval.compare.model import (
     TeamMember,
 )
 from beir_eval.errors import MeasureError, SettingError
-from beir_eval.significance import EQUAL, compare_runs
+from beir_eval.measures.significance import EQUAL, compare_runs
 
 if TYPE_CHECKING:
     from beir_eval.compare.sources import ComparedRun, Pair

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from beir_eval.compare.basis import Basis, Texts, basis_of_folder
 from beir_eval.errors import RunFolderError
-from beir_eval.run_folder import FIRST_STAGE, DataFolder, Metrics, RunFolder
+from beir_eval.experiment.run_folder import FIRST_STAGE, DataFolder, Metrics, RunFolder
 from beir_eval.runs import Run, read_trec
 
 __all__ = [
@@ -64,7 +64,7 @@ class ComparedRun(ABC):
         kept = self._kept_values()
         if measure in kept:
             return kept[measure]
-        from beir_eval.metrics import evaluate
+        from beir_eval.measures.metrics import evaluate
 
         return evaluate(self.run(), self.basis.qrels, (measure,)).per_query[measure]
 

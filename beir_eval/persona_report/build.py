@@ -30,7 +30,7 @@ from beir_eval.persona_report.sources import Source, find_sources
 from beir_eval.persona_report.workers import in_order, usable_processors
 
 if TYPE_CHECKING:
-    from personas.report.runs_page import RunEntry
+    from personas.report.dataset.runs_page import RunEntry
     from personas.survey.surveyor import Surveyor
 
 __all__ = ["PersonaReport", "Progress", "ReportedRun", "write_persona_report"]
@@ -153,7 +153,7 @@ class _Work:
 
     def do(self, processes: int | None) -> None:
         """Write everything."""
-        from personas.report.runs_page import render_runs
+        from personas.report.dataset.runs_page import render_runs
         from personas.report.site import OVERVIEW
         from personas.survey.surveyor import Surveyor
 
@@ -193,9 +193,9 @@ class _Work:
 
     def _finish(self, number: int, surveyor: Surveyor) -> None:
         """Write the pages about all queries of a run."""
-        from personas.report.runs_page import RunEntry
+        from personas.report.dataset.pages import survey_pages
+        from personas.report.dataset.runs_page import RunEntry
         from personas.report.site import OVERVIEW
-        from personas.report.survey_pages import survey_pages
 
         run = self._prepared.pop(number)
         for place, failed in enumerate(run.failed, start=1 + run.plan.queries):

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from beir_eval.errors import RunFolderError
+from beir_eval.experiment.run_folder import query_id_of
 from beir_eval.files import Line, read_lines
-from beir_eval.run_folder import query_id_of
 
 __all__ = [
     "Passages",

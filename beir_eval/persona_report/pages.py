@@ -13,7 +13,7 @@ from beir_eval.files import write_whole
 from beir_eval.persona_report.lines import Passages, place_of, read_entry
 
 if TYPE_CHECKING:
-    from personas.inspection import Inspection, OtherRanking
+    from personas.inspection.inspection import Inspection, OtherRanking
     from personas.survey.surveyor import Surveyor
 
 __all__ = ["Chunk", "OtherPlan", "QueryPlan", "RunPlan", "Surveyed", "write_pages"]
@@ -94,7 +94,7 @@ def write_pages(chunk: Chunk) -> Surveyed:
         RunFolderError: a ranking is none, or the text of a passage is missing; names the line.
         OSError: a page cannot be written.
     """
-    from personas.report.inspection_page import inspection_pages
+    from personas.report.query.inspection_page import inspection_pages
     from personas.report.site import Around, query_page
     from personas.survey.surveyor import Surveyor
 
@@ -122,7 +122,7 @@ def _inspection(
     other: OtherRanking | None,
 ) -> Inspection:
     from personas.errors import SchemaError
-    from personas.inspection import Inspection
+    from personas.inspection.inspection import Inspection
 
     ranking = read_entry(run.rankings, rankings, query.offset)
     hits = []
@@ -141,7 +141,7 @@ def _inspection(
 
 
 def _other(plan: OtherPlan, lines: BinaryIO, offset: int | None) -> OtherRanking:
-    from personas.inspection import OtherPlace, OtherRanking
+    from personas.inspection.inspection import OtherPlace, OtherRanking
 
     if offset is None:
         return OtherRanking(plan.name, plan.top, {})

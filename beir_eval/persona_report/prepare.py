@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from beir_eval.errors import RunFolderError
+from beir_eval.experiment.run_folder import RANKINGS, Metrics, RunFolder
 from beir_eval.persona_report.lines import Ranked, index_passages, index_rankings, judged_by_team
 from beir_eval.persona_report.pages import Chunk, OtherPlan, QueryPlan, RunPlan
 from beir_eval.persona_report.sources import Source, top_of
 from beir_eval.persona_report.words import dataset_line, run_notes, run_settings
-from beir_eval.run_folder import RANKINGS, Metrics, RunFolder
 
 __all__ = ["FailedQuery", "Prepared", "Prepares", "ranked_queries"]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from beir_eval.errors import RunFolderError
+from beir_eval.experiment.labels import row_labels
+from beir_eval.experiment.run_folder import DATA_FOLDER, RANKINGS, DataFolder, RunFolder, find_runs
 from beir_eval.persona_report.lines import judged_by_team
-from beir_eval.report.labels import row_labels
-from beir_eval.run_folder import DATA_FOLDER, RANKINGS, DataFolder, RunFolder, find_runs
 
 __all__ = ["NOBODY", "Source", "find_sources", "top_of"]
 

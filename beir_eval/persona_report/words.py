@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from beir_eval.experiment.run_folder import DataManifest
 from beir_eval.persona_report.sources import Source
 from beir_eval.report.notes import conditions
-from beir_eval.run_folder import DataManifest
 
 __all__ = ["dataset_line", "run_notes", "run_settings"]
 

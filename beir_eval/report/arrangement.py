@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from beir_eval import paper
-from beir_eval.report.labels import column_names, natural, row_labels
+from beir_eval.experiment.labels import column_names, natural, row_labels
+from beir_eval.experiment.run_folder import FIRST_STAGE, DataFolder, RunFolder, SuiteNote
+from beir_eval.measures import paper
 from beir_eval.report.model import Column
 from beir_eval.report.notes import conditions
-from beir_eval.run_folder import FIRST_STAGE, DataFolder, RunFolder, SuiteNote
 
 __all__ = ["Arrangement", "Place", "arrange"]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 
+from beir_eval.measures.significance import Interval
 from beir_eval.report.model import Cell, Column, Figure, Report, Row, Section
-from beir_eval.significance import Interval
 from personas.plain import safe_json
 
 __all__ = ["render_json", "report_dict"]

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from beir_eval import paper
 from beir_eval.errors import SettingError
+from beir_eval.experiment.labels import natural
+from beir_eval.experiment.run_folder import FIRST_STAGE, Metrics, RunFolder
+from beir_eval.measures import paper
+from beir_eval.measures.significance import usual_correction
 from beir_eval.report.arrangement import Arrangement, Place, arrange
 from beir_eval.report.figure import build_figure
-from beir_eval.report.labels import natural
 from beir_eval.report.model import Cell, Column, Report, Row, Section
 from beir_eval.report.notes import model_names, notes
 from beir_eval.report.shelf import Shelf
 from beir_eval.report.statistics import Settings, statistics
-from beir_eval.run_folder import FIRST_STAGE, Metrics, RunFolder
-from beir_eval.significance import usual_correction
 
 __all__ = ["build_report"]
 
@@ -45,9 +45,9 @@ def build_report(
         baseline: label of the run that the others are compared with, or of the first stage
             (``"first stage"``, ``"BM25"``), in all sections that have it. The other sections, and
             None, take the suite's, else the first stage.
-        test: paired test, one of `beir_eval.significance.TESTS`.
+        test: paired test, one of `beir_eval.measures.significance.TESTS`.
         correction: of the p-values, over all comparisons of a section: one of
-            `beir_eval.significance.CORRECTIONS`; None for the one that goes with the test.
+            `beir_eval.measures.significance.CORRECTIONS`; None for the one that goes with the test.
         level: of the bootstrap intervals, above 0 and below 1.
         resamples: of the bootstrap, 1 or more.
         seed: of the bootstrap and of tests by chance, 0 or more.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from beir_eval import paper
+from beir_eval.experiment.run_folder import SuiteNote
+from beir_eval.measures import paper
 from beir_eval.report.model import Cell, Column, Figure, Point, Row
-from beir_eval.run_folder import SuiteNote
 
 __all__ = ["build_figure"]
 

@@ -19,8 +19,8 @@ from beir_eval.report.figures import render_svg
 from beir_eval.report.model import Cell, Column, Report, Row, Section
 from beir_eval.report.notes import paper_note
 from beir_eval.report.tables import Table, figure_table, legend
-from mcranker.cli.numbers import dollars, seconds
 from personas.report import formats, markup
+from personas.words import dollars, seconds
 
 if TYPE_CHECKING:
     from jinja2 import Environment

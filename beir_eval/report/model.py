@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from beir_eval.run_folder import DataManifest, FigureNote, Metrics, RunManifest
-from beir_eval.significance import Comparison, Interval
+from beir_eval.experiment.run_folder import DataManifest, FigureNote, Metrics, RunManifest
+from beir_eval.measures.significance import Comparison, Interval
 
 __all__ = ["Cell", "Column", "Figure", "Point", "Report", "Row", "Section"]
 

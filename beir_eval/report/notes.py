@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from beir_eval import paper
+from beir_eval.experiment.run_folder import DataManifest, RunManifest
+from beir_eval.measures import paper
 from beir_eval.report.model import Column, Row
 from beir_eval.report.numbers import count, points
-from beir_eval.run_folder import DataManifest, RunManifest
 
 __all__ = ["conditions", "model_names", "notes", "paper_note"]
 

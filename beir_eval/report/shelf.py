@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from beir_eval.errors import MeasureError, RunFolderError
-from beir_eval.run_folder import DataFolder, Metrics, RunFolder
+from beir_eval.experiment.run_folder import DataFolder, Metrics, RunFolder
 from beir_eval.runs import Run
 
 __all__ = ["Shelf"]
@@ -82,7 +82,7 @@ class Shelf:
 def _added(
     metrics: Metrics, measure: str, run: Run, qrels: Mapping[str, Mapping[str, int]]
 ) -> Metrics:
-    from beir_eval.metrics import evaluate
+    from beir_eval.measures.metrics import evaluate
 
     found = evaluate(run, qrels, (measure,))
     return metrics.model_copy(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from beir_eval.significance import Comparison, Interval, bootstrap_intervals, compare_runs
+from beir_eval.measures.significance import Comparison, Interval, bootstrap_intervals, compare_runs
 
 __all__ = ["Settings", "Statistics", "Values", "statistics"]
 
@@ -16,7 +16,7 @@ Values: TypeAlias = Mapping[str, Mapping[str, Mapping[str, float]]]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How it is tested, as `beir_eval.significance` takes it."""
+    """How it is tested, as `beir_eval.measures.significance` takes it."""
 
     test: str
     correction: str

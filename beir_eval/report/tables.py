@@ -18,7 +18,7 @@ from beir_eval.report.numbers import (
     rate,
     signed_points,
 )
-from mcranker.cli.numbers import counted, dollars, seconds
+from personas.words import counted, dollars, seconds
 
 __all__ = ["Entry", "Table", "condition_lines", "figure_table", "legend", "section_tables"]
 

@@ -20,17 +20,17 @@ from mcranker.cli.failures import DONE, ERROR, envelope, failure
 from mcranker.cli.fetching import ENGINE, fetch_models
 from mcranker.cli.files import output as opened_output
 from mcranker.cli.invocation import Invocation
-from mcranker.cli.numbers import counted, file_size, seconds
 from mcranker.cli.options import model_flags
 from mcranker.cli.verb import Verb, quiet_flag
 from mcranker.errors import LedgerError, MCRankerError, ReplyError
-from mcranker.llm.catalogue import find
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Message, Tag
 from mcranker.llm.connect import choose_default, connect
-from mcranker.llm.ledger import default_ledger_path
-from mcranker.llm.ledger_upkeep import file_bytes, stats
-from mcranker.llm.model_files import cache_folder
+from mcranker.llm.ledger.ledger import default_ledger_path
+from mcranker.llm.ledger.upkeep import file_bytes, stats
+from mcranker.llm.local.catalogue import find
+from mcranker.llm.local.model_files import cache_folder
 from personas.plain import plain
+from personas.words import counted, file_size, seconds
 
 if TYPE_CHECKING:
     from rich.console import Console

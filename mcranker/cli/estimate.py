@@ -12,11 +12,11 @@ from rich.text import Text
 from mcranker.cli.failures import DONE, envelope
 from mcranker.cli.fetching import is_here
 from mcranker.cli.files import output as opened_output
-from mcranker.cli.numbers import counted, dollars
 from mcranker.cli.tables import print_page
 from mcranker.errors import InputError
 from mcranker.llm.chat import Usage
 from personas.plain import plain
+from personas.words import counted, dollars
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,7 +36,7 @@ def check_local_models(models: Iterable[str]) -> None:
     Raises:
         InputError: one is of the catalogue and not here.
     """
-    from mcranker.llm.catalogue import find
+    from mcranker.llm.local.catalogue import find
 
     for model in models:
         kind, _, name = model.strip().partition(":")

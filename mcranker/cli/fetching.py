@@ -22,12 +22,12 @@ def fetch_models(models: Iterable[str], *, quiet: bool) -> None:
     Without the local engine nothing is fetched, since nothing could be done with it.
 
     Raises:
-        DownloadError, ConfigError: as `mcranker.llm.model_files.download`.
+        DownloadError, ConfigError: as `mcranker.llm.local.model_files.download`.
     """
     if importlib.util.find_spec(ENGINE) is None:
         return
-    from mcranker.llm.catalogue import find
-    from mcranker.llm.model_files import resolve
+    from mcranker.llm.local.catalogue import find
+    from mcranker.llm.local.model_files import resolve
 
     for model in models:
         name = model.strip().removeprefix(_LOCAL).strip()
@@ -38,6 +38,6 @@ def fetch_models(models: Iterable[str], *, quiet: bool) -> None:
 
 def is_here(file: str) -> bool:
     """Whether the cache folder has a model file of that name."""
-    from mcranker.llm.model_files import cache_folder
+    from mcranker.llm.local.model_files import cache_folder
 
     return (cache_folder() / file).is_file()

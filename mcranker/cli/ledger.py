@@ -15,12 +15,12 @@ from mcranker.cli.files import check_outputs, print_line
 from mcranker.cli.files import output as opened_output
 from mcranker.cli.invocation import say
 from mcranker.cli.number_types import RealNumber
-from mcranker.cli.numbers import counted, dollars, file_size
+from personas.words import counted, dollars, file_size
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from mcranker.llm.ledger_upkeep import Share
+    from mcranker.llm.ledger.upkeep import Share
 
 __all__ = ["command"]
 
@@ -60,7 +60,7 @@ def command() -> None:
 @click.pass_context
 def stats_command(ctx: click.Context, ledger: str | None, output: str) -> int:
     """Show how many answers there are, by model and stage, and what they took."""
-    from mcranker.llm.ledger_upkeep import file_bytes, stats
+    from mcranker.llm.ledger.upkeep import file_bytes, stats
 
     path = _path(ctx, ledger)
     shares = stats(path)
@@ -84,7 +84,7 @@ def export_command(ctx: click.Context, ledger: str | None, out: str | None) -> i
     Damaged answers are left out, and the exit code is 1. All that can be read of a damaged file
     is written.
     """
-    from mcranker.llm.ledger_upkeep import Export
+    from mcranker.llm.ledger.upkeep import Export
 
     check_outputs(out)
     path = _path(ctx, ledger)
@@ -138,7 +138,7 @@ def prune_command(
 
     Several conditions together remove what fulfils all of them.
     """
-    from mcranker.llm.ledger_upkeep import Selection, prune
+    from mcranker.llm.ledger.upkeep import Selection, prune
 
     chosen = any(value not in (None, False) for value in which.values())
     if chosen == everything:
@@ -158,7 +158,7 @@ def prune_command(
 @click.pass_context
 def verify_command(ctx: click.Context, ledger: str | None, output: str) -> int:
     """Check that the file and every answer in it is whole; exit code 1 if not."""
-    from mcranker.llm.ledger_upkeep import verify
+    from mcranker.llm.ledger.upkeep import verify
 
     path = _path(ctx, ledger)
     answers, problems = verify(path)
@@ -184,7 +184,7 @@ def verify_command(ctx: click.Context, ledger: str | None, output: str) -> int:
 
 
 def _path(ctx: click.Context, named: str | None) -> Path:
-    from mcranker.llm.ledger import default_ledger_path
+    from mcranker.llm.ledger.ledger import default_ledger_path
 
     path = Path(named).expanduser() if named else default_ledger_path()
     if path is None:

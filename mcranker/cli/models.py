@@ -11,13 +11,13 @@ from mcranker.cli.fetching import is_here
 from mcranker.cli.files import output as opened_output
 from mcranker.cli.files import print_line
 from mcranker.cli.invocation import Invocation
-from mcranker.cli.numbers import file_size
 from mcranker.cli.progress import download_bar
+from personas.words import file_size
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from mcranker.llm.catalogue import CatalogueEntry
+    from mcranker.llm.local.catalogue import CatalogueEntry
 
 __all__ = ["command"]
 
@@ -46,8 +46,8 @@ def command(ctx: click.Context, output: str) -> int:
 @click.pass_obj
 def download_command(invocation: Invocation, name: str, quiet: bool) -> int:
     """Fetch the model NAME into the cache folder, and check it."""
-    from mcranker.llm.catalogue import find, not_found
-    from mcranker.llm.model_files import download
+    from mcranker.llm.local.catalogue import find, not_found
+    from mcranker.llm.local.model_files import download
 
     entry = find(name.removeprefix("local:"))
     if entry is None:
@@ -60,7 +60,7 @@ def download_command(invocation: Invocation, name: str, quiet: bool) -> int:
 
 
 def _list(*, as_json: bool) -> int:
-    from mcranker.llm.catalogue import catalogue
+    from mcranker.llm.local.catalogue import catalogue
 
     entries = catalogue()
     if as_json:

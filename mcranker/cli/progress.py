@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from mcranker.cli.invocation import say
-from mcranker.cli.numbers import counted, file_size
 from personas.plain import plain
+from personas.words import counted, file_size
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -15,7 +15,6 @@ from mcranker.cli.fetching import fetch_models
 from mcranker.cli.files import check_outputs
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.number_types import WholeNumber
-from mcranker.cli.numbers import counted
 from mcranker.cli.options import (
     METHOD,
     WEAK_MODEL_NOTE,
@@ -43,6 +42,7 @@ from mcranker.events import RankingDone
 from mcranker.rankers import HOPELESS, RankedQuery, Ranker
 from mcranker.trec import can_be_named
 from mcranker.types import Passage, Query
+from personas.words import counted
 
 __all__ = ["command"]
 

@@ -22,13 +22,13 @@ from mcranker.bounded_lines import (
     bounded_lines,
     megabytes,
 )
-from mcranker.cli.numbers import counted
 from mcranker.errors import InputError
 from mcranker.inputs import as_passages
 from mcranker.trec import decimal
 from mcranker.types import Passage, Query
-from personas.leave_one_out import HIGHEST_SCORE
+from personas.inspection.leave_one_out import HIGHEST_SCORE
 from personas.plain import in_brief
+from personas.words import counted
 
 __all__ = [
     "FORMATS",

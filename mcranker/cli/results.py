@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from mcranker.cli.failures import DONE, ERROR, MISSING_SCORES, Failure, envelope, failure
 from mcranker.cli.files import Write, output, replacing
 from mcranker.cli.invocation import say
-from mcranker.cli.numbers import counted
 from personas.plain import json_text
+from personas.words import counted
 
 if TYPE_CHECKING:
     from mcranker.rankers import RankedQuery

@@ -16,10 +16,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from mcranker.cli.numbers import counted, dollars, score_column, seconds
 from mcranker.cli.teams_view import line, percent, show_team
 from personas.plain import plain
-from personas.report.terminal_parts import file_width
+from personas.report.terminal.parts import file_width
+from personas.words import counted, dollars, score_column, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,7 +25,7 @@ from mcranker.cli.options import (
 from mcranker.cli.progress import Live, QueryTracker, live_is_wanted
 from mcranker.cli.tables import print_page, show_team
 from mcranker.cli.verb import Section, Verb, quiet_flag
-from mcranker.ranker import MCRanker
+from mcranker.rankers.mcranker import MCRanker
 from mcranker.types import Query
 from personas import Team, dumps
 

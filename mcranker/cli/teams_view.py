@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from mcranker.cli.numbers import counted
 from personas.plain import plain
 from personas.provenance import provenance
+from personas.words import counted
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from mcranker.errors import ConfigError
-from mcranker.llm.anthropic_messages import AnthropicMessages
 from mcranker.llm.chat import ChatModel
-from mcranker.llm.compatible_http import CompatibleChat
-from mcranker.llm.endpoint import checked_url
 from mcranker.llm.masking import shown_url
-from mcranker.llm.openai_chat import OpenAIChat
+from mcranker.llm.providers.anthropic_messages import AnthropicMessages
+from mcranker.llm.providers.compatible_http import CompatibleChat
+from mcranker.llm.providers.endpoint import checked_url
+from mcranker.llm.providers.openai_chat import OpenAIChat
 from mcranker.logs import safe_logger
 from personas.plain import can_be_encoded
 
@@ -91,7 +91,7 @@ def connect(
                 f"model={model!r} runs in this process and takes no base_url= or api_key=; "
                 "for a server use model='openai:NAME'"
             )
-        from mcranker.llm.llama_local import LocalChat
+        from mcranker.llm.local.llama_local import LocalChat
 
         return LocalChat.open(name)
     if kind == "anthropic":

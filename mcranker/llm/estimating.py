@@ -7,10 +7,10 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mcranker.llm.budget import prompt_bytes
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Usage
-from mcranker.llm.ledger import Ledger
-from mcranker.llm.request_key import request_key
+from mcranker.llm.ledger.ledger import Ledger
+from mcranker.llm.ledger.request_key import request_key
+from mcranker.llm.limits.budget import prompt_bytes
 from mcranker.llm.wrapper import Wrapper
 
 __all__ = ["Count", "EstimatingChat"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from mcranker.llm.batch_service import BATCH_SUFFIX
+from mcranker.llm.batch.protocol import BATCH_SUFFIX
 from mcranker.llm.chat import Usage
 
 __all__ = ["cost"]

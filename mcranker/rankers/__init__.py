@@ -14,7 +14,7 @@ from mcranker.rankers.base import HOPELESS, RankedQuery, Ranker, Work
 __all__ = ["HOPELESS", "RANKERS", "RankedQuery", "Ranker", "Work", "ranker_class"]
 
 RANKERS = {
-    "mcranker": "mcranker.ranker:MCRanker",
+    "mcranker": "mcranker.rankers.mcranker:MCRanker",
     "direct": "mcranker.rankers.direct:DirectRanker",
 }
 """Name -> module and class of every ranker."""

@@ -22,7 +22,6 @@ from typing import ClassVar, Self, TypeAlias
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from mcranker.bridge import Bridge, Stream, task_group
 from mcranker.config import RankerConfig
 from mcranker.errors import (
     AuthenticationFailed,
@@ -41,6 +40,7 @@ from mcranker.inputs import Docs, as_passages, as_query
 from mcranker.logs import safe_logger
 from mcranker.models import Models
 from mcranker.ranking import Ranking
+from mcranker.runtime.bridge import Bridge, Stream, task_group
 from mcranker.types import Passage, Query
 
 __all__ = ["HOPELESS", "RankedQuery", "Ranker", "Work"]

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import ClassVar, Unpack
 
-from mcranker.agents import DirectJudge
 from mcranker.config import RankerConfig, RankerOptions
 from mcranker.errors import ConfigError
+from mcranker.method.judges import DirectJudge
+from mcranker.method.seats import TeamSpec
+from mcranker.method.session import Session
+from mcranker.method.stages import judge_workers, recruit, score_passages
 from mcranker.models import LedgerSpec, ModelSpec
 from mcranker.rankers.pointwise import PointwiseRanker, Roles, given
 from mcranker.ranking import Ranking
-from mcranker.session import Session
-from mcranker.stages import judge_workers, recruit, score_passages
 from mcranker.tally import Tally
-from mcranker.teams import TeamSpec
 
 __all__ = ["DirectRanker"]
 
 
 class DirectRanker(PointwiseRanker):
-    """Asks for the relevance of each passage directly, from 0 to k (§4.2, App. D.6).
+    """Asks for the relevance of each passage directly, from 0 to k (4.2, App. D.6).
 
     >>> DirectRanker(model="openai:gpt-5-mini")                    # DIRECT(0, 10)
     >>> DirectRanker(scale=20)                                     # DIRECT(0, 20)

@@ -11,25 +11,25 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mcranker.agents import Annotator
 from mcranker.config import RankerConfig
-from mcranker.ensemble import (
+from mcranker.events import Emit, RankingStarted
+from mcranker.logs import safe_logger
+from mcranker.method.ensemble import (
     descending,
     fill_missing,
     interpolate,
     reciprocal_rank,
     upper_bounds,
 )
-from mcranker.events import Emit, RankingStarted
-from mcranker.logs import safe_logger
+from mcranker.method.judges import Annotator
+from mcranker.method.seats import Seats, TeamSpec, as_team
+from mcranker.method.session import Memory, Session
+from mcranker.method.stages import write_rubrics
+from mcranker.method.topk import unasked
 from mcranker.models import LedgerSpec, Models, ModelSpec, check_capabilities, connect_roles
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking
-from mcranker.session import Memory, Session
-from mcranker.stages import write_rubrics
 from mcranker.tally import OnScoreOf, Tally
-from mcranker.teams import Seats, TeamSpec, as_team
-from mcranker.topk import unasked
 from mcranker.types import Passage, Query, ScoreMatrix
 from personas import Member, PromptSet, Team
 
@@ -133,7 +133,7 @@ class PointwiseRanker(Ranker):
         """An annotator for each member, with its rubric; of a locked team none is written.
 
         Raises:
-            ConfigError, ReplyError: as `mcranker.stages.write_rubrics`.
+            ConfigError, ReplyError: as `mcranker.method.stages.write_rubrics`.
         """
         locked = self.team is not None and self.team.locked
         return await write_rubrics(session, members, scored=scored, locked=locked)
@@ -165,7 +165,7 @@ class PointwiseRanker(Ranker):
         annotators: Sequence[Annotator],
         assessed: ScoreMatrix | None = None,
     ) -> Ranking:
-        """The finished ranking: scores combined, ties by first-stage order (§3.1).
+        """The finished ranking: scores combined, ties by first-stage order (3.1).
 
         A passage that was not scored by all stands where the highest score that it could have
         reached puts it. Passages beyond ``depth`` follow in first-stage order.

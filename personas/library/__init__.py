@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 NLP_SCIENTIST = "nlp_scientist"
-"""The member that every team of the paper has (§3.2)."""
+"""The member that every team of the paper has (3.2)."""
 
 _LONGEST = 100
 
@@ -54,7 +54,7 @@ def members() -> tuple[Member, ...]:
 
 
 def nlp_scientist() -> Member:
-    """The fixed NLP scientist (§3.2)."""
+    """The fixed NLP scientist (3.2)."""
     return member(NLP_SCIENTIST)
 
 

@@ -7,7 +7,7 @@ from bisect import insort
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from personas.inspection import InspectedHit, Inspection, OtherPlace
+from personas.inspection.inspection import InspectedHit, Inspection, OtherPlace
 from personas.survey.model import CASE_KINDS, Case, CaseKind
 from personas.survey.query import DEPTH, MOST_NAME, MOST_TEXT
 from personas.survey.sums import cut

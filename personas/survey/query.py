@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from personas.agreement import AlphaSums
-from personas.effectiveness import ndcg
-from personas.inspection import Inspection
+from personas.inspection.agreement import AlphaSums
+from personas.inspection.effectiveness import ndcg
+from personas.inspection.inspection import Inspection
 from personas.provenance import Provenance, provenance
 from personas.schema import Member, Team
 from personas.survey.model import QueryFigures

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import fsum
 
-from personas.agreement import AlphaSums
-from personas.inspection import Inspection
+from personas.inspection.agreement import AlphaSums
+from personas.inspection.inspection import Inspection
 from personas.survey.cases import CaseTable
 from personas.survey.model import QueryFigures, Survey, Totals
 from personas.survey.query import MOST_NAME, MOST_TEXT, QueryFindings

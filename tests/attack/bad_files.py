@@ -7,9 +7,9 @@ from pathlib import Path
 
 from personas import library, save
 from tests.attack.commands import written
-from tests.beir_folder import write_folder
-from tests.inspection_report import data_of
-from tests.run_folders import make_run_folders, no_suite
+from tests.support.beir_folder import write_folder
+from tests.support.inspection_report import data_of
+from tests.support.run_folders import make_run_folders, no_suite
 
 __all__ = ["write_files"]
 

@@ -20,18 +20,18 @@ from mcranker import (
     Query,
     Ranking,
 )
-from mcranker.llm.anthropic_messages import AnthropicMessages
-from mcranker.llm.compatible_http import CompatibleChat
-from mcranker.llm.ledger_upkeep import verify
-from mcranker.llm.limits import Limits
-from mcranker.llm.openai_chat import OpenAIChat
-from mcranker.llm.retries import Retrying
+from mcranker.llm.ledger.upkeep import verify
+from mcranker.llm.limits.limits import Limits
+from mcranker.llm.limits.retries import Retrying
+from mcranker.llm.providers.anthropic_messages import AnthropicMessages
+from mcranker.llm.providers.compatible_http import CompatibleChat
+from mcranker.llm.providers.openai_chat import OpenAIChat
 from mcranker.rankers.base import Ranker
 from tests.attack.scale import scaled
-from tests.chaos import Chaos, chaos, truth
-from tests.cli_support import invoke
-from tests.loopback import clean_environment
-from tests.ranking_process import queries, result
+from tests.support.chaos import Chaos, chaos, truth
+from tests.support.cli_support import invoke
+from tests.support.loopback import clean_environment
+from tests.support.ranking_process import queries, result
 
 ATTEMPTS = 6
 TEAM = 2
@@ -262,7 +262,7 @@ def test_text_that_is_not_unicode(
 
 def test_what_a_model_says_that_is_not_unicode(tmp_path: Path) -> None:
     from mcranker import ScriptedChat
-    from tests.scripted import RECRUITS, RUBRIC
+    from tests.support.scripted import RECRUITS, RUBRIC
 
     luck = random.Random(1)
     asked = []

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from beir_eval.errors import SuiteError
-from beir_eval.suite_form import read_form
+from beir_eval.experiment.suite_form import read_form
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError
-from mcranker.teams import as_team
+from mcranker.method.seats import as_team
 from personas import (
     Criterion,
     Member,

@@ -15,8 +15,8 @@ from mcranker import ChatRequest, MCRanker, ScriptedChat
 from mcranker.logs import safe_logger
 from personas.plain import json_text, shown
 from tests.attack.commands import HOSTILE, call, unsafe, written
-from tests.beir_folder import write_folder
-from tests.cli_support import Connected, scripted
+from tests.support.beir_folder import write_folder
+from tests.support.cli_support import Connected, scripted
 
 ROOT = Path(__file__).parent.parent.parent
 ODD_ID = HOSTILE.replace("\u2028", "")  # which a TREC run would take for white space
@@ -180,8 +180,8 @@ def test_every_logger_of_the_packages_is_safe() -> None:
     allowed = {
         "mcranker/logs.py",
         "mcranker/cli/invocation.py",
-        "beir_eval/ir_failures.py",
-        "beir_eval/bm25.py",
+        "beir_eval/data/ir_failures.py",
+        "beir_eval/retrieval/bm25.py",
     }
     found = {
         path.relative_to(ROOT).as_posix()

@@ -18,19 +18,19 @@ from typing import Any, TypeAlias
 import pytest
 
 from beir_eval import FirstStage, SettingError
-from beir_eval.significance import bootstrap_intervals
+from beir_eval.measures.significance import bootstrap_intervals
 from mcranker import ConfigError, InputError, MCRanker, RankerConfig, Ranking, ScriptedChat
 from mcranker.inputs import as_passages
 from personas import PersonasError
 from personas.plain import in_brief
 from personas.report import render_inspection
-from personas.report.terminal import print_inspection
+from personas.report.terminal.terminal import print_inspection
 from tests.attack.bad_files import write_files
 from tests.attack.bad_inputs import BAD, parsed
 from tests.attack.commands import call, refused, written
 from tests.attack.scale import scaled
-from tests.cli_support import Connected, scripted
-from tests.inspection_report import data_of
+from tests.support.cli_support import Connected, scripted
+from tests.support.inspection_report import data_of
 
 HUGE = 10**22
 Keys: TypeAlias = tuple[str | int, ...]

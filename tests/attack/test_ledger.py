@@ -30,22 +30,23 @@ import pytest
 
 from mcranker import MCRanker
 from mcranker.errors import ConfigError, LedgerError
-from mcranker.llm import ledger_flights, ledger_writer
 from mcranker.llm.chat import ChatReply, ChatRequest, Usage
-from mcranker.llm.ledger import Ledger
-from mcranker.llm.ledger_access import LedgerAccess
-from mcranker.llm.ledger_rows import COLUMNS, row_of
-from mcranker.llm.ledger_upkeep import Export, stats, verify
-from mcranker.llm.ledger_writer import LedgerWriter
-from mcranker.llm.ledgered import Ledgered
-from mcranker.llm.request_key import request_key
+from mcranker.llm.ledger import flights as ledger_flights
+from mcranker.llm.ledger import writer as ledger_writer
+from mcranker.llm.ledger.access import LedgerAccess
+from mcranker.llm.ledger.ledger import Ledger
+from mcranker.llm.ledger.ledgered import Ledgered
+from mcranker.llm.ledger.request_key import request_key
+from mcranker.llm.ledger.rows import COLUMNS, row_of
+from mcranker.llm.ledger.upkeep import Export, stats, verify
+from mcranker.llm.ledger.writer import LedgerWriter
 from mcranker.llm.scripted import ScriptedChat
 from tests.attack.scale import scaled
-from tests.cli_support import invoke
-from tests.ledger_support import MODEL, keep, key, reply, request, sql, start
-from tests.loopback import Body, completion, serve_in_thread
-from tests.scripted import RECRUITS, RUBRIC
-from tests.test_resume import calls_of, write_collection
+from tests.mcranker.rankers.test_resume import calls_of, write_collection
+from tests.support.cli_support import invoke
+from tests.support.ledger_support import MODEL, keep, key, reply, request, sql, start
+from tests.support.loopback import Body, completion, serve_in_thread
+from tests.support.scripted import RECRUITS, RUBRIC
 
 pytestmark = [
     pytest.mark.anyio,
@@ -173,10 +174,10 @@ def _together(work: list[Callable[[], object]]) -> None:
 
 HOLDER = """
 from mcranker.errors import ServerFailed
-from mcranker.llm import ledger_flights
-from mcranker.llm.ledger_writer import LedgerWriter
-from mcranker.llm.ledgered import Ledgered
-from mcranker.llm.request_key import request_key
+from mcranker.llm.ledger import flights as ledger_flights
+from mcranker.llm.ledger.writer import LedgerWriter
+from mcranker.llm.ledger.ledgered import Ledgered
+from mcranker.llm.ledger.request_key import request_key
 from mcranker.llm.scripted import ScriptedChat
 
 path, lease, seconds, what = sys.argv[1:]
@@ -585,7 +586,7 @@ asyncio.run(main(sys.argv[1], int(sys.argv[2])))
 UNWRITABLE = """
 import os, resource, signal, sqlite3
 from pathlib import Path
-from mcranker.llm import ledger_writer
+from mcranker.llm.ledger import writer as ledger_writer
 from tests.attack.test_ledger import Asked
 
 path, what = Path(sys.argv[1]), sys.argv[2]
@@ -848,7 +849,7 @@ def test_a_power_cut_takes_the_last_answers_at_most(whole: Path, tmp_path: Path)
 FORKS = """
 import os, threading, time, warnings
 from pathlib import Path
-from mcranker.llm.ledger_flights import LEASE
+from mcranker.llm.ledger.flights import LEASE
 from tests.attack.test_ledger import Asked
 
 warnings.simplefilter("ignore", DeprecationWarning)  # to fork with threads is what is tried here

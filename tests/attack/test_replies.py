@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from mcranker.replies import (
+from mcranker.replies.json import LONGEST
+from mcranker.replies.read import (
     Unreadable,
     read_criterion_scores,
     read_personas,
     read_rubric,
     read_score,
 )
-from mcranker.reply_json import LONGEST
 from tests.attack.scale import scaled
 
 DOUBTED = [

@@ -35,23 +35,25 @@ from mcranker.errors import (
     ServerFailed,
     UnsupportedCapability,
 )
-from mcranker.llm import (
+from mcranker.llm import masking
+from mcranker.llm.batch.anthropic_batches import AnthropicBatches
+from mcranker.llm.batch.notes import BatchGroup, BatchNote, BatchNotes
+from mcranker.llm.batch.openai_batches import OpenAIBatches
+from mcranker.llm.batch.protocol import MOST_PAGES
+from mcranker.llm.chat import ChatReply, ChatRequest, Message, Question, Tag
+from mcranker.llm.connect import connect
+from mcranker.llm.masking import shown_url
+from mcranker.llm.providers import (
     anthropic_messages,
     endpoint,
     http_errors,
-    masking,
     openai_chat,
     openai_decisions,
     parameters,
     token_counts,
 )
-from mcranker.llm.anthropic_batches import AnthropicBatches
-from mcranker.llm.anthropic_messages import AnthropicMessages
-from mcranker.llm.batch_files import BatchGroup, BatchNote, BatchNotes
-from mcranker.llm.batch_service import MOST_PAGES
-from mcranker.llm.chat import ChatReply, ChatRequest, Message, Question, Tag
-from mcranker.llm.connect import connect
-from mcranker.llm.http_errors import (
+from mcranker.llm.providers.anthropic_messages import AnthropicMessages
+from mcranker.llm.providers.http_errors import (
     MESSAGE_LIMIT,
     PAGE_LIMIT,
     READ_LIMIT,
@@ -61,12 +63,10 @@ from mcranker.llm.http_errors import (
     parse_object,
     read_problem,
 )
-from mcranker.llm.masking import shown_url
-from mcranker.llm.openai_batches import OpenAIBatches
-from mcranker.llm.openai_chat import OpenAIChat
-from mcranker.llm.openai_decisions import decision_reply
-from mcranker.llm.openai_protocol import chat_reply
-from mcranker.llm.token_counts import MOST_TOKENS
+from mcranker.llm.providers.openai_chat import OpenAIChat
+from mcranker.llm.providers.openai_decisions import decision_reply
+from mcranker.llm.providers.openai_protocol import chat_reply
+from mcranker.llm.providers.token_counts import MOST_TOKENS
 from tests.attack.raw_server import (
     Asked,
     Script,
@@ -79,10 +79,10 @@ from tests.attack.raw_server import (
 )
 from tests.attack.scale import scaled
 from tests.attack.wire_models import CHATS, CHECKS, KEY, RESULTS, Call, backend
-from tests.batch_place import SECRET, ask, both, outcomes, text_of, texts, workplace
-from tests.batch_server import repeated_anthropic, repeated_openai
-from tests.beir_folder import write_folder
-from tests.loopback import (
+from tests.support.batch_place import SECRET, ask, both, outcomes, text_of, texts, workplace
+from tests.support.batch_server import repeated_anthropic, repeated_openai
+from tests.support.beir_folder import write_folder
+from tests.support.loopback import (
     Answer,
     Body,
     anthropic_message,
@@ -323,8 +323,8 @@ async def test_a_token_in_the_path_is_never_shown(
 
 
 def test_nothing_that_is_kept_holds_a_secret(tmp_path: Path) -> None:
-    from beir_eval.experiment import run_suite
-    from tests.experiment_support import plan, suite
+    from beir_eval.experiment.run import run_suite
+    from tests.support.experiment_support import plan, suite
 
     asked = {"n": 0}
 
@@ -1197,7 +1197,7 @@ async def test_what_json_cannot_hold_is_not_sent(
 
 
 def test_an_extra_body_that_cannot_be_sent() -> None:
-    from mcranker.llm.compatible_http import CompatibleChat
+    from mcranker.llm.providers.compatible_http import CompatibleChat
 
     for odd in ({1, 2}, object(), "\ud83d", 2**70):
         with pytest.raises(ConfigError, match="cannot be sent as JSON"):

@@ -16,13 +16,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from mcranker.errors import ModelError
-from mcranker.llm.anthropic_batches import AnthropicBatches
-from mcranker.llm.anthropic_messages import AnthropicMessages
-from mcranker.llm.batch_service import lines_of
+from mcranker.llm.batch.anthropic_batches import AnthropicBatches
+from mcranker.llm.batch.openai_batches import OpenAIBatches
+from mcranker.llm.batch.protocol import lines_of
 from mcranker.llm.chat import ChatRequest, Message, Question, Tag
-from mcranker.llm.compatible_http import CompatibleChat
-from mcranker.llm.openai_batches import OpenAIBatches
-from mcranker.llm.openai_chat import OpenAIChat
+from mcranker.llm.providers.anthropic_messages import AnthropicMessages
+from mcranker.llm.providers.compatible_http import CompatibleChat
+from mcranker.llm.providers.openai_chat import OpenAIChat
 
 KEY = "zq7Hd2-very-Secret-0815-Wm"
 """Of no shape that is known, so that it must be taken out by itself."""

@@ -10,9 +10,9 @@ import click
 
 from mcranker.cli.failures import DONE, ERROR, Failure, envelope
 from mcranker.cli.invocation import say
-from mcranker.cli.numbers import counted
 from mcranker.cli.verb import Verb
 from personas.plain import plain
+from personas.words import counted
 
 if TYPE_CHECKING:
     from mcranker.cli.personas.records import Record

@@ -1,0 +1,320 @@
+"""Data sets of ir_datasets: downloaded when first used, their documents read from disk."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
+from contextlib import redirect_stdout
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Any
+
+from beir_eval.data.catalogue import CATALOGUE, Known
+from beir_eval.data.datasets import (
+    COLLECTIONS,
+    Dataset,
+    Document,
+    Wanted,
+    assemble,
+    check_id,
+    log_absent,
+)
+from beir_eval.data.ir_failures import home, plainly
+from beir_eval.errors import DatasetError, ExtraMissing
+from beir_eval.text_files import check_zip
+
+__all__ = ["StoredCorpus", "is_here", "load_id"]
+
+BATCH = 1000  # documents that are in memory at once while ids are looked up
+SPLITS = 8  # of a data set that an error names, at most
+SUGGESTIONS = 4  # names that an error offers, at most
+
+
+class StoredCorpus(Mapping[str, Document]):
+    """Documents that stay on disk until they are asked for.
+
+    `items` and `values` go through the file in its order, which is much faster than asking for
+    one document after the other. Not for several threads at once.
+    """
+
+    def __init__(self, source: Any, name: str, identifier: str) -> None:
+        """Builds the index of the documents if there is none yet.
+
+        Raises:
+            DatasetError: the documents cannot be had or read.
+        """
+        self._source, self._name, self._identifier = source, name, identifier
+        with plainly(name, identifier):
+            self._store = source.docs_store()
+            if hasattr(self._store, "build"):
+                self._store.build()
+            count = source.docs_count()
+            self._length = sum(1 for _ in source.docs_iter()) if count is None else int(count)
+
+    def __getitem__(self, doc_id: str) -> Document:
+        return self.get_many((doc_id,))[doc_id]
+
+    def __contains__(self, doc_id: object) -> bool:
+        return isinstance(doc_id, str) and doc_id in self.get_many((doc_id,))
+
+    def __iter__(self) -> Iterator[str]:
+        return (document.id for document in self.documents())
+
+    def __len__(self) -> int:
+        return self._length
+
+    def items(self) -> ItemsView[str, Document]:
+        """Ids and documents, in the order of the collection."""
+        return _Items(self)
+
+    def values(self) -> ValuesView[Document]:
+        """Documents, in the order of the collection."""
+        return _Values(self)
+
+    def get_many(self, doc_ids: Iterable[str]) -> dict[str, Document]:
+        """Those of `doc_ids` that are in the corpus, in any order.
+
+        Raises:
+            DatasetError: a file cannot be read or is damaged.
+        """
+        with plainly(self._name, self._identifier):
+            # Looked up by what the documents say: an id longer than all others is cut by the
+            # index, and finds a document that it does not mean.
+            found = {each.doc_id: each for each in self._store.get_many_iter(list(doc_ids))}
+            return {doc_id: self._document(each) for doc_id, each in found.items()}
+
+    def missing(self, doc_ids: Iterable[str]) -> set[str]:
+        """Those of `doc_ids` that are not in the corpus.
+
+        Raises:
+            DatasetError: a file cannot be read or is damaged.
+        """
+        wanted = sorted(set(doc_ids))
+        absent = set(wanted)
+        for start in range(0, len(wanted), BATCH):
+            absent -= self.get_many(wanted[start : start + BATCH]).keys()
+        return absent
+
+    def documents(self) -> Iterator[Document]:
+        """All documents, in the order of the collection.
+
+        Raises:
+            DatasetError: a file cannot be read or is damaged.
+        """
+        with plainly(self._name, self._identifier):
+            for each in self._source.docs_iter():
+                yield self._document(each)
+
+    def _document(self, record: Any) -> Document:
+        check_id(record.doc_id, "document id", self._identifier)
+        title = getattr(record, "title", None) or ""
+        if not hasattr(record, "title"):
+            return Document(record.doc_id, "", _text(record))
+        if isinstance(getattr(record, "text", None), str):
+            return Document(record.doc_id, title, record.text)
+        text = _text(record)  # which has the title in front, mostly
+        return Document(record.doc_id, title, text.removeprefix(title).lstrip())
+
+
+class _Items(ItemsView[str, Document]):
+    def __init__(self, corpus: StoredCorpus) -> None:
+        super().__init__(corpus)
+        self._corpus = corpus
+
+    def __iter__(self) -> Iterator[tuple[str, Document]]:
+        return ((document.id, document) for document in self._corpus.documents())
+
+
+class _Values(ValuesView[Document]):
+    def __init__(self, corpus: StoredCorpus) -> None:
+        super().__init__(corpus)
+        self._corpus = corpus
+
+    def __iter__(self) -> Iterator[Document]:
+        return self._corpus.documents()
+
+
+def is_here(entry: Known) -> bool:
+    """Whether the main file of a data set of the paper is on this machine; asks no network."""
+    return bool(entry.files) and (home() / entry.files).exists()
+
+
+def load_id(identifier: str, wanted: Wanted) -> Dataset:
+    """The data set of that id, or of `wanted.known` if it is one of the paper's.
+
+    Raises:
+        DatasetError, ExtraMissing: as `beir_eval.load` says.
+    """
+    entry = wanted.known
+    if entry is not None:
+        identifier = _obtainable(entry)
+    library = _library(wanted.place)
+    # A data set that asks for a password does so on standard output.
+    with plainly(wanted.place, identifier), redirect_stdout(sys.stderr):
+        _check_archives(identifier)
+        identifier, source = _found(library.registry, identifier, wanted)
+        judgements = _judgements(source, identifier)
+        corpus = StoredCorpus(source, wanted.place, identifier)
+        field = entry.query_field if entry else ""
+        queries = dict(_queries(source, identifier, corpus, field))
+    split = wanted.split if entry else _split(library.registry, identifier, wanted.split)
+    title = f"{entry.title}, " if entry else ""
+    source_name = f"{title}{identifier} of ir_datasets"
+    name = entry.name if entry else identifier.replace("/", "-")
+    wanted = replace(wanted, name=name, place=identifier, source=source_name, split=split)
+    dataset = assemble(wanted, corpus, queries, judgements)
+    absent = corpus.missing({doc_id for grades in judgements.values() for doc_id in grades})
+    log_absent(
+        wanted.name, sum(doc_id in absent for grades in judgements.values() for doc_id in grades)
+    )
+    return dataset
+
+
+def _check_archives(identifier: str) -> None:
+    """Refuse archives on this machine that would fill the disk; new ones are checked by hash."""
+    folder = home()
+    for part in identifier.split("/"):
+        folder /= part
+        for archive in sorted(folder.glob("*.zip")):
+            check_zip(archive)
+
+
+def _obtainable(entry: Known) -> str:
+    """The data set's id.
+
+    Raises:
+        DatasetError: it cannot be downloaded, and is not here.
+    """
+    folder = f"give a folder in BEIR format that is called {entry.name!r}"
+    if entry.ir_datasets is None:
+        raise DatasetError(f"{entry.name!r} cannot be downloaded: {entry.licence}; then {folder}")
+    if entry.licence and not is_here(entry):
+        raise DatasetError(
+            f"{entry.name!r} cannot be downloaded: {entry.licence}; put them at "
+            f"{str(home() / entry.files)!r}, or {folder}"
+        )
+    return entry.ir_datasets
+
+
+def _library(name: str) -> Any:
+    with plainly(name, name):  # the import makes folders
+        try:
+            import ir_datasets
+        except ModuleNotFoundError as missing:
+            raise ExtraMissing("ir_datasets", f"the data set {name!r}") from missing
+    return ir_datasets
+
+
+def _found(registry: Any, identifier: str, wanted: Wanted) -> tuple[str, Any]:
+    """Id and data set, the split heeded.
+
+    Raises:
+        DatasetError: there is none, or it lacks documents, queries or judgements.
+    """
+    own = _registered(registry, identifier)
+    if own is None:
+        raise DatasetError(_unknown(registry, wanted.place))
+    parent = identifier.rpartition("/")[0]
+    other = wanted.split != "test" and not identifier.endswith(f"/{wanted.split}")
+    candidates = [identifier]
+    if other:
+        candidates = [f"{identifier}/{wanted.split}", f"{parent}/{wanted.split}"]
+    elif not own.has_qrels():
+        candidates = [f"{identifier}/{wanted.split}"]
+    for candidate in candidates:
+        source = _registered(registry, candidate)
+        if source is not None and source.has_qrels():
+            for part, there in (
+                ("documents", source.has_docs()),
+                ("queries", source.has_queries()),
+            ):
+                if not there:
+                    raise DatasetError(f"{candidate!r} has no {part} in ir_datasets")
+            return candidate, source
+    above = parent if other and own.has_qrels() and parent else identifier
+    splits = [
+        repr(each)
+        for each in registry
+        if each.startswith(f"{above}/") and registry[each].has_qrels()
+    ]
+    offered = f"there are {', '.join(splits[:SPLITS])}" if splits else "there are none at all"
+    if len(splits) > SPLITS:
+        offered += f" and {len(splits) - SPLITS} more"
+    raise DatasetError(f"{wanted.place!r} has no judgements of split {wanted.split!r}; {offered}")
+
+
+def _registered(registry: Any, identifier: str) -> Any:
+    try:
+        return registry[identifier]
+    except KeyError:
+        return None
+
+
+def _unknown(registry: Any, name: str) -> str:
+    ids = list(registry)
+    names = [*COLLECTIONS, *CATALOGUE, *ids]
+    close = [each for each in names if name.lower() in each.lower().split("/")]
+    close += get_close_matches(name.lower(), names, SUGGESTIONS)
+    offered = ", ".join(map(repr, list(dict.fromkeys(close))[:SUGGESTIONS]))
+    hint = f" (did you mean {offered}?)" if offered else ""
+    return (
+        f"no data set {name!r}{hint}: no name ({', '.join([*COLLECTIONS, *CATALOGUE])}), no "
+        "folder, and no id of ir_datasets; a folder in BEIR format holds corpus.jsonl, "
+        "queries.jsonl and qrels/SPLIT.tsv"
+    )
+
+
+def _split(registry: Any, identifier: str, asked: str) -> str:
+    """What an id says after its corpus, e.g. ``"dev/small"``; `asked` if it says nothing."""
+    parts = identifier.split("/")
+    for count in range(len(parts) - 1, 0, -1):
+        above = _registered(registry, "/".join(parts[:count]))
+        if above is not None and above.has_docs() and not above.has_qrels():
+            return "/".join(parts[count:])
+    return asked
+
+
+def _judgements(source: Any, identifier: str) -> dict[str, dict[str, int]]:
+    """Query id -> document id -> grade; the highest where a pair has several."""
+    if "relevance" not in source.qrels_cls()._fields:
+        raise DatasetError(f"the judgements of {identifier!r} have no grades of relevance")
+    found: dict[str, dict[str, int]] = {}
+    for each in source.qrels_iter():
+        grades = found.get(each.query_id)
+        if grades is None:
+            check_id(each.query_id, "query id", identifier)
+            grades = found[each.query_id] = {}
+        check_id(each.doc_id, "document id", identifier)
+        grades[each.doc_id] = max(each.relevance, grades.get(each.doc_id, each.relevance))
+    if not found:
+        raise DatasetError(f"{identifier}: no judgement in it")
+    return found
+
+
+def _queries(
+    source: Any, identifier: str, corpus: StoredCorpus, field: str
+) -> Iterator[tuple[str, str]]:
+    for query in source.queries_iter():
+        check_id(query.query_id, "query id", identifier)
+        if field:
+            yield query.query_id, " ".join(getattr(query, field).split())
+        elif "doc_id" in query._fields and not hasattr(query, "default_text"):
+            document = corpus.get_many((query.doc_id,)).get(query.doc_id)
+            if document is None:
+                raise DatasetError(
+                    f"{identifier}: query {query.query_id!r} is the document {query.doc_id!r}, "
+                    "which the corpus does not have"
+                )
+            yield query.query_id, document.title
+        else:
+            yield query.query_id, _text(query)
+
+
+def _text(record: Any) -> str:
+    """The text that ir_datasets takes by default, else the field ``text``, else all fields."""
+    if hasattr(record, "default_text"):
+        return record.default_text() or ""
+    if isinstance(getattr(record, "text", None), str):
+        return str(record.text)
+    fields = {name: value for name, value in record._asdict().items() if isinstance(value, str)}
+    return " ".join(value for name, value in fields.items() if not name.endswith(("_id", "url")))

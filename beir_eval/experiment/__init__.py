@@ -1,0 +1,1 @@
+"""Suites and their run folders: data sets x rankers x settings."""

@@ -1,0 +1,300 @@
+"""One ranker over one data set: ranked query by query into a run folder, resumable anywhere."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from beir_eval.errors import RunFolderError
+from beir_eval.experiment.outcome import Outcome
+from beir_eval.experiment.run_folder import (
+    RANKINGS,
+    Metrics,
+    RunFolder,
+    RunManifest,
+    checked_ranking,
+    query_id_of,
+)
+from beir_eval.files import append_whole, read_lines, write_form
+from beir_eval.runs import write_trec
+from mcranker.logs import safe_logger
+
+if TYPE_CHECKING:
+    from beir_eval.experiment.prepare import Prepared
+    from beir_eval.experiment.suite import RankerSpec
+    from mcranker.rankers import Ranker
+    from mcranker.ranking import Ranking
+
+__all__ = ["Cell", "judges", "without_texts"]
+
+_log = safe_logger("mcranker.beir_eval.cell")
+
+HOW_NOT_WHAT = frozenset(
+    {
+        "concurrency",
+        "query_concurrency",
+        "requests_per_minute",
+        "tokens_per_minute",
+        "max_calls",
+        "max_cost",
+        "batch",
+    }
+)
+"""Fields of the configuration that say how calls are made and change no score."""
+
+
+@dataclass
+class Cell:
+    """One ranker over one data set.
+
+    Attributes:
+        path: of the run folder.
+        spec: what ranks.
+        prepared: what is ranked.
+        measures: names as ir-measures writes them; the first one heads the tables.
+        failed: query id -> why it was not ranked, of the queries tried this time.
+    """
+
+    path: Path
+    spec: RankerSpec
+    prepared: Prepared
+    measures: Sequence[str]
+    failed: dict[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def done(self) -> set[str]:
+        """Ids of the queries that have been ranked; nothing is changed.
+
+        Raises:
+            RunFolderError: the rankings cannot be read.
+        """
+        if not self._rankings.exists():
+            return set()
+        return {
+            query_id_of(line.entry(), line.place)
+            for line in read_lines(self._rankings)
+            if line.content.endswith(b"\n")  # else it was not written to its end
+        }
+
+    @property
+    def open_queries(self) -> list[str]:
+        """Ids of the queries that are still to be ranked, in order."""
+        return [query_id for query_id in self.prepared.queries if query_id not in self.done]
+
+    @property
+    def scores_ahead(self) -> int:
+        """Scores of the queries that are still to be ranked: one a passage and judge.
+
+        Those that the ledger has, or that ``top_k`` may leave out, are counted like the others.
+        """
+        run = self.prepared.run
+        return judges(self.spec) * sum(len(run.get(each, ())) for each in self.open_queries)
+
+    def begin(self, ranker: Ranker) -> None:
+        """Make the folder, or see that what is ranked there was ranked with the same choices.
+
+        Nobody else may be writing there, see `beir_eval.lock`.
+
+        Raises:
+            RunFolderError: it was ranked with other choices.
+            OSError: it cannot be written.
+        """
+        # Another program may have ranked some since they were counted.
+        vars(self).pop("done", None)
+        if self._rankings.exists():
+            _cut_torn_line(self._rankings)
+        manifest = self._manifest(ranker)
+        if (self.path / "manifest.json").exists():
+            known = RunFolder.open(self.path).manifest
+            if self.done:
+                _check_same(self.path, known, manifest)
+            if known.finished and not self.open_queries:
+                manifest = manifest.model_copy(update={"finished": True})
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_form(self.path / "manifest.json", manifest)
+
+    def keep(self, ranking: Ranking) -> None:
+        """Add a ranking to the folder; it stays, whatever happens next.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        line = orjson.dumps(without_texts(ranking.to_dict()), option=orjson.OPT_APPEND_NEWLINE)
+        append_whole(self._rankings, line)
+        self.done.add(ranking.query.id)
+
+    def finish(self) -> Metrics:
+        """Write the TREC run, the measures, and the rankings in the order of the queries.
+
+        Raises:
+            RunFolderError: the rankings cannot be read, or some are gone.
+            OSError: something cannot be written.
+        """
+        self._rankings.touch()
+        places = _places(self._rankings)
+        tried = places.keys() | self.failed.keys()
+        gone = [each for each in self.prepared.queries if each not in tried]
+        if gone:
+            raise RunFolderError(
+                f"{self._rankings}: {len(gone)} rankings that were made are gone, e.g. of query "
+                f"{gone[0]!r}; let one run at a time write there, and run it again"
+            )
+        in_order = [places[query_id] for query_id in self.prepared.queries if query_id in places]
+        _keep_lines(self._rankings, in_order)
+        outcome = Outcome()
+        for line in read_lines(self._rankings):
+            outcome.take(checked_ranking(line.entry(), line.place))
+        metrics = outcome.metrics(self.prepared.qrels, self.measures, self.failed)
+        run = {query_id: outcome.run.get(query_id, []) for query_id in self.prepared.queries}
+        write_trec(
+            {query_id: ranked for query_id, ranked in run.items() if ranked},
+            self.path / "run.trec",
+            self.path.name,
+        )
+        write_form(self.path / "metrics.json", metrics)
+        known = RunFolder.open(self.path).manifest
+        write_form(self.path / "manifest.json", known.model_copy(update={"finished": True}))
+        return metrics
+
+    def finished(self) -> Metrics | None:
+        """The measures, if all is done and nothing failed; else None."""
+        if not (self.path / "metrics.json").exists() or self.open_queries:
+            return None
+        folder = RunFolder.open(self.path)
+        if not folder.manifest.finished:
+            return None
+        metrics = folder.metrics()
+        return metrics if metrics.measures == tuple(self.measures) else self.finish()
+
+    @property
+    def _rankings(self) -> Path:
+        return self.path / RANKINGS
+
+    def _manifest(self, ranker: Ranker) -> RunManifest:
+        from mcranker import __version__
+
+        config = {
+            name: value
+            for name, value in ranker.config.model_dump(mode="json").items()
+            if name not in HOW_NOT_WHAT
+        }
+        return RunManifest(
+            label=self.spec.label,
+            ranker=self.spec.ranker,
+            options={
+                name: _plain(value)
+                for name, value in self.spec.options.items()
+                if name not in HOW_NOT_WHAT
+            },
+            config=config,
+            models=dict(ranker.models.names),
+            weak=ranker.models.scoring.capabilities.weak,
+            prompt_hashes=dict(ranker.prompt_hashes),
+            versions={"mcranker": __version__, "python": platform.python_version()},
+            data=self.prepared.manifest.content,
+            suite=self.spec.note,
+        )
+
+
+def judges(spec: RankerSpec) -> int:
+    """How many scores a passage gets: one of each persona and the assessor, or DIRECT's one.
+
+    Raises:
+        PersonasError, ConfigError: the team that is named cannot be used.
+    """
+    from mcranker import MCRanker, RankerConfig
+    from mcranker.method.seats import as_team
+
+    if spec.ranker != MCRanker.name:
+        return 1
+    size, team = spec.options.get("team_size"), spec.options.get("team")
+    if size is None and team is not None:
+        size = len(as_team(team).members)
+    if size is None:
+        size = RankerConfig().team_size
+    return int(size) + (spec.options.get("ensemble") == "assessor")
+
+
+def without_texts(ranking: Mapping[str, Any]) -> dict[str, Any]:
+    """`Ranking.to_dict` without titles and texts of the passages."""
+    hits = [
+        {name: value for name, value in hit.items() if name not in ("title", "text")}
+        for hit in ranking["hits"]
+    ]
+    return {**ranking, "hits": hits}
+
+
+def _check_same(path: Path, known: RunManifest, wanted: RunManifest) -> None:
+    changed = [
+        f"{name} was {getattr(known, name)!r} and is {getattr(wanted, name)!r}"
+        for name in ("label", "ranker", "data")
+        if getattr(known, name) != getattr(wanted, name)
+    ]
+    for name in ("config", "models", "prompt_hashes"):
+        before, now = getattr(known, name), getattr(wanted, name)
+        changed += [
+            f"{key} was {before.get(key)!r} and is {now.get(key)!r}"
+            for key in dict.fromkeys([*before, *now])
+            if before.get(key) != now.get(key)
+        ]
+    if changed:
+        raise RunFolderError(
+            f"{path} was begun with other choices: {'; '.join(changed[:3])}; choose another "
+            "--out, or delete the folder (answers stay in the ledger)"
+        )
+
+
+def _plain(value: Any) -> Any:
+    """An option as JSON can hold it; a model object by its name."""
+    if isinstance(value, tuple | list):
+        return [_plain(each) for each in value]
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return str(getattr(value, "name", type(value).__name__))
+
+
+def _cut_torn_line(path: Path) -> None:
+    """Take off a last line that was not written to its end."""
+    size = torn = 0
+    for line in read_lines(path):
+        size += len(line.content)
+        torn = 0 if line.content.endswith(b"\n") else len(line.content)
+    if torn:
+        _log.warning("%s: the last ranking was not written whole; it is made again", path)
+        os.truncate(path, size - torn)
+
+
+def _places(path: Path) -> dict[str, tuple[int, int]]:
+    """Query id -> where its line begins, and its length, in bytes; of two, the first.
+
+    Raises:
+        RunFolderError: a line is not JSON.
+    """
+    places: dict[str, tuple[int, int]] = {}
+    for line in read_lines(path):
+        query_id = query_id_of(line.entry(), line.place)
+        places.setdefault(query_id, (line.offset, len(line.content)))
+    return places
+
+
+def _keep_lines(path: Path, places: Iterable[tuple[int, int]]) -> None:
+    """Make a file anew of the lines at `places`, in that order, with one in memory at a time."""
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        unfinished.write_bytes(b"")
+        with path.open("rb") as lines:
+            for begin, length in places:
+                lines.seek(begin)
+                append_whole(unfinished, lines.read(length))
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)

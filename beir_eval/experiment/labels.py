@@ -1,0 +1,86 @@
+"""Names of rows and columns that tell them apart, whatever folders a report is made of."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from beir_eval.experiment.run_folder import DataManifest, RunFolder
+
+__all__ = ["column_names", "natural", "row_labels"]
+
+
+def natural(text: str) -> tuple[tuple[int, int, str], ...]:
+    """A key to sort by in which ``table2`` comes before ``table10``."""
+    return tuple(
+        (0, int(part), part) if part.isdecimal() else (1, 0, part)
+        for part in re.split(r"([0-9]+)", text)
+        if part
+    )
+
+
+def row_labels(runs: Sequence[RunFolder]) -> list[str]:
+    """The runs' labels; those that stand for several runs on the same data are told apart.
+
+    Such labels get the part of their folders' paths in brackets in which they differ: of the
+    folder that all data sets of one 'beir-eval run' lie in, and where that is the same, of the
+    run's own folder as well.
+    """
+    tags = [""] * len(runs)
+    for label in {run.manifest.label for run in runs}:
+        places = [place for place, run in enumerate(runs) if run.manifest.label == label]
+        same = [runs[place] for place in places]
+        if max(Counter(run.manifest.data for run in same).values()) == 1:
+            continue
+        for place, tag in zip(places, _different_parts(_homes(same)), strict=True):
+            tags[place] = f" ({tag})"
+    return [f"{run.manifest.label}{tag}" for run, tag in zip(runs, tags, strict=True)]
+
+
+def column_names(data: Sequence[DataManifest]) -> list[str]:
+    """The data sets' names; those with one name, but other content, are told apart."""
+    words = [_distinctions(each) for each in data]
+    names = [each.dataset for each in data]
+    shared = Counter(names)
+    said = 0
+    while len(set(names)) < len(names) and said < len(words[0]):
+        said += 1
+        names = [
+            f"{each.dataset} ({', '.join(more[:said])})" if shared[each.dataset] > 1 else name
+            for each, name, more in zip(data, names, words, strict=True)
+        ]
+    return names
+
+
+def _distinctions(data: DataManifest) -> tuple[str, ...]:
+    """What data of one name may differ in, the plainest first."""
+    return (
+        f"{data.queries} queries, top {data.depth}",
+        f"split {data.split}",
+        f"by {data.first_stage.name}",
+        f"content {data.content[:8]}",
+    )
+
+
+def _homes(runs: Sequence[RunFolder]) -> list[Path]:
+    """The fewest parts of the runs' paths by which no two stand in one place of the table."""
+    paths = [run.path.resolve() for run in runs]
+    outs = [path.parent.parent for path in paths]
+    for homes in (outs, [out / path.name for out, path in zip(outs, paths, strict=True)]):
+        taken = {(run.manifest.data, home) for run, home in zip(runs, homes, strict=True)}
+        if len(taken) == len(runs):
+            return homes
+    return paths
+
+
+def _different_parts(paths: Sequence[Path]) -> list[str]:
+    """What is left of the paths without the beginning that they share; never empty."""
+    shared = 0
+    shortest = min(len(path.parts) for path in paths)
+    while shared < shortest and len({path.parts[shared] for path in paths}) == 1:
+        shared += 1
+    # Where one folder lies in another, its own name tells it from what is inside.
+    shared = min(shared, shortest - 1)
+    return ["/".join(path.parts[shared:]) for path in paths]

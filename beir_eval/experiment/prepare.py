@@ -1,0 +1,240 @@
+"""What is ranked, made ready: queries, the passages that the first stage found, judgements.
+
+It is written to the folder ``data`` (see `beir_eval.experiment.run_folder`), so that reports need neither
+the data set nor the first stage again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
+
+from beir_eval.errors import DatasetError, RunFolderError
+from beir_eval.experiment.run_folder import (
+    DATA_FOLDER,
+    DataFolder,
+    DataManifest,
+    FirstStageNote,
+    Metrics,
+)
+from beir_eval.files import write_form, write_whole
+from beir_eval.lock import locked
+from beir_eval.measures.metrics import evaluate
+from beir_eval.runs import write_trec
+from mcranker.logs import safe_logger
+
+if TYPE_CHECKING:
+    from beir_eval.data.datasets import Dataset
+    from beir_eval.runs import Run
+    from mcranker.types import Passage, Query
+
+__all__ = ["Prepared", "chosen_queries", "prepare"]
+
+_log = safe_logger("mcranker.beir_eval.prepare")
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What is ranked, in memory.
+
+    Attributes:
+        manifest: about it.
+        about: what the collection is, for ``criteria="dataset"``; may be empty.
+        queries: query id -> text, in the order in which they are ranked.
+        qrels: query id -> document id -> grade; of these queries only.
+        run: the first stage's run.
+        texts: document id -> title and text, of the passages in `run`.
+    """
+
+    manifest: DataManifest
+    about: str
+    queries: Mapping[str, str]
+    qrels: Mapping[str, Mapping[str, int]]
+    run: Run
+    texts: Mapping[str, tuple[str, str]]
+
+    def work(self, query_ids: Sequence[str] | None = None) -> Iterator[tuple[Query, list[Passage]]]:
+        """Queries with their passages in first-stage order, as rankers take them."""
+        from mcranker.types import Passage, Query
+
+        for query_id in self.queries if query_ids is None else query_ids:
+            passages = []
+            for doc_id, score in self.run.get(query_id, ()):
+                title, text = self.texts[doc_id]
+                passages.append(Passage(doc_id, text, title, score))
+            yield Query(self.queries[query_id], query_id), passages
+
+
+def chosen_queries(
+    dataset: Dataset, *, queries: Sequence[str] = (), limit: int | None = None
+) -> Dataset:
+    """The data set with some of its queries.
+
+    Args:
+        dataset: the whole.
+        queries: ids of those to keep, in this order; without, all judged ones.
+        limit: keep only the first so many.
+
+    Raises:
+        DatasetError: an id is not there, or stands twice.
+    """
+    judged = [query_id for query_id in dataset.queries if dataset.qrels.get(query_id)]
+    for place, query_id in enumerate(queries):
+        if query_id not in dataset.queries:
+            raise DatasetError(f"{dataset.name} has no query {query_id!r}")
+        if query_id in queries[:place]:
+            raise DatasetError(f"query {query_id!r} is named twice")
+        if query_id not in dataset.qrels:
+            raise DatasetError(
+                f"query {query_id!r} of {dataset.name} has no judgements; name judged queries"
+            )
+    kept = list(queries or judged)[:limit]
+    return replace(
+        dataset,
+        queries={query_id: dataset.queries[query_id] for query_id in kept},
+        qrels={query_id: dataset.qrels[query_id] for query_id in kept},
+    )
+
+
+def prepare(
+    dataset: Dataset,
+    run: Run,
+    *,
+    depth: int,
+    first_stage: FirstStageNote,
+    queries_in_full: int,
+    about: str = "",
+) -> Prepared:
+    """What rankers get of `dataset`.
+
+    Args:
+        dataset: with the queries that are ranked, see `chosen_queries`.
+        run: the first stage's run for them.
+        depth: passages a query, at most.
+        first_stage: what found them.
+        queries_in_full: judged queries of the whole data set.
+        about: what the collection is, in place of the data set's own words.
+    """
+    kept = {query_id: list(run.get(query_id, ()))[:depth] for query_id in dataset.queries}
+    wanted = dict.fromkeys(doc_id for documents in kept.values() for doc_id, _ in documents)
+    texts = {}
+    for doc_id in wanted:
+        document = dataset.corpus[doc_id]
+        texts[doc_id] = (document.title, document.text)
+    manifest = DataManifest(
+        dataset=dataset.name,
+        description=dataset.description,
+        paper=dataset.paper,
+        split=dataset.split,
+        documents=len(dataset.corpus),
+        queries=len(dataset.queries),
+        queries_in_full=queries_in_full,
+        depth=depth,
+        first_stage=first_stage,
+        content=_fingerprint(dataset, kept, texts),
+    )
+    return Prepared(manifest, about or dataset.about, dataset.queries, dataset.qrels, kept, texts)
+
+
+def keep_data(prepared: Prepared, folder: Path, measures: Sequence[str]) -> DataFolder:
+    """Write the folder ``data`` of a data set, or see that it is there already.
+
+    Args:
+        prepared: what is ranked.
+        folder: of the data set, which ``data`` goes into.
+        measures: of the first stage's run.
+
+    Raises:
+        RunFolderError: it holds something else, which runs beside it were made from.
+        OSError: it cannot be written.
+    """
+    with locked(folder, wait=True):
+        return _keep_data(prepared, folder, measures)
+
+
+def _keep_data(prepared: Prepared, folder: Path, measures: Sequence[str]) -> DataFolder:
+    path = folder / DATA_FOLDER
+    if path.exists():
+        found = DataFolder.open(path)
+        same = found.manifest.content == prepared.manifest.content
+        if not same and _is_used(folder):
+            raise RunFolderError(_other_data(found, prepared.manifest))
+        if same and set(measures) <= set(found.metrics().measures):
+            return found
+    unfinished = path.with_name(f"{DATA_FOLDER}.part")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    write_whole(unfinished / "queries.jsonl", _lines(_query_lines(prepared)))
+    write_whole(unfinished / "passages.jsonl", _lines(_passage_lines(prepared)))
+    write_whole(unfinished / "qrels.tsv", _qrels_text(prepared.qrels))
+    write_trec(prepared.run, unfinished / "first_stage.trec", "first-stage")
+    evaluation = evaluate(prepared.run, prepared.qrels, measures)
+    metrics = Metrics(
+        measures=tuple(measures),
+        means=dict(evaluation.means),
+        per_query={name: dict(values) for name, values in evaluation.per_query.items()},
+        missing_queries=evaluation.missing_queries,
+    )
+    write_form(unfinished / "metrics.json", metrics)
+    write_form(unfinished / "manifest.json", prepared.manifest)
+    if path.exists():
+        shutil.rmtree(path)
+    unfinished.replace(path)
+    _log.info("%s: %s", path, prepared.manifest.description)
+    return DataFolder.open(path)
+
+
+def _is_used(folder: Path) -> bool:
+    """Whether anything has been ranked there."""
+    return any(each.stat().st_size for each in folder.glob("*/rankings.jsonl"))
+
+
+def _other_data(found: DataFolder, wanted: DataManifest) -> str:
+    known, new = found.manifest.model_dump(), wanted.model_dump()
+    names = ("split", "queries", "depth", "first_stage", "documents")
+    changed = [
+        f"{name.replace('_', ' ')} {known[name]!r}, now {new[name]!r}"
+        for name in names
+        if known[name] != new[name]
+    ]
+    what = "; ".join(changed) or "texts, judgements or scores that are different now"
+    return (
+        f"{found.path} holds {what}; choose another --out, or delete {found.path.parent} "
+        "(answers stay in the ledger)"
+    )
+
+
+def _query_lines(prepared: Prepared) -> Iterator[Mapping[str, str]]:
+    return ({"_id": query_id, "text": text} for query_id, text in prepared.queries.items())
+
+
+def _passage_lines(prepared: Prepared) -> Iterator[Mapping[str, str]]:
+    for doc_id, (title, text) in prepared.texts.items():
+        yield {"_id": doc_id, "title": title, "text": text}
+
+
+def _lines(entries: Iterator[Mapping[str, str]]) -> bytes:
+    return b"".join(orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE) for entry in entries)
+
+
+def _qrels_text(qrels: Mapping[str, Mapping[str, int]]) -> str:
+    lines = ["query-id\tcorpus-id\tscore"]
+    for query_id, grades in qrels.items():
+        lines += [f"{query_id}\t{doc_id}\t{grade}" for doc_id, grade in grades.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _fingerprint(dataset: Dataset, run: Run, texts: Mapping[str, tuple[str, str]]) -> str:
+    found = hashlib.sha256()
+    for query_id, text in dataset.queries.items():
+        found.update(orjson.dumps([query_id, text, sorted(dataset.qrels[query_id].items())]))
+        found.update(orjson.dumps([list(pair) for pair in run[query_id]]))
+    for doc_id, (title, text) in texts.items():
+        found.update(orjson.dumps([doc_id, title, text]))
+    return found.hexdigest()

@@ -1,0 +1,372 @@
+"""Experiments: the rankers of a suite over its data sets, resumable anywhere.
+
+```python
+from beir_eval import Plan, load_suite, run_suite
+
+plan = Plan(out="runs/table1", limit=20, depth=20, options={"model": "local:smollm2-135m"})
+for result in run_suite(load_suite("table1"), plan):
+    print(result.dataset, result.label, result.metrics.means)
+```
+
+Every ranking is written as soon as it is there, and every answer stands in the ledger before
+it is used: the same call again goes on where the last one ended, and asks nothing twice. Runs
+that share a ledger share answers, so that three ensembles of the same scores cost one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from beir_eval.errors import SettingError
+from beir_eval.experiment.cell import Cell, judges
+from beir_eval.experiment.prepare import Prepared, chosen_queries, keep_data, prepare
+from beir_eval.experiment.spending import Spending
+from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite, folder_name
+from beir_eval.experiment.suite_form import dataset_folder_name
+from beir_eval.lock import locked
+from beir_eval.ranges import check_whole
+from beir_eval.retrieval.first_stage import FirstStage
+
+if TYPE_CHECKING:
+    import os
+
+    from beir_eval.experiment.run_folder import Metrics
+    from mcranker.estimate import Estimate
+    from mcranker.events import Event
+    from mcranker.rankers import RankedQuery, Ranker
+
+__all__ = ["CellResult", "Experiment", "Plan", "Watch", "run_suite"]
+
+GIVE_UP = 5
+"""Queries that fail one after the other, before a run is stopped: the model is out of reach."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a suite is run; what is not said here is as the suite says.
+
+    Attributes:
+        out: folder of the run folders.
+        datasets: in place of the suite's; empty for the suite's.
+        rankers: labels of those to run; empty for all.
+        queries: ids of the queries; empty for all judged ones.
+        limit: only the first so many queries of each data set.
+        depth: passages a query; None for the suite's.
+        first_stage: what finds the passages; its depth is not looked at.
+        measures: names as ir-measures writes them; the first one heads the tables.
+        options: for all rankers: models, ``base_url``, ``ledger``, fields of `RankerConfig`; in
+            place of the suite's settings, but not of what a ranker of the suite sets itself.
+            ``max_calls`` and ``max_cost`` hold for the whole experiment.
+        cache: keep indexes and first-stage runs in the cache folder.
+    """
+
+    out: str | os.PathLike[str]
+    datasets: tuple[DatasetSpec, ...] = ()
+    rankers: tuple[str, ...] = ()
+    queries: tuple[str, ...] = ()
+    limit: int | None = None
+    depth: int | None = None
+    first_stage: FirstStage = field(default_factory=FirstStage)
+    measures: tuple[str, ...] = ("nDCG@10",)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    cache: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CellResult:
+    """One ranker over one data set.
+
+    Attributes:
+        dataset: name of the data set.
+        label: the ranker's.
+        path: the run folder.
+        metrics: measures; None if the run stopped before it was finished.
+        first_stage: measures of the first stage's run.
+        calls: calls made now for the queries that were ranked.
+        cost: US dollars paid for them; None if a price is not known.
+        reused: answers that the ledger had.
+        stopped: the error that ended the run early: a budget that is spent, something that fails
+            every query, or the last of `GIVE_UP` failures in a row, or of all; None if none.
+    """
+
+    dataset: str
+    label: str
+    path: Path
+    metrics: Metrics | None
+    first_stage: Metrics
+    calls: int
+    cost: float | None
+    reused: int
+    stopped: Exception | None = None
+
+
+class Watch:
+    """Is told what an experiment does; the methods do nothing and are there to be replaced."""
+
+    def cell_begins(self, cell: Cell, place: int, count: int, scores_after: int) -> None:
+        """The `place`-th of `count` cells begins, counted from 1.
+
+        `scores_after` is how many scores the cells after it will ask for, as `Cell.scores_ahead`
+        counts them; a data set that is not loaded yet is taken to be as large as this one.
+        """
+
+    def event(self, event: Event) -> None:
+        """Something happened to a query of this cell."""
+
+    def query_done(self, ranked: RankedQuery) -> None:
+        """A query was ranked, or failed."""
+
+    def cell_ends(self, result: CellResult) -> None:
+        """The cell is finished, or stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """A suite and how it is run, ready to go.
+
+    Raises:
+        SettingError: the plan names a ranker that the suite does not have, or no data set; its
+            limit or depth is below 1.
+    """
+
+    suite: Suite
+    plan: Plan
+
+    def __post_init__(self) -> None:
+        for name in ("limit", "depth"):
+            if (value := getattr(self.plan, name)) is not None:
+                check_whole(name, value, 1)
+        labels = [spec.label for spec in self.suite.rankers]
+        for label in self.plan.rankers:
+            if label not in labels:
+                raise SettingError(
+                    f"suite {self.suite.name!r} has no ranker {label!r}; it has "
+                    + ", ".join(map(repr, labels))
+                )
+        if not self.datasets:
+            raise SettingError("no data set is named; name one or more")
+
+    @property
+    def datasets(self) -> tuple[DatasetSpec, ...]:
+        """The data sets, in order."""
+        return self.plan.datasets or self.suite.datasets
+
+    @property
+    def rankers(self) -> tuple[RankerSpec, ...]:
+        """The rankers, in order, with the plan's options."""
+        wanted = self.plan.rankers or tuple(spec.label for spec in self.suite.rankers)
+        return tuple(
+            replace(spec, options=self._options(spec))
+            for spec in self.suite.rankers
+            if spec.label in wanted
+        )
+
+    def _options(self, spec: RankerSpec) -> dict[str, Any]:
+        own = {name: value for name, value in spec.options.items() if name in spec.own}
+        return {**spec.options, **self.plan.options, **own}
+
+    def __len__(self) -> int:
+        """How many cells there are."""
+        return len(self.datasets) * len(self.rankers)
+
+    def prepared(self, spec: DatasetSpec) -> Prepared:
+        """What is ranked of a data set.
+
+        Raises:
+            DatasetError: it cannot be had; see `beir_eval.load`.
+            SettingError, RunError, ExtraMissing: the first stage cannot be run.
+        """
+        from beir_eval.data.datasets import load
+        from beir_eval.retrieval.first_stage import find
+
+        plan = self.plan
+        whole = load(spec.name, split=spec.split)
+        chosen = chosen_queries(whole, queries=plan.queries, limit=plan.limit)
+        stage = replace(plan.first_stage, depth=plan.depth or self.suite.depth)
+        run = find(chosen, stage, cache=plan.cache)
+        return prepare(
+            chosen,
+            run,
+            depth=stage.depth,
+            first_stage=stage.note(),
+            queries_in_full=sum(bool(grades) for grades in whole.qrels.values()),
+            about=spec.about,
+        )
+
+    def cells(self, prepared: Prepared) -> Iterator[Cell]:
+        """One cell for each ranker."""
+        folder = self._folder(prepared)
+        for spec in self.rankers:
+            path = folder / folder_name(spec.label)
+            yield Cell(path, _with_dataset(spec, prepared), prepared, self.plan.measures)
+
+    async def run(self, watch: Watch | None = None) -> AsyncIterator[CellResult]:
+        """Run every cell that is not finished, one after the other.
+
+        Yields:
+            A result for each cell, in the order of data sets and rankers; after one that
+            stopped early no more.
+
+        Raises:
+            BeirEvalError: a data set, the first stage or a run folder is at fault, or another
+                program is writing to that folder.
+            MCRankerError: a ranker cannot be made.
+            OSError: something cannot be written.
+        """
+        watch = watch or Watch()
+        spending = Spending(self.plan.options)
+        place = 0
+        for number, dataset in enumerate(self.datasets, start=1):
+            prepared = self.prepared(dataset)
+            data = keep_data(prepared, self._folder(prepared), self.plan.measures)
+            first_stage = data.metrics()
+            ahead = sum(cell.scores_ahead for cell in self.cells(prepared))
+            ahead += (len(self.datasets) - number) * self._scores(prepared)
+            for cell in self.cells(prepared):
+                place += 1
+                ahead -= cell.scores_ahead
+                watch.cell_begins(cell, place, len(self), ahead)
+                with locked(cell.path):
+                    result = await _run_cell(cell, first_stage, spending, watch)
+                watch.cell_ends(result)
+                yield result
+                if result.stopped is not None:
+                    return
+
+    def estimate(self) -> Iterator[tuple[str, str, Estimate]]:
+        """Data set, label, and what the cell would take now; nothing is sent or written.
+
+        Calls that an earlier cell makes and the ledger keeps are not counted again.
+
+        Raises:
+            BeirEvalError, MCRankerError: as `run`.
+        """
+        counted: set[bytes] = set()
+        for dataset in self.datasets:
+            prepared = self.prepared(dataset)
+            for cell in self.cells(prepared):
+                with _make_ranker(cell.spec.ranker, cell.spec.options) as ranker:
+                    work = prepared.work(cell.open_queries)
+                    yield (
+                        prepared.manifest.dataset,
+                        cell.spec.label,
+                        ranker.estimate_many(work, counted=counted),
+                    )
+
+    def _scores(self, prepared: Prepared) -> int:
+        """Scores that all rankers together ask for, of all queries."""
+        passages = sum(len(ranked) for ranked in prepared.run.values())
+        return passages * sum(judges(spec) for spec in self.rankers)
+
+    def _folder(self, prepared: Prepared) -> Path:
+        name, split = prepared.manifest.dataset, prepared.manifest.split
+        whole = name if split == "test" else f"{name} {split}"
+        return Path(self.plan.out) / dataset_folder_name(whole)
+
+
+def run_suite(
+    suite: Suite, plan: Plan, *, watch: Callable[[CellResult], None] | None = None
+) -> list[CellResult]:
+    """Run a suite and wait for it.
+
+    Args:
+        suite: what to run, see `load_suite`.
+        plan: how.
+        watch: called with every result as soon as it is there.
+
+    Raises:
+        BeirEvalError, MCRankerError, OSError: as `Experiment.run`.
+    """
+    import anyio
+
+    async def collect() -> list[CellResult]:
+        results = []
+        async for result in Experiment(suite, plan).run():
+            results.append(result)
+            if watch is not None:
+                watch(result)
+        return results
+
+    return anyio.run(collect)
+
+
+async def _run_cell(
+    cell: Cell, first_stage: Metrics, spending: Spending, watch: Watch
+) -> CellResult:
+    from mcranker.errors import BudgetExceeded
+    from mcranker.rankers import HOPELESS
+
+    options = {**cell.spec.options, **spending.left()}
+    paid: list[tuple[int, float | None]] = []
+    reused = 0
+    failed_in_a_row = 0
+    error: Exception | None = None
+    stopped: Exception | None = None
+    async with _make_ranker(cell.spec.ranker, options) as ranker:
+        cell.begin(ranker)
+        metrics = cell.finished()
+        if metrics is None:
+            stream = ranker.arank_many(cell.prepared.work(cell.open_queries), emit=_emit_to(watch))
+            async with stream:
+                async for ranked in stream:
+                    watch.query_done(ranked)
+                    if ranked.ranking is not None:
+                        cell.keep(ranked.ranking)
+                        paid.append((ranked.ranking.usage.calls, ranked.ranking.cost))
+                        reused += ranked.ranking.reused.calls
+                        failed_in_a_row = 0
+                        continue
+                    error = ranked.error
+                    assert error is not None, "there is a ranking or an error"
+                    failed_in_a_row += 1
+                    cell.failed[ranked.query.id] = str(error)
+                    out_of_budget = isinstance(error, BudgetExceeded)
+                    if out_of_budget or failed_in_a_row == GIVE_UP or isinstance(error, HOPELESS):
+                        stopped = error
+                        break
+            if not cell.done:
+                stopped = stopped or error  # a mean over nothing but failures tells nothing
+            metrics = None if stopped else cell.finish()
+        spending.take(ranker.models)
+    costs = [cost for _, cost in paid if cost is not None]
+    return CellResult(
+        dataset=cell.prepared.manifest.dataset,
+        label=cell.spec.label,
+        path=cell.path,
+        metrics=metrics,
+        first_stage=first_stage,
+        calls=sum(calls for calls, _ in paid),
+        cost=sum(costs) if len(costs) == len(paid) else None,
+        reused=reused,
+        stopped=stopped,
+    )
+
+
+def _emit_to(watch: Watch) -> Callable[[Event], Any]:
+    async def emit(event: Event) -> None:
+        watch.event(event)
+
+    return emit
+
+
+def _make_ranker(name: str, options: Mapping[str, Any]) -> Ranker:
+    from mcranker.rankers import ranker_class
+
+    make: Callable[..., Ranker] = ranker_class(name)
+    return make(**options)
+
+
+def _with_dataset(spec: RankerSpec, prepared: Prepared) -> RankerSpec:
+    """With words about the data set, where criteria are written for it."""
+    if spec.options.get("criteria") != "dataset" or spec.options.get("dataset"):
+        return spec
+    if not prepared.about:
+        name = prepared.manifest.dataset
+        raise SettingError(
+            f"{spec.label!r} writes criteria for the data set, and nothing says what {name!r} "
+            "is; say so with --about, or with about= in the suite"
+        )
+    return replace(spec, options={**spec.options, "dataset": prepared.about})

@@ -1,0 +1,455 @@
+"""Run folders: what a ranker made of a data set, kept whole, so that a report asks nobody again.
+
+    OUT/DATASET/data/       what was ranked, shared by all rankers of the data set
+        manifest.json       `DataManifest`
+        queries.jsonl       _id, text
+        qrels.tsv           query id, document id, grade, under a line of headings
+        passages.jsonl      _id, title, text of every passage that the first stage found
+        first_stage.trec    the first stage's run
+        metrics.json        `Metrics` of the first stage's run
+    OUT/DATASET/RANKER/     one run
+        manifest.json       `RunManifest`
+        rankings.jsonl      a query a line, in the order of the queries once the run is finished:
+                            `Ranking.to_dict` without titles and texts, which stand in data/
+        run.trec            the rankings as a TREC run
+        metrics.json        `Metrics` of that run
+
+Nothing but ``rankings.jsonl`` is there before a run is finished, and the manifest.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from beir_eval.data.qrels import read_qrels
+from beir_eval.errors import DatasetError, RunFolderError
+from beir_eval.files import read_form, read_lines, read_records
+from beir_eval.runs import read_trec
+from personas.errors import SchemaError
+from personas.inspection.stored import check_plain, read_stored
+
+__all__ = [
+    "DATA_FOLDER",
+    "FIRST_STAGE",
+    "RANKINGS",
+    "DataFolder",
+    "DataManifest",
+    "FigureNote",
+    "FirstStageNote",
+    "Metrics",
+    "RunFolder",
+    "RunManifest",
+    "ScoreCounts",
+    "SuiteNote",
+    "Taken",
+    "TieBounds",
+    "checked_ranking",
+    "find_runs",
+    "query_id_of",
+    "shown_options",
+    "with_texts",
+]
+
+VERSION = 1
+DATA_FOLDER = "data"
+RANKINGS = "rankings.jsonl"
+FIRST_STAGE = "first stage"
+"""Label of the first stage's own run in tables; its name stands in `FirstStageNote`."""
+
+
+_Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
+
+
+class _Kept(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class FirstStageNote(_Kept):
+    """What found the passages.
+
+    Attributes:
+        name: how it is called in tables, e.g. ``"BM25"``.
+        settings: e.g. ``{"engine": "bm25s", "k1": 0.9, "b": 0.4}``.
+    """
+
+    name: str
+    settings: dict[str, str | int | float]
+
+
+class DataManifest(_Kept):
+    """What was ranked.
+
+    Attributes:
+        dataset: name of the data set; also the folder's name.
+        description: it in a line.
+        paper: its key in the paper's tables, e.g. ``"scifact"``; None if it has none.
+        split: which judgements.
+        documents: in the corpus.
+        queries: how many were ranked.
+        queries_in_full: how many judged queries the split has.
+        depth: passages a query, at most.
+        first_stage: what found them.
+        content: SHA-256 over queries, judgements, and the first stage's run with its texts.
+    """
+
+    version: Literal[1] = 1
+    dataset: str
+    description: str = ""
+    paper: str | None = None
+    split: str
+    documents: _Count
+    queries: _Count
+    queries_in_full: _Count
+    depth: _Count
+    first_stage: FirstStageNote
+    content: str
+
+
+class FigureNote(_Kept):
+    """How the runs of a suite make a figure.
+
+    Attributes:
+        kind: ``"line"``: NDCG@10 over a number; ``"bars"``: one group of bars a data set.
+        title: above the figure.
+        x_label: what the numbers of `SuiteNote.x` are.
+        paper: key of the paper's words about it, under ``figures_only_in_words``.
+    """
+
+    kind: Literal["line", "bars"]
+    title: str
+    x_label: str = ""
+    paper: str | None = None
+
+
+class SuiteNote(_Kept):
+    """The suite that a run is part of, and its place there.
+
+    Attributes:
+        name: of the suite, e.g. ``"table1"``.
+        title: heading of its section in a report.
+        paper_table: key of the paper's table, e.g. ``"table_5_and_1"``; None if there is none.
+        baseline: label of the run that the others are compared with; None for the first stage.
+        figure: how its runs make a figure; None if they make none.
+        place: place of the ranker in the suite, from 0.
+        paper_row: the ranker's row in the paper's table; None if it has none.
+        x: its place on a line figure's axis, or its bar's name.
+        series: its line of a figure; empty if the figure has one line a data set.
+    """
+
+    name: str
+    title: str
+    paper_table: str | None = None
+    baseline: str | None = None
+    figure: FigureNote | None = None
+    place: _Count = 0
+    paper_row: str | None = None
+    x: float | str | None = None
+    series: str = ""
+
+
+def shown_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a ranker as people see them: no API key, and of an address no secret in it."""
+    shown = {name: value for name, value in options.items() if name != "api_key"}
+    if isinstance(url := shown.get("base_url"), str):
+        from mcranker.llm.masking import shown_url
+
+        shown["base_url"] = shown_url(url)
+    return shown
+
+
+class RunManifest(_Kept):
+    """What ranked, and how.
+
+    Attributes:
+        label: the row of tables, e.g. ``"DIRECT(0,10)"``.
+        ranker: name of the ranker, as in `mcranker.rankers.RANKERS`.
+        options: what the suite or the flags set, models included; no API key, and of an address
+            no secret in it.
+        config: every choice in effect, as `Ranking.config`.
+        models: role -> model, for all roles.
+        weak: whether the scoring model is marked weak, so that it got other defaults.
+        prompt_hashes: prompt -> SHA-256 of its text.
+        versions: program -> version, e.g. ``{"mcranker": "0.1.0", "python": "3.11.7"}``.
+        data: `DataManifest.content` of what was ranked.
+        suite: the suite, or None.
+        finished: whether every query was tried.
+    """
+
+    version: Literal[1] = 1
+    label: str
+    ranker: str
+    options: dict[str, Any]
+    config: dict[str, Any]
+    models: dict[str, str]
+    weak: bool = False
+    prompt_hashes: dict[str, str]
+    versions: dict[str, str]
+    data: str
+    suite: SuiteNote | None = None
+    finished: bool = False
+
+    @field_validator("options", "config")
+    @classmethod
+    def _plain_values(cls, values: dict[str, Any]) -> dict[str, Any]:
+        check_plain(values)
+        return values
+
+    @field_validator("options")
+    @classmethod
+    def _without_secrets(cls, options: dict[str, Any]) -> dict[str, Any]:
+        return shown_options(options)
+
+
+class TieBounds(_Kept):
+    """A measure's mean if tied passages stood in the worst and in the best order."""
+
+    worst: float
+    best: float
+
+
+class ScoreCounts(_Kept):
+    """What became of the scores.
+
+    Attributes:
+        asked: scores asked for: one a persona and distinct passage, the assessor's included.
+        missing: those that did not come.
+        skipped: those left out because of ``top_k``.
+        reasons: why scores are missing -> how many.
+        unreadable: replies that could not be read, whatever they were for; each was asked for
+            again as often as ``reask`` allows.
+    """
+
+    asked: _Count = 0
+    missing: _Count = 0
+    skipped: _Count = 0
+    reasons: dict[str, _Count] = Field(default_factory=dict)
+    unreadable: _Count = 0
+
+
+class Taken(_Kept):
+    """What a run takes by itself: answers that the ledger already had count as well.
+
+    Attributes:
+        calls: requests answered.
+        input_tokens: all input, the cached part included.
+        cached_input_tokens: what the provider read from its prompt cache.
+        output_tokens: what the models wrote.
+        seconds: the answers' times added up; more than passes where calls run side by side.
+        cost: US dollars; None if a model's price is not known.
+    """
+
+    calls: _Count = 0
+    input_tokens: _Count = 0
+    cached_input_tokens: _Count = 0
+    output_tokens: _Count = 0
+    seconds: float = 0.0
+    cost: float | None = 0.0
+
+
+class Metrics(_Kept):
+    """How good a run is, and what it took.
+
+    Attributes:
+        measures: names as ir-measures writes them; the first one heads the tables.
+        means: measure -> its value over all judged queries.
+        per_query: measure -> query id -> value, every judged query.
+        ties: measure -> its mean with ties at their worst and best.
+        missing_queries: judged queries without results; they count 0.
+        failed: query id -> why it was not ranked.
+        scores: what became of the scores; None for a first stage.
+        taken: calls, tokens, time and cost; None for a first stage.
+    """
+
+    version: Literal[1] = 1
+    measures: tuple[str, ...]
+    means: dict[str, float]
+    per_query: dict[str, dict[str, float]]
+    ties: dict[str, TieBounds] = Field(default_factory=dict)
+    missing_queries: tuple[str, ...] = ()
+    failed: dict[str, str] = Field(default_factory=dict)
+    scores: ScoreCounts | None = None
+    taken: Taken | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DataFolder:
+    """What was ranked, on disk. Everything but the manifest is read when it is asked for."""
+
+    path: Path
+    manifest: DataManifest
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> DataFolder:
+        """The folder at `path`.
+
+        Raises:
+            RunFolderError: it is none, or cannot be read.
+        """
+        return cls(Path(path), read_form(Path(path, "manifest.json"), DataManifest))
+
+    def queries(self) -> dict[str, str]:
+        """Query id -> text, in the order of the data set."""
+        lines = read_records(self.path / "queries.jsonl", "_id", "text")
+        return {line["_id"]: line["text"] for line in lines}
+
+    def qrels(self) -> dict[str, dict[str, int]]:
+        """Query id -> document id -> grade."""
+        try:
+            return read_qrels(self.path / "qrels.tsv")
+        except DatasetError as failure:
+            raise RunFolderError(str(failure)) from failure
+
+    def passages(self, doc_ids: Container[str] | None = None) -> dict[str, tuple[str, str]]:
+        """Document id -> title and text; of these documents, or of all."""
+        return {
+            line["_id"]: (line["title"], line["text"])
+            for line in read_records(self.path / "passages.jsonl", "_id", "title", "text")
+            if doc_ids is None or line["_id"] in doc_ids
+        }
+
+    def first_stage(self) -> dict[str, list[tuple[str, float]]]:
+        """The first stage's run: query id -> (document id, score), best first."""
+        return read_trec(self.path / "first_stage.trec")
+
+    def metrics(self) -> Metrics:
+        """Values of the first stage's run."""
+        return _read_metrics(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """One run on disk. Everything but the manifest is read when it is asked for."""
+
+    path: Path
+    manifest: RunManifest
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> RunFolder:
+        """The folder at `path`.
+
+        Raises:
+            RunFolderError: it is none, or cannot be read.
+        """
+        return cls(Path(path), read_form(Path(path, "manifest.json"), RunManifest))
+
+    def data(self) -> DataFolder:
+        """What was ranked.
+
+        Raises:
+            RunFolderError: the folder ``data`` beside is gone, or is of something else.
+        """
+        found = DataFolder.open(self.path.parent / DATA_FOLDER)
+        if found.manifest.content != self.manifest.data:
+            raise RunFolderError(
+                f"{self.path}: ranked something else than {found.path} holds; "
+                "the folders do not belong together"
+            )
+        return found
+
+    def metrics(self) -> Metrics:
+        """Values of the run.
+
+        Raises:
+            RunFolderError: the run is not finished.
+        """
+        if not self.manifest.finished:
+            raise RunFolderError(
+                f"{self.path}: the run is not finished; run the same 'beir-eval run' again"
+            )
+        return _read_metrics(self.path)
+
+    def run(self) -> dict[str, list[tuple[str, float]]]:
+        """The run: query id -> (document id, score), best first."""
+        return read_trec(self.path / "run.trec")
+
+    def rankings(self, query_ids: Container[str] | None = None) -> Iterator[dict[str, Any]]:
+        """The rankings as `Ranking.to_dict` gives them, but without titles and texts.
+
+        Args:
+            query_ids: of these queries; without, of all. The others are read over.
+
+        Raises:
+            RunFolderError: a line is no ranking.
+        """
+        for line in read_lines(self.path / RANKINGS):
+            ranking = line.entry()
+            if query_ids is None or query_id_of(ranking, line.place) in query_ids:
+                yield checked_ranking(ranking, line.place)
+
+
+def find_runs(paths: Iterable[str | os.PathLike[str]]) -> list[RunFolder]:
+    """Every run in or below `paths`, by path; each once.
+
+    Raises:
+        RunFolderError: a path is not there, has no run, or a manifest cannot be read.
+    """
+    found: dict[Path, RunFolder] = {}
+    for path in map(Path, paths):
+        if not path.is_dir():
+            raise RunFolderError(f"no folder {os.fspath(path)!r}; give folders of 'beir-eval run'")
+        manifests = [
+            each for each in sorted(path.rglob("manifest.json")) if each.parent.name != DATA_FOLDER
+        ]
+        if not manifests:
+            raise RunFolderError(f"no run in {os.fspath(path)!r}; give folders of 'beir-eval run'")
+        for manifest in manifests:
+            found.setdefault(manifest.parent.resolve(), RunFolder.open(manifest.parent))
+    return list(found.values())
+
+
+def _read_metrics(folder: Path) -> Metrics:
+    path = folder / "metrics.json"
+    metrics = read_form(path, Metrics)
+    lacking = [
+        name
+        for name in metrics.measures
+        if name not in metrics.means or name not in metrics.per_query
+    ]
+    if lacking or not metrics.measures:
+        what = f"no values of the measure {lacking[0]!r}" if lacking else "no measure"
+        raise RunFolderError(f"{path}: {what} in it; bring back the whole file")
+    return metrics
+
+
+def query_id_of(ranking: Mapping[str, Any], place: str) -> str:
+    """The id of a ranking's query.
+
+    Raises:
+        RunFolderError: it has none; `place` is where it stands, as ``FILE:LINE``.
+    """
+    query = ranking.get("query")
+    query_id = query.get("id") if isinstance(query, dict) else None
+    if not isinstance(query_id, str):
+        raise RunFolderError(f"{place}: no ranking: it has no query with an id")
+    return query_id
+
+
+def checked_ranking(ranking: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """A ranking without titles and texts; what older ones do not say is filled in.
+
+    Raises:
+        RunFolderError: it is none; `place` is where it stands, as ``FILE:LINE``.
+    """
+    try:
+        read_stored(ranking, texts=False)
+    except SchemaError as failure:
+        raise RunFolderError(f"{place}: {failure}") from failure
+    hits = [{"skipped": [], "at_most": None, **hit} for hit in ranking["hits"]]
+    return {**ranking, "hits": hits, "usage": {"reused": [], **ranking["usage"]}}
+
+
+def with_texts(
+    ranking: Mapping[str, Any], passages: Mapping[str, tuple[str, str]]
+) -> dict[str, Any]:
+    """A ranking of `RunFolder.rankings` with the titles and texts of `DataFolder.passages`."""
+    hits = []
+    for hit in ranking["hits"]:
+        title, text = passages.get(hit["doc_id"], ("", ""))
+        hits.append({**hit, "title": title, "text": text})
+    return {**ranking, "hits": hits}

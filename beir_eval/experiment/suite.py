@@ -1,0 +1,272 @@
+"""Suites: which rankers are run over which data sets, as a TOML file.
+
+```toml
+title = "Team compositions and DIRECT"
+datasets = ["scifact", "nfcorpus"]      # names, ir_datasets ids, folders, or tables
+baseline = "DIRECT(0,10)"               # a label below; without, the first stage
+paper_table = "table_5_and_1"           # the paper's numbers that stand beside
+depth = 100                             # passages a query; 100 without
+
+[settings]                              # for all rankers; options of `RankerConfig`, and models
+preset = "paper"
+
+[models]                                # names for models, to be used below
+strong = "openai:gpt-5"
+
+[[rankers]]
+label = "DIRECT(0,10)"
+ranker = "direct"                       # without: mcranker
+paper_row = "DIRECT(0,10)"              # its row in that table
+
+[[rankers]]
+label = "MC: 2 recruits"
+team_size = 2                           # any option of the ranker stands beside its label
+nlp_scientist = false
+criteria_model = "strong"
+temperature = "none"                    # as on the command line, where none is a value
+
+[figure]                                # a line over a number, or bars: each ranker's `x`
+kind = "line"
+title = "Number of recruits"
+```
+
+Data sets as tables have ``name``, ``split`` and ``about`` (the words that ``criteria="dataset"``
+shows the model). Folders of data sets and prompts, and files of teams and models, are looked for
+beside the suite's file.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from beir_eval.errors import SuiteError
+from beir_eval.experiment.run_folder import SuiteNote
+from beir_eval.experiment.suite_form import SuiteForm, folder_name, hint, read_form
+from mcranker.bounded_lines import TooLong, bounded_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from importlib.resources.abc import Traversable
+
+    from beir_eval.experiment.run_folder import FigureNote
+
+__all__ = [
+    "DatasetSpec",
+    "RankerSpec",
+    "Suite",
+    "folder_name",
+    "load_suite",
+    "shipped_suites",
+    "suite_text",
+]
+
+_SUFFIX = ".toml"
+LONGEST = 4_000_000
+"""Bytes of a suite's file."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetSpec:
+    """A data set of a suite.
+
+    Attributes:
+        name: as `beir_eval.load` takes it; a folder beside the suite's file as a whole path.
+        split: which judgements.
+        about: what the collection is, in words for ``criteria="dataset"``; empty for the
+            catalogue's words.
+    """
+
+    name: str
+    split: str = "test"
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RankerSpec:
+    """A ranker of a suite.
+
+    Attributes:
+        label: names its row; unique in the suite, as is its `folder_name`.
+        ranker: name in `mcranker.rankers.RANKERS`.
+        options: what its class takes, models included: those of the suite's settings, and over
+            them its own.
+        note: its place in the suite, for reports; None outside of suites.
+        own: names of the options that stand beside its label. They make it what it is, so that
+            nothing may go before them; the others are settings.
+    """
+
+    label: str
+    ranker: str
+    options: Mapping[str, Any]
+    note: SuiteNote | None
+    own: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """Rankers over data sets.
+
+    Attributes:
+        name: of the file, without ``.toml``.
+        title: heading of its section in reports.
+        description: what it shows, in a few lines; may be empty.
+        datasets: in the order of the columns.
+        rankers: in the order of the rows.
+        depth: passages a query that the first stage hands over.
+        models: names -> models that options may name.
+        figure: the figure that its runs make, or None.
+    """
+
+    name: str
+    title: str
+    description: str
+    datasets: tuple[DatasetSpec, ...]
+    rankers: tuple[RankerSpec, ...]
+    depth: int = 100
+    models: Mapping[str, str] = field(default_factory=dict)
+    figure: FigureNote | None = None
+
+
+def shipped_suites() -> dict[str, str]:
+    """Name -> title of every suite that comes with the package, in alphabetical order."""
+    return {name: read_form(suite_text(name), name + _SUFFIX).title for name in _shipped()}
+
+
+def suite_text(name_or_path: str | os.PathLike[str]) -> str:
+    """The TOML text of a suite, as `load_suite` finds it.
+
+    Raises:
+        SuiteError: there is no such suite or file, or it is not UTF-8.
+    """
+    file, place, _ = _find(name_or_path)
+    return _text(file, place)
+
+
+def load_suite(
+    name_or_path: str | os.PathLike[str], *, models: Mapping[str, str] | None = None
+) -> Suite:
+    """The suite of that name, or in that file.
+
+    Args:
+        name_or_path: one of `shipped_suites`, or the path of a TOML file. A name goes before a
+            file of the same name: write ``"./table1"`` or a `Path` for the file.
+        models: name -> model, in place of the file's ``[models]``.
+
+    Raises:
+        SuiteError: there is no such suite or file; the file is not TOML or not UTF-8; a key is
+            unknown, misses or has a wrong value; a label stands twice; a ranker or an option is
+            unknown; the ranker refuses its options; a name of `models` is none of the file's.
+    """
+    from beir_eval.experiment.suite_options import Options
+
+    file, place, base = _find(name_or_path)
+    form = read_form(_text(file, place), place)
+    options = Options(base, form.settings, _models(form, place, base, models or {}))
+    name = Path(name_or_path).name.removesuffix(_SUFFIX)
+    rankers = []
+    for number, entry in enumerate(form.rankers):
+        where = f"{place}: ranker {entry.label!r}"
+        note = SuiteNote(
+            name=name,
+            title=form.title,
+            paper_table=form.paper_table,
+            baseline=form.baseline,
+            figure=form.figure,
+            place=number,
+            paper_row=entry.paper_row,
+            x=entry.x,
+            series=entry.series,
+        )
+        own = entry.model_extra or {}
+        chosen = options.of(entry.ranker, own, where)
+        rankers.append(RankerSpec(entry.label, entry.ranker, chosen, note, frozenset(own)))
+    return Suite(
+        name=name,
+        title=form.title,
+        description=form.description,
+        datasets=_datasets(form, place, base),
+        rankers=tuple(rankers),
+        depth=form.depth,
+        models=options.models,
+        figure=form.figure,
+    )
+
+
+def _home() -> Traversable:
+    return resources.files("beir_eval") / "suites"
+
+
+def _shipped() -> list[str]:
+    files = (each.name for each in _home().iterdir() if each.name.endswith(_SUFFIX))
+    return sorted(name.removesuffix(_SUFFIX) for name in files)
+
+
+def _find(name_or_path: str | os.PathLike[str]) -> tuple[Traversable, str, Path | None]:
+    """The file, what messages call it, and the folder that its paths start from."""
+    given = os.fspath(name_or_path)
+    names = _shipped()
+    if isinstance(name_or_path, str) and given in names:
+        return _home() / f"{given}{_SUFFIX}", given + _SUFFIX, None
+    path = Path(given).expanduser()
+    if not path.is_file():
+        raise SuiteError(
+            f"no suite {given!r}: neither a file nor one that comes with the package; "
+            f"{hint(given, names)}"
+        )
+    return path, given, path.parent
+
+
+def _text(file: Traversable, place: str) -> str:
+    try:
+        with file.open("rb") as content:
+            return bounded_whole(content, LONGEST).decode("utf-8-sig")
+    except TooLong as failure:
+        raise SuiteError(f"{place}: {failure}, so it is no suite; name its TOML file") from failure
+    except OSError as failure:
+        raise SuiteError(f"{place}: cannot be read: {failure.strerror}") from failure
+    except UnicodeDecodeError as failure:
+        raise SuiteError(
+            f"{place}: byte {failure.start + 1} is not UTF-8; save the file as UTF-8"
+        ) from failure
+
+
+def _models(
+    form: SuiteForm, place: str, base: Path | None, given: Mapping[str, str]
+) -> dict[str, str]:
+    from beir_eval.experiment.suite_options import checked_model, located_model
+
+    for name in given:
+        if name not in form.models:
+            raise SuiteError(f"{place}: no model {name!r} in [models]; {hint(name, form.models)}")
+    written = {name: located_model(model, base) for name, model in form.models.items()}
+    merged = {**written, **given}
+    for name, model in merged.items():
+        checked_model(model, f"{place}: models: {name}")
+    return merged
+
+
+def _datasets(form: SuiteForm, place: str, base: Path | None) -> tuple[DatasetSpec, ...]:
+    from beir_eval.data.catalogue import known
+    from beir_eval.data.datasets import COLLECTIONS
+    from beir_eval.experiment.suite_options import beside
+
+    found: dict[str, DatasetSpec] = {}
+    for entry in form.datasets:
+        name, of_paper = entry.name, known(entry.name)
+        # Names go before folders, as in `beir_eval.load`.
+        if base is not None and of_paper is None and name not in COLLECTIONS:
+            path = beside(name, base)
+            explicit = name.startswith((".", "~")) or Path(name).is_absolute()
+            name = path if explicit or Path(path).is_dir() else name
+        key = of_paper.name if of_paper else name
+        if key in found:
+            raise SuiteError(
+                f"{place}: datasets: {entry.name!r} stands twice; for another split write a "
+                "suite of its own"
+            )
+        found[key] = DatasetSpec(name, entry.split, entry.about)
+    return tuple(found.values())

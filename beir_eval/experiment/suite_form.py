@@ -1,0 +1,271 @@
+"""The form of a suite's file: its keys, and what must hold between them."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import math
+import re
+import tomllib
+import unicodedata
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+)
+
+from beir_eval.errors import SuiteError
+from beir_eval.experiment.run_folder import DATA_FOLDER, FIRST_STAGE, FigureNote
+from personas.errors import shown
+
+__all__ = ["SuiteForm", "dataset_folder_name", "folder_name", "hint", "read_form"]
+
+LONGEST_FOLDER_NAME = 80
+_LONGEST_MESSAGE = 400
+_MOST_DOTS = 1_000
+_IN_WORDS = {"datasets": "data set", "rankers": "ranker"}
+_LINE_OF_TOML = re.compile(r"(.*) \(at line (\d+), column (\d+)\)")
+
+
+_Words = Annotated[str, Field(max_length=200)]
+"""A text that messages name."""
+
+
+class _Form(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, str_strip_whitespace=True)
+
+
+def _as_table(value: object) -> object:
+    return {"name": value} if isinstance(value, str) else value
+
+
+def _as_place(value: object) -> float | str:
+    if isinstance(value, str) and len(value) <= 200:
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError("write a number, or a bar's name as a text of at most 200 characters")
+    return float(value)
+
+
+class _DatasetForm(_Form):
+    name: str = Field(min_length=1, max_length=4096)
+    split: _Words = Field("test", min_length=1)
+    about: str = ""
+
+
+class _RankerForm(_Form):
+    model_config = ConfigDict(extra="allow")
+
+    label: _Words = Field(min_length=1)
+    ranker: _Words = "mcranker"
+    paper_row: _Words | None = None
+    x: Annotated[float | str | None, PlainValidator(_as_place)] = None
+    series: _Words = ""
+
+
+class SuiteForm(_Form):
+    """What stands in the file; the keys are explained in `beir_eval.experiment.suite`."""
+
+    title: str = Field(min_length=1)
+    description: str = ""
+    datasets: list[Annotated[_DatasetForm, BeforeValidator(_as_table)]] = Field(min_length=1)
+    rankers: list[_RankerForm] = Field(min_length=1)
+    baseline: _Words | None = None
+    paper_table: _Words | None = None
+    depth: int = Field(100, ge=1)
+    settings: dict[str, Any] = Field(default_factory=dict)
+    models: dict[str, str] = Field(default_factory=dict)
+    figure: FigureNote | None = None
+
+
+_FORMS: Mapping[str, type[BaseModel]] = {"datasets": _DatasetForm, "figure": FigureNote}
+
+
+def folder_name(label: str) -> str:
+    """A folder's name for a label: ASCII letters and digits in lower case, joined by hyphens.
+
+    >>> folder_name("DIRECT(0,10)")
+    'direct-0-10'
+
+    Raises:
+        SuiteError: the label is the first stage's, or has a line end or a control character;
+            nothing of it is left, or the name is that of another folder.
+    """
+    if label == FIRST_STAGE:
+        raise SuiteError(
+            f"label {label!r} is that of the first stage's own row; take another label"
+        )
+    if not label.isprintable():
+        raise SuiteError(f"label {label!r} is not one line; write it as one")
+    name = _slug(label)
+    if not name:
+        raise SuiteError(f"label {label!r} gives no folder name; use letters a to z or digits")
+    if name == DATA_FOLDER:
+        raise SuiteError(
+            f"label {label!r} gives the folder {name!r}, which holds what is ranked; "
+            "take another label"
+        )
+    return name
+
+
+def dataset_folder_name(name: str) -> str:
+    """A folder's name for a data set: as `folder_name`, or made of a hash if nothing is left."""
+    return _slug(name) or f"dataset-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def _slug(text: str) -> str:
+    letters = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", letters).strip("-")[:LONGEST_FOLDER_NAME].rstrip("-")
+
+
+def read_form(text: str, place: str) -> SuiteForm:
+    """The suite that a TOML text holds, its options unchecked.
+
+    Args:
+        text: of the file.
+        place: what messages call the file.
+
+    Raises:
+        SuiteError: it is not TOML, or takes tomllib too long; a key is unknown, misses or has a
+            wrong value; labels, baseline, figure or the paper's rows do not fit together.
+    """
+    for number, line in enumerate(text.splitlines(), start=1):
+        # A key of n parts takes tomllib n^2 steps.
+        if line.count(".") > _MOST_DOTS:
+            raise SuiteError(
+                f"{place}:{number}: has more than {_MOST_DOTS:,} dots; divide the line"
+            )
+    try:
+        form = SuiteForm.model_validate(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as failure:
+        if found := _LINE_OF_TOML.fullmatch(str(failure)):
+            what, line, column = found.groups()
+            what = what[:_LONGEST_MESSAGE]
+            raise SuiteError(f"{place}:{line}: not TOML: {what} (column {column})") from failure
+        raise SuiteError(f"{place}: not TOML: {str(failure)[:_LONGEST_MESSAGE]}") from failure
+    except ValidationError as failure:
+        raise SuiteError(f"{place}: {_explain(failure)}") from failure
+    except RecursionError as failure:
+        raise SuiteError(f"{place}: its lists or tables nest too deep") from failure
+    except ValueError as failure:  # a number of thousands of digits
+        raise SuiteError(f"{place}: TOML that cannot be used: {failure}") from failure
+    _check_labels(form, place)
+    _check_paper(form, place)
+    _check_figure(form, place)
+    return form
+
+
+def hint(given: str, known: Iterable[str]) -> str:
+    """What could have been meant, or everything there is."""
+    known = list(known)
+    close = difflib.get_close_matches(given[:200], known, n=1)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"there are {', '.join(known)}" if known else "there are none"
+
+
+def _explain(failure: ValidationError) -> str:
+    first = failure.errors(include_url=False)[0]
+    names: list[str] = []
+    for part in first["loc"]:
+        if isinstance(part, int):
+            names[-1] = f"{_IN_WORDS.get(names[-1], names[-1])} {part + 1}"
+        else:
+            names.append(part[:100])
+    *tables, key = names
+    place = "".join(f"{name}: " for name in tables)
+    if first["type"] == "missing":
+        return f"{place}the key {key!r} is missing; add it"
+    if first["type"] == "extra_forbidden":
+        form = _FORMS[str(first["loc"][0])] if tables else SuiteForm
+        if not tables and _is_option(key):
+            return f"{key!r} is an option of rankers; write it under [settings] or beside a label"
+        return f"{place}there is no key {key!r}; {hint(key, form.model_fields)}"
+    why = first["ctx"]["error"] if first["type"] == "value_error" else first["msg"]
+    return f"{place}{key}={shown(first['input'])}: {why}"
+
+
+def _is_option(key: str) -> bool:
+    from mcranker.config import RankerConfig
+
+    return key in RankerConfig.model_fields or key == "model" or key.endswith("_model")
+
+
+def _check_labels(form: SuiteForm, place: str) -> None:
+    folders: dict[str, str] = {}
+    for entry in form.rankers:
+        try:
+            folder = folder_name(entry.label)
+        except SuiteError as failure:
+            raise SuiteError(f"{place}: {failure}") from failure
+        if entry.label == folders.get(folder):
+            raise SuiteError(f"{place}: label {entry.label!r} stands twice; change one of them")
+        if folder in folders:
+            raise SuiteError(
+                f"{place}: labels {folders[folder]!r} and {entry.label!r} give the same folder "
+                f"{folder!r}; change one of them"
+            )
+        folders[folder] = entry.label
+    labels = list(folders.values())
+    if form.baseline is not None and form.baseline not in labels:
+        raise SuiteError(
+            f"{place}: baseline={form.baseline!r} is no label; {hint(form.baseline, labels)}"
+        )
+
+
+def _check_paper(form: SuiteForm, place: str) -> None:
+    from beir_eval.measures.paper import paper_figures, paper_tables
+
+    tables, table = paper_tables(), form.paper_table
+    if table is not None and table not in tables:
+        raise SuiteError(
+            f"{place}: paper_table={table!r} is none of the paper's; {hint(table, tables)}"
+        )
+    for entry in form.rankers:
+        row, where = entry.paper_row, f"{place}: ranker {entry.label!r}"
+        if row is None:
+            continue
+        if table is None:
+            raise SuiteError(
+                f"{where}: paper_row={row!r} needs the table that it stands in; "
+                "add paper_table at the top"
+            )
+        if row not in tables[table]:
+            raise SuiteError(
+                f"{where}: paper_row={row!r} is not in {table}; {hint(row, tables[table])}"
+            )
+    words = form.figure.paper if form.figure is not None else None
+    if words is not None and words not in paper_figures():
+        raise SuiteError(
+            f"{place}: figure: paper={words!r} is none of the paper's; "
+            f"{hint(words, paper_figures())}"
+        )
+
+
+def _check_figure(form: SuiteForm, place: str) -> None:
+    places: dict[tuple[str, object], str] = {}
+    for entry in form.rankers:
+        where = f"{place}: ranker {entry.label!r}"
+        if form.figure is None and (entry.x is not None or entry.series):
+            raise SuiteError(f"{where}: x and series are places in a figure; add [figure]")
+        if form.figure is None or entry.x is None:
+            continue
+        if isinstance(entry.x, str) != (form.figure.kind == "bars"):
+            kind = "a text, the bar's name" if form.figure.kind == "bars" else "a number"
+            raise SuiteError(
+                f"{where}: x={entry.x!r} should be {kind}, in a figure of kind {form.figure.kind!r}"
+            )
+        if (entry.series, entry.x) in places:
+            raise SuiteError(
+                f"{where}: x={entry.x!r} is the place of {places[entry.series, entry.x]!r} "
+                "already; give them different x or series"
+            )
+        places[entry.series, entry.x] = entry.label
+    if form.figure is not None and not places:
+        raise SuiteError(f"{place}: figure: no ranker has a place in it; give them x")

@@ -1,0 +1,1 @@
+"""Measures, significance, ties, fusion, and the figures of the paper."""

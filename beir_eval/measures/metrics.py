@@ -1,0 +1,193 @@
+"""How good a run is: NDCG@10 and any other measure that ir-measures knows."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from beir_eval.data.qrels import HIGHEST_GRADE
+from beir_eval.errors import ExtraMissing, MeasureError, RunError
+from mcranker.logs import safe_logger
+from personas.plain import in_brief
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from beir_eval.runs import Run
+
+__all__ = ["Evaluation", "evaluate", "measure_names"]
+
+_LARGEST = 2**31 - 1  # whole number that the programs behind ir-measures take
+_SHOWN = 200  # characters of a name or a foreign message
+
+_log = safe_logger("mcranker.beir_eval.metrics")
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Values of one run.
+
+    Attributes:
+        means: measure, as it was asked for -> its value over all judged queries (the mean, or
+            the sum for a measure that counts, such as ``NumRet``).
+        per_query: measure -> query id -> value, for every judged query, in the order of the
+            judgements.
+        missing_queries: ids of the judged queries for which the run has no documents; they
+            count with the measure's value for an empty list, which is 0 for NDCG.
+    """
+
+    means: Mapping[str, float]
+    per_query: Mapping[str, Mapping[str, float]]
+    missing_queries: tuple[str, ...]
+
+
+def evaluate(
+    run: Run,
+    qrels: Mapping[str, Mapping[str, int]],
+    measures: Sequence[str] = ("nDCG@10",),
+) -> Evaluation:
+    """Compute `measures` for `run`, per query and over all judged queries.
+
+    The order of the run's lists is the ranking; its scores are not looked at, so that ties
+    cannot be broken another way. Queries without judgements are left out. NDCG has the grade
+    as its gain and log2(rank + 1) as its discount; grades below 0 count as 0.
+
+    Args:
+        run: query id -> (document id, score), best first.
+        qrels: query id -> document id -> grade; queries with no document are left out.
+        measures: names as ir-measures writes them: ``nDCG@10``, ``R@100``, ``AP(rel=2)``, ``RR``.
+
+    Raises:
+        MeasureError: no measure is given, one is unknown or lacks a parameter, nothing
+            installed computes it, or there are no judgements; a grade is no whole number, or
+            beyond `beir_eval.data.qrels.HIGHEST_GRADE`.
+        RunError: the run has a document twice for one query.
+        ExtraMissing: ir-measures is not installed.
+    """
+    parsed = _parse(measures)
+    judged = {query_id: _checked(query_id, grades) for query_id, grades in qrels.items() if grades}
+    if not judged:
+        raise MeasureError("there are no judgements, so there is nothing to measure by")
+    unjudged = sum(query_id not in judged for query_id in run)
+    if unjudged:
+        _log.info("%d queries of the run have no judgements and are left out", unjudged)
+    per_query = _compute(run, judged, parsed)
+    return Evaluation(
+        means={name: _combine(parsed[name], per_query[name]) for name in parsed},
+        per_query=per_query,
+        missing_queries=tuple(query_id for query_id in judged if not run.get(query_id)),
+    )
+
+
+def measure_names(text: str) -> list[str]:
+    """The names in a list such as ``nDCG@10,AP(rel=2,judged_only=True)``; each once.
+
+    Raises:
+        MeasureError: there is none.
+    """
+    # Commas within brackets part a measure's parameters.
+    listed = (name.strip() for name in re.split(r",(?![^()]*\))", text))
+    names = list(dict.fromkeys(name for name in listed if name))
+    if not names:
+        raise MeasureError("no measure is given; name one or more, e.g. 'nDCG@10'")
+    return names
+
+
+def _parse(names: Sequence[str]) -> dict[str, Any]:
+    ir_measures = _ir_measures()
+    if isinstance(names, str):
+        raise MeasureError(f"measures={names!r} is a text; give a list of names: [{names!r}]")
+    if not names:
+        raise MeasureError("no measure is given; name one or more, e.g. 'nDCG@10'")
+    parsed = {}
+    for name in names:
+        try:
+            measure = ir_measures.parse_measure(name.strip())
+            measure.validate_params()
+        except (ValueError, NameError, AssertionError) as failure:
+            raise MeasureError(
+                f"measure {_short(name)!r}: {_short(str(failure))}; write it as ir-measures does, "
+                "e.g. 'nDCG@10', 'R@100', 'AP(rel=2)'"
+            ) from failure
+        cutoff = measure.params.get("cutoff", 1)
+        # trec_eval's C code ends the process on such a cutoff.
+        if cutoff < 1:
+            raise MeasureError(f"measure {name!r}: the cutoff {cutoff!r} is below 1")
+        for param, value in measure.params.items():
+            if isinstance(value, int) and value > _LARGEST:
+                raise MeasureError(f"measure {_short(name)!r}: {param} is above {_LARGEST:,}")
+        parsed[name] = measure
+    return parsed
+
+
+def _compute(
+    run: Run, judged: Mapping[str, dict[str, int]], measures: Mapping[str, Any]
+) -> dict[str, dict[str, float]]:
+    # Some of the programs behind ir-measures take only numbers for query ids.
+    number_of = {query_id: str(number) for number, query_id in enumerate(judged, start=1)}
+    grades = {number_of[query_id]: of_query for query_id, of_query in judged.items()}
+    ranked = {
+        number: _scores_by_rank(query_id, run[query_id])
+        for query_id, number in number_of.items()
+        if run.get(query_id)
+    }
+    try:
+        values = {
+            (metric.measure, metric.query_id): float(metric.value)
+            for metric in _ir_measures().iter_calc(list(measures.values()), grades, ranked)
+        }
+    except (
+        ValueError,
+        TypeError,
+        AssertionError,
+        RuntimeError,
+        subprocess.SubprocessError,
+    ) as failure:
+        raise MeasureError(
+            f"cannot compute {_short(', '.join(measures))}: {_short(str(failure))}"
+        ) from failure
+    return {
+        name: {
+            query_id: values.get((measure, number), float(measure.DEFAULT))
+            for query_id, number in number_of.items()
+        }
+        for name, measure in measures.items()
+    }
+
+
+def _checked(query_id: str, grades: Mapping[str, int]) -> dict[str, int]:
+    for doc_id, grade in grades.items():
+        if not (hasattr(grade, "__index__") and abs(grade) <= HIGHEST_GRADE):
+            raise MeasureError(
+                f"query {query_id!r} and document {doc_id!r} have the grade {in_brief(grade)}; "
+                f"give a whole number from {-HIGHEST_GRADE:,} to {HIGHEST_GRADE:,}"
+            )
+    return {doc_id: int(grade) for doc_id, grade in grades.items()}
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def _scores_by_rank(query_id: str, documents: Sequence[tuple[str, float]]) -> dict[str, float]:
+    scores = {doc_id: float(len(documents) - place) for place, (doc_id, _) in enumerate(documents)}
+    if len(scores) < len(documents):
+        raise RunError(f"query {query_id!r}: a document stands twice; a run lists it once")
+    return scores
+
+
+def _combine(measure: Any, values: Mapping[str, float]) -> float:
+    aggregate = measure.aggregator()
+    for value in values.values():
+        aggregate.add(value)
+    return float(aggregate.result())
+
+
+def _ir_measures() -> Any:
+    try:
+        import ir_measures
+    except ImportError as failure:
+        raise ExtraMissing("ir-measures", "evaluation") from failure
+    return ir_measures

@@ -1,0 +1,195 @@
+"""Kept work: runs and indexes of the first stage, found again by what they were made of.
+
+    ROOT/KIND/KEY/          one piece of work; it appears whole or not at all
+        manifest.json       size and SHA-256 of every other file
+
+A key is the SHA-256 of everything that the work depends on. A folder that does not fit its
+manifest is not used. Any of them may be removed at any time; what is missing is made again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import orjson
+
+from mcranker.logs import safe_logger
+
+if TYPE_CHECKING:
+    from beir_eval.data.datasets import Document
+
+__all__ = [
+    "corpus_digest",
+    "default_store",
+    "find",
+    "keep",
+    "keep_run",
+    "kept_run",
+    "key_of",
+    "queries_digest",
+]
+
+Found: TypeAlias = dict[str, list[tuple[str, float]]]
+"""Query id -> (document id, score), best first."""
+
+MANIFEST = "manifest.json"
+RUNS = "runs"
+RUN_FILE = "run.json"
+# A folder that nobody has finished for so long was left by a process that is gone.
+_ABANDONED_SECONDS = 86_400
+
+_log = safe_logger("mcranker.beir_eval.stored")
+
+
+def default_store() -> Path:
+    """Where work is kept: ``first_stage`` in MCRANKER_CACHE or the user's cache folder."""
+    from mcranker.llm.local.model_files import cache_folder
+
+    return cache_folder().parent / "first_stage"
+
+
+def corpus_digest(documents: Iterable[Document]) -> str:
+    """SHA-256 over ids, titles and texts in their order; one pass, nothing is held."""
+    return _digest((document.id, document.title, document.text) for document in documents)
+
+
+def queries_digest(queries: Mapping[str, str]) -> str:
+    """SHA-256 over ids and texts in their order."""
+    return _digest(queries.items())
+
+
+def key_of(parts: Mapping[str, Any]) -> str:
+    """The key of work that depends on `parts`, in any order; its values are those of JSON."""
+    return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def find(root: Path, kind: str, key: str) -> Path | None:
+    """The folder of that work, every byte of it checked; None if it is not there or damaged."""
+    folder = root / kind / key
+    if not (folder / MANIFEST).is_file():
+        return None
+    try:
+        fault = _fault(folder)
+    except OSError as failure:
+        fault = f"it cannot be read: {failure.strerror}"
+    if fault:
+        _log.warning("%s is not used and made again: %s", folder, fault)
+        return None
+    return folder
+
+
+def keep(root: Path, kind: str, key: str, write: Callable[[Path], None]) -> Path | None:
+    """Let `write` fill an empty folder, and keep that under `key`.
+
+    Returns:
+        The folder; None, and a warning is logged, if it cannot be kept: the disk is full, or
+        `root` cannot be written to.
+    """
+    shelf = root / kind
+    target = shelf / key
+    part = None
+    try:
+        shelf.mkdir(parents=True, exist_ok=True)
+        _sweep(shelf)
+        part = Path(tempfile.mkdtemp(prefix=f".{key[:16]}.", dir=shelf))
+        write(part)
+        _seal(part)
+        if target.exists():
+            # Another process may have been first; what it keeps may be in use already.
+            if find(root, kind, key) is not None:
+                return target
+            shutil.rmtree(target)
+        part.replace(target)
+    except OSError as failure:
+        _log.warning(
+            "cannot keep this work under %s (%s), so it is done again next time; make room, or "
+            "set MCRANKER_CACHE to a folder that can be written to",
+            shelf,
+            failure.strerror or failure,
+        )
+        return None
+    finally:
+        if part is not None:
+            shutil.rmtree(part, ignore_errors=True)
+    return target
+
+
+def kept_run(root: Path, key: str) -> Found | None:
+    """The run kept under `key`, scores to the last digit; None if there is none."""
+    folder = find(root, RUNS, key)
+    if folder is None:
+        return None
+    try:
+        lines = orjson.loads((folder / RUN_FILE).read_bytes())
+    except FileNotFoundError:  # removed by somebody just now
+        return None
+    return {
+        query_id: [(doc_id, score) for doc_id, score in documents] for query_id, documents in lines
+    }
+
+
+def keep_run(root: Path, key: str, run: Found) -> None:
+    """Keep `run` under `key`, if that is possible."""
+
+    def write(folder: Path) -> None:
+        (folder / RUN_FILE).write_bytes(orjson.dumps(list(run.items())))
+
+    keep(root, RUNS, key, write)
+
+
+def _digest(rows: Iterable[tuple[str, ...]]) -> str:
+    digest = hashlib.sha256()
+    for row in rows:
+        texts = [text.encode("utf-8", "surrogatepass") for text in row]
+        # With the lengths in front, no text can run over into the next one.
+        lengths = b"".join(len(text).to_bytes(8, "big") for text in texts)
+        digest.update(lengths + b"".join(texts))
+    return digest.hexdigest()
+
+
+def _seal(folder: Path) -> None:
+    files = {
+        path.relative_to(folder).as_posix(): [path.stat().st_size, _file_digest(path)]
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+    (folder / MANIFEST).write_bytes(orjson.dumps({"version": 1, "files": files}))
+
+
+def _fault(folder: Path) -> str:
+    """What is wrong with a kept folder; empty if nothing is."""
+    try:
+        files = orjson.loads((folder / MANIFEST).read_bytes())["files"]
+        expected = [(name, size, digest) for name, (size, digest) in files.items()]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return f"{MANIFEST} is damaged"
+    for name, size, digest in expected:
+        path = folder / name
+        if not path.is_file():
+            return f"{name} is missing"
+        if path.stat().st_size != size:
+            return f"{name} has {path.stat().st_size} bytes instead of {size}"
+        if _file_digest(path) != digest:
+            return f"{name} was changed"
+    return ""
+
+
+def _file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sweep(shelf: Path) -> None:
+    """Remove what processes left that ended before they were done."""
+    long_ago = time.time() - _ABANDONED_SECONDS
+    for part in shelf.glob(".*"):
+        with contextlib.suppress(FileNotFoundError):
+            if part.stat().st_mtime < long_ago:
+                shutil.rmtree(part, ignore_errors=True)

@@ -1,0 +1,1 @@
+"""The batch APIs of providers as one more chat model."""

@@ -1,0 +1,320 @@
+"""One batch on its way: sent, or found again by its note, followed, and read when it has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import aclosing
+
+import anyio
+
+from mcranker.errors import (
+    ConnectionFailed,
+    LedgerError,
+    MCRankerError,
+    ModelError,
+    ModelNotFound,
+    RateLimited,
+)
+from mcranker.llm.batch.notes import BatchNote
+from mcranker.llm.batch.protocol import (
+    BATCH_SUFFIX,
+    BatchItem,
+    BatchStatus,
+    Writer,
+    item_error,
+    lines_of,
+)
+from mcranker.llm.batch.request import Order, Tools
+from mcranker.llm.chat import ChatReply, ChatRequest, Stage
+from mcranker.llm.providers.http_errors import Problem, parse_object, said_by
+from mcranker.llm.providers.parameters import NEEDED, refused_parameter
+from mcranker.logs import safe_logger
+
+__all__ = ["Flight"]
+
+MOST_BATCHES = 3  # that a request goes with, where the provider fails it
+SLOWER = 1.5  # each wait between two looks at a batch is so many times the one before
+
+logger = safe_logger("mcranker.llm")
+
+
+class Flight:
+    """A batch, and who waits for what in it.
+
+    Attributes:
+        note: what is known of it.
+        due: when `advance` is to be called.
+        landed: there is nothing more to do.
+        again: orders that are to be sent with another batch, once it has landed.
+
+    Args:
+        tools: the service and all else.
+        note: as it is, or will be, on disk.
+        lines: the requests; none for a batch of which only the note is known.
+        write: how the lines were written, as far as is known.
+    """
+
+    def __init__(
+        self, tools: Tools, note: BatchNote, *, write: Writer, lines: Iterable[bytes] = ()
+    ) -> None:
+        self.note = note
+        self.due = tools.clock()
+        self.landed = False
+        self.again: list[Order] = []
+        self._tools = tools
+        self._service = tools.service
+        self._chat = tools.service.chat
+        self._write = write
+        self._lines = list(lines)
+        self._own = bool(self._lines)
+        self._source: bytes | None = None  # the lines, where the provider finds them
+        self._begun = False  # a creation may have reached the provider
+        self._orders: dict[str, Order] = {}
+        self._left = note.keys  # those without a result so far
+        self._unclaimed: list[str] = []
+        self._interval = tools.pace.first_poll
+        self._failing_since: float | None = None
+        self._progress = ""
+
+    def __contains__(self, key: str) -> bool:
+        """Whether the result for a key may still come."""
+        return key in self._left
+
+    def board(self, order: Order) -> None:
+        """Take note of who waits for a result."""
+        order.batches += 1
+        self._orders[order.key] = order
+
+    async def advance(self) -> None:
+        """Do what is due. Errors go to those who wait; a flight that failed has landed."""
+        pace, now = self._tools.pace, self._tools.clock()
+        self.due = now + self._interval
+        self._interval = min(self._interval * SLOWER, pace.longest_poll)
+        try:
+            if self.note.batch is not None:
+                await self._follow(self.note.batch)
+            elif self._own:
+                await self._send()
+            else:
+                await self._look_for()
+        except ModelError as error:
+            if self._is_final(error, now):
+                self._fail(error)
+            else:
+                wait = error.retry_after if isinstance(error, RateLimited) else None
+                self.due = max(self.due, now + (wait or 0.0))
+                logger.info("batch %s: again in %.0f s: %s", self._id, self.due - now, error)
+        except LedgerError as error:
+            self._fail(error)
+        else:
+            self._failing_since, self._tools.reached = None, True
+
+    # From its lines to its id.
+
+    async def _send(self) -> None:
+        batch: str | None = None
+        if self._begun:
+            batch = await self._find()
+        if batch is None and not any(order.waiting for order in self._orders.values()):
+            self.landed = True
+            return
+        batch = batch or await self._create()
+        if batch is not None:
+            self._created(batch)
+
+    async def _create(self) -> str | None:
+        """The id of the new batch; None if another process is about to send the same."""
+        mark, notes = self.note.mark, self._tools.notes
+        if self._source is None:
+            self._source = await self._service.upload(self._lines, mark)
+            self._lines = []
+        self.note = self.note.model_copy(update={"created": self._tools.clock()})
+        if not await self._noted():
+            return None
+        first, self._begun = not self._begun, True
+        try:
+            # It is paid for once it has reached the provider, so its id must not get lost.
+            with anyio.CancelScope(shield=True):
+                batch = await self._service.create(self._source, mark)
+        except ModelError as error:
+            if first and not error.retryable:
+                notes.remove(mark)
+            raise
+        return batch
+
+    async def _noted(self) -> bool:
+        """Write the note, unless one of another process has come since the orders were gathered."""
+        notes = self._tools.notes
+        async with self._tools.alone():
+            others = notes.of(self.note.model, self.note.endpoint)
+            if any(
+                not self._left.keys().isdisjoint(o.keys) for o in others if o.mark != self.note.mark
+            ):
+                for order in self._orders.values():
+                    order.batches -= 1  # they were in none
+                self._land(self._orders.values())
+                return False
+            notes.write(self.note)
+        return True
+
+    async def _look_for(self) -> None:
+        """Of a batch of which there is a note without an id: find out what became of it."""
+        notes, mark = self._tools.notes, self.note.mark
+        current = notes.read(mark)
+        if current is None:
+            self._land(self._orders.values())  # whoever wrote it has finished it
+        elif current.batch is not None:
+            self._created(current.batch)
+        elif batch := await self._find():
+            self._created(batch)
+        elif self._tools.clock() - current.created > self._tools.pace.settle:
+            notes.remove(mark)
+            self._land(self._orders.values())
+
+    async def _find(self) -> str | None:
+        others = self._tools.notes.of(self.note.model, self._chat.endpoint)
+        taken = {note.batch for note in others if note.batch is not None}
+        return await self._service.find(self.note, taken)
+
+    def _created(self, batch: str) -> None:
+        self._source = None
+        self._interval = self._tools.pace.first_poll
+        self.due = self._tools.clock() + self._interval
+        self.note = self.note.model_copy(update={"batch": batch})
+        self._tools.notes.write(self.note)
+        where = self._chat.service.where
+        logger.info("batch %s: %d requests are with %s", batch, len(self._left), where)
+
+    # From its id to its results.
+
+    async def _follow(self, batch: str) -> None:
+        try:
+            status = await self._service.check(batch)
+            if status.progress != self._progress:
+                self._progress = status.progress
+                logger.info("batch %s: %s", batch, said_by(self._chat.service, status.progress))
+            for path in status.results if status.ended else ():
+                await self._read(path)
+        except ModelNotFound as error:
+            raise ModelNotFound(
+                f"{self._chat.name}: batch {batch} or its results are not there: deleted, or "
+                "made with another account's key; to send its requests again, delete "
+                f"{str(self._tools.notes.path(self.note.mark))!r}",
+                model=self._chat.name,
+            ) from error
+        if status.refusal:
+            self._tools.notes.remove(self.note.mark)
+            said = said_by(self._chat.service, status.refusal)
+            message = f"{self._chat.name}: batch {batch} was not accepted: {said}"
+            self._fail(ModelError(message, model=self._chat.name))
+        elif status.ended:
+            self._finish(status)
+
+    async def _read(self, path: str) -> None:
+        service = self._chat.service
+        async with (
+            aclosing(self._chat.stream(path)) as pieces,
+            aclosing(lines_of(pieces, service)) as lines,
+        ):
+            async for line in lines:
+                await self._take(self._service.item(parse_object(line, service)))
+
+    async def _take(self, item: BatchItem) -> None:
+        group = self._left.get(item.key)
+        if group is None:
+            return
+        order = self._waiting(item.key)
+        if item.body is None:
+            self._not_answered(order, item)
+        else:
+            request = order.request if order else group.request()
+            try:
+                reply = self._chat.read(item.body, request)
+            except ModelError as error:
+                self._failed(order, error)
+            else:
+                await self._keep(item.key, reply, group.stage)
+                if order is not None:
+                    order.settle(reply)
+        del self._left[item.key]
+
+    async def _keep(self, key: str, reply: ChatReply, stage: Stage) -> None:
+        ledger = self._tools.ledger
+        if ledger is not None:
+            name = f"{self._chat.name}{BATCH_SUFFIX}"
+            await ledger.keep(bytes.fromhex(key), reply, model=name, stage=stage)
+        elif self._waiting(key) is None:
+            self._unclaimed.append(key)
+
+    def _finish(self, status: BatchStatus) -> None:
+        for key in self._left:
+            self._not_answered(self._waiting(key), BatchItem(key, status.unanswered))
+        notes = self._tools.notes
+        if self._unclaimed:  # paid, and nowhere else to be had
+            notes.write(self.note.only(self._unclaimed))
+        else:
+            notes.remove(self.note.mark)
+        self._land(self.again)
+
+    # What becomes of those who wait.
+
+    def _waiting(self, key: str) -> Order | None:
+        order = self._orders.get(key)
+        return order if order is not None and order.waiting else None
+
+    def _not_answered(self, order: Order | None, item: BatchItem) -> None:
+        if order is None:
+            return
+        try:
+            learnt = item.fate == "failed" and self._learns(item.problem, order.request)
+        except ModelError as error:
+            order.settle(error)
+            return
+        if learnt:
+            self.again.append(order)
+        else:
+            self._failed(order, item_error(item, self._id, self._chat.service))
+
+    def _learns(self, problem: Problem, request: ChatRequest) -> bool:
+        """Whether a request that was refused will be written in another way from now on."""
+        sent = self._write(request)
+        refused = refused_parameter(problem, sent)
+        if refused is None:
+            return False
+        # The first refusal of a batch teaches; the others only confirm it.
+        if refused not in NEEDED and sent != self._chat.writer()(request):
+            return True
+        return self._chat.learn(problem, sent)
+
+    def _failed(self, order: Order | None, error: ModelError) -> None:
+        if order is None:
+            return
+        if error.retryable and order.batches < MOST_BATCHES:
+            self.again.append(order)
+        else:
+            order.settle(error)
+
+    def _fail(self, error: MCRankerError) -> None:
+        if isinstance(error, ModelError):
+            error.others_answered = False
+        for order in self._orders.values():
+            if not order.settled:
+                order.settle(error)
+        self._land(())
+
+    def _land(self, again: Iterable[Order]) -> None:
+        self.landed, self.again = True, list(again)
+
+    def _is_final(self, error: ModelError, now: float) -> bool:
+        if self._failing_since is None:
+            self._failing_since = now
+        # A server that was never there will not be there in a minute.
+        unreached = isinstance(error, ConnectionFailed) and not self._tools.reached
+        patience = self._tools.pace.patience
+        asked = error.retry_after if isinstance(error, RateLimited) else None
+        too_long = now - self._failing_since > patience or (asked or 0.0) > patience
+        return unreached or too_long or not error.retryable
+
+    @property
+    def _id(self) -> str:
+        return self.note.batch or self.note.mark

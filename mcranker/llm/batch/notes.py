@@ -1,0 +1,182 @@
+"""What is kept on disk of batches under way, so that the next run finds them.
+
+One JSON file a batch, next to the ledger. It says which requests are in it by their keys (see
+`mcranker.llm.ledger.request_key`) and how their results are to be read; it holds no prompt and no API
+key.
+
+| what happened | what the next run does |
+|---|---|
+| stopped while waiting | waits for the same batch |
+| stopped between the creation of a batch and the note of its id | looks for that batch |
+| stopped before the creation | finds none, and sends anew when the note is old enough |
+
+OpenAI keeps the note's mark with the batch. Anthropic keeps nothing, so there it is the first
+batch of as many requests created since, known for sure by its results once it has ended. What
+remains: a batch under way of as many requests, which another program created in the same
+minutes, may be taken for it. Its results then fit no key and are left alone, and the requests are
+sent again; the first batch is paid for in vain.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Collection
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+
+from mcranker.errors import LedgerError
+from mcranker.llm.chat import ChatRequest, Stage, Tag
+from mcranker.llm.masking import shown_url
+from mcranker.logs import safe_logger
+
+__all__ = ["BatchGroup", "BatchNote", "BatchNotes"]
+
+logger = safe_logger("mcranker.llm")
+
+Key = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Mark = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
+
+
+class BatchGroup(BaseModel):
+    """Requests of a batch whose results are read in the same way."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    stage: Stage
+    labels: tuple[str, ...] = ()
+    keys: tuple[Key, ...]
+
+    def request(self) -> ChatRequest:
+        """What there is to know of such a request, where nobody has it any more."""
+        return ChatRequest(messages=(), tag=Tag(self.stage), labels=self.labels)
+
+
+class BatchNote(BaseModel):
+    """One batch.
+
+    Attributes:
+        model: as `ChatModel.name` has it, without what marks a batch.
+        endpoint: the service's base URL, without secrets.
+        mark: a random name, given before the batch is created.
+        created: when that was, in seconds since 1970.
+        batch: the provider's id; None until the batch is known to be created.
+        groups: its requests.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal[1] = 1
+    model: str
+    endpoint: str
+    mark: Mark
+    created: float
+    batch: str | None = None
+    groups: tuple[BatchGroup, ...]
+
+    @property
+    def keys(self) -> dict[str, BatchGroup]:
+        """Every key, and the group it is in."""
+        return {key: group for group in self.groups for key in group.keys}
+
+    def only(self, keys: Collection[str]) -> BatchNote:
+        """The note without the other keys."""
+        wanted = set(keys)
+        groups = (
+            group.model_copy(update={"keys": tuple(key for key in group.keys if key in wanted)})
+            for group in self.groups
+        )
+        return self.model_copy(update={"groups": tuple(group for group in groups if group.keys)})
+
+
+class BatchNotes:
+    """The folder of the notes; several processes may share it.
+
+    Args:
+        folder: made when the first note is written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def path(self, mark: str) -> Path:
+        """Where a note is."""
+        return self._folder / f"{mark}.json"
+
+    def write(self, note: BatchNote) -> None:
+        """Write a note, in place of the one of the same mark: all of it, or nothing.
+
+        Raises:
+            LedgerError: the folder cannot be written to.
+        """
+        path = self.path(note.mark)
+        beside = path.with_suffix(f".{uuid.uuid4().hex}")
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with beside.open("wb") as file:
+                file.write(note.model_dump_json().encode())
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(path)
+        except OSError as error:
+            beside.unlink(missing_ok=True)
+            raise _unusable(path, error) from error
+
+    def read(self, mark: str) -> BatchNote | None:
+        """One note; None if there is none, or none that can be read, which is logged.
+
+        Raises:
+            LedgerError: the file is there and cannot be opened.
+        """
+        path = self.path(mark)
+        try:
+            return BatchNote.model_validate_json(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _unusable(path, error) from error
+        except ValidationError:
+            logger.warning(
+                "%s is no note of a batch, or one of a newer version; its answers cannot be "
+                "fetched, and it can be deleted",
+                path,
+            )
+            return None
+
+    def remove(self, mark: str) -> None:
+        """Remove a note, if it is there.
+
+        Raises:
+            LedgerError: it cannot be removed.
+        """
+        try:
+            self.path(mark).unlink(missing_ok=True)
+        except OSError as error:
+            raise _unusable(self.path(mark), error) from error
+
+    def of(self, model: str, endpoint: str) -> list[BatchNote]:
+        """The notes of one model at one service, oldest first.
+
+        Raises:
+            LedgerError: the folder or a file in it cannot be read.
+        """
+        try:
+            marks = [path.stem for path in self._folder.iterdir() if path.suffix == ".json"]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise _unusable(self._folder, error) from error
+        notes = (self.read(mark) for mark in marks)
+        # Former versions noted the whole address.
+        where = {endpoint, shown_url(endpoint)}
+        mine = [n for n in notes if n and n.model == model and n.endpoint in where]
+        return sorted(mine, key=lambda note: note.created)
+
+
+def _unusable(path: Path, error: OSError) -> LedgerError:
+    return LedgerError(
+        f"{str(path)!r}: a batch cannot be noted here ({error.strerror or error}); "
+        "use a ledger in a folder that can be written to"
+    )

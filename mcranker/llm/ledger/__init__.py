@@ -1,0 +1,1 @@
+"""Every answer that was paid for, in one SQLite file."""

@@ -1,0 +1,1 @@
+"""Concurrency, pace, retries and budget around a model."""

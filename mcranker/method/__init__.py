@@ -1,0 +1,1 @@
+"""The method of the paper: recruit, write criteria, score, combine."""

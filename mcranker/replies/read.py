@@ -1,0 +1,305 @@
+"""From a reply's text to what was asked for; strict, so that nothing is made up.
+
+Every reader raises `Unreadable` rather than guess; `mcranker.replies.json` says what counts
+as JSON. Keys are compared without regard to case, spaces and underscores.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from mcranker.replies.json import Unreadable, find, fold, in_doubt, without_thinking
+from mcranker.replies.loose_json import Bare
+from personas import Persona, Rubric, normalize_weights
+from personas.schema import MOST_CRITERIA
+
+__all__ = ["Unreadable", "read_criterion_scores", "read_personas", "read_rubric", "read_score"]
+
+_INTEGER = re.compile(r"\A\s*\"?(\d{1,4})\"?\s*\Z")
+_PLAIN = re.compile(r'\s*\{\s*"([^"\\]*)"\s*:\s*(0|[1-9][0-9]{0,3})\s*\}\s*')
+"""What nearly all replies with a score are, and what need not be looked at any closer."""
+_NUMBER_AND_MORE = re.compile(r"\D*+\d++[/.,\d-]*+.+", re.DOTALL)
+_WEIGHT_IN_TEXT = re.compile(
+    r"[\s,;(.]*\b(?:the\s+)?weight(?:\s+to\s+this\s+criterion)?(?:\s+is)?\s*:?\s*"
+    r"(\d{1,3}(?:\.\d+)?)\s*%?\s*[.)]*\s*\Z",
+    re.IGNORECASE,
+)
+_WEIGHT = re.compile(
+    r"\s*(?:about\s+|~\s*)?(\d+(?:\.\d+)?|\.\d+)\s*(%|percent|points)?\s*", re.IGNORECASE
+)
+_SHARE = r"\d\s*(?:%|percent\b|points?\b)"
+_SHARE_IN_NAME = re.compile(
+    rf"{_SHARE}|(?:[(\[:=]|\s[-\u2013\u2014])\s*"
+    r"(?:\d{1,3}(?:\.\d{1,4})?|\.\d{1,4})\s*[)\]]?\s*\Z",
+    re.IGNORECASE,
+)
+_SHARE_IN_TEXT = re.compile(
+    rf"\A[\s(\[~]*[\d.]{{0,6}}(?:{_SHARE}|\d[)\]]|\d\s*\Z)"
+    rf"|{_SHARE}(?:\s+weight\w*)?[\s)\].;]*\Z"
+    r"|\bweigh\w*\W{1,5}(?:(?:of|is|at|to|this|the|criterion)\W{1,3}){0,4}\d",
+    re.IGNORECASE,
+)
+_MAX_WEIGHT = 1000
+_TAIL = 120
+_MAX_NAME = 120
+_MAX_TEXT = 2000
+_PERSON_KEYS = ("identity", "name", "persona", "role", "title")
+_CRITERION_KEYS = ("criterion", "criteria", "name", "title")
+_EXPLANATION_KEYS = ("explanation", "description", "detail", "reason")
+
+
+def read_score(text: str, *, key: str, top: int, cut: bool = False) -> int:
+    """The integer under `key`, 0 to `top`; a reply that is a bare integer counts too.
+
+    A bare integer of a reply that was `cut` at the token limit does not count: "1" may be
+    the beginning of "10".
+
+    Raises:
+        Unreadable: no such key, not an integer, out of range, or a number in doubt.
+    """
+    plain = _PLAIN.fullmatch(text)
+    if plain and plain.group(1) == key:
+        return _in_range(int(plain.group(2)), top, key)
+    text = without_thinking(text)
+    bare = _INTEGER.match(text)
+    if bare:
+        if cut:
+            raise Unreadable("it was cut, so its number may lack digits.")
+        return _in_range(bare.group(1), top, key)
+    found = find(text, key)
+    score = _in_range(found.value, top, key)
+    found.confirm(key, {score}, top)
+    return score
+
+
+def read_criterion_scores(text: str, *, count: int, top: int) -> tuple[int, ...]:
+    """The integers under ``Scores``, 0 to `top`, in the rubric's order.
+
+    They stand under the criteria's numbers, ``"1"`` to `count`, or in a list of that length.
+
+    Raises:
+        Unreadable: another form or number of scores, or one of them unreadable.
+    """
+    found = find(text, "Scores")
+    scores = found.value
+    if isinstance(scores, Mapping):
+        keys = [str(number) for number in range(1, count + 1)]
+        scores = [scores[key] for key in keys] if set(scores) == set(keys) else None
+    if not isinstance(scores, list) or len(scores) != count:
+        raise Unreadable(f'"Scores" must hold {count} integers, under the keys "1" to "{count}".')
+    counts = tuple(_in_range(score, top, "Scores") for score in scores)
+    found.confirm("Scores", set(counts), top)
+    return counts
+
+
+def read_personas(text: str) -> tuple[Persona, ...]:
+    """The people under ``Identities``, each once, in order, with the reason given for them.
+
+    Raises:
+        Unreadable: no such key, or no usable name under it.
+    """
+    found = find(text, "Identities")
+    identities = found.value
+    reason = _optional_text(found.record, "Reason")
+    if isinstance(identities, str):
+        identities = re.split(r"[,;\n]", identities)
+    if isinstance(identities, Mapping):
+        identities = _listed(identities)
+    if not isinstance(identities, list):
+        raise Unreadable('"Identities" must be a list of strings.')
+    personas: dict[str, Persona] = {}
+    for entry in identities:
+        name, why = _name_and_reason(entry)
+        name = _short(" ".join(name.replace("_", " ").split()).strip(" .-*"))
+        if name:
+            try:
+                persona = Persona(name=name, reason=why or reason)
+            except ValidationError as error:
+                raise Unreadable("a name or a reason is not valid text.") from error
+            personas.setdefault(persona.name.casefold(), persona)
+    if not personas:
+        raise Unreadable('"Identities" names nobody.')
+    return tuple(personas.values())
+
+
+def read_rubric(text: str) -> Rubric:
+    """The criteria under ``Criteria`` with weights made to sum to 100.
+
+    Weights may stand under ``Weight`` or, as the paper's prompt has it, at the end of the
+    explanation. A criterion without a weight gets an equal share of what the others leave,
+    or the mean of the others where they leave nothing.
+
+    Raises:
+        Unreadable: no criteria; weights that mean nothing; or a criterion whose weight seems to
+            be given in some other way, such as ``"On topic (60%)"``.
+    """
+    found = find(text, "Criteria")
+    entries = found.value
+    if isinstance(entries, Mapping):
+        entries = (
+            [entries]
+            if _text_under(entries, _CRITERION_KEYS)
+            else [_named_criterion(name, value) for name, value in entries.items()]
+        )
+    if not isinstance(entries, list) or not entries:
+        raise Unreadable('"Criteria" must be a list with at least one criterion.')
+    if len(entries) > MOST_CRITERIA:
+        raise Unreadable(f'"Criteria" holds {len(entries):,}, and {MOST_CRITERIA} is the limit.')
+    criteria = _distinct([_criterion(entry) for entry in entries])
+    weights = _weights([criterion["weight"] for criterion in criteria])
+    try:
+        return Rubric.model_validate(
+            {
+                "criteria": [
+                    {**criterion, "weight": weight}
+                    for criterion, weight in zip(criteria, weights, strict=True)
+                ],
+                "reason": _optional_text(found.record, "Reason"),
+            }
+        )
+    except ValidationError as error:
+        raise Unreadable("a name, an explanation or a reason is not valid text.") from error
+
+
+def _in_range(value: Any, top: int, key: str) -> int:
+    if isinstance(value, Bare) and _NUMBER_AND_MORE.fullmatch(value):
+        raise in_doubt(key)
+    if isinstance(value, str) and _INTEGER.match(value):
+        value = int(value.strip().strip('"'))
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= top:
+        raise Unreadable(f"{_shown(value)} is not an integer from 0 to {top}.")
+    return value
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping | list):
+        return "a list" if isinstance(value, list) else "an object"
+    text = json.dumps(value, ensure_ascii=True, default=str)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _short(text: str) -> str:
+    return " ".join(text.split())[:_MAX_NAME].rstrip()
+
+
+def _listed(identities: Mapping[str, Any]) -> list[Any]:
+    """People given as an object: one person, names with explanations, or numbered names."""
+    if _text_under(identities, _PERSON_KEYS):
+        return [identities]
+    return list(identities) if all(map(_is_word, identities)) else list(identities.values())
+
+
+def _is_word(name: str) -> bool:
+    return not name.strip().isdigit() and "identity" not in name.casefold()
+
+
+def _name_and_reason(entry: Any) -> tuple[str, str]:
+    if isinstance(entry, str):
+        return entry, ""
+    if isinstance(entry, Mapping):
+        return _text_under(entry, _PERSON_KEYS), _optional_text(entry, "Reason")
+    return "", ""
+
+
+def _text_under(record: Mapping[str, Any], keys: Sequence[str]) -> str:
+    """The first text under one of the keys, or nothing."""
+    fields = {fold(name): value for name, value in record.items()}
+    return next((fields[key] for key in keys if isinstance(fields.get(key), str)), "")
+
+
+def _optional_text(data: Mapping[str, Any], key: str) -> str:
+    for name, value in data.items():
+        if fold(name) == fold(key):
+            if isinstance(value, str):
+                return value.strip()[:_MAX_TEXT]
+            if isinstance(value, list):
+                return " ".join(part for part in value if isinstance(part, str))[:_MAX_TEXT]
+    return ""
+
+
+def _named_criterion(name: str, value: Any) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return {"Criterion": name, **value}
+    if isinstance(value, str) and not _WEIGHT.fullmatch(value):
+        return {"Criterion": name, "Explanation": value}
+    return {"Criterion": name, "Weight": value}
+
+
+def _criterion(entry: Any) -> dict[str, Any]:
+    if isinstance(entry, str):
+        entry = {"Criterion": entry}
+    if not isinstance(entry, Mapping):
+        raise Unreadable("each criterion must be an object.")
+    fields = {fold(name): value for name, value in entry.items()}
+    named = next((value for key, value in fields.items() if key.startswith("weight")), None)
+    weight = fields.get("weight", named)
+    name, weight = _split_weight(_text_under(entry, _CRITERION_KEYS), weight)
+    text, weight = _split_weight(_text_under(entry, _EXPLANATION_KEYS), weight)
+    if not name and text:
+        name, _, text = text.partition(":")
+    if ":" in name and not text:
+        name, _, text = name.partition(":")
+    name = _short(name)
+    if not name:
+        raise Unreadable('each criterion needs a name under "Criterion".')
+    if weight is None and (
+        _SHARE_IN_NAME.search(name)
+        or _SHARE_IN_TEXT.search(text[:_TAIL])
+        or _SHARE_IN_TEXT.search(text[-_TAIL:])
+        or any(type(value) in (int, float) for value in fields.values())
+    ):
+        raise Unreadable(f'the weight of {_shown(name)} is in doubt; it belongs under "Weight".')
+    return {"name": name, "description": text.strip()[:_MAX_TEXT], "weight": weight}
+
+
+def _split_weight(text: str, weight: Any) -> tuple[str, Any]:
+    text = text.strip()
+    found = _WEIGHT_IN_TEXT.search(text, max(0, len(text) - _TAIL))
+    if not found:
+        return text, weight
+    kept = text[: found.start()].strip()
+    return kept, weight if weight is not None else float(found.group(1))
+
+
+def _distinct(criteria: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    kept: dict[str, dict[str, Any]] = {}
+    for criterion in criteria:
+        kept.setdefault(criterion["name"].casefold(), criterion)
+    return list(kept.values())
+
+
+def _weights(given: Sequence[Any]) -> tuple[float, ...]:
+    weights = [_weight(each) for each in given]
+    try:
+        try:
+            return normalize_weights(weights)
+        except ValueError:
+            known = [_as_number(weight) for weight in weights if weight is not None]
+            if len(known) == len(weights):
+                raise
+            mean = sum(known) / len(known)
+            return normalize_weights([mean if each is None else each for each in weights])
+    except ValueError as error:
+        raise Unreadable("the weights must be percentages that add up to 100.") from error
+
+
+def _weight(given: Any) -> str | float | None:
+    if given is None or (isinstance(given, str) and not given.strip()):
+        return None
+    if isinstance(given, str):
+        match = _WEIGHT.fullmatch(given[:_TAIL])
+        weight = match.group(1) + ("%" if match.group(2) else "") if match else None
+    else:
+        weight = None if isinstance(given, bool) or not isinstance(given, int | float) else given
+    if weight is None or not 0 <= _as_number(weight) <= _MAX_WEIGHT:
+        raise Unreadable(f"the weight {_shown(given)} is not a percentage.")
+    return weight
+
+
+def _as_number(weight: str | float) -> float:
+    return float(weight.rstrip("%")) if isinstance(weight, str) else weight

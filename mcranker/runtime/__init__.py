@@ -1,0 +1,1 @@
+"""Actors, and the bridge between callers and the event loop."""

@@ -1,0 +1,379 @@
+"""Between a caller and the event loop: sync calls, and streams that may be left half way.
+
+Everything that starts a thread or a background task of its own stands here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import logging
+import threading
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import Future
+from typing import Any, Generic, TypeVar
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+from mcranker.errors import MCRankerError
+from mcranker.runtime.forks import abandon, renew_in_child
+
+__all__ = ["Bridge", "Loop", "Stream", "task_group"]
+
+T = TypeVar("T")
+_STREAM_BUFFER = 64  # items
+_STOP_SECONDS = 5.0  # allowed to what is still under way when a bridge is closed
+
+logger = logging.getLogger("mcranker")
+
+
+@contextlib.asynccontextmanager
+async def task_group() -> AsyncIterator[anyio.abc.TaskGroup]:
+    """A task group that raises one error, the first that says what happened, not a group."""
+    try:
+        async with anyio.create_task_group() as group:
+            yield group
+    except BaseExceptionGroup as errors:
+        leaf = _leaf(errors)
+        raise leaf from leaf.__cause__
+
+
+def _leaf(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    first = next(
+        (error for error in errors.exceptions if not isinstance(error, Exception)),
+        errors.exceptions[0],
+    )
+    return _leaf(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+class Bridge:
+    """Runs coroutines for callers that have no event loop, or must not block theirs.
+
+    One `Loop`, started at the first call and kept, so that connections outlive a call. It ends
+    when the bridge is closed or forgotten, or at the end of the process. A forked process
+    starts one of its own.
+
+    Args:
+        clean_up: awaited in that loop before it ends.
+    """
+
+    def __init__(self, clean_up: Callable[[], Awaitable[None]]) -> None:
+        self._clean_up = clean_up
+        self._lock = threading.Lock()
+        self._loop: Loop | None = None
+        self._finalizer: weakref.finalize[..., Bridge] | None = None
+        renew_in_child(self)
+
+    def after_fork(self) -> None:
+        self._lock = threading.Lock()
+        if self._finalizer is not None:
+            self._finalizer.detach()
+        self._loop = self._finalizer = None
+
+    def call(self, function: Callable[[], Awaitable[T]]) -> T:
+        """The result of ``await function()``, see `Loop.call`."""
+        while True:
+            try:
+                return self.loop().call(function)
+            except _Ended:  # at this very moment; a new one takes its place
+                continue
+
+    def loop(self) -> Loop:
+        """The loop, which is started if there is none."""
+        with self._lock:
+            if self._loop is None or self._loop.ends:
+                if self._finalizer is not None:
+                    self._finalizer.detach()
+                self._loop = Loop(self._clean_up)
+                self._finalizer = weakref.finalize(self, self._loop.stop)
+            return self._loop
+
+    def close(self, *, wait: bool = True) -> None:
+        """Clean up and end the thread, if there is one. A later call starts another."""
+        with self._lock:
+            loop, self._loop = self._loop, None
+            if self._finalizer is not None:
+                self._finalizer.detach()
+                self._finalizer = None
+        if loop is not None:
+            loop.stop(wait=wait)
+
+
+class _Ended(Exception):
+    """The loop takes no more calls."""
+
+
+class Loop:
+    """An event loop in a daemon thread of its own.
+
+    When the main thread has ended, it ends as soon as those have that the interpreter waits
+    for, which may still rank.
+
+    Args:
+        clean_up: awaited in the loop before it ends.
+    """
+
+    def __init__(self, clean_up: Callable[[], Awaitable[None]]) -> None:
+        self.ends = False
+        self._clean_up = clean_up
+        self._futures: set[Future[Any]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        ready: Future[None] = Future()
+        # A daemon, because the interpreter would wait for another thread before it says so.
+        self._thread = threading.Thread(
+            target=self._run, args=(ready,), name="mcranker", daemon=True
+        )
+        self._thread.start()
+        ready.result()
+        _process.watch(self)
+
+    def call(self, function: Callable[[], Awaitable[T]]) -> T:
+        """The result of ``await function()``.
+
+        A call that is interrupted (Ctrl-C) is cancelled in the loop and waited for before the
+        interrupt goes on.
+
+        Raises:
+            MCRankerError: the loop was stopped before there was a result.
+        """
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("a call from the ranker's own event loop would wait for itself")
+        call = _Call(function)
+        self._begin(call)
+        try:
+            return call.future.result()
+        except concurrent.futures.CancelledError:
+            _process.stay_if_it_ends()
+            raise MCRankerError(
+                "the ranker was closed while it was at work; close it when that is done"
+            ) from None
+        except BaseException:
+            if not call.future.done():
+                with contextlib.suppress(RuntimeError):
+                    self._loop.call_soon_threadsafe(call.cancel)
+                concurrent.futures.wait([call.future], _STOP_SECONDS)
+            raise
+
+    def leave(self, function: Callable[[], Awaitable[None]]) -> None:
+        """``await function()`` to release something, unless the loop has ended and so has it."""
+        with contextlib.suppress(_Ended):
+            if threading.current_thread() is not self._thread:
+                self.call(function)
+            else:  # from the finalizer of something that nobody refers to any more
+                self._begin(_Call(function))
+
+    def stop(self, *, wait: bool = True) -> None:
+        """Cancel what is under way, clean up, and end the thread."""
+        _process.forget(self)
+        with contextlib.suppress(RuntimeError):  # it has ended by itself
+            self._loop.call_soon_threadsafe(self._stopped.set)
+        if wait and threading.current_thread() is not self._thread:
+            self._thread.join(_STOP_SECONDS)
+
+    def _begin(self, call: _Call[Any]) -> None:
+        with _process.lock:
+            if self.ends:
+                raise _Ended
+            _process.note_caller()
+            self._futures.add(call.future)
+        call.future.add_done_callback(self._futures.discard)
+        self._loop.call_soon_threadsafe(self._start, call)
+
+    def _start(self, call: _Call[Any]) -> None:
+        call.task = task = self._loop.create_task(call.run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _run(self, ready: Future[None]) -> None:
+        try:
+            anyio.run(self._serve, ready)
+        except Exception as error:  # noqa: BLE001 - of a thread that nobody waits for
+            if not ready.done():
+                ready.set_exception(error)
+            else:
+                logger.warning("a ranker could not be closed in an orderly way: %s", error)
+        finally:
+            _process.forget(self)
+            for future in list(self._futures):
+                future.cancel()
+
+    async def _serve(self, ready: Future[None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopped = asyncio.Event()
+        ready.set_result(None)
+        await self._stopped.wait()
+        while tasks := set(self._tasks):
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        await self._clean_up()
+
+
+class _Call(Generic[T]):
+    """A coroutine on its way through a loop; `future` takes what becomes of it."""
+
+    def __init__(self, function: Callable[[], Awaitable[T]]) -> None:
+        self.future: Future[T] = Future()
+        self.task: asyncio.Task[None] | None = None
+        self._function = function
+
+    async def run(self) -> None:
+        if not self.future.set_running_or_notify_cancel():
+            return
+        try:
+            result = await self._function()
+        except asyncio.CancelledError:
+            self.future.set_exception(concurrent.futures.CancelledError())
+            raise
+        except BaseException as error:  # noqa: BLE001 - it is the caller's
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(result)
+
+    def cancel(self) -> None:
+        """In the loop: stop it, or do not begin with it."""
+        if not self.future.cancel() and self.task is not None:
+            self.task.cancel()
+
+
+class _Process:
+    """The loops of this process, and the threads that may still need them."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self._loops: set[Loop] = set()
+        self._callers: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+        self._watched = False
+        renew_in_child(self)
+
+    def after_fork(self) -> None:
+        for loop in self._loops:
+            loop.ends = True
+            abandon(loop)
+        self.lock = threading.Lock()
+        self._loops, self._callers, self._watched = set(), weakref.WeakSet(), False
+
+    def watch(self, loop: Loop) -> None:
+        """Stop a loop when the process ends, or before."""
+        with self.lock:
+            self._loops.add(loop)
+            if not self._watched:
+                threading.Thread(target=self._watch, name="mcranker watch", daemon=True).start()
+            self._watched = True
+
+    def forget(self, loop: Loop) -> None:
+        """A loop ends, and takes no more calls."""
+        with self.lock:
+            loop.ends = True
+            self._loops.discard(loop)
+
+    def note_caller(self) -> None:
+        """Let the loops live as long as the calling thread; to be called with the lock."""
+        caller = threading.current_thread()
+        if not caller.daemon and caller is not threading.main_thread():
+            self._callers.add(caller)
+
+    def stay_if_it_ends(self) -> None:
+        """Never return to a daemon thread of a process that ends: it has nothing more to do."""
+        caller = threading.current_thread()
+        if caller.daemon and not threading.main_thread().is_alive():
+            threading.Event().wait()
+
+    def _watch(self) -> None:
+        """Stop all loops when nobody is left to use them.
+
+        They may have worker threads, and the interpreter waits for those before anything that
+        is registered with `atexit` runs.
+        """
+        threading.main_thread().join()
+        while True:
+            with self.lock:
+                callers = [each for each in self._callers if each.is_alive()]
+                if not callers:
+                    loops, self._loops, self._watched = self._loops, set(), False
+                    for loop in loops:
+                        loop.ends = True
+                    break
+            for caller in callers:
+                caller.join()
+        for loop in loops:
+            loop.stop()
+
+
+_process = _Process()
+
+
+class Stream(Generic[T]):
+    """An async iterator over what a producer sends, which may be left at any time.
+
+    The producer runs in a task of its own, because an async generator that holds a task
+    group must not be finalised by another task. Leaving the iteration by `aclose`, by
+    ``async with``, or by forgetting the object cancels the producer; an error of the
+    producer is raised where the next item would have come.
+    """
+
+    def __init__(
+        self, produce: Callable[[Callable[[T], Awaitable[None]]], Awaitable[None]]
+    ) -> None:
+        self._produce = produce
+        self._receive: MemoryObjectReceiveStream[T] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def __aiter__(self) -> Stream[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        if self._closed:
+            raise StopAsyncIteration
+        if self._task is None or self._receive is None:
+            send, self._receive = anyio.create_memory_object_stream[T](_STREAM_BUFFER)
+            self._task = asyncio.create_task(_run(self._produce, send))
+            weakref.finalize(self, _abandon, self._task, self._receive, asyncio.get_running_loop())
+        try:
+            return await self._receive.receive()
+        except anyio.EndOfStream:
+            self._closed = True
+            self._receive.close()
+            await self._task
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Stream[T]:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Stop the producer and wait until it has cleaned up."""
+        self._closed = True
+        if self._task is None or self._receive is None:
+            return
+        # First the producer: with the receiver closed, it would fail rather than be cancelled.
+        if not self._task.done():
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        self._receive.close()
+        if not self._task.cancelled():
+            self._task.exception()  # nobody reads on, so nobody is told
+
+
+async def _run(
+    produce: Callable[[Callable[[T], Awaitable[None]]], Awaitable[None]],
+    send: MemoryObjectSendStream[T],
+) -> None:
+    async with send:
+        await produce(send.send)
+
+
+def _abandon(
+    task: asyncio.Task[None],
+    receive: MemoryObjectReceiveStream[T],
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    receive.close()
+    if not task.done() and not loop.is_closed():
+        loop.call_soon_threadsafe(task.cancel)

@@ -1,0 +1,1 @@
+"""What one ranked query looked like."""

@@ -1,0 +1,382 @@
+"""What one ranked query looked like, and what can be worked out from it without a call.
+
+An `Inspection` is read from the plain values that a ranking is stored as. Besides what is
+stored it knows, for each passage, how far the personas disagree and where the passage would
+stand without each of them. Pages and terminals only show what is here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from personas.inspection.agreement import TeamAgreement
+from personas.inspection.leave_one_out import Row, Rule, ranks, ranks_without
+from personas.inspection.stored import StoredCounts, StoredRanking, read_stored
+from personas.schema import Member, Team
+
+__all__ = ["InspectedCalls", "InspectedHit", "Inspection", "OtherPlace", "OtherRanking"]
+
+_DEFAULT_TOP = 10
+
+
+@dataclass(frozen=True, slots=True)
+class OtherPlace:
+    """Where another ranker has a passage: rank from 1, and score, None where it gave none."""
+
+    rank: int
+    score: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class OtherRanking:
+    """What another ranker made of the same query.
+
+    Attributes:
+        name: how it is called, e.g. ``"DIRECT(0,10)"``.
+        top: the highest score it could give; None if not known.
+        places: document id -> where it has that passage.
+    """
+
+    name: str
+    top: float | None
+    places: Mapping[str, OtherPlace]
+
+
+@dataclass(frozen=True, slots=True)
+class InspectedHit:
+    """One passage of the ranking.
+
+    Attributes:
+        rank: from 1, best first.
+        doc_id: the passage's id.
+        score: final score; None for a passage that was not judged, or not by all.
+        scores: persona -> score, or None where there is none; in the order of the columns.
+        missing: persona -> why its score is missing; ``"(assessor)"`` may be among them.
+        criteria: persona -> criterion -> score, where criteria were scored one by one.
+        first_stage_rank: rank in the order in which the passages were given, from 1.
+        first_stage_score: the first stage's score, or None if not known.
+        title: the passage's title, or empty.
+        text: the passage's body.
+        rank_of_all: rank by the arithmetic of `rank_without` with nobody left out; None for
+            a passage that was not judged.
+        rank_without: persona -> rank of the passage if that persona is left out. Empty for
+            a passage that was not judged, and where fewer than two personas judged.
+        disagreement: population standard deviation of the personas' scores; None for fewer
+            than two.
+        skipped: personas who were not asked, because the passage could not reach the first
+            ``top_k`` ranks any more.
+        at_most: the highest final score it could have got from them, by which it is ranked;
+            None if nobody was skipped.
+        grade: the judgement, above 0 for relevant; None where there is none.
+        other: where the ranker that this one is compared with has it; None if nowhere.
+    """
+
+    rank: int
+    doc_id: str
+    score: float | None
+    scores: Mapping[str, float | None]
+    missing: Mapping[str, str]
+    criteria: Mapping[str, Mapping[str, float]]
+    first_stage_rank: int
+    first_stage_score: float | None
+    title: str
+    text: str
+    rank_of_all: int | None
+    rank_without: Mapping[str, int]
+    disagreement: float | None = None
+    skipped: tuple[str, ...] = ()
+    at_most: float | None = None
+    grade: int | None = None
+    other: OtherPlace | None = None
+
+    @property
+    def judged(self) -> bool:
+        """Whether the passage has a final score."""
+        return self.score is not None
+
+    @property
+    def moved(self) -> int:
+        """How many ranks the passage rose (positive) or fell (negative)."""
+        return self.first_stage_rank - self.rank
+
+    @property
+    def known_scores(self) -> tuple[float, ...]:
+        """The personas' scores that are there."""
+        return tuple([score for score in self.scores.values() if score is not None])
+
+    @property
+    def score_range(self) -> float | None:
+        """Highest less lowest of the personas' scores; None for fewer than two."""
+        known = self.known_scores
+        return max(known) - min(known) if len(known) > 1 else None
+
+    @property
+    def effects(self) -> Mapping[str, int]:
+        """Persona -> by how many ranks it raised (positive) or sank (negative) the passage."""
+        if self.rank_of_all is None:
+            return {}
+        return {name: rank - self.rank_of_all for name, rank in self.rank_without.items()}
+
+    @property
+    def raised_most_by(self) -> tuple[str, ...]:
+        """Who raised the passage most, of those who scored it; several if they did equally."""
+        return self._with_effect(max)
+
+    @property
+    def sunk_most_by(self) -> tuple[str, ...]:
+        """Who sank the passage most, of those who scored it; several if they did equally."""
+        return self._with_effect(min)
+
+    def _with_effect(self, extreme: Callable[[Iterable[int]], int]) -> tuple[str, ...]:
+        if not self.rank_without:
+            return ()
+        effects = self.effects
+        # What stands in for a missing score has an effect too, but that is not the persona's.
+        counted = [name for name in effects if self.scores[name] is not None]
+        most = extreme([0, *[effects[name] for name in counted]])
+        return tuple([name for name in counted if effects[name] == most]) if most else ()
+
+
+@dataclass(frozen=True, slots=True)
+class InspectedCalls:
+    """Calls of one stage by one persona (empty where there is none) to one model.
+
+    `cost` is in US dollars, and None where no price is known.
+    """
+
+    stage: str
+    persona: str
+    model: str
+    calls: int
+    input_tokens: int
+    cached_input_tokens: int
+    output_tokens: int
+    cost: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """One ranked query.
+
+    >>> inspection = Inspection.from_dict(ranking.to_dict())
+
+    Attributes:
+        query: what was asked.
+        query_id: the query's id, or empty.
+        ranker: the ranker's name.
+        team: who judged, with rubrics; None for rankers without a team.
+        personas: names of the score columns. Without personas of their own, rankers name
+            one column, e.g. ``DIRECT``.
+        hits: all passages, best first.
+        config: the configuration in effect, as plain values.
+        models: role -> model name.
+        prompt_hashes: prompt -> SHA-256 of its text.
+        calls: calls and tokens by stage, persona and model.
+        total: all calls together; its stage, persona and model are empty.
+        reused: answers that were in the ledger and took no call.
+        seconds: wall time by stage, and ``total``.
+        agreement: how far the personas agree.
+        grades: document id -> judgement, of passages that were not found as well; None if no
+            judgements are known.
+        other: the ranking that this one is compared with; None if there is none.
+    """
+
+    query: str
+    query_id: str
+    ranker: str
+    team: Team | None
+    personas: tuple[str, ...]
+    hits: tuple[InspectedHit, ...]
+    config: Mapping[str, Any]
+    models: Mapping[str, str]
+    prompt_hashes: Mapping[str, str]
+    calls: tuple[InspectedCalls, ...]
+    total: InspectedCalls
+    reused: int
+    seconds: Mapping[str, float]
+    agreement: TeamAgreement
+    grades: Mapping[str, int] | None = None
+    other: OtherRanking | None = None
+
+    @classmethod
+    def from_dict(
+        cls,
+        data: Mapping[str, Any],
+        *,
+        grades: Mapping[str, int] | None = None,
+        other: OtherRanking | None = None,
+    ) -> Inspection:
+        """An inspection of what ``Ranking.to_dict()`` made.
+
+        Args:
+            data: the ranking.
+            grades: document id -> judgement for this query, above 0 for relevant.
+            other: what another ranker, such as DIRECT, made of the query.
+
+        Raises:
+            SchemaError: it is something else, is not complete, or contradicts itself.
+        """
+        stored = read_stored(data)
+        usage = stored.usage
+        hits = _inspected(stored, grades or {}, other.places if other else {})
+        return cls(
+            query=stored.query.text,
+            query_id=stored.query.id,
+            ranker=stored.ranker,
+            team=stored.team,
+            personas=tuple(stored.personas),
+            hits=hits,
+            config=stored.config,
+            models=stored.models,
+            prompt_hashes=stored.prompt_hashes,
+            calls=tuple(
+                _inspected_calls(row, row.stage, row.persona, row.model) for row in usage.by_stage
+            ),
+            total=_inspected_calls(usage, "", "", ""),
+            reused=sum(row.calls for row in usage.reused),
+            seconds=stored.seconds,
+            agreement=TeamAgreement.of(
+                {name: [hit.scores[name] for hit in hits] for name in stored.personas}
+            ),
+            grades=grades,
+            other=other,
+        )
+
+    @property
+    def top(self) -> float:
+        """The highest score one persona could give."""
+        labels, scale = self.config.get("labels"), self.config.get("scale")
+        if isinstance(labels, Sequence) and not isinstance(labels, str) and len(labels) > 1:
+            return float(len(labels) - 1)
+        if isinstance(scale, int | float) and math.isfinite(scale) and scale > 0:
+            return float(scale)
+        known = [score for hit in self.hits for score in hit.known_scores]
+        return max(known, default=0.0) or float(_DEFAULT_TOP)
+
+    @property
+    def judged(self) -> tuple[InspectedHit, ...]:
+        """The passages that have a final score, best first."""
+        return tuple(hit for hit in self.hits if hit.judged)
+
+    @property
+    def partly_judged(self) -> tuple[InspectedHit, ...]:
+        """The passages about which somebody was not asked, because of ``top_k``."""
+        return tuple(hit for hit in self.hits if hit.skipped)
+
+    @property
+    def skipped(self) -> int:
+        """How many scores were not asked for, because of ``top_k``."""
+        return sum(len(hit.skipped) for hit in self.hits)
+
+    @property
+    def missing(self) -> int:
+        """How many scores were asked for and did not come."""
+        return sum(len(hit.missing) for hit in self.hits)
+
+    @property
+    def top_k(self) -> int | None:
+        """How many ranks had to be right; None if all."""
+        top_k = self.config.get("top_k")
+        return top_k if isinstance(top_k, int) and top_k > 0 else None
+
+    @property
+    def leave_one_out_exact(self) -> bool:
+        """Whether the arithmetic of `InspectedHit.rank_without` gives this very ranking.
+
+        It does for the sum and the reciprocal rank ensembles. An assessor would have to be
+        asked again; for its rankings the sum of the remaining scores stands in. Passages that
+        were not judged by all are left out of the arithmetic.
+        """
+        return all(place == hit.rank_of_all for place, hit in enumerate(self.judged, start=1))
+
+    @property
+    def most_disputed(self) -> InspectedHit | None:
+        """The passage on which the personas disagree most; None if they never do."""
+        found = max(self.hits, key=lambda hit: hit.disagreement or 0.0, default=None)
+        return found if found is not None and found.disagreement else None
+
+    @property
+    def climbed_most(self) -> InspectedHit | None:
+        """The passage that rose most ranks; None if none rose."""
+        found = max(self.hits, key=lambda hit: hit.moved, default=None)
+        return found if found is not None and found.moved > 0 else None
+
+    @property
+    def fell_most(self) -> InspectedHit | None:
+        """The passage that fell most ranks; None if none fell."""
+        found = min(self.hits, key=lambda hit: hit.moved, default=None)
+        return found if found is not None and found.moved < 0 else None
+
+    def member(self, persona: str) -> Member | None:
+        """The team's member of that name; None if there is none."""
+        members = self.team.members if self.team else ()
+        return next((member for member in members if member.name == persona), None)
+
+
+def _inspected_calls(counts: StoredCounts, stage: str, persona: str, model: str) -> InspectedCalls:
+    return InspectedCalls(
+        stage,
+        persona,
+        model,
+        counts.calls,
+        counts.input_tokens,
+        counts.cached_input_tokens,
+        counts.output_tokens,
+        counts.cost,
+    )
+
+
+def _inspected(
+    stored: StoredRanking, grades: Mapping[str, int], other: Mapping[str, OtherPlace]
+) -> tuple[InspectedHit, ...]:
+    names = stored.personas
+    given = sorted(stored.hits, key=lambda hit: hit.first_stage_rank)
+    judged = [hit for hit in given if hit.score is not None]
+    rows = [
+        Row(
+            tuple([hit.scores[name] for name in names]),
+            hit.first_stage_score,
+            (hit.title, hit.text),
+        )
+        for hit in judged
+    ]
+    rule = Rule.of(stored.config)
+    together = dict(zip((hit.rank for hit in judged), ranks(rows, rule), strict=True))
+    without: dict[int, dict[str, int]] = {hit.rank: {} for hit in given}
+    if len(names) > 1:
+        columns = [ranks_without(rows, column, rule) for column in range(len(names))]
+        for hit, places in zip(judged, zip(*columns, strict=True), strict=True):
+            without[hit.rank] = dict(zip(names, places, strict=True))
+    return tuple(
+        InspectedHit(
+            rank=hit.rank,
+            doc_id=hit.doc_id,
+            score=hit.score,
+            scores={name: hit.scores[name] for name in names},
+            missing=hit.missing,
+            criteria=hit.criteria,
+            first_stage_rank=hit.first_stage_rank,
+            first_stage_score=hit.first_stage_score,
+            title=hit.title,
+            text=hit.text,
+            rank_of_all=together.get(hit.rank),
+            rank_without=without[hit.rank],
+            disagreement=_spread([score for score in hit.scores.values() if score is not None]),
+            skipped=hit.skipped,
+            at_most=hit.at_most,
+            grade=grades.get(hit.doc_id),
+            other=other.get(hit.doc_id),
+        )
+        for hit in sorted(given, key=lambda hit: hit.rank)
+    )
+
+
+def _spread(scores: Sequence[float]) -> float | None:
+    """The population standard deviation; None for fewer than two scores."""
+    if len(scores) < 2:
+        return None
+    mean = math.fsum(scores) / len(scores)
+    return math.sqrt(math.fsum([(score - mean) ** 2 for score in scores]) / len(scores))

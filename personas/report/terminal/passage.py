@@ -1,0 +1,182 @@
+"""One passage in the terminal view: its text, who gave it what, and who moved it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from personas.inspection.inspection import InspectedHit, Inspection
+from personas.plain import plain
+from personas.report.formats import exact, weight
+from personas.report.terminal.parts import (
+    AT_MOST,
+    NOTE,
+    Sheet,
+    clipped,
+    counted,
+    moved,
+    shade,
+)
+
+__all__ = ["show_passage"]
+
+_MOST_TEXT = 4000  # characters
+_MOST_PARAGRAPHS = 20
+_LABEL = 14
+_BAR = 10
+_NAME = 30  # columns; what follows longer names is not aligned
+_PARAGRAPHS = re.compile(r"\n\s*\n")
+
+
+def show_passage(sheet: Sheet, inspection: Inspection, hit: InspectedHit) -> None:
+    """The passage whole, as far as that is sensible, and everything that placed it."""
+    sheet.line()
+    sheet.words(f"Rank {hit.rank} of {len(inspection.hits)}: {clipped(hit.doc_id, 200)}", "bold")
+    if hit.title.strip():
+        sheet.words(clipped(hit.title, 500), "bold cyan")
+    _show_text(sheet, hit.text)
+    sheet.line()
+    _show_facts(sheet, inspection, hit)
+    sheet.line()
+    if hit.judged or hit.at_most is not None:
+        _show_scores(sheet, inspection, hit)
+    else:
+        sheet.words("The passage was not scored; it keeps its place in first-stage order.")
+    for name, why in hit.missing.items():
+        reason = clipped(why, 1000) or "no reason is known"
+        sheet.words(f"No score by {clipped(name, 80)}: {reason}", "yellow", hang=2)
+
+
+def _show_text(sheet: Sheet, text: str) -> None:
+    if not text.strip():
+        sheet.words("The passage has no text.", NOTE)
+        return
+    shown = text[:_MOST_TEXT]
+    parts = [plain(part) for part in _PARAGRAPHS.split(shown) if part.strip()]
+    if len(parts) > _MOST_PARAGRAPHS:
+        parts = [plain(shown)]
+    for part in parts:
+        sheet.words(part)
+    if len(text) > _MOST_TEXT:
+        sheet.words(
+            f"Cut here: {counted(len(text) - _MOST_TEXT, 'more character')} of {len(text):,} "
+            "are not shown.",
+            NOTE,
+        )
+
+
+def _show_facts(sheet: Sheet, inspection: Inspection, hit: InspectedHit) -> None:
+    facts: list[tuple[str, Text]] = []
+    if hit.at_most is not None:
+        facts.append(("final score", Text(f"{AT_MOST}{exact(hit.at_most)}: not all were asked")))
+    elif hit.score is not None:
+        facts.append(("final score", Text(exact(hit.score), style="bold")))
+    first = Text(f"rank {hit.first_stage_rank}")
+    if hit.first_stage_score is not None:
+        first.append(f", score {exact(hit.first_stage_score)}")
+    first.append("; moved ")
+    facts.append(("first stage", first + moved(hit.moved)))
+    if hit.disagreement is not None:
+        apart = f"{hit.disagreement:.3g}, scores {hit.score_range or 0.0:.3g} apart"
+        facts.append(("disagreement", Text(apart)))
+    if inspection.grades is not None:
+        facts.append(("judgement", _judgement(hit)))
+    if inspection.other is not None:
+        facts.append((clipped(inspection.other.name, 40), _other(inspection, hit)))
+    for label, said in facts:
+        sheet.words(Text(f"{label:<{_LABEL}} ") + said, hang=_LABEL + 1)
+
+
+def _judgement(hit: InspectedHit) -> Text:
+    if hit.grade is None:
+        return Text("not judged")
+    if hit.grade > 0:
+        return Text(f"relevant, grade {hit.grade}", style="bold green")
+    return Text(f"not relevant, grade {hit.grade}")
+
+
+def _other(inspection: Inspection, hit: InspectedHit) -> Text:
+    if hit.other is None:
+        return Text("does not have this passage")
+    said = f"rank {hit.other.rank}"
+    if hit.other.score is not None:
+        said += f", score {exact(hit.other.score)}"
+        if inspection.other is not None and inspection.other.top is not None:
+            said += f" of {exact(inspection.other.top)}"
+    return Text(said)
+
+
+def _show_scores(sheet: Sheet, inspection: Inspection, hit: InspectedHit) -> None:
+    sheet.line(f"Scores, 0 to {exact(inspection.top)}", "bold")
+    longest = max((len(name) for name in inspection.personas if len(name) <= _NAME), default=0)
+    for name in inspection.personas:
+        _show_judge(sheet, inspection, hit, name, longest)
+    if not hit.rank_without:
+        return
+    for names, verb in ((hit.raised_most_by, "raised"), (hit.sunk_most_by, "sank")):
+        if names:
+            _show_effect(sheet, hit, names, verb)
+    if not (hit.raised_most_by or hit.sunk_most_by):
+        sheet.words("Nobody moved it: without any one of them it would stand at the same rank.")
+    if not inspection.leave_one_out_exact:
+        sheet.words(
+            "This ranking is more than the scores combined. Ranks without a persona combine the "
+            "remaining scores, and compare with all scores combined in the same way.",
+            NOTE,
+        )
+    if len(inspection.judged) < len(inspection.hits):
+        count = f"{len(inspection.judged):,}"
+        sheet.words(f"They compare only the {count} passages that the whole team scored.", NOTE)
+
+
+def _show_judge(
+    sheet: Sheet, inspection: Inspection, hit: InspectedHit, name: str, longest: int
+) -> None:
+    score = hit.scores[name]
+    line = Text()
+    if score is None:
+        missing = name in hit.missing
+        said = "missing" if missing else "not asked"
+        line.append(f"{said:>9}", style="yellow" if missing else NOTE)
+        line.append(" " * (_BAR + 1))
+    else:
+        share = score / inspection.top
+        line.append(f"{exact(score):>8} ", style=shade(sheet, share))
+        line.append(" ")
+        line.append_text(sheet.bar(share, _BAR))
+    line.append("  ")
+    line.append(clipped(name, 200).ljust(longest), style="cyan")
+    without = hit.rank_without.get(name)
+    if without is not None:
+        effect = hit.effects.get(name, 0)
+        line.append(f"  rank {without} without")
+        line.append(f": raised it {effect}" if effect > 0 else "", style="green")
+        line.append(f": sank it {-effect}" if effect < 0 else "", style="red")
+    sheet.words(line, hang=_BAR + 12)
+    _show_criteria(sheet, inspection, hit, name)
+
+
+def _show_criteria(sheet: Sheet, inspection: Inspection, hit: InspectedHit, name: str) -> None:
+    member = inspection.member(name)
+    rubric = member.rubric if member else None
+    weights = {each.name: weight(each.weight) for each in rubric.criteria} if rubric else {}
+    for criterion, score in hit.criteria.get(name, {}).items():
+        share = f"{weights[criterion]} " if criterion in weights else ""
+        bar = sheet.bar(score / inspection.top, _BAR)
+        line = Text(f"{exact(score):>8}  ") + bar
+        line.append(f"    {share:<6}{clipped(criterion, 200)}", style=NOTE)
+        sheet.words(line, hang=_BAR + 20)
+
+
+def _show_effect(sheet: Sheet, hit: InspectedHit, names: Sequence[str], verb: str) -> None:
+    who = " and ".join(clipped(name, 80) for name in names)
+    without = "without" if len(names) == 1 else "without either"
+    ranks = hit.rank_without[names[0]]
+    line = Text(who, style="cyan")
+    line.append(
+        f" {verb} it most: {without}, it would stand at rank {ranks}, not {hit.rank_of_all}.",
+        style="default",
+    )
+    sheet.words(line)

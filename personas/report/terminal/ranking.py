@@ -1,0 +1,270 @@
+"""The ranking in the terminal view: a heat map of numbers, and what stands out in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from personas.inspection.inspection import InspectedHit, Inspection
+from personas.report.formats import decimals, exact, fixed
+from personas.report.terminal.parts import (
+    AT_MOST,
+    MISSING,
+    NOTE,
+    SKIPPED,
+    SPREAD,
+    WIDE,
+    Column,
+    Sheet,
+    clipped,
+    counted,
+    letter,
+    moved,
+    shade,
+)
+
+__all__ = ["show_ranking"]
+
+_LONGEST_ID = 24
+_LONGEST_NAME = 12  # columns of a persona's name above its scores
+_EXCERPT = 400  # characters of a passage looked at
+_LEAST_EXCERPT = 16  # columns
+_ROOM_BESIDE_NAMES = 40  # columns for excerpts; with less, letters stand for the personas
+_REASONS = 5
+
+
+def show_ranking(sheet: Sheet, inspection: Inspection, top: int) -> None:
+    """The first `top` passages with every score, and the notable ones of all."""
+    sheet.line()
+    sheet.line("Ranking", "bold")
+    if not inspection.hits:
+        sheet.words("No passages were given, so there was nothing to rank.", NOTE)
+        return
+    hits = inspection.hits[: max(1, top)]
+    tables, gap = _tables(sheet, inspection, hits)
+    for place, columns in enumerate(tables):
+        if place:
+            sheet.line()
+        sheet.cells(columns, gap)
+    rest = len(inspection.hits) - len(hits)
+    if rest:
+        sheet.words(f"{rest:,} more passages below these", NOTE)
+    sheet.words(_legend(inspection), NOTE)
+    _show_notable(sheet, inspection)
+    _show_missing(sheet, inspection)
+
+
+def _score_text(inspection: Inspection, hit: InspectedHit, persona: str, places: int) -> str:
+    """A persona's score, or the sign for why there is none."""
+    score = hit.scores[persona]
+    if score is not None:
+        return fixed(score, places)
+    if persona in hit.missing:
+        return MISSING
+    return SKIPPED if hit.judged or persona in hit.skipped else ""
+
+
+def _tables(
+    sheet: Sheet, inspection: Inspection, hits: Sequence[InspectedHit]
+) -> tuple[list[list[Column]], int]:
+    """The columns, on as many tables as the width asks for, and the blanks between them.
+
+    Rank and id lead each table.
+    """
+    lead = _lead(sheet, hits)
+    finals = _finals(hits)
+    rest = _rest(inspection, hits)
+    gap = 2 if sheet.width >= WIDE else 1
+    for names, wanted in ((True, _ROOM_BESIDE_NAMES), (False, _LEAST_EXCERPT)):
+        whole = [*lead, finals, *_judges(sheet, inspection, hits, names=names, gap=gap), *rest]
+        room = sheet.width - _taken(whole, gap) - gap
+        if room >= wanted:
+            return [[*whole, _excerpts(hits, room)]], gap
+    gap = 1
+    tables = [[*lead]]
+    for column in (finals, *_judges(sheet, inspection, hits, names=False, gap=gap), *rest):
+        if len(tables[-1]) > len(lead) and _taken([*tables[-1], column], gap) > sheet.width:
+            tables.append([*lead])
+        tables[-1].append(column)
+    room = sheet.width - _taken(tables[-1], gap) - gap
+    if room >= _LEAST_EXCERPT:
+        tables[-1].append(_excerpts(hits, room))
+    return tables, gap
+
+
+def _lead(sheet: Sheet, hits: Sequence[InspectedHit]) -> list[Column]:
+    ids = [Text(clipped(hit.doc_id, _LONGEST_ID + 1)) for hit in hits]
+    most = max(6, min(_LONGEST_ID, sheet.width // 6))
+    return [
+        Column(("rank",), [Text(str(hit.rank)) for hit in hits]),
+        Column(
+            ("id",), ids, right=False, fixed_width=min(most, max(each.cell_len for each in ids))
+        ),
+    ]
+
+
+def _finals(hits: Sequence[InspectedHit]) -> Column:
+    by = [hit.score if hit.at_most is None else hit.at_most for hit in hits]
+    places = decimals([final for final in by if final is not None])
+    cells = []
+    for hit, final in zip(hits, by, strict=True):
+        sign = "" if hit.at_most is None else AT_MOST
+        cells.append(Text("" if final is None else f"{sign}{fixed(final, places)}", style="bold"))
+    return Column(("score",), cells)
+
+
+def _judges(
+    sheet: Sheet, inspection: Inspection, hits: Sequence[InspectedHit], *, names: bool, gap: int
+) -> list[Column]:
+    places = decimals([score for hit in hits for score in hit.known_scores])
+    letters = {
+        member.name: letter(place)
+        for place, member in enumerate(inspection.team.members if inspection.team else ())
+    }
+    columns = []
+    for name in inspection.personas:
+        heading = _broken(name) if names or name not in letters else (letters[name],)
+        texts = [_score_text(inspection, hit, name, places) for hit in hits]
+        pad = " " * (gap - 1)
+        width = max(3, *map(cell_len, [*texts, *heading]))
+        styles = [_style(sheet, hit.scores[name], inspection.top) for hit in hits]
+        cells = [
+            Text(f"{pad}{text:>{width}}{pad}", style=style)
+            for text, style in zip(texts, styles, strict=True)
+        ]
+        columns.append(Column(tuple(f"{part}{pad}" for part in heading), cells))
+    return columns
+
+
+def _rest(inspection: Inspection, hits: Sequence[InspectedHit]) -> list[Column]:
+    columns = [_column(("from",), hits, _where_from(hits))]
+    if len(inspection.personas) > 1:
+        places = 2 if inspection.top > 1 else 3
+        columns.append(_column((SPREAD,), hits, lambda hit: _spread(hit, places)))
+    if inspection.grades is not None:
+        columns.append(_column(("grade",), hits, _grade))
+    other = inspection.other
+    if other is not None:
+        columns.append(_column((_short(other.name),), hits, lambda hit: Text(_other_rank(hit))))
+    return columns
+
+
+def _column(
+    heading: tuple[str, ...], hits: Sequence[InspectedHit], cell: Callable[[InspectedHit], Text]
+) -> Column:
+    return Column(heading, [cell(hit) for hit in hits])
+
+
+def _where_from(hits: Sequence[InspectedHit]) -> Callable[[InspectedHit], Text]:
+    longest = max(moved(hit.moved).cell_len for hit in hits)
+
+    def cell(hit: InspectedHit) -> Text:
+        by = moved(hit.moved)
+        return Text(f"{hit.first_stage_rank} ") + by + Text(" " * (longest - by.cell_len))
+
+    return cell
+
+
+def _spread(hit: InspectedHit, places: int) -> Text:
+    return Text("" if hit.disagreement is None else fixed(hit.disagreement, places))
+
+
+def _grade(hit: InspectedHit) -> Text:
+    if hit.grade is None:
+        return Text("")
+    return Text(str(hit.grade), style="bold green" if hit.grade > 0 else NOTE)
+
+
+def _other_rank(hit: InspectedHit) -> str:
+    return "" if hit.other is None else str(hit.other.rank)
+
+
+def _short(ranker: str) -> str:
+    return clipped(ranker.partition("(")[0].strip() or ranker, 8)
+
+
+def _excerpts(hits: Sequence[InspectedHit], room: int) -> Column:
+    cells = [Text(clipped(f"{hit.title} {hit.text[:_EXCERPT]}", _EXCERPT)) for hit in hits]
+    return Column(("passage",), cells, right=False, fixed_width=room)
+
+
+def _broken(name: str) -> tuple[str, ...]:
+    """The name on lines of up to `_LONGEST_NAME` columns, three at most."""
+    words = clipped(name, 3 * _LONGEST_NAME).split() or [""]
+    lines = [words[0]]
+    for word in words[1:]:
+        if len(lines[-1]) + 1 + len(word) <= _LONGEST_NAME:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return tuple(clipped(line, _LONGEST_NAME) for line in lines[:3])
+
+
+def _style(sheet: Sheet, score: float | None, top: float) -> str:
+    return "" if score is None else shade(sheet, score / top)
+
+
+def _taken(columns: Sequence[Column], gap: int) -> int:
+    return sum(column.width + gap for column in columns) - gap
+
+
+def _legend(inspection: Inspection) -> str:
+    parts = [f"Scores go from 0 to {exact(inspection.top)}"]
+    parts.append("from: rank in the first stage, and how far the passage moved")
+    if len(inspection.personas) > 1:
+        parts.append(f"{SPREAD} disagreement, the standard deviation of the personas' scores")
+    if inspection.grades is not None:
+        parts.append("grade: the judgement, above 0 for relevant, blank where nobody judged")
+    if inspection.other is not None:
+        name = inspection.other.name
+        parts.append(f"{_short(name)}: rank by {clipped(name, 60)}")
+    if inspection.missing:
+        parts.append(f"{MISSING} a missing score")
+    if inspection.skipped:
+        goal = f"rank {inspection.top_k}" if inspection.top_k else "the first ranks"
+        parts.append(
+            f"{SKIPPED} a score not asked for ({inspection.skipped:,} in all), because the "
+            f"passage could not reach {goal}; {AT_MOST} the score it could have got at most"
+        )
+    return "; ".join(parts) + "."
+
+
+def _show_notable(sheet: Sheet, inspection: Inspection) -> None:
+    climbed, fell = inspection.climbed_most, inspection.fell_most
+    disputed = inspection.most_disputed
+    if climbed or fell or disputed:
+        sheet.line()
+        sheet.line("Notable", "bold")
+    for said, hit in (("climbed most", climbed), ("fell most", fell)):
+        if hit is not None:
+            _show_hit(sheet, said, moved(hit.moved), hit)
+    if disputed is not None:
+        spread = Text(f"{disputed.score_range or 0.0:.3g} apart")
+        _show_hit(sheet, "most disputed", spread, disputed)
+
+
+def _show_hit(sheet: Sheet, said: str, figure: Text, hit: InspectedHit) -> None:
+    line = Text(f"{said:<14}") + figure
+    line.append(f", rank {hit.rank} from {hit.first_stage_rank}: ")
+    line.append(f"{clipped(hit.doc_id, 40)} ", style="cyan")
+    line.append(clipped(f"{hit.title} {hit.text[:_EXCERPT]}", _EXCERPT), style=NOTE)
+    sheet.line(line)
+
+
+def _show_missing(sheet: Sheet, inspection: Inspection) -> None:
+    if not inspection.missing:
+        return
+    sheet.line()
+    said = "score is" if inspection.missing == 1 else "scores are"
+    sheet.line(f"{inspection.missing:,} {said} missing", "bold yellow")
+    lost = ((hit, name, why) for hit in inspection.hits for name, why in hit.missing.items())
+    for (hit, name, why), _ in zip(lost, range(_REASONS), strict=False):
+        reason = clipped(why, 300) or "no reason is known"
+        sheet.words(
+            f"rank {hit.rank} ({clipped(hit.doc_id, 40)}), {clipped(name, 80)}: {reason}", hang=2
+        )
+    if inspection.missing > _REASONS:
+        rest = counted(inspection.missing - _REASONS, "score")
+        sheet.words(f"and {rest} more; a passage's own view says why", NOTE)

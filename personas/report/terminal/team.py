@@ -1,0 +1,115 @@
+"""The team in the terminal view: who judged, by what, and who wrote that."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from personas.inspection.inspection import Inspection
+from personas.provenance import Hand, Provenance, provenance
+from personas.report.formats import weight
+from personas.report.terminal.parts import NOTE, Sheet, clipped, letter
+from personas.schema import Criterion, Member
+
+__all__ = ["show_team"]
+
+_INDENT = 3
+_MOST_WORDS = 400
+_MOST_CRITERIA = 20
+_MOST_NAME = 40  # columns
+_ROOM_FOR_DESCRIPTION = 40
+_ORIGINS = {
+    "fixed": "fixed by the method",
+    "recruited": "recruited by the model",
+    "library": "from the library",
+    "human": "added by a person",
+}
+_HANDS: dict[Hand, str] = {
+    "model": "by a model",
+    "library": "by the library",
+    "human": "by a person",
+}
+
+
+def show_team(sheet: Sheet, inspection: Inspection) -> None:
+    """Every member with the letter that stands for it in the table, and its rubric."""
+    team = inspection.team
+    sheet.line()
+    if team is None:
+        sheet.words("No personas were asked: this ranker judges by itself.", NOTE)
+        return
+    title = Text("Team", style="bold")
+    if team.name:
+        title.append(f"  {clipped(team.name, 200)}")
+    if team.locked:
+        title.append("  locked: used as it was", style="yellow")
+    sheet.words(title)
+    if team.description:
+        sheet.words(clipped(team.description, _MOST_WORDS), NOTE)
+    for place, member in enumerate(team.members):
+        _show_member(sheet, letter(place), member)
+
+
+def _show_member(sheet: Sheet, mark: str, member: Member) -> None:
+    hands = provenance(member)
+    head = Text(f"{mark:<{_INDENT}}", style="bold")
+    head.append(clipped(member.name, 200), style="bold cyan")
+    head.append(f"  {_ORIGINS[member.origin]}; ", style="not bold")
+    head.append(_written(hands), style="not bold yellow" if hands.by_human else "not bold")
+    sheet.words(head, hang=_INDENT)
+    for intro, said in (("", member.persona.description), ("Why: ", member.persona.reason)):
+        if said:
+            sheet.words(f"{intro}{clipped(said, _MOST_WORDS)}", NOTE, indent=_INDENT)
+    if member.rubric is None:
+        sheet.words("Judges without written criteria.", NOTE, indent=_INDENT)
+    else:
+        _show_criteria(sheet, member.rubric.criteria, hands)
+
+
+def _show_criteria(sheet: Sheet, criteria: Sequence[Criterion], hands: Provenance) -> None:
+    length = 20 if sheet.width >= 70 else 10
+    listed = list(zip(criteria, hands.criteria, strict=True))[:_MOST_CRITERIA]
+    names = [_named(criterion.name, hand) for criterion, hand in listed]
+    longest = min(max(name.cell_len for name in names), _MOST_NAME) + 2
+    room = sheet.width - _INDENT - 6 - length - 2 - longest
+    for (criterion, _), name in zip(listed, names, strict=True):
+        line = Text(f"{'':{_INDENT}}{weight(criterion.weight):>5} ")
+        line.append_text(sheet.bar(criterion.weight / 100, length))
+        line.append(" ")
+        line.append_text(name)
+        if room >= _ROOM_FOR_DESCRIPTION and criterion.description:
+            line.append(" " * max(2, longest - name.cell_len))
+            line.append(clipped(criterion.description, 4 * room), style=NOTE)
+        sheet.line(line)
+    rest = len(criteria) - _MOST_CRITERIA
+    if rest > 0:
+        sheet.words(f"and {rest} more", NOTE, indent=_INDENT)
+
+
+def _named(criterion: str, hand: Hand) -> Text:
+    name = Text(clipped(criterion, 200))
+    if hand == "human":
+        name.append(" (by a person)", style="yellow")
+    return name
+
+
+def _written(hands: Provenance) -> str:
+    """Who wrote what, in a line."""
+    parts = {hands.persona, *hands.criteria}
+    if hands.weights is not None:
+        parts.add(hands.weights)
+    if len(parts) == 1:
+        said = f"written {_HANDS[hands.persona]}"
+    else:
+        said = f"persona {_HANDS[hands.persona]}"
+        counts = Counter(hands.criteria)
+        if len(counts) == 1:
+            said += f", criteria {_HANDS[hands.criteria[0]]}"
+        elif counts:
+            shares = [f"{count} {_HANDS[hand]}" for hand, count in counts.most_common()]
+            said += f", criteria: {' and '.join(shares)}"
+        if hands.weights is not None:
+            said += f", weights {_HANDS[hands.weights]}"
+    return f"{said}, edited by a person" if hands.edited else said

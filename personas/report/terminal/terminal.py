@@ -1,0 +1,110 @@
+"""One ranked query for people at a terminal: what the page of `render_inspection` shows."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TextIO
+
+from personas.errors import PersonasError
+from personas.inspection.inspection import InspectedHit, Inspection
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["find_hit", "print_inspection", "show_inspection"]
+
+_LONGEST_ID = 200
+_CLOSE = 0.75  # how alike ids must be to be suggested, 0 to 1
+
+
+def print_inspection(
+    data: Mapping[str, Any],
+    *,
+    top: int = 20,
+    passage: int | str | None = None,
+    grades: Mapping[str, int] | None = None,
+    file: TextIO | None = None,
+) -> None:
+    """Print a ranking: in colour on a terminal, as plain text anywhere else.
+
+    Without a terminal the lines have as many columns as the variable COLUMNS says, else 110.
+
+    Args:
+        data: what ``Ranking.to_dict()`` made.
+        top: passages listed, at least 1.
+        passage: rank or id of a passage; then only that one is shown, in detail.
+        grades: document id -> judgement for this query, above 0 for relevant.
+        file: where to; without, standard output.
+
+    Raises:
+        SchemaError: `data` is something else.
+        PersonasError: there is no such passage.
+    """
+    from personas.report.terminal.parts import print_page
+
+    inspection = Inspection.from_dict(data, grades=grades)
+    if passage is not None:
+        find_hit(inspection, passage)
+    print_page(lambda console: show_inspection(console, inspection, top=top, passage=passage), file)
+
+
+def show_inspection(
+    console: Console, inspection: Inspection, *, top: int = 20, passage: int | str | None = None
+) -> None:
+    """Print the query, the team, the ranking and what it took.
+
+    Args:
+        console: where to. Nothing is said by colour alone.
+        inspection: the ranked query.
+        top: passages listed, at least 1.
+        passage: rank or id of a passage; then only that one is shown, in detail.
+
+    Raises:
+        PersonasError: there is no such passage.
+    """
+    from personas.report.terminal.parts import Sheet
+    from personas.report.terminal.passage import show_passage
+    from personas.report.terminal.ranking import show_ranking
+    from personas.report.terminal.rest import show_agreement, show_calls, show_head
+    from personas.report.terminal.team import show_team
+
+    sheet = Sheet(console)
+    hit = None if passage is None else find_hit(inspection, passage)
+    show_head(sheet, inspection)
+    if hit is not None:
+        show_passage(sheet, inspection, hit)
+        return
+    show_team(sheet, inspection)
+    show_ranking(sheet, inspection, top)
+    show_agreement(sheet, inspection)
+    show_calls(sheet, inspection)
+
+
+def find_hit(inspection: Inspection, passage: int | str) -> InspectedHit:
+    """The passage of that id, or of that rank if no passage has such an id.
+
+    Raises:
+        PersonasError: there is none.
+    """
+    if isinstance(passage, str):
+        for hit in inspection.hits:
+            if hit.doc_id == passage:
+                return hit
+    rank = passage if isinstance(passage, int) else _whole(passage)
+    count = len(inspection.hits)
+    if rank is not None and 1 <= rank <= count:
+        return inspection.hits[rank - 1]
+    if not count:
+        raise PersonasError(f"no passage {passage!r}: no passages were ranked")
+    close: list[str] = []
+    if isinstance(passage, str):
+        ids = [hit.doc_id[:_LONGEST_ID] for hit in inspection.hits]
+        close = difflib.get_close_matches(passage[:_LONGEST_ID], ids, n=3, cutoff=_CLOSE)
+    meant = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+    shown = passage[:_LONGEST_ID] if isinstance(passage, str) else passage
+    raise PersonasError(f"no passage {shown!r}; give an id, or a rank from 1 to {count}{meant}")
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None

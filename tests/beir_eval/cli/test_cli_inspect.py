@@ -1,0 +1,349 @@
+"""`mcranker inspect`: rankings out of files and run folders, and every way that can go wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from mcranker.cli.group import VERBS, Verbs
+from tests.personas.inspection.test_inspection import FOUR, hit, stored
+from tests.support.cli_support import Connected, invoke, scripted
+from tests.support.run_folders import folder_of, make_run_folders
+
+MCRANKER = Verbs("mcranker", {**VERBS, "inspect": ("beir_eval.cli.inspect", "")})
+DIRECT, TEAM = "DIRECT(0,10)", "MC: 2 recruits"
+FORM = "give what 'mcranker rank --save FILE' or '--output json' wrote, or a run folder"
+
+
+@pytest.fixture(autouse=True)
+def _width(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "110")
+
+
+@pytest.fixture
+def connected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Connected:
+    return scripted(monkeypatch, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run_folders(tmp_path_factory.mktemp("runs"))
+
+
+def inspect(*args: str | Path, **more: Any) -> Result:
+    return CliRunner().invoke(MCRANKER, ["inspect", *map(str, args)], **more)
+
+
+def shown(*args: str | Path, **more: Any) -> list[str]:
+    """The lines on standard output, of a run that goes well."""
+    result = inspect(*args, **more)
+    assert (result.exit_code, result.stderr) == (0, "")
+    return [" ".join(line.split()) for line in result.stdout.splitlines()]
+
+
+def refused(*args: str | Path, code: int = 1, **more: Any) -> str:
+    """The one line on standard error, of a run that fails; nothing else is printed."""
+    result = inspect(*args, **more)
+    assert (result.exit_code, result.stdout) == (code, "")
+    (line,) = result.stderr.splitlines()
+    return line.removeprefix("mcranker: error: ")
+
+
+def as_json(*args: str | Path) -> dict[str, Any]:
+    result = inspect(*args, "--output", "json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    found = json.loads(result.stdout)
+    assert (found.pop("status"), found.pop("exit_code"), found.pop("errors")) == ("ok", 0, [])
+    assert isinstance(found, dict)
+    return found
+
+
+def ranking(query_id: str = "q1", text: str = "best masks", **more: Any) -> dict[str, Any]:
+    return stored(FOUR, query={"text": text, "id": query_id}, **more)
+
+
+def written(path: Path, *values: object) -> Path:
+    path.write_text("".join(f"{json.dumps(value)}\n" for value in values), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> Path:
+    return written(
+        tmp_path / "many.jsonl", ranking("q1"), ranking("2", "second"), ranking("q3", "third")
+    )
+
+
+def test_what_rank_saves_and_prints_can_be_inspected(connected: Connected, tmp_path: Path) -> None:
+    saved = tmp_path / "ranking.json"
+    ask = ("rank", "masks", "N95 masks.", "Cloth.", "--quiet", "--query-id", "q1")
+    printed = invoke(*ask, "--save", saved, "--output", "json")
+    assert printed.exit_code == 0
+    envelope = tmp_path / "envelope.json"
+    envelope.write_text(printed.stdout, encoding="utf-8")
+    pretty = tmp_path / "pretty.json"
+    pretty.write_text(json.dumps(json.loads(printed.stdout), indent=2), encoding="utf-8")
+    lines = shown(saved)
+    assert lines[0] == "masks"
+    assert any(line.startswith("1 0 ") for line in lines)
+    assert shown(envelope) == shown(pretty) == lines
+    assert shown("-", input=saved.read_text(encoding="utf-8")) == lines
+
+
+def test_one_ranking_needs_no_query(tmp_path: Path) -> None:
+    one = written(tmp_path / "one.jsonl", ranking())
+    assert shown(one)[:2] == [
+        "best masks",
+        "query q1, 4 passages, ranked by mcranker, ensemble sum",
+    ]
+    assert shown(one, "--query", "q1") == shown(one, "--query", "1") == shown(one)
+    assert sum(line.startswith(("1 d", "2 d", "3 d")) for line in shown(one, "--top", "2")) == 2
+
+
+def test_several_are_listed(many: Path, tmp_path: Path) -> None:
+    assert [line for line in shown(many) if "─" not in line] == [
+        "number id query",
+        "1 q1 best masks",
+        "2 2 second",
+        "3 q3 third",
+        "3 queries; pick one by id or number, for example --query q1",
+    ]
+    assert as_json(many)["queries"][1] == {
+        "number": 2,
+        "query_id": "2",
+        "text": "second",
+        "passages": 4,
+        "ndcg": None,
+    }
+    # FOUR's order is d2, d3, d1, d4: d3 second, so 1/log2(3) = 0.631.
+    qrels = tmp_path / "qrels.tsv"
+    qrels.write_text("q3\td3\t1\n", encoding="utf-8")
+    assert "3 q3 0.631 third" in shown(many, "--qrels", qrels)
+
+
+def test_one_of_several_is_picked_by_id_before_number(many: Path) -> None:
+    assert shown(many, "--query", "q3")[0] == "third"
+    assert shown(many, "--query", "3")[0] == "third"
+    assert shown(many, "--query", "2")[0] == "second"
+    envelope = json.dumps({"status": "ok", "errors": [], "rankings": [ranking(), ranking("7")]})
+    assert shown("-", "--query", "7", input=envelope)[1].startswith("query 7,")
+
+
+def test_ids_that_are_numbers_come_first_wherever_they_stand(tmp_path: Path) -> None:
+    path = written(tmp_path / "r.jsonl", ranking("2", "first"), ranking("1", "second"))
+    assert shown(path, "--query", "1")[0] == "second"
+
+
+def test_a_query_that_is_not_there(many: Path) -> None:
+    assert refused(many, "--query", "q33") == "no query 'q33'; did you mean 'q3'?"
+    assert refused(many, "--query", "4") == (
+        "no query '4'; there are 3; give an id or a number, or leave --query out"
+    )
+
+
+def test_what_needs_one_query_says_so(many: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    for flag, value in (("--passage", "1"), ("--html", page)):
+        assert refused(many, flag, value, code=2) == (
+            "there are 3 queries in it; pick one with --query ID; see 'mcranker inspect --help'"
+        )
+    assert not page.exists()
+
+
+def test_only_the_lines_up_to_the_query_are_read(tmp_path: Path) -> None:
+    path = written(tmp_path / "r.jsonl", ranking("a"), ranking("b"))
+    with path.open("a", encoding="utf-8") as file:
+        file.write("{torn\n")
+    assert shown(path, "--query", "b")[0] == "best masks"
+    assert refused(path, "--query", "c").startswith(f"{path}:3: not JSON: ")
+
+
+def test_one_passage(many: Path) -> None:
+    by_rank = shown(many, "--query", "q3", "--passage", "2")
+    assert by_rank == shown(many, "--query", "q3", "--passage", "d3")
+    assert "Rank 2 of 4: d3" in by_rank
+    assert refused(many, "--query", "q3", "--passage", "d9") == (
+        "no passage 'd9'; give an id, or a rank from 1 to 4"
+    )
+
+
+def test_judgements(many: Path, tmp_path: Path) -> None:
+    qrels = tmp_path / "qrels.tsv"
+    qrels.write_text("query-id\tcorpus-id\tscore\nq1\td3\t2\n", encoding="utf-8")
+    picked = (many, "--qrels", qrels, "--query")
+    assert "NDCG@10 0.631, first stage 0.500" in shown(*picked, "q1")
+    assert refused(*picked, "q3") == f"{qrels}: no judgement of query 'q3'"
+    nameless = written(tmp_path / "nameless.json", ranking(""))
+    assert "has no id" in refused(nameless, "--qrels", qrels)
+    assert "gone: no such file" in refused(many, "--qrels", tmp_path / "gone")
+
+
+def test_json_holds_what_is_worked_out(many: Path, tmp_path: Path) -> None:
+    qrels = tmp_path / "qrels.tsv"
+    qrels.write_text("q1\td3\t2\n", encoding="utf-8")
+    found = as_json(many, "--query", "q1", "--qrels", qrels)["inspection"]
+    assert [each["doc_id"] for each in found["hits"]] == ["d2", "d3", "d1", "d4"]
+    second = found["hits"][1]
+    assert second["rank_without"] == {"Virologist": 1, "Parent": 3, "Editor": 3}
+    assert second["raised_most_by"] == ["Parent", "Editor"]
+    assert (second["grade"], second["moved"], second["other"]) == (2, 1, None)
+    # mean 16/3; the variance of 1, 8, 7 is 258/27
+    assert second["disagreement"] == pytest.approx((258 / 27) ** 0.5)
+    assert found["ndcg@10"]["ranking"] == pytest.approx(0.6309, abs=1e-4)
+    (only,) = as_json(many, "--query", "q1", "--passage", "d4")["inspection"]["hits"]
+    assert only["missing"] == {"Parent": "no number in the answer"}
+
+
+def test_the_page(many: Path, tmp_path: Path) -> None:
+    page = tmp_path / "why.html"
+    assert shown(many, "--query", "q3", "--html", page) == []
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("<!DOCTYPE html>")
+    assert "third" in text
+    used = ("--query", "q3", "--html", page)
+    assert "leave --passage out" in refused(many, *used, "--passage", "1", code=2)
+    assert "would replace" in refused(many, "--query", "q3", "--html", many, code=2)
+    assert "its folder does not exist" in refused(many, "--html", tmp_path / "no" / "a.html")
+    result = inspect(many, *used, "--output", "json")
+    assert result.exit_code == 2
+    assert json.loads(result.stdout)["status"] == "error"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", f": there is nothing in it; {FORM}"),
+        (b"\n \n", f": there is nothing in it; {FORM}"),
+        (b"\x7fELF\0\0", ":1: holds a zero byte, so it is no text file"),
+        (b'{"query": "\xff"}', ":1: not UTF-8 (byte 12 of the line); save it as UTF-8"),
+        (b"q1 Q0 d1 1 0.5 run\n", ":1: not JSON: "),
+        (b'{\n "version": 1,\n "hits": [}\n', ":3: not JSON: "),
+        (b"[1]", f":1: no ranking but a list; {FORM}"),
+        (b"7", f":1: no ranking but a number; {FORM}"),
+        (b'{"a": 1}', f":1: an object, but no ranking; {FORM}"),
+        (b'{"version": 2, "hits": []}', ":1: a ranking of version 2; this program reads version 1"),
+        (b'{"version": 1, "hits": []}', f":1: a ranking without a query; {FORM}"),
+        (b'{"query_id": "q", "doc_id": "d", "rank": 1}', ":1: a passage of 'mcranker rank --outp"),
+        (b'{"status": "error", "errors": []}', f": there is no ranking in it; {FORM}"),
+        (b'{"status": "ok", "errors": [], "ranking": 1}', ":1: the envelope holds something"),
+        (b'{"version": 1, "hits": 3, "query": {"id": "", "text": "t"}}', ":1: no complete rank"),
+    ],
+)
+def test_files_that_hold_no_ranking(content: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    path.write_bytes(content)
+    assert refused(path).startswith(f"{path}{message}")
+    assert refused("-", input=content).startswith(f"standard input{message}")
+
+
+def test_a_ranking_that_contradicts_itself(tmp_path: Path) -> None:
+    path = written(tmp_path / "r.json", stored([hit(2, 1, [1.0])]))
+    assert refused(path).startswith(f"{path}:1: this is no ranking as Ranking.to_dict() makes it")
+
+
+def test_no_such_file(tmp_path: Path) -> None:
+    path = tmp_path / "gone.json"
+    assert refused(path) == f"{path}: cannot be read: No such file or directory"
+
+
+def test_a_run_folder_has_its_own_texts_and_judgements_and_direct(runs: Path) -> None:
+    folder = folder_of(runs, "scifact", TEAM)
+    listed = as_json(folder)["queries"]
+    metrics = json.loads((folder / "metrics.json").read_bytes())["per_query"]["nDCG@10"]
+    assert {each["query_id"]: each["ndcg"] for each in listed} == pytest.approx(metrics)
+    found = as_json(folder, "--query", "scifact-q2")["inspection"]
+    assert found["other"] == {"name": DIRECT, "top": 10.0}
+    assert found["ndcg@10"]["ranking"] == pytest.approx(metrics["scifact-q2"])
+    assert all(each["text"].startswith("What scifact-q2-d") for each in found["hits"])
+    assert {each["grade"] for each in found["hits"]} <= {0, 1, 2}
+    assert sorted(each["other"]["rank"] for each in found["hits"]) == [1, 2, 3, 4, 5]
+    rankings = folder / "rankings.jsonl"
+    assert as_json(rankings, "--query", "2")["inspection"] == found
+
+
+def test_a_run_folder_at_a_terminal(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(folder_of(runs, "scifact", TEAM))
+    lines = shown(".", "--query", "scifact-q2")
+    assert "DIRECT: rank by DIRECT(0,10)." in " ".join(lines)
+    assert shown("rankings.jsonl", "--query", "scifact-q2") == lines
+    page = tmp_path / "why.html"
+    assert shown(".", "--query", "4", "--html", page) == []
+    text = page.read_text(encoding="utf-8")
+    assert "what is known about scifact-q4" in text
+    assert DIRECT in text
+
+
+def test_direct_is_compared_with_nobody(runs: Path) -> None:
+    found = as_json(folder_of(runs, "scifact", DIRECT), "--query", "1")["inspection"]
+    assert found["other"] is None
+
+
+def test_other_judgements_of_a_run(runs: Path, tmp_path: Path) -> None:
+    qrels = tmp_path / "qrels.tsv"
+    qrels.write_text("scifact-q1 0 scifact-q1-d3 1\n", encoding="utf-8")
+    folder = folder_of(runs, "scifact", TEAM)
+    found = as_json(folder, "--qrels", qrels, "--query", "1")["inspection"]
+    assert [each["doc_id"] for each in found["hits"] if each["grade"]] == ["scifact-q1-d3"]
+    assert "no judgement of query 'scifact-q2'" in refused(
+        folder, "--qrels", qrels, "--query", "scifact-q2"
+    )
+
+
+def test_folders_that_are_no_run(runs: Path, tmp_path: Path) -> None:
+    said = refused(runs / "scifact")
+    assert said.startswith(f"'{runs / 'scifact'}' is no run, but holds 2 runs: ")
+    assert refused(runs).endswith("give one of them")
+    assert "holds what was ranked (scifact)" in refused(runs / "scifact" / "data")
+    assert refused(tmp_path) == f"'{tmp_path}' is no run; give a folder that 'beir-eval run' made"
+
+
+def test_rankings_of_a_run_that_stand_alone(runs: Path, tmp_path: Path) -> None:
+    path = tmp_path / "rankings.jsonl"
+    shutil.copy(folder_of(runs, "scifact", TEAM) / "rankings.jsonl", path)
+    assert refused(path) == (
+        f"{path}:1: a ranking without texts, as run folders keep them; give the run folder "
+        "itself, with the folder 'data' beside it"
+    )
+
+
+def test_queries_of_a_run_that_are_not_there(tmp_path: Path) -> None:
+    folder = folder_of(make_run_folders(tmp_path, faults=True), "scifact", TEAM)
+    result = inspect(folder)
+    assert result.exit_code == 0
+    reason = "was not ranked: the model's answers could not be read"
+    assert f"1 query is not among them; the first, 'scifact-q1', {reason}" in result.stderr
+    assert refused(folder, "--query", "scifact-q1") == f"{folder}: query 'scifact-q1' {reason}"
+    assert "did you mean 'scifact-q2'" in refused(folder, "--query", "scifact-q22")
+
+
+def test_a_run_that_is_damaged_or_not_finished(tmp_path: Path) -> None:
+    folder = folder_of(make_run_folders(tmp_path), "scifact", TEAM)
+    manifest = folder / "manifest.json"
+    manifest.write_text(
+        manifest.read_text(encoding="utf-8").replace('"finished": true', '"finished": false'),
+        encoding="utf-8",
+    )
+    rankings = folder / "rankings.jsonl"
+    whole = rankings.read_bytes()
+    rankings.write_bytes(whole[: whole.rindex(b"\n", 0, -1) + 20])
+    assert "is not ranked yet" in refused(folder, "--query", "scifact-q4")
+    assert as_json(folder, "--query", "scifact-q3")["inspection"]["passages"] == 5
+    passages = folder.parent / "data" / "passages.jsonl"
+    passages.write_bytes(b"".join(passages.read_bytes().splitlines(keepends=True)[5:]))
+    assert "has no text of passage 'scifact-q1-d1'" in refused(folder, "--query", "1")
+    shutil.rmtree(folder.parent / "data")
+    assert "cannot be read" in refused(folder)
+
+
+def test_hostile_names_in_lists_and_messages(tmp_path: Path) -> None:
+    bad = "\x1b]0;x\x07\u202eid"
+    path = written(tmp_path / "r.jsonl", ranking(bad, bad), ranking("b"))
+    for text in (inspect(path).stdout, refused(path, "--query", "\x1b[31m")):
+        assert not {"\x1b", "\x07", "\u202e"} & set(text)

@@ -1,0 +1,141 @@
+"""``personas report``."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from beir_eval.cli.persona_report import Tracker, command
+from beir_eval.errors import RunFolderError, SettingError
+from tests.support.persona_reports import DIRECT, TEAM, content, metrics_of, runs, team_of, unfinish
+
+
+def invoke(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(command, ["--processes", "1", *map(str, arguments)])
+
+
+def test_path_and_figures_go_to_standard_output(tmp_path: Path) -> None:
+    made = runs(tmp_path / "runs")
+    result = invoke(team_of(made), "--out", tmp_path / "out", "--quiet")
+    assert result.exit_code == 0, result.output
+    data = made / "scifact" / "data"
+    assert result.stdout.splitlines() == [
+        str(tmp_path / "out" / "index.html"),
+        "",
+        TEAM,
+        "  scifact: 4 of 300 queries, top 5 by BM25 (bm25s, k1 0.9, b 0.4)",
+        "  queries   4 ranked",
+        "  personas  3 different",
+        *(line for line in result.stdout.splitlines() if line.startswith("  agreement alpha ")),
+        f"  NDCG@10   {metrics_of(team_of(made)):.4f} (BM25 {metrics_of(data):.4f}, "
+        f"{DIRECT} {metrics_of(team_of(made, DIRECT)):.4f})",
+    ]
+    assert result.stderr == ""
+    assert content(tmp_path / "out")
+
+
+def test_runs_without_personas_have_no_agreement(tmp_path: Path) -> None:
+    made = runs(tmp_path / "runs", labels=[DIRECT], faults=True)
+    result = invoke(made, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert "agreement" not in result.stdout
+    assert "  queries   3 ranked, 1 failed\n" in result.stdout
+    assert "  missing   " in result.stdout
+
+
+def test_json_has_everything(tmp_path: Path) -> None:
+    made = runs(
+        tmp_path / "runs", labels=[DIRECT, TEAM, "MC: new"], unfinished=[("scifact", "MC: new")]
+    )
+    result = invoke(made, "--out", tmp_path / "out", "--output", "json", "--quiet")
+    found = json.loads(result.stdout)
+    assert (found["status"], found["exit_code"], found["errors"]) == ("ok", 0, [])
+    report = found["report"]
+    assert report["index"] == str(tmp_path / "out" / "index.html")
+    assert report["pages"] == len(content(tmp_path / "out")) - 1
+    (run,) = report["runs"]
+    assert (run["title"], run["other"], run["personas"]) == (TEAM, DIRECT, 3)
+    assert run["finished"] is True
+    assert run["index"] == report["index"]
+    assert run["totals"]["ndcg"] == pytest.approx(metrics_of(team_of(made)), abs=1e-12)
+    assert len(report["left_out"]) == 1
+    assert result.stderr == ""
+
+
+def test_notes_go_to_standard_error(tmp_path: Path) -> None:
+    made = runs(
+        tmp_path / "runs", labels=[DIRECT, TEAM, "MC: new"], unfinished=[("scifact", "MC: new")]
+    )
+    unfinish(team_of(made), keep=2)
+    result = invoke(made, "--out", tmp_path / "out")
+    assert result.exit_code == 0
+    assert "MC_new: nothing has been ranked yet, so it is left out" in result.stderr
+    assert f"{TEAM}: The run is not finished: 2 of 4 queries have been ranked" in result.stderr
+    assert "  queries   2 ranked so far\n" in result.stdout
+
+
+def test_a_note_on_several_runs_is_said_once(tmp_path: Path) -> None:
+    made = runs(tmp_path / "runs", labels=[TEAM, "MC: 1 recruit"], weak=True)
+    result = invoke(made, "--out", tmp_path / "out")
+    assert result.stderr.count("marked weak") == 1
+    assert "2 of 2 runs: The scoring model is marked weak" in result.stderr
+
+
+def test_how_far_the_work_has_come() -> None:
+    tracker = Tracker()
+    assert tracker.reached == "while reading; no report was written"
+    tracker.take(0, 1000)
+    assert tracker.reached == "after 0 of 1,000 queries; no report was written"
+    assert tracker.seconds_left() is None
+    tracker.take(16, 1000)
+    assert tracker.reached == "after 16 of 1,000 queries; no report was written"
+    assert (tracker.seconds_left() or 0.0) > 0
+
+
+def test_against_chooses_the_other_run(tmp_path: Path) -> None:
+    made = runs(tmp_path / "runs", labels=[DIRECT, TEAM, "MC: 1 recruit"])
+    result = invoke(team_of(made), "--out", tmp_path / "out", "--against", "MC: 1 recruit")
+    assert ", MC: 1 recruit 0." in result.stdout
+    result = invoke(team_of(made), "--out", tmp_path / "out", "--against", "none")
+    assert DIRECT not in result.stdout
+    assert (tmp_path / "out" / "index.html").is_file()
+
+
+def test_errors_are_those_of_the_package(tmp_path: Path) -> None:
+    made = runs(tmp_path / "runs")
+    result = invoke(tmp_path / "nowhere", "--out", tmp_path / "out")
+    assert isinstance(result.exception, RunFolderError)
+    result = invoke(made, "--out", tmp_path / "out", "--against", "nobody")
+    assert isinstance(result.exception, RunFolderError)
+    result = invoke(made, "--out", made)
+    assert isinstance(result.exception, SettingError)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["x"], ["--out", "y"], ["x", "--out", "y", "--processes", "0"], ["x", "--output", "xml"]],
+)
+def test_bad_usage(arguments: list[str]) -> None:
+    assert CliRunner().invoke(command, arguments).exit_code == 2
+
+
+def test_help_names_every_option() -> None:
+    text = CliRunner().invoke(command, ["--help"]).stdout
+    for option in ("--out", "--against", "--processes", "--output", "--quiet"):
+        assert option in text
+
+
+def test_the_benchmark_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "benchmarks"))
+    benchmark = importlib.import_module("persona_report")
+    team = benchmark.make_runs(tmp_path / "runs", 2, 3)
+    took = benchmark.measure([str(team), "--out", str(tmp_path / "out"), "--quiet"])
+    assert took["wall_s"] > 0
+    sizes = benchmark.pages(tmp_path / "out")
+    assert sizes["pages"] == len(content(tmp_path / "out")) - 1
+    assert 0 < sizes["largest_page_kb"] < 1000

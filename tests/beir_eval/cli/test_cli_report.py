@@ -1,0 +1,149 @@
+"""``beir-eval report``."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from beir_eval.cli.report import command
+from beir_eval.errors import RunFolderError, SettingError
+from tests.support.report_runs import DIRECT, TWO, made
+from tests.support.run_folders import fig2
+
+
+def invoke(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(command, ["--resamples", "100", *map(str, arguments)])
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    made(tmp_path / "runs" / "tables", labels=[DIRECT, TWO])
+    return made(tmp_path / "runs" / "figures", labels=["a", "b"], suite=fig2).parent
+
+
+def test_markdown_goes_to_standard_output(runs: Path) -> None:
+    result = invoke(runs)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("# Evaluation\n\n## How many recruits\n")
+    assert "## Team compositions and DIRECT" in result.stdout
+    assert result.stderr == ""
+
+
+def test_format_chooses_what_goes_to_standard_output(runs: Path) -> None:
+    assert json.loads(invoke(runs, "--format", "json").stdout)["measure"] == "nDCG@10"
+    assert invoke(runs, "--format", "latex").stdout.startswith("% Needs: ")
+
+
+def test_several_formats_need_a_folder(runs: Path) -> None:
+    for formats in ("md,html", "all"):
+        result = invoke(runs, "--format", formats)
+        assert result.exit_code == 2
+        assert "several formats need a folder: name one by --out" in result.stderr
+
+
+def test_unknown_format_is_bad_usage(runs: Path) -> None:
+    result = invoke(runs, "--format", "md,pdf")
+    assert result.exit_code == 2
+    assert "'pdf' is none of md, html, latex, json, all" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [("r.md", "# Evaluation"), ("r.tex", "% Needs"), ("r.JSON", "{\n"), ("r.html", "<!")],
+)
+def test_file_is_written_in_the_form_of_its_suffix(
+    runs: Path, tmp_path: Path, name: str, start: str
+) -> None:
+    result = invoke(runs, "--out", tmp_path / name)
+    assert result.exit_code == 0, result.output
+    assert result.stdout == ""
+    assert (tmp_path / name).read_text(encoding="utf-8").lstrip().startswith(start)
+
+
+def test_suffix_and_format_must_agree(runs: Path, tmp_path: Path) -> None:
+    result = invoke(runs, "--out", tmp_path / "r.md", "--format", "json")
+    assert result.exit_code == 2
+    assert "is a file for md, and --format says json" in result.stderr
+    assert invoke(runs, "--out", tmp_path / "r.md", "--format", "md").exit_code == 0
+
+
+def test_folder_gets_all_forms_and_the_figures(runs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "new" / "folder"
+    result = invoke(runs, "--out", out)
+    assert result.exit_code == 0, result.output
+    assert sorted(path.name for path in out.iterdir()) == [
+        *("fig2.svg", "report.html", "report.json", "report.md", "report.tex"),
+    ]
+    assert "![Number of recruits](<fig2.svg>)" in (out / "report.md").read_text(encoding="utf-8")
+    assert "<svg" in (out / "fig2.svg").read_text(encoding="utf-8")
+    assert "wrote fig2.svg, report.md, report.html, report.tex, report.json to" in result.stderr
+    assert result.stdout == ""
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert invoke(runs, "--out", out, "--quiet").stderr == ""
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_folder_gets_the_forms_asked_for(runs: Path, tmp_path: Path) -> None:
+    assert invoke(runs, "--out", tmp_path / "out", "--format", "json,html").exit_code == 0
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert names == ["report.html", "report.json"]
+
+
+def test_a_file_in_the_folders_place_is_bad_usage(runs: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("mine")
+    result = invoke(runs, "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "is a file; name a folder" in result.stderr
+    assert (tmp_path / "out").read_text() == "mine"
+
+
+def test_options_reach_the_report(runs: Path) -> None:
+    options = ("--baseline", TWO, "--correction", "bh", "--level", "0.9", "--seed", "7")
+    result = invoke(runs, "--format", "json", "--per-query", "--measure", "ndcg@10", *options)
+    report = json.loads(result.stdout)
+    assert report["sections"][1]["baseline"] == TWO
+    assert (report["correction"], report["level"], report["seed"]) == ("bh", 0.9, 7)
+    assert report["resamples"] == 100
+    assert "per_query" in report["sections"][0]["rows"][0]["cells"][0]["metrics"]
+
+
+def test_unfinished_runs_are_said(tmp_path: Path) -> None:
+    made(tmp_path, labels=[DIRECT, TWO], unfinished=[("scifact", TWO)])
+    result = invoke(tmp_path)
+    assert result.exit_code == 0
+    assert "1 run not finished and left out, e.g. 'MC: 2 recruits' on scifact;" in result.stderr
+    assert invoke(tmp_path, "--quiet").stderr == ""
+
+
+def test_errors_are_those_of_the_package(runs: Path, tmp_path: Path) -> None:
+    result = invoke(tmp_path / "nowhere")
+    assert isinstance(result.exception, RunFolderError)
+    result = invoke(runs, "--baseline", "nobody", "--out", tmp_path / "out")
+    assert isinstance(result.exception, SettingError)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["x", "--test", "welch"], ["x", "--level", "1"], ["x", "--seed", "-1"]],
+)
+def test_bad_usage(arguments: list[str]) -> None:
+    assert CliRunner().invoke(command, arguments).exit_code == 2
+
+
+def test_help_names_every_option() -> None:
+    text = CliRunner().invoke(command, ["--help"]).stdout
+    for option in ("--format", "--out", "--measure", "--baseline", "--test", "--correction"):
+        assert option in text
+    assert "The same folders always make the same report." in " ".join(text.split())
+
+
+def test_the_benchmark_runs(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "benchmarks"))
+    took = importlib.import_module("report").phases(runs)
+    assert list(took)[-4:] == ["markdown", "latex", "json", "html"]
+    assert all(seconds >= 0 for seconds in took.values())

@@ -1,0 +1,178 @@
+"""Which runs can be compared, and by what they are measured."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beir_eval.compare.basis import basis_of_dataset, basis_of_qrels
+from beir_eval.compare.model import MovedPassage, SettingChange
+from beir_eval.compare.pair import compare_pair
+from beir_eval.compare.sources import FIRST_STAGE_NAME, open_pair
+from beir_eval.errors import RunError, RunFolderError
+from beir_eval.runs import write_trec
+from tests.support.compare_support import (
+    QRELS,
+    QUERIES,
+    SCORES_A,
+    SCORES_B,
+    write_both,
+    write_data,
+    write_run,
+)
+
+THIRD = 1 / math.log2(3)  # discount of rank 2
+
+
+def near(value: Any) -> Any:
+    return pytest.approx(value, rel=0, abs=1e-12)
+
+
+def ids(passages: tuple[MovedPassage, ...]) -> list[str]:
+    return [passage.doc_id for passage in passages]
+
+
+def test_the_first_stage_is_a_run_too(tmp_path: Path) -> None:
+    _, b = write_both(tmp_path / "tiny")
+    found = compare_pair(open_pair(FIRST_STAGE_NAME, b))
+    assert (found.a.label, found.a.note) == (
+        "first stage (BM25)",
+        "the first stage has no personas",
+    )
+    # q1: BM25 has d1 at 1 and d4 at 4, B d4 at 3 and d1 at 4.
+    (loss,) = found.losses
+    before, after = 2 + 1 / math.log2(5), 2 / math.log2(5) + 1 / 2
+    assert loss.difference == near((after - before) / (2 + THIRD))
+    assert loss.passages[0].a.score == 4.0
+    assert loss.passages[0].a.scores == ()
+    other_way = compare_pair(open_pair(b, FIRST_STAGE_NAME))
+    assert other_way.gains[0].difference == near(-loss.difference)
+
+
+def test_trec_files_borrow_the_judgements_of_a_folder(tmp_path: Path) -> None:
+    a, b = write_both(tmp_path / "tiny")
+    with_folder = compare_pair(open_pair(a, f"{b}/run.trec"))
+    assert (with_folder.b.label, with_folder.b.note) == (
+        "run",
+        "a TREC run holds no scores by persona",
+    )
+    assert with_folder.comparison == compare_pair(open_pair(a, b)).comparison
+    assert with_folder.losses[0].passages[0].title == "Title of d1"
+
+
+def test_trec_files_by_qrels_or_a_data_set(tmp_path: Path) -> None:
+    a, b = write_both(tmp_path / "tiny")
+    qrels = tmp_path / "tiny" / "data" / "qrels.tsv"
+    found = compare_pair(
+        open_pair(f"{a}/run.trec", f"{b}/run.trec", basis=basis_of_qrels(str(qrels)))
+    )
+    assert (found.dataset, found.first_stage, found.queries) == ("qrels.tsv", "", 3)
+    assert (found.losses[0].text, found.losses[0].passages[0].title) == ("", "")
+    assert found.losses[0].passages[0].first_stage_rank is None
+    mini = basis_of_dataset("mini")
+    query_id, grades = next(iter(mini.qrels.items()))
+    good = max(grades, key=lambda doc_id: grades[doc_id])
+    write_trec({query_id: [(good, 1.0)]}, tmp_path / "good.trec", "x")
+    write_trec({query_id: [("nowhere", 1.0)]}, tmp_path / "bad.trec", "x")
+    pair = open_pair(str(tmp_path / "bad.trec"), str(tmp_path / "good.trec"), basis=mini)
+    (gain,) = compare_pair(pair).gains
+    assert gain.text == mini.queries[query_id]
+    assert ids(gain.passages) == [good, "nowhere"]
+    assert gain.passages[0].title
+    assert gain.passages[1].text == ""
+
+
+def test_settings_that_differ_are_listed(tmp_path: Path) -> None:
+    folder = tmp_path / "tiny"
+    a, _ = write_both(folder)
+    b = write_run(folder / "C", SCORES_B, ensemble="reciprocal_rank", depth=3)
+    found = compare_pair(open_pair(a, b))
+    assert set(found.settings) == {
+        SettingChange("ensemble", "sum", "reciprocal_rank"),
+        SettingChange("depth", "none", "3"),
+    }
+
+
+def test_other_queries_of_the_same_data_set_are_left_out(tmp_path: Path) -> None:
+    a, _ = write_both(tmp_path / "one" / "tiny")
+    fewer = {"q1": QUERIES["q1"]}
+    folder = tmp_path / "two" / "tiny"
+    write_data(folder, queries=fewer)
+    b = write_run(folder / "B", SCORES_B, queries=fewer)
+    found = compare_pair(open_pair(a, b))
+    assert (found.queries, found.left_out) == (1, 2)
+    assert [each.query_id for each in found.losses] == ["q1"]
+    assert found.a.mean == near(found.losses[0].a.value)
+
+
+def test_queries_judged_otherwise_are_left_out(tmp_path: Path) -> None:
+    a, _ = write_both(tmp_path / "one" / "tiny")
+    folder = tmp_path / "two" / "tiny"
+    fewer = {"q1": "other words", "q3": QUERIES["q3"]}
+    qrels = {**QRELS, "q1": {"d1": 1}}
+    write_data(folder, queries=fewer, qrels=qrels)
+    b = write_run(folder / "B", SCORES_B, queries=fewer, qrels=qrels)
+    found = compare_pair(open_pair(a, b))
+    assert (found.queries, found.left_out) == (1, 2)
+    assert [each.query_id for each in found.gains] == ["q3"]
+
+
+def test_runs_of_different_data_sets_are_refused(tmp_path: Path) -> None:
+    a, _ = write_both(tmp_path / "tiny")
+    folder = tmp_path / "small"
+    fewer = {"q1": QUERIES["q1"]}
+    write_data(folder, name="small", queries=fewer)
+    b = write_run(folder / "B", SCORES_B, queries=fewer)
+    with pytest.raises(RunFolderError, match=r"ranks tiny \(test\) and .* small \(test\)"):
+        open_pair(a, b)
+
+
+def test_runs_without_a_query_in_common_are_refused(tmp_path: Path) -> None:
+    names = []
+    for query_id in ("q1", "q2"):
+        folder = tmp_path / query_id / "tiny"
+        one = {query_id: QUERIES[query_id]}
+        write_data(folder, queries=one)
+        names.append(write_run(folder / "A", SCORES_A, queries=one))
+    with pytest.raises(RunFolderError, match=r"no query of tiny .* in common"):
+        open_pair(*names)
+
+
+def test_what_cannot_be_opened_is_refused_in_a_line(tmp_path: Path) -> None:
+    a, b = write_both(tmp_path / "tiny")
+    unfinished = write_run(tmp_path / "tiny" / "C", SCORES_A, finished=False)
+    basis = basis_of_qrels(str(tmp_path / "tiny" / "data" / "qrels.tsv"))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(RunFolderError, match="nowhere' is not there; give"):
+        open_pair(a, str(tmp_path / "nowhere"))
+    with pytest.raises(RunFolderError, match=r"empty' has no manifest\.json; give"):
+        open_pair(str(tmp_path / "empty"), b)
+    with pytest.raises(RunFolderError, match="is not finished"):
+        open_pair(a, unfinished)
+    with pytest.raises(RunFolderError, match="so there are no judgements"):
+        open_pair(f"{a}/run.trec", f"{b}/run.trec")
+    with pytest.raises(RunFolderError, match="so there are no judgements"):
+        open_pair(FIRST_STAGE_NAME, FIRST_STAGE_NAME)
+    with pytest.raises(RunFolderError, match="'first-stage' is the first stage of the other"):
+        open_pair(FIRST_STAGE_NAME, f"{b}/run.trec", basis=basis)
+    with pytest.raises(RunFolderError, match="brings its own judgements"):
+        open_pair(a, b, basis=basis)
+    with pytest.raises(RunError, match="columns; a line of a run has six"):
+        open_pair(a, str(tmp_path / "tiny" / "data" / "qrels.tsv"))
+
+
+def test_rankings_are_read_no_further_than_needed(tmp_path: Path) -> None:
+    a, b = write_both(tmp_path / "tiny")
+    for name in (a, b):
+        path = Path(name) / "rankings.jsonl"
+        first, *_ = path.read_bytes().splitlines()
+        path.write_bytes(first + b"\nno ranking\n")
+        # Values of the usual measure are kept in metrics.json.
+        (Path(name) / "run.trec").unlink()
+    pair = open_pair(a, b)
+    assert compare_pair(pair, direction="losses").losses[0].query_id == "q1"
+    with pytest.raises(RunFolderError, match="jsonl:2: not JSON"):
+        compare_pair(pair, direction="gains")

@@ -1,0 +1,304 @@
+"""Data sets: what is loaded, and that every bad file names its place."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import beir_eval
+from beir_eval import Dataset, DatasetError, Document, load
+from beir_eval.data.catalogue import CATALOGUE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CORPUS = [
+    {"_id": "d1", "title": "Cats", "text": "A cat sat.", "metadata": {}},
+    {"_id": "d2", "title": None, "text": "Dogs bark."},
+    {"_id": "d3", "text": "caf\u00e9"},
+]
+QUERIES = [
+    {"_id": "q1", "text": "cats"},
+    {"_id": "q2", "text": "not judged"},
+    {"_id": "q3", "text": "dogs"},
+]
+QRELS = "query-id\tcorpus-id\tscore\nq3\td2\t2\nq1\td1\t1\nq1\td2\t0\n"
+
+
+def as_jsonl(entries: Sequence[object]) -> str:
+    return "".join(json.dumps(entry) + "\n" for entry in entries)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    home = tmp_path / "pets"
+    (home / "qrels").mkdir(parents=True)
+    (home / "corpus.jsonl").write_text(as_jsonl(CORPUS), encoding="utf-8")
+    (home / "queries.jsonl").write_text(as_jsonl(QUERIES), encoding="utf-8")
+    (home / "qrels" / "test.tsv").write_text(QRELS, encoding="utf-8")
+    return home
+
+
+def test_a_folder_is_loaded_whole(folder: Path) -> None:
+    dataset = load(folder)
+
+    assert dataset == Dataset(
+        name="pets",
+        corpus={
+            "d1": Document("d1", "Cats", "A cat sat."),
+            "d2": Document("d2", "", "Dogs bark."),
+            "d3": Document("d3", "", "caf\u00e9"),
+        },
+        queries={"q1": "cats", "q3": "dogs"},
+        qrels={"q3": {"d2": 2}, "q1": {"d1": 1, "d2": 0}},
+        description="pets: a folder in BEIR format; 3 documents, 2 queries, "
+        "3 judgements in split test",
+    )
+    assert list(dataset.queries) == ["q1", "q3"]  # the file's order, not that of the qrels
+
+
+def test_a_path_may_be_text(folder: Path) -> None:
+    assert load(str(folder)) == load(folder)
+
+
+def test_queries_without_judgements_on_demand(folder: Path) -> None:
+    assert load(folder, judged_only=False).queries == {
+        "q1": "cats",
+        "q2": "not judged",
+        "q3": "dogs",
+    }
+
+
+def test_another_split(folder: Path) -> None:
+    (folder / "qrels" / "dev.tsv").write_text("q2\td3\t1\n", encoding="utf-8")  # no headings
+
+    dataset = load(folder, split="dev")
+
+    assert dataset.queries == {"q2": "not judged"}
+    assert dataset.qrels == {"q2": {"d3": 1}}
+
+
+def test_byte_order_mark_blank_lines_and_windows_line_ends(folder: Path) -> None:
+    for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv"):
+        text = (folder / name).read_text(encoding="utf-8")
+        (folder / name).write_bytes(
+            b"\xef\xbb\xbf" + text.replace("\n", "\r\n\r\n").encode() + b"  \n"
+        )
+
+    dataset = load(folder)
+
+    assert list(dataset.corpus) == ["d1", "d2", "d3"]
+    assert dataset.qrels == {"q3": {"d2": 2}, "q1": {"d1": 1, "d2": 0}}
+
+
+def test_strangers_in_the_judgements_are_counted(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (folder / "qrels" / "test.tsv").write_text(
+        QRELS + "q8\td1\t1\nq8\td2\t1\nq9\td1\t1\nq1\td77\t1\n", encoding="utf-8"
+    )
+
+    with caplog.at_level(logging.WARNING, logger="mcranker.beir_eval.datasets"):
+        dataset = load(folder)
+
+    assert list(dataset.qrels) == ["q3", "q1"]
+    assert dataset.qrels["q1"] == {"d1": 1, "d2": 0, "d77": 1}
+    assert [record.getMessage() for record in caplog.records] == [
+        "pets: 2 judged queries are not among the queries and are left out, e.g. 'q8'",
+        "pets: 1 judgements are of documents outside the corpus",
+    ]
+
+
+def test_the_mini_collection_is_complete() -> None:
+    mini = load("mini")
+
+    assert (mini.name, mini.paper) == ("mini", None)
+    assert "questions" in mini.about
+    assert mini.queries
+    assert mini.queries.keys() == mini.qrels.keys()
+    assert all(doc_id in mini.corpus for grades in mini.qrels.values() for doc_id in grades)
+    assert all(any(grade > 0 for grade in grades.values()) for grades in mini.qrels.values())
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "complaint"),
+    [
+        ("corpus.jsonl", '{"_id": "d4", "text": ', r"corpus\.jsonl:4: not JSON"),
+        ("corpus.jsonl", '["d4", "x"]', r"corpus\.jsonl:4: not a JSON object"),
+        ("corpus.jsonl", '{"_id": "d4"}', r"corpus\.jsonl:4: the key 'text' is missing"),
+        ("corpus.jsonl", '{"text": "x"}', r"corpus\.jsonl:4: the key '_id' is missing"),
+        ("corpus.jsonl", '{"_id": 4, "text": "x"}', r"corpus\.jsonl:4: '_id' is 4; .* text"),
+        ("corpus.jsonl", '{"_id": "d4", "text": null}', r"corpus\.jsonl:4: 'text' is None"),
+        ("corpus.jsonl", '{"_id": "d1", "text": "x"}', r"corpus\.jsonl:4: _id 'd1' .* line 1"),
+        ("corpus.jsonl", '{"_id": "", "text": "x"}', r"corpus\.jsonl:4: _id '' is empty"),
+        ("corpus.jsonl", '{"_id": "d 4", "text": "x"}', r"corpus\.jsonl:4: _id 'd 4' .* space"),
+        ("queries.jsonl", '{"_id": "q1", "text": "x"}', r"queries\.jsonl:4: _id 'q1' .* line 1"),
+        ("queries.jsonl", "nonsense", r"queries\.jsonl:4: not JSON"),
+        ("qrels/test.tsv", "q1\td3", r"test\.tsv:5: 2 columns"),
+        ("qrels/test.tsv", "q1 d3 1", r"test\.tsv:5: 1 columns"),
+        ("qrels/test.tsv", "q1\td3\thigh", r"test\.tsv:5: grade 'high' is no whole number"),
+        ("qrels/test.tsv", "q1\td3\t0.5", r"test\.tsv:5: grade '0\.5' is no whole number"),
+        ("qrels/test.tsv", "q1\t\t1", r"test\.tsv:5: document id '' is empty"),
+        ("qrels/test.tsv", "q1\td1\t2", r"test\.tsv:5: .*'d1' were given grade 1 before, now 2"),
+    ],
+)
+def test_a_bad_line_is_named(folder: Path, file: str, line: str, complaint: str) -> None:
+    with (folder / file).open("a", encoding="utf-8") as target:
+        target.write(line + "\n")
+
+    with pytest.raises(DatasetError, match=complaint):
+        load(folder)
+
+
+@pytest.mark.parametrize("file", ["corpus.jsonl", "queries.jsonl", "qrels/test.tsv"])
+def test_text_that_is_not_utf8_is_named(folder: Path, file: str) -> None:
+    lines = (folder / file).read_bytes().splitlines(keepends=True)
+    lines[1] = b"caf\xe9" + lines[1]
+    (folder / file).write_bytes(b"".join(lines))
+
+    with pytest.raises(DatasetError, match=r":2: byte 4 of the line is not UTF-8"):
+        load(folder)
+
+
+@pytest.mark.parametrize("file", ["corpus.jsonl", "queries.jsonl"])
+def test_a_missing_file_is_named(folder: Path, file: str) -> None:
+    (folder / file).unlink()
+
+    with pytest.raises(DatasetError, match=rf"{file}: no such file"):
+        load(folder)
+
+
+def test_a_folder_in_place_of_a_file(folder: Path) -> None:
+    (folder / "corpus.jsonl").unlink()
+    (folder / "corpus.jsonl").mkdir()
+
+    with pytest.raises(DatasetError, match=r"corpus\.jsonl: cannot be read"):
+        load(folder)
+
+
+def test_an_unknown_split_names_the_others(folder: Path) -> None:
+    with pytest.raises(DatasetError, match=r"no judgements of split 'train'; there is 'test'"):
+        load(folder, split="train")
+
+
+def test_no_judgements_at_all(folder: Path) -> None:
+    (folder / "qrels" / "test.tsv").unlink()
+    (folder / "qrels").rmdir()
+
+    with pytest.raises(DatasetError, match=r"there is no qrels/\*\.tsv at all"):
+        load(folder)
+
+
+@pytest.mark.parametrize(
+    ("file", "complaint"),
+    [
+        ("corpus.jsonl", "the corpus is empty"),
+        ("queries.jsonl", "none of its queries has a judgement in split 'test'"),
+        ("qrels/test.tsv", "the split is empty"),
+    ],
+)
+def test_an_empty_file(folder: Path, file: str, complaint: str) -> None:
+    (folder / file).write_text("\n", encoding="utf-8")
+
+    with pytest.raises(DatasetError, match=complaint):
+        load(folder)
+
+
+@pytest.mark.parametrize("name", ["./nowhere", "/nowhere/at/all", "~/nowhere"])
+def test_a_folder_that_is_not_there(name: str, tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match=rf"no folder '{name}'; .* holds corpus\.jsonl"):
+        load(name)
+    with pytest.raises(DatasetError, match=r"no folder .*scifact"):
+        load(tmp_path / "scifact")  # a path is never a name
+
+
+@pytest.mark.parametrize(
+    ("folder_name", "paper"),
+    [("touche", "touche"), ("Webis-Touche2020", "touche"), ("signal1m", "signal"), ("pet", None)],
+)
+def test_a_folder_called_like_a_data_set_of_the_paper_is_that_one(
+    folder: Path, folder_name: str, paper: str | None
+) -> None:
+    dataset = load(folder.rename(folder.with_name(folder_name)))
+
+    assert (dataset.name, dataset.paper, dataset.split) == (folder_name, paper, "test")
+    assert dataset.about == (CATALOGUE[paper].about if paper else "")
+
+
+@pytest.mark.parametrize("given", [Path("scifact"), "./scifact"])
+def test_a_folder_goes_before_the_name_where_it_is_written_as_one(
+    given: Path | str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.rename(folder.with_name("scifact"))
+    monkeypatch.chdir(folder.parent)
+
+    assert load(given).queries == {"q1": "cats", "q3": "dogs"}
+
+
+def test_another_split_is_not_what_the_paper_ranks(folder: Path) -> None:
+    (folder / "qrels" / "dev.tsv").write_text("q2\td3\t1\n", encoding="utf-8")
+
+    dataset = load(folder.rename(folder.with_name("scifact")), split="dev")
+
+    assert (dataset.paper, dataset.split) == (None, "dev")
+    assert dataset.about == CATALOGUE["scifact"].about
+
+
+def test_packed_files(folder: Path) -> None:
+    plain = load(folder)
+    for name in ("corpus.jsonl", "queries.jsonl"):
+        content = (folder / name).read_bytes()
+        (folder / name).unlink()
+        (folder / f"{name}.gz").write_bytes(gzip.compress(content))
+
+    assert load(folder) == plain
+
+
+@pytest.mark.parametrize("damage", ["cut", "other", "middle"])
+def test_a_damaged_packed_file_is_named(folder: Path, damage: str) -> None:
+    packed = gzip.compress((folder / "corpus.jsonl").read_bytes())
+    (folder / "corpus.jsonl").unlink()
+    content = {
+        "cut": packed[:-12],
+        "other": b"<html>",
+        "middle": packed[:12] + b"\xff\xff\xff" + packed[15:],
+    }[damage]
+    (folder / "corpus.jsonl.gz").write_bytes(content)
+
+    with pytest.raises(DatasetError, match=r"corpus\.jsonl\.gz: damaged or incomplete .*again"):
+        load(folder)
+
+
+def test_documents_without_title_and_text_are_kept(folder: Path) -> None:
+    (folder / "corpus.jsonl").write_text(
+        as_jsonl([{"_id": "d1", "title": "", "text": ""}, CORPUS[1]]), encoding="utf-8"
+    )
+
+    assert load(folder).corpus["d1"] == Document("d1", "", "")
+
+
+def test_every_public_name_is_there() -> None:
+    for name in beir_eval.__all__:
+        assert getattr(beir_eval, name) is not None
+    assert set(beir_eval.__all__) <= set(dir(beir_eval))
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = beir_eval.nonsense
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    heavy = ("bm25s", "ir_measures", "ir_datasets", "numpy", "pydantic", "Stemmer")
+    code = f"import sys, beir_eval; print([name for name in {heavy!r} if name in sys.modules])"
+    root = Path(beir_eval.__file__).parents[1]
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,395 @@
+"""Data sets by id: what is made of the kinds of documents, queries and judgements there are."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+
+from beir_eval import Dataset, DatasetError, Document, load
+from beir_eval.data import ir_source
+from beir_eval.data.ir_source import StoredCorpus
+
+
+class TitledDoc(NamedTuple):
+    doc_id: str
+    text: str
+    title: str | None
+
+    def default_text(self) -> str:
+        return f"{self.title} {self.text}"
+
+
+class ArticleDoc(NamedTuple):
+    doc_id: str
+    url: str
+    title: str
+    body: str
+
+    def default_text(self) -> str:
+        return f"{self.title} {self.body}"
+
+
+class PlainDoc(NamedTuple):
+    doc_id: str
+    text: str
+
+    def default_text(self) -> str:
+        return self.text
+
+
+class TrialDoc(NamedTuple):
+    doc_id: str
+    url: str
+    condition: str
+    phases: tuple[str, ...]
+    summary: str
+
+
+class TextQuery(NamedTuple):
+    query_id: str
+    text: str
+
+    def default_text(self) -> str:
+        return self.text
+
+
+class BareQuery(NamedTuple):
+    query_id: str
+    text: str
+    reasoning: str
+
+
+class TopicQuery(NamedTuple):
+    query_id: str
+    title: str
+    description: str
+
+    def default_text(self) -> str:
+        return self.title
+
+
+class LinkedQuery(NamedTuple):
+    query_id: str
+    doc_id: str
+    url: str
+
+
+class Qrel(NamedTuple):
+    query_id: str
+    doc_id: str
+    relevance: int
+
+
+class PairQrel(NamedTuple):
+    query_id: str
+    doc_id: str
+    quality: int
+
+
+class Source:
+    """As much of a data set of ir_datasets as is used."""
+
+    def __init__(
+        self, docs: Sequence[Any] = (), queries: Sequence[Any] = (), qrels: Sequence[Any] = ()
+    ) -> None:
+        self.docs, self.queries, self.qrels = docs, queries, qrels
+        self.looked_up = 0
+
+    def has_docs(self) -> bool:
+        return bool(self.docs)
+
+    def has_queries(self) -> bool:
+        return bool(self.queries)
+
+    def has_qrels(self) -> bool:
+        return bool(self.qrels)
+
+    def docs_iter(self) -> Iterator[Any]:
+        return iter(self.docs)
+
+    def docs_count(self) -> int | None:
+        return None
+
+    def docs_store(self) -> Source:
+        return self
+
+    def get_many_iter(self, doc_ids: Iterable[str]) -> Iterator[Any]:
+        for doc_id in doc_ids:
+            self.looked_up += 1
+            # As the index of ir_datasets does, which cuts what is longer than any of its ids.
+            longest = max(len(each.doc_id) for each in self.docs)
+            yield from (each for each in self.docs if each.doc_id == doc_id[:longest])
+
+    def queries_iter(self) -> Iterator[Any]:
+        return iter(self.queries)
+
+    def qrels_iter(self) -> Iterator[Any]:
+        return iter(self.qrels)
+
+    def qrels_cls(self) -> type[Any]:
+        return type(self.qrels[0])
+
+
+DOCS = (TitledDoc("d2", "Dogs bark.", "Dogs"), TitledDoc("d1", "", None), TitledDoc("d3", "x", ""))
+QUERIES = (TextQuery("q1", "cats"), TextQuery("q2", "not judged"), TextQuery("q3", "dogs"))
+QRELS = (Qrel("q3", "d2", 2), Qrel("q1", "d1", 1), Qrel("q1", "d2", 0))
+
+Given = Callable[..., Source]
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> Given:
+    """Makes ids known, and returns the source of the last one."""
+    registry: dict[str, Source] = {}
+    library = SimpleNamespace(registry=registry)
+    monkeypatch.setattr(ir_source, "_library", lambda name: library)
+
+    def given(
+        identifier: str,
+        docs: Sequence[Any] = DOCS,
+        queries: Sequence[Any] = QUERIES,
+        qrels: Sequence[Any] = QRELS,
+    ) -> Source:
+        registry[identifier] = Source(docs, queries, qrels)
+        return registry[identifier]
+
+    return given
+
+
+def test_a_data_set_by_its_id(given: Given) -> None:
+    given("pets/small", DOCS)
+
+    dataset = load("pets/small")
+
+    assert dataset == Dataset(
+        name="pets-small",
+        corpus={
+            "d2": Document("d2", "Dogs", "Dogs bark."),
+            "d1": Document("d1", "", ""),
+            "d3": Document("d3", "", "x"),
+        },
+        queries={"q1": "cats", "q3": "dogs"},
+        qrels={"q3": {"d2": 2}, "q1": {"d1": 1, "d2": 0}},
+        description="pets-small: pets/small of ir_datasets; 3 documents, 2 queries, "
+        "3 judgements in split test",
+    )
+    assert list(dataset.corpus) == ["d2", "d1", "d3"]
+    assert list(dataset.queries) == ["q1", "q3"]
+    assert len(dataset.corpus) == 3
+    assert load("pets/small", judged_only=False).queries["q2"] == "not judged"
+
+
+def test_documents_are_read_when_they_are_asked_for(given: Given) -> None:
+    source = given("pets")
+    corpus = load("pets").corpus
+    assert isinstance(corpus, StoredCorpus)
+    source.looked_up = 0
+
+    assert [document.id for document in corpus.values()] == ["d2", "d1", "d3"]
+    assert dict(corpus.items())["d2"].title == "Dogs"
+    assert source.looked_up == 0  # these go through the file
+    assert corpus["d2"] == Document("d2", "Dogs", "Dogs bark.")
+    assert corpus.get_many(["d3", "nowhere", "d2"]).keys() == {"d2", "d3"}
+    assert source.looked_up == 4
+
+
+@pytest.mark.parametrize("doc_id", ["d9", "d2x", "d"])
+def test_a_document_that_is_not_there(given: Given, doc_id: str) -> None:
+    given("pets")
+    corpus = load("pets").corpus
+
+    assert doc_id not in corpus
+    assert corpus.get(doc_id) is None
+    with pytest.raises(KeyError, match=doc_id):
+        _ = corpus[doc_id]
+
+
+@pytest.mark.parametrize(
+    ("doc", "expected"),
+    [
+        (ArticleDoc("d1", "u", "Head", "The body."), Document("d1", "Head", "The body.")),
+        (ArticleDoc("d1", "u", "", " The body."), Document("d1", "", "The body.")),
+        (PlainDoc("d1", "Just text."), Document("d1", "", "Just text.")),
+        (
+            TrialDoc("d1", "u", "asthma", ("2",), "It helps."),
+            Document("d1", "", "asthma It helps."),
+        ),
+    ],
+)
+def test_kinds_of_documents(given: Given, doc: Any, expected: Document) -> None:
+    given("pets", [doc], QUERIES, [Qrel("q1", "d1", 1)])
+
+    assert load("pets").corpus["d1"] == expected
+
+
+def test_queries_without_a_default_text(given: Given) -> None:
+    given("bright", DOCS, [BareQuery("q1", "why?", "think")], [Qrel("q1", "d1", 1)])
+
+    assert load("bright").queries == {"q1": "why?"}
+
+
+def test_queries_that_are_documents_are_their_titles(given: Given) -> None:
+    given("linking", DOCS, [LinkedQuery("q1", "d2", "u")], [Qrel("q1", "d3", 4)])
+
+    assert load("linking").queries == {"q1": "Dogs"}
+
+
+def test_of_robust04_the_description_is_asked(
+    given: Given, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ir_source, "is_here", lambda entry: True)
+    queries = [TopicQuery("301", "crime", "Which groups\ntake part,\n and where?")]
+    given("disks45/nocr/trec-robust-2004", DOCS, queries, [Qrel("301", "d1", 1)])
+
+    dataset = load("Robust")
+
+    assert dataset.queries == {"301": "Which groups take part, and where?"}
+    assert (dataset.name, dataset.paper, dataset.split) == ("robust04", "robust04", "test")
+    assert dataset.description == (
+        "robust04: Robust04, disks45/nocr/trec-robust-2004 of ir_datasets; "
+        "3 documents, 1 queries, 1 judgements in split test"
+    )
+
+
+def test_the_highest_of_several_grades_counts(given: Given) -> None:
+    qrels = [Qrel("q1", "d1", 1), Qrel("q1", "d1", 2), Qrel("q1", "d1", 0), Qrel("q1", "d2", -1)]
+    given("pets", DOCS, QUERIES, qrels)
+
+    assert load("pets").qrels == {"q1": {"d1": 2, "d2": -1}}
+
+
+def test_nothing_goes_to_standard_output(
+    given: Given, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = given("pets")
+
+    def asking() -> Iterator[Any]:
+        print("enter password:")
+        return iter(QRELS)
+
+    monkeypatch.setattr(source, "qrels_iter", asking)
+
+    assert load("pets").queries == {"q1": "cats", "q3": "dogs"}
+    assert capsys.readouterr() == ("", "enter password:\n")
+
+
+def test_strangers_are_counted(given: Given, caplog: pytest.LogCaptureFixture) -> None:
+    given("pets", DOCS, QUERIES, [*QRELS, Qrel("q8", "d1", 1), Qrel("q1", "d77", 1)])
+
+    with caplog.at_level(logging.WARNING, logger="mcranker.beir_eval.datasets"):
+        dataset = load("pets")
+
+    assert dataset.qrels["q1"] == {"d1": 1, "d2": 0, "d77": 1}
+    assert [record.getMessage() for record in caplog.records] == [
+        "pets: 1 judged queries are not among the queries and are left out, e.g. 'q8'",
+        "pets: 1 judgements are of documents outside the corpus",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("identifier", "options", "found", "split"),
+    [
+        ("fish/test", {}, "fish/test", "test"),
+        ("fish/dev", {}, "fish/dev", "dev"),
+        ("fish/dev/small", {}, "fish/dev/small", "dev/small"),
+        ("fish", {}, "fish/test", "test"),
+        ("fish", {"split": "dev"}, "fish/dev", "dev"),
+        ("fish/test", {"split": "dev"}, "fish/dev", "dev"),
+    ],
+)
+def test_splits_of_an_id(
+    given: Given, identifier: str, options: dict[str, str], found: str, split: str
+) -> None:
+    given("fish", qrels=())
+    for name in ("fish/test", "fish/dev", "fish/dev/small"):
+        given(name)
+
+    dataset = load(identifier, **options)  # type: ignore[arg-type]  # only the split is in it
+
+    assert (dataset.name, dataset.split) == (found.replace("/", "-"), split)
+    assert f"{found} of ir_datasets" in dataset.description
+
+
+def test_a_split_of_the_paper_s_data_set(given: Given) -> None:
+    given("beir/scifact", qrels=())
+    given("beir/scifact/test")
+    given("beir/scifact/train")
+
+    train, test = load("scifact", split="train"), load("beir/scifact/test")
+
+    assert (train.name, train.split, train.paper) == ("scifact", "train", None)
+    assert "beir/scifact/train of ir_datasets" in train.description
+    assert (test.name, test.split, test.paper) == ("scifact", "test", "scifact")
+    assert "claims" in test.about
+    with pytest.raises(
+        DatasetError,
+        match=r"^'scifact' has no judgements of split 'dev'; there are 'beir/scifact/test', "
+        r"'beir/scifact/train'$",
+    ):
+        load("scifact", split="dev")
+
+
+def test_no_split_at_all(given: Given) -> None:
+    given("docs-only", qrels=())
+    for number in range(10):
+        given(f"many/{number}")
+    given("many", qrels=())
+
+    with pytest.raises(DatasetError, match=r"no judgements .* there are none at all$"):
+        load("docs-only")
+    with pytest.raises(DatasetError, match=r"'many/0', .*'many/7' and 2 more$"):
+        load("many")
+
+
+@pytest.mark.parametrize(
+    ("parts", "complaint"),
+    [
+        ({"docs": ()}, "'pets' has no documents in ir_datasets"),
+        ({"queries": ()}, "'pets' has no queries in ir_datasets"),
+        ({"qrels": [PairQrel("q1", "d1", 3)]}, "the judgements of 'pets' have no grades"),
+        ({"qrels": [Qrel("q 1", "d1", 3)]}, "pets: query id 'q 1' is empty or holds white space"),
+        ({"qrels": [Qrel("q1", "d\t1", 3)]}, r"pets: document id 'd\\t1' is empty or holds"),
+        ({"queries": [TextQuery("", "x")]}, "pets: query id '' is empty or holds white space"),
+        ({"qrels": [Qrel("q8", "d1", 1)]}, "none of its queries has a judgement"),
+        ({"queries": [LinkedQuery("q1", "d8", "")]}, "query 'q1' is the document 'd8', which"),
+    ],
+)
+def test_what_cannot_be_used(given: Given, parts: dict[str, Any], complaint: str) -> None:
+    given("pets", **parts)
+
+    with pytest.raises(DatasetError, match=complaint):
+        load("pets")
+
+
+def test_a_bad_document_id_is_found_when_it_is_read(given: Given) -> None:
+    given("pets", [*DOCS, PlainDoc("d 4", "x")])
+    corpus = load("pets").corpus
+
+    with pytest.raises(DatasetError, match="pets: document id 'd 4' is empty or holds"):
+        list(corpus)
+
+
+@pytest.mark.parametrize(
+    ("name", "offered"),
+    [
+        ("scifacts", "did you mean 'scifact'"),
+        ("fiqa", r"did you mean 'beir/fiqa/dev', 'beir/fiqa/test'\?"),
+        ("msmarco-pasage/dev", "did you mean 'msmarco-passage/dev'"),
+        ("minni", "did you mean 'mini'"),
+        ("data/zzzzzz", r"'data/zzzzzz': no name \(mini, trec-covid, .*nfcorpus\), no folder, .*"),
+    ],
+)
+def test_an_unknown_name_offers_others(given: Given, name: str, offered: str) -> None:
+    for identifier in ("beir/fiqa/dev", "beir/fiqa/test", "msmarco-passage/dev"):
+        given(identifier)
+
+    with pytest.raises(DatasetError, match=rf"^no data set '{name}'.*") as caught:
+        load(name)
+
+    assert caught.match(offered)
+    assert caught.match(r"holds corpus\.jsonl")
+    assert "\n" not in str(caught.value)

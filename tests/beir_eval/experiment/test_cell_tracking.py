@@ -1,0 +1,122 @@
+"""How far an experiment has come, counted by a clock that stands where the test puts it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beir_eval.cli.tracking import CellTracker, Display
+from beir_eval.experiment.cell import Cell, judges
+from beir_eval.experiment.run import Experiment, Watch
+from beir_eval.experiment.suite import DatasetSpec, RankerSpec
+from mcranker import PassageScored, RankingStarted
+from mcranker.cli.invocation import Invocation
+from tests.support.beir_folder import knowing, write_folder
+from tests.support.experiment_support import plan, suite
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def scored(query_id: str, done: int, total: int) -> PassageScored:
+    return PassageScored(query_id, "d", "p", 1.0, "", done, total)
+
+
+def test_passages_of_finished_queries_and_shares_of_those_under_way() -> None:
+    clock = Clock()
+    tracker = CellTracker("tiny, DIRECT (1 of 3)", 4, 80, after=7.0, clock=clock)
+    assert tracker.passages_per_second() is None
+    assert tracker.seconds_left() is None
+    tracker.take(RankingStarted("q1", "?", 20))
+    tracker.take(RankingStarted("q2", "?", 20))
+    tracker.take(scored("q1", 30, 60))
+    tracker.take(scored("q2", 15, 60))
+    assert tracker.done == 15  # half of 20 passages, and a quarter of 20
+    clock.now = 3.0
+    assert tracker.passages_per_second() == pytest.approx(5.0)
+    # This cell has 80 passages and seven times its work follows: 640 less 15, at 5 a second.
+    assert tracker.seconds_left() == pytest.approx(125.0)
+    tracker.end_query("q1", 20)
+    assert tracker.done == 25
+    assert tracker.stage == "tiny, DIRECT (1 of 3), query 2 of 4"
+    assert tracker.reached == "in tiny, DIRECT (1 of 3), after 1 of 4 queries"
+
+
+def test_a_cell_without_passages() -> None:
+    tracker = CellTracker("tiny, DIRECT (1 of 1)", 0, 0, clock=Clock())
+    assert (tracker.done, tracker.seconds_left()) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("ranker", "options", "number"),
+    [
+        ("direct", {"with_criteria": True, "team_size": 2}, 1),
+        ("mcranker", {}, 3),
+        ("mcranker", {"team_size": 1}, 1),
+        ("mcranker", {"team_size": 2, "ensemble": "assessor"}, 3),
+        ("mcranker", {"team": ["A nurse", "A patient"]}, 2),
+    ],
+)
+def test_how_many_judge_a_passage(ranker: str, options: dict[str, Any], number: int) -> None:
+    assert judges(RankerSpec("", ranker, options, None)) == number
+
+
+class Beginnings(Watch):
+    """Keeps what is told when a cell begins."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, int, int]] = []
+
+    def cell_begins(self, cell: Cell, place: int, count: int, scores_after: int) -> None:
+        self.told.append((cell.spec.label, cell.scores_ahead, scores_after))
+
+
+async def test_cells_that_follow_are_weighed_by_the_scores_they_ask_for(tmp_path: Path) -> None:
+    folders = [write_folder(tmp_path / name) for name in ("one", "two")]
+    experiment = Experiment(
+        suite(folders[0], "DIRECT", "sum", "assessor"),
+        plan(
+            tmp_path / "out",
+            knowing(),
+            datasets=tuple(DatasetSpec(str(each)) for each in folders),
+            depth=3,
+        ),
+    )
+    watch = Beginnings()
+    async for _ in experiment.run(watch):
+        pass
+    # Four queries with three passages each: 12 scores of DIRECT, 36 of the team, 48 with the
+    # assessor. The second data set is not known at first, and taken to be like this one: 96.
+    assert watch.told == [
+        ("DIRECT", 12, 36 + 48 + 96),
+        ("sum", 36, 48 + 96),
+        ("assessor", 48, 96),
+        ("DIRECT", 12, 36 + 48),
+        ("sum", 36, 48),
+        ("assessor", 48, 0),
+    ]
+    # What is done already has nothing ahead; one query is missing from the last run.
+    path = tmp_path / "out" / "one" / "assessor" / "rankings.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:3]))
+    again = Beginnings()
+    async for _ in experiment.run(again):
+        pass
+    assert again.told[:3] == [("DIRECT", 0, 12 + 96), ("sum", 0, 12 + 96), ("assessor", 12, 96)]
+
+
+def test_the_display_tells_the_tracker_of_what_follows(tmp_path: Path) -> None:
+    experiment = Experiment(
+        suite(write_folder(tmp_path / "tiny"), "DIRECT"), plan(tmp_path, knowing(), depth=3)
+    )
+    (cell,) = experiment.cells(experiment.prepared(experiment.datasets[0]))
+    display = Display(Invocation(), quiet=True)
+    display.cell_begins(cell, 1, 4, 90)
+    assert (display.tracker.name, display.tracker.queries) == ("tiny, DIRECT (1 of 4)", 4)
+    assert (display.tracker.total, display.tracker.after) == (12, 90 / 12)
+    display.close()

@@ -1,0 +1,150 @@
+"""Experiments: what they measure, what they ask for, and what they are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from beir_eval import evaluate, load
+from beir_eval.errors import DatasetError, SettingError
+from beir_eval.experiment.cell import Cell
+from beir_eval.experiment.prepare import chosen_queries
+from beir_eval.experiment.run import CellResult, Experiment, run_suite
+from beir_eval.experiment.run_folder import DataFolder, RunFolder
+from beir_eval.experiment.suite import DatasetSpec, Suite
+from beir_eval.retrieval.first_stage import FirstStage
+from tests.support.beir_folder import GRADES, QUERIES, knowing, write_folder
+from tests.support.experiment_support import MEASURE, RANKERS, constant, plan, suite
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_folder(tmp_path / "tiny")
+
+
+def by_label(results: list[CellResult]) -> Iterator[tuple[str, float, float]]:
+    for result in results:
+        assert result.metrics is not None, result
+        yield result.label, result.metrics.means[MEASURE], result.first_stage.means[MEASURE]
+
+
+def test_true_judgements_give_the_ideal_order(folder: Path, tmp_path: Path) -> None:
+    dataset = load(folder)
+    data = run_suite(suite(folder), plan(tmp_path / "out", knowing()))
+    found = DataFolder.open(tmp_path / "out" / "tiny" / "data").first_stage()
+    ideal = {
+        query_id: sorted(ranked, key=lambda hit: -GRADES[query_id].get(hit[0], 0))
+        for query_id, ranked in found.items()
+    }
+    best = evaluate(ideal, dataset.qrels).means[MEASURE]
+    values = {label: (value, first) for label, value, first in by_label(data)}
+    assert set(values) == set(RANKERS)
+    for label, (value, first) in values.items():
+        assert value == pytest.approx(best, abs=1e-12), label
+        assert first < best
+
+
+def test_constant_scores_leave_the_first_stage(folder: Path, tmp_path: Path) -> None:
+    results = run_suite(suite(folder), plan(tmp_path / "out", constant(5)))
+    for label, value, first in by_label(results):
+        assert value == first, label
+    for result in results:
+        assert result.metrics is not None
+        ties, value = result.metrics.ties[MEASURE], result.metrics.means[MEASURE]
+        if result.label == "reciprocal rank":
+            # Each persona's ranks are by first-stage order where scores tie: none are left.
+            assert ties.worst == value == ties.best
+        else:
+            assert ties.worst < value < ties.best, result.label
+
+
+def test_ensembles_of_the_same_scores_cost_one(folder: Path, tmp_path: Path) -> None:
+    labels = ("sum", "reciprocal rank", "assessor")
+    options = {"ledger": tmp_path / "ledger.sqlite"}
+    results = run_suite(suite(folder, *labels), plan(tmp_path / "out", knowing(), options=options))
+    calls = {result.label: result.calls for result in results}
+    taken = {
+        result.label: result.metrics.taken.calls
+        for result in results
+        if result.metrics is not None and result.metrics.taken is not None
+    }
+    assert calls["reciprocal rank"] == 0
+    assert taken["reciprocal rank"] == taken["sum"] == calls["sum"]
+    # The assessor is asked once a distinct passage; a team of three scores each thrice.
+    assert calls["assessor"] == taken["assessor"] - taken["sum"] > 0
+
+
+def test_the_estimate_tells_the_calls(folder: Path, tmp_path: Path) -> None:
+    labels = ("DIRECT", "sum", "reciprocal rank", "assessor")
+    options = {"ledger": tmp_path / "ledger.sqlite"}
+    one = plan(tmp_path / "out", knowing(), options=options)
+    told = {
+        label: estimate.calls
+        for _, label, estimate in Experiment(suite(folder, *labels), one).estimate()
+    }
+    assert not (tmp_path / "out").exists()
+    made = {result.label: result.calls for result in run_suite(suite(folder, *labels), one)}
+    assert told == made
+    assert told["reciprocal rank"] == 0
+
+
+def test_a_run_file_as_first_stage(folder: Path, tmp_path: Path) -> None:
+    lines = [f"{query_id} Q0 d{n} {n + 1} {9 - n} x" for query_id in QUERIES for n in range(5)]
+    (tmp_path / "mine.trec").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    stage = FirstStage(engine="file", run=tmp_path / "mine.trec")
+    one = plan(tmp_path / "out", constant(1), first_stage=stage, depth=4)
+    (result,) = run_suite(suite(folder, "DIRECT"), one)
+    ranked = RunFolder.open(result.path).run()
+    assert {query_id: [doc_id for doc_id, _ in hits] for query_id, hits in ranked.items()} == {
+        query_id: ["d0", "d1", "d2", "d3"] for query_id in QUERIES
+    }
+
+
+def test_criteria_of_the_data_set_need_words(folder: Path, tmp_path: Path) -> None:
+    bare = suite(folder, "data set's criteria")
+    speechless = Suite("made", "", "", (DatasetSpec(str(folder)),), bare.rankers)
+    with pytest.raises(SettingError, match="--about"):
+        run_suite(speechless, plan(tmp_path / "out", knowing()))
+
+
+def test_chosen_queries(folder: Path) -> None:
+    dataset = load(folder, judged_only=False)
+    assert list(chosen_queries(dataset).queries) == ["q1", "q2", "q3", "q4"]
+    assert list(chosen_queries(dataset, queries=("q3", "q1")).queries) == ["q3", "q1"]
+    some = chosen_queries(dataset, queries=("q3", "q1"), limit=1)
+    assert list(some.queries) == list(some.qrels) == ["q3"]
+    for queries, said in [
+        (("q9",), "no query 'q9'"),
+        (("q1", "q1"), "named twice"),
+        (("q5",), "no judgements"),
+    ]:
+        with pytest.raises(DatasetError, match=said):
+            chosen_queries(dataset, queries=queries)
+
+
+def test_an_experiment_wants_what_the_suite_has(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="no ranker 'DIRECTT'"):
+        Experiment(suite(folder), plan(tmp_path, knowing(), rankers=("DIRECTT",)))
+    empty = Suite("made", "", "", (), suite(folder).rankers)
+    with pytest.raises(SettingError, match="no data set"):
+        Experiment(empty, plan(tmp_path, knowing()))
+
+
+def test_a_query_that_the_first_stage_finds_nothing_for(folder: Path, tmp_path: Path) -> None:
+    lines = [f"{query_id} Q0 d1 1 9 x" for query_id in ("q1", "q2", "q3")]
+    (tmp_path / "mine.trec").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    stage = FirstStage(engine="file", run=tmp_path / "mine.trec")
+    one = plan(tmp_path / "out", constant(1), first_stage=stage)
+    (result,) = run_suite(suite(folder, "DIRECT"), one)
+    assert result.metrics is not None
+    assert result.metrics.missing_queries == ("q4",)
+    assert not result.metrics.failed
+
+
+def test_cells_are_one_folder_each(folder: Path, tmp_path: Path) -> None:
+    experiment = Experiment(suite(folder), plan(tmp_path, knowing()))
+    prepared = experiment.prepared(experiment.datasets[0])
+    cells: list[Cell] = list(experiment.cells(prepared))
+    assert len({cell.path for cell in cells}) == len(experiment) == len(RANKERS)

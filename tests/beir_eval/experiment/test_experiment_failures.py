@@ -1,0 +1,150 @@
+"""Experiments in which queries, scores or the money are missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from beir_eval.experiment.run import run_suite
+from beir_eval.experiment.run_folder import DataFolder, RunFolder
+from beir_eval.experiment.spending import Spending
+from mcranker import (
+    AuthenticationFailed,
+    ChatReply,
+    ChatRequest,
+    DirectRanker,
+    ScriptedChat,
+    ServerFailed,
+    Usage,
+)
+from mcranker.llm.prices import cost
+from tests.support.beir_folder import judging, knowing, write_folder
+from tests.support.experiment_support import MEASURE, plan, suite
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_folder(tmp_path / "tiny")
+
+
+def test_the_budget_is_of_the_whole_experiment(folder: Path, tmp_path: Path) -> None:
+    labels = ("DIRECT", "scientist")
+    free = run_suite(suite(folder, *labels), plan(tmp_path / "free", knowing()))
+    most = free[0].calls + 10
+    limited = plan(tmp_path / "out", knowing(), options={"max_calls": most})
+    first, second = run_suite(suite(folder, *labels), limited)
+    assert first.stopped is None
+    assert second.metrics is None
+    assert "max_calls" in str(second.stopped)
+    # The scientist writes a rubric for each query and scores as many passages as DIRECT.
+    assert second.calls <= 10
+    assert not RunFolder.open(second.path).manifest.finished
+
+
+def test_calls_of_queries_that_failed_are_paid_from_the_budget(
+    folder: Path, tmp_path: Path
+) -> None:
+    """q4 fails at its sixth passage: the five answers before it are spent all the same."""
+    answered: list[str] = []
+
+    def failing(request: ChatRequest) -> str:
+        if request.tag.query_id == "q4" and answered.count("q4") == 5:
+            raise ServerFailed("out of order")
+        answered.append(request.tag.query_id)
+        return '{"Score": 1}'
+
+    options = {"query_concurrency": 1, "concurrency": 1}
+    one = plan(tmp_path / "free", judging(failing), options=options)
+    (free,) = run_suite(suite(folder, "DIRECT"), one)
+    assert free.metrics is not None
+    assert set(free.metrics.failed) == {"q4"}
+    assert len(answered) == free.calls + 5
+
+    most = len(answered) + 10
+    answered.clear()
+    one = plan(tmp_path / "out", judging(failing), options={**options, "max_calls": most})
+    first, second = run_suite(suite(folder, "DIRECT", "scientist"), one)
+    assert first.stopped is None
+    assert "max_calls" in str(second.stopped)
+    # Ten calls are left to the second: one writes a rubric, nine score passages of q1.
+    assert len(answered) == first.calls + 5 + 9
+
+
+def test_dollars_are_taken_off_as_well() -> None:
+    used = Usage(calls=1, input_tokens=1_000_000)
+    model = ScriptedChat(lambda request: ChatReply('{"Score": 1}', used), name="openai:gpt-5-mini")
+    spending = Spending({"max_cost": 9.0, "max_calls": None})
+    assert spending.left() == {"max_cost": 9.0}
+    with DirectRanker(model=model, ledger=None, **spending.left()) as ranker:
+        ranker.rank("masks", ["one", "another"])
+        spending.take(ranker.models)
+    price = cost(model.name, used)
+    assert price is not None
+    assert spending.left() == {"max_cost": pytest.approx(9.0 - 2 * price)}
+    with DirectRanker(model=model, ledger=None) as ranker:
+        spending.take(ranker.models)  # it has no limits, and so no account of what it spent
+    assert spending.left() == {"max_cost": pytest.approx(9.0 - 2 * price)}
+
+
+def test_what_fails_every_query_stops_the_run(folder: Path, tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def refused(request: ChatRequest) -> str:
+        asked.append(request.tag.query_id)
+        raise AuthenticationFailed("wrong key")
+
+    one = plan(tmp_path / "out", judging(refused), options={"query_concurrency": 1})
+    results = run_suite(suite(folder, "DIRECT", "scientist"), one)
+    assert [result.label for result in results] == ["DIRECT"]
+    assert isinstance(results[0].stopped, AuthenticationFailed)
+    assert set(asked) == {"q1"}
+
+
+def test_a_model_out_of_reach_is_given_up(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def down(request: ChatRequest) -> str:
+        if request.tag.query_id not in asked:
+            asked.append(request.tag.query_id)
+        raise ServerFailed("no answer")
+
+    monkeypatch.setattr("beir_eval.experiment.run.GIVE_UP", 3)
+    one = plan(tmp_path / "out", judging(down), options={"query_concurrency": 1})
+    results = run_suite(suite(folder, "DIRECT", "scientist"), one)
+    assert [(result.label, str(result.stopped)) for result in results] == [("DIRECT", "no answer")]
+    assert results[0].metrics is None
+    assert asked == ["q1", "q2", "q3"]
+
+
+def test_a_run_of_failures_alone_is_not_finished(folder: Path, tmp_path: Path) -> None:
+    def down(request: ChatRequest) -> str:
+        raise ServerFailed("no answer")
+
+    (result,) = run_suite(suite(folder, "DIRECT"), plan(tmp_path / "out", judging(down)))
+    assert (result.metrics, str(result.stopped)) == (None, "no answer")
+    # Nothing was ranked, so that other choices do no harm.
+    other = plan(tmp_path / "out", knowing(), limit=3)
+    (again,) = run_suite(suite(folder, "DIRECT"), other)
+    assert again.metrics is not None
+    assert not again.metrics.failed
+    assert len(again.metrics.per_query[MEASURE]) == 3
+
+
+def test_missing_scores_are_counted(folder: Path, tmp_path: Path) -> None:
+    def lost(request: ChatRequest) -> str:
+        return "?" if request.tag.doc_id == "d8" else '{"Score": 3}'
+
+    (result,) = run_suite(suite(folder, "DIRECT"), plan(tmp_path / "out", judging(lost)))
+    assert result.metrics is not None
+    scores = result.metrics.scores
+    assert scores is not None
+    found = DataFolder.open(tmp_path / "out" / "tiny" / "data").first_stage()
+    times = sum(doc_id == "d8" for ranked in found.values() for doc_id, _ in ranked)
+    assert times > 0
+    assert scores.missing == times
+    assert sum(scores.reasons.values()) == times
+    # Each is asked for once more, and neither reply can be read.
+    assert scores.unreadable == 2 * times

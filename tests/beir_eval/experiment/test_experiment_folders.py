@@ -1,0 +1,239 @@
+"""Run folders of experiments: what stands in them, and that nothing is ranked twice."""
+
+from __future__ import annotations
+
+import errno
+import json
+import tracemalloc
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beir_eval.errors import RunFolderError
+from beir_eval.experiment.cell import Cell
+from beir_eval.experiment.run import Experiment, run_suite
+from beir_eval.experiment.run_folder import RunFolder, find_runs, with_texts
+from beir_eval.retrieval.first_stage import FirstStage
+from mcranker import ChatRequest, Ranking, ServerFailed
+from tests.support.beir_folder import GRADES, QUERIES, judging, knowing, write_folder
+from tests.support.experiment_support import MEASURE, plan, suite
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_folder(tmp_path / "tiny")
+
+
+def test_a_run_folder_has_everything(folder: Path, tmp_path: Path) -> None:
+    run_suite(suite(folder, "sum"), plan(tmp_path / "out", knowing(), limit=2))
+    (run,) = find_runs([tmp_path / "out"])
+    assert run.path == tmp_path / "out" / "tiny" / "sum"
+    manifest, data = run.manifest, run.data()
+    assert (manifest.label, manifest.ranker, manifest.finished) == ("sum", "mcranker", True)
+    assert manifest.models["scoring"] == "scripted:truth"
+    assert manifest.options["model"] == "scripted:truth"
+    assert "concurrency" not in manifest.config
+    assert (data.manifest.queries, data.manifest.queries_in_full) == (2, 4)
+    assert data.manifest.first_stage.name == "BM25"
+    assert data.queries() == {each: QUERIES[each] for each in ("q1", "q2")}
+    assert data.qrels() == {each: GRADES[each] for each in ("q1", "q2")}
+    metrics = run.metrics()
+    assert metrics.scores is not None
+    assert metrics.taken is not None
+    passages = sum(map(len, data.first_stage().values()))
+    # Two queries: a recruiter, three rubrics, and each passage thrice; equal texts once.
+    distinct = sum(
+        len({data.passages()[doc_id] for doc_id, _ in ranked})
+        for ranked in data.first_stage().values()
+    )
+    assert metrics.taken.calls == 2 * (1 + 3) + 3 * distinct
+    assert metrics.scores.asked == 3 * passages
+    assert list(run.run()) == ["q1", "q2"]
+    texts = data.passages()
+    ranking = Ranking.from_dict(with_texts(next(run.rankings()), texts))
+    assert [hit.doc_id for hit in ranking] == [doc_id for doc_id, _ in run.run()["q1"]]
+    assert (ranking[0].passage.title, ranking[0].passage.text) == texts[ranking[0].doc_id]
+
+
+def test_a_second_run_ranks_nothing_again(folder: Path, tmp_path: Path) -> None:
+    asked: list[ChatRequest] = []
+
+    def counted(request: ChatRequest) -> str:
+        asked.append(request)
+        return '{"Score": 1}'
+
+    first = run_suite(suite(folder, "DIRECT"), plan(tmp_path / "out", judging(counted)))
+    before = len(asked)
+    again = run_suite(suite(folder, "DIRECT"), plan(tmp_path / "out", judging(counted)))
+    assert before > 0
+    assert len(asked) == before
+    assert again[0].metrics == first[0].metrics
+    assert (again[0].calls, again[0].reused) == (0, 0)
+
+
+def test_what_was_ranked_before_a_stop_is_kept(folder: Path, tmp_path: Path) -> None:
+    """After two queries the server fails; the second run asks only for the other two."""
+    asked: list[str] = []
+
+    def failing(request: ChatRequest) -> str:
+        if request.tag.query_id in ("q3", "q4"):
+            raise ServerFailed("out of order")
+        return '{"Score": 1}'
+
+    def counted(request: ChatRequest) -> str:
+        asked.append(request.tag.query_id)
+        return '{"Score": 1}'
+
+    one = plan(tmp_path / "out", judging(failing))
+    (broken,) = run_suite(suite(folder, "DIRECT"), one)
+    assert broken.metrics is not None
+    assert dict(broken.metrics.failed) == {"q3": "out of order", "q4": "out of order"}
+    assert broken.metrics.missing_queries == ("q3", "q4")
+    assert broken.metrics.per_query[MEASURE]["q3"] == 0
+    (whole,) = run_suite(suite(folder, "DIRECT"), plan(tmp_path / "out", judging(counted)))
+    assert set(asked) == {"q3", "q4"}
+    assert whole.metrics is not None
+    assert not whole.metrics.failed
+    ranked = [ranking["query"]["id"] for ranking in RunFolder.open(whole.path).rankings()]
+    assert ranked == ["q1", "q2", "q3", "q4"]
+
+
+def test_rankings_that_vanish_meanwhile_are_missed(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Cell.keep
+
+    def keep(cell: Cell, ranking: Ranking) -> None:
+        real(cell, ranking)
+        if ranking.query.id == "q2":
+            (cell.path / "rankings.jsonl").unlink()
+
+    monkeypatch.setattr(Cell, "keep", keep)
+    one = plan(tmp_path / "out", knowing(), options={"query_concurrency": 1})
+    with pytest.raises(RunFolderError, match=r"2 rankings .* are gone, e\.g\. of query 'q1'"):
+        run_suite(suite(folder, "DIRECT"), one)
+    monkeypatch.setattr(Cell, "keep", real)
+    (result,) = run_suite(suite(folder, "DIRECT"), one)
+    assert result.metrics is not None
+    assert not result.metrics.missing_queries
+
+
+def test_a_torn_last_line_is_made_again(folder: Path, tmp_path: Path) -> None:
+    run_suite(suite(folder, "DIRECT"), plan(tmp_path / "out", knowing()))
+    path = tmp_path / "out" / "tiny" / "direct" / "rankings.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-20])
+    (result,) = run_suite(suite(folder, "DIRECT"), plan(tmp_path / "out", knowing()))
+    assert result.metrics is not None
+    assert [json.loads(line)["query"]["id"] for line in path.read_bytes().splitlines()] == [
+        "q1",
+        "q2",
+        "q3",
+        "q4",
+    ]
+
+
+def test_a_full_disk_is_named_and_loses_nothing_else(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, taken = Path.open, []
+
+    def full(path: Path, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+        if mode == "ab":
+            taken.append(path)
+            if len(taken) == 3:
+                with real(path, mode) as file:
+                    file.write(b'{"query": {"id": "q')
+                raise OSError(errno.ENOSPC, "No space left on device")
+        return real(path, mode, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "open", full)
+    one = plan(tmp_path / "out", knowing(), options={"query_concurrency": 1})
+    with pytest.raises(OSError, match="No space left") as caught:
+        run_suite(suite(folder, "DIRECT"), one)
+    assert caught.value.filename == str(tmp_path / "out" / "tiny" / "direct" / "rankings.jsonl")
+    monkeypatch.setattr(Path, "open", real)
+    (result,) = run_suite(suite(folder, "DIRECT"), one)
+    assert result.metrics is not None
+    assert len(list(RunFolder.open(result.path).rankings())) == len(QUERIES)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"options": {"scale": 20}}, "scale was 10 and is 20"),
+        ({"options": {"prompts": "compact"}}, "prompts was 'paper' and is 'compact'"),
+        ({"limit": 3}, "queries 4, now 3"),
+        ({"depth": 5}, "depth 20, now 5"),
+        ({"first_stage": FirstStage(k1=1.2)}, "first stage"),
+    ],
+)
+def test_other_choices_want_another_folder(
+    folder: Path, tmp_path: Path, change: dict[str, Any], said: str
+) -> None:
+    run_suite(suite(folder, "DIRECT"), plan(tmp_path / "out", knowing()))
+    with pytest.raises(RunFolderError, match=said) as caught:
+        run_suite(suite(folder, "DIRECT"), plan(tmp_path / "out", knowing(), **change))
+    assert "--out" in str(caught.value)
+
+
+def test_how_calls_are_made_may_change(folder: Path, tmp_path: Path) -> None:
+    run_suite(suite(folder, "DIRECT"), plan(tmp_path / "out", knowing()))
+    other = plan(tmp_path / "out", knowing(), options={"concurrency": 3, "max_calls": 500})
+    (result,) = run_suite(suite(folder, "DIRECT"), other)
+    assert result.metrics is not None
+
+
+def finished_cell(folder: Path, out: Path) -> Cell:
+    """The cell of a run that is finished."""
+    experiment = Experiment(suite(folder, "DIRECT"), plan(out, knowing()))
+    run_suite(experiment.suite, experiment.plan)
+    (cell,) = experiment.cells(experiment.prepared(experiment.datasets[0]))
+    return cell
+
+
+def test_rankings_in_any_order_end_up_in_that_of_the_queries(folder: Path, tmp_path: Path) -> None:
+    cell = finished_cell(folder, tmp_path / "out")
+    path = cell.path / "rankings.jsonl"
+    whole, metrics = path.read_bytes(), (cell.path / "metrics.json").read_bytes()
+    lines = whole.splitlines(keepends=True)
+    # q2 was ranked twice, and of a query that is not ranked here nothing is kept.
+    again = lines[1].replace(b'"rank":1,', b'"rank":9,')
+    foreign = lines[2].replace(b'"q3"', b'"q5"')
+    assert again not in lines
+    assert foreign not in lines
+    path.write_bytes(b"".join([lines[3], lines[1], foreign, lines[0], again, lines[2]]))
+    cell.finish()
+    assert path.read_bytes() == whole
+    assert (cell.path / "metrics.json").read_bytes() == metrics
+    assert not list(cell.path.glob("*.part"))
+
+
+def test_the_memory_of_finishing_does_not_grow_with_the_rankings(
+    folder: Path, tmp_path: Path
+) -> None:
+    cell = finished_cell(folder, tmp_path / "out")
+    path = cell.path / "rankings.jsonl"
+    ranking = json.loads(path.read_bytes().splitlines()[0])
+    ranking["hits"] = [{**ranking["hits"][0], "first_stage_rank": 1}]
+    ids = [f"q{number}" for number in range(400)]
+    cell.prepared = replace(
+        cell.prepared,
+        queries=dict.fromkeys(ids, "mask"),
+        qrels={query_id: {"d3": 1} for query_id in ids},
+    )
+    with path.open("w", encoding="utf-8") as file:
+        for query_id in reversed(ids):
+            ranking["query"] = {"id": query_id, "text": "x" * 20_000}
+            file.write(json.dumps(ranking) + "\n")
+    tracemalloc.start()
+    try:
+        cell.finish()
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # 400 lines of 20 kB; one or two of them, parsed, take less than a tenth of all.
+    assert path.stat().st_size > 8_000_000
+    assert most < 1_600_000, most

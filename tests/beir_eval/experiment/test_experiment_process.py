@@ -1,0 +1,183 @@
+"""`beir-eval run` that is killed and started again, and the reports before and after."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from beir_eval.experiment.run_folder import RunFolder, find_runs
+from tests.support.chaos import Chaos, chaos
+
+ROOT = Path(__file__).parents[3]
+STUCK = 120  # seconds after which a process counts as stuck
+CONCURRENCY = 8
+LATENCY = (0.03, 0.06)
+QUERIES, DOCUMENTS, DEPTH = 6, 30, 15
+
+# Between the end of an answer and the moment from which another process finds it in the ledger.
+COMMIT = 0.25  # seconds
+
+SUITE = """\
+title = "Two ensembles of one team"
+datasets = ["data"]
+baseline = "sum"
+
+[settings]
+team_size = 2
+
+[[rankers]]
+label = "sum"
+
+[[rankers]]
+label = "reciprocal rank"
+ensemble = "reciprocal_rank"
+"""
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    """A suite of two rankers over one data set, whose passages tell the server who they are."""
+    folder = tmp_path / "data"
+    (folder / "qrels").mkdir(parents=True)
+    texts = (f"[passage d{n}] Masks of kind {n % 7} in trial {n}." for n in range(DOCUMENTS))
+    corpus = [json.dumps({"_id": f"d{n}", "text": text}) for n, text in enumerate(texts)]
+    queries = [
+        json.dumps({"_id": f"q{n}", "text": f"Are masks of kind {n} good in trials?"})
+        for n in range(QUERIES)
+    ]
+    qrels = [f"q{n}\td{(7 * n + 3) % DOCUMENTS}\t1" for n in range(QUERIES)]
+    (folder / "corpus.jsonl").write_text("\n".join(corpus), encoding="utf-8")
+    (folder / "queries.jsonl").write_text("\n".join(queries), encoding="utf-8")
+    (folder / "qrels" / "test.tsv").write_text("\n".join(qrels), encoding="utf-8")
+    path = tmp_path / "mine.toml"
+    path.write_text(SUITE, encoding="utf-8")
+    return path
+
+
+def command(tmp_path: Path, *args: object) -> subprocess.Popen[str]:
+    environment = {
+        **os.environ,
+        "MCRANKER_CACHE": str(tmp_path / "cache"),
+        "OPENAI_API_KEY": "",
+        "COLUMNS": "120",
+    }
+    return subprocess.Popen(
+        [sys.executable, "-m", "beir_eval", *map(str, args)],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def start(server: Chaos, suite: Path, tmp_path: Path, out: str) -> subprocess.Popen[str]:
+    return command(
+        tmp_path,
+        "run",
+        suite,
+        *("--out", tmp_path / out),
+        *("--depth", DEPTH),
+        *("--model", "openai:test", "--base-url", server.url),
+        *("--ledger", tmp_path / "ledger.sqlite"),
+        *("--concurrency", CONCURRENCY, "--query-concurrency", 2),
+    )
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    stdout, stderr = process.communicate(timeout=STUCK)
+    return process.returncode, stdout, stderr
+
+
+def wait_for(alarm: threading.Event, process: subprocess.Popen[str]) -> None:
+    """Until the server has been asked so often; fails as soon as the process has ended."""
+    deadline = time.monotonic() + STUCK
+    while not alarm.wait(0.1):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+
+
+def report(tmp_path: Path, runs: str, to: str) -> dict[str, bytes]:
+    """Every file of a report in all formats."""
+    process = command(
+        tmp_path, "report", tmp_path / runs, "--out", tmp_path / to, "--format", "all"
+    )
+    code, _, stderr = ended(process)
+    assert code == 0, stderr
+    files = sorted((tmp_path / to).rglob("*"))
+    return {str(each.relative_to(tmp_path / to)): each.read_bytes() for each in files}
+
+
+def asked_again(server: Chaos, killed: Sequence[tuple[int, float]]) -> list[str]:
+    """Prompts that came after a kill, though their answer had gone out long enough before it.
+
+    Args:
+        server: who was asked.
+        killed: for each kill, how many requests had come, and when it was.
+    """
+    again = []
+    for count, moment in killed:
+        before = server.receptions[:count]
+        known = {each.prompt for each in before if each.answered and each.ended < moment - COMMIT}
+        again += [each.prompt for each in server.receptions[count:] if each.prompt in known]
+    return again
+
+
+def test_killed_half_way_and_started_again(suite: Path, tmp_path: Path) -> None:
+    # For each query a recruiter, two rubrics, and two scores a passage.
+    calls = QUERIES * (1 + 2 + 2 * DEPTH)
+    killed = []
+    with chaos({}, seed=3, latency=LATENCY) as server:
+        for share in (0.3, 0.6):
+            alarm = server.alarm(int(calls * share))
+            with start(server, suite, tmp_path, "out") as process:
+                wait_for(alarm, process)
+                moment = time.monotonic()
+                process.kill()
+                process.communicate()
+            killed.append((len(server.receptions), moment))
+        code, stdout, stderr = ended(start(server, suite, tmp_path, "out"))
+        assert code == 0, stderr
+        assert asked_again(server, killed) == []
+        assert server.distinct == calls
+        assert f"beir-eval report {tmp_path / 'out'}" in stdout
+        runs = find_runs([tmp_path / "out"])
+        assert [run.manifest.finished for run in runs] == [True, True]
+
+        # Another folder, with nothing but the ledger to go by.
+        before = len(server.receptions)
+        code, _, stderr = ended(start(server, suite, tmp_path, "undisturbed"))
+        assert code == 0, stderr
+        assert len(server.receptions) == before
+    resumed, undisturbed = (report(tmp_path, each, f"of {each}") for each in ("out", "undisturbed"))
+    assert "report.md" in resumed
+    assert resumed == undisturbed
+
+
+def test_interrupted(suite: Path, tmp_path: Path) -> None:
+    with chaos({}, seed=3, latency=LATENCY) as server:
+        alarm = server.alarm(80)
+        with start(server, suite, tmp_path, "out") as process:
+            wait_for(alarm, process)
+            moment = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            code, _, stderr = ended(process)
+        count = len(server.receptions)
+        assert code == 130
+        assert "interrupted in data, sum (1 of 2), after" in stderr
+        assert "run it again to go on" in stderr
+        assert "Traceback" not in stderr
+        folder = RunFolder.open(tmp_path / "out" / "data" / "sum")
+        assert not folder.manifest.finished
+        code, _, stderr = ended(start(server, suite, tmp_path, "out"))
+        assert code == 0, stderr
+        assert asked_again(server, [(count, moment)]) == []

@@ -1,0 +1,246 @@
+"""The suites that come with the package: the paper's tables and figures, row by row."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from beir_eval.experiment.run_folder import SuiteNote
+from beir_eval.experiment.suite import RankerSpec, load_suite, shipped_suites, suite_text
+from beir_eval.measures.paper import DATASETS, paper_tables
+from mcranker.config import RankerConfig
+from mcranker.llm.chat import Capabilities, Usage
+from mcranker.llm.prices import cost
+
+TWO_SETS = ["trec-covid", "touche"]
+OF_THE_PAPER = ["table1", "table2", "table3", "table4", "fig2", "fig3", "fig4"]
+
+
+def note(spec: RankerSpec) -> SuiteNote:
+    """The ranker's place in its suite."""
+    assert spec.note is not None
+    return spec.note
+
+
+def rows(name: str) -> list[tuple[str, dict[str, object], str | None]]:
+    """(ranker, options, the paper's row) of every ranker of a suite."""
+    return [
+        (each.ranker, dict(each.options), note(each).paper_row) for each in load_suite(name).rankers
+    ]
+
+
+def test_what_there_is() -> None:
+    assert shipped_suites() == {
+        "fig2": "Number of recruits",
+        "fig3": "Rating scale",
+        "fig4": "Models by role",
+        "smoke": "Smoke test",
+        "table1": "Team compositions and DIRECT",
+        "table2": "With and without criteria",
+        "table3": "Criteria for the query or for the data set",
+        "table4": "Ensembles",
+    }
+
+
+def test_table1() -> None:
+    assert rows("table1") == [
+        ("direct", {}, "DIRECT(0,10)"),
+        ("direct", {"scale": 20}, "DIRECT(0,20)"),
+        ("mcranker", {"team_size": 1}, "MC: NLP scientist"),
+        ("mcranker", {"team_size": 1, "nlp_scientist": False}, "MC: 1 recruit"),
+        ("mcranker", {"team_size": 2, "nlp_scientist": False}, "MC: 2 recruits"),
+        ("mcranker", {"team_size": 2}, "MC: NLP scientist + 1 recruit"),
+        ("mcranker", {"team_size": 3}, "MC: NLP scientist + 2 recruits"),
+    ]
+    assert tuple(each.name for each in load_suite("table1").datasets) == DATASETS
+
+
+def test_table2() -> None:
+    assert rows("table2") == [
+        ("direct", {}, "DIRECT(0,10)"),
+        ("direct", {"with_criteria": True}, "DIRECT(0,10)+criteria"),
+        ("mcranker", {"criteria": "none"}, "MCRanker without criteria"),
+        ("mcranker", {}, "MCRanker"),
+    ]
+
+
+def test_table3() -> None:
+    assert rows("table3") == [
+        ("direct", {}, "DIRECT(0,10)"),
+        ("mcranker", {"criteria": "dataset"}, "MCRanker-DBC"),
+        ("mcranker", {}, "MCRanker"),
+    ]
+
+
+def test_table4() -> None:
+    assert rows("table4") == [
+        ("mcranker", {"scale": 10, "ensemble": "reciprocal_rank"}, "MCRanker-RE"),
+        ("mcranker", {"scale": 10, "ensemble": "assessor"}, "MCRanker-assessor"),
+        ("mcranker", {"scale": 10}, "MCRanker"),
+    ]
+
+
+def test_the_ensembles_of_table4_share_their_scores_with_weak_models_too() -> None:
+    weak = Capabilities(weak=True)
+    scoring = []
+    for spec in load_suite("table4").rankers:
+        config = RankerConfig(**spec.options).for_model(weak)
+        scoring.append(config.model_dump(exclude={"ensemble"}))
+    assert scoring[0] == scoring[1] == scoring[2]
+
+
+@pytest.mark.parametrize("name", ["table1", "table2", "table3", "table4"])
+def test_a_table_has_the_papers_rows_under_their_own_names(name: str) -> None:
+    suite = load_suite(name)
+    table = note(suite.rankers[0]).paper_table
+    assert table is not None
+    assert table.startswith("table_5_and_1" if name == "table1" else f"table_{name[-1]}_")
+    labels = [each.label for each in suite.rankers]
+    assert labels == [note(each).paper_row for each in suite.rankers]
+    # Of table 5 only those rows that these rankers make: DIRECT's and the teams'.
+    expected = [row for row in paper_tables()[table] if row.startswith(("DIRECT", "MC"))]
+    assert labels == expected
+
+
+def test_fig2_counts_recruits_beside_the_nlp_scientist() -> None:
+    suite = load_suite("fig2")
+    assert suite.figure is not None
+    assert (suite.figure.kind, suite.figure.paper) == ("line", "fig_2")
+    assert [note(each).x for each in suite.rankers] == [0, 1, 2, 3, 4]
+    for each in suite.rankers:
+        config = RankerConfig(**each.options)
+        assert config.nlp_scientist
+        assert config.team_size - 1 == note(each).x
+    assert [note(each).paper_row for each in suite.rankers] == [
+        "MC: NLP scientist",
+        "MC: NLP scientist + 1 recruit",
+        "MC: NLP scientist + 2 recruits",
+        None,
+        None,
+    ]
+
+
+def test_fig3_varies_the_scale_alone() -> None:
+    suite = load_suite("fig3")
+    assert suite.figure is not None
+    assert (suite.figure.kind, suite.figure.paper) == ("line", "fig_3")
+    assert [note(each).x for each in suite.rankers] == [3, 5, 10, 15, 20]
+    assert all(dict(each.options) == {"scale": note(each).x} for each in suite.rankers)
+    by_scale = {note(each).x: note(each).paper_row for each in suite.rankers}
+    assert by_scale == {3: None, 5: None, 10: "MCRanker", 15: None, 20: None}
+    # A weak model keeps the scales apart as well, instead of answering No or Yes to all.
+    weak = Capabilities(label_logprobs=True, weak=True)
+    tops = [RankerConfig(**each.options).for_model(weak).top for each in suite.rankers]
+    assert tops == [3, 5, 10, 15, 20]
+
+
+def test_fig4_puts_models_into_roles() -> None:
+    suite = load_suite(
+        "fig4", models={"strong": "openai:S", "small": "openai:L", "other": "local:O"}
+    )
+    assert suite.figure is not None
+    assert (suite.figure.kind, suite.figure.paper) == ("bars", "fig_4")
+    assert rows_of_models(suite.rankers) == [
+        ("direct", "openai:S", None),
+        ("mcranker", "openai:S", None),
+        ("direct", "openai:L", None),
+        ("mcranker", "openai:L", None),
+        ("mcranker", "openai:L", "openai:S"),
+        ("direct", "local:O", None),
+        ("mcranker", "local:O", None),
+    ]
+    assert [note(each).x for each in suite.rankers] == [each.label for each in suite.rankers]
+    assert [note(each).paper_row for each in suite.rankers[:2]] == ["DIRECT(0,10)", "MCRanker"]
+    assert {note(each).paper_row for each in suite.rankers[2:]} == {None}
+
+
+def rows_of_models(rankers: tuple[RankerSpec, ...]) -> list[tuple[str, object, object]]:
+    """(ranker, model, model that recruits and writes criteria, if another) of every ranker."""
+    found = []
+    for each in rankers:
+        recruiter = each.options.get("recruiter_model")
+        assert recruiter == each.options.get("criteria_model")
+        assert set(each.options) <= {"model", "recruiter_model", "criteria_model"}
+        found.append((each.ranker, each.options["model"], recruiter))
+    return found
+
+
+def test_the_models_of_fig4_have_prices() -> None:
+    for model in load_suite("fig4").models.values():
+        assert cost(model, Usage(calls=1, input_tokens=1000, output_tokens=10)) is not None, model
+
+
+def test_smoke_needs_nothing_from_outside() -> None:
+    suite = load_suite("smoke")
+    assert [each.name for each in suite.datasets] == ["mini"]
+    assert [(each.ranker, dict(each.options)) for each in suite.rankers] == [
+        ("direct", {"model": "local:smollm2-135m"}),
+        ("mcranker", {"model": "local:smollm2-135m"}),
+    ]
+    # The model is a setting, so that --model goes before it.
+    assert all(not each.own for each in suite.rankers)
+
+
+@pytest.mark.parametrize("name", OF_THE_PAPER)
+def test_only_what_a_suite_varies_is_set(name: str) -> None:
+    suite = load_suite(name)
+    for each in suite.rankers:
+        settings = {"scale"} if name == "table4" else set()
+        assert set(each.options) - each.own == settings, "flags decide all else"
+        if name != "fig4":
+            assert not any("model" in option for option in each.options)
+
+
+@pytest.mark.parametrize("name", OF_THE_PAPER)
+def test_a_suite_says_what_it_is_compared_with_and_what_the_paper_found(name: str) -> None:
+    suite = load_suite(name)
+    assert suite.depth == 100
+    if name != "table1":
+        assert [each.name for each in suite.datasets] == TWO_SETS
+    assert note(suite.rankers[0]).baseline in {each.label for each in suite.rankers}
+    assert "the paper" in suite.description
+    assert len(suite.title) < 60
+
+
+def test_numbers_in_descriptions_are_the_papers() -> None:
+    from beir_eval.measures.paper import paper_value
+
+    def value(table: str, row: str, column: str) -> float:
+        found = paper_value(table, row, column)
+        assert found is not None
+        return 100 * found
+
+    criteria, dbc = "table_2_criteria", "table_3_dataset_criteria"
+    expected = {
+        "table1": [
+            value("table_5_and_1", "MC: NLP scientist + 2 recruits", "avg"),
+            value("table_5_and_1", "DIRECT(0,10)", "avg"),
+        ],
+        "table2": [
+            value(criteria, "DIRECT(0,10)+criteria", "touche")
+            - value(criteria, "DIRECT(0,10)", "touche"),
+            *(
+                value(criteria, "MCRanker", each)
+                - value(criteria, "MCRanker without criteria", each)
+                for each in TWO_SETS
+            ),
+        ],
+        "table3": [
+            value(dbc, "MCRanker", each) - value(dbc, "MCRanker-DBC", each) for each in TWO_SETS
+        ],
+        "table4": [
+            value("table_4_ensemble", row, "trec-covid")
+            for row in ("MCRanker", "MCRanker-assessor", "MCRanker-RE")
+        ],
+    }
+    for name, numbers in expected.items():
+        said = re.findall(r"\d+\.\d\d", load_suite(name).description)
+        assert said == [f"{number:.2f}" for number in numbers], name
+
+
+@pytest.mark.parametrize("name", [*OF_THE_PAPER, "smoke"])
+def test_files_are_ascii_and_lines_fit_a_screen(name: str) -> None:
+    text = suite_text(name)
+    assert text.isascii()
+    assert max(map(len, text.splitlines())) <= 100

@@ -1,0 +1,400 @@
+"""Suites: what a TOML file becomes, and that every mistake in one is named with its place."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from beir_eval.errors import SuiteError
+from beir_eval.experiment.run_folder import FigureNote, SuiteNote
+from beir_eval.experiment.suite import DatasetSpec, load_suite, suite_text
+from personas import Member, Persona, Team, save
+
+HEAD = 'title = "T"\ndatasets = ["mini"]\n'
+TWO = '[[rankers]]\nlabel = "A"\n[[rankers]]\nlabel = "B"\nranker = "direct"\n'
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Path:
+    """Where the suite under test is written."""
+    return tmp_path / "mine.toml"
+
+
+def refusal(file: Path, text: str) -> str:
+    """What is said about the file with this text, without its path."""
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(SuiteError) as caught:
+        load_suite(file)
+    said = str(caught.value)
+    assert said.startswith(str(file)), said
+    assert "\n" not in said
+    return said.removeprefix(str(file))
+
+
+def test_everything_of_a_file_arrives(write: Path) -> None:
+    write.write_text(
+        """
+        title = " Two rankers "
+        description = '''
+        First line.
+        Second.
+        '''
+        datasets = ["scifact", {name = "nfcorpus", split = "dev", about = "Medicine"}]
+        baseline = "DIRECT(0,10)"
+        paper_table = "table_5_and_1"
+        depth = 20
+        [settings]
+        preset = "reference"
+        scale = 5
+        [models]
+        strong = "openai:gpt-5"
+        [figure]
+        kind = "line"
+        title = "F"
+        x_label = "n"
+        paper = "fig_2"
+        [[rankers]]
+        label = "DIRECT(0,10)"
+        ranker = "direct"
+        scale = 10
+        paper_row = "DIRECT(0,10)"
+        [[rankers]]
+        label = "team"
+        team_size = 2
+        nlp_scientist = false
+        criteria_model = "strong"
+        model = "local:smollm2-135m"
+        temperature = "none"
+        x = 2
+        series = "s"
+        """,
+        encoding="utf-8",
+    )
+
+    suite = load_suite(write)
+
+    figure = FigureNote(kind="line", title="F", x_label="n", paper="fig_2")
+    assert (suite.name, suite.title, suite.depth) == ("mine", "Two rankers", 20)
+    assert suite.description.split() == [
+        "First",
+        "line.",
+        "Second.",
+    ]
+    assert suite.datasets == (
+        DatasetSpec("scifact"),
+        DatasetSpec("nfcorpus", "dev", "Medicine"),
+    )
+    assert suite.models == {"strong": "openai:gpt-5"}
+    assert suite.figure == figure
+    direct, team = suite.rankers
+    assert (direct.label, direct.ranker) == ("DIRECT(0,10)", "direct")
+    assert direct.options == {"preset": "reference", "scale": 10}
+    assert direct.own == {"scale"}
+    assert (team.label, team.ranker) == ("team", "mcranker")
+    assert team.options == {
+        "preset": "reference",
+        "scale": 5,
+        "team_size": 2,
+        "nlp_scientist": False,
+        "criteria_model": "openai:gpt-5",
+        "model": "local:smollm2-135m",
+        "temperature": None,
+    }
+    assert team.own == set(team.options) - {"preset", "scale"}
+    assert team.note == SuiteNote(
+        name="mine",
+        title="Two rankers",
+        paper_table="table_5_and_1",
+        baseline="DIRECT(0,10)",
+        figure=figure,
+        place=1,
+        x=2.0,
+        series="s",
+    )
+    assert direct.note == SuiteNote(
+        name="mine",
+        title="Two rankers",
+        paper_table="table_5_and_1",
+        baseline="DIRECT(0,10)",
+        figure=figure,
+        paper_row="DIRECT(0,10)",
+    )
+
+
+def test_what_need_not_be_said(write: Path) -> None:
+    write.write_text(HEAD + TWO, encoding="utf-8")
+    suite = load_suite(str(write))
+    assert (suite.description, suite.depth, suite.models, suite.figure) == ("", 100, {}, None)
+    assert [dict(ranker.options) for ranker in suite.rankers] == [{}, {}]
+    assert suite.rankers[1].note == SuiteNote(name="mine", title="T", place=1)
+
+
+def test_a_byte_order_mark_and_windows_lines_are_no_hindrance(write: Path) -> None:
+    write.write_bytes(b"\xef\xbb\xbf" + (HEAD + TWO).replace("\n", "\r\n").encode())
+    assert load_suite(write).title == "T"
+
+
+def test_a_name_goes_before_a_file_and_a_path_means_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "smoke").write_text(HEAD + TWO, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert load_suite("smoke").title == "Smoke test"
+    for file in ("./smoke", Path("smoke")):
+        assert load_suite(file).title == "T"
+    assert suite_text(Path("smoke")) == HEAD + TWO
+
+
+def test_models_given_take_the_place_of_those_written(write: Path) -> None:
+    write.write_text(
+        HEAD
+        + '[models]\nstrong = "openai:a"\nsmall = "openai:b"\n[settings]\nmodel = "small"\n'
+        + '[[rankers]]\nlabel = "A"\ncriteria_model = "strong"\n',
+        encoding="utf-8",
+    )
+
+    suite = load_suite(write, models={"strong": "anthropic:c"})
+
+    assert suite.models == {"strong": "anthropic:c", "small": "openai:b"}
+    assert suite.rankers[0].options == {"model": "openai:b", "criteria_model": "anthropic:c"}
+    with pytest.raises(SuiteError, match=r"no model 'strnog' in \[models\]; did you mean 'strong'"):
+        load_suite(write, models={"strnog": "openai:c"})
+    with pytest.raises(SuiteError, match="models: small='gpt-5' is no model"):
+        load_suite(write, models={"small": "gpt-5"})
+
+
+def test_files_are_looked_for_beside_the_suite(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "suites"
+    for folder in ("docs/pets", "scifact", "mini"):
+        (home / folder).mkdir(parents=True)
+    save(Team(members=(Member(persona=Persona(name="Vet")),)), home / "vets.yaml")
+    (home / "small.gguf").write_bytes(b"GGUF")
+    (home / "mine.toml").write_text(
+        """
+        title = "T"
+        datasets = ["docs/pets", "mini", "./mini", "scifact", "../elsewhere", "beir/fiqa/test"]
+        [settings]
+        model = "local:small.gguf"
+        [[rankers]]
+        label = "A"
+        team = "vets.yaml"
+        scoring_model = "local:not-here.gguf"
+        [[rankers]]
+        label = "B"
+        ranker = "direct"
+        team = ["nlp_scientist", "Vet"]
+        prompts = "compact"
+        """,
+        encoding="utf-8",
+    )
+    monkeypatch.chdir(tmp_path)
+
+    suite = load_suite("suites/mine.toml")
+
+    assert [each.name for each in suite.datasets] == [
+        str(home / "docs" / "pets"),
+        "mini",
+        str(home / "mini"),
+        "scifact",
+        str(tmp_path / "elsewhere"),
+        "beir/fiqa/test",
+    ]
+    of_file, of_names = (ranker.options for ranker in suite.rankers)
+    assert of_file["team"] == str(home / "vets.yaml")
+    assert of_file["model"] == f"local:{home / 'small.gguf'}"
+    assert of_file["scoring_model"] == "local:not-here.gguf"
+    assert of_names["team"] == ["nlp_scientist", "Vet"]
+    assert of_names["prompts"] == "compact"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('title = "T\n', ":1: not TOML: Illegal character '\\n' (column 11)"),
+        ("title = 'T'\nx y\n", ":2: not TOML: Expected '=' after a key in a key/value pair"),
+        (TWO, ": the key 'title' is missing; add it"),
+        ('title = " "\ndatasets = ["mini"]\n' + TWO, ": title=' ': String should have at least"),
+        ("depht = 3\n" + HEAD + TWO, ": there is no key 'depht'; did you mean 'depth'?"),
+        ("float = 3\n" + HEAD + TWO, ": there is no key 'float'; there are title, description"),
+        (
+            'model = "openai:a"\n' + HEAD + TWO,
+            ": 'model' is an option of rankers; write it under [settings] or beside a label",
+        ),
+        ("depth = 0\n" + HEAD + TWO, ": depth=0: Input should be greater than or equal to 1"),
+        ("depth = '9'\n" + HEAD + TWO, ": depth='9': Input should be a valid integer"),
+        ('title = "T"\ndatasets = []\n' + TWO, ": datasets=[]: List should have at least 1"),
+        (HEAD + "rankers = []\n", ": rankers=[]: List should have at least 1"),
+        ('title = "T"\ndatasets = ["mini", 3]\n' + TWO, ": data set 2=3: Input should be"),
+        (
+            'title = "T"\ndatasets = [{name = "mini", splt = "dev"}]\n' + TWO,
+            ": data set 1: there is no key 'splt'; did you mean 'split'?",
+        ),
+        (HEAD + TWO + "[[rankers]]\nteam_size = 2\n", ": ranker 3: the key 'label' is missing"),
+        (HEAD + TWO + "[[rankers]]\nlabel = 3\n", ": ranker 3: label=3: Input should be a valid"),
+        (
+            HEAD + TWO + "x = nan\n",
+            ": ranker 2: x=nan: write a number, or a bar's name as a text",
+        ),
+        (
+            HEAD + TWO + '[figure]\nkind = "pie"\ntitle = "F"\n',
+            ": figure: kind='pie': Input should be 'line' or 'bars'",
+        ),
+        (
+            HEAD + TWO + '[figure]\nkind = "line"\ntitle = "F"\nxlabel = "n"\n',
+            ": figure: there is no key 'xlabel'; did you mean 'x_label'?",
+        ),
+        (HEAD + TWO + "[models]\nbig = 3\n", ": models: big=3: Input should be a valid string"),
+        (
+            HEAD + TWO + '[models]\nbig = "gpt-5"\n',
+            ": models: big='gpt-5' is no model: write openai:NAME, anthropic:NAME, local:NAME",
+        ),
+    ],
+)
+def test_a_bad_file_is_refused_with_its_place(write: Path, text: str, said: str) -> None:
+    assert refusal(write, text).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (TWO + '[[rankers]]\nlabel = "A"\n', ": label 'A' stands twice; change one of them"),
+        (
+            TWO + '[[rankers]]\nlabel = "a!"\n',
+            ": labels 'A' and 'a!' give the same folder 'a'; change one of them",
+        ),
+        (TWO + '[[rankers]]\nlabel = "Data"\n', ": label 'Data' gives the folder 'data', which"),
+        (TWO + '[[rankers]]\nlabel = "你好"\n', ": label '你好' gives no folder name; use letters"),
+        (TWO + '[[rankers]]\nlabel = "a\\nb"\n', ": label 'a\\nb' is not one line; write it as"),
+        (TWO + '[[rankers]]\nlabel = "first stage"\n', ": label 'first stage' is that of the"),
+        ('baseline = "C"\n' + TWO, ": baseline='C' is no label; there are A, B"),
+        (
+            'paper_table = "table_2"\n' + TWO,
+            ": paper_table='table_2' is none of the paper's; did you mean 'table_2_criteria'?",
+        ),
+        (TWO + 'paper_row = "MCRanker"\n', ": ranker 'B': paper_row='MCRanker' needs the table"),
+        (
+            'paper_table = "table_2_criteria"\n' + TWO + 'paper_row = "MCranker"\n',
+            ": ranker 'B': paper_row='MCranker' is not in table_2_criteria; did you mean 'MCR",
+        ),
+        (TWO + "x = 1\n", ": ranker 'B': x and series are places in a figure; add [figure]"),
+        (TWO + "[figure]\nkind = 'line'\ntitle = 'F'\n", ": figure: no ranker has a place in it"),
+        (
+            TWO + "x = 1\n[figure]\nkind = 'line'\ntitle = 'F'\npaper = 'fig_9'\n",
+            ": figure: paper='fig_9' is none of the paper's; did you mean 'fig_",
+        ),
+        (
+            TWO + "x = 'one'\n[figure]\nkind = 'line'\ntitle = 'F'\n",
+            ": ranker 'B': x='one' should be a number, in a figure of kind 'line'",
+        ),
+        (
+            TWO + "x = 1\n[figure]\nkind = 'bars'\ntitle = 'F'\n",
+            ": ranker 'B': x=1.0 should be a text, the bar's name, in a figure of kind 'bars'",
+        ),
+        (
+            TWO + "x = 1\n[[rankers]]\nlabel='C'\nx = 1.0\n[figure]\nkind = 'line'\ntitle = 'F'\n",
+            ": ranker 'C': x=1.0 is the place of 'B' already; give them different x or series",
+        ),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(write: Path, text: str, said: str) -> None:
+    assert refusal(write, HEAD + text).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('ranker = "dirct"', "there is no ranker 'dirct'; did you mean 'direct'?"),
+        ("team_sise = 2", "the ranker 'mcranker' takes no option 'team_sise'; did you mean 'team_"),
+        ("options = {}", "the ranker 'mcranker' takes no option 'options'; see 'mcranker rank"),
+        ('api_key = "k"', "the ranker 'mcranker' takes no option 'api_key'; keys are not kept in"),
+        ('ledger = "l"', "the ranker 'mcranker' takes no option 'ledger'; one ledger serves all"),
+        ("config = {}", "the ranker 'mcranker' takes no option 'config'; write its fields one by"),
+        ("with_criteria = true", "the ranker 'mcranker' takes no option 'with_criteria'"),
+        ("scale = 0", "scale=0: Input should be greater than or equal to 1"),
+        ('batch = "yes, please"', "batch='yes, please': Input should be a valid boolean"),
+        ('scale = 5\nscoring = "expected"\nlabels = ["n", "y"]', "labels are a scale of their own"),
+        ('criteria = "none"\nscoring = "per_criterion"', 'scoring="per_criterion" needs criteria'),
+        ('temperature = "some"', "temperature='some': Input should be a valid number"),
+        ('scale = "none"', "scale='none': Input should be a valid integer"),
+        ("model = 5", "model=5: write a text"),
+        ('criteria_model = "gpt-5"', "criteria_model='gpt-5' is no model: write openai:NAME, "),
+        ('model = "openai:"', "model='openai:' is no model: write openai:NAME, "),
+        ('base_url = ""', "base_url='': write a text"),
+        ("team = []", "team=[]: name a file, a team of the library, or a list of personas"),
+        ('team = "no-such-team"', "the library has no team 'no-such-team'; it has "),
+        ('prompts = "wording"', "there is no prompt folder"),
+        ('ranker = "direct"\nwith_criteria = "yes"', "with_criteria='yes': write true or false"),
+        ('ranker = "direct"\nensemble = "assessor"', "ensemble='assessor' combines the scores of"),
+        ('ranker = "direct"\nassessor_model = "openai:a"', "the ranker 'direct' takes no option"),
+    ],
+)
+def test_options_are_checked_as_the_ranker_takes_them(write: Path, text: str, said: str) -> None:
+    found = refusal(write, f'{HEAD}[[rankers]]\nlabel = "Mine"\n{text}\n')
+    assert found.startswith(f": ranker 'Mine': {said}")
+
+
+def test_a_server_and_batches_are_taken_without_asking_for_either(write: Path) -> None:
+    options = 'base_url = "http://localhost:8000/v1"\nmodel = "openai:qwen"\nbatch = true\n'
+    write.write_text(f'{HEAD}[[rankers]]\nlabel = "A"\n{options}', encoding="utf-8")
+    assert load_suite(write).rankers[0].options == {
+        "base_url": "http://localhost:8000/v1",
+        "model": "openai:qwen",
+        "batch": True,
+    }
+
+
+def test_a_missing_team_file_is_named_where_it_was_looked_for(write: Path) -> None:
+    found = refusal(write, f'{HEAD}[[rankers]]\nlabel = "A"\nteam = "team.yaml"\n')
+    assert str(write.parent / "team.yaml") in found
+
+
+def test_a_model_that_is_nearly_a_name_of_the_suite(write: Path) -> None:
+    text = HEAD + '[models]\nstrong = "openai:a"\n[[rankers]]\nlabel = "A"\nmodel = "strnog"\n'
+    assert refusal(write, text).endswith("or a name of [models]; did you mean 'strong'?")
+
+
+def test_a_setting_that_one_ranker_does_not_take_names_that_ranker(write: Path) -> None:
+    settings = '[settings]\nassessor_model = "openai:a"\n'
+    assert refusal(write, HEAD + settings + TWO) == (
+        ": ranker 'B': the ranker 'direct' takes no option 'assessor_model' of [settings]; "
+        "put it beside the labels of mcranker"
+    )
+
+
+def test_criteria_for_the_data_set_need_no_words_here(write: Path) -> None:
+    # The run fills in what the catalogue, or the data set's `about`, says.
+    text = f'{HEAD}[[rankers]]\nlabel = "A"\ncriteria = "dataset"\n'
+    write.write_text(text, encoding="utf-8")
+    assert load_suite(write).rankers[0].options == {"criteria": "dataset"}
+
+
+def test_the_same_data_set_twice(write: Path) -> None:
+    for twice in ('["mini", {name = "mini", split = "dev"}]', '["covid", "TREC-COVID"]'):
+        found = refusal(write, f'title = "T"\ndatasets = {twice}\n{TWO}')
+        assert "stands twice; for another split write a suite of its own" in found
+
+
+def test_no_such_suite_and_a_file_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(SuiteError, match=r"^no suite 'tabel1': neither .* did you mean 'table1'\?"):
+        load_suite("tabel1")
+    with pytest.raises(SuiteError, match="neither a file nor one that comes with the package"):
+        load_suite(tmp_path)
+    latin = tmp_path / "latin.toml"
+    latin.write_bytes(b'title = "Touch\xe9"\n')
+    with pytest.raises(SuiteError, match=r"latin\.toml: byte 15 is not UTF-8"):
+        load_suite(latin)
+
+
+def test_a_file_that_must_not_be_read(write: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(*_: object) -> NoReturn:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    write.write_text(HEAD + TWO, encoding="utf-8")
+    monkeypatch.setattr(Path, "open", denied)
+    with pytest.raises(SuiteError, match=r"mine\.toml: cannot be read: Permission denied"):
+        load_suite(write)

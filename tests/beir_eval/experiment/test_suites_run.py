@@ -1,0 +1,72 @@
+"""Every suite that comes with the package runs to its end, and its report has what it promises."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from beir_eval import build_report, find_runs, load_suite, render_html, render_markdown
+from beir_eval.cli import cli
+from beir_eval.experiment.suite import shipped_suites
+from mcranker import ChatRequest
+from tests.support.cli_support import answer, scripted
+from tests.support.loopback import clean_environment
+
+
+@pytest.mark.parametrize("name", shipped_suites())
+def test_a_suite_runs_to_its_end(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    model = scripted(monkeypatch, tmp_path)
+    monkeypatch.setattr("beir_eval.cli.run.fetch_models", lambda models, quiet: None)
+
+    def answered(request: ChatRequest) -> str:
+        match request.tag.stage:
+            case "score":
+                return '{"Score": 2}'
+            case "assess":
+                return '{"Final score": 2}'
+            case _:
+                return answer(request)
+
+    model.answer = answered
+    out = tmp_path / "runs"
+    flags = {
+        "dataset": "mini",
+        "about": "Questions of daily life.",
+        "limit": 2,
+        "depth": 3,
+        "out": out,
+    }
+    args = [str(part) for flag, value in flags.items() for part in (f"--{flag}", value)]
+    result = CliRunner().invoke(cli, ["run", name, *args, "--no-cache"])
+    assert result.exit_code == 0, result.stderr
+    suite = load_suite(name)
+    report = build_report(find_runs([out]), resamples=100)
+    (section,) = report.sections
+    assert [row.label for row in section.rows] == ["BM25", *(each.label for each in suite.rankers)]
+    assert all(cell is not None for row in section.rows for cell in row.cells)
+    assert (section.figure is not None) == (suite.figure is not None) == name.startswith("fig")
+    if section.figure is not None:
+        points = sum(len(line) for _, line in section.figure.lines)
+        assert points == len(suite.rankers)
+        assert "<svg" in render_html(report)
+    assert section.title in render_markdown(report)
+
+
+@pytest.mark.local_model
+def test_smoke_with_the_local_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    clean_environment(monkeypatch)
+    args = ["--limit", "1", "--out", str(tmp_path), "--ledger", str(tmp_path / "ledger.sqlite")]
+    for _ in range(2):  # the second time, everything is there
+        result = CliRunner().invoke(cli, ["run", "smoke", *args, "--no-cache"])
+        assert result.exit_code == 0, result.stderr
+    direct, team = find_runs([tmp_path])
+    for run, judges in ((direct, 1), (team, 3)):
+        metrics = run.metrics()
+        assert metrics.scores is not None
+        assert (metrics.scores.asked, metrics.scores.missing) == (3 * judges, 0)
+        assert run.manifest.weak
+        assert run.manifest.models["scoring"] == "local:smollm2-135m"

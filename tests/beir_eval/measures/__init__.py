@@ -1,0 +1,1 @@
+"""Tests of beir_eval/measures."""

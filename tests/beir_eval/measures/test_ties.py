@@ -1,0 +1,95 @@
+"""Ties at their worst and best: by hand, and beside every order there is."""
+
+from __future__ import annotations
+
+import math
+from itertools import permutations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beir_eval import RunError, evaluate
+from beir_eval.experiment.run_folder import TieBounds
+from beir_eval.measures.ties import Scored, tie_bounds
+
+QRELS = {"q": {"b": 1}}
+
+
+def bounds(ranking: Scored, grades: dict[str, int] | None = None) -> TieBounds:
+    return tie_bounds({"q": ranking}, {"q": grades or QRELS["q"]})["nDCG@10"]
+
+
+def test_a_tie_by_hand() -> None:
+    # b can stand at 1 or at 2: NDCG 1 or 1 / log2(3).
+    found = bounds([("a", 0.5), ("b", 0.5), ("c", 0.1)])
+
+    assert found.worst == pytest.approx(1 / math.log2(3))
+    assert found.best == 1.0
+
+
+def test_grades_within_a_tie_by_hand() -> None:
+    # Best a, b, c: (2 + 1 / log2(3)) / the same = 1. Worst c, b, a:
+    # (0 + 1 / log2(3) + 2 / log2(4)) / (2 + 1 / log2(3)) = 1.63093 / 2.63093.
+    found = bounds([("b", 3.0), ("c", 3.0), ("a", 3.0)], {"a": 2, "b": 1, "c": -1})
+
+    third = 1 / math.log2(3)
+    assert found.worst == pytest.approx((third + 1) / (2 + third))
+    assert found.best == pytest.approx(1.0)
+
+
+def test_passages_without_a_score_are_no_tie() -> None:
+    # Neither with each other nor with those before: b stays at 3, where NDCG is 1 / log2(4).
+    assert bounds([("a", 0.0), ("c", None), ("b", None)]) == TieBounds(worst=0.5, best=0.5)
+
+
+def test_equal_scores_apart_are_no_tie() -> None:
+    # The list is the ranking: b stands after c, whose score is another.
+    assert bounds([("a", 2.0), ("c", 1.0), ("b", 2.0)]) == TieBounds(worst=0.5, best=0.5)
+
+
+def test_means_are_over_all_judged_queries() -> None:
+    # Query p has no ranking and counts 0; query x is not judged.
+    rankings = {"q": [("a", 1.0), ("b", 1.0)], "x": [("b", 1.0)]}
+
+    found = tie_bounds(rankings, {**QRELS, "p": {"b": 1}}, ["nDCG@10", "R@1"])
+
+    assert found["nDCG@10"].worst == pytest.approx(0.5 / math.log2(3))
+    assert found == {
+        "nDCG@10": TieBounds(worst=found["nDCG@10"].worst, best=0.5),
+        "R@1": TieBounds(worst=0.0, best=0.5),
+    }
+
+
+def test_a_document_twice() -> None:
+    with pytest.raises(RunError, match="stands twice"):
+        bounds([("a", 1.0), ("a", 1.0)])
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    scores=st.lists(st.sampled_from([None, 0.0, 1.0]), min_size=4, max_size=4),
+    grades=st.lists(st.integers(-1, 2), min_size=4, max_size=4),
+)
+def test_the_bounds_are_those_of_all_orders(scores: list[float | None], grades: list[int]) -> None:
+    ranking = list(zip("abcd", scores, strict=True))
+    judged = {"q": dict(zip("abcd", grades, strict=True))}
+    measures = ["nDCG@10", "nDCG@2", "R@2", "AP"]
+    values: dict[str, list[float]] = {name: [] for name in measures}
+    for order in permutations(range(4)):
+        # An order is possible if it only moves passages within a row of equal scores.
+        if all(_tied(scores, place, origin) for place, origin in enumerate(order)):
+            run = {"q": [(ranking[origin][0], 0.0) for origin in order]}
+            for name, mean in evaluate(run, judged, measures).means.items():
+                values[name].append(mean)
+
+    found = tie_bounds({"q": ranking}, judged, measures)
+
+    for name in measures:
+        assert found[name].worst == pytest.approx(min(values[name]))
+        assert found[name].best == pytest.approx(max(values[name]))
+
+
+def _tied(scores: list[float | None], one: int, other: int) -> bool:
+    low, high = sorted((one, other))
+    return low == high or (scores[one] is not None and len(set(scores[low : high + 1])) == 1)

@@ -1,0 +1,307 @@
+"""From run folders to a folder of pages: what is in it, and that it is whole."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from beir_eval.errors import RunFolderError, SettingError
+from beir_eval.persona_report.build import PersonaReport, write_persona_report
+from tests.support.persona_reports import (
+    DIRECT,
+    TEAM,
+    broken_links,
+    change_lines,
+    change_manifest,
+    content,
+    links,
+    metrics_of,
+    rename_ids,
+    runs,
+    team_of,
+    unfinish,
+)
+
+
+def report(paths: Path | list[Path], out: Path, **options: Any) -> PersonaReport:
+    given = paths if isinstance(paths, list) else [paths]
+    return write_persona_report(given, out, **{"processes": 1, **options})
+
+
+def test_one_run_is_reported_in_the_folder_itself(tmp_path: Path) -> None:
+    made = runs(tmp_path / "runs")
+
+    written = report(made, tmp_path / "new" / "out")
+
+    found = content(tmp_path / "new" / "out")
+    queries = {name for name in found if name.startswith("query/")}
+    assert queries == {f"query/00000{place}.html" for place in (1, 2, 3, 4)}
+    assert {"index.html", "queries.html", "personas.html", "criteria.html", "cases.html"} < {*found}
+    assert written.pages == len(found) - 1  # the marker is no page
+    assert written.index == tmp_path / "new" / "out" / "index.html"
+    (run,) = written.runs
+    assert run.run.resolve() == team_of(made).resolve()
+    assert run.index == written.index
+    assert broken_links(tmp_path / "new" / "out") == []
+    assert "query/000001.html" in links(found["queries.html"])
+    assert b"what is known about scifact-q1" in found["query/000001.html"]
+    assert b"says of &lt;&amp;&gt; 100%" in found["query/000001.html"]
+
+
+def test_figures_are_those_of_the_run(tmp_path: Path) -> None:
+    made = runs(tmp_path / "runs", queries=7, passages=12)
+
+    (run,) = report(made, tmp_path / "out").runs
+
+    # ir-measures found the same when the folders were made.
+    totals = run.entry.totals
+    assert totals.ndcg == pytest.approx(metrics_of(team_of(made)), abs=1e-12)
+    assert totals.other_ndcg == pytest.approx(metrics_of(team_of(made, DIRECT)), abs=1e-12)
+    assert totals.first_stage_ndcg == pytest.approx(
+        metrics_of(made / "scifact" / "data"), abs=1e-12
+    )
+    assert (totals.queries, totals.judged, totals.passages) == (7, 7, 7 * 12)
+    assert (run.entry.title, run.entry.other, run.entry.first_stage) == (TEAM, DIRECT, "BM25")
+    assert run.entry.dataset == "scifact: 7 of 300 queries, top 12 by BM25 (bm25s, k1 0.9, b 0.4)"
+    assert run.entry.personas == 3
+    assert run.notes == (
+        "scripted:by-chance answers by a program: these numbers say nothing about any language "
+        "model.",
+    )
+
+
+def test_several_runs_are_listed_on_a_page(tmp_path: Path) -> None:
+    made = runs(tmp_path / "runs", labels=[DIRECT, TEAM, "x"], datasets=("scifact", "news"))
+    change_manifest(team_of(made, "x"), label="MC: <b>bold</b>")
+
+    written = report(made, tmp_path / "out")
+
+    found = content(tmp_path / "out")
+    first = links(found["index.html"])
+    assert first == [f"run-{number}/index.html" for number in (1, 2, 3, 4)]
+    assert broken_links(tmp_path / "out") == []
+    assert [run.index.parent.name for run in written.runs] == ["run-1", "run-2", "run-3", "run-4"]
+    assert written.pages == len(found) - 1
+    assert b"<bdi>MC: &lt;b&gt;bold&lt;/b&gt;</bdi>" in found["index.html"]
+    assert b"<b>bold" not in found["index.html"]
+    # Each has its own queries.
+    assert b"what is known about news-q1" in found["run-1/query/000001.html"]
+    assert b"what is known about scifact-q1" in found["run-3/query/000001.html"]
+
+
+def test_any_number_of_processes_makes_the_same_bytes(tmp_path: Path) -> None:
+    made = runs(tmp_path / "runs", labels=[DIRECT, TEAM, "MC: 1 recruit"], queries=35, passages=2)
+    heard: list[tuple[int, int]] = []
+
+    report(made, tmp_path / "one")
+    report(made, tmp_path / "two", processes=2, progress=lambda done, of: heard.append((done, of)))
+
+    one, two = content(tmp_path / "one"), content(tmp_path / "two")
+    assert len(one) > 70
+    assert one == two
+    # 35 queries are 16 + 16 + 3, for each of two runs.
+    assert heard == [(done, 70) for done in (0, 16, 32, 35, 51, 67, 70)]
+
+
+def test_failed_queries_are_listed_without_a_page(tmp_path: Path) -> None:
+    made = runs(tmp_path / "runs", faults=True, queries=5)
+
+    (run,) = report(made, tmp_path / "out").runs
+
+    found = content(tmp_path / "out")
+    # The first query of five failed; the others keep their order.
+    assert sorted(name for name in found if "query/" in name) == [
+        f"query/00000{place}.html" for place in (1, 2, 3, 4)
+    ]
+    assert b"what is known about scifact-q2" in found["query/000001.html"]
+    assert broken_links(tmp_path / "out") == []
+    assert b"the model&#39;s answers could not be read" in found["queries.html"]
+    totals = run.entry.totals
+    assert (totals.queries, totals.failed) == (5, 1)
+    assert totals.ndcg == pytest.approx(metrics_of(team_of(made)), abs=1e-12)
+    assert totals.other_ndcg == pytest.approx(metrics_of(team_of(made, DIRECT)), abs=1e-12)
+    assert totals.first_stage_ndcg == pytest.approx(
+        metrics_of(made / "scifact" / "data"), abs=1e-12
+    )
+
+
+def test_queries_that_only_the_other_run_lacks_count_zero_for_it(tmp_path: Path) -> None:
+    made = runs(tmp_path / "runs")
+    path = team_of(made, DIRECT) / "rankings.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[1:]))
+
+    (run,) = report(made, tmp_path / "out").runs
+
+    assert f"{DIRECT} has not ranked 1 of these queries; they count 0 for it." in run.notes
+    metrics = orjson.loads((team_of(made, DIRECT) / "metrics.json").read_bytes())
+    values = list(metrics["per_query"]["nDCG@10"].values())
+    assert run.entry.totals.other_ndcg == pytest.approx(sum(values[1:]) / 4, abs=1e-12)
+
+
+def test_an_unfinished_run_is_reported_with_what_it_has(tmp_path: Path) -> None:
+    made = runs(tmp_path / "runs", queries=5)
+    unfinish(team_of(made), keep=3, torn=b'{"version":1,"query":{"te')
+
+    (run,) = report(made, tmp_path / "out").runs
+
+    assert (
+        "The run is not finished: 3 of 5 queries have been ranked, and this report is about them "
+        "alone. The last ranking was not written to its end and is left out."
+    ) in run.notes
+    found = content(tmp_path / "out")
+    # In the order of the data set, though the last query was ranked first.
+    for place, number in ((1, 3), (2, 4), (3, 5)):
+        text = f"what is known about scifact-q{number}".encode()
+        assert text in found[f"query/00000{place}.html"]
+    assert (run.entry.totals.queries, run.entry.totals.failed) == (3, 0)
+    assert b"The run is not finished" in found["index.html"]
+
+
+def test_queries_without_judgements_are_said(tmp_path: Path) -> None:
+    made = runs(tmp_path / "runs")
+    path = made / "scifact" / "data" / "qrels.tsv"
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    path.write_text("".join(each for each in lines if "scifact-q1\t" not in each), encoding="utf-8")
+
+    (run,) = report(made, tmp_path / "out").runs
+
+    assert "1 of 4 ranked queries have no judgements; NDCG@10 leaves them out." in run.notes
+    assert run.entry.totals.judged == 3
+
+
+def test_nothing_that_comes_from_outside_names_a_file(tmp_path: Path) -> None:
+    made = runs(tmp_path / "runs")
+    rename_ids(
+        made,
+        {
+            "scifact-q1": "../../etc/passwd",
+            "scifact-q2": "a/b",
+            "scifact-q3": "x" * 5000,
+            "scifact-q4": "javascript:alert(1)",
+            "scifact-q1-d1": "../../../d1",
+            "scifact-q1-d2": "\u202e<script>alert(2)</script>",
+        },
+    )
+    (made / "scifact").rename(made / "javascript:alert(3)")
+
+    report(made, tmp_path / "out" / "pages")
+
+    found = content(tmp_path / "out" / "pages")  # checks the names
+    assert broken_links(tmp_path / "out" / "pages") == []
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["pages"]
+    for page in found.values():
+        assert b"<script>alert" not in page
+        assert not any(":" in link for link in links(page))
+
+
+def test_texts_are_those_of_the_ids(tmp_path: Path) -> None:
+    made = runs(tmp_path / "runs")
+
+    def change(place: int, entry: dict[str, Any]) -> dict[str, Any]:
+        return {**entry, "text": f"the words of passage number {place}"}
+
+    change_lines(made / "scifact" / "data" / "passages.jsonl", change)
+
+    report(made, tmp_path / "out")
+
+    # Passages stand in the file query by query, five each.
+    found = content(tmp_path / "out")
+    for query in range(4):
+        page = found[f"query/00000{query + 1}.html"]
+        shown = [number for number in range(20) if f"number {number}<".encode() in page]
+        assert shown == list(range(5 * query, 5 * query + 5))
+
+
+def spoil_line(made: Path) -> None:
+    path = team_of(made) / "rankings.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:2], b'{"version":1, oh\n', *lines[3:]]))
+
+
+def spoil_version(made: Path) -> None:
+    change_lines(
+        team_of(made) / "rankings.jsonl",
+        lambda place, each: {**each, "version": 7} if place == 1 else each,
+    )
+
+
+def spoil_form(made: Path) -> None:
+    change_lines(
+        team_of(made) / "rankings.jsonl",
+        lambda place, each: {**each, "personas": "everybody"} if place == 3 else each,
+    )
+
+
+def spoil_other(made: Path) -> None:
+    change_lines(
+        team_of(made, DIRECT) / "rankings.jsonl",
+        lambda place, each: {**each, "hits": [{"doc_id": "d", "rank": 0}]} if place == 1 else each,
+    )
+
+
+def spoil_texts(made: Path) -> None:
+    path = made / "scifact" / "data" / "passages.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+
+
+def spoil_passage(made: Path) -> None:
+    change_lines(
+        made / "scifact" / "data" / "passages.jsonl",
+        lambda place, each: {**each, "text": None} if place == 4 else each,
+    )
+
+
+def spoil_query(made: Path) -> None:
+    path = made / "scifact" / "data" / "queries.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[1:]))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (spoil_line, "rankings.jsonl:3: not JSON"),
+        (spoil_version, "rankings.jsonl:2: a ranking of version 7, and this program reads"),
+        (spoil_form, "rankings.jsonl:4: this is no ranking as Ranking.to_dict() makes it"),
+        (spoil_other, "rankings.jsonl:2: no ranking: passage 'd' has rank 0 and score None"),
+        (spoil_texts, "passages.jsonl: has no text of passage 'scifact-q4-d5', which "),
+        (spoil_passage, "passages.jsonl:5: no passage: it needs _id, title and text"),
+        (spoil_query, "ranks query 'scifact-q1', which "),
+    ],
+)
+def test_damage_is_named_and_nothing_is_left(tmp_path: Path, spoil: Any, said: str) -> None:
+    made = runs(tmp_path / "runs")
+    spoil(made)
+
+    with pytest.raises(RunFolderError) as error:
+        report(made, tmp_path / "out")
+
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+
+
+def test_an_error_in_a_worker_is_the_same(tmp_path: Path) -> None:
+    made = runs(tmp_path / "runs", queries=20, passages=1)
+    spoil_form(made)
+
+    with pytest.raises(RunFolderError, match=r"rankings\.jsonl:4: this is no ranking"):
+        report(made, tmp_path / "out", processes=2)
+
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+
+
+@pytest.mark.parametrize("processes", [0, 62, -1])
+def test_number_of_processes_has_a_range(tmp_path: Path, processes: int) -> None:
+    made = runs(tmp_path / "runs", rankings=False)
+    with pytest.raises(SettingError, match=f"processes={processes} is outside 1 to 61"):
+        report(made, tmp_path / "out", processes=processes)
+
+
+def test_the_marker_says_how_many_runs_there_are(tmp_path: Path) -> None:
+    report(runs(tmp_path / "runs"), tmp_path / "out")
+    marker = (tmp_path / "out" / "persona-report.json").read_bytes()
+    assert json.loads(marker) == {"version": 1, "runs": 1}

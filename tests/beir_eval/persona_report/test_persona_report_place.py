@@ -1,0 +1,285 @@
+"""A report appears whole or not at all, and leaves no process behind."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beir_eval.errors import BeirEvalError, SettingError
+from beir_eval.persona_report import lines, workers
+from beir_eval.persona_report.build import write_persona_report
+from beir_eval.persona_report.place import MARKER, check_place, replacing_folder
+from tests.support.persona_reports import content, runs, team_of
+
+SECONDS = 60  # after which a process counts as stuck
+SCRIPT = """
+import os, signal, sys
+from beir_eval.persona_report.build import write_persona_report
+
+def progress(done, total):
+    if {when}:
+        {deed}
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    write_persona_report([sys.argv[1]], sys.argv[2], processes=2, progress=progress)
+"""
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="no process groups")
+
+
+def write(folder: Path, out: Path, **options: Any) -> None:
+    write_persona_report([folder], out, **{"processes": 1, **options})
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    return runs(tmp_path / "runs")
+
+
+def test_a_former_report_is_replaced_as_a_whole(made: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()  # an empty folder is fine
+    write(made, out)
+    before = content(out)
+    (out / "query" / "000099.html").write_text("old")
+    write(made, out)
+    assert content(out) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "runs"]
+
+
+@posix
+def test_the_folder_has_the_usual_permissions(made: Path, tmp_path: Path) -> None:
+    (tmp_path / "usual").mkdir()
+    write(made, tmp_path / "out")
+    assert (tmp_path / "out").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+@posix
+def test_a_link_to_a_folder_stays_one(made: Path, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "out").symlink_to(tmp_path / "real")
+    write(made, tmp_path / "out")
+    assert (tmp_path / "out").is_symlink()
+    assert content(tmp_path / "real")
+
+
+def test_what_is_no_report_is_not_replaced(made: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "thesis.txt").write_text("mine")
+    with pytest.raises(SettingError, match="holds something else than a report"):
+        write(made, out)
+    with pytest.raises(SettingError, match="is a file; name a folder for the report"):
+        write(made, out / "thesis.txt")
+    with pytest.raises(SettingError, match="holds something else than a report"):
+        write(made, made)
+    assert (out / "thesis.txt").read_text() == "mine"
+    assert [path.name for path in out.iterdir()] == ["thesis.txt"]
+
+
+def test_what_came_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+
+    def fill() -> None:
+        with replacing_folder(out) as part:
+            (part / "index.html").write_text("new")
+            out.mkdir()
+            (out / "thesis.txt").write_text("mine")
+
+    with pytest.raises(SettingError, match="holds something else"):
+        fill()
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert (out / "thesis.txt").read_text() == "mine"
+
+
+def test_an_interrupt_leaves_the_old_report(made: Path, tmp_path: Path) -> None:
+    write(made, tmp_path / "out")
+    before = content(tmp_path / "out")
+
+    def interrupt(done: int, _: int) -> None:
+        if done:
+            raise KeyboardInterrupt
+
+    for processes in (1, 2):
+        with pytest.raises(KeyboardInterrupt):
+            write(made, tmp_path / "out", against="none", processes=processes, progress=interrupt)
+        assert content(tmp_path / "out") == before
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "runs"]
+        assert multiprocessing.active_children() == []
+
+
+def test_a_full_disk_leaves_the_old_report(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(made, tmp_path / "out")
+    before = content(tmp_path / "out")
+
+    def full(path: Path, _: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr("beir_eval.persona_report.pages.write_whole", full)
+    with pytest.raises(OSError, match="what was there is untouched") as error:
+        write(made, tmp_path / "out", against="none")
+    assert error.value.errno == errno.ENOSPC
+    assert error.value.filename == str((tmp_path / "out").resolve())
+    assert content(tmp_path / "out") == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "runs"]
+
+
+def test_a_swap_that_fails_puts_the_old_report_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / MARKER).write_text("old")
+    rename = Path.rename
+
+    def failing(self: Path, target: Path) -> Path:
+        if self.name == "pages":
+            raise OSError(errno.EIO, "Input/output error", str(self))
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", failing)
+    with pytest.raises(OSError, match="untouched"), replacing_folder(out) as part:
+        (part / MARKER).write_text("new")
+    assert (out / MARKER).read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_what_was_left_long_ago_is_swept(tmp_path: Path) -> None:
+    old, young = (tmp_path / f".o[u]t.{name}.persona-report" for name in ("old", "young"))
+    other = tmp_path / ".out.old.persona-report"
+    for folder in (old, young, other):
+        folder.mkdir()
+    for folder in (old, other):
+        os.utime(folder, (0, 0))
+    with replacing_folder(tmp_path / "o[u]t") as part:
+        (part / MARKER).write_text("new")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        [other.name, young.name, "o[u]t"]
+    )
+
+
+def test_check_place_takes_what_is_free(tmp_path: Path) -> None:
+    check_place(tmp_path / "new" / "out")
+    check_place(tmp_path)
+
+
+def run_script(
+    tmp_path: Path, made: Path, *, when: str, deed: str
+) -> subprocess.CompletedProcess[str]:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(when=when, deed=deed))
+    # Workers hold the pipes as well, so that this returns only when all of them have ended.
+    return subprocess.run(
+        [sys.executable, str(script), str(made), str(tmp_path / "out")],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+    )
+
+
+@posix
+def test_a_killed_build_leaves_the_old_report_and_no_process(tmp_path: Path) -> None:
+    made = runs(tmp_path / "runs", queries=35, passages=1)
+    write(team_of(made), tmp_path / "out", against="none")
+    before = content(tmp_path / "out")
+    done = run_script(tmp_path, made, when="done", deed="os.kill(os.getpid(), signal.SIGKILL)")
+    assert done.returncode == -signal.SIGKILL
+    assert content(tmp_path / "out") == before
+    assert write_persona_report([made], tmp_path / "out", processes=1).pages > 35
+
+
+@posix
+@pytest.mark.parametrize("when", ["0 < done < total", "done == total"])
+def test_ctrl_c_reaches_all_processes_and_only_one_answers(tmp_path: Path, when: str) -> None:
+    made = runs(tmp_path / "runs", queries=35, passages=1)
+    # The workers are busy at first, and idle when all is done.
+    done = run_script(tmp_path, made, when=when, deed="os.killpg(0, signal.SIGINT)")
+    assert done.returncode == -signal.SIGINT
+    assert done.stderr.count("Traceback") == 1, done.stderr
+    assert done.stderr.rstrip().endswith("KeyboardInterrupt")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["runs", "script.py"]
+
+
+def double(number: int) -> int:
+    return 2 * number
+
+
+def end(number: int) -> int:
+    os._exit(1)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_results_come_in_order_and_few_jobs_wait(processes: int) -> None:
+    taken: list[int] = []
+
+    def jobs() -> Iterator[int]:
+        for number in range(20):
+            taken.append(number)
+            yield number
+
+    results = []
+    with closing(workers.in_order(double, jobs(), processes)) as found:
+        for place, result in enumerate(found):
+            results.append(result)
+            assert len(taken) <= place + 1 + 3 * processes
+    assert results == [2 * number for number in range(20)]
+
+
+def test_a_worker_that_ends_is_told() -> None:
+    with (
+        pytest.raises(BeirEvalError, match="one of 2 worker processes ended before its work"),
+        closing(workers.in_order(end, iter(range(3)), 2)) as found,
+    ):
+        list(found)
+
+
+def test_there_is_a_processor() -> None:
+    assert workers.usable_processors() >= 1
+
+
+@pytest.mark.parametrize("key", [None, lambda _: 7])
+def test_passages_are_found_by_id_even_if_all_share_a_hash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: Callable[[str], int] | None
+) -> None:
+    if key is not None:
+        monkeypatch.setattr(lines, "_key", key)
+    path, index = tmp_path / "passages.jsonl", tmp_path / "index"
+    ids = ["b", "a", "ü/../x", "a"]
+    path.write_text(
+        "".join(
+            f'{{"_id": "{doc_id}", "title": "T{place}", "text": "text {place}"}}\n'
+            for place, doc_id in enumerate(ids)
+        ),
+        encoding="utf-8",
+    )
+    lines.index_passages(path, index)
+    assert index.stat().st_size == 16 * len(ids)
+    with lines.Passages(path, index) as passages:
+        assert passages.texts("b") == ("T0", "text 0")
+        assert passages.texts("a") == ("T1", "text 1")  # the first of its lines
+        assert passages.texts("ü/../x") == ("T2", "text 2")
+        assert passages.texts("c") is None
+
+
+def test_no_passages_at_all(tmp_path: Path) -> None:
+    path, index = tmp_path / "passages.jsonl", tmp_path / "index"
+    path.write_bytes(b"")
+    lines.index_passages(path, index)
+    with lines.Passages(path, index) as passages:
+        assert passages.texts("a") is None

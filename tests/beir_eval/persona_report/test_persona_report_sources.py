@@ -1,0 +1,148 @@
+"""Which runs are reported, and with what each is compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from beir_eval.errors import RunFolderError
+from beir_eval.persona_report.sources import Source, find_sources, top_of
+from tests.support.persona_reports import DIRECT, TEAM, change_manifest, runs, team_of, unfinish
+from tests.support.run_folders import table1
+
+OTHER_SCALE = "DIRECT(0,20)"
+
+
+def pairs(sources: list[Source]) -> list[tuple[str, str | None]]:
+    return [(each.title, each.other.manifest.label if each.other else None) for each in sources]
+
+
+def found(*paths: Path, against: str | None = None) -> list[tuple[str, str | None]]:
+    sources, _ = find_sources(paths, against)
+    return pairs(sources)
+
+
+def test_teams_are_compared_with_direct(tmp_path: Path) -> None:
+    made = runs(tmp_path, labels=[DIRECT, TEAM, "MC: 1 recruit"])
+    assert found(made) == [("MC: 1 recruit", DIRECT), (TEAM, DIRECT)]
+    assert found(made / "scifact") == found(made)
+
+
+def test_runs_of_a_suite_stand_in_its_order(tmp_path: Path) -> None:
+    made = runs(tmp_path, labels=[DIRECT, TEAM, "MC: 1 recruit"], suite=table1)
+    assert found(made) == [(TEAM, DIRECT), ("MC: 1 recruit", DIRECT)]
+
+
+def test_direct_is_found_beside_a_single_run(tmp_path: Path) -> None:
+    made = runs(tmp_path, labels=[DIRECT, TEAM, "MC: 1 recruit"])
+    assert found(team_of(made)) == [(TEAM, DIRECT)]
+
+
+def test_direct_with_the_same_highest_score_comes_first(tmp_path: Path) -> None:
+    made = runs(tmp_path, labels=[OTHER_SCALE, DIRECT, TEAM])
+    config = {"scale": 20, "labels": []}
+    change_manifest(team_of(made, OTHER_SCALE), config=config)
+    assert found(team_of(made)) == [(TEAM, DIRECT)]
+    change_manifest(team_of(made), config=config)
+    assert found(team_of(made)) == [(TEAM, OTHER_SCALE)]
+    change_manifest(team_of(made), config={"scale": 20, "labels": ["no", "yes"]})
+    assert found(team_of(made)) == [(TEAM, DIRECT)]  # the first by path
+
+
+def test_another_ranker_stands_in_for_direct(tmp_path: Path) -> None:
+    made = runs(tmp_path, labels=[DIRECT, TEAM])
+    change_manifest(team_of(made, DIRECT), label="Yes or no", ranker="yes_no")
+    assert found(made) == [(TEAM, "Yes or no")]
+
+
+def test_an_unfinished_direct_is_no_measure(tmp_path: Path) -> None:
+    made = runs(tmp_path)
+    unfinish(team_of(made, DIRECT), keep=2)
+    assert found(made) == [(TEAM, None)]
+    with pytest.raises(RunFolderError, match="the run is not finished"):
+        found(made, against=DIRECT)
+
+
+def test_direct_of_other_data_is_no_measure(tmp_path: Path) -> None:
+    made = runs(tmp_path, datasets=("scifact", "news"))
+    change_manifest(team_of(made, DIRECT), data="something else")
+    assert found(made) == [(TEAM, DIRECT), (TEAM, None)]
+
+
+def test_direct_of_another_folder_serves_if_it_is_given(tmp_path: Path) -> None:
+    one = runs(tmp_path / "one", labels=[TEAM])
+    two = runs(tmp_path / "two", labels=[DIRECT])  # the same data, byte for byte
+    assert found(one) == [(TEAM, None)]
+    assert found(one, two) == [(TEAM, DIRECT)]
+    assert found(one, against=str(team_of(two, DIRECT))) == [(TEAM, DIRECT)]
+
+
+def test_a_damaged_run_beside_is_passed_over(tmp_path: Path) -> None:
+    made = runs(tmp_path)
+    (team_of(made, DIRECT) / "manifest.json").write_text("{")
+    assert found(team_of(made)) == [(TEAM, None)]
+    with pytest.raises(RunFolderError, match=r"manifest\.json"):
+        found(made)
+
+
+def test_against_names_a_label(tmp_path: Path) -> None:
+    made = runs(tmp_path, labels=[DIRECT, TEAM, "MC: 1 recruit"])
+    assert found(made, against="MC: 1 recruit") == [
+        ("MC: 1 recruit", None),
+        (TEAM, "MC: 1 recruit"),
+    ]
+    assert found(made, against="none") == [("MC: 1 recruit", None), (TEAM, None)]
+
+
+def test_against_nobody_known(tmp_path: Path) -> None:
+    made = runs(tmp_path)
+    other = runs(tmp_path / "other", datasets=("news",))
+    for name in ("nobody", str(other / "news" / "MC_2_recruits"), str(team_of(made))):
+        with pytest.raises(RunFolderError) as error:
+            found(team_of(made), against=name)
+        assert str(error.value).startswith(f"no run {name!r} over the same data as ")
+        assert f"there is {DIRECT!r}; give a label or a folder, or 'none'" in str(error.value)
+
+
+def test_runs_without_a_team_are_reported_if_there_are_no_others(tmp_path: Path) -> None:
+    made = runs(tmp_path, labels=[DIRECT, OTHER_SCALE])
+    assert found(made) == [(DIRECT, None), (OTHER_SCALE, None)]
+    assert found(made, against=DIRECT) == [(DIRECT, None), (OTHER_SCALE, DIRECT)]
+
+
+def test_a_team_is_known_by_the_first_query_that_found_something(tmp_path: Path) -> None:
+    made = runs(tmp_path, faults=True, queries=3)
+    path = team_of(made) / "rankings.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(reversed(lines)))  # the last query found nothing
+    assert found(made) == [(TEAM, DIRECT)]
+
+
+def test_runs_without_rankings_are_left_out(tmp_path: Path) -> None:
+    made = runs(tmp_path, labels=[DIRECT, TEAM, "MC: new"], unfinished=[("scifact", "MC: new")])
+    sources, left_out = find_sources([made])
+    assert pairs(sources) == [(TEAM, DIRECT)]
+    (sentence,) = left_out
+    assert sentence.endswith("MC_new: nothing has been ranked yet, so it is left out")
+    with pytest.raises(RunFolderError, match="nothing has been ranked yet; run the same"):
+        find_sources([team_of(made, "MC: new")])
+
+
+def test_runs_with_one_label_are_told_apart(tmp_path: Path) -> None:
+    one, two = runs(tmp_path / "one"), runs(tmp_path / "two")
+    assert found(one, two) == [(f"{TEAM} (one)", DIRECT), (f"{TEAM} (two)", DIRECT)]
+
+
+def test_no_run_at_all(tmp_path: Path) -> None:
+    with pytest.raises(RunFolderError, match="no run in"):
+        find_sources([tmp_path])
+    with pytest.raises(RunFolderError, match="no folder"):
+        find_sources([tmp_path / "nowhere"])
+
+
+def test_highest_score_of_a_configuration() -> None:
+    assert top_of({"scale": 10, "labels": []}) == 10.0
+    assert top_of({"scale": 10, "labels": ["no", "in part", "yes"]}) == 2.0
+    assert top_of({"labels": "no"}) is None
+    assert top_of({}) is None

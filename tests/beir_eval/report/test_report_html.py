@@ -1,0 +1,288 @@
+"""The page of a report: all numbers are on it, and nothing gets out of it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from beir_eval.experiment.run_folder import FigureNote, ScoreCounts, Taken
+from beir_eval.measures.significance import Interval
+from beir_eval.report.html import render_html
+from beir_eval.report.model import Figure, Point, Section
+from tests.support.report_support import Page, cell, column, report, row, section
+
+ROOT = Path(__file__).parents[3]
+HOSTILE = "</title></style></script><script>alert(1)</script>\"'& \x00\u202e\u2067<img src=x>"
+
+
+def usual() -> Section:
+    """Two data sets, the paper's numbers on the first, one run missing on the second."""
+    return section(
+        row(
+            "BM25",
+            cell(0.6789, paper=0.6789, rank=2, p=0.2, first_stage=True),
+            cell(0.3001, rank=1, p=0.9, first_stage=True),
+            models="",
+            rank=1,
+            paper_average=None,
+        ),
+        row("DIRECT", cell(0.5, paper=0.7008), cell(0.2, rank=2), is_baseline=True, rank=2),
+        row("MC: 2 recruits", cell(0.7123, rank=1, p=0.03), None, weak=True),
+        columns=(column(), column("Touche")),
+        paper_source="MCRanker paper, GPT-4",
+        notes=("Not finished and left out: MC: 2 recruits on Touche.",),
+    )
+
+
+def figure(kind: str = "line") -> Figure:
+    note = FigureNote.model_validate({"kind": kind, "title": "Recruits", "x_label": "recruits"})
+    return Figure(note, (("SciFact", (Point(2.0, 0.5, Interval(0.4, 0.6)),)),), "best at 2")
+
+
+def hashed(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def test_the_page_stands_by_itself() -> None:
+    text = render_html(report(section(row("A", cell(0.5)), figure=figure()), usual()))
+    page = Page(text)
+    (policy,) = (
+        found["content"]
+        for _, found in page.tags
+        if found.get("http-equiv") == "Content-Security-Policy"
+    )
+    rules = {
+        name: allowed for name, _, allowed in (p.strip().partition(" ") for p in policy.split(";"))
+    }
+    assert rules["default-src"] == "'none'"
+    assert len(page.raw["style"]) == 2
+    assert {hashed(each) for each in page.raw["style"]} == set(rules["style-src"].split())
+    assert [hashed(each) for each in page.raw["script"]] == rules["script-src"].split()
+    assert not set(page.attributes("href")) - {f"#{each}" for each in page.attributes("id")}
+    assert len(page.attributes("id")) == len(set(page.attributes("id")))
+    assert not {"src", "srcset", "style", "onclick", "onload", "action"} & {
+        name for _, found in page.tags for name in found
+    }
+    assert "url(" not in text
+    assert set(re.findall(r"https?://[^\s\"<]*", text)) == {"http://www.w3.org/2000/svg"}
+
+
+def test_the_same_report_makes_the_same_page() -> None:
+    assert render_html(report(usual())) == render_html(report(usual()))
+
+
+def test_values_stand_beside_the_papers() -> None:
+    table = Page(render_html(report(usual()))).texts(0)
+    assert table == [
+        ["Ranker", "SciFact", "Touche", "Average"],
+        ["ours", "paper", "ours", "ours"],
+        # (0.6789 + 0.3001) / 2 = 0.4895
+        ["BM25", "67.89", "67.89", "30.01", "48.95"],
+        ["DIRECT baseline", "50.00", "70.08", "20.00", "35.00"],
+        ["MC: 2 recruits weak model", "71.23†", "", "-", "-"],
+    ]
+
+
+def test_the_papers_numbers_are_labelled_wherever_they_stand() -> None:
+    page = Page(render_html(report(usual())))
+    cells = [
+        found["class"]
+        for line in page.tables[0][2:]
+        for found, text in line
+        if text.strip() == "70.08" or found.get("title", "").startswith("published")
+    ]
+    assert cells == ["paper", "paper"]
+    assert "the paper's numbers, not ours: MCRanker paper, GPT-4" in page.text
+
+
+def test_a_section_without_the_papers_numbers_has_one_line_of_headings() -> None:
+    rows = (row("A", cell(0.5)), row("B", cell(0.4)))
+    page = Page(render_html(report(section(*rows))))
+    assert page.texts(0) == [["Ranker", "SciFact"], ["A", "50.00"], ["B", "40.00"]]
+    assert "published in the paper" not in page.text
+
+
+def test_the_best_is_bold_and_the_second_underlined() -> None:
+    text = render_html(report(usual()))
+    main = text[text.index("<main>") :]
+    assert re.findall("<b>(.*?)</b>", main) == ["30.01", "48.95", "71.23"]
+    assert re.findall("<u>(.*?)</u>", main) == ["67.89", "20.00", "35.00"]
+    assert main.count('<span class="sr"> best</span>') == 3
+
+
+def test_every_value_tells_its_details_under_a_pointer() -> None:
+    titles = Page(render_html(report(usual()))).attributes("title")
+    assert (
+        "SciFact, MC: 2 recruits: 71.23 (interval 61.23 to 81.23); +21.23 against DIRECT; "
+        "p 0.015, corrected 0.030; better on 12, equal on 5, worse on 3 queries"
+    ) in titles
+
+
+def test_differences_have_a_table() -> None:
+    table = Page(render_html(report(usual()))).texts(1)
+    assert table[0] == [
+        *["Ranker", "NDCG@10", "95% interval", "Difference", "its interval"],
+        *["Win / tie / loss", "p", "p, corrected"],
+    ]
+    assert table[1] == ["SciFact"]
+    assert table[3] == ["DIRECT", "50.00", "40.00 to 60.00", "baseline", *["-"] * 4]
+    assert table[4] == [
+        *["MC: 2 recruits", "71.23", "61.23 to 81.23", "+21.23", "-1.00 to +4.00"],
+        *["12 / 5 / 3", "0.015", "0.030†"],
+    ]
+    assert [line[0] for line in table[5:]] == ["Touche", "BM25", "DIRECT"]
+
+
+def test_what_came_back_and_what_it_took() -> None:
+    gaps = cell(
+        0.5,
+        missing_queries=("q1", "q2"),
+        failed={"q3": "timed <out>"},
+        scores=ScoreCounts(asked=400, missing=6, skipped=3, reasons={"no score": 6}, unreadable=7),
+    )
+    page = Page(render_html(report(section(row("A", gaps)))))
+    # 6 / 400 = 1.5%
+    assert page.texts(2)[2] == [
+        *["A", "400", "6 1.5%", "3", "7", "2", "1", "48.00 to 53.00"],
+    ]
+    assert page.texts(3)[2] == ["A", "1,234", "5,678", "99", "42", "$0.00", "75.0 s"]
+    assert (
+        "SciFact, A: 2 queries have no results and count as 0; "
+        "1 query was not ranked (timed <out>); 6 of 400 scores are missing (no score: 6)."
+    ) in page.text
+
+
+def test_a_price_that_is_not_known_is_said() -> None:
+    page = Page(render_html(report(section(row("A", cell(0.5, taken=Taken(calls=1, cost=None)))))))
+    assert page.texts(3)[2][5] == "not known"
+
+
+def test_many_gaps_are_folded() -> None:
+    lacking = [row(f"R{n}", cell(0.5, missing_queries=("q",))) for n in range(205)]
+    few, many = (render_html(report(section(*lacking[:n]))) for n in (3, 205))
+    assert '<div class="gap">' in few
+    assert '<details class="gap">' in many
+    assert "205 runs have queries or scores that are missing" in Page(many).text
+    assert "and 5 more, in the table" in many
+    assert many.count("has no results and counts as 0") == 200
+
+
+def test_a_figure_stands_with_its_values_and_the_papers_words() -> None:
+    page = Page(render_html(report(section(row("A", cell(0.5)), figure=figure()), measure="P@5")))
+    (drawing,) = (found for tag, found in page.tags if tag == "svg")
+    assert drawing["aria-label"] == "Recruits. P@5 \N{MULTIPLICATION SIGN} 100. SciFact: 2 50.00."
+    assert "in words: best at 2." in page.text
+    assert page.texts(1) == [
+        ["line", "recruits", "P@5", "95% interval"],
+        ["SciFact", "2", "50.00", "40.00 to 60.00"],
+    ]
+
+
+def test_nothing_from_run_folders_becomes_markup() -> None:
+    bad = HOSTILE
+    hostile = cell(
+        0.5,
+        p=0.5,
+        failed={"q": bad},
+        scores=ScoreCounts(asked=9, missing=1, reasons={bad: 1}),
+    )
+    columns = (
+        replace(
+            column(),
+            name=bad,
+            conditions=bad,
+            data=column().data.model_copy(update={"description": bad}),
+        ),
+    )
+    drawn = Figure(
+        FigureNote(kind="bars", title=bad, x_label=bad),
+        ((bad, (Point(bad, 0.5, Interval(0.4, 0.6)),)),),
+        bad,
+    )
+    sections = [
+        section(
+            row(bad, hostile, models=bad),
+            row("B", hostile, models="other"),
+            columns=columns,
+            title=bad,
+            baseline=bad,
+            paper_source=bad,
+            notes=(bad,),
+            figure=drawn,
+            name=name,
+        )
+        for name in ("one", "two")
+    ]
+    text = render_html(report(*sections, measure=bad))
+    page = Page(text)
+    harmless = Page(render_html(report(usual())))
+    assert text.count("<script") == 1
+    assert page.raw["script"] == harmless.raw["script"]
+    assert "img" not in {tag for tag, _ in page.tags}
+    assert page.text.count("<script>alert(1)</script>") > 20
+    assert "\x00" not in text
+    assert text.encode()
+    # What turns the direction of writing is closed again in the same place.
+    for inside in re.findall("<bdi>(.*?)</bdi>", text):
+        assert inside.count("\u2067") == inside.count("\u2069")
+    assert not any("\u202e" in each for each in page.attributes("title"))
+    assert not any("\u202e" in each for each in page.attributes("aria-label"))
+
+
+def test_every_row_fits_under_the_headings() -> None:
+    page = Page(
+        render_html(report(usual(), section(row("A", cell(0.5, p=0.5)), figure=figure("bars"))))
+    )
+    for table in page.tables:
+        width = sum(int(found.get("colspan", 1)) for found, _ in table[0])
+        spanning = sum("rowspan" in found for found, _ in table[0])
+        for line in table[1:]:
+            cells = sum(int(found.get("colspan", 1)) for found, _ in line)
+            is_second_head = "scope" in line[0][0] and line[0][0]["scope"] == "col"
+            assert cells + spanning * is_second_head == width
+        heads = [
+            found["data-column"] for line in table for found, _ in line if "data-column" in found
+        ]
+        places = [int(each) for each in heads]
+        assert places == sorted(set(places))
+        assert places[:1] in ([0], [])
+        for at in places:
+            # The script sorts by what stands there in the cell of that place.
+            sorted_by = [line[at][0].get("data-v") for line in table if len(line) > at]
+            assert any(sorted_by)
+            assert all(float(value) >= -1 for value in sorted_by if value)
+
+
+def test_what_is_wide_scrolls_in_itself_and_can_be_reached() -> None:
+    page = Page(render_html(report(replace(usual(), figure=figure()))))
+    regions = [
+        found
+        for _, found in page.tags
+        if {"scroll", "drawing"} & set(found.get("class", "").split())
+    ]
+    assert len(regions) == len(page.tables) + 1
+    ids = page.attributes("id")
+    for found in regions:
+        assert found["tabindex"] == "0"
+        assert found["role"] == "region"
+        assert found.get("aria-label") or found["aria-labelledby"] in ids
+
+
+@pytest.mark.parametrize("sections", [(), (section(columns=(), notes=("Not finished: all.",)),)])
+def test_a_report_without_numbers_is_a_page(sections: tuple[Section, ...]) -> None:
+    page = Page(render_html(report(*sections)))
+    assert page.tables == []
+    assert ("Not finished: all." if sections else "No finished run") in page.text
+
+
+def test_colours_come_from_the_shared_style() -> None:
+    css = (ROOT / "beir_eval/report/report.css").read_text(encoding="utf-8")
+    shared = (ROOT / "personas/report/report.css").read_text(encoding="utf-8")
+    assert css.count("{") == css.count("}")
+    assert set(re.findall(r"var\((--[\w-]+)\)", css)) <= set(re.findall(r"(--[\w-]+):", shared))
+    assert set(re.findall(r"#[0-9a-f]{3,6}\b", css)) == {"#fff"}

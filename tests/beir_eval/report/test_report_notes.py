@@ -1,0 +1,175 @@
+"""Figures of a report, and the sentences below its tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beir_eval.experiment.run_folder import (
+    FIRST_STAGE,
+    DataManifest,
+    FigureNote,
+    Metrics,
+    RunManifest,
+    SuiteNote,
+    TieBounds,
+)
+from tests.support.report_runs import DIRECT, TWO, cell_of, change, made, only, report_on, row_of
+from tests.support.run_folder_files import MEASURE
+from tests.support.run_folders import (
+    SuiteOf,
+    fig2,
+    fig4,
+    folder_of,
+    make_run_folders,
+    no_suite,
+    set_values,
+    table1,
+)
+
+
+def test_line_figure_goes_from_left_to_right_a_line_a_data_set(tmp_path: Path) -> None:
+    def backwards(place: int, label: str) -> SuiteNote:
+        return fig2(place, label).model_copy(update={"x": 3.0 - place})
+
+    made(tmp_path, datasets=["scifact", "touche"], labels=["c", "b", "a"], suite=backwards)
+    set_values(tmp_path, "touche", "c", [0.5] * 4)
+    section = only(report_on(tmp_path))
+    assert section.figure is not None
+    assert [name for name, _ in section.figure.lines] == ["touche", "scifact"]
+    points = section.figure.lines[0][1]
+    assert [point.x for point in points] == [1.0, 2.0, 3.0]
+    assert points[2].value == pytest.approx(0.5, abs=1e-15)
+    assert points[2].interval == cell_of(section, "c").interval
+    assert "best at 2" in section.figure.paper
+
+
+def test_line_figure_with_series(tmp_path: Path) -> None:
+    def series(place: int, label: str) -> SuiteNote:
+        update = {"series": "small" if place < 2 else "large", "x": float(place % 2)}
+        return fig2(place, label).model_copy(update=update)
+
+    made(tmp_path / "one", labels=["a", "b", "c", "d"], suite=series)
+    figure = only(report_on(tmp_path / "one")).figure
+    assert figure is not None
+    assert [(name, len(points)) for name, points in figure.lines] == [("small", 2), ("large", 2)]
+    made(tmp_path / "two", datasets=["scifact", "touche"], labels=["a", "c"], suite=series)
+    figure = only(report_on(tmp_path / "two")).figure
+    assert figure is not None
+    assert [name for name, _ in figure.lines] == ["small, touche", "small, scifact"]
+
+
+def test_bars_stand_in_the_order_of_the_rows_in_a_group_a_data_set(tmp_path: Path) -> None:
+    made(tmp_path, datasets=["scifact", "touche"], labels=["weak", "strong"], suite=fig4)
+    figure = only(report_on(tmp_path)).figure
+    assert figure is not None
+    assert [(name, [point.x for point in points]) for name, points in figure.lines] == [
+        ("touche", ["weak", "strong"]),
+        ("scifact", ["weak", "strong"]),
+    ]
+
+
+@pytest.mark.parametrize("suite", [table1, no_suite])
+def test_suites_without_a_figure_make_none(tmp_path: Path, suite: SuiteOf) -> None:
+    assert only(report_on(made(tmp_path, suite=suite))).figure is None
+
+
+def test_runs_without_a_place_on_the_axis_are_left_out_of_the_figure(tmp_path: Path) -> None:
+    def off_axis(place: int, label: str) -> SuiteNote:
+        note = FigureNote(kind="line", title="t")
+        return SuiteNote(name="f", title="t", figure=note, place=place, x=None)
+
+    assert only(report_on(made(tmp_path, suite=off_axis))).figure is None
+
+
+def test_notes_name_the_models_and_that_a_program_answers(tmp_path: Path) -> None:
+    section = only(report_on(made(tmp_path)))
+    assert section.notes[0] == "Model: scripted:by-chance."
+    assert section.notes[1].startswith("scripted:by-chance answers by a program: ")
+    assert row_of(section, TWO).models == "scripted:by-chance"
+    assert row_of(section, "BM25").models == ""
+    real = only(report_on(made(tmp_path / "real", model="openai:gpt-5-mini")))
+    assert not any("by a program" in note for note in real.notes)
+
+
+def test_models_that_differ_by_role_or_data_set_are_told_apart(tmp_path: Path) -> None:
+    made(tmp_path, datasets=["scifact", "touche"], model="a:b")
+    roles = {"recruiter": "a:strong", "criteria": "a:strong", "scoring": "a:b"}
+    path = folder_of(tmp_path, "scifact", TWO) / "manifest.json"
+    change(path, RunManifest, models=roles)
+    section = only(report_on(tmp_path))
+    by_role = "recruiter a:strong, criteria a:strong, scoring a:b"
+    assert row_of(section, TWO).models == f"touche: a:b; scifact: {by_role}"
+    assert section.notes[0] == f"Models: a:b ({DIRECT}); touche: a:b; scifact: {by_role} ({TWO})."
+
+
+def test_notes_say_which_defaults_a_weak_model_got(tmp_path: Path) -> None:
+    made(tmp_path, weak=True)
+    config: dict[str, Any] = {"prompts": "compact", "recruiting": "library", "criteria": "query"}
+    config |= {"scoring": "expected", "labels": ["No", "Yes"], "max_passage_words": None}
+    path = folder_of(tmp_path, "scifact", TWO) / "manifest.json"
+    change(path, RunManifest, config=config)
+    section = only(report_on(tmp_path))
+    assert row_of(section, TWO).weak
+    assert not row_of(section, "BM25").weak
+    weak = [note for note in section.notes if "marked weak" in note]
+    assert weak == [
+        f"The scoring model is marked weak ({DIRECT}); none of the defaults for such models is "
+        "in effect.",
+        f"The scoring model is marked weak ({TWO}); in effect for it instead of the paper's: "
+        "prompts compact, recruiting library, scoring expected, labels No/Yes.",
+    ]
+
+
+def test_notes_say_why_scores_are_missing_and_queries_failed(tmp_path: Path) -> None:
+    make_run_folders(tmp_path, faults=True, queries=12)
+    section = only(report_on(tmp_path))
+    missing = sum(
+        cell.metrics.scores.missing
+        for row in section.rows
+        for cell in row.cells
+        if cell and cell.metrics.scores
+    )
+    assert missing > 0
+    assert f"Why scores are missing: no score in the reply ({missing})." in section.notes
+    assert "Why queries failed: the model's answers could not be read (2)." in section.notes
+
+
+def test_only_the_most_frequent_reasons_are_told_apart(tmp_path: Path) -> None:
+    made(tmp_path, labels=[DIRECT])
+    path = folder_of(tmp_path, "scifact", DIRECT) / "metrics.json"
+    failed = {f"q{number}": f"reason {min(number, 4)}" for number in range(7)}
+    change(path, Metrics, failed={**failed, "q7": "long " * 100})
+    notes = only(report_on(tmp_path)).notes
+    # 4 stands three times; then one each, by alphabet: "long ..." and reason 0; reasons 1 to 3.
+    said = next(note for note in notes if note.startswith("Why queries failed: "))
+    assert said.startswith("Why queries failed: reason 4 (3); long long ")
+    assert said.endswith("... (1); reason 0 (1); others (3).")
+    assert len(said) < 300
+
+
+def test_notes_warn_where_less_was_ranked_than_in_the_paper(tmp_path: Path) -> None:
+    made(tmp_path, datasets=["touche", "mini"], queries=49, passages=1)
+    section = only(report_on(tmp_path))
+    (warning,) = (note for note in section.notes if note.startswith("Fewer queries or passages"))
+    assert "touche." in warning
+    assert "mini" not in warning
+    change(folder_of(tmp_path, "touche", FIRST_STAGE) / "manifest.json", DataManifest, depth=100)
+    section = only(report_on(tmp_path))
+    assert not any(note.startswith("Fewer queries") for note in section.notes)
+
+
+@pytest.mark.parametrize(("worst", "warned"), [(0.25, True), (0.45, False)])
+def test_notes_warn_where_ties_decide_who_is_better(
+    tmp_path: Path, worst: float, *, warned: bool
+) -> None:
+    made(tmp_path, labels=[DIRECT, TWO])
+    set_values(tmp_path, "scifact", DIRECT, [0.4] * 4)
+    set_values(tmp_path, "scifact", TWO, [0.6] * 4)
+    path = folder_of(tmp_path, "scifact", TWO) / "metrics.json"
+    change(path, Metrics, ties={MEASURE: TieBounds(worst=worst, best=0.65)})
+    said = [note for note in only(report_on(tmp_path)).notes if note.startswith("Tied scores")]
+    assert bool(said) is warned
+    assert all(f"{TWO} on scifact, 25.00 to 65.00 with" in note for note in said)

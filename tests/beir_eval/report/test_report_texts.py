@@ -1,0 +1,275 @@
+"""A report as Markdown, LaTeX and JSON."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+
+from beir_eval.experiment.run_folder import Metrics, ScoreCounts, Taken, TieBounds
+from beir_eval.report import latex, markdown, numbers
+from beir_eval.report.as_json import render_json
+from beir_eval.report.latex import render_latex
+from beir_eval.report.markdown import render_markdown
+from tests.support.report_runs import DIRECT, ONE, TWO, change, made, report_on
+from tests.support.run_folders import fig2, folder_of, make_run_folders, set_values
+
+NASTY = r"a_b*c|d & 100% #1 $x^2$ ~ <b>`{\cmd}` [y](z) \\"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Three runs on two data sets; values that differ by so much that the marks are known."""
+    made(tmp_path, datasets=["touche", "scifact"], labels=[DIRECT, TWO, ONE], queries=8)
+    wave = [0.01, -0.01] * 4
+    for dataset in ("touche", "scifact"):
+        set_values(tmp_path, dataset, "first stage", [0.3] * 8)
+        set_values(tmp_path, dataset, DIRECT, [0.4] * 8)
+        set_values(tmp_path, dataset, TWO, [0.6 + each for each in wave])
+    set_values(tmp_path, "touche", ONE, [0.4] * 8)
+    set_values(tmp_path, "scifact", ONE, [0.5] * 4 + [0.4] * 4)
+    return tmp_path
+
+
+def tables_of(text: str) -> list[list[list[str]]]:
+    """Tables of a Markdown text as GitHub would show them: rows of cells, markup gone."""
+    rendered = MarkdownIt("commonmark").enable("table").render(text)
+    found = []
+    for body in re.findall(r"<table>(.*?)</table>", rendered, re.DOTALL):
+        rows = re.findall(r"<tr>(.*?)</tr>", body, re.DOTALL)
+        cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL) for row in rows]
+        found.append(
+            [[html.unescape(re.sub(r"<[^>]+>", "", cell)) for cell in row] for row in cells]
+        )
+    return found
+
+
+def _bare(cell: str) -> str:
+    return html.unescape(re.sub(r"<[^>]+>", "", cell))
+
+
+def test_first_table_has_ours_and_the_papers_side_by_side(table: Path) -> None:
+    text = render_markdown(report_on(table))
+    lines = text[text.index("### NDCG@10 x 100\n") :].splitlines()[2:8]
+    # The paper's averages: touche and scifact of table 5, e.g. (25.22 + 70.08) / 2 = 47.65.
+    # One: d = 0.1 * 4, 0 * 4; mean 0.05, t = 0.05 / (0.0535 / sqrt 8) = 2.65, p = 0.033, and
+    # more after the correction: no mark.
+    assert lines == [
+        "| ranker | touche | touche, paper | scifact | scifact, paper | average | average, paper |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| BM25 | 30.00‡ | 44.22 | 30.00‡ | 67.89 | 30.00 | 56.05 |",
+        "| DIRECT(0,10) | <u>40.00</u> | 25.22 | 40.00 | 70.08 | 40.00 | 47.65 |",
+        "| MC: 2 recruits | **60.00**‡ | 31.42 | **60.00**‡ | 71.86 | **60.00** | 51.64 |",
+        "| MC: 1 recruit | <u>40.00</u> | 30.60 | <u>45.00</u> | 71.35 | <u>42.50</u> | 50.98 |",
+    ]
+    assert (
+        "† p \\< 0.05, ‡ p \\< 0.01: differs from DIRECT(0,10) by a paired Student's t-test, "
+        "corrected for 6 comparisons (Holm)." in text
+    )
+    assert "hold the paper's numbers, not ours: MCRanker paper (arXiv 2404.11960)" in text
+    assert (
+        "- **scifact**: 8 of 300 queries, top 5 by BM25 (bm25s, k1 0.9, b 0.4); the paper" in text
+    )
+
+
+def test_comparisons_have_difference_interval_p_and_queries_won(table: Path) -> None:
+    _, compared, *_ = tables_of(render_markdown(report_on(table)))
+    assert compared[0] == [
+        *("ranker", "data set", "difference", "95% interval", "p", "corrected p"),
+        *("wins", "ties", "losses"),
+    ]
+    assert compared[1] == [
+        *("BM25", "touche", "-10.00‡", "-10.00 to -10.00", "<0.001", "<0.001"),
+        *("0", "0", "8"),
+    ]
+    (one,) = (row for row in compared if row[:2] == [ONE, "scifact"])
+    assert one[2] == "+5.00"
+    assert one[6:] == ["4", "4", "0"]
+    assert [row[:2] for row in compared[1:]] == [
+        [label, dataset] for label in ("BM25", TWO, ONE) for dataset in ("touche", "scifact")
+    ]
+
+
+def test_second_tables_say_what_came_back_and_what_it_took(tmp_path: Path) -> None:
+    made(tmp_path, labels=[DIRECT])
+    path = folder_of(tmp_path, "scifact", DIRECT) / "metrics.json"
+    change(
+        path,
+        Metrics,
+        scores=ScoreCounts(asked=2000, missing=30, skipped=7, unreadable=61),
+        taken=Taken(
+            calls=1234,
+            input_tokens=56789,
+            cached_input_tokens=1000,
+            output_tokens=2468,
+            seconds=75.25,
+            cost=None,
+        ),
+        missing_queries=("scifact-q1", "scifact-q2"),
+        failed={"scifact-q1": "why"},
+        ties={"nDCG@10": TieBounds(worst=0.125, best=0.25)},
+    )
+    *_, answers, taken = tables_of(render_markdown(report_on(tmp_path)))
+    assert dict(zip(answers[0], answers[2], strict=True)) == {
+        "ranker": DIRECT,
+        "data set": "scifact",
+        "scores asked": "2,000",
+        "missing": "30",
+        "missing rate": "1.5%",
+        "left out": "7",
+        "unreadable replies": "61",
+        "queries without results": "2",
+        "queries failed": "1",
+        "ties at worst": "12.50",
+        "ties at best": "25.00",
+    }
+    assert answers[1][:7] == ["BM25", "scifact", "-", "-", "-", "-", "-"]
+    assert dict(zip(taken[0], taken[1], strict=True)) == {
+        "ranker": DIRECT,
+        "data set": "scifact",
+        "calls": "1,234",
+        "tokens in": "56,789",
+        "of them cached": "1,000",
+        "tokens out": "2,468",
+        "cost": "not known",
+        "model time": "75.2 s",
+    }
+    assert len(taken) == 2  # the first stage takes no calls
+
+
+def test_figures_stand_as_tables_and_as_files_where_there_are_some(tmp_path: Path) -> None:
+    made(tmp_path, labels=["a", "b"], suite=fig2)
+    report = report_on(tmp_path)
+    text = render_markdown(report)
+    assert "](" not in text
+    values = tables_of(text)[-1]
+    assert values[0] == ["line", "recruits", "NDCG@10", "95% interval"]
+    assert [row[:2] for row in values[1:]] == [["scifact", "1"], ["scifact", "2"]]
+    assert "The paper's figure, in words: number of recruits: best at 2, then drops." in text
+    with_file = render_markdown(report, figures={"fig2": "fig2.svg"})
+    assert "![Number of recruits](<fig2.svg>)" in with_file
+    tex = render_latex(report, figures={"fig2": "fig2.svg"})
+    assert r"\includesvg[width=\linewidth]{fig2.svg}" in tex
+    assert r"\includesvg" not in render_latex(report)
+
+
+def test_markdown_shows_labels_as_they_are(tmp_path: Path) -> None:
+    made(tmp_path, labels=[DIRECT, "x"])
+    path = folder_of(tmp_path, "scifact", "x") / "manifest.json"
+    path.write_text(path.read_text().replace('"label": "x"', f'"label": {json.dumps(NASTY)}'))
+    tables = tables_of(render_markdown(report_on(tmp_path)))
+    assert len(tables) == 4
+    assert all(any(row[0] == NASTY for row in each) for each in tables)
+
+
+def test_control_characters_and_lines_cannot_break_out() -> None:
+    assert markdown.escaped("a\n# b\x1b[0m") == r"a \# b\\x1b\[0m"
+    assert latex.escaped("a\n\nb\x1b") == r"a b\textbackslash{}x1b"
+
+
+def test_latex_escapes_everything_special() -> None:
+    assert latex.escaped(r"\ { } $ & # % _ ^ ~ < > | [ ] *") == (
+        r"\textbackslash{} \{ \} \$ \& \# \% \_ \textasciicircum{} \textasciitilde{} "
+        r"\textless{} \textgreater{} \textbar{} {[} {]} {*}"
+    )
+    assert latex.escaped('"`†‡') == (r"\textquotedbl{}\textasciigrave{}$^{\dagger}$$^{\ddagger}$")
+    # Nothing is left that TeX would take for a command, a comment, or mathematics.
+    bare = re.sub(r"\\text[a-z]+\{\}|\\[{}$&#%_]|\{[\[\]*]\}", "", latex.escaped(NASTY))
+    assert not set(bare) & set("\\{}$&#%_^~<>|")
+
+
+def test_latex_tables_are_booktabs_and_every_row_is_complete(table: Path) -> None:
+    text = render_latex(report_on(table))
+    assert r"DIRECT(0,10) & \underline{40.00} & 25.22 & 40.00 & 70.08 & 40.00 & 47.65 \\" in text
+    assert r"\textbf{60.00}$^{\ddagger}$ & 31.42" in text
+    assert r"BM25 & touche & $-$10.00$^{\ddagger}$ & $-$10.00 to $-$10.00 &" in text
+    for kind in ("tabular", "longtable"):
+        for spec, body in re.findall(
+            rf"\\begin\{{{kind}\}}\{{([lr]+)\}}(.*?)\\end\{{{kind}\}}", text, re.DOTALL
+        ):
+            assert body.count(r"\toprule") >= 1
+            assert r"\bottomrule" in body
+            rows = [line for line in body.splitlines() if line.endswith(r" \\")]
+            assert rows
+            assert {len(re.split(r"(?<!\\)&", row)) for row in rows} == {len(spec)}
+    for name in ("table", "tabular", "longtable", "itemize"):
+        assert text.count(rf"\begin{{{name}}}") == text.count(rf"\end{{{name}}}")
+    assert text.count("{") == text.count("}")
+
+
+def test_wide_latex_tables_are_scaled_to_the_line(tmp_path: Path) -> None:
+    made(tmp_path, datasets=["touche", "news", "scifact", "nfcorpus"], queries=2)
+    text = render_latex(report_on(tmp_path))
+    assert r"\resizebox{\linewidth}{!}{%" in text
+    assert "\\end{tabular}}" in text
+    assert text.count("{") == text.count("}")
+
+
+def test_json_has_everything_and_values_by_query_when_asked(table: Path) -> None:
+    report = report_on(table)
+    plain = json.loads(render_json(report))
+    assert list(plain) == [
+        *("version", "measure", "test", "correction", "level", "resamples", "seed", "sections"),
+    ]
+    (section,) = plain["sections"]
+    two = next(row for row in section["rows"] if row["label"] == TWO)
+    cell = two["cells"][1]
+    assert cell["value"] == pytest.approx(0.6, abs=1e-12)
+    assert cell["paper"] == 0.7186
+    assert cell["rank"] == 1
+    assert cell["comparison"]["difference"] == pytest.approx(0.2, abs=1e-12)
+    assert cell["comparison"]["wins"] == 8
+    assert len(cell["comparison"]["interval"]) == 2
+    assert cell["manifest"]["models"]["scoring"] == "scripted:by-chance"
+    assert cell["metrics"]["taken"]["calls"] == 120
+    assert "per_query" not in cell["metrics"]
+    assert section["columns"][1]["data"]["queries_in_full"] == 300
+    full = json.loads(render_json(report, per_query=True))
+    values = full["sections"][0]["rows"][2]["cells"][1]["metrics"]["per_query"]["nDCG@10"]
+    assert len(values) == 8
+
+
+def test_the_same_folders_make_the_same_bytes_wherever_they_lie(tmp_path: Path) -> None:
+    texts = []
+    for place in (tmp_path / "here", tmp_path / "far" / "away"):
+        make_run_folders(place, labels=[DIRECT, TWO], faults=True)
+        report = report_on(place)
+        texts.append(
+            (render_markdown(report), render_latex(report), render_json(report, per_query=True))
+        )
+    assert texts[0] == texts[1]
+    assert all(str(tmp_path) not in text for text in texts[0])
+
+
+def test_a_report_on_nothing_finished_lists_what_is_unfinished(tmp_path: Path) -> None:
+    made(tmp_path, labels=[DIRECT], unfinished=[("scifact", DIRECT)])
+    report = report_on(tmp_path)
+    for text in (render_markdown(report), render_latex(report)):
+        assert "Not finished and left out: DIRECT(0,10) on scifact;" in text
+    assert json.loads(render_json(report))["sections"][0]["rows"] == []
+
+
+def test_numbers_as_text() -> None:
+    assert [numbers.points(each) for each in (0.67891, 1.0, 0.0, -0.0, None)] == [
+        *("67.89", "100.00", "0.00", "0.00", "-"),
+    ]
+    signed = [numbers.signed_points(each) for each in (0.012, -0.0045, -0.00001, 0.0, None)]
+    assert signed == ["+1.20", "-0.45", "0.00", "0.00", "-"]
+    assert numbers.interval(-0.01, 0.02, signed=True) == "-1.00 to +2.00"
+    assert numbers.interval(0.5, 0.625) == "50.00 to 62.50"
+    assert [numbers.p_text(each) for each in (0.0, 0.00099, 0.001, 0.0321, 1.0, None)] == [
+        *("<0.001", "<0.001", "0.001", "0.032", "1.000", "-"),
+    ]
+    assert [numbers.mark(each) for each in (0.0099, 0.01, 0.0499, 0.05, None)] == [
+        *("‡", "†", "†", "", ""),
+    ]
+    assert [numbers.rate(*each) for each in ((0, 0), (0, 9), (1, 10**5), (15, 1000), (5, 5))] == [
+        *("-", "0.0%", "<0.1%", "1.5%", "100.0%"),
+    ]
+    assert numbers.rate(99_999, 100_000) == ">99.9%"
+    assert numbers.count(1234567) == "1,234,567"
+    assert [numbers.heading(each) for each in ("nDCG@10", "R@100")] == ["NDCG@10", "R@100"]

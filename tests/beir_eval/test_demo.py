@@ -1,0 +1,72 @@
+"""``mcranker demo`` with a scripted model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+import pytest
+from click.testing import CliRunner
+
+import beir_eval
+from beir_eval.demo import command
+from beir_eval.errors import DatasetError
+from mcranker import ChatRequest
+from mcranker.cli import cli
+from tests.support.scripted import scripted
+
+
+@pytest.fixture
+def ideal(monkeypatch: pytest.MonkeyPatch) -> None:
+    qrels = beir_eval.load("mini").qrels
+
+    def score(request: ChatRequest) -> str:
+        grade = qrels[request.tag.query_id].get(request.tag.doc_id, 0)
+        return json.dumps({"Score": 5 * grade})
+
+    monkeypatch.setattr("mcranker.models.connect", lambda *_, **__: scripted(score))
+
+
+def _best_first(
+    hits: Sequence[tuple[str, float]], grades: Mapping[str, int]
+) -> list[tuple[str, float]]:
+    ids = sorted((doc_id for doc_id, _ in hits), key=lambda doc_id: -grades.get(doc_id, 0))
+    return [(doc_id, -float(rank)) for rank, doc_id in enumerate(ids)]
+
+
+@pytest.mark.usefixtures("ideal")
+def test_a_judge_who_knows_the_grades_reaches_the_best_order_of_what_bm25_found() -> None:
+    result = CliRunner().invoke(command, ["--queries", "2", "--depth", "20", "--model", "x:y"])
+    assert result.exit_code == 0, result.output
+
+    dataset = beir_eval.load("mini")
+    run = beir_eval.retrieve(dataset, 20)
+    queries = list(dataset.queries)[:2]
+    qrels = {query: dataset.qrels[query] for query in queries}
+    ideal = {query: _best_first(run[query], qrels[query]) for query in queries}
+    mean = beir_eval.evaluate(ideal, qrels).means["nDCG@10"]
+    before = beir_eval.evaluate({query: run[query] for query in queries}, qrels).means["nDCG@10"]
+    means = next(line for line in result.output.splitlines() if line.startswith(" mean"))
+    assert means.split()[1:3] == [f"{before:.3f}", f"{mean:.3f}"]
+    assert "better than BM25's on these 2 queries" in result.output
+    assert "135 million" not in result.output
+
+
+@pytest.mark.usefixtures("ideal")
+def test_the_first_query_is_shown_with_its_team_and_the_persons_scores() -> None:
+    result = CliRunner().invoke(command, ["--queries", "1", "--depth", "5", "--model", "x:y"])
+    assert "Virologist" in result.output
+    assert "Answers the question 75%" in result.output
+    assert "By the judgements, " in result.output
+
+
+def test_what_is_wrong_with_the_data_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(name: str) -> beir_eval.Dataset:
+        raise DatasetError(f"{name}/corpus.jsonl:3: no JSON object; install the package again")
+
+    monkeypatch.setattr("beir_eval.data.datasets.load", broken)
+    result = CliRunner().invoke(cli, ["demo"])
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "mcranker: error: mini/corpus.jsonl:3: no JSON object; install the package again\n"
+    )

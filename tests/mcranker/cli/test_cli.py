@@ -1,0 +1,265 @@
+"""``mcranker rank`` and ``mcranker team`` in this process, with a scripted model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcranker import ChatRequest, Ranking, Team
+from mcranker.config import RankerConfig
+from mcranker.errors import AuthenticationFailed, ConnectionFailed
+from mcranker.llm.chat import Capabilities
+from personas import load
+from tests.support.cli_support import Connected, Run, answer, invoke, scripted
+
+
+@pytest.fixture
+def models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Connected:
+    return scripted(monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def run(models: Connected) -> Run:
+    return invoke
+
+
+def lossy(request: ChatRequest) -> str:
+    lost = request.tag.stage == "score" and request.tag.doc_id == "aa"
+    return "no idea" if lost else answer(request)
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    path = tmp_path / "docs.jsonl"
+    lines = [{"_id": "aa", "text": "one"}, {"_id": "bbbb", "title": "T", "text": "two"}]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def test_rank_prints_team_scores_and_movement(run: Run, docs: Path) -> None:
+    result = run("rank", "best masks", "--docs", docs)
+    assert result.exit_code == 0, result.output
+    page = result.stdout.splitlines()
+    assert page[0] == "best masks"
+    assert "Efficacy 60%, Safety 40%" in result.stdout
+    assert "Worried [bold]parent: they ask" in result.stdout
+    rows = [line.split() for line in page if line.strip()[:1].isdigit()]
+    # Three personas, each giving the length of the id: 3 * 4 and 3 * 2.
+    assert rows[0] == ["1", "bbbb", "12", "4", "4", "4", "▲1", "T", "two"]
+    assert rows[1] == ["2", "aa", "6", "2", "2", "2", "▼1", "one"]
+    assert rows[2][:2] == ["10", "calls,"]
+    assert result.stderr == ""
+    assert "\x1b" not in result.stdout
+
+
+def test_rank_takes_passages_as_arguments_and_from_standard_input(run: Run) -> None:
+    for args, stdin in [
+        (("a", "b"), None),
+        ((), "a\n\nb\n"),
+        (("--docs", "-"), '{"id": 0, "text": "a"}\n{"id": 1, "text": "b"}\n'),
+        (("-",), '["a", "b"]'),
+    ]:
+        result = run("rank", "q", *args, "--output", "jsonl", input=stdin)
+        assert result.exit_code == 0, result.output
+        hits = [json.loads(line) for line in result.stdout.splitlines()]
+        assert [(hit["doc_id"], hit["text"]) for hit in hits] == [("0", "a"), ("1", "b")]
+
+
+def test_top_limits_the_table(run: Run) -> None:
+    result = run("rank", "q", *"abcde", "--top", "2")
+    assert "3 more; --top 5 shows all" in result.stdout
+    assert len([line for line in result.stdout.splitlines() if line.strip()[:1].isdigit()]) == 4
+
+
+def test_letters_head_the_columns_when_names_take_too_much_room(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    result = run("rank", "q", "a")
+    heading = next(line for line in result.stdout.splitlines() if "moved" in line)
+    assert heading.split() == ["rank", "id", "score", "A", "B", "C", "moved", "passage"]
+    assert all(len(line) <= 60 for line in result.stdout.splitlines())
+
+
+def test_json_is_one_object_with_the_whole_ranking(run: Run, docs: Path, tmp_path: Path) -> None:
+    saved = tmp_path / "kept.json"
+    result = run("rank", "q", "--docs", docs, "--output", "json", "--save", saved)
+    whole = json.loads(result.stdout)
+    assert (whole["status"], whole["exit_code"], whole["errors"]) == ("ok", 0, [])
+    ranking = Ranking.from_dict(whole["ranking"])
+    assert ranking.ids == ["bbbb", "aa"]
+    assert json.loads(saved.read_text()) == whole["ranking"]
+
+
+def test_trec_goes_to_a_file_and_names_the_query(run: Run, docs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "team.trec"
+    result = run("rank", "q", "--docs", docs, "--output", "trec", "--out", out)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert out.read_text() == "1 Q0 bbbb 1 12.0 mcranker\n1 Q0 aa 2 6.0 mcranker\n"
+    result = run("rank", "q", "--docs", docs, "--output", "trec", "--query-id", "q7")
+    assert result.stdout.startswith("q7 Q0 bbbb 1 ")
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_an_id_that_a_run_cannot_hold_is_found_before_any_call(
+    run: Run, models: Connected, tmp_path: Path
+) -> None:
+    path = tmp_path / "docs.jsonl"
+    path.write_text('{"_id": "a b", "text": "x"}')
+    result = run("rank", "q", "--docs", path, "--output", "trec")
+    assert result.exit_code == 1
+    assert "'a b' holds white space" in result.stderr
+    assert models.requests == []
+
+
+def test_missing_scores_are_exit_code_3(run: Run, models: Connected, docs: Path) -> None:
+    models.answer = lossy
+    result = run("rank", "q", "--docs", docs)
+    assert result.exit_code == 3
+    assert result.stderr.startswith("mcranker: warning: 3 of 6 scores are missing")
+    assert "3 scores missing:" in result.stdout
+    assert "NLP scientist of aa:" in result.stdout
+    whole = json.loads(run("rank", "q", "--docs", docs, "--output", "json").stdout)
+    assert (whole["status"], whole["exit_code"]) == ("missing_scores", 3)
+    (entry,) = whole["errors"]
+    assert (entry["code"], entry["retryable"]) == ("MissingScores", True)
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> list[str | Path]:
+    (tmp_path / "q.tsv").write_text("_id\ttext\nq1\tmasks\nq2\tgloves\nq3\tnot in the run\n")
+    (tmp_path / "c.jsonl").write_text(
+        "".join(json.dumps({"_id": "d" * n, "text": f"text {n}"}) + "\n" for n in range(1, 6))
+    )
+    (tmp_path / "bm25.trec").write_text(
+        "q2 Q0 ddd 1 2.5 x\nq1 Q0 d 2 1 x\nq1 Q0 dd 1 9 x\nq2 Q0 dddd 2 1e0 x\n"
+    )
+    return [
+        "rank",
+        *("--queries", tmp_path / "q.tsv"),
+        *("--run", tmp_path / "bm25.trec"),
+        *("--corpus", tmp_path / "c.jsonl"),
+    ]
+
+
+def test_many_queries_come_out_in_the_order_of_their_file(
+    run: Run, many: list[str | Path], tmp_path: Path
+) -> None:
+    result = run(*many, "--output", "trec", "--save", tmp_path / "kept.jsonl")
+    assert result.exit_code == 0, result.output
+    lines = [line.split()[:4] for line in result.stdout.splitlines()]
+    assert lines == [
+        ["q1", "Q0", "dd", "1"],
+        ["q1", "Q0", "d", "2"],
+        ["q2", "Q0", "dddd", "1"],
+        ["q2", "Q0", "ddd", "2"],
+    ]
+    kept = [json.loads(line) for line in (tmp_path / "kept.jsonl").read_text().splitlines()]
+    assert [each["query"]["id"] for each in kept] == ["q1", "q2"]
+    assert [hit["first_stage_score"] for hit in kept[0]["hits"]] == [9.0, 1.0]
+
+
+def test_a_query_that_fails_is_reported_and_the_others_go_on(
+    run: Run, models: Connected, many: list[str | Path]
+) -> None:
+    def failing(request: ChatRequest) -> str:
+        if request.tag.query_id == "q1":
+            raise ConnectionFailed("the line is down", model="openai:test")
+        return answer(request)
+
+    models.answer = failing
+    result = run(*many, "--output", "json")
+    assert result.exit_code == 1
+    whole = json.loads(result.stdout)
+    assert [each["query"]["id"] for each in whole["rankings"]] == ["q2"]
+    (entry,) = whole["errors"]
+    assert entry == {
+        "code": "ConnectionFailed",
+        "message": "the line is down",
+        "retryable": True,
+        "query_id": "q1",
+    }
+    assert "mcranker: error: 1 of 2 queries not ranked; the first, 'q1': the line" in result.stderr
+
+
+def test_a_wrong_key_stops_all_queries(run: Run, models: Connected, many: list[str | Path]) -> None:
+    def refusing(request: ChatRequest) -> str:
+        raise AuthenticationFailed("wrong key", model="openai:test")
+
+    models.answer = refusing
+    result = run(*many, "--query-concurrency", "1")
+    assert result.exit_code == 1
+    assert len({request.tag.query_id for request in models.requests}) == 1
+    assert "2 of 2 queries not ranked; the first, 'q1': wrong key" in result.stderr
+
+
+def test_only_given_flags_reach_the_configuration(run: Run, models: Connected) -> None:
+    def config(*args: str) -> dict[str, Any]:
+        result = run("rank", "q", "a", *args, "--output", "json")
+        assert result.exit_code == 0, result.output
+        found: dict[str, Any] = json.loads(result.stdout)["ranking"]["config"]
+        return found
+
+    assert config() == RankerConfig().model_dump(mode="json")
+    assert config("--preset", "reference") == RankerConfig(preset="reference").model_dump(
+        mode="json"
+    )
+    changed = config("--preset", "reference", "--depth", "none", "--scale", "20", "--reask", "2")
+    assert (changed["depth"], changed["scale"], changed["reask"]) == (None, 20, 2)
+    assert changed["missing"] == "constant"
+    assert config("--no-nlp-scientist", "--temperature", "none")["temperature"] is None
+    models.capabilities = Capabilities(json_schema=True, weak=True)
+    weak = config("--scoring", "integer", "--recruiting", "invent", "--criteria", "query")
+    assert (weak["prompts"], weak["scoring"]) == ("compact", "integer")
+
+
+def test_models_for_roles(run: Run, models: Connected) -> None:
+    result = run(
+        *("rank", "q", "a", "--model", "openai:small", "--criteria-model", "openai:large"),
+        *("--base-url", "http://localhost:1/v1"),
+    )
+    assert result.exit_code == 0, result.output
+    assert set(models.asked) == {
+        ("openai:small", "http://localhost:1/v1"),
+        ("openai:large", "http://localhost:1/v1"),
+    }
+
+
+def test_the_direct_ranker(run: Run, models: Connected) -> None:
+    result = run("rank", "q", "a", "--ranker", "direct", "--output", "json")
+    assert json.loads(result.stdout)["ranking"]["ranker"] == "direct"
+    assert {request.tag.stage for request in models.requests} == {"score"}
+    result = run("rank", "q", "a", "--ranker", "direct", "--with-criteria", "--output", "json")
+    assert json.loads(result.stdout)["ranking"]["team"] is not None
+
+
+def test_team_saves_what_rank_takes(run: Run, models: Connected, tmp_path: Path) -> None:
+    out = tmp_path / "team.yaml"
+    result = run("team", "best masks", "--example", "a passage", "--out", out)
+    assert result.exit_code == 0, result.output
+    assert "60%  Efficacy" in result.stdout
+    team = load(Team, out)
+    assert team.names == ("NLP scientist", "Virologist", "Worried [bold]parent")
+    assert {request.tag.stage for request in models.requests} == {"recruit", "criteria"}
+    models.requests.clear()
+    assert run("rank", "best masks", "a", "--team", out).exit_code == 0
+    assert {request.tag.stage for request in models.requests} == {"score"}
+    result = run("team", "best masks", "--output", "json")
+    assert Team.model_validate(json.loads(result.stdout)["team"]) == team
+
+
+def test_a_report_is_written(run: Run, tmp_path: Path) -> None:
+    report = tmp_path / "why.html"
+    assert run("rank", "q", "a", "--report", report).exit_code == 0
+    assert report.read_text(encoding="utf-8").lstrip().lower().startswith("<!doctype html>")
+
+
+def test_foreign_text_cannot_steer_the_terminal(run: Run) -> None:
+    evil = "\x1b[31mred\x07 [bold]loud[/bold] \u202eback \u2066x\x9b2J"
+    result = run("rank", evil, evil)
+    assert result.exit_code == 0
+    assert not set(result.stdout) & set("\x1b\x07\u202e\u2066\x9b")
+    assert r"\x1b[31mred\x07 [bold]loud[/bold] \u202eback" in result.stdout

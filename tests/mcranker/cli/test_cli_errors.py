@@ -1,0 +1,165 @@
+"""What goes wrong: one line, an exit code, and an envelope for scripts."""
+
+from __future__ import annotations
+
+import errno
+import json
+import signal
+from pathlib import Path
+
+import anyio
+import pytest
+
+from mcranker import ChatRequest
+from mcranker.cli.failures import as_flags
+from mcranker.cli.files import replacing
+from mcranker.errors import ConnectionFailed
+from mcranker.llm.chat import Capabilities
+from tests.support.cli_support import Connected, Run, invoke, scripted
+
+
+@pytest.fixture
+def models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Connected:
+    return scripted(monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def run(models: Connected) -> Run:
+    return invoke
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "expected"),
+    [
+        (["rank"], 2, "there is no query"),
+        (["rank", "q", "a", "--docs", "x"], 2, "not both"),
+        (["rank", "q", "a", "--run", "x"], 2, "--run goes with --queries"),
+        (["rank", "--queries", "x"], 2, "--queries needs --run FILE"),
+        (["rank", "q", "--queries", "x", "--run", "x", "--corpus", "x"], 2, "QUERY does not go"),
+        (["rank", "q", "a", "--team-size", "99"], 2, "99 is not in the range"),
+        (["rank", "q", "a", "--scoring", "maybe"], 2, "'maybe' is not one of"),
+        (["rank", "q", "a", "--labels", "No,Yes"], 2, "labels go with --scoring expected"),
+        (["rank", "q", "a", "--scroing", "x"], 2, "'--scoring'"),
+        (["rank", "q", "a", "--ranker", "direct", "--assessor-model", "x"], 2, "--assessor-model"),
+        (["rank", "q", "a", "--top", "0"], 2, "0 is not in the range"),
+        (["rank", "", "a"], 1, "the query is empty"),
+        (["rank", "q", "--docs", "absent.jsonl"], 1, "absent.jsonl: cannot be read: No such file"),
+        (["rank", "q", "--docs", "."], 1, ".: cannot be read: Is a directory"),
+        (["rank", "q", "--docs", "-"], 1, "standard input: there is no passage in it"),
+        (["rank", "q", "a", "--out", "."], 1, "'.': is a folder"),
+        (["rank", "q", "a", "--out", "absent/x"], 1, "its folder does not exist"),
+        (["rank", "q", "a", "--out", "x", "--save", "./x"], 2, "given for two outputs"),
+        (["rank", "q", "a", "--team", "absent.yaml"], 1, "absent.yaml: cannot be read"),
+        (["rank", "q", "a", "--team", "nobody"], 1, "'nobody'"),
+        (["rank", "q", "a", "--prompts", "absent"], 1, "'absent'"),
+        (["rank", "q", "a", "--scoring", "expected"], 1, "use --scoring integer"),
+        (["team", "q", "--out", "team.txt"], 2, "must end in .yaml"),
+        (["team"], 2, "Missing argument 'QUERY'"),
+        (["rnak", "q"], 2, "Did you mean 'rank'"),
+        (["models", "download", "smolm2-135m"], 1, "smollm2-135m"),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    args: list[str],
+    code: int,
+    expected: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run(*args)
+    assert result.exit_code == code
+    assert result.stdout == ""
+    assert result.stderr.startswith("mcranker: error: ")
+    assert result.stderr.count("\n") == 1
+    assert expected in result.stderr
+
+
+def test_errors_are_an_envelope_too_when_json_is_asked_for(run: Run) -> None:
+    for args, code, name in [
+        (["rank", "q", "--docs", "absent", "--output", "json"], 1, "InputError"),
+        (["rank", "q", "a", "--output=json", "--scale", "0"], 2, "BadParameter"),
+        (["team", "--output", "json"], 2, "MissingParameter"),
+    ]:
+        result = run(*args)
+        whole = json.loads(result.stdout)
+        assert (result.exit_code, whole["exit_code"], whole["status"]) == (code, code, "error")
+        (entry,) = whole["errors"]
+        assert (entry["code"], entry["retryable"]) == (name, False)
+        assert entry["message"] in result.stderr
+
+
+def test_a_model_that_fails(run: Run, models: Connected) -> None:
+    def failing(request: ChatRequest) -> str:
+        raise ConnectionFailed("nobody there", model="openai:test")
+
+    models.answer = failing
+    result = run("rank", "q", "a", "--output", "json")
+    assert result.exit_code == 1
+    assert result.stderr == "mcranker: error: nobody there\n"
+    assert json.loads(result.stdout)["errors"][0]["retryable"] is True
+
+
+def test_a_traceback_only_with_debug(run: Run, models: Connected) -> None:
+    def failing(request: ChatRequest) -> str:
+        raise ZeroDivisionError("a\nb")
+
+    models.answer = failing
+    plain = run("rank", "q", "a")
+    assert plain.exit_code == 1
+    assert plain.stderr.startswith("mcranker: error: unexpected ZeroDivisionError: a; b; --debug")
+    for args in (["--debug", "rank", "q", "a"], ["rank", "q", "a", "--debug"]):
+        assert "Traceback (most recent call last)" in run(*args).stderr
+
+
+def test_verbose_before_and_after_the_verb(run: Run, models: Connected) -> None:
+    models.capabilities = Capabilities(json_schema=True, label_logprobs=True, weak=True)
+    args = ["rank", "q", "a", "--scoring", "integer"]
+    assert "weak model" not in run(*args).stderr
+    for given in (["-v", *args], [*args, "--verbose"]):
+        assert "mcranker: openai:default is a weak model, so" in run(*given).stderr
+
+
+def test_an_interrupt_says_how_far_it_came(run: Run, models: Connected) -> None:
+    async def interrupted(request: ChatRequest) -> str:
+        signal.raise_signal(signal.SIGINT)
+        await anyio.sleep_forever()
+        raise AssertionError("unreachable")
+
+    models.answer = interrupted
+    result = run("team", "q")
+    assert result.exit_code == 130
+    assert result.stderr == "mcranker: interrupted while recruiting and writing criteria\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('labels go with scoring="expected", not', "labels go with --scoring expected, not"),
+        ("team_size=3, but", "--team-size 3, but"),
+        ("(with base_url= for", "(with --base-url for"),
+        ("use model='local:PATH.gguf'", "use --model local:PATH.gguf"),
+        ('criteria="dataset" needs dataset=: say', "--criteria dataset needs --dataset: say"),
+        ("http://host/?model=3&seed=1 x=1", "http://host/?model=3&seed=1 x=1"),
+        ("labels=('a',): too few", "labels=('a',): too few"),
+    ],
+)
+def test_messages_name_flags(text: str, expected: str) -> None:
+    assert as_flags(text) == expected
+
+
+def test_a_full_disk_is_told_with_the_file(tmp_path: Path) -> None:
+    old = tmp_path / "why.html"
+    old.write_text("old")
+
+    def write() -> None:
+        with replacing(str(old)) as part:
+            part.write_text("half")
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left") as error:
+        write()
+    assert error.value.filename == str(old)
+    assert old.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [old]

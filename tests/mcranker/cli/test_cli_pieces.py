@@ -1,0 +1,184 @@
+"""The command's parts by themselves: text, numbers, progress, files, added verbs, reference."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcranker.cli import cli
+from mcranker.cli.files import output
+from mcranker.cli.progress import QueryTracker, RunTracker
+from mcranker.cli.reference import reference
+from mcranker.config import RankerConfig
+from mcranker.events import (
+    PassageAssessed,
+    PassageScored,
+    RankingStarted,
+    RubricWritten,
+    TeamRecruited,
+)
+from personas import Criterion, Persona, Rubric
+from personas.plain import one_line, plain
+from personas.words import counted, dollars, file_size, score_column, seconds
+
+PROJECT = Path(__file__).parents[3]
+
+
+@given(st.text())
+def test_plain_text_is_harmless_and_keeps_what_is(text: str) -> None:
+    shown = plain(text)
+    assert shown.replace("\u200c", "").replace("\u200d", "").isprintable() or any(
+        not char.isprintable() and char in text for char in shown
+    )
+    assert not any(ord(char) < 32 or 0x7F <= ord(char) < 0xA0 for char in shown)
+    assert "\n" not in one_line(text)
+
+
+def test_plain_text() -> None:
+    assert plain("a\n\t b\x00\x1b[0m \u202e\u2028\ud800") == r"a b\x00\x1b[0m \u202e \ud800"
+    assert plain("nâïve 漢字 👩\u200d🔬") == "nâïve 漢字 👩\u200d🔬"
+    assert plain("abcdef", 3) == "abc"
+    assert one_line("first\n\n  second\n") == "first; second"
+
+
+def test_numbers() -> None:
+    assert [counted(n, "query", "queries") for n in (0, 1, 1234)] == [
+        "0 queries",
+        "1 query",
+        "1,234 queries",
+    ]
+    assert [seconds(s) for s in (0.4249, 12.34, 99.96, 185, 7440)] == [
+        "0.42 s",
+        "12.3 s",
+        "100.0 s",
+        "3 min 05 s",
+        "2 h 04 min",
+    ]
+    assert [dollars(d) for d in (0, 12.4, 0.031, 0.00042)] == [
+        "$0.00",
+        "$12.40",
+        "$0.031",
+        "$0.00042",
+    ]
+    assert [file_size(s) for s in (None, 12, 98_362_432, 4_683_074_240)] == [
+        "?",
+        "12 B",
+        "98 MB",
+        "4.7 GB",
+    ]
+    assert score_column([3.0, None, 12.0]) == ["3", "-", "12"]
+    assert score_column([0.5, 0.3333]) == ["0.500", "0.333"]
+    assert score_column([10.0, 2.5]) == ["10.00", "2.50"]
+    assert score_column([None]) == ["-"]
+
+
+def test_progress_of_a_query() -> None:
+    now = [100.0]
+    tracker = QueryTracker(clock=lambda: now[0])
+    persona = Persona(name="a")
+    rubric = Rubric(criteria=(Criterion(name="c"),))
+    tracker.take(RankingStarted("", "q", 10))
+    assert tracker.reached == "while recruiting"
+    tracker.take(TeamRecruited("", (persona, persona)))
+    tracker.take(RubricWritten("", "a", rubric))
+    assert tracker.reached == "while writing criteria, 1 of 2 done"
+    assert tracker.passages_per_second() is None
+    tracker.take(PassageScored("", "d", "a", 1.0, "", 1, 20))
+    assert tracker.seconds_left() is None
+    now[0] += 4
+    tracker.take(PassageScored("", "d", "a", 1.0, "", 5, 20))
+    # 4 scores after the first in 4 s; the team of two takes 2 scores a passage.
+    assert tracker.passages_per_second() == pytest.approx(0.5)
+    assert tracker.seconds_left() == pytest.approx(15)
+    assert tracker.reached == "while scoring, 5 of 20 done"
+    tracker.take(PassageAssessed("", "d", 1.0, "", 1, 10))
+    assert (tracker.stage, tracker.done, tracker.total) == ("assessing", 1, 10)
+    assert tracker.passages_per_second() is None
+
+
+def test_progress_of_a_run() -> None:
+    now = [0.0]
+    tracker = RunTracker(4, clock=lambda: now[0])
+    assert tracker.seconds_left() is None
+    now[0] = 6.0
+    tracker.take(30)
+    assert tracker.passages_per_second() == pytest.approx(5)
+    assert tracker.seconds_left() == pytest.approx(18)
+    assert tracker.reached == "after 1 of 4 queries"
+
+
+def test_an_output_file_is_whole_or_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.write_text("before")
+    path.chmod(0o640)
+
+    def fail() -> None:
+        with output(str(path)) as write:
+            write("half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert path.read_text() == "before"
+    with output(str(path)) as write:
+        write("é\n")
+    assert path.read_bytes() == b"\xc3\xa9\n"
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert list(tmp_path.iterdir()) == [path]
+    with output("/dev/null") as write:
+        write("gone")
+    assert Path("/dev/null").is_char_device()
+
+
+def test_the_reference_is_in_step_with_the_help() -> None:
+    assert (PROJECT / "docs" / "cli.md").read_text(encoding="utf-8") == reference(), (
+        "run: python -m mcranker.cli.reference > docs/cli.md"
+    )
+
+
+def test_every_field_of_the_configuration_has_its_flag_and_default() -> None:
+    ctx = click.Context(cli)
+    rank = cli.get_command(ctx, "rank")
+    assert rank is not None
+    flags = {param.name: param for param in rank.params}
+    for name, field in RankerConfig.model_fields.items():
+        flag = flags[name]
+        assert isinstance(flag, click.Option)
+        assert f"--{name.replace('_', '-')}" in flag.opts
+        assert flag.default == field.default
+        assert flag.help
+    assert not any("key" in option for param in rank.params for option in param.opts)
+
+
+@pytest.fixture
+def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package that adds the verbs `hello` and `broken`."""
+    (tmp_path / "hello_verb.py").write_text(
+        "import click\n@click.command()\ndef command():\n    click.echo('hello')\n    return 3\n"
+    )
+    info = tmp_path / "hello-1.dist-info"
+    info.mkdir()
+    (info / "entry_points.txt").write_text(
+        "[console_scripts]\nx = y:z\n\n[mcranker.commands]\nhello = hello_verb:command\n"
+        "broken = not_there_at_all:command\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def test_packages_add_verbs(added: Path) -> None:
+    listed = CliRunner().invoke(cli, ["--help"])
+    assert "hello Added by hello_verb." in " ".join(listed.stdout.split())
+    assert "hello_verb" not in sys.modules
+    result = CliRunner().invoke(cli, ["hello"])
+    assert (result.exit_code, result.stdout) == (3, "hello\n")
+    result = CliRunner().invoke(cli, ["broken"])
+    assert result.exit_code == 1
+    assert "the verb 'broken' cannot be loaded from 'not_there_at_all:command'" in result.stderr
+    assert CliRunner().invoke(cli, ["x"]).exit_code == 2

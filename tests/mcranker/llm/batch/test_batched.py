@@ -1,0 +1,347 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from mcranker.errors import (
+    ConfigError,
+    ModelTimeout,
+    UnsupportedCapability,
+)
+from mcranker.llm.batch.batched import Pace, batched
+from mcranker.llm.chat import ChatModel, ChatReply, Question, Usage
+from mcranker.llm.prices import cost
+from mcranker.llm.providers.anthropic_messages import AnthropicMessages
+from mcranker.llm.providers.compatible_http import CompatibleChat
+from mcranker.llm.providers.openai_chat import OpenAIChat
+from mcranker.llm.scripted import ScriptedChat
+from tests.support.batch_place import (
+    ask,
+    both,
+    outcomes,
+    text_of,
+    texts,
+    workplace,
+)
+from tests.support.batch_server import failure
+from tests.support.loopback import Answer, Body, clean_environment, completion
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    clean_environment(monkeypatch)
+
+
+@both
+async def test_requests_that_wait_together_become_one_batch(
+    provider: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "mcranker.llm")
+    requests = [ask(f"p{i}") for i in range(5)]
+    async with workplace(provider, tmp_path) as place:
+        model = place.model()
+        found = await outcomes(model, requests)
+        assert texts(found) == [f"re: p{i}" for i in range(5)]
+        assert [reply.usage.calls for reply in found if isinstance(reply, ChatReply)] == [1] * 5
+        assert not any(reply.reused for reply in found if isinstance(reply, ChatReply))
+        assert [len(job.requests) for job in place.server.jobs] == [5]
+        assert [kept.text for r in requests if (kept := place.kept(r))] == texts(found)
+        assert place.notes == []
+        assert isinstance(model, ChatModel)
+        assert model.name == f"{place.chats[0].name}+batch"
+        assert model.endpoint == place.server.url
+    # The linger of 2 s, then two looks, 5 s apart.
+    assert place.time.now - place.time.start == 12.0
+    assert "batch batch_0: 5 requests are with" in caplog.text
+    assert caplog.text.count("batch_0: in_progress") == 1
+    assert all(record.levelno == logging.INFO for record in caplog.records)
+
+
+async def test_answers_are_kept_under_the_name_that_has_the_price(tmp_path: Path) -> None:
+    async with workplace("openai", tmp_path) as place:
+        await place.model().complete(ask("p"))
+        import sqlite3
+
+        place.ledger.close()
+        with sqlite3.connect(tmp_path / "ledger.sqlite") as file:
+            rows = file.execute("SELECT model, stage FROM replies").fetchall()
+        file.close()
+    assert rows == [("openai:gpt-4.1-mini+batch", "score")]
+
+
+async def test_equal_requests_are_one_line_and_paid_once(tmp_path: Path) -> None:
+    async with workplace("openai", tmp_path) as place:
+        found = await outcomes(place.model(), [ask("p"), ask("p"), ask("q")])
+        assert [len(job.requests) for job in place.server.jobs] == [2]
+    assert texts(found) == ["re: p", "re: p", "re: q"]
+    reused = [reply.reused for reply in found if isinstance(reply, ChatReply)]
+    assert sorted(reused[:2]) == [False, True]
+    assert not reused[2]
+
+
+async def test_later_requests_wait_for_company_and_not_for_ever(tmp_path: Path) -> None:
+    pace = Pace(linger=2.0, longest_linger=5.0)
+    async with workplace("openai", tmp_path) as place:
+        model = place.model(pace=pace)
+        async with anyio.create_task_group() as group:
+
+            def later(text: str) -> None:
+                group.start_soon(model.complete, ask(text))
+
+            group.start_soon(model.complete, ask("p0"))
+            for second in (1.0, 2.5, 4.0, 5.5):
+                place.time.at[second] = lambda text=f"p{second}": later(text)  # type: ignore[misc]
+        sizes = [len(job.requests) for job in place.server.jobs]
+        first = place.server.jobs[0].created - place.time.start
+    # Each came within 2 s of the one before, but the first would not wait beyond 5 s.
+    assert sizes == [4, 1]
+    assert first == 5.0
+
+
+@both
+async def test_batches_are_no_larger_than_the_provider_takes(provider: str, tmp_path: Path) -> None:
+    async with workplace(provider, tmp_path) as place:
+        service = place.service()
+        service.most_requests = 2
+        assert texts(await outcomes(place.model(service), [ask(f"p{i}") for i in range(5)])) == [
+            f"re: p{i}" for i in range(5)
+        ]
+        service = place.service()
+        line = len(service.line("0" * 64, service.chat.writer()(ask("q0"))))
+        service.most_bytes = 3 * line + 2  # three lines and what stands between them
+        await outcomes(place.model(service), [ask(f"q{i}") for i in range(7)])
+        service.most_bytes = 3 * line + 1
+        await outcomes(place.model(service), [ask(f"r{i}") for i in range(3)])
+        sizes = [len(job.requests) for job in place.server.jobs]
+    assert sizes == [2, 2, 1, 3, 3, 1, 2, 1]
+
+
+@both
+async def test_items_fail_one_by_one(provider: str, tmp_path: Path) -> None:
+    too_long = "prompt is too long: 300000 tokens > 200000 maximum"
+
+    def answer(body: Body) -> Any:
+        text = text_of(body)
+        if text == "bad":
+            return failure(provider, 400, "no such thing")
+        if text == "long":
+            return failure(provider, 400, too_long)
+        if text in ("ill", "slow"):
+            return failure(provider, 500 if text == "ill" else 429)
+        return normal(body)
+
+    async with workplace(provider, tmp_path) as place:
+        normal, place.server.script = place.server.script, answer
+        requests = [ask(text) for text in ("good", "bad", "long", "ill", "slow", "fine")]
+        found = await outcomes(place.model(), requests)
+        kept = [place.kept(request) is not None for request in requests]
+        sizes = [len(job.requests) for job in place.server.jobs]
+    assert texts(found) == [
+        "re: good", "RequestRejected", "ContextTooLong", "ServerFailed", "RateLimited", "re: fine",
+    ]  # fmt: skip
+    assert "no such thing" in str(found[1])
+    assert kept == [True, False, False, False, False, True]
+    # What the provider failed went three times, what it refused once.
+    assert sizes == [6, 2, 2]
+    assert place.notes == []
+
+
+@both
+@pytest.mark.parametrize("outcome", ["expired", "missing"])
+async def test_what_expired_goes_again(provider: str, outcome: str, tmp_path: Path) -> None:
+    turns: list[str] = []
+
+    def answer(body: Body) -> Any:
+        turns.append(text_of(body))
+        text = text_of(body)
+        late = text == "never" or (text == "late" and turns.count("late") == 1)
+        return outcome if late else normal(body)
+
+    async with workplace(provider, tmp_path) as place:
+        normal, place.server.script = place.server.script, answer
+        place.server.polls = 1  # each script is played once
+        found = await outcomes(place.model(), [ask("soon"), ask("late"), ask("never")])
+        sizes = [len(job.requests) for job in place.server.jobs]
+    error = "ModelTimeout" if outcome == "expired" else "ServerFailed"
+    assert texts(found) == ["re: soon", "re: late", error]
+    assert sizes == [3, 2, 1]
+
+
+async def test_what_openai_leaves_out_of_an_expired_batch_has_expired(tmp_path: Path) -> None:
+    async with workplace("openai", tmp_path) as place:
+        place.server.status = "expired"
+        place.server.script = lambda _: "missing"
+        with pytest.raises(ModelTimeout, match="batch_2 ended before"):
+            await place.model().complete(ask("p"))
+
+
+@both
+async def test_a_batch_that_somebody_cancelled(provider: str, tmp_path: Path) -> None:
+    outcome = {"openai": "cancelled", "anthropic": "missing"}[provider]
+    async with workplace(provider, tmp_path) as place:
+        normal = place.server.script
+        place.server.status = "cancelled"
+        place.server.script = lambda body: outcome if text_of(body) == "p1" else normal(body)
+        found = await outcomes(place.model(), [ask("p0"), ask("p1")])
+        assert texts(found) == ["re: p0", "ModelError"]
+        assert "was cancelled" in str(found[1])
+        assert len(place.server.jobs) == 1
+        assert place.notes == []
+
+
+async def test_a_batch_that_is_not_accepted(tmp_path: Path) -> None:
+    async with workplace("openai", tmp_path) as place:
+        place.server.status = "failed"
+        place.server.errors = [
+            {"code": "invalid_json_line", "line": 2, "message": "This line is not JSON."},
+            {"code": "token_limit_exceeded", "line": None, "message": None},
+        ]
+        found = await outcomes(place.model(), [ask("p0"), ask("p1")])
+        assert texts(found) == ["ModelError", "ModelError"]
+        assert "line 2: This line is not JSON.; token_limit_exceeded" in str(found[0])
+        assert place.notes == []
+
+
+async def test_parameters_that_a_model_refuses_are_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "mcranker.llm")
+
+    def answer(body: Body) -> Any:
+        if body["reasoning_effort"] == "none":
+            message = "Unsupported value: 'none'. Supported values are: 'low', 'high'."
+            error = {"message": message, "param": "reasoning_effort", "code": None}
+            return Answer(400, {"error": error})
+        if "temperature" in body:
+            error = {"message": "", "param": "temperature", "code": "unsupported_value"}
+            return Answer(400, {"error": error})
+        return completion(str(body["reasoning_effort"]))
+
+    async with workplace("openai", tmp_path) as place:
+        place.server.script = answer
+        model = place.model(place.service("gpt-6-luna"))
+        found = await outcomes(model, [ask(f"p{i}", max_tokens=5) for i in range(4)])
+        assert texts(found) == ["low"] * 4
+        assert [len(job.requests) for job in place.server.jobs] == [4, 4, 4]
+        assert texts([await model.complete(ask("p9"))]) == ["low"]
+        assert len(place.server.jobs) == 4
+        body = place.server.jobs[2].requests[0]["body"]
+    assert "temperature" not in body
+    assert body["max_completion_tokens"] == 5 + 4096
+    assert caplog.text.count("refuses") == 2
+
+
+async def test_log_probabilities_that_a_model_refuses_are_not_done_without(
+    tmp_path: Path,
+) -> None:
+    error = {"message": "", "param": "logprobs", "code": "unsupported_parameter"}
+    requests = [ask(f"p{i}", labels=("Yes", "No")) for i in range(3)]
+    async with workplace("openai", tmp_path) as place:
+        place.server.script = lambda _: Answer(400, {"error": error})
+        found = await outcomes(place.model(), requests)
+        assert texts(found) == ["UnsupportedCapability"] * 3
+        assert len(place.server.jobs) == 1
+
+
+async def test_what_a_model_cannot_do_is_not_sent(tmp_path: Path) -> None:
+    async with workplace("anthropic", tmp_path) as place:
+        with pytest.raises(UnsupportedCapability, match="no log-probabilities"):
+            await place.model().complete(ask("p", labels=("Yes", "No")))
+        assert place.server.seen == []
+    async with workplace("openai", tmp_path / "2") as place:
+        model = place.model(place.service("gpt-6-luna"))
+        assert place.chats[0].capabilities.max_questions == 400
+        assert model.capabilities.max_questions == 0
+        with pytest.raises(UnsupportedCapability, match="no decisions"):
+            await model.complete(ask("p", questions=(Question("a", "good?", 10),)))
+        assert place.server.seen == []
+
+
+async def test_another_one_goes_on_when_the_one_who_works_is_cancelled(tmp_path: Path) -> None:
+    async with workplace("openai", tmp_path) as place:
+        model = place.model()
+        place.server.polls = 5
+        found: list[str] = []
+
+        async def one(text: str, scope: anyio.CancelScope | None = None) -> None:
+            with scope or anyio.CancelScope():
+                found.append((await model.complete(ask(text))).text)
+
+        async with anyio.create_task_group() as group:
+            for second, text in enumerate(("p0", "p1", "p2", "p2")):
+                scope = anyio.CancelScope()
+                group.start_soon(one, text, scope)
+                if second < 3:  # the second of those who wait for p2 stays
+                    place.time.at[4.0 + 3 * second] = scope.cancel
+        assert found == ["re: p2"]
+        assert len(place.server.jobs) == 1
+        assert place.kept(ask("p0")) is not None
+
+
+async def test_one_that_is_called_to_work_and_cancelled_calls_another(tmp_path: Path) -> None:
+    async with workplace("openai", tmp_path) as place:
+        model = place.model()
+        tasks = [asyncio.create_task(model.complete(ask(f"p{i}"))) for i in range(3)]
+
+        def cancel_two() -> None:
+            tasks[0].cancel()
+            asyncio.get_running_loop().call_soon(tasks[1].cancel)
+
+        place.time.at[6.0] = cancel_two
+        assert (await tasks[2]).text == "re: p2"
+        for task in tasks[:2]:
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+
+@both
+async def test_replies_may_hold_any_character(provider: str, tmp_path: Path) -> None:
+    text = "a\u2028b\x85c\x0b\U0001f600"
+    async with workplace(provider, tmp_path) as place:
+        assert texts(await outcomes(place.model(), [ask(text)])) == [f"re: {text}"]
+
+
+async def test_two_event_loops_one_after_the_other(tmp_path: Path) -> None:
+    async with workplace("openai", tmp_path) as place:
+        model = place.model()
+
+        def ask_elsewhere(text: str) -> str:
+            async def main() -> str:
+                reply = await model.complete(ask(text))
+                await model.aclose()
+                return reply.text
+
+            return asyncio.run(main())
+
+        assert await asyncio.to_thread(ask_elsewhere, "p") == "re: p"
+        assert await asyncio.to_thread(ask_elsewhere, "q") == "re: q"
+
+
+def test_which_models_have_batches(tmp_path: Path) -> None:
+    for model in (
+        OpenAIChat("gpt-6-luna", api_key="k"),
+        AnthropicMessages("claude-haiku-5-5", api_key="k"),
+    ):
+        assert batched(model, tmp_path, None).name == f"{model.name}+batch"
+    with pytest.raises(ConfigError, match="server of one's own"):
+        batched(CompatibleChat("m", base_url="http://127.0.0.1:9/v1"), tmp_path, None)
+    with pytest.raises(ConfigError, match="in this process"):
+        batched(ScriptedChat(lambda _: "", name="local:smollm2"), tmp_path, None)
+    with pytest.raises(ConfigError, match="'scripted:function': it is not one of"):
+        batched(ScriptedChat(lambda _: ""), tmp_path, None)
+
+
+@pytest.mark.parametrize("model", ["openai:gpt-6-luna", "anthropic:claude-haiku-5-5"])
+def test_batches_cost_half(model: str) -> None:
+    usage = Usage(calls=1, input_tokens=10_000, cached_input_tokens=2_000, output_tokens=1_000)
+    full, half = cost(model, usage), cost(f"{model}+batch", usage)
+    assert full is not None
+    assert half == pytest.approx(full / 2)
+    assert cost("openai:no-such-model+batch", usage) is None

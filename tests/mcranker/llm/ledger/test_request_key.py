@@ -1,0 +1,108 @@
+"""The key of a request: what it depends on, what it does not, and that it stays."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcranker.llm.chat import ChatRequest, Message, Question, ReplySchema, Tag
+from mcranker.llm.ledger.request_key import request_key
+from mcranker.llm.scripted import ScriptedChat
+
+SCHEMA = ReplySchema("score", {"type": "object", "properties": {"a": {}, "b": {}}})
+REQUEST = ChatRequest(
+    messages=(Message("system", "You judge."), Message("user", "Is it good?")),
+    tag=Tag("score", "q1", "Nurse", "d1"),
+    schema=SCHEMA,
+    seed=7,
+)
+
+
+class Served(ScriptedChat):
+    def __init__(self, name: str = "openai:m", endpoint: str = "http://a/v1") -> None:
+        super().__init__(lambda request: "ok", name=name)
+        self.endpoint = endpoint
+
+
+def key(request: ChatRequest = REQUEST, **model: str) -> bytes:
+    return request_key(Served(**model), request)
+
+
+def changed(**fields: Any) -> ChatRequest:
+    return dataclasses.replace(REQUEST, **fields)
+
+
+def test_the_key_is_the_same_in_every_release() -> None:
+    assert key().hex() == "ea7c2d7a207fa219a3176ad6ec9d7bcca0252b7b2247c4759f09aece3380d60f"
+
+
+def test_what_a_request_is_for_takes_no_part() -> None:
+    shared = (REQUEST.messages[0], Message("user", "Is it good?", shared=5))
+    assert key(changed(tag=Tag("assess", "q2", "Vet", "d2", 9))) == key()
+    assert key(changed(messages=shared)) == key()
+    assert key(changed(schema=ReplySchema("score", MappingProxyType(SCHEMA.schema)))) == key()
+    assert key(changed(temperature=0)) == key(changed(temperature=-0.0)) == key()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"messages": REQUEST.messages[1:]},
+        {"messages": (Message("user", "You judge."), REQUEST.messages[1])},
+        {"messages": (*REQUEST.messages, Message("assistant", ""))},
+        {"schema": None},
+        {"schema": ReplySchema("other", SCHEMA.schema)},
+        {"schema": ReplySchema("score", {"type": "object", "properties": {"b": {}, "a": {}}})},
+        {"labels": ("No", "Yes")},
+        {"questions": (Question("a", "Is it?", 10),)},
+        {"temperature": None},
+        {"temperature": 0.5},
+        {"max_tokens": 1},
+        {"seed": None},
+        {"seed": 2**70},
+    ],
+)
+def test_whatever_is_sent_takes_part(fields: dict[str, Any]) -> None:
+    assert key(changed(**fields)) != key()
+
+
+def test_who_is_asked_takes_part() -> None:
+    plain = ScriptedChat(lambda request: "ok", name="openai:m")
+    keys = {key(), key(name="openai:n"), key(endpoint="http://b/v1"), request_key(plain, REQUEST)}
+    assert len(keys) == 4
+    assert request_key(plain, REQUEST) == key(endpoint="")
+
+
+@pytest.mark.parametrize(("temperature", "different"), [(0.0, 1), (0.7, 2), (None, 2)])
+def test_samples_differ_where_answers_vary(temperature: float | None, different: int) -> None:
+    keys = {key(changed(temperature=temperature, sample=sample)) for sample in (0, 1)}
+    assert len(keys) == different
+
+
+texts = st.text(st.characters(codec=None), max_size=4)
+conversations = st.lists(
+    st.builds(Message, st.sampled_from(["system", "user", "assistant"]), texts), max_size=3
+).map(tuple)
+requests = st.builds(
+    ChatRequest,
+    messages=conversations,
+    tag=st.just(Tag("score")),
+    labels=st.lists(texts, max_size=3).map(tuple),
+    questions=st.lists(st.builds(Question, texts, texts, st.integers(1, 9)), max_size=2).map(tuple),
+)
+
+
+@given(requests, requests)
+def test_different_requests_have_different_keys(one: ChatRequest, other: ChatRequest) -> None:
+    assert (key(one) == key(other)) == (one == other)
+
+
+def test_lone_surrogates_have_keys_of_their_own() -> None:
+    contents = ("\ud800", "\ud801", "?", r"\ud800", "\ufffd")
+    keys = {key(changed(messages=(Message("user", content),))) for content in contents}
+    assert len(keys) == len(contents)

@@ -1,0 +1,303 @@
+"""The engine and the smallest model. Log-probabilities move by 0.1 to 0.2 with what the
+engine has cached, so they are compared with that tolerance."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import anyio
+import pytest
+
+from mcranker.errors import (
+    ConfigError,
+    ContextTooLong,
+    ModelFileError,
+    ModelNotFound,
+    ReplyError,
+)
+from mcranker.llm.bounded_schema import LONGEST_LIST, LONGEST_TEXT
+from mcranker.llm.chat import ChatRequest, Message, ReplySchema, Tag
+from mcranker.llm.local import llama_local
+from mcranker.llm.local.llama_local import LocalChat
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytest.importorskip("xllamacpp")
+
+MODEL = "smollm2-135m"
+TOLERANCE = 0.2
+SCALE = tuple(str(n) for n in range(11))
+
+needs_model = pytest.mark.local_model
+pytestmark = pytest.mark.anyio
+
+
+def ask(text: str, *, begin: str = "", stage: Any = "score", **options: Any) -> ChatRequest:
+    messages = [Message("user", text)]
+    if begin:
+        messages.append(Message("assistant", begin))
+    return ChatRequest(tuple(messages), Tag(stage), **options)
+
+
+@pytest.fixture(scope="session")
+def chat() -> Iterator[LocalChat]:
+    chat = LocalChat.open(MODEL)
+    yield chat
+    anyio.run(chat.aclose)
+
+
+@needs_model
+async def test_it_says_what_it_is(chat: LocalChat) -> None:
+    assert chat.name == "local:smollm2-135m"
+    assert chat.capabilities.weak
+    assert chat.capabilities.prefix_slots == 1
+    assert chat.capabilities.prefill
+    assert chat.capabilities.json_schema
+    assert chat.capabilities.label_logprobs
+
+
+@needs_model
+async def test_a_label_is_chosen_by_its_probability(chat: LocalChat) -> None:
+    question = "Is this a fruit: apple? Answer Yes or No."
+    reply = await chat.complete(ask(question, begin="Answer:", labels=("Yes", "No")))
+    assert reply.label_logprobs is not None
+    assert set(reply.label_logprobs) == {"Yes", "No"}
+    better, _ = sorted(reply.label_logprobs, key=reply.label_logprobs.__getitem__, reverse=True)
+    assert reply.text == better
+    assert 0.3 < sum(map(math.exp, reply.label_logprobs.values())) <= 1.0
+    assert reply.usage.calls == 1
+    assert reply.usage.output_tokens == 1
+
+
+@needs_model
+async def test_ten_is_told_from_one(chat: LocalChat) -> None:
+    text = "Score from 0 to 10 how good this mask is: N95."
+    reply = await chat.complete(ask(text, begin="Score: ", labels=SCALE))
+    one = await chat.complete(ask(text, begin="Score: ", labels=("1",)))
+    zero = await chat.complete(ask(text, begin="Score: 1", labels=("0",)))
+    assert reply.label_logprobs is not None
+    assert one.label_logprobs is not None
+    assert zero.label_logprobs is not None
+    assert set(reply.label_logprobs) == set(SCALE)
+    p_one, p_zero = one.label_logprobs["1"], zero.label_logprobs["0"]
+    assert reply.label_logprobs["10"] == pytest.approx(p_one + p_zero, abs=TOLERANCE)
+    rest = p_one + math.log1p(-math.exp(p_zero))
+    assert reply.label_logprobs["1"] == pytest.approx(rest, abs=TOLERANCE)
+    assert reply.usage.output_tokens == 2  # one for the digit, one to see what follows "1"
+
+
+@needs_model
+async def test_a_space_before_the_label_is_no_obstacle(chat: LocalChat) -> None:
+    text = "Score from 0 to 10 how good this mask is: N95."
+    before = await chat.complete(ask(text, begin="Score: ", labels=SCALE))
+    after = await chat.complete(ask(text, begin="Score:", labels=SCALE))
+    assert before.label_logprobs is not None
+    assert after.label_logprobs is not None
+    assert set(after.label_logprobs) == set(SCALE)
+    # What the model may write instead of the space is the same loss for all labels.
+    losses = [before.label_logprobs[k] - after.label_logprobs[k] for k in SCALE]
+    assert max(losses) - min(losses) < 2 * TOLERANCE
+
+
+@needs_model
+async def test_labels_out_of_reach_are_an_error(chat: LocalChat) -> None:
+    with pytest.raises(ReplyError, match="none of the labels"):
+        await chat.complete(ask("Say hello.", labels=("☃☃", "qxz")))
+
+
+@needs_model
+async def test_json_is_compact_and_ends(chat: LocalChat) -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "Reason": {"type": "string", "maxLength": 20},
+            "Score": {"type": "integer", "minimum": 0, "maximum": 10},
+        },
+        "required": ["Reason", "Score"],
+        "additionalProperties": False,
+    }
+    request = ask("Rate the mask in JSON.", schema=ReplySchema("rating", schema), max_tokens=100)
+    reply = await chat.complete(request)
+    assert reply.finish_reason == "stop"
+    content = json.loads(reply.text)
+    assert list(content) == ["Reason", "Score"]
+    assert 0 <= content["Score"] <= 10
+    assert reply.text.startswith('{"Reason": "')
+
+
+@needs_model
+async def test_the_given_beginning_is_not_repeated(chat: LocalChat) -> None:
+    request = ask("Count from one to five.", begin="1, 2, 3,", stage="probe", max_tokens=4)
+    reply = await chat.complete(request)
+    assert reply.text.startswith(" ")
+    assert "1, 2" not in reply.text
+    assert reply.model == "local:smollm2-135m"
+
+
+@needs_model
+async def test_what_prompts_share_is_evaluated_once(chat: LocalChat) -> None:
+    shared = "You judge masks by how well they filter. " * 20
+    for passage in ("N95 filters well.", "The cat sat on a mat."):
+        request = ask(shared + passage, begin="Answer:", labels=("Yes", "No"))
+        reply = await chat.complete(request)
+    assert reply.usage.input_tokens > 150
+    assert reply.usage.cached_input_tokens > 0.8 * reply.usage.input_tokens
+
+
+@needs_model
+async def test_a_prompt_that_does_not_fit_is_said_to_be_too_long(chat: LocalChat) -> None:
+    with pytest.raises(ContextTooLong, match="cut the passages shorter"):
+        await chat.complete(ask("word " * 9000, labels=("Yes", "No")))
+
+
+@needs_model
+async def test_a_cancelled_call_frees_its_room(chat: LocalChat) -> None:
+    await chat.complete(ask("Hello", stage="probe", max_tokens=1))
+    with anyio.move_on_after(0.05) as scope:
+        await chat.complete(ask("Tell a long story.", stage="probe", max_tokens=2000))
+    assert scope.cancelled_caught
+    assert chat._engine.room.free == llama_local.MAX_CONTEXT
+    reply = await chat.complete(ask("Hello", stage="probe", max_tokens=1))
+    assert reply.usage.output_tokens == 1
+
+
+@needs_model
+async def test_calls_of_one_file_share_one_engine(chat: LocalChat) -> None:
+    other = LocalChat.open(MODEL)
+    request = ask("Hello", stage="probe", max_tokens=1)
+    await chat.complete(request)
+    await other.complete(request)
+    assert other._engine is chat._engine
+    assert chat._engine.users == 2
+    await other.aclose()
+    await other.aclose()
+    assert chat._engine.users == 1
+    await chat.complete(request)
+
+
+@needs_model
+def test_several_event_loops_may_ask_at_once(chat: LocalChat) -> None:
+    replies = []
+
+    async def call() -> None:
+        request = ask("Hello", stage="probe", max_tokens=2)
+        replies.append(await chat.complete(request))
+
+    threads = [threading.Thread(target=anyio.run, args=(call,)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [reply.usage.output_tokens for reply in replies] == [2, 2, 2]
+
+
+@needs_model
+async def test_nobody_else_can_ask(chat: LocalChat) -> None:
+    await chat.complete(ask("Hello", stage="probe", max_tokens=1))
+    address = chat._engine.start()
+    assert address.startswith("http://127.0.0.1:")
+    body = {"messages": [{"role": "user", "content": "Hello"}]}
+    url = f"{address}/v1/chat/completions"
+    async with aiohttp.ClientSession() as session, session.post(url, json=body) as response:
+        assert response.status == 401
+
+
+@needs_model
+async def test_it_can_be_used_again_after_it_was_closed(tmp_path: Path, chat: LocalChat) -> None:
+    copy = tmp_path / "copy.gguf"
+    copy.symlink_to(chat._path)
+    again = LocalChat(copy, "local:copy", context=512, weak=True)
+    request = ask("Hello", stage="probe", max_tokens=1)
+    await again.complete(request)
+    await again.aclose()
+    assert copy not in llama_local._engines
+    await again.complete(request)
+    await again.aclose()
+    assert copy not in llama_local._engines
+
+
+async def test_a_broken_model_file_is_reported_at_the_first_call(tmp_path: Path) -> None:
+    path = tmp_path / "broken.gguf"
+    path.write_bytes(b"GGUF" + bytes(500))
+    chat = LocalChat.open(str(path))
+    assert chat.capabilities.weak
+    with pytest.raises(ModelFileError, match="cannot be loaded"):
+        await chat.complete(ask("Hello"))
+    await chat.aclose()
+    assert path not in llama_local._engines
+
+
+def test_another_kind_of_file_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "page.gguf"
+    path.write_text("<html>")
+    with pytest.raises(ModelFileError, match=r"not a GGUF file \(it begins with b'<htm'\)"):
+        LocalChat.open(str(path))
+
+
+def test_a_large_file_counts_as_capable(tmp_path: Path) -> None:
+    path = tmp_path / "large.gguf"
+    with path.open("wb") as file:
+        file.write(b"GGUF")
+        file.truncate(llama_local.WEAK_BELOW)  # sparse: takes no room
+    assert not LocalChat.open(str(path)).capabilities.weak
+
+
+def test_an_unknown_name_is_reported() -> None:
+    with pytest.raises(ModelNotFound, match="Did you mean 'smollm2-135m'"):
+        LocalChat.open("smolm2-135m")
+
+
+def test_nobody_can_ask_for_less_than_one_call_at_a_time() -> None:
+    with pytest.raises(ConfigError, match="concurrency=0"):
+        LocalChat.open(MODEL, concurrency=0)
+
+
+def test_a_missing_engine_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"pip install 'mcranker\[local\]'"):
+        LocalChat.open(MODEL)
+
+
+@pytest.mark.parametrize(
+    ("said", "advice"),
+    [
+        ("libgomp.so.1: cannot open shared object file", "apt install libgomp1"),
+        ("undefined symbol: llama", "reinstall"),
+    ],
+)
+def test_an_engine_that_does_not_load_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, said: str, advice: str
+) -> None:
+    class Finder:
+        def find_spec(self, name: str, *_: Any) -> None:
+            if name == "xllamacpp":
+                raise ImportError(said)
+
+    monkeypatch.delitem(sys.modules, "xllamacpp", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
+    with pytest.raises(ConfigError, match=advice):
+        llama_local._import_engine("local:tiny")
+
+
+@needs_model
+async def test_texts_and_lists_end_even_if_the_model_does_not(chat: LocalChat) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"Names": {"type": "array", "items": {"type": "string"}}},
+        "required": ["Names"],
+        "additionalProperties": False,
+    }
+    reply = await chat.complete(
+        ask("List many names.", schema=ReplySchema("names", schema), max_tokens=2000)
+    )
+    names = json.loads(reply.text)["Names"]
+    assert len(names) <= LONGEST_LIST
+    assert all(len(name) <= LONGEST_TEXT for name in names)

@@ -1,0 +1,366 @@
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from typing import Any
+
+import anthropic
+import anyio
+import httpx2
+import pytest
+
+from mcranker.errors import (
+    AuthenticationFailed,
+    ConnectionFailed,
+    ContentRefused,
+    ContextTooLong,
+    ModelError,
+    ModelNotFound,
+    ModelTimeout,
+    RateLimited,
+    RequestRejected,
+    ServerFailed,
+    UnsupportedCapability,
+)
+from mcranker.llm.chat import (
+    Capabilities,
+    ChatModel,
+    ChatRequest,
+    Message,
+    ReplySchema,
+    Tag,
+    Usage,
+)
+from mcranker.llm.providers.anthropic_messages import REASONING_TOKENS, AnthropicMessages, sdk_error
+from mcranker.llm.providers.http_errors import Service
+from tests.mcranker.llm.providers.test_compatible_http import closed_port
+from tests.support.loopback import (
+    Answer,
+    Body,
+    Drop,
+    Hang,
+    anthropic_message,
+    clean_environment,
+    serve,
+    serve_in_thread,
+)
+
+MESSAGES = (Message("system", "Be fair."), Message("user", "Hé?"))
+REQUEST = ChatRequest(messages=MESSAGES, tag=Tag("score"), max_tokens=5, seed=3)
+SCHEMA = ReplySchema("score", {"type": "object", "additionalProperties": False})
+OFF = {"type": "disabled"}
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    clean_environment(monkeypatch)
+
+
+def chat(url: str, model: str = "claude-haiku-5-5", **options: Any) -> AnthropicMessages:
+    return AnthropicMessages(model, api_key="k-secret", base_url=url, **options)
+
+
+def refused(kind: str, message: str) -> Body:
+    return {"type": "error", "error": {"type": kind, "message": message}}
+
+
+async def test_what_goes_over_the_wire() -> None:
+    request = ChatRequest(messages=MESSAGES, tag=Tag("score"), max_tokens=5, schema=SCHEMA)
+    async with serve(lambda _: anthropic_message("7")) as server:
+        model = chat(server.root)
+        reply = await model.complete(request)
+        await model.aclose()
+    assert isinstance(model, ChatModel)
+    assert model.name == "anthropic:claude-haiku-5-5"
+    assert model.capabilities == Capabilities(json_schema=True)
+    assert reply.text == "7"
+    assert reply.model == "served-model"
+    # 5 fresh + 4 read from the cache + 2 written to it = 11 in all
+    assert reply.usage == Usage(calls=1, input_tokens=11, cached_input_tokens=4, output_tokens=3)
+    sent = server.requests[0]
+    assert sent.path == "/v1/messages"
+    assert "k-secret" in (sent.headers.get("x-api-key"), sent.headers["authorization"][7:])
+    assert sent.headers["anthropic-version"]
+    assert sent.body == {
+        "model": "claude-haiku-5-5",
+        "max_tokens": 5,
+        "system": "Be fair.",
+        "messages": [{"role": "user", "content": "Hé?"}],
+        "output_config": {"format": {"type": "json_schema", "schema": SCHEMA.schema}},
+        "thinking": OFF,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "takes_it"),
+    [
+        ("claude-haiku-4-5", True),
+        ("claude-haiku-4-5-20251001", True),
+        ("claude-sonnet-4-6", True),
+        ("claude-opus-4-20250514", True),
+        ("claude-3-haiku-20240307", True),
+        ("claude-opus-4-7", False),
+        ("claude-sonnet-5", False),
+        ("claude-haiku-5-5", False),
+    ],
+)
+async def test_temperature_goes_to_models_that_take_one(name: str, takes_it: bool) -> None:
+    async with serve(lambda _: anthropic_message()) as server:
+        model = chat(server.root, name)
+        await model.complete(REQUEST)
+        await model.aclose()
+    assert server.bodies[0].get("temperature") == (0.0 if takes_it else None)
+    assert "seed" not in server.bodies[0]
+
+
+async def test_a_prefill_is_not_sent() -> None:
+    request = ChatRequest(messages=(*MESSAGES, Message("assistant", "{")), tag=Tag("score"))
+    async with serve(lambda _: anthropic_message()) as server:
+        model = chat(server.url)  # "/v1" at its end is understood
+        await model.complete(request)
+        await model.aclose()
+    assert server.requests[0].path == "/v1/messages"
+    assert server.bodies[0]["messages"] == [{"role": "user", "content": "Hé?"}]
+
+
+async def test_labels_are_refused_without_a_call() -> None:
+    model = chat("http://127.0.0.1:1")
+    request = ChatRequest(messages=MESSAGES, tag=Tag("score"), labels=("Yes", "No"))
+    with pytest.raises(UnsupportedCapability, match='scoring="integer"'):
+        await model.complete(request)
+
+
+async def test_refused_parameters_are_remembered() -> None:
+    def answer(body: Body) -> Answer | Body:
+        if "thinking" in body:
+            message = "thinking.type: disabled is not supported for this model"
+            return Answer(400, refused("invalid_request_error", message))
+        if "output_config" in body:
+            message = "output_config: Extra inputs are not permitted"
+            return Answer(400, refused("invalid_request_error", message))
+        if "temperature" in body:
+            message = "`temperature` is deprecated for this model."
+            return Answer(400, refused("invalid_request_error", message))
+        return anthropic_message("7")
+
+    request = ChatRequest(messages=MESSAGES, tag=Tag("score"), max_tokens=5, schema=SCHEMA)
+    async with serve(answer) as server:
+        model = chat(server.root, "claude-haiku-4-5")
+        for _ in range(2):
+            assert (await model.complete(request)).text == "7"
+        await model.aclose()
+    assert len(server.bodies) == 5  # three refusals, then one for each of the two calls
+    assert server.bodies[-1] == {
+        "model": "claude-haiku-4-5",
+        "max_tokens": 5 + REASONING_TOKENS,  # it thinks, and pays for it from the limit
+        "system": "Be fair.",
+        "messages": [{"role": "user", "content": "Hé?"}],
+    }
+    assert model.capabilities == Capabilities()
+
+
+@pytest.mark.parametrize(
+    ("stop", "finish"),
+    [
+        ("end_turn", "stop"),
+        ("stop_sequence", "stop"),
+        ("max_tokens", "length"),
+        ("model_context_window_exceeded", "length"),
+    ],
+)
+async def test_finish_reasons(stop: str, finish: str) -> None:
+    async with serve(lambda _: anthropic_message("7", stop_reason=stop)) as server:
+        model = chat(server.root)
+        assert (await model.complete(REQUEST)).finish_reason == finish
+        await model.aclose()
+
+
+async def test_only_text_blocks_are_the_reply() -> None:
+    blocks = [
+        {"type": "thinking", "thinking": "hm", "signature": "x"},
+        {"type": "text", "text": '{"a"'},
+        {"type": "text", "text": ": 1}"},
+    ]
+    async with serve(lambda _: anthropic_message(content=blocks, usage=None)) as server:
+        model = chat(server.root)
+        reply = await model.complete(REQUEST)
+        server.script = lambda _: anthropic_message(content=[])
+        empty = await model.complete(REQUEST)
+        await model.aclose()
+    assert (reply.text, reply.usage) == ('{"a": 1}', Usage(calls=1))
+    assert empty.text == ""
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (Answer(400, refused("invalid_request_error", "bad")), RequestRejected),
+        (
+            Answer(400, refused("invalid_request_error", "prompt is too long: 9 tokens > 5")),
+            ContextTooLong,
+        ),
+        (Answer(401, refused("authentication_error", "invalid k-secret")), AuthenticationFailed),
+        (Answer(402, refused("billing_error", "pay")), AuthenticationFailed),
+        (Answer(403, refused("permission_error", "no")), AuthenticationFailed),
+        (Answer(404, refused("not_found_error", "model: x")), ModelNotFound),
+        (Answer(413, refused("request_too_large", "big")), RequestRejected),
+        (Answer(429, refused("rate_limit_error", "slow")), RateLimited),
+        (Answer(500, refused("api_error", "oops")), ServerFailed),
+        (Answer(504, refused("timeout_error", "late")), ModelTimeout),
+        (Answer(529, refused("overloaded_error", "busy")), RateLimited),
+        (Answer(200, b'{"content": [{"ty'), ServerFailed),
+        (Answer(200, {"type": "message"}), ServerFailed),
+        (anthropic_message("", stop_reason="refusal"), ContentRefused),
+        (Drop(), ConnectionFailed),
+        (Drop(after=b'{"content": '), ConnectionFailed),
+    ],
+)
+async def test_every_failure_is_one_of_ours_and_nothing_is_tried_twice(
+    answer: Answer | Drop | Body, kind: type[ModelError], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "mcranker")
+    async with serve(lambda _: answer) as server:
+        model = chat(server.root)
+        with pytest.raises(kind) as caught:
+            await model.complete(REQUEST)
+        await model.aclose()
+    assert type(caught.value) is kind
+    assert len(server.requests) == 1
+    assert "k-secret" not in str(caught.value) + caplog.text
+
+
+async def test_advice_waiting_time_and_explanation() -> None:
+    async with serve(lambda _: Answer(401, refused("authentication_error", "no"))) as server:
+        model = chat(server.root)
+        with pytest.raises(AuthenticationFailed, match="set ANTHROPIC_API_KEY or pass api_key="):
+            await model.complete(REQUEST)
+        busy = refused("overloaded_error", "busy")
+        server.script = lambda _: Answer(529, busy, {"retry-after": "3"})
+        with pytest.raises(RateLimited) as caught:
+            await model.complete(REQUEST)
+        details = {"type": "refusal", "category": "bio", "explanation": "It is dangerous."}
+        declined = anthropic_message("", stop_reason="refusal", stop_details=details)
+        server.script = lambda _: declined
+        with pytest.raises(ContentRefused, match="It is dangerous"):
+            await model.complete(REQUEST)
+        await model.aclose()
+    assert caught.value.retry_after == 3.0
+
+
+async def test_nobody_there() -> None:
+    model = chat(f"http://127.0.0.1:{closed_port()}")
+    with pytest.raises(ConnectionFailed, match="check the network"):
+        await model.complete(REQUEST)
+    await model.aclose()
+
+
+async def test_a_slow_answer_times_out_and_hangs_up() -> None:
+    hang = Hang()
+    async with serve(lambda _: hang) as server:
+        model = chat(server.root, timeout=0.2)
+        with pytest.raises(ModelTimeout, match=r"within 0\.2 s"):
+            await model.complete(REQUEST)
+        with anyio.fail_after(5):
+            await hang.gone.wait()
+        await model.aclose()
+
+
+async def test_cancelling_a_call_hangs_up() -> None:
+    hang, asked = Hang(), asyncio.Event()
+
+    def answer(_: Body) -> Hang:
+        asked.set()
+        return hang
+
+    async with serve(answer) as server:
+        model = chat(server.root)
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as group:
+                group.start_soon(model.complete, REQUEST)
+                await asked.wait()
+                group.cancel_scope.cancel()
+            await hang.gone.wait()
+        await model.aclose()
+
+
+def test_one_model_in_two_loops_without_aclose() -> None:
+    with serve_in_thread(lambda _: anthropic_message("7")) as server:
+        model = chat(server.root)
+        for _ in range(2):
+            assert asyncio.run(model.complete(REQUEST)).text == "7"
+
+
+def test_key_and_address_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AuthenticationFailed, match="set ANTHROPIC_API_KEY or pass api_key="):
+        AnthropicMessages("m")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k-env")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:1")
+    assert AnthropicMessages("m").endpoint == "http://127.0.0.1:1"
+
+
+HTTP_REQUEST = httpx2.Request("POST", "http://127.0.0.1/")
+SERVICE = Service("anthropic:m", "Anthropic", "", "", "", 1.0)
+# Status errors are mapped by their status; these are the others.
+MAPPED = {
+    "APIConnectionError": ConnectionFailed,
+    "APIError": RequestRejected,
+    "APIResponseValidationError": ServerFailed,
+    "APITimeoutError": ModelTimeout,
+    "APIWebhookValidationError": RequestRejected,
+    "AnthropicError": RequestRejected,
+    "CredentialsError": AuthenticationFailed,
+    "IdentityTokenFileError": AuthenticationFailed,
+    "RetryableError": ServerFailed,
+}
+BY_STATUS = {
+    400: RequestRejected,
+    401: AuthenticationFailed,
+    402: AuthenticationFailed,
+    403: AuthenticationFailed,
+    404: ModelNotFound,
+    408: ModelTimeout,
+    409: RequestRejected,
+    412: RequestRejected,
+    413: RequestRejected,
+    422: RequestRejected,
+    429: RateLimited,
+    431: RequestRejected,
+    499: RequestRejected,
+    500: ServerFailed,
+    501: ServerFailed,
+    503: ServerFailed,
+    504: ModelTimeout,
+    529: RateLimited,
+}
+
+
+def test_every_error_of_the_library_is_mapped() -> None:
+    found = {
+        kind.__name__: kind
+        for name in anthropic.__all__
+        if inspect.isclass(kind := getattr(anthropic, name)) and issubclass(kind, Exception)
+    }
+    by_status = {n: k for n, k in found.items() if issubclass(k, anthropic.APIStatusError)}
+    assert set(found) - set(by_status) == set(MAPPED)
+    for name, kind in by_status.items():
+        status = getattr(kind, "status_code", 500)
+        response = httpx2.Response(status, request=HTTP_REQUEST, content=b"{}")
+        error = sdk_error(kind("said", response=response, body=None), SERVICE)
+        assert type(error) is BY_STATUS[status], name
+    for name, expected in MAPPED.items():
+        error = sdk_error(instance(found[name]), SERVICE)
+        assert type(error) is expected, name
+        assert error.model == "anthropic:m"
+
+
+def instance(kind: Any) -> Any:
+    if kind is anthropic.APIResponseValidationError:
+        return kind(httpx2.Response(200, request=HTTP_REQUEST), None)
+    if issubclass(kind, anthropic.APIConnectionError):
+        return kind(request=HTTP_REQUEST)
+    if issubclass(kind, anthropic.APIError):
+        return kind("said", HTTP_REQUEST, body=None)
+    return kind("said")

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mcranker.errors import UnsupportedCapability
+from mcranker.llm.chat import Capabilities
+from mcranker.llm.providers.http_errors import Problem, StatusError
+from mcranker.llm.providers.parameters import ParameterMemory, refused_parameter
+
+BODY: dict[str, Any] = {
+    "model": "m",
+    "messages": [],
+    "max_completion_tokens": 9,
+    "temperature": 0.0,
+    "seed": 1,
+    "response_format": {"type": "json_schema"},
+    "reasoning_effort": "none",
+    "thinking": {"type": "disabled"},
+    "output_config": {},
+}
+
+
+def said(message: str = "", param: str = "", code: str = "", status: int = 400) -> Problem:
+    return Problem(status, message=message, param=param, code=code)
+
+
+@pytest.mark.parametrize(
+    ("problem", "name"),
+    [
+        (said("", "temperature", "unsupported_value"), "temperature"),
+        (said("'temperature' does not support 0 with this model"), "temperature"),
+        (said("`temperature` is deprecated for this model."), "temperature"),
+        (said("invalid temperature: only 1 is allowed for this model"), "temperature"),
+        (said("body.seed: Extra inputs are not permitted", status=422), "seed"),
+        (said("Unrecognized request argument supplied: seed"), "seed"),
+        (said("", "max_completion_tokens", "unsupported_parameter"), "max_completion_tokens"),
+        (said("Unsupported value: 'none'", "reasoning_effort"), "reasoning_effort"),
+        (said("This response_format type is unavailable now"), "response_format"),
+        (said("structured outputs are not supported", status=501), "response_format"),
+        (said("not supported", "response_format.type"), "response_format"),
+        (said("thinking.type: disabled is not supported for this model"), "thinking"),
+        (said("output_config: Extra inputs are not permitted"), "output_config"),
+        (said("temperature is not supported when seed is set"), "temperature"),
+        (said("Invalid 'messages': temperature of the sea", "messages"), None),
+        (said("The temperature is fine but the prompt is empty"), None),
+        (said("max_completion_tokens must be at most 4096"), None),
+        (said("temperatures are not supported"), None),
+        (said("temperature is not supported", status=500), None),
+        (said("top_k is not supported", "top_k", "unsupported_parameter"), None),
+        (said(), None),
+    ],
+)
+def test_what_a_provider_refuses(problem: Problem, name: str | None) -> None:
+    assert refused_parameter(problem, BODY) == name
+
+
+def test_only_what_was_sent_can_be_refused() -> None:
+    assert refused_parameter(said("seed is not supported"), {"temperature": 0}) is None
+
+
+def test_nothing_is_changed_before_a_refusal() -> None:
+    assert ParameterMemory("m").adapt(BODY) == BODY
+
+
+def test_a_refused_parameter_is_left_out_from_then_on() -> None:
+    memory = ParameterMemory("m")
+    assert memory.learn(said("", "seed", "unknown_parameter"), BODY)
+    assert "seed" not in memory.adapt(BODY)
+    assert not memory.learn(said("the prompt is bad"), BODY)
+
+
+def test_the_limit_goes_by_its_other_name_once() -> None:
+    memory = ParameterMemory("m")
+    assert memory.learn(said("", "max_completion_tokens", "unknown_parameter"), BODY)
+    sent = memory.adapt(BODY)
+    assert sent["max_tokens"] == 9
+    assert "max_completion_tokens" not in sent
+    assert not memory.learn(said("", "max_tokens", "unknown_parameter"), sent)
+
+
+def test_effort_is_lowered_by_one_step_however_many_calls_are_refused_at_once() -> None:
+    memory = ParameterMemory("m")
+    refused = said("", "reasoning_effort", "unsupported_value")
+    for _ in range(3):  # three calls in flight, all sent with "none"
+        assert memory.learn(refused, BODY)
+    assert memory.adapt(BODY)["reasoning_effort"] == "low"
+    assert memory.learn(refused, memory.adapt(BODY))
+    assert "reasoning_effort" not in memory.adapt(BODY)
+
+
+@pytest.mark.parametrize("name", ["logprobs", "top_logprobs"])
+def test_log_probabilities_cannot_be_left_out(name: str) -> None:
+    memory = ParameterMemory("openai:m")
+    capabilities = Capabilities(json_schema=True, label_logprobs=True)
+    assert memory.within(capabilities) == capabilities
+    with pytest.raises(UnsupportedCapability, match=r"openai:m.*scoring=\"integer\"") as caught:
+        memory.learn(said(f"{name} is not supported"), BODY | {name: 20})
+    assert not caught.value.retryable
+    assert memory.within(capabilities) == Capabilities(json_schema=True)
+
+
+def test_a_refused_schema_ends_that_capability() -> None:
+    memory = ParameterMemory("m")
+    memory.learn(said("", "response_format", "unsupported_parameter"), BODY)
+    assert memory.within(Capabilities(json_schema=True)) == Capabilities()
+
+
+@pytest.mark.anyio
+async def test_asking_ends_even_when_everything_is_refused() -> None:
+    memory, sent_bodies = ParameterMemory("m"), []
+
+    async def refuse_one(sent: dict[str, Any]) -> dict[str, Any]:
+        sent_bodies.append(sent)
+        optional = [name for name in sent if name not in ("model", "messages")]
+        raise StatusError(said("", optional[0], "unknown_parameter"))
+
+    with pytest.raises(StatusError):
+        await memory.ask(BODY, refuse_one)
+    # The limit is tried under two names and is then given up: nothing else is ever dropped.
+    assert [list(sent)[2] for sent in sent_bodies] == ["max_completion_tokens", "max_tokens"]

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import weakref
+
+import pytest
+
+from mcranker.llm.providers.per_loop import PerLoop
+
+
+class Client:
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.closed_in: list[asyncio.AbstractEventLoop] = []
+
+
+async def close(client: Client) -> None:
+    await asyncio.sleep(0)
+    client.closed_in.append(asyncio.get_running_loop())
+
+
+def test_one_client_for_each_loop() -> None:
+    clients = PerLoop(Client, close)
+
+    async def twice() -> tuple[Client, Client]:
+        return await clients.get(), await clients.get()
+
+    first, again = asyncio.run(twice())
+    other, _ = asyncio.run(twice())
+    assert first is again
+    assert other is not first
+    assert first.loop is not other.loop
+
+
+def test_a_client_that_nobody_closes_goes_with_its_loop() -> None:
+    clients = PerLoop(Client, close)
+    client = asyncio.run(clients.get())
+    assert client.closed_in == [client.loop]
+    assert len(clients) == 0
+
+
+@pytest.mark.anyio
+async def test_aclose_closes_once_and_get_opens_anew() -> None:
+    clients = PerLoop(Client, close)
+    first = await clients.get()
+    await clients.aclose()
+    await clients.aclose()
+    assert first.closed_in == [first.loop]
+    assert await clients.get() is not first
+    await clients.aclose()
+
+
+@pytest.mark.anyio
+async def test_tasks_of_one_loop_share_the_client() -> None:
+    clients = PerLoop(Client, close)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(clients.get()) for _ in range(20)]
+    assert len({id(task.result()) for task in tasks}) == 1
+    await clients.aclose()
+
+
+def test_dead_loops_are_let_go_of() -> None:
+    clients = PerLoop(Client, close)
+    loop = asyncio.new_event_loop()
+    gone = weakref.ref(loop.run_until_complete(clients.get()))
+    loop.close()  # without shutting its generators down
+    asyncio.run(clients.get())
+    del loop
+    gc.collect()
+    assert gone() is None
+
+
+def test_loops_in_several_threads() -> None:
+    clients = PerLoop(Client, close)
+    found: list[Client] = []
+    barrier = threading.Barrier(8)
+
+    def work() -> None:
+        async def main() -> None:
+            barrier.wait(10)
+            found.append(await clients.get())
+
+        asyncio.run(main())
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert len({id(client) for client in found}) == 8
+    assert all(client.closed_in == [client.loop] for client in found)

@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import logging
+import sys
+import types
+from typing import Any
+
+import pytest
+
+from mcranker.errors import AuthenticationFailed, ConfigError
+from mcranker.llm.chat import ChatModel
+from mcranker.llm.connect import (
+    DEFAULT_ANTHROPIC,
+    DEFAULT_LOCAL,
+    DEFAULT_OPENAI,
+    choose_default,
+    connect,
+)
+from mcranker.llm.providers.anthropic_messages import AnthropicMessages
+from mcranker.llm.providers.compatible_http import CompatibleChat
+from mcranker.llm.providers.openai_chat import OpenAIChat
+from mcranker.llm.scripted import ScriptedChat
+from tests.support.loopback import clean_environment
+
+LOCAL = "http://127.0.0.1:9/v1"
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    clean_environment(monkeypatch)
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Stands in for the embedded engine; the names it was asked to open."""
+    names: list[str] = []
+
+    class LocalChat:
+        @staticmethod
+        def open(name: str) -> ChatModel:
+            names.append(name)
+            return ScriptedChat(lambda _: "7", name=f"local:{name}")
+
+    module = types.ModuleType("mcranker.llm.local.llama_local")
+    module.LocalChat = LocalChat  # type: ignore[attr-defined]  # a stand-in
+    monkeypatch.setitem(sys.modules, "mcranker.llm.local.llama_local", module)
+    return names
+
+
+def test_a_model_is_itself() -> None:
+    model = ScriptedChat(lambda _: "7")
+    assert connect(model) is model
+
+
+@pytest.mark.parametrize("options", [{"base_url": LOCAL}, {"api_key": "k"}])
+def test_a_model_takes_no_address_or_key(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="not with a ChatModel"):
+        connect(ScriptedChat(lambda _: "7"), **options)
+
+
+def test_what_is_no_model() -> None:
+    with pytest.raises(ConfigError, match="is a int"):
+        connect(7)  # type: ignore[arg-type]  # what a careless caller does
+
+
+def test_openai() -> None:
+    model = connect("openai:gpt-6-luna", api_key="k")
+    assert isinstance(model, OpenAIChat)
+    assert model.name == "openai:gpt-6-luna"
+    assert model.endpoint == "https://api.openai.com/v1"
+
+
+@pytest.mark.parametrize("url", ["https://api.openai.com/v1", "https://eu.api.openai.com/v1/"])
+def test_openai_at_its_own_addresses(url: str) -> None:
+    assert isinstance(connect("openai:m", base_url=url, api_key="k"), OpenAIChat)
+    with pytest.raises(AuthenticationFailed, match="OPENAI_API_KEY"):
+        connect("openai:m", base_url=url)
+
+
+@pytest.mark.parametrize("url", [LOCAL, "https://api.openai.com.example/v1"])
+def test_a_server_that_speaks_openais_protocol_needs_no_key(url: str) -> None:
+    model = connect("openai:qwen/qwen3:8b", base_url=url)
+    assert isinstance(model, CompatibleChat)
+    assert (model.name, model.endpoint) == ("openai:qwen/qwen3:8b", url)
+
+
+def test_the_address_in_the_environment_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", LOCAL)
+    assert isinstance(connect("openai:m"), CompatibleChat)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:8")
+    model = connect("anthropic:m")
+    assert isinstance(model, AnthropicMessages)
+    assert model.endpoint == "http://127.0.0.1:8"
+
+
+def test_anthropic() -> None:
+    model = connect("anthropic:claude-haiku-5-5", api_key="k", base_url="http://127.0.0.1:8")
+    assert isinstance(model, AnthropicMessages)
+    assert model.name == "anthropic:claude-haiku-5-5"
+    assert model.endpoint == "http://127.0.0.1:8"
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"), [("openai:m", "OPENAI_API_KEY"), ("anthropic:m", "ANTHROPIC_API_KEY")]
+)
+def test_no_key_is_found_out_at_once(name: str, variable: str) -> None:
+    with pytest.raises(AuthenticationFailed, match=f"set {variable} or pass api_key="):
+        connect(name)
+
+
+def test_local(opened: list[str]) -> None:
+    assert connect("local:smollm2-135m").name == "local:smollm2-135m"
+    connect(r"local:C:\models\x.gguf")
+    assert opened == ["smollm2-135m", r"C:\models\x.gguf"]
+    with pytest.raises(ConfigError, match="runs in this process"):
+        connect("local:smollm2-135m", base_url=LOCAL)
+    with pytest.raises(ConfigError, match="runs in this process"):
+        connect("local:smollm2-135m", api_key="k")
+    assert len(opened) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "suggestion"),
+    [
+        ("gpt-6-luna", "openai:gpt-6-luna"),
+        ("o1", "openai:o1"),
+        ("o3-mini", "openai:o3-mini"),
+        ("claude-haiku-5-5", "anthropic:claude-haiku-5-5"),
+        ("models/x.GGUF", "local:models/x.GGUF"),
+    ],
+)
+def test_a_bare_name_is_an_error_that_helps(name: str, suggestion: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        connect(name)
+    assert f"did you mean {suggestion!r}?" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["", "llama3", "openai:", "openai: ", "scripted:x", "OpenAI:m"])
+def test_what_has_no_known_form_lists_the_forms(name: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        connect(name)
+    text = str(caught.value)
+    assert all(form in text for form in ("openai:NAME", "anthropic:NAME", "local:NAME"))
+    assert "did you mean" not in text
+    assert repr(name) in text
+
+
+@pytest.mark.parametrize(
+    ("environ", "name", "reason"),
+    [
+        ({}, DEFAULT_LOCAL, "no API key"),
+        ({"OPENAI_API_KEY": "  "}, DEFAULT_LOCAL, "no API key"),
+        ({"ANTHROPIC_API_KEY": "k"}, DEFAULT_ANTHROPIC, "ANTHROPIC_API_KEY is set"),
+        (
+            {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k"},
+            DEFAULT_OPENAI,
+            "OPENAI_API_KEY is set",
+        ),
+        ({"OPENAI_API_KEY": "k", "MCRANKER_MODEL": "local:x"}, "local:x", "MCRANKER_MODEL"),
+    ],
+)
+def test_the_default(environ: dict[str, str], name: str, reason: str) -> None:
+    chosen, why = choose_default(environ)
+    assert chosen == name
+    assert reason in why
+
+
+def test_the_choice_is_logged_without_the_key(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k-secret")
+    with caplog.at_level(logging.INFO, "mcranker.llm"):
+        assert connect(None).name == DEFAULT_OPENAI
+    assert f"model {DEFAULT_OPENAI}: no model was named" in caplog.text
+    assert "k-secret" not in caplog.text
+
+
+def test_a_model_and_its_server_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MCRANKER_BASE_URL", LOCAL)
+    with pytest.raises(ConfigError, match="needs a model"):
+        connect(None)
+    monkeypatch.setenv("MCRANKER_MODEL", "openai:m")
+    model = connect(None)
+    assert isinstance(model, CompatibleChat)
+    assert model.endpoint == LOCAL
+    # A model named in the code is not sent to the server of the one in the environment.
+    assert isinstance(connect("openai:m", api_key="k"), OpenAIChat)
+
+
+def test_the_default_models_have_a_price() -> None:
+    from genai_prices import Usage, calc_price
+
+    for default in (DEFAULT_OPENAI, DEFAULT_ANTHROPIC):
+        provider, _, name = default.partition(":")
+        usage = Usage(input_tokens=1_000_000, output_tokens=0)
+        price = calc_price(usage, model_ref=name, provider_id=provider)
+        assert price.model.id == name
+        assert 0 < price.total_price < 1

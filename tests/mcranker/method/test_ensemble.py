@@ -1,0 +1,180 @@
+"""Eq. 4 by hand: from a score matrix to one score a passage, and to an order."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from mcranker.errors import MissingScoreError
+from mcranker.method.ensemble import (
+    descending,
+    fill_missing,
+    interpolate,
+    reciprocal_rank,
+    score_sum,
+)
+
+NAN = math.nan
+
+# Five passages (rows) and three personas (columns).
+SCORES = np.array(
+    [
+        [7.0, 3.0, 5.0],
+        [9.0, 3.0, 0.0],
+        [7.0, 10.0, 5.0],
+        [0.0, 1.0, 5.0],
+        [9.0, 0.0, 8.0],
+    ]
+)
+GAPS = np.array([[7.0, NAN, 5.0], [NAN, NAN, NAN], [1.0, 2.0, NAN]])
+
+
+def test_sum() -> None:
+    # 7+3+5, 9+3+0, 7+10+5, 0+1+5, 9+0+8
+    assert score_sum(SCORES).tolist() == [15, 12, 22, 6, 17]
+    assert descending(score_sum(SCORES)).tolist() == [2, 4, 0, 1, 3]
+
+
+def test_reciprocal_rank() -> None:
+    # Ranks of the first persona's 7 9 7 0 9, ties by row:  3 1 4 5 2
+    # of the second's               3 3 10 1 0:             2 3 1 4 5
+    # of the third's                5 0 5 5 8:              2 5 3 4 1
+    expected = [
+        1 / 3 + 1 / 2 + 1 / 2,  # 1.3333
+        1 / 1 + 1 / 3 + 1 / 5,  # 1.5333
+        1 / 4 + 1 / 1 + 1 / 3,  # 1.5833
+        1 / 5 + 1 / 4 + 1 / 4,  # 0.7
+        1 / 2 + 1 / 5 + 1 / 1,  # 1.7
+    ]
+    assert reciprocal_rank(SCORES) == pytest.approx(expected, rel=1e-12)
+    assert descending(reciprocal_rank(SCORES)).tolist() == [4, 2, 1, 0, 3]
+
+
+def test_equal_ranks_from_other_personas_tie_exactly() -> None:
+    # Rows 0 to 6 get the ranks 1 3 7, 3 7 1, ... of three personas: the same sum for
+    # rows 0, 2 and 6, whatever the order in which 1, 1/3 and 1/7 are added.
+    ranks = np.array([[1, 3, 7], [2, 2, 2], [3, 7, 1], [4, 4, 4], [5, 5, 5], [6, 6, 6], [7, 1, 3]])
+    totals = reciprocal_rank(-ranks.astype(np.float64))
+    assert totals[0] == totals[2] == totals[6]
+    assert descending(totals).tolist() == [1, 0, 2, 6, 3, 4, 5]
+
+
+def test_equal_scores_from_other_personas_tie_exactly() -> None:
+    # In binary, 0.1 + 0.2 + 0.3 differs from 0.3 + 0.2 + 0.1 unless rounded once.
+    totals = score_sum(np.array([[0.1, 0.2, 0.3], [0.3, 0.2, 0.1], [0.2, 0.3, 0.1]]))
+    assert totals[0] == totals[1] == totals[2]
+    assert descending(totals).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("policy", "filled"),
+    [
+        # (7 + 5) / 2 = 6; nothing to take a mean of; (1 + 2) / 2 = 1.5
+        ("mean_of_team", [[7, 6, 5], [0, 0, 0], [1, 2, 1.5]]),
+        ("lowest", [[7, 0, 5], [0, 0, 0], [1, 2, 0]]),
+        ("constant", [[7, 5, 5], [5, 5, 5], [1, 2, 5]]),
+    ],
+)
+def test_missing_scores(policy: str, filled: list[list[float]]) -> None:
+    given_gaps = GAPS.copy()
+    assert fill_missing(given_gaps, policy, constant=5.0).tolist() == filled  # type: ignore[arg-type]  # plain strings
+    assert np.array_equal(given_gaps, GAPS, equal_nan=True)
+
+
+def test_missing_scores_may_be_an_error() -> None:
+    with pytest.raises(MissingScoreError, match='5 of 9 scores are missing and missing="fail"'):
+        fill_missing(GAPS, "fail")
+    assert fill_missing(SCORES, "fail") is SCORES
+
+
+def test_the_constant_is_0_by_default() -> None:
+    assert fill_missing(GAPS, "constant").tolist() == fill_missing(GAPS, "lowest").tolist()
+
+
+def test_interpolate_with_first_stage_scores() -> None:
+    # scores 15 12 6 scaled: (15-6)/9 = 1, (12-6)/9 = 2/3, 0
+    # first  2 8 5 scaled:   0, (8-2)/6 = 1, (5-2)/6 = 1/2
+    # 0.75 and 0.25 of them: 0.75, 0.5 + 0.25, 0.125
+    combined = interpolate(np.array([15.0, 12.0, 6.0]), [2.0, 8.0, 5.0], 0.25)
+    assert combined == pytest.approx([0.75, 0.75, 0.125])
+
+
+def test_interpolate_with_first_stage_ranks() -> None:
+    # ranks of four passages scaled: 1, 2/3, 1/3, 0; all scores equal: 0
+    combined = interpolate(np.array([5.0, 5.0, 5.0, 5.0]), [9.0, None, 1.0, 2.0], 0.5)
+    assert combined == pytest.approx([1 / 2, 1 / 3, 1 / 6, 0])
+
+
+@pytest.mark.parametrize(("weight", "expected"), [(0.0, [0, 1]), (1.0, [1, 0])])
+def test_interpolate_at_its_ends(weight: float, expected: list[float]) -> None:
+    assert interpolate(np.array([1.0, 2.0]), [4.0, 3.0], weight).tolist() == expected
+
+
+def test_interpolate_one_passage_and_none() -> None:
+    assert interpolate(np.array([3.0]), [1.0], 0.5).tolist() == [0]
+    assert interpolate(np.array([3.0]), [None], 0.5).tolist() == [0]
+    assert interpolate(np.array([]), [], 0.5).tolist() == []
+
+
+def test_no_passages() -> None:
+    empty = np.empty((0, 3))
+    assert score_sum(empty).tolist() == reciprocal_rank(empty).tolist() == []
+    assert fill_missing(empty).shape == (0, 3)
+    assert descending(score_sum(empty)).tolist() == []
+
+
+matrices = hnp.arrays(
+    np.float64,
+    st.tuples(st.integers(1, 8), st.integers(1, 5)),
+    elements=st.integers(0, 10) | st.floats(0, 10),
+)
+gappy = hnp.arrays(
+    np.float64,
+    st.tuples(st.integers(1, 8), st.integers(1, 5)),
+    elements=st.floats(0, 10) | st.just(NAN),
+)
+
+
+@given(st.lists(st.sampled_from([0.0, -0.0, 1.0, 2.5, 10.0]), max_size=20))
+def test_descending_is_sorted_and_stable(values: list[float]) -> None:
+    order = descending(np.array(values)).tolist()
+    assert order == sorted(range(len(values)), key=lambda row: (-values[row], row))
+
+
+@given(matrices, st.randoms(use_true_random=False))
+def test_the_order_of_the_personas_does_not_matter(scores: np.ndarray, random: object) -> None:
+    order = list(range(scores.shape[1]))
+    random.shuffle(order)  # type: ignore[attr-defined]  # a random.Random
+    assert score_sum(scores).tolist() == score_sum(scores[:, order]).tolist()
+    assert reciprocal_rank(scores).tolist() == reciprocal_rank(scores[:, order]).tolist()
+
+
+@given(matrices)
+def test_a_better_score_never_lowers_the_sum(scores: np.ndarray) -> None:
+    better = scores.copy()
+    better[0, 0] += 1
+    assert score_sum(better)[0] >= score_sum(scores)[0]
+    assert reciprocal_rank(better)[0] >= reciprocal_rank(scores)[0]
+
+
+@given(gappy, st.sampled_from(["mean_of_team", "lowest", "constant"]))
+def test_filling_keeps_what_is_there(scores: np.ndarray, policy: str) -> None:
+    filled = fill_missing(scores, policy, constant=3.0)  # type: ignore[arg-type]  # plain strings
+    known = ~np.isnan(scores)
+    assert not np.isnan(filled).any()
+    assert np.array_equal(filled[known], scores[known])
+    for row, (before, after) in enumerate(zip(scores, filled, strict=True)):
+        if policy == "mean_of_team" and known[row].any():
+            assert before[known[row]].min() - 1e-9 <= after.min()
+            assert after.max() <= before[known[row]].max() + 1e-9
+
+
+@given(matrices, st.floats(0, 1))
+def test_interpolated_scores_are_between_0_and_1(scores: np.ndarray, weight: float) -> None:
+    combined = interpolate(score_sum(scores), [None] * len(scores), weight)
+    assert ((combined >= 0) & (combined <= 1 + 1e-12)).all()

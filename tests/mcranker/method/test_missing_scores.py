@@ -1,0 +1,136 @@
+"""Scores that cannot be had: asked for again, then missing with the reason, never made up."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mcranker import (
+    ChatRequest,
+    MCRanker,
+    MissingScoreError,
+    ReplyError,
+    RequestRejected,
+    ServerFailed,
+)
+from tests.support.scripted import scripted
+
+DOCS = {"p1": "one", "p2": "two", "p3": "three", "p4": "four", "p5": "five"}
+SCIENTIST = "NLP scientist"
+
+
+def test_an_unreadable_score_is_asked_for_once_more_then_missing_with_its_reason() -> None:
+    calls: list[ChatRequest] = []
+
+    def score(request: ChatRequest) -> str:
+        if request.tag.doc_id != "p2":
+            return '{"Score": 6}'
+        calls.append(request)
+        return "I would say quite relevant"
+
+    ranking = MCRanker(team_size=1, model=scripted(score)).rank("q", DOCS)
+
+    assert len(calls) == 2
+    roles = [message.role for message in calls[1].messages]
+    assert roles == ["user", "assistant", "user"]
+    assert calls[1].messages[1].content == "I would say quite relevant"
+    (missing,) = ranking.missing
+    assert (missing.doc_id, missing.persona) == ("p2", SCIENTIST)
+    assert "quite relevant" in missing.reason
+    hit = next(hit for hit in ranking if hit.doc_id == "p2")
+    assert hit.scores == {SCIENTIST: None}
+    assert hit.score == 0.0
+
+
+def test_the_repair_turn_can_save_a_score() -> None:
+    def score(request: ChatRequest) -> str:
+        return '{"Score": 8}' if len(request.messages) > 1 else "eight"
+
+    ranking = MCRanker(team_size=1, model=scripted(score)).rank("q", ["a"])
+    assert ranking[0].score == 8.0
+    assert not ranking.missing
+    assert ranking.usage.calls == 1 + 2
+
+
+def test_missing_policies() -> None:
+    def score(request: ChatRequest) -> str:
+        if request.tag.persona == SCIENTIST and request.tag.doc_id == "p1":
+            return "?"
+        return '{"Score": 6}'
+
+    def first(**options: Any) -> float | None:
+        ranking = MCRanker(team_size=3, model=scripted(score), reask=0, **options).rank("q", DOCS)
+        return next(hit.score for hit in ranking if hit.doc_id == "p1")
+
+    assert first() == 6 + 6 + 6  # the mean of the team's other scores stands in
+    assert first(missing="lowest") == 0 + 6 + 6
+    assert first(missing="constant", missing_constant=5) == 5 + 6 + 6
+    with pytest.raises(MissingScoreError, match="1 of 15 scores"):
+        first(missing="fail")
+
+
+def test_a_rejected_passage_is_missing() -> None:
+    def reject(request: ChatRequest) -> str:
+        if request.tag.doc_id == "p3":
+            raise RequestRejected("too long for me")
+        return '{"Score": 6}'
+
+    ranking = MCRanker(team_size=1, model=scripted(reject)).rank("q", DOCS)
+    assert [missing.reason for missing in ranking.missing] == ["too long for me"]
+
+
+def test_a_passage_that_fails_is_missing_while_others_are_answered() -> None:
+    def fail(request: ChatRequest) -> str:
+        if request.tag.doc_id == "p3":
+            raise ServerFailed("out of order")
+        return '{"Score": 6}'
+
+    ranking = MCRanker(model=scripted(fail)).rank("q", DOCS)
+    assert [(each.doc_id, each.reason) for each in ranking.missing] == [("p3", "out of order")] * 3
+
+
+def test_a_model_that_is_down_is_an_error() -> None:
+    def fail(request: ChatRequest) -> str:
+        raise ServerFailed("out of order")
+
+    for docs in (DOCS, ["alone"]):
+        with pytest.raises(ServerFailed, match="out of order"):
+            MCRanker(model=scripted(fail)).rank("q", docs)
+
+
+def test_a_recruiter_that_names_nobody_is_an_error_that_shows_its_reply() -> None:
+    with pytest.raises(ReplyError, match="names nobody"):
+        MCRanker(model=scripted(recruit='{"Identities": []}')).rank("q", DOCS)
+
+
+reply_texts = st.one_of(
+    st.text(max_size=80),
+    st.integers(-3, 14).map(lambda value: json.dumps({"Score": value})),
+    st.integers(0, 10).map(str),
+    st.sampled_from(
+        ["", "{", '{"Score":', '{"Score": 1', "null", '[{"Score": 3}]', "\x00", "{}{}"]
+    ),
+)
+
+
+@given(replies=st.dictionaries(st.sampled_from(list(DOCS)), reply_texts), good=st.integers(0, 10))
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_any_reply_neither_crashes_nor_shifts_another_passages_score(
+    replies: dict[str, str], good: int
+) -> None:
+    def score(request: ChatRequest) -> str:
+        return replies.get(request.tag.doc_id, json.dumps({"Score": good}))
+
+    with MCRanker(team_size=2, model=scripted(score)) as ranker:
+        ranking = ranker.rank("q", DOCS)
+    assert sorted(ranking.ids) == sorted(DOCS)
+    for hit in ranking:
+        if hit.doc_id not in replies:
+            assert set(hit.scores.values()) == {float(good)}
+        for persona, value in hit.scores.items():
+            assert (value is None) == (persona in hit.missing)
+            assert value is None or 0 <= value <= 10

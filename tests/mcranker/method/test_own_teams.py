@@ -1,0 +1,396 @@
+"""Teams that people own: mixed with recruits, with personas required or forbidden."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcranker import (
+    Capabilities,
+    ChatReply,
+    ChatRequest,
+    ConfigError,
+    DirectRanker,
+    MCRanker,
+    Member,
+    Persona,
+    ReplyError,
+    ScriptedChat,
+    Team,
+)
+from mcranker.method.seats import Seats, as_team
+from personas import PromptSet, library, save
+from tests.support.scripted import by_table, scripted
+
+DOCS = {"p1": "one", "p2": "two", "p3": "three", "p4": "four", "p5": "five"}
+SCIENTIST = "NLP scientist"
+NEIGHBOUR = Persona(name="My neighbour", description="Asks bluntly.")
+MIXED = ("Clinician", "My neighbour", "Virologist", "Worried parent")
+
+
+class Recorded:
+    """The scripted model, which keeps every request."""
+
+    def __init__(self, recruit: str | list[str] | None = None, **options: Any) -> None:
+        replies = [recruit] if isinstance(recruit, str) else list(recruit or [])
+        plain = scripted(**options)
+        self.requests: list[ChatRequest] = []
+
+        async def answer(request: ChatRequest) -> ChatReply | str:
+            self.requests.append(request)
+            if request.tag.stage == "recruit" and replies:
+                return replies.pop(0) if len(replies) > 1 else replies[0]
+            return await plain.complete(request)
+
+        self.model = ScriptedChat(answer, capabilities=plain.capabilities)
+
+    def prompts(self, stage: str) -> list[str]:
+        return [each.messages[-1].content for each in self.requests if each.tag.stage == stage]
+
+
+def naming(*names: str) -> str:
+    return json.dumps({"Identities": names, "Reason": "They differ."})
+
+
+def test_recruits_join_the_members_given() -> None:
+    kept = Recorded()
+    ranking = MCRanker(team=["clinician", NEIGHBOUR], team_size=4, model=kept.model).rank("q", DOCS)
+
+    assert ranking.personas == MIXED
+    assert ranking.team is not None
+    assert ranking.team.names == MIXED
+    assert ranking.team.query == "q"
+    assert [each.origin for each in ranking.team.members] == [
+        "library",
+        "human",
+        "recruited",
+        "recruited",
+    ]
+    assert ranking.team.members[0] == library.member("clinician")
+    # One call recruits two; three rubrics are written, the library's is kept; 4 x 5 scores.
+    assert ranking.usage.calls == 1 + 3 + 4 * 5
+    assert {name: ranking.calls.by("persona")[name].calls for name in MIXED} == {
+        "Clinician": 5,
+        "My neighbour": 1 + 5,
+        "Virologist": 1 + 5,
+        "Worried parent": 1 + 5,
+    }
+    (prompt,) = kept.prompts("recruit")
+    assert "Name at most 2 of them" in prompt
+    assert "on the team already, so name none of them: Clinician; My neighbour." in prompt
+    assert "not wanted" not in prompt
+
+
+def test_scores_stand_under_those_who_gave_them() -> None:
+    table = {name: dict.fromkeys(DOCS, 0) | {"p2": 1 + place} for place, name in enumerate(MIXED)}
+    model = scripted(by_table(table))
+    ranking = MCRanker(team=["clinician", NEIGHBOUR], team_size=4, model=model).rank("q", DOCS)
+    assert ranking[0].scores == dict(zip(MIXED, (1, 2, 3, 4), strict=True))
+    assert ranking[0].score == 1 + 2 + 3 + 4
+
+
+def test_the_first_ranks_of_a_mixed_team_need_not_every_call() -> None:
+    worth = {"p1": 1, "p2": 3, "p3": 10, "p4": 1, "p5": 9}
+    model = scripted(by_table(dict.fromkeys(MIXED, worth)))
+    full, first = (
+        MCRanker(team=["clinician", NEIGHBOUR], team_size=4, model=model, top_k=top_k)
+        for top_k in (None, 2)
+    )
+    ranking = first.rank("q", DOCS)
+    assert ranking.ids[:2] == full.rank("q", DOCS).ids[:2] == ["p3", "p5"]
+    assert ranking.personas == MIXED
+    assert ranking.skipped
+
+
+@pytest.mark.parametrize("as_file", [False, True])
+def test_a_team_that_grows_keeps_its_name_but_not_its_query(tmp_path: Path, as_file: bool) -> None:
+    team = Team(
+        members=(library.member("clinician"),), name="Mine", description="For health.", query="old"
+    )
+    save(team, tmp_path / "team.yaml")
+    given = tmp_path / "team.yaml" if as_file else team
+    grown = MCRanker(team=given, team_size=2, model=scripted()).rank("new", DOCS).team
+    assert grown is not None
+    assert (grown.names, grown.query) == (("Clinician", "Virologist"), "new")
+    assert (grown.name, grown.description, grown.locked) == ("Mine", "For health.", False)
+
+    as_it_is = MCRanker(team=given, model=scripted()).rank("new", DOCS)
+    assert as_it_is.team == team
+    assert as_it_is.usage.calls == 5
+
+
+def test_a_team_whose_rubric_is_written_for_a_query_names_it() -> None:
+    ranker = MCRanker(team=["clinician", NEIGHBOUR], model=scripted())
+    assert ranker.recruit_team("q").query == "q"
+    kept = MCRanker(team=ranker.recruit_team("q").lock(), model=scripted()).recruit_team("other")
+    assert (kept.query, kept.locked) == ("q", True)
+    of_dataset = MCRanker(
+        team=[NEIGHBOUR], model=scripted(), criteria="dataset", dataset="medical questions"
+    )
+    assert of_dataset.recruit_team("q").query == ""
+
+
+@pytest.mark.parametrize(
+    ("team", "options", "message"),
+    [
+        (["clinician", "patient"], {"team_size": 1}, "team_size=1, but the team given has 2"),
+        (
+            Team(members=(library.member("clinician"),)).lock(),
+            {"team_size": 3},
+            "team_size=3, but the team given is locked and has 1 member, so nobody can join it",
+        ),
+        (
+            Team(members=(library.member("clinician"),)).lock(),
+            {"require": ("Patient",)},
+            "'Patient' is required, but the team given is locked",
+        ),
+        (
+            ["clinician", "patient"],
+            {"require": ("lawyer",)},
+            "team_size=2 is too small for 1 required and 2 on the team already; use team_size=3",
+        ),
+        (["clinician"], {"forbid": ("CLIN*",)}, "'CLIN*' fits 'Clinician', who is on the team giv"),
+        (
+            None,
+            {"require": ("clinician", "patient", "A vet")},
+            "team_size=3 is too small for 3 required and 1 on the team already; use team_size=4",
+        ),
+        (None, {"forbid": ("nlp_*",)}, "'nlp_*' fits 'NLP scientist', who is on every team"),
+        (
+            None,
+            {"require": ("Lawyer",), "forbid": ("law*",)},
+            "'law*' fits 'Lawyer', who is required; leave out one of the two",
+        ),
+        (None, {"require": ("",)}, "give names that are not empty, each once"),
+        (None, {"require": ("a  b", "A_b")}, "give names that are not empty, each once"),
+        (None, {"require": ("x" * 201,)}, "give one of 1 to 200 characters"),
+        (
+            None,
+            {"recruiting": "library", "forbid": ("[!pn]*",), "team_size": 20},
+            "team_size=20 takes 19 recruits, and only ",
+        ),
+        (["clinician", "team.yaml"], {}, "'team.yaml' is a team among personas"),
+        (["clinician", "health_questions"], {}, "'health_questions' is a team among personas"),
+        (["clinician", "CLINICIAN"], {}, "persona 'CLINICIAN' stands there twice"),
+        (["clinician", " "], {}, "' ' cannot be a persona's name"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_any_call(
+    team: Any, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        MCRanker(team=team, model=scripted(), **options)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_one_member_of_the_library_is_a_team() -> None:
+    assert as_team("clinician").members == (library.member("clinician"),)
+
+
+def test_recruits_who_are_on_the_team_already_are_left_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "mcranker.method.recruit")
+    model = Recorded(naming("my  NEIGHBOUR", "Clinician", "Nurse")).model
+    team = MCRanker(team=["clinician", "My_neighbour"], team_size=4, model=model).recruit_team("q")
+    assert team.names == ("Clinician", "My_neighbour", "Nurse")
+    assert "asked for 2 recruits, got 1" in caplog.text
+
+
+def test_where_nobody_is_left_the_recruiter_is_asked_again_and_told_why() -> None:
+    kept = Recorded([naming("clinician", "Head of Marketing"), naming("Nurse")])
+    options: dict[str, Any] = {"team": ["clinician"], "team_size": 2, "forbid": ("*marketing*",)}
+    assert MCRanker(model=kept.model, **options).recruit_team("q").names == ("Clinician", "Nurse")
+    first, second = kept.prompts("recruit")
+    assert "not wanted on the team, so name none of them: *marketing* (* stands for" in first
+    assert (
+        "it names nobody who can join the team (on the team already: 'clinician'; "
+        "not wanted: 'Head of Marketing'). Name others." in second
+    )
+    stubborn = Recorded(naming("Head of marketing")).model
+    with pytest.raises(ReplyError, match=r"\(not wanted: 'Head of marketing'\)"):
+        MCRanker(model=stubborn, **options).recruit_team("q")
+
+
+def test_the_nlp_scientist_alone_is_named_as_before() -> None:
+    model = Recorded(naming("nlp_scientist")).model
+    with pytest.raises(ReplyError, match="nobody besides the NLP scientist, who is on the team"):
+        MCRanker(model=model).recruit_team("q")
+
+
+@pytest.mark.parametrize("name", ["clinician", "Clinician", "CLINICIAN"])
+def test_who_is_required_comes_after_the_scientist_and_counts(name: str) -> None:
+    kept = Recorded()
+    ranker = MCRanker(model=kept.model, require=(name, "A vet"), team_size=4)
+    team = ranker.recruit_team("q")
+    assert team.names == (SCIENTIST, "Clinician", "A vet", "Virologist")
+    assert [each.origin for each in team.members] == ["fixed", "library", "human", "recruited"]
+    # As of any recruit, their rubrics are written; only criteria="library" takes the library's.
+    assert len(kept.prompts("criteria")) == 4
+    assert "name none of them: NLP scientist; Clinician; A vet." in kept.prompts("recruit")[0]
+    kept.requests.clear()
+    ranker = MCRanker(model=kept.model, require=(name, "A vet"), team_size=4, criteria="library")
+    assert ranker.recruit_team("q").members[1] == library.member("clinician")
+    assert [each.tag.persona for each in kept.requests if each.tag.stage == "criteria"] == [
+        "A vet",
+        "Virologist",
+    ]
+
+
+def test_a_team_that_is_full_asks_no_recruiter() -> None:
+    kept = Recorded()
+    ranker = MCRanker(model=kept.model, require=("clinician", SCIENTIST), team_size=2)
+    assert ranker.recruit_team("q").names == (SCIENTIST, "Clinician")
+    assert not kept.prompts("recruit")
+    without = MCRanker(
+        model=kept.model, require=("clinician",), team_size=1, nlp_scientist=False, criteria="none"
+    )
+    assert without.rank("q", DOCS).personas == ("Clinician",)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["virologist", "VIRO*", "*olog?st", "[t-v]irologist", "  Virologist "]
+)
+def test_a_forbidden_name_is_never_recruited(pattern: str) -> None:
+    kept = Recorded()
+    ranking = MCRanker(model=kept.model, forbid=(pattern,)).rank("q", DOCS)
+    assert ranking.personas == (SCIENTIST, "Worried parent")
+    assert "already, so name none of them: NLP scientist." in kept.prompts("recruit")[0]
+    assert MCRanker(model=kept.model, forbid=("worried_parent",)).rank("q", DOCS).personas == (
+        SCIENTIST,
+        "Virologist",
+    )
+
+
+def test_a_forbidden_name_is_not_chosen_from_the_library() -> None:
+    kept = Recorded(naming("Clinician", "Patient", "Lawyer"))
+    options: dict[str, Any] = {"recruiting": "library", "criteria": "library"}
+    ranker = MCRanker(model=kept.model, team=["patient"], team_size=3, forbid=("clin*",), **options)
+    assert ranker.recruit_team("q").names == ("Patient", "Lawyer")
+    (request,) = kept.requests
+    assert request.schema is not None
+    names = request.schema.schema["properties"]["Identities"]["items"]["enum"]
+    assert not {"Clinician", "Patient", SCIENTIST} & set(names)
+    assert len(names) == len(library.member_names()) - 3
+    assert "- Clinician:" not in request.messages[-1].content
+    assert "name none of them: Patient." in request.messages[-1].content
+
+
+def test_a_forbidden_name_is_not_picked_by_likelihood_and_the_questions_stay_the_same() -> None:
+    topics = {topic.split()[0].casefold() for topic in library.member("lawyer").persona.topics}
+    asked: list[tuple[str, tuple[str, ...]]] = []
+
+    def answer(request: ChatRequest) -> ChatReply:
+        if request.tag.stage != "recruit":
+            return ChatReply("Yes", label_logprobs={"No": -1.0, "Yes": -0.5})
+        prompt = request.messages[0].content
+        asked.append((prompt, request.labels))
+        known = topics if "tenancy" in prompt else set()
+        return ChatReply(
+            "", label_logprobs={word: -1.0 if word in known else -6.0 for word in request.labels}
+        )
+
+    weak = Capabilities(label_logprobs=True, prefill=True, weak=True)
+    model = ScriptedChat(answer, capabilities=weak)
+    found = MCRanker(team_size=2, model=model).rank("my tenancy", ["a"]).personas
+    assert found == (SCIENTIST, "Lawyer")
+    before = asked.copy()
+    asked.clear()
+    other = MCRanker(team_size=3, model=model, forbid=("lawyer",)).rank("my tenancy", ["a"])
+    assert "Lawyer" not in other.personas
+    assert len(other.personas) == 3
+    assert asked == before
+
+
+def test_direct_takes_the_criteria_of_a_mixed_team() -> None:
+    kept = Recorded()
+    ranking = DirectRanker(team=["clinician"], team_size=3, model=kept.model).rank("q", ["a"])
+    assert ranking.team is not None
+    assert ranking.team.names == ("Clinician", "Virologist", "Worried parent")
+    assert ranking.usage.calls == 1 + 2 + 1
+    (prompt,) = kept.prompts("score")
+    criteria = library.member("clinician").rubric
+    assert criteria is not None
+    assert prompt.index(criteria.criteria[0].name) < prompt.index("Answers the question")
+    alone = DirectRanker(with_criteria=True, require=("A vet",), model=kept.model)
+    assert alone.rank("q", ["a"]).usage.calls == 1 + 3 + 1
+    with pytest.raises(ConfigError, match="too small"):
+        DirectRanker(with_criteria=True, require=("a", "b", "c"), model=kept.model)
+    # Without a team there is no seat to be short of.
+    assert DirectRanker(require=("a", "b", "c"), model=kept.model).rank("q", ["a"]).team is None
+
+
+def test_direct_writes_nothing_for_a_locked_team() -> None:
+    team = Team(members=(Member(persona=NEIGHBOUR),), locked=True)
+    with pytest.raises(ConfigError, match="locked and 'My neighbour' has no rubric"):
+        DirectRanker(team=team, model=scripted()).rank("q", DOCS)
+    bare = MCRanker(team=team, model=scripted(), criteria="none").rank("q", DOCS)
+    assert bare.team == team
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"team": ["clinician", "A vet"], "team_size": 4},
+        {"require": ("A vet",)},
+        {"team": ["clinician"], "team_size": 3, "recruiting": "library", "forbid": ("patient",)},
+        # The estimate's own made-up names are no persons whom anybody meant.
+        {"forbid": ("*recruit*",)},
+    ],
+)
+def test_an_estimate_counts_the_recruiting_of_the_rest(options: dict[str, Any]) -> None:
+    reply = naming("Lawyer", "Pharmacist", "Student")
+    ranker = MCRanker(model=Recorded(reply).model, **options)
+    estimate = ranker.estimate("q", DOCS)
+    assert estimate.table.by("stage")["recruit"].calls == 1
+    assert estimate.calls == ranker.rank("q", DOCS).usage.calls
+
+
+@pytest.mark.parametrize(
+    ("name", "prompt", "digest"),
+    [
+        ("paper", "recruit", "756d0b662305dc2f075491fe8292f1bc0948ae73d3da44b5c855b71e5d8a8961"),
+        ("paper", "choose", "a7a258a8cd7df363a0fb8de777b4b8017bc0637d236c54ed04b53b9b6cb50119"),
+        ("compact", "recruit", "5d07f627625d604de2e8bd1bac1254786c65737802e62bd48b2a45060e2e767f"),
+        ("compact", "choose", "1b020842dc7c2982b48985cc6f78aeffac2f1a4926e2665c1d973c919e53209d"),
+    ],
+)
+def test_where_nobody_has_a_say_the_question_is_the_same_as_ever(
+    name: str, prompt: str, digest: str
+) -> None:
+    template = PromptSet.load(name)[prompt]
+    open_ones = {each: "{{" + each + "}}" for each in template.placeholders}
+    (turn,) = template.render({**open_ones, "others": ""})
+    assert hashlib.sha256(f"{turn.text}\n".encode()).hexdigest() == digest
+    assert Seats.of(MCRanker(model=scripted()).config, None).others == ""
+
+
+def test_a_prompt_folder_without_the_placeholder_still_filters(tmp_path: Path) -> None:
+    shipped = Path(__file__).parents[3] / "personas" / "prompts" / "paper"
+    shutil.copytree(shipped, tmp_path / "mine")
+    recruit = tmp_path / "mine" / "recruit.txt"
+    recruit.write_text(recruit.read_text("utf-8").replace("{{others}}", ""), "utf-8")
+    kept = Recorded(naming("Clinician", "Virologist", "Nurse"))
+    ranker = MCRanker(
+        team=["clinician"],
+        team_size=3,
+        forbid=("viro*",),
+        model=kept.model,
+        prompts=str(tmp_path / "mine"),
+    )
+    assert ranker.recruit_team("q").names == ("Clinician", "Nurse")
+    assert "name none of them" not in kept.prompts("recruit")[0]
+
+
+def test_a_query_too_long_for_a_team_is_ranked_all_the_same() -> None:
+    team = MCRanker(team_size=1, model=scripted()).rank(" x" * 20_000, ["a"]).team
+    assert team is not None
+    assert len(team.query) <= 20_000
+    assert Team.model_validate(team.model_dump()) == team

@@ -1,0 +1,316 @@
+"""Teams that are saved, edited, locked and used again, and who wrote which part of them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from beir_eval.cli import cli as beir_eval
+from beir_eval.experiment.run_folder import RunFolder, find_runs
+from mcranker import ChatRequest, DirectRanker, MCRanker, ScriptedChat
+from mcranker.rankers.pointwise import PointwiseRanker
+from personas import Criterion, Persona, Rubric, Team, load, save
+from personas.provenance import provenance
+from tests.support.beir_folder import GRADES, write_folder
+from tests.support.cli_support import Connected, invoke
+from tests.support.cli_support import scripted as connected
+from tests.support.scripted import scripted
+
+DOCS = {"p1": "one", "p2": "two"}
+NEIGHBOUR = Persona(name="My neighbour", description="Asks bluntly.")
+
+
+def stages(requests: list[ChatRequest]) -> dict[str, int]:
+    return dict(Counter(each.tag.stage for each in requests))
+
+
+@pytest.fixture
+def requests() -> list[ChatRequest]:
+    """Every request that `model` gets."""
+    return []
+
+
+@pytest.fixture
+def model(requests: list[ChatRequest]) -> ScriptedChat:
+    plain = scripted()
+
+    async def answer(request: ChatRequest) -> Any:
+        requests.append(request)
+        return await plain.complete(request)
+
+    return ScriptedChat(answer)
+
+
+@pytest.fixture
+def edited(tmp_path: Path) -> Path:
+    """A recruited team of three, saved, locked, and given another weight and criterion by hand."""
+    team = MCRanker(model=scripted()).recruit_team("masks").lock()
+    path = tmp_path / "mine.yaml"
+    save(team, path)
+    text = path.read_text(encoding="utf-8")
+    assert "locked: true" in text
+    assert text.count("name: Names a source") == 3
+    path.write_text(text.replace("name: Names a source", "name: Is honest", 1), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("preset", ["paper", "reference"])
+def test_what_a_model_wrote_is_sealed_and_the_rest_is_not(preset: str, tmp_path: Path) -> None:
+    ranker = MCRanker(team=["clinician", NEIGHBOUR], team_size=3, model=scripted(), preset=preset)
+    for team in (ranker.rank("q", DOCS).team, ranker.recruit_team("q")):
+        assert team is not None
+        save(team, tmp_path / "team.yaml")
+        clinician, neighbour, recruit = map(provenance, load(Team, tmp_path / "team.yaml").members)
+        assert not team.members[0].by_model
+        assert (clinician.persona, clinician.weights) == ("library", "library")
+        assert (neighbour.persona, neighbour.criteria) == ("human", ("model", "model"))
+        assert (recruit.persona, recruit.weights, recruit.edited) == ("model", "model", False)
+        # Its name, two criteria and their weights.
+        assert len(team.members[2].by_model) == 1 + 2 + 1
+
+
+def test_rubrics_for_a_data_set_are_sealed_for_every_query_and_given_ones_never() -> None:
+    ranker = MCRanker(
+        team=["clinician", NEIGHBOUR], model=scripted(), criteria="dataset", dataset="questions"
+    )
+    for query in ("one", "two"):
+        team = ranker.rank(query, DOCS).team
+        assert team is not None
+        assert not team.members[0].by_model
+        assert provenance(team.members[1]).criteria == ("model", "model")
+
+
+def test_a_member_chosen_from_the_library_counts_as_the_librarys() -> None:
+    model = scripted(recruit='{"Identities": ["Clinician"], "Reason": "They differ."}')
+    ranker = MCRanker(model=model, recruiting="library", criteria="library", team_size=2)
+    chosen = ranker.recruit_team("q").members[1]
+    assert chosen.persona.reason == "They differ."
+    found = provenance(chosen)
+    assert (found.persona, found.weights, found.edited) == ("library", "library", False)
+
+
+def test_what_a_person_edits_is_told_from_what_the_model_wrote(edited: Path) -> None:
+    ranking = MCRanker(team=edited, model=scripted()).rank("other", DOCS)
+    assert ranking.team == load(Team, edited)
+    scientist, *others = map(provenance, ranking.team.members)
+    assert (scientist.criteria, scientist.weights) == (("model", "human"), "model")
+    assert scientist.edited
+    assert not any(each.edited or each.by_human for each in others)
+
+
+@pytest.mark.parametrize("criteria", ["query", "dataset", "library"])
+@pytest.mark.parametrize("kind", [MCRanker, DirectRanker])
+def test_a_team_used_again_is_neither_recruited_nor_rewritten(
+    edited: Path,
+    kind: type[MCRanker] | type[DirectRanker],
+    criteria: Any,
+    model: ScriptedChat,
+    requests: list[ChatRequest],
+) -> None:
+    judges = 3 if kind is MCRanker else 1
+    ranker: PointwiseRanker = kind(team=edited, model=model, criteria=criteria, dataset="any")
+    ranking = ranker.rank("other", DOCS)
+    assert stages(requests) == {"score": judges * 2}
+    assert ranking.team == load(Team, edited)
+    assert "Is honest" in requests[0].messages[-1].content
+
+    requests.clear()
+    for ranked in ranker.rank_many([(f"q{number}", DOCS) for number in range(4)]):
+        assert ranked.result().team == load(Team, edited)
+    assert stages(requests) == {"score": judges * 2 * 4}
+    estimate = ranker.estimate_many([(f"q{number}", DOCS) for number in range(4)])
+    assert {stage for stage, _, _ in estimate.table} == {"score"}
+
+
+def test_without_criteria_a_locked_team_judges_without_its_rubrics(
+    edited: Path, model: ScriptedChat, requests: list[ChatRequest]
+) -> None:
+    ranking = MCRanker(team=edited, model=model, criteria="none").rank("other", DOCS)
+    assert stages(requests) == {"score": 6}
+    assert ranking.team is not None
+    assert ranking.team.locked
+    assert all(member.rubric is None for member in ranking.team.members)
+
+
+def test_a_rubric_of_ones_own_is_kept_whatever_the_criteria(
+    model: ScriptedChat, requests: list[ChatRequest]
+) -> None:
+    own = Rubric(criteria=(Criterion(name="Is short"),))
+    team = Team.model_validate({"members": ["clinician", {"persona": NEIGHBOUR, "rubric": own}]})
+    grown = MCRanker(team=team, team_size=3, model=model).recruit_team("q")
+    assert grown.members[:2] == team.members
+    assert [each.tag.persona for each in requests if each.tag.stage == "criteria"] == ["Virologist"]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Connected:
+    """The model behind the commands, in a folder of their own."""
+    monkeypatch.chdir(tmp_path)
+    return connected(monkeypatch, tmp_path)
+
+
+def saved_team(path: Path) -> Team:
+    result = invoke("team", "best masks", "--out", path, "--lock")
+    assert result.exit_code == 0, result.output
+    return load(Team, path)
+
+
+def test_a_team_is_locked_extended_and_used_on_the_command_line(
+    run: Connected, tmp_path: Path
+) -> None:
+    path = tmp_path / "mine.yaml"
+    team = saved_team(path)
+    assert team.locked
+    assert team.names == ("NLP scientist", "Virologist", "Worried [bold]parent")
+    run.requests.clear()
+    result = invoke("rank", "other", "a", "b", "--team", path)
+    assert result.exit_code == 0, result.output
+    assert stages(run.requests) == {"score": 6}
+
+    result = invoke("team", "other", "--team", path, "--team-size", "4")
+    assert result.exit_code == 2
+    assert "--team-size 4, but the team given is locked and has 3 members" in result.stderr
+    path.write_text(path.read_text("utf-8").replace("locked: true", "locked: false"), "utf-8")
+    run.requests.clear()
+    run.answer = lambda request: (
+        '{"Identities": ["Nurse"], "Reason": ""}'
+        if request.tag.stage == "recruit"
+        else '{"Criteria": [{"Criterion": "c", "Explanation": "e", "Weight": 1}], "Reason": ""}'
+    )
+    longer = tmp_path / "longer.json"
+    result = invoke("team", "other", "--team", path, "--team-size", "4", "--out", longer)
+    assert result.exit_code == 0, result.output
+    grown = load(Team, longer)
+    assert grown.members[:3] == team.members
+    assert (grown.names[3], grown.query, grown.locked) == ("Nurse", "other", False)
+    assert stages(run.requests) == {"recruit": 1, "criteria": 1}
+
+
+def test_a_team_of_names_and_who_is_required_or_forbidden(run: Connected) -> None:
+    flags = ["--forbid", "*[[]bold]*", "--forbid", "lawyer, retired"]
+    team = ["--team", "clinician", "--team", "Vet, retired", "--team-size", "3"]
+    result = invoke("rank", "q", "a", *team, *flags, "--output", "json")
+    assert result.exit_code == 0, result.output
+    ranking = json.loads(result.stdout)["ranking"]
+    names = [each["persona"]["name"] for each in ranking["team"]["members"]]
+    assert names == ["Clinician", "Vet, retired", "Virologist"]
+    assert ranking["config"]["forbid"] == ["*[[]bold]*", "lawyer, retired"]
+
+    result = invoke("team", "q", "--require", "Vet, retired", "--output", "json", "--lock")
+    assert result.exit_code == 0, result.output
+    made = Team.model_validate(json.loads(result.stdout)["team"])
+    assert made.names == ("NLP scientist", "Vet, retired", "Virologist")
+    assert made.locked
+
+    run.requests.clear()
+    result = invoke("rank", "q", "a", *team, "--dry-run", "--output", "json")
+    stages_of = {each["stage"] for each in json.loads(result.stdout)["estimate"]["by_stage"]}
+    assert stages_of == {"recruit", "criteria", "score"}
+    assert not run.requests
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "message"),
+    [
+        (["team", "q", "--lock"], 2, "--lock goes with --out FILE or --output json"),
+        (["rank", "q", "a", "--team", "a.yaml", "--team", "b"], 2, "a team among personas"),
+        (["rank", "q", "a", "--team", "patient", "--team", "patient"], 2, "stands there twice"),
+        (["rank", "q", "a", "--require", "x", "--team-size", "1"], 2, "use --team-size 2 or more"),
+        (["rank", "q", "a", "--forbid", "nlp*"], 2, "forbid: 'nlp*' fits 'NLP scientist'"),
+        (["rank", "q", "a", "--forbid", ""], 2, "give names that are not empty"),
+    ],
+)
+def test_bad_flags_are_one_line(run: Connected, args: list[str], code: int, message: str) -> None:
+    result = invoke(*args)
+    assert result.exit_code == code, result.output
+    assert message in result.stderr.splitlines()[-1]
+    assert not run.requests
+
+
+def score(request: ChatRequest) -> str:
+    return json.dumps({"Score": GRADES[request.tag.query_id].get(request.tag.doc_id, 0)})
+
+
+def beir(*args: object) -> Result:
+    return CliRunner().invoke(beir_eval, ["run", *map(str, args)])
+
+
+def test_one_team_judges_a_whole_data_set_without_being_recruited(
+    run: Connected, tmp_path: Path
+) -> None:
+    team = saved_team(tmp_path / "mine.yaml")
+    data = write_folder(tmp_path / "tiny")
+    run.requests.clear()
+    run.answer = score
+    given = ["--dataset", data, "--ranker", "mcranker", "--team", "mine.yaml", "--depth", 4]
+    result = beir(*given, "--out", tmp_path / "runs")
+    assert result.exit_code == 0, result.output
+    assert stages(run.requests).keys() == {"score"}
+    (folder,) = find_runs([tmp_path / "runs"])
+    teams = [Team.model_validate(each["team"]) for each in folder.rankings()]
+    assert teams == [team] * len(GRADES)
+
+
+def test_a_suite_names_teams_and_who_is_required_or_forbidden(
+    run: Connected, tmp_path: Path
+) -> None:
+    team = saved_team(tmp_path / "mine.yaml")
+    write_folder(tmp_path / "tiny")
+    run.requests.clear()
+    run.answer = lambda request: (
+        '{"Identities": ["Nurse", "Head of Marketing"], "Reason": ""}'
+        if request.tag.stage == "recruit"
+        else score(request)
+    )
+    suite = tmp_path / "own.toml"
+    suite.write_text(
+        """
+title = "Own"
+datasets = ["tiny"]
+depth = 4
+[settings]
+criteria = "none"
+[[rankers]]
+label = "saved"
+team = "mine.yaml"
+[[rankers]]
+label = "mixed"
+team = ["clinician"]
+team_size = 3
+forbid = ["*marketing*"]
+[[rankers]]
+label = "required"
+require = ["clinician"]
+""",
+        encoding="utf-8",
+    )
+    result = beir(suite, "--out", tmp_path / "runs")
+    assert result.exit_code == 0, result.output
+    found = {}
+    for folder in find_runs([tmp_path / "runs"]):
+        (found[folder.manifest.label],) = {each["personas"] for each in _tupled(folder)}
+    assert found == {
+        "saved": team.names,
+        "mixed": ("Clinician", "Nurse"),
+        "required": ("NLP scientist", "Clinician", "Nurse"),
+    }
+    assert stages(run.requests)["recruit"] == 2 * len(GRADES)
+
+    suite.write_text(
+        suite.read_text("utf-8").replace('["clinician"]\n', '["a","b","c"]\n'), "utf-8"
+    )
+    refused = beir(suite, "--out", tmp_path / "other")
+    assert refused.exit_code == 1
+    assert "'required'" in refused.stderr
+    assert "is too small for 3 required" in refused.stderr
+
+
+def _tupled(folder: RunFolder) -> Iterator[dict[str, Any]]:
+    for ranking in folder.rankings():
+        yield {**ranking, "personas": tuple(ranking["personas"])}

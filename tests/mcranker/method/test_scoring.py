@@ -1,0 +1,175 @@
+"""From replies to scores: integers, expectations over labels, and weighted means."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcranker.config import NO_YES, RankerConfig
+from mcranker.llm.chat import ChatReply
+from mcranker.method.answers import Answer, expected_value
+from mcranker.replies.read import Unreadable
+from mcranker.replies.schemas import integer_schema
+from mcranker.types import Score
+from personas import Criterion, PromptSet, Rubric
+
+PAPER = PromptSet.load("paper")
+COMPACT = PromptSet.load("compact")
+RUBRIC = Rubric(
+    criteria=(
+        Criterion(name="On topic", weight=50),
+        Criterion(name="Recent", weight=30),
+        Criterion(name="Clear", weight=20),
+    )
+)
+
+
+def _log(**probabilities: float) -> dict[str, float]:
+    return {label: math.log(value) for label, value in probabilities.items()}
+
+
+def test_expectation_over_all_labels() -> None:
+    # 0 * 0.2 + 1 * 0.3 + 2 * 0.5
+    logprobs = _log(low=0.2, middle=0.3, high=0.5)
+    assert expected_value(logprobs, ("low", "middle", "high")) == pytest.approx(1.3)
+
+
+def test_labels_that_are_not_listed_count_as_impossible() -> None:
+    # listed: 0.1 and 0.3; normalised 0.25 and 0.75; 0 * 0.25 + 2 * 0.75
+    logprobs = _log(low=0.1, high=0.3, other=0.6)
+    assert expected_value(logprobs, ("low", "middle", "high")) == pytest.approx(1.5)
+    assert expected_value(_log(high=1e-9), ("low", "middle", "high")) == 2
+    assert expected_value(_log(low=1e-9), ("low", "middle", "high")) == 0
+
+
+def test_tiny_probabilities_do_not_vanish() -> None:
+    # e^-2000 is 0 in floating point; the odds are 1 to 3 all the same
+    logprobs = {"No": -2000 + math.log(1), "Yes": -2000 + math.log(3)}
+    assert expected_value(logprobs, NO_YES) == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize(
+    "logprobs",
+    [
+        {},
+        {"other": -0.1},
+        {"Yes": -math.inf},
+        {"Yes": math.nan},
+        {"Yes": math.inf},
+        {"yes": -0.1},
+    ],
+)
+def test_no_label_at_all_is_unreadable(logprobs: dict[str, float]) -> None:
+    with pytest.raises(Unreadable, match="none of the labels No, Yes is among the likely answers"):
+        expected_value(logprobs, NO_YES)
+
+
+def test_a_number_that_is_none_counts_as_impossible() -> None:
+    assert expected_value({"No": math.nan, "Yes": -1.0}, NO_YES) == 1
+    assert expected_value({"No": -1.0, "Yes": -math.inf}, NO_YES) == 0
+
+
+@given(st.dictionaries(st.sampled_from("abcdefghijk"), st.floats(-1e6, 0), min_size=1))
+def test_an_expectation_is_on_the_scale(logprobs: dict[str, float]) -> None:
+    assert 0 <= expected_value(logprobs, tuple("abcdefghijk")) <= 10
+
+
+@given(st.lists(st.floats(-50, 0), min_size=3, max_size=3), st.floats(-100, 0))
+def test_an_expectation_depends_on_the_odds_alone(logs: list[float], shift: float) -> None:
+    labels = ("a", "b", "c")
+    plain = expected_value(dict(zip(labels, logs, strict=True)), labels)
+    shifted = dict(zip(labels, [log + shift for log in logs], strict=True))
+    assert expected_value(shifted, labels) == pytest.approx(plain, abs=1e-9)
+
+
+def test_an_integer_answer() -> None:
+    answer = Answer(RankerConfig(scale=20), PAPER, RUBRIC)
+    assert answer.read(ChatReply('{"Score": 17}')) == Score(17.0)
+    assert type(answer.read(ChatReply('{"Score": 17}')).value) is float
+    assert "20" in answer.instruction
+    assert answer.labels == ()
+    with pytest.raises(Unreadable, match="21 is not an integer from 0 to 20"):
+        answer.read(ChatReply('{"Score": 21}'))
+
+
+def test_a_bare_integer_that_was_cut_is_unreadable() -> None:
+    answer = Answer(RankerConfig(), PAPER, None)
+    assert answer.read(ChatReply("1")) == Score(1.0)
+    with pytest.raises(Unreadable, match="cut"):
+        answer.read(ChatReply("1", finish_reason="length"))
+
+
+def test_a_label_answer() -> None:
+    answer = Answer(RankerConfig(scoring="expected", labels=NO_YES), COMPACT, RUBRIC)
+    assert answer.labels == ("No", "Yes")
+    assert answer.schema is None
+    assert "No, Yes" in answer.instruction
+    assert answer.prefill == "Answer:"
+    score = answer.read(ChatReply("Yes", label_logprobs=_log(No=0.4, Yes=0.6)))
+    assert score.value == pytest.approx(0.6)
+    with pytest.raises(Unreadable):
+        answer.read(ChatReply("Yes"))
+
+
+def test_labels_of_the_scale() -> None:
+    answer = Answer(RankerConfig(scoring="expected", scale=2), PAPER, None)
+    assert answer.labels == ("0", "1", "2")
+    # 1 * 0.5 + 2 * 0.25
+    reply = ChatReply("1", label_logprobs={"0": math.log(0.25), "1": math.log(0.5)})
+    # 0.25 and 0.5 normalised: 1/3 and 2/3
+    assert answer.read(reply).value == pytest.approx(2 / 3)
+
+
+def test_an_answer_for_each_criterion() -> None:
+    answer = Answer(RankerConfig(scoring="per_criterion"), PAPER, RUBRIC)
+    score = answer.read(ChatReply('{"Scores": {"1": 10, "2": 5, "3": 0}}'))
+    # 10 * 50% + 5 * 30% + 0 * 20%
+    assert score == Score(6.5, criteria=(10.0, 5.0, 0.0))
+    assert "3" in answer.instruction
+    with pytest.raises(Unreadable, match='"Scores" must hold 3 integers'):
+        answer.read(ChatReply('{"Scores": {"1": 10, "2": 5}}'))
+
+
+def test_without_a_rubric_there_is_one_integer() -> None:
+    answer = Answer(RankerConfig(scoring="per_criterion"), PAPER, None)
+    assert answer.schema == integer_schema("Score", 10)
+    assert answer.read(ChatReply('{"Score": 7}')) == Score(7.0)
+
+
+@given(st.lists(st.tuples(st.integers(1, 50), st.integers(0, 10)), min_size=1, max_size=8))
+def test_a_weighted_mean_is_between_its_scores(pairs: list[tuple[int, int]]) -> None:
+    criteria = [
+        Criterion(name=str(number), weight=weight) for number, (weight, _) in enumerate(pairs)
+    ]
+    answer = Answer(RankerConfig(scoring="per_criterion"), PAPER, Rubric(criteria=tuple(criteria)))
+    scores = [score for _, score in pairs]
+    value = answer.read(ChatReply(json.dumps({"Scores": scores}))).value
+    assert value is not None
+    assert min(scores) <= value <= max(scores)
+    total = sum(weight for weight, _ in pairs)
+    assert value == pytest.approx(sum(weight * score for weight, score in pairs) / total)
+
+
+def test_schemas() -> None:
+    schema = integer_schema("Final score", 3)
+    assert schema.name == "final_score"
+    assert schema.schema == {
+        "type": "object",
+        "properties": {"Final score": {"type": "integer", "enum": [0, 1, 2, 3]}},
+        "required": ["Final score"],
+        "additionalProperties": False,
+    }
+    answer = Answer(RankerConfig(scoring="per_criterion", scale=1), PAPER, RUBRIC)
+    assert answer.schema is not None
+    assert answer.schema.name == "scores"
+    zero_or_one = {"type": "integer", "enum": [0, 1]}
+    assert answer.schema.schema["properties"]["Scores"] == {
+        "type": "object",
+        "properties": {"1": zero_or_one, "2": zero_or_one, "3": zero_or_one},
+        "required": ["1", "2", "3"],
+        "additionalProperties": False,
+    }

@@ -1,0 +1,188 @@
+"""What ``top_k`` left out, as it is stored, written as a run, and shown on pages and terminals."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from mcranker import ChatRequest, InputError, MCRanker, Query, Ranking
+from mcranker.cli.tables import rendered, show_ranking
+from personas.errors import SchemaError
+from personas.inspection.inspection import Inspection
+from personas.report import render_inspection
+from tests.support.scripted import scripted
+
+# Ann scores all; for the first rank b must be asked about, then a, and Cho only about b:
+# b 9 + 9 + 9, a 8 + 2 + at most 10, c 1 + at most 20, d missing + at most 20, e beyond depth.
+TABLE: dict[str, dict[str, int | None]] = {
+    "Ann": {"a": 8, "b": 9, "c": 1, "d": None},
+    "Ben": {"a": 2, "b": 9, "c": 1, "d": 3},
+    "Cho": {"a": 2, "b": 9, "c": 1, "d": 3},
+}
+DOCS = {name: f"Text {name}." for name in "abcde"}
+
+
+@pytest.fixture(scope="module")
+def ranking() -> Ranking:
+    def score(request: ChatRequest) -> str:
+        value = TABLE[request.tag.persona][request.tag.doc_id]
+        return "no idea" if value is None else json.dumps({"Score": value})
+
+    ranker = MCRanker(
+        team=list(TABLE),
+        model=scripted(score),
+        criteria="none",
+        reask=0,
+        depth=4,
+        top_k=1,
+        persona_order="team",
+    )
+    return ranker.rank(Query("masks", "q1"), DOCS)
+
+
+def test_what_is_ranked(ranking: Ranking) -> None:
+    assert [(hit.doc_id, hit.score, hit.at_most, hit.skipped) for hit in ranking] == [
+        ("b", 27.0, None, ()),
+        ("d", None, 23.0, ("Cho",)),
+        ("c", None, 21.0, ("Ben", "Cho")),
+        ("a", None, 20.0, ("Cho",)),
+        ("e", None, None, ()),
+    ]
+    assert ranking.skipped == 4
+    assert [(each.doc_id, each.persona) for each in ranking.missing] == [("d", "Ann")]
+
+
+def test_it_reads_back_as_it_was(ranking: Ranking) -> None:
+    again = Ranking.from_dict(json.loads(ranking.to_json()))
+    assert list(again) == list(ranking)
+    assert again.to_dict() == ranking.to_dict()
+    assert again.bounds == ranking.bounds == {0: 20.0, 2: 21.0, 3: 23.0}
+    assert again.missing == ranking.missing
+
+
+def test_a_file_from_before_there_was_top_k_reads_as_it_did(ranking: Ranking) -> None:
+    data = ranking.to_dict()
+    assert data["version"] == 1
+    for hit in data["hits"]:
+        del hit["skipped"], hit["at_most"]
+    old = Ranking.from_dict(data)
+    assert old.ids == ranking.ids
+    assert old.bounds == {}
+    assert [hit.skipped for hit in old] == [()] * 5
+    assert Inspection.from_dict(data).skipped == 0
+    assert "not asked for, because" not in render_inspection(data)
+
+
+def test_a_bound_that_is_no_number_is_refused(ranking: Ranking) -> None:
+    data = ranking.to_dict()
+    data["hits"][1]["at_most"] = "much"
+    with pytest.raises(InputError, match="no complete ranking"):
+        Ranking.from_dict(data)
+
+
+def test_a_run_falls_by_what_could_be_reached(ranking: Ranking) -> None:
+    lines = [line.split() for line in ranking.to_trec().splitlines()]
+    assert [(line[2], float(line[4])) for line in lines] == [
+        ("b", 27.0),
+        ("d", 23.0),
+        ("c", 21.0),
+        ("a", 20.0),
+        ("e", 19.0),
+    ]
+
+
+def test_the_inspection_tells_the_skipped_from_the_missing(ranking: Ranking) -> None:
+    inspection = Inspection.from_dict(ranking.to_dict())
+    assert (inspection.skipped, inspection.missing, inspection.top_k) == (4, 1, 1)
+    assert [hit.doc_id for hit in inspection.judged] == ["b"]
+    assert [hit.doc_id for hit in inspection.partly_judged] == ["d", "c", "a"]
+    second = inspection.hits[1]
+    assert (second.skipped, second.at_most, list(second.missing)) == (("Cho",), 23.0, ["Ann"])
+    assert second.rank_without == {}
+
+
+def test_leaving_one_out_compares_what_the_whole_team_judged() -> None:
+    # b 27, then c with at most 25, then a 24: without Ben, a has 8 + 8 of two, b 9 + 9.
+    def hit(rank: int, first: int, scores: list[int | None], **more: Any) -> dict[str, Any]:
+        return {
+            "rank": rank,
+            "doc_id": str(first),
+            "score": sum(score for score in scores if score is not None),
+            "scores": dict(zip("xyz", scores, strict=True)),
+            "missing": {},
+            "criteria": {},
+            "first_stage_rank": first,
+            "first_stage_score": None,
+            "title": "",
+            "text": str(first),
+            **more,
+        }
+
+    data = MCRanker(model=scripted()).rank("q", []).to_dict() | {
+        "personas": ["x", "y", "z"],
+        "hits": [
+            hit(1, 2, [9, 9, 9]),
+            hit(2, 3, [5, None, None], score=None, skipped=["y", "z"], at_most=25.0),
+            hit(3, 1, [8, 8, 8]),
+        ],
+    }
+    inspection = Inspection.from_dict(data)
+    assert inspection.leave_one_out_exact
+    assert [each.rank_of_all for each in inspection.hits] == [1, None, 2]
+    assert dict(inspection.hits[2].effects) == {"x": 0, "y": 0, "z": 0}
+    data["hits"][1]["skipped"] = ["x"]
+    with pytest.raises(SchemaError, match="the hit of rank 2 has a score that was not asked for"):
+        Inspection.from_dict(data)
+
+
+def test_the_report_marks_what_was_not_asked(ranking: Ranking) -> None:
+    page = render_inspection(ranking.to_dict())
+    heat = page[page.index('<table id="heat">') : page.index("</table>")]
+    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL) for row in heat.split("<tr")[2:]]
+    text = [[re.sub("<[^>]*>", "", cell) for cell in row] for row in rows]
+    not_asked = "·not asked: it could not reach the first ranks"
+    assert text[0][:4] == ["27", "9", "9", "9"]
+    assert text[1][0] == "≤ 23"
+    assert text[1][1].startswith("\N{EN DASH}missing: ")
+    assert text[1][2:4] == ["3", not_asked]
+    assert text[2][:4] == ["≤ 21", "1", not_asked, not_asked]
+    assert text[4][:4] == ["not scored", "", "", ""]
+    assert "<dt>·</dt><dd>A score that was not asked for" in page
+    assert "could not reach rank 1 any more" in page
+    assert "compares only the 1 passages that the whole team scored" in page
+    assert "1 scored, 3 in part" in page
+    assert "at most 23" in page
+    assert "Passages that were not scored follow" in page
+    assert "1 score is missing" in page
+
+
+@pytest.mark.parametrize("top_k", ["ten <b>", None, -3, 2.5])
+def test_a_strange_top_k_does_no_harm(ranking: Ranking, top_k: Any) -> None:
+    data = ranking.to_dict()
+    data["config"]["top_k"] = top_k
+    page = render_inspection(data)
+    assert "could not reach the first ranks any more" in page
+    assert "<b>" not in page
+
+
+def test_the_terminal_marks_what_was_not_asked(ranking: Ranking) -> None:
+    text = rendered(lambda console: show_ranking(console, ranking, 10))
+    rows = [line.split() for line in text.splitlines() if re.match(r" +\d+  [a-e] ", line)]
+    assert [row[1:6] for row in rows[:4]] == [
+        ["b", "27", "9", "9", "9"],
+        ["d", "≤23", "-", "3", "·"],
+        ["c", "≤21", "1", "·", "·"],
+        ["a", "≤20", "8", "2", "·"],
+    ]
+    assert rows[4][1] == "e"
+    assert "≤" not in rows[4][2]
+    assert "4 scores not asked for (·): those passages could not reach rank 1" in text
+    full = rendered(lambda console: show_ranking(console, _full(), 10))
+    assert "not asked" not in full
+
+
+def _full() -> Ranking:
+    return MCRanker(model=scripted()).rank("q", DOCS)

@@ -1,0 +1,293 @@
+"""Loops, threads, streams, many queries, and how much runs at once."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcranker import (
+    ChatRequest,
+    Event,
+    InputError,
+    MCRanker,
+    PassageScored,
+    Query,
+    RankedQuery,
+    RankingDone,
+    RankingStarted,
+    RubricWritten,
+    ScriptedChat,
+    ServerFailed,
+    TeamRecruited,
+)
+from tests.support.scripted import scripted
+
+DOCS = {f"d{i}": f"text {i}" for i in range(12)}
+
+
+def hashed_score(request: ChatRequest) -> str:
+    place = int(request.tag.doc_id.removeprefix("d"))
+    return json.dumps({"Score": (place * 7 + len(request.tag.persona)) % 11})
+
+
+def test_rank_works_in_a_script_a_thread_and_a_running_loop() -> None:
+    ranker = MCRanker(model=scripted(hashed_score))
+    expected = ranker.rank("q", DOCS).ids
+    found: list[list[str]] = []
+    thread = threading.Thread(target=lambda: found.append(ranker.rank("q", DOCS).ids))
+    thread.start()
+    thread.join()
+
+    async def in_a_loop() -> list[str]:
+        return ranker.rank("q", DOCS).ids
+
+    found.append(asyncio.run(in_a_loop()))
+    found.append(asyncio.run(_ids(ranker)))
+    found.append(asyncio.run(_ids(ranker)))
+    ranker.close()
+    assert found == [expected] * 4
+
+
+async def _ids(ranker: MCRanker) -> list[str]:
+    return (await ranker.arank("q", DOCS)).ids
+
+
+@given(order=st.permutations(range(3 * len(DOCS))))
+@settings(max_examples=25, deadline=None)
+def test_the_ranking_does_not_depend_on_the_order_of_replies(order: list[int]) -> None:
+    turns = {call: turn for turn, call in enumerate(order)}
+
+    async def in_turn() -> list[tuple[str, float | None]]:
+        gates = [anyio.Event() for _ in order]
+        calls: list[int] = []
+
+        async def score(request: ChatRequest) -> str:
+            turn = turns[len(calls)]
+            calls.append(turn)
+            if len(calls) == len(order):
+                gates[0].set()
+            await gates[turn].wait()
+            if turn + 1 < len(gates):
+                gates[turn + 1].set()
+            return hashed_score(request)
+
+        async def answer(request: ChatRequest) -> str:
+            if request.tag.stage == "score":
+                return await score(request)
+            reply = await scripted().complete(request)
+            return reply.text
+
+        ranker = MCRanker(model=ScriptedChat(answer), concurrency=len(order))
+        return [(hit.doc_id, hit.score) for hit in await ranker.arank("q", DOCS)]
+
+    expected = MCRanker(model=scripted(hashed_score)).rank("q", DOCS)
+    assert asyncio.run(in_turn()) == [(hit.doc_id, hit.score) for hit in expected]
+
+
+@pytest.mark.anyio
+async def test_astream_tells_what_happens_and_ends_with_the_ranking() -> None:
+    ranker = MCRanker(model=scripted(hashed_score))
+    events: list[Event] = [event async for event in ranker.astream(Query("q", "7"), DOCS)]
+
+    kinds = [type(event) for event in events]
+    assert kinds[:2] == [RankingStarted, TeamRecruited]
+    assert kinds.count(RubricWritten) == 3
+    scored = [event for event in events if isinstance(event, PassageScored)]
+    assert [event.done for event in scored] == list(range(1, 37))
+    assert {event.total for event in scored} == {36}
+    assert {event.query_id for event in events} == {"7"}
+    assert isinstance(events[-1], RankingDone)
+    assert events[-1].ranking.ids == ranker.rank("q", DOCS).ids
+
+
+@pytest.mark.anyio
+async def test_leaving_a_stream_cancels_the_work_and_leaves_no_task() -> None:
+    running = 0
+
+    async def answer(request: ChatRequest) -> str:
+        nonlocal running
+        if request.tag.stage != "score":
+            return (await scripted().complete(request)).text
+        running += 1
+        try:
+            await anyio.sleep_forever()
+        finally:
+            running -= 1
+        raise AssertionError("unreachable")
+
+    before = asyncio.all_tasks()
+    ranker = MCRanker(model=ScriptedChat(answer))
+    async with ranker.astream("q", DOCS) as events:
+        async for event in events:
+            if isinstance(event, RubricWritten):
+                break
+        await anyio.wait_all_tasks_blocked()
+        assert running > 0
+    assert running == 0
+    assert asyncio.all_tasks() == before
+
+    stream = ranker.astream("q", DOCS)
+    await anext(stream)
+    del stream
+    gc.collect()
+    with anyio.fail_after(5):
+        while asyncio.all_tasks() != before:
+            await anyio.lowlevel.checkpoint()
+
+
+@pytest.mark.anyio
+async def test_an_error_in_a_stream_is_raised_where_the_next_event_would_be() -> None:
+    def fail(request: ChatRequest) -> str:
+        raise ServerFailed("down")
+
+    stream = MCRanker(model=ScriptedChat(fail)).astream("q", DOCS)
+    assert isinstance(await anext(stream), RankingStarted)
+    with pytest.raises(ServerFailed, match="down"):
+        await anext(stream)
+    with pytest.raises(StopAsyncIteration):
+        await anext(stream)
+    with pytest.raises(InputError):
+        MCRanker(model=ScriptedChat(fail)).astream("", DOCS)
+
+
+def test_rank_many_reports_a_failed_query_in_its_place_and_goes_on() -> None:
+    def score(request: ChatRequest) -> str:
+        if request.tag.query_id == "2":
+            raise ServerFailed("down for this one")
+        return '{"Score": 4}'
+
+    work = [(Query("text", str(number)), DOCS) for number in range(5)]
+    with MCRanker(model=scripted(score)) as ranker:
+        done = {entry.place: entry for entry in ranker.rank_many([*work, ("", DOCS)])}
+    assert sorted(done) == list(range(6))
+    assert {place for place, entry in done.items() if entry.ranking is None} == {2, 5}
+    with pytest.raises(ServerFailed, match="down for this one"):
+        done[2].result()
+    assert isinstance(done[5].error, InputError)
+    assert done[4].result().query.id == "4"
+
+
+def test_rank_many_reads_its_work_no_faster_than_it_ranks() -> None:
+    taken = 0
+
+    def work() -> Iterator[tuple[str, dict[str, str]]]:
+        nonlocal taken
+        for number in range(1000):
+            taken += 1
+            yield f"query {number}", {"a": "text"}
+
+    with MCRanker(team_size=1, model=scripted(), query_concurrency=2) as ranker:
+        results = ranker.rank_many(work())
+        for _ in range(3):
+            next(results)
+        results.close()  # type: ignore[attr-defined]
+    assert taken < 100
+
+
+@pytest.mark.anyio
+async def test_arank_many_takes_async_work() -> None:
+    async def work() -> AsyncIterator[tuple[str, dict[str, str]]]:
+        for number in range(3):
+            yield f"query {number}", {"a": "text"}
+
+    ranker = MCRanker(team_size=1, model=scripted())
+    found: list[RankedQuery] = [entry async for entry in ranker.arank_many(work())]
+    assert sorted(entry.place for entry in found) == [0, 1, 2]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("concurrency", [1, 2, 5, 64])
+async def test_calls_and_tasks_in_flight_never_exceed_the_concurrency(concurrency: int) -> None:
+    running = most = most_tasks = 0
+
+    async def answer(request: ChatRequest) -> str:
+        nonlocal running, most, most_tasks
+        running += 1
+        most = max(most, running)
+        most_tasks = max(most_tasks, len(asyncio.all_tasks()))
+        await anyio.lowlevel.checkpoint()
+        running -= 1
+        return (await scripted(hashed_score).complete(request)).text
+
+    before = len(asyncio.all_tasks())
+    docs = {f"d{i}": str(i) for i in range(300)}
+    await MCRanker(model=ScriptedChat(answer), concurrency=concurrency).arank("q", docs)
+    assert most <= concurrency
+    # a worker a call, and for each of the three annotators its supervisor and its feeder
+    assert most_tasks - before <= concurrency + 2 * 3
+
+
+def test_100_000_passages_cost_memory_for_data_and_results_only() -> None:
+    script = Path(__file__).parents[3] / "benchmarks" / "scale.py"
+    done = subprocess.run(
+        [sys.executable, str(script), "--passages", "100000", "--concurrency", "16"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = json.loads(done.stdout)
+    # 16 workers, their supervisor, the feeder, and the caller's own task
+    assert found["most_tasks"] <= 16 + 3
+    # Ids, the table of equal texts and the score arrays. A task, a rendered prompt or a
+    # reply kept for each passage would be several kB.
+    assert found["added_bytes_a_passage"] < 600
+
+
+def test_ctrl_c_cancels_the_calls_before_it_goes_on() -> None:
+    script = (
+        "import signal, anyio\n"
+        "from mcranker import MCRanker, ScriptedChat\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "async def answer(request):\n"
+        "    print('asked', flush=True)\n"
+        "    try:\n"
+        "        await anyio.sleep_forever()\n"
+        "    finally:\n"
+        "        print('cancelled', flush=True)\n"
+        "try:\n"
+        "    MCRanker(model=ScriptedChat(answer)).rank('q', ['a'])\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted', flush=True)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "asked\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert out.split() == ["cancelled", "interrupted"]
+    assert err == ""
+
+
+async def test_a_stream_that_is_left_early_complains_of_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ranker = MCRanker(model=scripted(), team="health_questions")
+    # More events than a stream buffers, so that somebody is about to send one.
+    docs = [f"text {place}" for place in range(200)]
+    async with ranker.astream("q", docs) as events:
+        async for event in events:
+            if isinstance(event, PassageScored):
+                await anyio.wait_all_tasks_blocked()
+                break
+    del events
+    gc.collect()
+    await anyio.lowlevel.checkpoint()
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []

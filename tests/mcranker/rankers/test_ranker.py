@@ -1,0 +1,381 @@
+"""The whole method with scripted models: Eq. 1 to Eq. 4, presets, missing scores, errors."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mcranker import (
+    Capabilities,
+    ChatReply,
+    ChatRequest,
+    ConfigError,
+    DirectRanker,
+    InputError,
+    MCRanker,
+    Member,
+    Passage,
+    Persona,
+    Query,
+    Ranking,
+    ScriptedChat,
+    Team,
+    UnsupportedCapability,
+)
+from personas import library
+from tests.support.scripted import RUBRIC, by_table, scripted
+
+DOCS = {"p1": "one", "p2": "two", "p3": "three", "p4": "four", "p5": "five"}
+SCIENTIST = "NLP scientist"
+TABLE = {
+    #            p1 p2 p3 p4 p5
+    SCIENTIST: {"p1": 4, "p2": 9, "p3": 4, "p4": 7, "p5": 0},
+    "Virologist": {"p1": 8, "p2": 6, "p3": 8, "p4": 10, "p5": 1},
+    "Worried parent": {"p1": 5, "p2": 3, "p3": 5, "p4": 1, "p5": 10},
+}
+
+
+def test_sum_is_the_left_of_equation_4() -> None:
+    ranking = MCRanker(team_size=3, model=scripted(by_table(TABLE))).rank("masks", DOCS)
+
+    # p1 4+8+5 = 17, p2 9+6+3 = 18, p3 4+8+5 = 17, p4 7+10+1 = 18, p5 0+1+10 = 11;
+    # equal sums stay in first-stage order.
+    assert [(hit.doc_id, hit.score) for hit in ranking] == [
+        ("p2", 18.0),
+        ("p4", 18.0),
+        ("p1", 17.0),
+        ("p3", 17.0),
+        ("p5", 11.0),
+    ]
+    assert ranking.personas == (SCIENTIST, "Virologist", "Worried parent")
+    assert ranking[0].scores == {SCIENTIST: 9, "Virologist": 6, "Worried parent": 3}
+    assert [hit.moved for hit in ranking] == [1, 2, -2, -1, 0]
+
+
+def test_reciprocal_rank_is_the_middle_of_equation_4() -> None:
+    ranker = MCRanker(model=scripted(by_table(TABLE)), ensemble="reciprocal_rank")
+    ranking = ranker.rank("masks", DOCS)
+
+    # Ranks, ties by first-stage order:   p1 p2 p3 p4 p5
+    #   NLP scientist  4 9 4 7 0    ->    3  1  4  2  5
+    #   Virologist     8 6 8 10 1   ->    2  4  3  1  5
+    #   Worried parent 5 3 5 1 10   ->    2  4  3  5  1
+    expected = {
+        "p1": 1 / 3 + 1 / 2 + 1 / 2,
+        "p2": 1 / 1 + 1 / 4 + 1 / 4,
+        "p3": 1 / 4 + 1 / 3 + 1 / 3,
+        "p4": 1 / 2 + 1 / 1 + 1 / 5,
+        "p5": 1 / 5 + 1 / 5 + 1 / 1,
+    }
+    assert ranking.ids == ["p4", "p2", "p5", "p1", "p3"]
+    assert {hit.doc_id: hit.score for hit in ranking} == pytest.approx(expected, abs=1e-12)
+
+
+def test_assessor_is_the_right_of_equation_4_and_sees_every_score() -> None:
+    seen: dict[str, str] = {}
+    finals = {"p1": 3, "p2": 9, "p3": 3, "p4": 10, "p5": 0}
+
+    def assess(request: ChatRequest) -> str:
+        seen[request.tag.doc_id] = request.messages[-1].content
+        return json.dumps({"Final score": finals[request.tag.doc_id]})
+
+    ranker = MCRanker(model=scripted(by_table(TABLE), assess=assess), ensemble="assessor")
+    ranking = ranker.rank("masks", DOCS)
+
+    assert [(hit.doc_id, hit.score) for hit in ranking] == [
+        ("p4", 10.0),
+        ("p2", 9.0),
+        ("p1", 3.0),
+        ("p3", 3.0),
+        ("p5", 0.0),
+    ]
+    assert "Expert 1, NLP scientist: 9 (from 0 to 10)" in seen["p2"]
+    assert "Expert 3, Worried parent: 3 (from 0 to 10)" in seen["p2"]
+
+
+def test_calls_are_counted_by_stage_persona_and_model() -> None:
+    ranking = MCRanker(model=scripted()).rank("masks", DOCS)
+
+    assert ranking.usage.calls == 1 + 3 + 3 * 5
+    assert ranking.calls["score", "Virologist", "scripted:function"].calls == 5
+    assert ranking.calls["recruit", "", "scripted:function"].input_tokens == 100
+    assert ranking.usage.cached_input_tokens == 60 * 19
+    assert ranking.cost == 0.0
+
+
+def test_equal_passages_are_scored_once_and_ranked_under_their_own_ids() -> None:
+    docs = [Passage("a", "same"), Passage("b", "other"), Passage("c", "same")]
+    ranking = MCRanker(team_size=1, model=scripted()).rank("q", docs)
+
+    assert ranking.calls["score", SCIENTIST, "scripted:function"].calls == 2
+    assert sorted(ranking.ids) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({"team_size": 1}, [SCIENTIST]),
+        ({"team_size": 2, "nlp_scientist": False}, ["Virologist", "Worried parent"]),
+        ({"team_size": 1, "nlp_scientist": False}, ["Virologist"]),
+        ({"team_size": 2}, [SCIENTIST, "Virologist"]),
+    ],
+)
+def test_team_compositions_of_table_1(options: dict[str, Any], names: list[str]) -> None:
+    assert list(MCRanker(model=scripted(), **options).rank("q", DOCS).personas) == names
+
+
+def test_a_recruited_nlp_scientist_is_not_on_the_team_twice() -> None:
+    recruit = '{"Identities": ["nlp scientist", "Nurse"], "Reason": ""}'
+    ranking = MCRanker(model=scripted(recruit=recruit)).rank("q", DOCS)
+    assert ranking.personas == (SCIENTIST, "Nurse")
+
+
+def test_without_criteria_no_rubric_is_asked_for_or_shown() -> None:
+    prompts: list[str] = []
+
+    def score(request: ChatRequest) -> str:
+        prompts.append(request.messages[-1].content)
+        return '{"Score": 1}'
+
+    ranking = MCRanker(model=scripted(score), criteria="none").rank("q", DOCS)
+    assert ranking.usage.calls == 1 + 3 * 5
+    assert ranking.team is not None
+    assert all(member.rubric is None for member in ranking.team.members)
+    assert not any("criteria" in prompt.lower() for prompt in prompts)
+
+
+def test_dataset_criteria_are_written_once_for_all_queries() -> None:
+    asked: list[str] = []
+
+    def answer(request: ChatRequest) -> str:
+        if request.tag.stage == "criteria":
+            asked.append(request.messages[-1].content)
+            return RUBRIC
+        if request.tag.stage == "recruit":
+            return '{"Identities": ["Nurse"], "Reason": ""}'
+        return '{"Score": 2}'
+
+    ranker = MCRanker(
+        team_size=2, model=ScriptedChat(answer), criteria="dataset", dataset="medical questions"
+    )
+    for query in ("one", "two", "three"):
+        ranker.rank(query, DOCS)
+    assert len(asked) == 2
+    assert all("medical questions" in prompt and "three" not in prompt for prompt in asked)
+
+
+def test_roles_go_to_their_own_models() -> None:
+    strong, weak = scripted(), scripted()
+    ranker = MCRanker(
+        model=weak,
+        criteria_model=ScriptedChat(strong.complete, name="scripted:strong"),
+        recruiter_model=ScriptedChat(strong.complete, name="scripted:strong"),
+    )
+    ranking = ranker.rank("q", DOCS)
+    assert ranking.models == {
+        "recruiter": "scripted:strong",
+        "criteria": "scripted:strong",
+        "scoring": "scripted:function",
+    }
+
+
+def test_a_given_team_is_neither_recruited_nor_rewritten() -> None:
+    team = Team(members=tuple(library.member(name) for name in ("clinician", "patient")))
+    ranking = MCRanker(team=team, model=scripted()).rank("q", DOCS)
+    assert ranking.usage.calls == 2 * 5
+    assert ranking.team == team
+    assert ranking.personas == team.names
+
+
+def test_a_team_from_names_mixes_library_and_own_personas() -> None:
+    ranking = MCRanker(
+        team=["clinician", Persona(name="My neighbour"), "Chess player"], model=scripted()
+    ).rank("q", DOCS)
+    assert ranking.personas == ("Clinician", "My neighbour", "Chess player")
+    assert ranking.usage.calls == 2 + 3 * 5  # two rubrics are written, the library's is kept
+
+
+def test_a_locked_team_without_rubric_is_refused_before_scoring() -> None:
+    team = Team(members=(Member(persona=Persona(name="X")),), locked=True)
+    with pytest.raises(ConfigError, match="locked and 'X' has no rubric"):
+        MCRanker(team=team, model=scripted()).rank("q", DOCS)
+
+
+def test_per_criterion_scores_are_combined_by_the_weights() -> None:
+    model = scripted(lambda request: '{"Scores": {"1": 8, "2": 4}}')
+    ranking = MCRanker(team_size=1, model=model, scoring="per_criterion").rank("q", ["a"])
+    # 0.75 · 8 + 0.25 · 4 = 7
+    assert ranking[0].score == 7.0
+    assert ranking[0].criteria == {SCIENTIST: {"Answers the question": 8.0, "Names a source": 4.0}}
+
+
+def test_reference_preset_follows_the_authors_code() -> None:
+    seen: dict[str, ChatRequest] = {}
+
+    def answer(request: ChatRequest) -> str:
+        seen[f"{request.tag.stage} {request.tag.doc_id}".strip()] = request
+        if request.tag.stage == "recruit":
+            return '{"Identities": ["Public Health Expert"], "Reason": ""}'
+        if request.tag.stage == "criteria":
+            return RUBRIC
+        return "no score at all" if request.tag.doc_id == "d0" else '{"Score": 4}'
+
+    docs = [
+        {"_id": f"d{i}", "title": f"Title {i}", "text": f'says "yes" {i} ' + "word " * 600}
+        for i in range(40)
+    ]
+    ranking = MCRanker(team_size=2, preset="reference", model=ScriptedChat(answer)).rank(
+        "BEST Masks", docs
+    )
+
+    recruit = seen["recruit"].messages[-1].content
+    assert "best masks" in recruit
+    assert "BEST" not in recruit
+    assert "Title 2. . .says 'yes' 2" in recruit
+    assert recruit.count("word") == 512 - 3  # cut to 512 words: says, 'yes', 2, and these
+    assert ranking.personas == (SCIENTIST, "public_health_expert")
+    assert ranking.missing[0].doc_id == "d0"
+    d0 = next(hit for hit in ranking if hit.doc_id == "d0")
+    assert d0.score == 10.0  # 5 + 5 stand in for the two unreadable scores
+    assert [hit.score for hit in ranking[30:]] == [None] * 10
+    assert {value for hit in ranking[30:] for value in hit.scores.values()} == {None}
+    assert all(missing.doc_id == "d0" for missing in ranking.missing)
+    assert [hit.doc_id for hit in ranking[30:]] == [f"d{i}" for i in range(30, 40)]
+
+
+def test_expected_scores_need_log_probabilities_before_any_call() -> None:
+    with pytest.raises(UnsupportedCapability, match="log-probabilities"):
+        MCRanker(model=scripted(), scoring="expected")
+
+
+def test_expected_score_over_no_yes() -> None:
+    def answer(request: ChatRequest) -> ChatReply:
+        assert request.labels == ("No", "Yes")
+        return ChatReply("Yes", label_logprobs={"No": np.log(0.25), "Yes": np.log(0.75)})
+
+    model = ScriptedChat(answer, capabilities=Capabilities(label_logprobs=True))
+    ranking = MCRanker(
+        team=library.team("health_questions"),
+        model=model,
+        scoring="expected",
+        labels=("No", "Yes"),
+    ).rank("q", ["a"])
+    assert ranking[0].score == pytest.approx(3 * 0.75)
+
+
+def test_first_stage_weight_interpolates() -> None:
+    docs = [
+        Passage("a", "1", score=30.0),
+        Passage("b", "2", score=20.0),
+        Passage("c", "3", score=10.0),
+    ]
+    table = {SCIENTIST: {"a": 0, "b": 10, "c": 5}}
+    model = scripted(by_table(table))
+    ranking = MCRanker(team_size=1, model=model, first_stage_weight=0.5).rank("q", docs)
+    # scaled: team a 0, b 1, c 0.5; first stage a 1, b 0.5, c 0; half of each:
+    assert {hit.doc_id: hit.score for hit in ranking} == {"a": 0.5, "b": 0.75, "c": 0.25}
+
+
+def test_direct_scores_without_persona_and_with_a_teams_criteria() -> None:
+    prompts: list[str] = []
+
+    def score(request: ChatRequest) -> str:
+        prompts.append(request.messages[-1].content)
+        return '{"Score": 20}'
+
+    plain = DirectRanker(model=scripted(score), scale=20).rank("q", ["a"])
+    assert plain[0].score == 20
+    assert plain.usage.calls == 1
+    assert plain.team is None
+
+    guided = DirectRanker(model=scripted(score), with_criteria=True, scale=20).rank("q", ["a"])
+    assert guided.usage.calls == 1 + 3 + 1
+    assert "Answers the question (weight 75%)" not in prompts[0]
+    assert prompts[1].count("Answers the question (weight 75%)") == 3
+
+
+def test_library_recruiting_by_constrained_choice() -> None:
+    def answer(request: ChatRequest) -> str:
+        if request.tag.stage == "recruit":
+            assert request.schema is not None
+            items = request.schema.schema["properties"]["Identities"]["items"]
+            assert "Clinician" in items["enum"]
+            return (
+                '{"Identities": ["Clinician", "Nobody I know", "Patient"], "Reason": "They know."}'
+            )
+        return '{"Score": 3}'
+
+    ranker = MCRanker(model=ScriptedChat(answer), recruiting="library", criteria="library")
+    ranking = ranker.rank("q", DOCS)
+    assert ranking.personas == (SCIENTIST, "Clinician", "Patient")
+    assert ranking.usage.calls == 1 + 3 * 5  # the library's rubrics are used
+    assert ranking.team is not None
+    assert ranking.team.members[1].origin == "library"
+    assert ranking.team.members[1].persona.reason == "They know."
+
+
+def test_empty_docs_give_an_empty_ranking_without_a_call() -> None:
+    def never(request: ChatRequest) -> str:
+        raise AssertionError("no call is due")
+
+    ranking = MCRanker(model=ScriptedChat(never)).rank("q", [])
+    assert len(ranking) == 0
+    assert Ranking.from_dict(ranking.to_dict()).to_dict() == ranking.to_dict()
+
+
+def test_bad_input_is_refused_before_any_call() -> None:
+    def never(request: ChatRequest) -> str:
+        raise AssertionError("no call is due")
+
+    ranker = MCRanker(model=ScriptedChat(never))
+    with pytest.raises(InputError, match="the query is empty"):
+        ranker.rank("  ", DOCS)
+    with pytest.raises(InputError, match="two passages have the id 'x'"):
+        ranker.rank("q", [Passage("x", "1"), Passage("x", "2")])
+    with pytest.raises(InputError, match="docs is a str"):
+        ranker.rank("q", "text")
+    with pytest.raises(ConfigError, match="did you mean 'scoring'"):
+        MCRanker(scorin="expected")  # type: ignore[call-arg]
+
+
+def test_query_ids_travel_into_tags_and_trec() -> None:
+    ranking = MCRanker(team_size=1, model=scripted()).rank(Query("q", id="42"), DOCS)
+    assert ranking.to_trec().splitlines()[0].startswith("42 Q0 p1 1 ")
+
+
+def test_a_base_url_goes_to_models_of_the_same_prefix_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[object, str | None]] = []
+
+    def connect(spec: object, **options: Any) -> ScriptedChat:
+        asked.append((spec, options["base_url"]))
+        return scripted()
+
+    monkeypatch.setattr("mcranker.models.connect", connect)
+    url = "http://127.0.0.1:1/v1"
+    MCRanker(
+        model="openai:a",
+        scoring_model="openai:b",
+        criteria_model="anthropic:c",
+        assessor_model=scripted(),
+        base_url=url,
+    )
+    assert [each[1] for each in asked] == [url, None, url, None]
+    assert [each[0] for each in asked][:3] == ["openai:a", "anthropic:c", "openai:b"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"scoring": "per_criterion"}, "which DIRECT has not"),
+        ({"ensemble": "assessor"}, "DIRECT has one judge"),
+        ({"ensemble": "reciprocal_rank"}, "DIRECT has one judge"),
+    ],
+)
+def test_direct_refuses_what_needs_a_team(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        DirectRanker(model=scripted(), **options)

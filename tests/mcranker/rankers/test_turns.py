@@ -1,0 +1,224 @@
+"""Whose turn it is to call a model, and that no place is lost; time is virtual."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcranker.llm.limits.limits import Limits
+from tests.support.limits_support import assert_at_rest, limits_of, request, starts_of
+from tests.support.virtual_time import VirtualLoop, now, simulate
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, Any]]:
+    return "asyncio", {"loop_factory": VirtualLoop}
+
+
+class Arrive:
+    def __init__(self, ranking: int) -> None:
+        self.ranking = ranking
+
+
+class Leave:
+    """Of those in flight the one of this number, modulo how many there are."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class Cancel:
+    """Of all tasks the one of this number, modulo how many there are; `late`: as it gets in."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class Turns:
+    """What `Limits` is to do, by plain lists."""
+
+    def __init__(self, concurrency: int) -> None:
+        self.concurrency = concurrency
+        self.inside: list[int] = []
+        self.rotation: deque[int] = deque()
+        self.queues: dict[int, list[int]] = {}
+
+    def arrive(self, task: int, ranking: int) -> None:
+        if ranking not in self.queues:
+            self.queues[ranking] = []
+            self.rotation.append(ranking)
+        self.queues[ranking].append(task)
+        self.admit()
+
+    def leave(self, task: int) -> None:
+        if task in self.inside:
+            self.inside.remove(task)
+        for ranking, queue in list(self.queues.items()):
+            if task in queue:
+                queue.remove(task)
+                self._drop_if_empty(ranking)
+        self.admit()
+
+    def admit(self) -> None:
+        while self.rotation and len(self.inside) < self.concurrency:
+            ranking = self.rotation[0]
+            self.inside.append(self.queues[ranking].pop(0))
+            self.rotation.rotate(-1)
+            self._drop_if_empty(ranking)
+
+    def _drop_if_empty(self, ranking: int) -> None:
+        if not self.queues[ranking]:
+            del self.queues[ranking]
+            self.rotation.remove(ranking)
+
+
+steps = st.one_of(
+    st.builds(Arrive, st.integers(0, 3)),
+    st.builds(Leave, st.integers(0, 99)),
+    st.builds(Cancel, st.integers(0, 99)),
+)
+
+
+@given(concurrency=st.integers(1, 4), script=st.lists(steps, max_size=60))
+@settings(max_examples=200, deadline=None)
+def test_places_go_by_turns_and_none_is_lost(
+    concurrency: int, script: list[Arrive | Leave | Cancel]
+) -> None:
+    async def main() -> None:
+        limits = limits_of(concurrency=concurrency)
+        turns = Turns(concurrency)
+        inside: list[int] = []
+        tasks: list[asyncio.Task[None]] = []
+        done: list[asyncio.Event] = []
+
+        async def call(number: int, ranking: int) -> None:
+            with await limits.place(request(ranking)):
+                inside.append(number)
+                try:
+                    await done[number].wait()
+                finally:
+                    inside.remove(number)
+
+        for step in script:
+            if isinstance(step, Arrive):
+                done.append(asyncio.Event())
+                tasks.append(asyncio.create_task(call(len(tasks), step.ranking)))
+                turns.arrive(len(tasks) - 1, step.ranking)
+            elif isinstance(step, Leave) and inside:
+                number = inside[step.number % len(inside)]
+                done[number].set()
+                turns.leave(number)
+            elif isinstance(step, Cancel) and tasks:
+                number = step.number % len(tasks)
+                tasks[number].cancel()
+                turns.leave(number)
+            await anyio.wait_all_tasks_blocked()
+            assert inside == turns.inside
+            told = limits.statistics()
+            assert told.in_flight == len(inside) <= concurrency
+            assert told.waiting == sum(map(len, turns.queues.values()))
+
+        for event in done:
+            event.set()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert_at_rest(limits)
+
+    simulate(main())
+
+
+@given(concurrency=st.integers(1, 3), data=st.data())
+@settings(max_examples=100, deadline=None)
+def test_a_place_given_to_somebody_just_cancelled_goes_to_the_next(
+    concurrency: int, data: st.DataObject
+) -> None:
+    async def main() -> None:
+        limits = limits_of(concurrency=concurrency)
+        served: list[int] = []
+        hold = asyncio.Event()
+
+        async def holder() -> None:
+            with await limits.place(request()):
+                await hold.wait()
+
+        async def call(number: int) -> None:
+            with await limits.place(request(number % 2)):
+                served.append(number)
+
+        holders = [asyncio.create_task(holder()) for _ in range(concurrency)]
+        waiting = [asyncio.create_task(call(number)) for number in range(8)]
+        await anyio.wait_all_tasks_blocked()
+        hold.set()
+        # Let the holders end, and so give their places away, without those coming to run.
+        for _ in range(data.draw(st.integers(0, 3))):
+            await asyncio.sleep(0)
+        doomed = data.draw(st.sets(st.integers(0, 7)))
+        for number in doomed:
+            waiting[number].cancel()
+        await asyncio.gather(*holders, *waiting, return_exceptions=True)
+        assert set(served) >= set(range(8)) - doomed
+        assert_at_rest(limits)
+
+    simulate(main())
+
+
+async def test_a_ranking_with_one_call_does_not_wait_behind_a_thousand() -> None:
+    limits = limits_of(concurrency=2)
+    order: list[int] = []
+
+    async def call(ranking: int) -> None:
+        with await limits.place(request(ranking)):
+            order.append(ranking)
+            await anyio.sleep(1.0)
+
+    async with anyio.create_task_group() as group:
+        for _ in range(1000):
+            group.start_soon(call, 1)
+        await anyio.sleep(0.5)
+        group.start_soon(call, 2)
+    # Two of the thousand are in and one more has its turn.
+    assert order.index(2) <= 3
+
+
+async def test_each_event_loop_has_its_places() -> None:
+    limits = Limits(concurrency=1)
+    with await limits.place(request()):
+        thread = threading.Thread(target=lambda: asyncio.run(starts_of(limits, [request()])))
+        thread.start()
+        thread.join(10)
+        assert not thread.is_alive()
+        assert limits.statistics().in_flight == 1
+
+
+async def test_whoever_comes_when_a_start_is_due_does_not_overtake() -> None:
+    limits = limits_of(requests_per_minute=1)
+    order: list[str] = []
+
+    async def call(name: str) -> None:
+        with await limits.place(request()):
+            order.append(name)
+
+    async with anyio.create_task_group() as group:
+        for name in ("first", "second"):
+            group.start_soon(call, name)
+        await anyio.wait_all_tasks_blocked()
+        # The same moment, but before the timer of those who wait.
+        await anyio.sleep(limits._pace.due - now() - 1e-7)
+        await call("third")
+    assert order == ["first", "second", "third"]
+
+
+async def test_a_wait_for_the_next_minute_can_be_cancelled() -> None:
+    limits = limits_of(requests_per_minute=1)
+    with anyio.move_on_after(30.0) as scope:
+        await starts_of(limits, [request(0), request(0), request(1)])
+    assert scope.cancelled_caught
+    assert_at_rest(limits)

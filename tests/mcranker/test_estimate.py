@@ -1,0 +1,360 @@
+"""What ranking would take, by the same steps as the ranking itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcranker import (
+    BudgetExceeded,
+    Capabilities,
+    ChatReply,
+    ChatRequest,
+    DirectRanker,
+    Estimate,
+    InputError,
+    MCRanker,
+    ScriptedChat,
+    Usage,
+)
+from mcranker.llm.prices import cost
+from mcranker.types import UsageTable
+from tests.support.scripted import RECRUITS, RUBRIC, scripted
+
+DOCS = [f"passage {number}" for number in range(8)]
+WEAK = Capabilities(json_schema=True, label_logprobs=True, weak=True)
+pytestmark = pytest.mark.anyio
+
+
+def fitting(request: ChatRequest) -> ChatReply:
+    """Answers of the form that is asked for, whatever it is."""
+    usage = Usage(calls=1, input_tokens=100, output_tokens=5)
+    if request.labels:
+        return ChatReply("", usage, label_logprobs=dict.fromkeys(request.labels, -1.0))
+    if request.questions:
+        return ChatReply("", usage, answers=tuple(1.0 for _ in request.questions))
+    assert request.schema is not None
+    match request.schema.name:
+        case "team":
+            names = request.schema.schema["properties"]["Identities"]["items"].get("enum", [])
+            text = json.dumps({"Identities": names[-2:], "Reason": "r"}) if names else RECRUITS
+        case "rubric":
+            text = RUBRIC
+        case "scores":
+            numbers = request.schema.schema["properties"]["Scores"]["properties"]
+            text = json.dumps({"Scores": dict.fromkeys(numbers, 3)})
+        case "final_score":
+            text = '{"Final score": 5}'
+        case _:
+            text = '{"Score": 5}'
+    return ChatReply(text, usage)
+
+
+def answering(capabilities: Capabilities | None = None, name: str = "a:b") -> ScriptedChat:
+    return ScriptedChat(fitting, name=name, capabilities=capabilities)
+
+
+def silent(capabilities: Capabilities | None = None) -> ScriptedChat:
+    def answer(request: ChatRequest) -> str:
+        raise AssertionError(f"{request.tag} was sent")
+
+    return ScriptedChat(answer, name="a:b", capabilities=capabilities)
+
+
+def calls_by(table: UsageTable) -> dict[str, int]:
+    return {stage: usage.calls for stage, usage in table.by("stage").items()}
+
+
+@pytest.mark.parametrize(
+    ("options", "capabilities"),
+    [
+        ({}, None),
+        ({"team_size": 1}, None),
+        ({"team_size": 2, "nlp_scientist": False}, None),
+        ({"criteria": "none"}, None),
+        ({"criteria": "dataset", "dataset": "a data set"}, None),
+        ({"recruiting": "library"}, None),
+        ({"recruiting": "library", "criteria": "library"}, None),
+        ({"ensemble": "assessor"}, None),
+        ({"ensemble": "reciprocal_rank", "snake_case_personas": True}, None),
+        ({"scoring": "per_criterion"}, None),
+        ({"scoring": "per_criterion"}, Capabilities(json_schema=True, max_questions=400)),
+        ({"scoring": "expected"}, Capabilities(label_logprobs=True)),
+        ({"depth": 3}, None),
+        ({"preset": "reference"}, None),
+        ({"scale": 100}, None),
+        ({}, WEAK),
+    ],
+)
+def test_the_calls_are_those_of_the_ranking(
+    options: dict[str, Any], capabilities: Capabilities | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    estimate = MCRanker(model=silent(capabilities), **options).estimate("q", DOCS)
+    assert caplog.text == ""
+    ranking = MCRanker(model=answering(capabilities), **options).rank("q", DOCS)
+    assert calls_by(estimate.table) == calls_by(ranking.calls)
+    assert estimate.calls == estimate.calls_at_least == ranking.usage.calls
+    assert estimate.reused == 0
+
+
+@pytest.mark.parametrize("options", [{}, {"with_criteria": True}, {"team": "epidemic_research"}])
+def test_the_calls_of_other_rankers(options: dict[str, Any]) -> None:
+    estimate = DirectRanker(model=silent(), **options).estimate("q", DOCS)
+    ranking = DirectRanker(model=answering(), **options).rank("q", DOCS)
+    assert calls_by(estimate.table) == calls_by(ranking.calls)
+
+
+def test_equal_passages_are_counted_once() -> None:
+    estimate = MCRanker(model=silent()).estimate("q", {"1": "a", "2": "a", "3": "b"})
+    assert calls_by(estimate.table) == {"recruit": 1, "criteria": 3, "score": 2 * 3}
+    assert MCRanker(model=silent()).estimate("q", []) == Estimate()
+
+
+def test_a_made_up_team_is_shown_by_seat() -> None:
+    estimate = MCRanker(model=silent(), team_size=4).estimate("q", DOCS)
+    personas = [persona for stage, persona, _ in estimate.table if stage == "score"]
+    assert personas == ["NLP scientist", "Recruit 1", "Recruit 2", "Recruit 3"]
+
+
+def test_tokens_follow_the_texts() -> None:
+    short = MCRanker(model=silent(), team_size=1).estimate("q", ["x" * 400])
+    long = MCRanker(model=silent(), team_size=1).estimate("q", ["x" * 4400])
+    # One scoring call with 4,000 bytes more; a token has four.
+    assert long.input_tokens - short.input_tokens == 1000
+    assert long.output_tokens == short.output_tokens
+    stages = short.table.by("stage")
+    assert 5 <= stages["score"].output_tokens <= 12
+    assert 200 <= stages["criteria"].output_tokens <= 400
+    each = MCRanker(model=silent(), team_size=1, scoring="per_criterion")
+    assert each.estimate("q", ["x"]).table.by("stage")["score"].output_tokens > 15
+
+
+def test_with_top_k_it_is_the_most_and_the_least() -> None:
+    def estimated(docs: Any, **options: Any) -> tuple[int, int]:
+        estimate = MCRanker(model=silent(), criteria="none", **options).estimate("q", docs)
+        return estimate.calls, estimate.calls_at_least
+
+    # One call to recruit; the first persona scores all eight passages, the others at least two.
+    assert estimated(DOCS, top_k=2) == (1 + 3 * 8, 1 + 8 + 2 * 2)
+    assert estimated(DOCS, top_k=8) == (1 + 3 * 8, 1 + 3 * 8)
+    # Three equal passages fill the first three ranks together.
+    equal = {"1": "a", "2": "a", "3": "a", "4": "b", "5": "c"}
+    assert estimated(equal, top_k=3) == (1 + 3 * 3, 1 + 3 + 2 * 1)
+    # Only the passages that are judged.
+    assert estimated(DOCS, top_k=2, depth=4) == (1 + 3 * 4, 1 + 4 + 2 * 2)
+
+
+def test_a_ranking_with_top_k_stays_between_the_bounds() -> None:
+    def by_id(request: ChatRequest) -> str:
+        return json.dumps({"Score": min(10, int(request.tag.doc_id))})
+
+    ranker = MCRanker(model=scripted(by_id), top_k=2)
+    docs = {str(number): f"passage {number}" for number in range(11)}
+    estimate, ranking = ranker.estimate("q", docs), ranker.rank("q", docs)
+    assert estimate.calls_at_least <= ranking.usage.calls < estimate.calls
+
+
+def test_what_is_made_up_leaves_no_trace() -> None:
+    ranker = MCRanker(model=answering(), criteria="dataset", dataset="d")
+    before = ranker.estimate("q", DOCS)
+    ranking = ranker.rank("q", DOCS)
+    assert ranking.usage.calls == before.calls
+    assert ranking.personas == ("NLP scientist", "Virologist", "Worried parent")
+    # The rubrics of the first query now serve all others, but for the recruits not known yet.
+    assert calls_by(ranker.estimate("p", DOCS).table)["criteria"] == 2
+
+
+def test_many_queries_share_what_is_asked_once() -> None:
+    work = [(f"query {number}", DOCS) for number in range(3)]
+    once = MCRanker(model=silent(), criteria="dataset", dataset="d").estimate_many(work)
+    assert calls_by(once.table) == {"recruit": 3, "criteria": 3, "score": 3 * 24}
+    weak = MCRanker(model=silent(WEAK))
+    # Six calibration queries, once.
+    assert weak.estimate_many(iter(work)).table.by("stage")["recruit"].calls == 6 + 3
+
+
+async def test_in_an_event_loop() -> None:
+    async def work() -> Any:
+        yield "q", DOCS
+        yield "p", DOCS
+
+    ranker = MCRanker(model=silent())
+    one = await ranker.aestimate("q", DOCS)
+    assert (await ranker.aestimate_many(work())).calls == 2 * one.calls
+    assert ranker.estimate("q", DOCS) == one
+
+
+def test_input_that_cannot_be_ranked_is_an_error() -> None:
+    with pytest.raises(InputError):
+        MCRanker(model=silent()).estimate("", DOCS)
+    with pytest.raises(InputError):
+        MCRanker(model=silent()).estimate_many([("q", DOCS), ("q", ["a", ""]), ("q", [3])])  # type: ignore[list-item]
+
+
+def ranker_with(ledger: Path, model: ScriptedChat, **options: Any) -> MCRanker:
+    return MCRanker(model=model, ledger=ledger, **options)
+
+
+def test_what_the_ledger_has_is_not_counted(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger.sqlite"
+    with ranker_with(ledger, answering()) as ranker:
+        ranker.rank("q", DOCS[:6])
+    with ranker_with(ledger, silent()) as ranker:
+        estimate = ranker.estimate("q", DOCS)
+        assert ranker.estimate("q", DOCS) == estimate  # and nothing was kept
+    # The team and its rubrics are known, and so are six of the eight passages' scores.
+    assert calls_by(estimate.table) == {"score": 2 * 3}
+    assert calls_by(estimate.table.reused) == {"recruit": 1, "criteria": 3, "score": 6 * 3}
+    assert (estimate.calls, estimate.reused) == (6, 22)
+    with ranker_with(ledger, answering()) as ranker:
+        assert ranker.rank("q", DOCS).usage.calls == 6
+
+
+def test_top_k_with_answers_in_the_ledger(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger.sqlite"
+    with ranker_with(ledger, answering()) as ranker:
+        ranker.rank("q", DOCS[:3])
+    with ranker_with(ledger, silent(), top_k=2) as ranker:
+        estimate = ranker.estimate("q", DOCS)
+    # 8 + 2 * 2 scores are needed, and 9 of them may be there.
+    assert (estimate.calls, estimate.calls_at_least) == (15, 3)
+
+
+def test_scores_of_the_ledger_leave_nothing_out(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger.sqlite"
+
+    def falling(request: ChatRequest) -> ChatReply:
+        best = request.tag.stage == "score" and request.tag.doc_id in ("0", "1")
+        return ChatReply('{"Score": 10}') if best else fitting(request)
+
+    with ranker_with(ledger, ScriptedChat(falling, name="a:b")) as ranker:
+        ranker.rank("q", DOCS)
+    with ranker_with(ledger, silent(), top_k=2) as ranker:
+        assert ranker.estimate("q", DOCS).reused == 28
+
+
+def test_equal_requests_are_counted_once_where_they_share_an_answer(tmp_path: Path) -> None:
+    work = [("q", DOCS), ("q", DOCS)]
+    with ranker_with(tmp_path / "ledger.sqlite", silent()) as ranker:
+        assert ranker.estimate_many(work).calls == ranker.estimate("q", DOCS).calls == 28
+    assert MCRanker(model=silent()).estimate_many(work).calls == 2 * 28
+
+
+def test_unusable_answers_of_the_ledger_stop_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ledger = tmp_path / "ledger.sqlite"
+
+    def lossy(request: ChatRequest) -> ChatReply:
+        return ChatReply("no idea") if request.tag.doc_id == "3" else fitting(request)
+
+    with ranker_with(ledger, ScriptedChat(lossy, name="a:b"), team_size=1) as ranker:
+        ranker.rank("q", DOCS)
+    caplog.clear()
+    with ranker_with(ledger, silent(), team_size=1, missing="fail") as ranker:
+        estimate = ranker.estimate("q", DOCS)
+    # One rubric, eight scores, and one of them asked for twice.
+    assert (estimate.calls, estimate.reused) == (0, 1 + 8 + 1)
+    assert caplog.text == ""
+
+
+def test_a_recruiter_that_could_not_be_read_is_known_to_fail_again(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger.sqlite"
+    with ranker_with(ledger, ScriptedChat(lambda _: "no idea", name="a:b")) as ranker:
+        assert [each.error is not None for each in ranker.rank_many([("q", DOCS)])] == [True]
+    with ranker_with(ledger, silent()) as ranker:
+        estimate = ranker.estimate_many([("q", DOCS), ("p", DOCS)])
+    assert (estimate.reused, estimate.calls) == (2, 28)
+
+
+def test_cost_is_the_price_of_the_tokens() -> None:
+    estimate = MCRanker(model=answering(name="openai:gpt-5-mini")).estimate("q", DOCS)
+    usage = Usage(estimate.calls, estimate.input_tokens, 0, estimate.output_tokens)
+    assert estimate.cost == pytest.approx(cost("openai:gpt-5-mini", usage))
+    assert estimate.cost is not None
+    assert estimate.cost_at_most is not None
+    assert estimate.cost_at_most > 10 * estimate.cost
+    assert MCRanker(model=answering(name="local:x")).estimate("q", DOCS).cost == 0
+    unknown = MCRanker(model=answering(name="openai:foo")).estimate("q", DOCS)
+    assert unknown.cost is unknown.cost_at_most is None
+
+
+def test_every_reply_at_its_limit_and_asked_for_twice() -> None:
+    def at_most(**options: Any) -> float:
+        model = answering(Capabilities(label_logprobs=True), name="openai:gpt-5-mini")
+        found = MCRanker(model=model, team_size=1, **options).estimate("q", DOCS)
+        assert found.cost_at_most is not None
+        return found.cost_at_most
+
+    # One rubric of 2,048 tokens and eight scores of 1,024, all with 4,096 of thoughts, at $2 for
+    # a million, make the most of the cost; the rest is input.
+    output = (2048 + 8 * 1024 + 9 * 4096) * 2 / 1e6
+    assert output < at_most(reask=0) < 1.05 * output
+    assert 2 * output < at_most(reask=1) < 1.05 * 2 * output
+    # What is read from probabilities is asked for once.
+    labelled = at_most(reask=1, scoring="expected")
+    assert labelled == pytest.approx(at_most(reask=0) + (2048 + 4096) * 2 / 1e6, rel=0.05)
+
+
+def test_a_run_within_its_cost_at_most_is_never_stopped() -> None:
+    model = answering(name="openai:gpt-5-mini")
+    estimate = MCRanker(model=model).estimate("q", DOCS)
+    with MCRanker(model=model, max_cost=estimate.cost_at_most) as ranker:
+        assert ranker.rank("q", DOCS).usage.calls == estimate.calls
+
+
+def test_estimates_add_up() -> None:
+    ranker = MCRanker(model=answering(name="openai:gpt-5-mini"))
+    one, other = ranker.estimate("q", DOCS), ranker.estimate("another query", DOCS[:3])
+    both, total = one + other, ranker.estimate_many([("q", DOCS), ("another query", DOCS[:3])])
+    assert (both.table, both.calls_at_least) == (total.table, total.calls_at_least)
+    assert both.cost_at_most == pytest.approx(total.cost_at_most)
+    assert (one + other).calls == one.calls + other.calls
+    assert sum([one, other], start=Estimate()) == one + other
+    unknown = MCRanker(model=answering(name="openai:foo")).estimate("q", DOCS)
+    assert (one + unknown).cost_at_most is None
+
+
+def test_an_estimate_as_plain_values() -> None:
+    estimate = MCRanker(model=answering(name="openai:gpt-5-mini")).estimate("q", DOCS)
+    data = json.loads(json.dumps(estimate.to_dict(), allow_nan=False))
+    assert data["calls"] == data["calls_at_least"] == 28
+    assert data["cost"] == estimate.cost
+    # One to recruit, then a rubric and the scores of each of three personas.
+    assert len(data["by_stage"]) == 7
+    assert sum(row["calls"] for row in data["by_stage"]) == 28
+    assert data["reused"] == 0
+    assert data["reused_by_stage"] == []
+
+
+def test_a_ranking_beyond_the_budget_is_refused() -> None:
+    # One call to recruit, three rubrics, and then 3 personas for each of 2 passages.
+    with (
+        MCRanker(model=scripted(), max_calls=9) as ranker,
+        pytest.raises(BudgetExceeded, match="max_calls=9"),
+    ):
+        ranker.rank("q", ["a", "b"])
+    with MCRanker(model=scripted(), max_calls=10) as ranker:
+        assert ranker.rank("q", ["a", "b"]).usage.calls == 10
+
+
+def test_of_many_queries_those_beyond_the_budget_are_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    work = [(f"query {number}", ["a", "b"]) for number in range(4)]
+    with MCRanker(model=scripted(), max_calls=25, query_concurrency=1) as ranker:
+        found = sorted(ranker.rank_many(work), key=lambda ranked: ranked.place)
+    assert [ranked.ranking is not None for ranked in found] == [True, True, False, False]
+    assert all(isinstance(ranked.error, BudgetExceeded) for ranked in found[2:])
+    assert caplog.text == ""
+
+
+def test_one_budget_is_for_all_models_of_a_ranker() -> None:
+    with (
+        MCRanker(model=scripted(), scoring_model=scripted(), max_calls=9) as ranker,
+        pytest.raises(BudgetExceeded),
+    ):
+        ranker.rank("q", ["a", "b"])

@@ -1,0 +1,189 @@
+"""Kendall's tau-b and Krippendorff's alpha: by hand, as published, and as SciPy has it."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import random
+from collections.abc import Sequence
+from itertools import permutations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import kendalltau
+
+from personas.inspection.agreement import AlphaSums, kendall_tau, krippendorff_alpha
+
+Unit = Sequence[float | None]
+
+# Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability", section C: 4 observers
+# (rows), 12 units (columns), with missing values. Its result for interval data is 0.849.
+PUBLISHED = (
+    (1, 2, 3, 3, 2, 1, 4, 1, 2, None, None, None),
+    (1, 2, 3, 3, 2, 2, 4, 1, 2, 5, None, 3),
+    (None, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, None),
+    (1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, None),
+)
+
+SCORES = st.one_of(
+    st.none(),
+    st.integers(0, 10).map(float),
+    st.floats(-1e6, 1e6, allow_nan=False),
+)
+UNITS = st.lists(st.lists(SCORES, max_size=5), max_size=12)
+
+
+def test_tau_counts_pairs_in_the_same_order_less_those_in_opposite_orders() -> None:
+    # 6 pairs; only the second and third passage are in opposite orders: (5 - 1) / 6
+    assert kendall_tau([1, 2, 3, 4], [1, 3, 2, 4]) == pytest.approx(4 / 6, abs=1e-15)
+
+
+def test_tau_b_corrects_for_ties() -> None:
+    # 6 pairs: the first judge tells 5 apart, the second 5; 4 are in the same order, and 2 are
+    # tied for one judge: (4 - 0) / sqrt(5 · 5)
+    assert kendall_tau([1, 2, 2, 3], [1, 2, 3, 3]) == 4 / 5
+    # (1, 1), (1, 2), (2, 1), (2, 1): pairs told apart by the first: 4, by the second: 3.
+    # In opposite orders: the second passage and either of the last two: (0 - 2) / sqrt(12)
+    assert kendall_tau([1, 1, 2, 2], [1, 2, 1, 1]) == pytest.approx(-2 / math.sqrt(12))
+
+
+def test_tau_is_exactly_one_for_the_same_order_and_minus_one_for_the_opposite() -> None:
+    scores = [number / 7 for number in range(1000)] * 2
+    assert kendall_tau(scores, scores) == 1.0
+    assert kendall_tau(scores, [-score for score in scores]) == -1.0
+
+
+def test_tau_is_over_the_passages_that_both_judged() -> None:
+    # Without the second and the third: (1, 5), (4, 7), (6, 6): in the same order 2, opposite 1.
+    assert kendall_tau([1, None, 9, 4, 6], [5, 8, None, 7, 6]) == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ([], []),
+        ([1.0], [2.0]),
+        ([1.0, None, 3.0], [None, 2.0, 3.0]),
+        ([4.0, 4.0, 4.0], [1.0, 2.0, 3.0]),
+        ([1.0, 2.0, 3.0], [0.0, 0.0, 0.0]),
+        ([4.0, 4.0], [4.0, 4.0]),
+        ([1.0, 1.0, 2.0], [1.0, 2.0, None]),
+    ],
+)
+def test_tau_is_not_defined_without_two_passages_told_apart(first: Unit, second: Unit) -> None:
+    assert kendall_tau(first, second) is None
+    assert kendall_tau(second, first) is None
+
+
+def test_tau_refuses_what_is_no_score() -> None:
+    with pytest.raises(ValueError, match="2 scores and 1; give one a passage"):
+        kendall_tau([1, 2], [1])
+    with pytest.raises(ValueError, match="a score is nan; give None"):
+        kendall_tau([1, 2], [math.nan, 1])
+
+
+@pytest.mark.parametrize("levels", [2, 3, 11, 1000])
+def test_tau_is_that_of_scipy_on_tied_data(levels: int) -> None:
+    draws = random.Random(levels)
+    compared = 0
+    for _ in range(200):
+        length = draws.randint(2, 40)
+        first = [draws.randrange(levels) / 4 for _ in range(length)]
+        second = [draws.choice((score, draws.randrange(levels) / 4)) for score in first]
+        ours, theirs = kendall_tau(first, second), float(kendalltau(first, second).statistic)
+        if math.isnan(theirs):
+            assert ours is None
+            continue
+        compared += 1
+        assert ours == pytest.approx(theirs, abs=1e-12)
+    assert compared > 100
+
+
+def test_tau_of_many_passages_takes_no_time_that_grows_with_their_pairs() -> None:
+    # Two hundred million pairs: by pairs this would take minutes.
+    draws = random.Random(5)
+    first = [draws.random() for _ in range(20_000)]
+    second = [score + draws.random() for score in first]
+    assert kendall_tau(first, second) == pytest.approx(float(kendalltau(first, second).statistic))
+
+
+def test_alpha_of_the_published_example() -> None:
+    assert krippendorff_alpha(zip(*PUBLISHED, strict=True)) == pytest.approx(0.849, abs=0.0005)
+
+
+def test_alpha_by_hand() -> None:
+    # The last passage has one score and does not count. Do: 2 · (1 - 2)² / 4 = 1/2.
+    # De over 1, 2, 3, 3: 2 · (1 + 4 + 4 + 1 + 1 + 0) / (4 · 3) = 22/12. 1 - (1/2) / (22/12)
+    assert krippendorff_alpha([(1, 2), (3, None, 3), (5,)]) == pytest.approx(8 / 11, abs=1e-15)
+    # Three scores: of 0, 0, 3 the ordered pairs differ by 4 · 9 = 36, over m - 1 = 2: 18.
+    # Do = 18 / 6 = 3; De: 2 zeros and 4 threes: 2 · 8 · 9 / (6 · 5) = 4.8. 1 - 3 / 4.8
+    assert krippendorff_alpha([(0, 0, 3), (3, 3, 3)]) == 0.375
+
+
+def test_alpha_is_negative_where_judges_agree_less_than_by_chance() -> None:
+    # Do = (2 + 2) / 4 = 1, De = 8 / 12: 1 - 12/8
+    assert krippendorff_alpha([(0, 1), (1, 0)]) == -0.5
+
+
+def test_alpha_is_one_for_full_agreement_and_not_defined_without_variation() -> None:
+    assert krippendorff_alpha([(1, 1), (0.1, 0.1, 0.1)]) == 1.0
+    assert krippendorff_alpha([(7, 7), (7, 7, 7)]) is None
+    assert krippendorff_alpha([(7,), (None, 3), ()]) is None
+    assert krippendorff_alpha([]) is None
+
+
+def test_alpha_refuses_what_is_not_finite() -> None:
+    for value in (math.nan, math.inf):
+        with pytest.raises(ValueError, match="not all are finite"):
+            krippendorff_alpha([(1.0, value)])
+
+
+def test_alpha_does_not_suffer_from_a_shift() -> None:
+    # Sums of squares around 2^104 less another such: plain floats would keep no digit.
+    units = list(zip(*PUBLISHED, strict=True))
+    shifted = [[None if v is None else v + 2.0**52 for v in values] for values in units]
+    assert krippendorff_alpha(shifted) == krippendorff_alpha(units)
+
+
+def test_alpha_of_the_smallest_floats() -> None:
+    # 5e-324 is the least float above 0; its square is none.
+    assert krippendorff_alpha([(0.0, 5e-324), (5e-324, 0.0)]) == -0.5
+
+
+@settings(deadline=None)
+@given(UNITS)
+def test_alpha_follows_its_definition(units: list[list[float | None]]) -> None:
+    pairable = [known for values in units if len(known := [v for v in values if v is not None]) > 1]
+    scores = [score for known in pairable for score in known]
+    expected = sum((one - other) ** 2 for one, other in permutations(scores, 2))
+    found = krippendorff_alpha(units)
+    if len(set(scores)) < 2:
+        assert found is None
+        return
+    observed = sum(
+        sum((one - other) ** 2 for one, other in permutations(known, 2)) / (len(known) - 1)
+        for known in pairable
+    )
+    if not expected:  # squares too small for a float
+        return
+    by_definition = 1 - (observed / len(scores)) / (expected / (len(scores) * (len(scores) - 1)))
+    assert found == pytest.approx(by_definition, rel=1e-9, abs=1e-9)
+
+
+@settings(deadline=None)
+@given(UNITS, st.randoms(use_true_random=False))
+def test_sums_are_the_same_however_passages_are_shared_out(
+    units: list[list[float | None]], draws: random.Random
+) -> None:
+    whole = AlphaSums()
+    for values in units:
+        whole.add(values)
+    shares = [AlphaSums() for _ in range(3)]
+    for values in sorted(units, key=lambda _: draws.random()):
+        draws.choice(shares).add(values)
+    merged = AlphaSums()
+    for share in shares:
+        merged.merge(pickle.loads(pickle.dumps(share)))
+    assert merged == whole
+    assert merged.alpha == whole.alpha == krippendorff_alpha(units)

@@ -1,0 +1,361 @@
+"""What an inspection works out: disagreement, leave-one-out, and what it refuses."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcranker import DirectRanker, MCRanker, ScriptedChat
+from mcranker.llm.chat import ChatRequest
+from mcranker.method import ensemble
+from personas.errors import SchemaError
+from personas.inspection.inspection import Inspection, OtherPlace, OtherRanking
+from personas.inspection.leave_one_out import Row, Rule, ranks, ranks_without
+
+NAMES = ("Virologist", "Parent", "Editor")
+
+
+def hit(rank: int, first: int, scores: list[float | None], **more: Any) -> dict[str, Any]:
+    known = [score for score in scores if score is not None]
+    mean = sum(known) / len(known) if known else 0.0
+    names = NAMES[: len(scores)]
+    return {
+        "rank": rank,
+        "doc_id": f"d{first}",
+        "score": sum(mean if score is None else score for score in scores),
+        "scores": dict(zip(names, scores, strict=True)),
+        "missing": {
+            name: "no number in the answer"
+            for name, score in zip(names, scores, strict=True)
+            if score is None
+        },
+        "criteria": {},
+        "first_stage_rank": first,
+        "first_stage_score": None,
+        "title": f"Title {first}",
+        "text": f"Text {first}.",
+        **more,
+    }
+
+
+def stored(hits: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    counts = {"calls": 0, "input_tokens": 0, "cached_input_tokens": 0, "output_tokens": 0}
+    return {
+        "version": 1,
+        "query": {"text": "best masks", "id": "q1"},
+        "ranker": "mcranker",
+        "team": None,
+        "personas": list(hits[0]["scores"]) if hits else [],
+        "hits": hits,
+        "config": {"scale": 10, "ensemble": "sum", "missing": "mean_of_team"},
+        "models": {},
+        "prompt_hashes": {},
+        "usage": {**counts, "cost": None, "by_stage": []},
+        "seconds": {"total": 0.0},
+        **more,
+    }
+
+
+# Scores by Virologist, Parent, Editor, and their sums:
+#   d1: 5 5 5 = 15,  d2: 9 2 6 = 17,  d3: 1 8 7 = 16,  d4: 4 - 4 = 8 + mean 4 = 12
+# so the ranking is d2, d3, d1, d4.
+FOUR = [
+    hit(1, 2, [9, 2, 6]),
+    hit(2, 3, [1, 8, 7]),
+    hit(3, 1, [5, 5, 5]),
+    hit(4, 4, [4, None, 4]),
+]
+
+
+def by_id(inspection: Inspection) -> dict[str, Any]:
+    return {each.doc_id: each for each in inspection.hits}
+
+
+def test_disagreement_is_the_population_deviation_of_the_scores_that_are_there() -> None:
+    hits = by_id(Inspection.from_dict(stored(FOUR)))
+    # d2: mean 17/3; squares of the deviations: (10/3)² + (-11/3)² + (1/3)² = 222/9
+    assert hits["d2"].disagreement == pytest.approx(math.sqrt(222 / 9 / 3))
+    assert hits["d2"].score_range == 9 - 2
+    assert hits["d1"].disagreement == 0.0
+    # d4: the missing score does not count; 4 and 4 agree
+    assert hits["d4"].disagreement == 0.0
+
+
+def test_judgements_and_another_rankers_places_are_those_of_the_passage() -> None:
+    grades = {"d1": 2, "d2": 0, "elsewhere": 1}
+    other = OtherRanking("DIRECT", 10.0, {"d3": OtherPlace(1, 9.0), "elsewhere": OtherPlace(2, 8)})
+    inspection = Inspection.from_dict(stored(FOUR), grades=grades, other=other)
+    hits = by_id(inspection)
+    assert {name: each.grade for name, each in hits.items()} == {
+        "d1": 2,
+        "d2": 0,
+        "d3": None,
+        "d4": None,
+    }
+    assert [each.other for each in inspection.hits if each.other] == [OtherPlace(1, 9.0)]
+    assert hits["d3"].other == OtherPlace(1, 9.0)
+    assert inspection.grades == grades
+    assert inspection.other is other
+    assert Inspection.from_dict(stored(FOUR)).grades is None
+
+
+def test_one_score_cannot_disagree() -> None:
+    only = Inspection.from_dict(stored([hit(1, 1, [7.0])])).hits[0]
+    assert only.disagreement is None
+    assert only.score_range is None
+    assert only.rank_without == {}
+    assert only.effects == {}
+
+
+def test_rank_without_each_persona() -> None:
+    inspection = Inspection.from_dict(stored(FOUR))
+    hits = by_id(inspection)
+    # Without Virologist: d1 10, d2 8, d3 15, d4 4 + 4 = 8 (mean of the rest is 4).
+    #   d3, d1, then d2 before d4: both 8, and d2 came first in the first stage.
+    # Without Parent:     d1 10, d2 15, d3 8, d4 8    ->  d2, d1, d3, d4 (tie by first stage)
+    # Without Editor:     d1 10, d2 11, d3 9, d4 4 + 4 = 8  ->  d2, d1, d3, d4
+    assert hits["d2"].rank_without == {"Virologist": 3, "Parent": 1, "Editor": 1}
+    assert hits["d3"].rank_without == {"Virologist": 1, "Parent": 3, "Editor": 3}
+    assert hits["d1"].rank_without == {"Virologist": 2, "Parent": 2, "Editor": 2}
+    assert hits["d4"].rank_without == {"Virologist": 4, "Parent": 4, "Editor": 4}
+    assert inspection.leave_one_out_exact
+
+
+def test_who_raised_and_who_sank_a_passage() -> None:
+    hits = by_id(Inspection.from_dict(stored(FOUR)))
+    # d3 stands second; without Virologist first (he sank it by 1), without either of the
+    # others third (each raised it by 1).
+    assert hits["d3"].effects == {"Virologist": -1, "Parent": 1, "Editor": 1}
+    assert hits["d3"].raised_most_by == ("Parent", "Editor")
+    assert hits["d3"].sunk_most_by == ("Virologist",)
+    assert hits["d4"].raised_most_by == ()
+    assert hits["d4"].sunk_most_by == ()
+
+
+def test_who_gave_no_score_raised_and_sank_nothing() -> None:
+    # Sums, with the mean for what is missing: d1 2 + 9 = 11, d2 5 + 5 = 10, d3 5 + 4 = 9. Without
+    # Parent: 2, 5, 5, so d2 would stand first, though Parent gave it no score. Without
+    # Virologist: 9, 0, 4, so d2 would stand last.
+    hits = by_id(
+        Inspection.from_dict(stored([hit(1, 1, [2, 9]), hit(2, 2, [5, None]), hit(3, 3, [5, 4])]))
+    )
+    assert hits["d2"].effects == {"Virologist": 1, "Parent": -1}
+    assert hits["d2"].raised_most_by == ("Virologist",)
+    assert hits["d2"].sunk_most_by == ()
+    assert hits["d1"].raised_most_by == ("Parent",)
+
+
+def test_moved_and_what_stands_out() -> None:
+    inspection = Inspection.from_dict(stored(FOUR))
+    assert [each.moved for each in inspection.hits] == [1, 1, -2, 0]
+    assert inspection.climbed_most is inspection.hits[0]
+    assert inspection.fell_most is inspection.hits[2]
+    # d3: mean 16/3, squares (-13/3)² + (8/3)² + (5/3)² = 258/9, more than d2's 222/9
+    assert inspection.most_disputed is inspection.hits[1]
+    assert inspection.missing == 1
+
+
+def test_nothing_stands_out_where_nothing_moved_or_differs() -> None:
+    inspection = Inspection.from_dict(stored([hit(1, 1, [5, 5]), hit(2, 2, [5, 5])]))
+    assert inspection.climbed_most is None
+    assert inspection.fell_most is None
+    assert inspection.most_disputed is None
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        # a: 6 and missing, b: 5 and 4, c: 0 and 9. Means: a 12, b 9, c 9 -> a b c
+        ({"missing": "mean_of_team"}, [1, 2, 3]),
+        # lowest: a 6, b 9, c 9 -> b c a
+        ({"missing": "lowest"}, [3, 1, 2]),
+        # constant 3: a 9, b 9, c 9 -> all equal, first-stage order
+        ({"missing": "constant", "missing_constant": 3.0}, [1, 2, 3]),
+        # first stage 0, 0, 1 at weight 0.5 with means 12, 9, 9 scaled to 1, 0, 0:
+        #   a 0.5, b 0, c 0.5 -> a c b
+        ({"missing": "mean_of_team", "first_stage_weight": 0.5}, [1, 3, 2]),
+        # reciprocal rank, missing 0: first judge a b c, second c b a:
+        #   a 1 + 1/3, b 1/2 + 1/2, c 1/3 + 1 -> a c b
+        ({"missing": "lowest", "ensemble": "reciprocal_rank"}, [1, 3, 2]),
+    ],
+)
+def test_ranks_follow_the_rankings_own_rule(config: dict[str, Any], expected: list[int]) -> None:
+    rows = [Row((6, None), 0.0), Row((5, 4), 0.0), Row((0, 9), 1.0)]
+    assert ranks(rows, Rule.of(config)) == expected
+
+
+def test_equal_passages_take_one_place_among_reciprocal_ranks() -> None:
+    # a twice, then b and c. By the first judge a a b c, by the second b c a a, by the third
+    # c b a a. Counted as one, a has 1 + 1/3 + 1/3 = 1.667, b 1/2 + 1 + 1/2 = 2, c 1/3 + 1/2
+    # + 1 = 1.833: b c a a. Counted twice, the second a would have 1/2 + 1/4 + 1/4 = 1.
+    same = ("", "a")
+    rows = [
+        Row((9, 1, 1), content=same),
+        Row((9, 1, 1), content=same),
+        Row((8, 9, 8), content=("", "b")),
+        Row((7, 8, 9), content=("", "c")),
+    ]
+    assert ranks(rows, Rule(reciprocal=True)) == [3, 4, 1, 2]
+
+
+def test_equal_scores_from_other_personas_are_a_tie_whatever_the_order_of_adding() -> None:
+    # Term by term 0.3 + 0.2 + 0.1 is 0.6, and 0.1 + 0.2 + 0.3 is 0.6000000000000001: the second
+    # passage would come first. Exactly rounded both are 0.6, and first-stage order decides.
+    rows = [Row((0.3, 0.2, 0.1)), Row((0.1, 0.2, 0.3))]
+    assert ranks(rows, Rule()) == [1, 2]
+    assert ranks_without([Row((*row.scores, 5.0)) for row in rows], 3, Rule()) == [1, 2]
+
+
+@given(st.lists(st.permutations([0.1, 0.2, 0.3, 0.7]), min_size=2, max_size=8), st.booleans())
+def test_ties_are_those_of_the_ranker(scores: list[list[float]], reciprocal: bool) -> None:
+    values = np.array(scores)
+    totals = ensemble.reciprocal_rank(values) if reciprocal else ensemble.score_sum(values)
+    order = ensemble.descending(totals).tolist()
+    rows = [Row(tuple(row)) for row in scores]
+    found = ranks(rows, Rule(reciprocal=reciprocal))
+    assert sorted(range(len(rows)), key=found.__getitem__) == order
+
+
+@given(
+    st.lists(st.tuples(*[st.one_of(st.none(), st.integers(0, 10))] * 3), min_size=1, max_size=12),
+    st.sampled_from(["sum", "reciprocal_rank"]),
+)
+def test_leaving_a_persona_out_is_ranking_by_the_others(
+    scores: list[tuple[int | None, ...]], ensemble: str
+) -> None:
+    rule = Rule.of({"ensemble": ensemble})
+    rows = [Row(row) for row in scores]
+    assert ranks_without(rows, 1, rule) == ranks([Row((row[0], row[2])) for row in scores], rule)
+    assert sorted(ranks(rows, rule)) == list(range(1, len(rows) + 1))
+
+
+def answers(request: ChatRequest) -> str:
+    if request.tag.stage == "recruit":
+        return '{"Identities": ["Virologist", "Parent"], "Reason": "both would ask"}'
+    if request.tag.stage == "criteria":
+        return json.dumps({"Criteria": [{"Criterion": "Fits", "Weight": 100}], "Reason": "r"})
+    if request.tag.stage == "assess":
+        return json.dumps({"Final score": len(request.tag.doc_id) * 3 % 10})
+    place = sum(map(ord, request.tag.doc_id + request.tag.persona))
+    return "no idea" if place % 13 == 0 else json.dumps({"Score": place * 7 % 11})
+
+
+@pytest.mark.parametrize("first_stage_weight", [0.0, 0.3])
+@pytest.mark.parametrize("ensemble", ["sum", "reciprocal_rank"])
+@pytest.mark.parametrize("missing", ["mean_of_team", "lowest", "constant"])
+def test_the_arithmetic_gives_the_rankers_own_ranking(
+    missing: Any, ensemble: Any, first_stage_weight: float
+) -> None:
+    docs = {f"doc{place}": f"text {place % 17}" for place in range(23)}
+    with MCRanker(
+        model=ScriptedChat(answers),
+        missing=missing,
+        ensemble=ensemble,
+        first_stage_weight=first_stage_weight,
+        depth=20,
+    ) as ranker:
+        inspection = Inspection.from_dict(ranker.rank("masks", docs).to_dict())
+    assert inspection.missing
+    assert len(inspection.judged) == 20
+    assert inspection.leave_one_out_exact
+    assert all(
+        each.rank_without == {} and each.rank_of_all is None for each in inspection.hits[20:]
+    )
+
+
+def test_an_assessors_ranking_is_not_taken_for_a_sum() -> None:
+    # By the sums 17, 16, 15; the assessor turned them around.
+    turned = [
+        hit(1, 1, [5, 5, 5], score=9.0),
+        hit(2, 3, [1, 8, 7], score=8.0),
+        hit(3, 2, [9, 2, 6], score=7.0),
+    ]
+    inspection = Inspection.from_dict(stored(turned))
+    assert not inspection.leave_one_out_exact
+    # d2 has the highest sum; without Virologist: d1 10, d2 8, d3 15 -> third, so he raised
+    # it by two, measured against the sum and not against the assessor's rank.
+    assert by_id(inspection)["d2"].effects["Virologist"] == 2
+
+
+def test_top_is_the_scale_or_the_labels() -> None:
+    assert Inspection.from_dict(stored(FOUR)).top == 10
+    labelled = stored(FOUR, config={"scale": 10, "labels": ["No", "Yes"]})
+    assert Inspection.from_dict(labelled).top == 1
+    assert Inspection.from_dict(stored(FOUR, config={})).top == 9
+    assert Inspection.from_dict(stored([], config={})).top == 10
+
+
+def test_direct_and_empty_rankings_can_be_inspected() -> None:
+    with DirectRanker(model=ScriptedChat(answers)) as ranker:
+        direct = Inspection.from_dict(ranker.rank("masks", ["a", "b"]).to_dict())
+        empty = Inspection.from_dict(ranker.rank("masks", []).to_dict())
+    assert direct.team is None
+    assert direct.personas == ("DIRECT",)
+    assert direct.member("DIRECT") is None
+    assert empty.hits == ()
+    assert empty.leave_one_out_exact
+
+
+def broken(change: str) -> dict[str, Any]:
+    data = copy.deepcopy(stored(FOUR))
+    first = data["hits"][0]
+    if change == "version":
+        data["version"] = 2
+    elif change == "no hits":
+        del data["hits"]
+    elif change == "ranks":
+        first["rank"] = 3
+    elif change == "first-stage ranks":
+        first["first_stage_rank"] = 9
+    elif change == "a persona too many":
+        first["scores"]["Stranger"] = 4
+    elif change == "names":
+        data["personas"] = ["Parent", "Parent", "Editor"]
+    elif change == "not a number":
+        first["score"] = math.nan
+    elif change == "text for a score":
+        first["scores"]["Parent"] = "4"
+    elif change == "team":
+        data["team"] = {"members": []}
+    return data
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("version", "version: Input should be 1"),
+        ("no hits", "hits: Field required"),
+        ("ranks", "the hits' rank must be 1 to 4, each once"),
+        ("first-stage ranks", "the hits' first_stage_rank must be 1 to 4"),
+        ("a persona too many", "the hit of rank 1 must have one score a persona"),
+        ("names", "two score columns have the same name"),
+        ("not a number", "hits.0.score: Input should be a finite number"),
+        ("text for a score", "hits.0.scores.Parent: Input should be a valid number"),
+        ("team", "team.members"),
+    ],
+)
+def test_what_is_no_ranking_is_refused(change: str, message: str) -> None:
+    with pytest.raises(SchemaError, match=message):
+        Inspection.from_dict(broken(change))
+
+
+@pytest.mark.parametrize("data", [None, [], "text", 7, {}])
+def test_other_values_are_refused(data: Any) -> None:
+    with pytest.raises(SchemaError, match=r"Ranking\.to_dict"):
+        Inspection.from_dict(data)
+
+
+def test_an_error_does_not_repeat_the_passages() -> None:
+    data = stored(FOUR)
+    data["hits"] = [{"text": "secret " * 1000}]
+    with pytest.raises(SchemaError) as caught:
+        Inspection.from_dict(data)
+    assert "secret" not in str(caught.value)
+    assert len(str(caught.value)) < 1000

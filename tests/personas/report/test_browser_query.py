@@ -1,0 +1,268 @@
+"""The page of one query in a browser: sorting, filtering, folds, links, keyboard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from personas.inspection.inspection import InspectedHit
+from tests.support.browser_pages import inspection, write_long_query, write_query
+from tests.support.browser_support import Visit, browser, expect, tab_stops, texts, visit
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+__all__ = ["browser", "visit"]
+
+pytestmark = pytest.mark.browser
+
+Value = Callable[[InspectedHit], float | None]
+
+COLUMNS: dict[str, tuple[str, Value]] = {
+    "Passage": ("descending", lambda hit: hit.rank),
+    "Final score": ("descending", lambda hit: hit.score),
+    "NLP scientist": ("descending", lambda hit: hit.scores["NLP scientist"]),
+    "Virologist": ("descending", lambda hit: hit.scores["Virologist"]),
+    "Worried parent": ("descending", lambda hit: hit.scores["Worried parent"]),
+    "Disagreement": ("descending", lambda hit: hit.disagreement),
+    "First stage": ("ascending", lambda hit: hit.first_stage_rank),
+    "Moved": ("descending", lambda hit: hit.moved),
+    "Judgement": ("descending", lambda hit: hit.grade),
+    "DIRECT(0,10) rank": ("ascending", lambda hit: hit.other.rank if hit.other else None),
+    "DIRECT(0,10) score": ("descending", lambda hit: hit.other.score if hit.other else None),
+}
+"""Heading -> direction of the first sort, and what is sorted by. The page comes sorted by rank."""
+OPPOSITE = {"ascending": "descending", "descending": "ascending"}
+RANKS = "#heat tbody .rank"
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_query(tmp_path_factory.mktemp("query"))
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return write_long_query(tmp_path_factory.mktemp("report"))
+
+
+def ordered(value: Value, direction: str) -> list[str]:
+    """Ranks of all passages in that order: missing values last, equal ones by rank."""
+    sign = 1 if direction == "ascending" else -1
+
+    def key(hit: InspectedHit) -> tuple[bool, float, int]:
+        found = value(hit)
+        return (found is None, sign * (found or 0.0), hit.rank)
+
+    return [str(hit.rank) for hit in sorted(inspection().hits, key=key)]
+
+
+def sorted_by(page: Page) -> dict[str, str]:
+    """Heading -> direction, of the columns that say they are sorted."""
+    found: list[list[str]] = page.eval_on_selector_all(
+        "#heat thead th", "all => all.map((each) => [each.textContent, each.ariaSort])"
+    )
+    assert all(direction for _, direction in found)
+    return {
+        heading.strip().replace("\N{SOFT HYPHEN}", ""): direction
+        for heading, direction in found
+        if direction != "none"
+    }
+
+
+def opened(page: Page) -> list[str]:
+    """Ids of the passages whose details are open."""
+    found: list[str] = page.eval_on_selector_all(
+        "details.passage[open]", "all => all.map((each) => each.id)"
+    )
+    return found
+
+
+def test_every_column_sorts_and_sorts_back(path: Path, visit: Visit) -> None:
+    page = visit(path)
+    assert sorted_by(page) == {"Passage": "ascending"}
+    headings = page.locator("#heat thead th")
+    assert headings.count() == len(COLUMNS)
+
+    for place, (heading, (first, value)) in enumerate(COLUMNS.items()):
+        button = headings.nth(place).get_by_role("button")
+        for direction in (first, OPPOSITE[first]):
+            if direction == first:
+                button.click()
+            else:
+                button.press("Enter" if place % 2 else "Space")
+            assert sorted_by(page) == {heading: direction}
+            assert texts(page, RANKS) == ordered(value, direction), (heading, direction)
+
+
+def test_orders_that_the_tests_expect_are_such_that_they_can_fail() -> None:
+    orders = {name: ordered(value, first) for name, (first, value) in COLUMNS.items()}
+    # As words, 6 would come after 23; and those without a score would come first, or anywhere.
+    assert orders["Final score"] == [str(rank) for rank in range(1, 13)]
+    assert ordered(COLUMNS["Final score"][1], "ascending")[:2] == ["10", "9"]
+    assert ordered(COLUMNS["Virologist"][1], "ascending")[-3:] == ["10", "11", "12"]
+    # d1 to d12 have the places 1 to 12 in the first stage, and d1 has rank 6.
+    assert orders["First stage"] == [*"6", "10", *"398754", "2", "1", "11", "12"]
+    assert len({tuple(order) for order in orders.values()}) >= 9
+
+
+def test_the_filter_shows_what_has_the_words(path: Path, visit: Visit) -> None:
+    everything = [str(rank) for rank in range(1, 13)]
+    page = visit(path)
+    field, status = page.get_by_label("Filter"), page.get_by_role("status")
+    assert status.text_content() == ""
+    for typed, ranks in {
+        "study 10": ["1"],  # title
+        "STUDY 1": ["1", "6", "11", "12"],  # upper case; d10, d1, d11, d12
+        "  study 3 of  ": ["3"],  # space around
+        "quite A LOT": everything,  # text
+        "a.b* & <c>": everything,  # no pattern, no markup
+        "d9": ["2"],  # id
+        "a.*b": [],
+        "<b>": [],
+        "\\": [],
+        "(": [],
+        "virologist": [],  # who judged all of them
+    }.items():
+        field.clear()
+        assert texts(page, RANKS) == everything
+        assert status.text_content() == ""
+        field.press_sequentially(typed)
+        assert texts(page, RANKS) == ranks, typed
+        assert texts(page, "details.passage > summary .rank") == ranks
+        assert status.text_content() == f"{len(ranks)} of 12 passages"
+
+
+def test_what_is_filtered_can_be_sorted(path: Path, visit: Visit) -> None:
+    page = visit(path)
+    page.get_by_label("Filter").fill("study 1")  # d10, d1, d11, d12: ranks 1, 6, 11, 12
+    page.get_by_role("button", name="First stage").click()
+    assert texts(page, RANKS) == ["6", "1", "11", "12"]
+    page.get_by_label("Filter").fill("")
+    assert texts(page, RANKS) == ordered(COLUMNS["First stage"][1], "ascending")
+
+
+def test_the_tab_key_reaches_everything_in_the_order_of_the_page(path: Path, visit: Visit) -> None:
+    stops = tab_stops(visit(path))
+
+    assert [stop for stop in stops if not (stop["outlined"] and stop["inView"])] == []
+    areas = [stop["area"] or stop["id"] for stop in stops]
+    # Six links; three notable passages; the filter; the table, which may have to be scrolled,
+    # its headings, its passages.
+    assert areas[:34] == ["nav"] * 6 + ["ul"] * 3 + ["div", ""] + ["thead"] * 11 + ["tbody"] * 12
+    assert stops[9]["id"] == "search"
+    assert [stop["text"] for stop in stops[11:13]] == ["Passage", "Final score"]
+    folds = [stop["text"] for stop in stops if stop["tag"] == "summary"]
+    assert sum("masks" in text or text.startswith("5What study 7") for text in folds) == 12
+    assert {"Open all", "Close all"} <= {stop["text"] for stop in stops}
+
+
+@pytest.mark.parametrize("key", ["Enter", "Space"])
+def test_keys_open_and_close_a_passage(path: Path, visit: Visit, key: str) -> None:
+    page = visit(path)
+    summary = page.locator("#details-3 > summary")
+    assert not page.locator("#passage-3 .text").is_visible()
+    summary.press(key)
+    assert opened(page) == ["details-3"]
+    assert page.locator("#passage-3 .text").is_visible()
+    summary.press(key)
+    assert opened(page) == []
+
+
+def test_buttons_open_and_close_all_passages(path: Path, visit: Visit) -> None:
+    page = visit(path)
+    page.get_by_role("button", name="Open all").click()
+    assert opened(page) == [f"details-{rank}" for rank in range(1, 13)]
+    page.get_by_role("button", name="Close all").click()
+    assert opened(page) == []
+
+
+def test_a_link_to_a_passage_opens_it(path: Path, visit: Visit) -> None:
+    page = visit(path)
+    for rank in (9, 2):
+        page.locator("#heat tbody tr").nth(rank - 1).get_by_role("link").click()
+        expect(page.locator(f"#details-{rank}")).to_have_attribute("open", "")
+        assert page.url.endswith(f"#passage-{rank}")
+        assert _on_screen(page, f"#passage-{rank}")
+    assert opened(page) == ["details-2", "details-9"]
+    page.go_back()
+    page.wait_for_url("**#passage-9")
+
+
+def test_an_address_of_a_passage_opens_it(path: Path, visit: Visit) -> None:
+    page = visit(path, "passage-11")
+    assert opened(page) == ["details-11"]
+    assert _on_screen(page, "#passage-11")
+
+
+def test_a_link_leads_to_a_passage_that_the_filter_hides(path: Path, visit: Visit) -> None:
+    page = visit(path)
+    page.get_by_label("Filter").fill("study 3")
+    page.locator(".notable a", has_text="rank 10").first.click()  # d2, which fell most
+    expect(page.locator("#details-10")).to_have_attribute("open", "")
+    assert page.locator("#passage-10 .text").is_visible()
+    assert _on_screen(page, "#passage-10")
+
+
+def test_a_long_ranking_is_in_parts_that_lead_to_each_other(
+    parts: list[Path], visit: Visit
+) -> None:
+    page = visit(parts[0])
+    seen = []
+    for place, path in enumerate(parts):
+        if place:
+            page.locator("nav.parts a").nth(place - 1).click()
+            page.wait_for_url(path.as_uri())
+        ranks = texts(page, RANKS)
+        seen += [int(rank) for rank in ranks]
+        page.get_by_label("Filter this part").fill("word")
+        assert page.get_by_role("status").text_content() == f"{len(ranks)} of {len(ranks)} passages"
+    assert len(parts) == 3
+    assert seen == list(range(1, 41))
+
+
+def test_an_address_of_a_passage_on_another_part_leads_there(
+    parts: list[Path], visit: Visit
+) -> None:
+    for start, end, rank in ((0, 2, 40), (1, 2, 40), (2, 0, 1), (1, 1, 20), (2, 2, 40)):
+        page = visit(parts[start], f"passage-{rank}")
+        page.wait_for_url(f"{parts[end].as_uri()}#passage-{rank}")
+        expect(page.locator(f"#details-{rank}")).to_have_attribute("open", "")
+        assert opened(page) == [f"details-{rank}"]
+        assert _on_screen(page, f"#passage-{rank}")
+
+
+def test_a_passage_on_another_part_is_found_from_an_open_page(
+    parts: list[Path], visit: Visit
+) -> None:
+    page = visit(parts[0])
+    page.locator(".notable li", has_text="Fell most").get_by_role("link").click()
+    page.wait_for_url(f"{parts[2].as_uri()}#passage-40")
+    page.evaluate("location.hash = '#passage-1'")
+    page.wait_for_url(f"{parts[0].as_uri()}#passage-1")
+    expect(page.locator("#details-1")).to_have_attribute("open", "")
+    page.go_back()
+    page.wait_for_url(f"{parts[2].as_uri()}#passage-40")
+
+
+def test_a_query_of_a_report_leads_to_its_neighbours(parts: list[Path], visit: Visit) -> None:
+    page = visit(parts[1])
+    links = page.get_by_role("navigation", name="This report").get_by_role("link")
+    assert [link.get_attribute("href") for link in links.all()] == [
+        "../index.html",
+        "../queries.html",
+        "../query/000001.html",
+        "../query/000003.html",
+    ]
+
+
+def _on_screen(page: Page, selector: str) -> bool:
+    """Whether the element's beginning can be seen."""
+    found: bool = page.locator(selector).evaluate(
+        "each => { const { top } = each.getBoundingClientRect();"
+        " return each.checkVisibility() && top >= 0 && top < innerHeight; }"
+    )
+    return found

@@ -1,0 +1,110 @@
+"""A report from run folders in a browser: a reader finds the way through its pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.browser_pages import write_report
+from tests.support.browser_support import Visit, browser, expect, texts, visit
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+__all__ = ["browser", "visit"]
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(tmp_path_factory.mktemp("persona"))
+
+
+def follow(page: Page, words: str, within: str = "body") -> str:
+    """Follow the first link of these words; the name of the page it leads to, with what follows."""
+    page.locator(within).get_by_role("link", name=words).first.click()
+    page.wait_for_load_state()
+    return page.url.rpartition("/")[2]
+
+
+def test_a_reader_goes_from_the_runs_to_a_passage_and_home(report: Path, visit: Visit) -> None:
+    page = visit(report / "index.html")
+    assert follow(page, "MC: 2 recruits") == "index.html"
+    assert page.url == (report / "run-1" / "index.html").as_uri()
+    assert page.locator("h1").inner_text() == "MC: 2 recruits"
+
+    for words, name in (
+        ("Queries", "queries.html"),
+        ("Personas", "personas.html"),
+        ("Criteria", "criteria.html"),
+        ("Cases", "cases.html"),
+        ("Overview", "index.html"),
+        ("Queries", "queries.html"),
+    ):
+        assert follow(page, words, "nav.site") == name
+        assert texts(page, "nav.site [aria-current=page]") == [words]
+
+    assert follow(page, "what is known about scifact-q3", "#queries") == "000002.html"
+    assert page.locator("h1").inner_text() == "what is known about scifact-q3"
+    page.locator("#heat tbody tr").nth(4).get_by_role("link").click()
+    expect(page.locator("#details-5")).to_have_attribute("open", "")
+    assert page.locator("#passage-5 .text").is_visible()
+
+    assert follow(page, "Next query") == "000003.html"
+    assert follow(page, "Previous query") == "000002.html"
+    assert follow(page, "Previous query") == "000001.html"
+    assert texts(page, "nav.site a[rel=prev]") == []
+    assert follow(page, "All queries") == "queries.html"
+    page.go_back()
+    assert follow(page, "MC: 2 recruits", "nav.site") == "index.html"
+    assert page.url == (report / "run-1" / "index.html").as_uri()
+
+
+def test_the_last_query_has_no_next_one(report: Path, visit: Visit) -> None:
+    # One of six failed, and has no page.
+    page = visit(report / "run-1" / "query" / "000005.html")
+    assert texts(page, "nav.site a") == ["MC: 2 recruits", "All queries", "Previous query"]
+    assert "No passages were given" in page.locator("main").inner_text()
+    assert not (report / "run-1" / "query" / "000006.html").exists()
+
+
+def test_an_order_on_the_overview_leads_to_the_queries_in_it(report: Path, visit: Visit) -> None:
+    page = visit(report / "run-1" / "index.html")
+    shown = texts(page, "#notable-title ~ .scroll tbody a")
+    link = page.locator("a[href='queries.html#sort=-disagreement']")
+    link.click()
+    expect(page.locator("th[data-key=disagreement]")).to_have_attribute("aria-sort", "descending")
+    assert shown
+    assert texts(page, "#queries tbody th a")[: len(shown)] == shown
+
+
+def test_a_case_leads_to_its_passage(report: Path, visit: Visit) -> None:
+    page = visit(report / "run-1" / "cases.html")
+    link = page.locator(".case .onward a").first
+    rank = page.locator(".case .places b").nth(1).inner_text()
+    document = page.locator(".case .onward bdi").first.inner_text()
+    link.click()
+    page.wait_for_url(f"**/query/*.html#passage-{rank}")
+    assert page.locator(f"#details-{rank}").get_attribute("open") == ""
+    facts = page.locator(f"#passage-{rank} dl.facts").inner_text()
+    assert document in facts
+    expect(page.locator(f"#passage-{rank}")).to_be_in_viewport()
+
+
+def test_a_persona_of_the_overview_is_marked_in_the_list(report: Path, visit: Visit) -> None:
+    page = visit(report / "run-1" / "index.html")
+    name = texts(page, ".chart th a")[0]
+    page.locator(".chart th a").first.click()
+    page.wait_for_url("**/personas.html#persona-*")
+    assert texts(page, "tr.here th") == [name]
+
+
+def test_a_query_that_failed_says_why_and_leads_nowhere(report: Path, visit: Visit) -> None:
+    page = visit(report / "run-1" / "queries.html")
+    page.get_by_label("Show").select_option("only failed ones")
+    assert texts(page, "#queries tbody th") == ["what is known about scifact-q1scifact-q1"]
+    assert "could not be read" in texts(page, "#queries tbody td")[-1]
+    assert page.locator("#queries tbody a").count() == 0

@@ -1,0 +1,393 @@
+"""The tables of a report over a data set in a browser: sorting, search, pages, addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pytest
+
+from personas.report.dataset.rows import ORIGINS
+from personas.survey.model import QueryFigures, Survey
+from tests.support.browser_pages import write_survey
+from tests.support.browser_support import Visit, browser, expect, tab_stops, texts, visit
+from tests.support.survey_support import make_survey
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+__all__ = ["browser", "visit"]
+
+pytestmark = pytest.mark.browser
+
+Value: TypeAlias = Callable[[Any], Any]
+Columns: TypeAlias = Mapping[str, tuple[str, Value]]
+
+SIZE = 50
+OPPOSITE = {"ascending": "descending", "descending": "ascending"}
+
+
+def shown(number: float | None, places: int) -> float | None:
+    """The number as the table has it: it is what tables are sorted by."""
+    return None if number is None else float(f"{number:.{places}f}")
+
+
+def ranked(value: Value) -> Value:
+    """Of queries that did not fail, `value`; the others have nothing."""
+    return lambda query: None if query.error else value(query)
+
+
+COLUMNS: dict[str, Columns] = {
+    "queries": {
+        "number": ("ascending", lambda each: each.place),
+        "query": ("ascending", lambda each: (each.query.strip(), int(each.query_id))),
+        "ndcg": ("descending", ranked(lambda each: shown(each.ndcg, 3))),
+        "gain": ("descending", ranked(lambda each: shown(each.gain, 3))),
+        "other": ("descending", ranked(lambda each: shown(each.gain_over_other, 3))),
+        "disagreement": ("descending", ranked(lambda each: shown(each.disagreement, 3))),
+        "alpha": ("descending", ranked(lambda each: shown(each.alpha, 2))),
+        "missing": ("descending", ranked(lambda each: each.missing)),
+        "human": ("ascending", ranked(lambda each: "in part" if each.human else None)),
+        "personas": ("ascending", ranked(lambda each: ", ".join(each.personas[1:]))),
+    },
+    "personas": {
+        "name": ("ascending", lambda each: each.name),
+        "queries": ("descending", lambda each: each.queries),
+        "origin": ("ascending", lambda each: ", ".join(ORIGINS[kind] for kind in each.origins)),
+        "score": ("descending", lambda each: shown(100 * each.mean_score, 0)),
+        "tau": ("descending", lambda each: shown(each.tau, 2)),
+        "worth": ("descending", lambda each: shown(each.without and each.without.worth, 3)),
+        "missing": ("descending", lambda each: each.missing),
+        "human": ("descending", lambda each: each.human),
+    },
+    "pairs": {
+        "first": ("ascending", lambda each: each.first),
+        "second": ("ascending", lambda each: each.second),
+        "queries": ("descending", lambda each: each.queries),
+        "tau": ("descending", lambda each: shown(each.tau, 2)),
+    },
+    "criteria": {
+        "name": ("ascending", lambda each: each.name),
+        "rubrics": ("descending", lambda each: each.rubrics),
+        "weight": ("descending", lambda each: shown(each.mean_weight, 1)),
+        "least": ("descending", lambda each: shown(each.least_weight, 1)),
+        "most": ("descending", lambda each: shown(each.most_weight, 1)),
+        "human": ("descending", lambda each: each.human),
+    },
+}
+"""Table -> column -> direction of the first sort, and what is sorted by."""
+
+
+@pytest.fixture(scope="module")
+def survey() -> Survey:
+    return make_survey(130)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, survey: Survey) -> Path:
+    folder = tmp_path_factory.mktemp("survey")
+    write_survey(folder, survey)
+    return folder
+
+
+def ordered(rows: Sequence[Any], value: Value, direction: str) -> list[Any]:
+    """The rows in that order: missing values last, equal ones as they were."""
+    there = [row for row in rows if value(row) is not None]
+
+    def key(row: Any) -> Any:
+        found = value(row)
+        return found.casefold() if isinstance(found, str) else found
+
+    # Sorting backwards keeps equal ones in their order.
+    there.sort(key=key, reverse=direction == "descending")
+    return there + [row for row in rows if value(row) is None]
+
+
+def heads(page: Page, table: str) -> list[str]:
+    """What stands in the first cells of the rows on show, without what is added to a query."""
+    found: list[str] = page.eval_on_selector_all(
+        f"#{table} tbody tr",
+        "all => all.map((row) => [...row.cells].slice(0, 2).map((cell) => cell.innerText)"
+        ".join('|').split('\\n')[0])",
+    )
+    return found
+
+
+def head(row: Any) -> str:
+    """What `heads` has for a row of the survey."""
+    if isinstance(row, QueryFigures):
+        return f"{row.place}|{row.query.strip()}"
+    if hasattr(row, "second"):
+        return f"{row.first}|{row.second}"
+    return f"{row.name}|{row.queries if hasattr(row, 'queries') else row.rubrics}"
+
+
+def sorted_by(page: Page, table: str) -> dict[str, str]:
+    """Key -> direction, of the columns of the table that say they are sorted."""
+    found: dict[str, str] = page.eval_on_selector_all(
+        f"#{table} th[aria-sort]",
+        "all => Object.fromEntries(all.filter((each) => each.ariaSort !== 'none')"
+        ".map((each) => [each.dataset.key, each.ariaSort]))",
+    )
+    return found
+
+
+def turn(page: Page, words: str, table: str = "queries") -> str:
+    """Turn the pages of a table; where that leads."""
+    pager = page.locator(f'.pager[data-for="{table}"]')
+    pager.get_by_role("button", name=words, exact=True).press("Enter")
+    return pager.locator("span").text_content() or ""
+
+
+def found(page: Page, table: str = "queries") -> str:
+    return page.locator(f"#{table}-found").text_content() or ""
+
+
+@pytest.mark.parametrize("table", COLUMNS)
+def test_every_column_sorts_all_rows_and_sorts_back(
+    folder: Path, survey: Survey, visit: Visit, table: str
+) -> None:
+    rows = getattr(survey, table)
+    last = SIZE * ((len(rows) - 1) // SIZE)
+    page = visit(folder / f"{'personas' if table == 'pairs' else table}.html")
+    assert heads(page, table) == [head(row) for row in rows[:SIZE]]
+    sortable: list[str] = page.eval_on_selector_all(
+        f"#{table} th[aria-sort]", "all => all.map((each) => each.dataset.key)"
+    )
+    assert set(COLUMNS[table]) <= set(sortable)
+
+    for place, (column, (first, value)) in enumerate(COLUMNS[table].items()):
+        button = page.locator(f"#{table} th[data-key={column}] button")
+        # The table of queries comes sorted by number.
+        begin = OPPOSITE[first] if column == "number" else first
+        for direction in (begin, OPPOSITE[begin]):
+            if direction == begin:
+                button.click()
+            else:
+                button.press("Enter" if place % 2 else "Space")
+            assert sorted_by(page, table) == {column: direction}
+            wanted = [head(row) for row in ordered(rows, value, direction)]
+            assert heads(page, table) == wanted[:SIZE], (column, direction)
+            if last and direction != begin:
+                turn(page, "Last", table)
+                assert heads(page, table) == wanted[last:], (column, direction)
+
+
+def test_pages_turn(folder: Path, survey: Survey, visit: Visit) -> None:
+    page = visit(folder / "queries.html")
+    wanted = [head(row) for row in survey.queries]
+    pager = page.locator('.pager[data-for="queries"]')
+    assert texts(page, ".pager") == ["FirstPreviousPage 1 of 3NextLast"]
+    assert found(page) == "130 queries, here 1 to 50"
+
+    for words, number, idle in (
+        ("Next", 2, []),
+        ("Next", 3, ["Next", "Last"]),
+        ("Next", 3, ["Next", "Last"]),
+        ("Previous", 2, []),
+        ("First", 1, ["First", "Previous"]),
+        ("Previous", 1, ["First", "Previous"]),
+        ("Last", 3, ["Next", "Last"]),
+    ):
+        # A button that leads nowhere says so, and keeps the focus: it is not disabled.
+        pager.get_by_role("button", name=words, exact=True).press("Enter")
+        assert pager.locator("span").text_content() == f"Page {number} of 3"
+        first, last = SIZE * (number - 1), min(SIZE * number, 130)
+        assert heads(page, "queries") == wanted[first:last]
+        assert found(page) == f"130 queries, here {first + 1} to {last}"
+        assert texts(page, '.pager [aria-disabled="true"]') == idle
+        assert page.evaluate("document.activeElement.textContent") == words
+
+
+def test_a_search_looks_at_words_in_any_column(folder: Path, survey: Survey, visit: Visit) -> None:
+    page = visit(folder / "queries.html")
+    field = page.get_by_label("Search")
+    every = survey.queries
+    for typed, rows in {
+        "virologist": [each for each in every if "Virologist" in str(each.personas)],
+        "COFFEE  virologist": [
+            each for each in every if "coffee" in each.query and "Virologist" in str(each.personas)
+        ],
+        "croRna": [each for each in every if "microRNA" in each.query],
+        survey.queries[99].query_id: [survey.queries[99]],
+        # On every team that there is, and named above the table, not in it.
+        "nlp scientist": [each for each in every if not each.error],
+        ".*": [],
+        "<b>": [],
+        "100%": [],
+        "\\": [],
+    }.items():
+        field.clear()
+        assert found(page) == "130 queries, here 1 to 50"
+        turn(page, "Last")
+        field.fill(typed)
+        wanted = [head(row) for row in rows]
+        assert heads(page, "queries") == wanted[:SIZE], typed
+        words = f"{len(rows)} of 130 queries" if rows else "None of 130 queries is like that."
+        if len(rows) > SIZE:  # on the first page again
+            words += f", here 1 to {SIZE}"
+        assert found(page) == words
+        assert page.locator(".pager").is_visible() == (len(rows) > SIZE)
+    field.clear()
+    assert heads(page, "queries") == [head(row) for row in every[:SIZE]]
+
+
+def test_lists_restrict_and_order(folder: Path, survey: Survey, visit: Visit) -> None:
+    page = visit(folder / "queries.html")
+    show, order = page.get_by_label("Show"), page.get_by_label("Order")
+    kinds: dict[str, Callable[[QueryFigures], object]] = {
+        "only failed ones": lambda each: each.error,
+        "only with missing scores": lambda each: each.missing and not each.error,
+        "only with parts by a person": lambda each: each.human and not each.error,
+        "all queries": lambda each: True,
+    }
+    for words, holds in kinds.items():
+        show.select_option(words)
+        wanted = [head(row) for row in survey.queries if holds(row)]
+        assert heads(page, "queries") == wanted[:SIZE]
+    order.select_option("lowest alpha first")
+    assert sorted_by(page, "queries") == {"alpha": "ascending"}
+    value = COLUMNS["queries"]["alpha"][1]
+    assert heads(page, "queries")[0] == head(ordered(survey.queries, value, "ascending")[0])
+    # An order that the list does not offer is one by a column.
+    page.locator("th[data-key=missing] button").click()
+    assert order.locator("option:checked").text_content() == "by a column"
+
+
+def test_two_tables_on_a_page_are_apart(folder: Path, survey: Survey, visit: Visit) -> None:
+    page = visit(folder / "personas.html")
+    page.locator("#pairs-find").fill("virologist")
+    page.locator("#personas th[data-key=name] button").click()
+    rows = [each for each in survey.pairs if "Virologist" in f"{each.first} {each.second}"]
+    assert heads(page, "pairs") == [head(row) for row in rows[:SIZE]]
+    people = ordered(survey.personas, lambda each: each.name, "ascending")
+    assert heads(page, "personas") == [head(row) for row in people[:SIZE]]
+    page.wait_for_url("**#sort=name&pairs-find=virologist")
+
+
+def test_what_is_on_show_stands_in_the_address(folder: Path, survey: Survey, visit: Visit) -> None:
+    page = visit(folder / "queries.html", "find=virologist&show=missing&sort=-alpha&page=2")
+    value = COLUMNS["queries"]["alpha"][1]
+    rows = [each for each in survey.queries if "Virologist" in str(each.personas) and each.missing]
+    assert rows
+    wanted = [head(row) for row in ordered(rows, value, "descending")]
+    assert heads(page, "queries") == wanted[:SIZE]  # there is no second page
+    assert page.get_by_label("Search").input_value() == "virologist"
+    assert page.get_by_label("Show").input_value() == "missing"
+    assert page.get_by_label("Order").input_value() == "?"
+    assert sorted_by(page, "queries") == {"alpha": "descending"}
+
+
+def test_an_address_that_makes_no_sense_is_passed_over(
+    folder: Path, survey: Survey, visit: Visit
+) -> None:
+    page = visit(folder / "queries.html", "page=99999&sort=nonsense&show=ndcg")
+    assert heads(page, "queries") == [head(row) for row in survey.queries[100:]]
+    page.goto(f"{(folder / 'queries.html').as_uri()}#page=x&find=%&sort=-")
+    expect(page.locator("#queries-find")).to_have_value("%")
+    assert found(page) == "None of 130 queries is like that."
+
+
+def test_any_search_survives_a_new_load(folder: Path, visit: Visit) -> None:
+    typed = "a&b=c #d %41 e+f \"'<i> ü\N{SNOWMAN}"
+    page = visit(folder / "queries.html")
+    page.get_by_label("Search").fill(typed)
+    page.wait_for_url("**#find=*")
+    page.reload()
+    assert page.get_by_label("Search").input_value() == typed
+    assert found(page) == "None of 130 queries is like that."
+
+
+def test_back_and_forward_go_through_what_was_on_show(folder: Path, visit: Visit) -> None:
+    page = visit(folder / "queries.html")
+    for typed in ("viro", "logist"):
+        page.get_by_label("Search").press_sequentially(typed)
+        page.wait_for_url(f"**{typed}")
+    page.locator("th[data-key=ndcg] button").click()
+    page.wait_for_url("**#find=virologist&sort=-ndcg")
+    page.get_by_label("Search").fill("")
+    page.wait_for_url("**#sort=-ndcg")
+    turn(page, "Next")
+
+    states = [
+        ("", {"ndcg": "descending"}, "Page 1 of 3"),
+        ("virologist", {"ndcg": "descending"}, "Page 1 of"),
+        ("virologist", {"number": "ascending"}, "Page 1 of"),
+        ("", {"number": "ascending"}, "Page 1 of 3"),  # what was typed in one go is one step
+    ]
+    for typed, order, place in states:
+        page.go_back()
+        assert page.get_by_label("Search").input_value() == typed
+        assert sorted_by(page, "queries") == order
+        assert (page.locator(".pager span").text_content() or "").startswith(place)
+    page.go_forward()
+    assert page.get_by_label("Search").input_value() == "virologist"
+
+
+def test_a_link_to_a_persona_turns_to_its_page(folder: Path, survey: Survey, visit: Visit) -> None:
+    page = visit(folder / "personas.html", "persona-52")
+    assert page.locator('.pager[data-for="personas"] span').text_content() == "Page 2 of 2"
+    row = page.locator("#persona-52")
+    assert (row.locator("th").text_content() or "") == survey.personas[51].name
+    assert row.evaluate("each => each.matches('.here')")
+    assert row.evaluate(
+        "each => { const { top, bottom } = each.getBoundingClientRect();"
+        " return top >= 0 && bottom <= innerHeight; }"
+    )
+
+
+def test_the_tab_key_reaches_everything_in_the_order_of_the_page(
+    folder: Path, visit: Visit
+) -> None:
+    stops = tab_stops(visit(folder / "queries.html"))
+    assert [stop for stop in stops if not (stop["outlined"] and stop["inView"])] == []
+    # Search and two lists; the table, which may have to be scrolled; ten headings; 50 queries,
+    # of which 13, 26 and 39 failed and have no page; the pager.
+    assert [stop["area"] for stop in stops] == (
+        ["nav"] * 5 + ["div"] * 3 + [""] + ["thead"] * 10 + ["tbody"] * 47 + ["div"] * 4
+    )
+    assert [stop["id"] for stop in stops[5:8]] == ["queries-find", "queries-show", "queries-order"]
+    assert [stop["text"] for stop in stops[-4:]] == ["First", "Previous", "Next", "Last"]
+
+
+def test_parts_of_a_long_table_take_the_search_along(
+    tmp_path: Path, visit: Visit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("personas.report.dataset.parts.PAGE_BYTES", 60_000)
+    paths = write_survey(tmp_path, make_survey(130))
+    assert (tmp_path / "queries-2.html") in paths
+    page = visit(tmp_path / "queries.html")
+    assert texts(page, ".same-search") == []
+    page.get_by_label("Search").fill("virologist")
+    assert texts(page, ".same-search") == [", and the same search waits in the others"]
+    page.locator("a[data-part]").first.click()
+    page.wait_for_url("**/queries-2.html#find=virologist")
+    assert page.get_by_label("Search").input_value() == "virologist"
+    teams = texts(page, "#queries td:last-child")
+    assert teams
+    assert all("Virologist" in team for team in teams)
+
+
+def test_typing_a_search_among_4000_queries_takes_less_than_a_second(
+    tmp_path: Path, visit: Visit
+) -> None:
+    write_survey(tmp_path, make_survey(4000, judged=False, other="", recruits=0, failed_every=0))
+    page = visit(tmp_path / "queries.html")
+    assert found(page) == "4,000 queries, here 1 to 50"
+    # From the first letter until the last one's rows have been drawn.
+    took = page.evaluate(
+        """async () => {
+          const field = document.getElementById("queries-find");
+          const start = performance.now();
+          for (let end = 1; end <= "vitamin".length; end++) {
+            field.value = "vitamin".slice(0, end);
+            field.dispatchEvent(new InputEvent("input", { bubbles: true }));
+            await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+          }
+          return performance.now() - start;
+        }"""
+    )
+    number = int(found(page).split(" of ")[0].replace(",", ""))
+    assert 0 < number < 4000
+    assert took < 1000, f"{took:.0f} ms"

@@ -1,0 +1,164 @@
+"""Text from outside is shown, and does nothing else: in a page by itself and in a report's."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from personas.inspection.inspection import Inspection, OtherPlace, OtherRanking
+from personas.report import formats, render_inspection
+from personas.report.markup import escaped, fitting, page_bytes
+from personas.report.query.inspection_page import PAGE_LIMIT, inspection_pages
+from personas.report.query.passage_details import TEXT_LIMIT
+from personas.report.site import Around
+from tests.support.inspection_report import Page, data_of, infested
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "</style></script></title></bdi></div><img src=x onerror=alert(1)>",
+    "\"' onmouseover='alert(1)' x=\"",
+    "{{ 7 * 7 }}{% raise %}",
+    "&lt;b&gt; &amp;amp; <!-- --> <![CDATA[ ]]>",
+    "javascript:alert(1)",
+    "\u202eright to left \u2067 and not back",
+    "\u2069\u2069\u2069 early \u202c end",
+    "عربي and עברית",
+    "W" * 10_000,
+    "<&\"'" * 20_000,
+    "\u2067<b>" * 5_000,
+    "👩‍🚀🏳️‍🌈 family 👨‍👩‍👧‍👦",
+    "null \x00 bell \x07 escape \x1b[31m",
+    "half a pair \ud800 and \udfff",
+    " \n\t ",
+]
+
+
+BESIDES = {("h1", ("dir", "class")), ("h3", ("dir",)), ("p", ("class",)), ("span", ("class",))}
+
+
+def made_of(text: str) -> str:
+    """A report's page with the text wherever text from outside can stand."""
+    data = infested(text)
+    grades = {hit["doc_id"]: place for place, hit in enumerate(data["hits"][:3])}
+    places = {hit["doc_id"]: OtherPlace(place + 1, 1.0) for place, hit in enumerate(data["hits"])}
+    inspection = Inspection.from_dict(
+        data, grades={**grades, text: 1}, other=OtherRanking(text, None, places)
+    )
+    (page,) = inspection_pages(inspection, Around(text, 2, 3))
+    return page
+
+
+def shape(page: Page) -> list[tuple[str, tuple[str, ...]]]:
+    """Every tag with the names of its attributes."""
+    return [(tag, tuple(found)) for tag, found in page.tags]
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Any]:
+    return data_of()
+
+
+@pytest.fixture(scope="module")
+def harmless() -> Page:
+    return Page(made_of("harmless"))
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_text_from_outside_stays_text(text: str, harmless: Page) -> None:
+    made = made_of(text)
+    made.encode()  # writes
+    page = Page(made)
+    # No text adds a tag or an attribute. Long ones bring our own notes of what is left out.
+    if len(text) < 100 and text.strip():
+        assert shape(page) == shape(harmless)
+    else:
+        assert set(shape(page)) <= set(shape(harmless)) | BESIDES
+    leads = r"(\.\./)?[a-z]+\.html|\.\./query/\d{6}\.html|#[a-z]+(-\d+)?"
+    assert all(re.fullmatch(leads, target) for target in page.attributes("href"))
+    classes = {name for found in page.attributes("class") for name in found.split()}
+    assert classes <= {name for found in harmless.attributes("class") for name in found.split()} | {
+        "long",
+        "more",
+        "none",
+        "note",
+    }
+    assert all(re.fullmatch(r"[a-z]+(-[a-z]+)?(-\d+)?", each) for each in page.attributes("id"))
+    assert page.raw["script"] == harmless.raw["script"]
+    assert page.raw["style"] == harmless.raw["style"]
+    assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]", made)
+    shown = formats.printable(formats.contained(text))
+    if len(text) < 100 and shown.strip():
+        assert shown in page.text
+
+
+def test_tooltips_and_the_window_title_carry_no_marks_of_direction() -> None:
+    page = Page(made_of("\u202eevil\u2066 \u200ftext"))
+    for text in (*page.attributes("title"), *page.raw["title"]):
+        assert not re.search("[\u200e\u200f\u202a-\u202e\u2066-\u2069]", text)
+        assert "evil text" in text or "missing" in text or "asked" in text
+
+
+@settings(max_examples=30, deadline=None)
+@given(text=st.text(max_size=60))
+def test_any_text_gives_a_well_formed_page(found: dict[str, Any], text: str) -> None:
+    data = {**found, "query": {"text": text, "id": text}}
+    data["hits"] = [{**hit, "title": text, "text": text} for hit in found["hits"]]
+    Page(render_inspection(data)).text.encode()
+
+
+def test_a_long_passage_is_cut_with_a_note() -> None:
+    data = data_of()
+    data["hits"][0]["text"] = "x" * 1_000_000
+    made = render_inspection(data)
+    assert "x" * TEXT_LIMIT in made
+    assert "x" * (TEXT_LIMIT + 1) not in made
+    assert f"Cut here: {1_000_000 - TEXT_LIMIT:,} more characters" in made
+    assert len(made) < 200_000
+
+
+@pytest.mark.parametrize("text", ["x", "<&\"'", "😀", "é\x00", "\ud800", "\u2067a\n", "line\n"])
+def test_limits_count_bytes_of_the_page(text: str) -> None:
+    long = text * 30_000
+    kept = fitting(long, TEXT_LIMIT)
+    shown = escaped(long[:kept], kept).encode()
+    # The cost of a character is not told too low, and the room is used but for rounding up.
+    assert TEXT_LIMIT / 2 < len(shown) <= page_bytes(long[:kept]) <= TEXT_LIMIT
+    assert page_bytes(long[: kept + 1]) > TEXT_LIMIT
+    data = data_of()
+    for hit in data["hits"]:
+        hit.update(title="", text=long)
+    made = render_inspection(data)
+    assert f"{len(long) - kept:,} more characters of this passage" in made
+    assert len(made.encode()) < 200_000
+
+
+@given(text=st.text(max_size=200), room=st.integers(0, 300))
+def test_what_fits_never_takes_more_room(text: str, room: int) -> None:
+    kept = fitting(text, room)
+    assert len(escaped(text[:kept], kept).encode()) <= room
+    assert kept == len(text) or page_bytes(text[: kept + 1]) > room
+
+
+def test_many_long_passages_share_the_room() -> None:
+    data = data_of()
+    kinds = data["hits"]
+    data["hits"] = [
+        {
+            **kinds[place % 4],
+            "rank": place + 1,
+            "first_stage_rank": place + 1,
+            "text": "short" if place % 2 else "x" * 1_000_000,
+        }
+        for place in range(100)
+    ]
+    made = render_inspection(data)
+    # 50 short ones leave 600,000 - 250 characters for the other 50.
+    limit = (PAGE_LIMIT - 50 * len("short")) // 50
+    assert limit < TEXT_LIMIT
+    assert "x" * limit in made
+    assert "x" * (limit + 1) not in made
+    assert len(made.encode()) < 1_000_000

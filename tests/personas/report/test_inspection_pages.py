@@ -1,0 +1,198 @@
+"""The pages of one query within a report: links, and parts where one page would be too large."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from personas.inspection.inspection import Inspection
+from personas.report.query.inspection_page import inspection_pages
+from personas.report.query.query_parts import ends_of_parts, fair_limit, parts_of
+from personas.report.site import PAGE_BYTES, Around
+from tests.support.inspection_report import Page, data_of
+
+NOTHING = {"calls": 0, "input_tokens": 0, "cached_input_tokens": 0, "output_tokens": 0, "cost": 0.0}
+
+
+def large(
+    *, passages: int, personas: int, text: str, name: str = "Persona ", criteria: int = 0
+) -> dict[str, Any]:
+    """A ranking of that size, with the text wherever much of it can stand."""
+    names = [f"{name}{number}" for number in range(personas)]
+    rubric = [
+        {"name": f"{name}criterion {number}", "description": text[:20_000], "weight": 10}
+        for number in range(criteria)
+    ]
+    members = [
+        {
+            "persona": {"name": each, "description": text[:20_000], "reason": text[:20_000]},
+            "rubric": {"criteria": rubric, "reason": text[:20_000]} if rubric else None,
+            "origin": "recruited",
+        }
+        for each in names
+    ]
+    hits = []
+    for place in range(passages):
+        scores = {
+            each: None if (place + number) % 7 == 0 else float((place * 7 + number * 3) % 11)
+            for number, each in enumerate(names)
+        }
+        hits.append(
+            {
+                "rank": place + 1,
+                "doc_id": f"d{place}",
+                "score": float(passages - place),
+                "scores": scores,
+                "missing": {each: text[:3000] for each, score in scores.items() if score is None},
+                "criteria": {
+                    each: {f"{name}criterion {number}": 5.0 for number in range(criteria)}
+                    for each, score in scores.items()
+                    if score is not None and criteria
+                },
+                "first_stage_rank": passages - place,
+                "first_stage_score": None,
+                "title": text[:300],
+                "text": text,
+            }
+        )
+    rows = [{**NOTHING, "stage": "score", "persona": each, "model": text[:500]} for each in names]
+    return {
+        "version": 1,
+        "query": {"text": text[:5000], "id": "q"},
+        "ranker": "mcranker",
+        "team": {"members": members, "description": text[:20_000]},
+        "personas": names,
+        "hits": hits,
+        "config": {"scale": 10, "ensemble": "sum", "note": text[:5000]},
+        "models": {"scoring": text[:500]},
+        "prompt_hashes": {},
+        "usage": {**NOTHING, "by_stage": rows},
+        "seconds": {},
+    }
+
+
+def pages_of(data: dict[str, Any], *, title: str = "Run", place: int = 12) -> list[str]:
+    return inspection_pages(Inspection.from_dict(data), Around(title, place, 300))
+
+
+def navigation(page: Page, name: str) -> dict[str, str]:
+    """Address -> relation of the links in the navigation of that class or label."""
+    found, inside = {}, False
+    for tag, attributes in page.tags:
+        if tag == "nav":
+            inside = name in (attributes.get("class"), attributes.get("aria-label"))
+        elif tag == "a" and inside:
+            found[attributes["href"]] = attributes.get("rel", "")
+        elif tag in ("main", "p", "h1"):
+            inside = False
+    return found
+
+
+def test_a_page_leads_home_and_to_its_neighbours() -> None:
+    (made,) = pages_of(data_of(), title="A <b>run</b>")
+    page = Page(made)
+    assert navigation(page, "site") == {
+        "../index.html": "",
+        "../queries.html": "",
+        "../query/000011.html": "prev",
+        "../query/000013.html": "next",
+    }
+    assert "A <b>run</b>" in page.text
+    assert "Query 12 of 300" in page.text
+    assert "Part 1" not in page.text
+    (first,) = inspection_pages(Inspection.from_dict(data_of()), Around("Run", 1, 1))
+    assert set(navigation(Page(first), "site")) == {"../index.html", "../queries.html"}
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "passages", "personas", "criteria"),
+    [
+        ("word " * 5_000, "Persona ", 300, 3, 0),
+        # All the most that a report must hold: 1,000 passages, 20 personas, scores by criterion.
+        ("Some words. ", "Persona ", 1_000, 20, 4),
+        # A megabyte a passage, of text that grows when it is escaped.
+        ("<&\"'" * 250_000, "<&\"'" * 40, 60, 20, 4),
+        ("\N{ROCKET}" * 250_000, "\N{ROCKET}" * 180, 60, 20, 4),
+        ("\x00\ud800\u2067" * 100_000, "\x01" * 180, 60, 3, 0),
+        # What stands around the passages, the names of the personas too, would fill pages.
+        ("<&\"'" * 5_000, "<" * 180, 3, 120, 12),
+    ],
+    ids=["words", "most", "markup", "emoji", "controls", "team"],
+)
+def test_no_page_is_too_large(
+    text: str, name: str, passages: int, personas: int, criteria: int
+) -> None:
+    data = large(passages=passages, personas=personas, text=text, name=name, criteria=criteria)
+    for part in ("team", "models"):  # a team refuses halves of surrogate pairs by itself
+        data[part] = _without_surrogates(data[part])
+    pages = pages_of(data)
+    sizes = [len(page.encode()) for page in pages]
+    assert len(pages) > 1
+    assert max(sizes) < PAGE_BYTES
+    # They are filled: no two that follow each other would have fitted on one.
+    assert all(one + other >= PAGE_BYTES for one, other in pairwise(sizes))
+    ranks = [each for page in pages for each in re.findall(r'<tr data-place="(\d+)"', page)]
+    assert ranks == [str(rank) for rank in range(1, passages + 1)]
+    assert [each for page in pages for each in re.findall(r'id="passage-(\d+)"', page)] == ranks
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, dict):
+        return {key: _without_surrogates(each) for key, each in value.items()}
+    return [_without_surrogates(each) for each in value] if isinstance(value, list) else value
+
+
+def test_parts_lead_to_each_other_and_to_the_team() -> None:
+    data = large(passages=120, personas=3, text="word " * 5_000)
+    made = pages_of(data)
+    names = ["000012.html", *(f"000012-{part}.html" for part in range(2, len(made) + 1))]
+    pages = dict(zip(names, map(Page, made), strict=True))
+    assert len(pages) > 2
+    for name, page in pages.items():
+        assert set(navigation(page, "parts")) == set(names) - {name}
+        assert f"Part {names.index(name) + 1} of {len(names)}" in page.text
+        for target in page.attributes("href"):
+            if target.startswith("../"):
+                continue
+            file, _, mark = target.partition("#")
+            assert not mark or mark in pages[file or name].attributes("id"), (name, target)
+        assert ("team" in page.attributes("id")) == (name == names[0])
+        assert len(page.attributes("id")) == len(set(page.attributes("id")))
+    first = pages[names[0]]
+    # The passages stand in reverse: rank 1 climbed most from 120, and rank 120 fell most.
+    assert f"{names[-1]}#passage-120" in first.attributes("href")
+    ranges = [
+        (int(found["data-first"]), int(found["data-last"]))
+        for _, found in first.tags
+        if "data-first" in found and "data-last" in found
+    ]
+    assert ranges[-1][1] == 120
+    assert all(one[1] + 1 == other[0] for one, other in pairwise(ranges))
+
+
+def test_the_same_inspection_gives_the_same_pages() -> None:
+    data = large(passages=80, personas=3, text="word " * 5_000)
+    assert pages_of(data) == pages_of(data)
+
+
+def test_parts_are_filled_in_order() -> None:
+    # 60 bytes for part 1, 100 for the others: 50, then 30 + 70, then 90, then 120 by itself, 10.
+    assert ends_of_parts([50, 30, 70, 90, 120, 10], 60, 100) == [1, 3, 4, 5, 6]
+    assert ends_of_parts([], 60, 100) == [0]
+    assert ends_of_parts([99], 60, 100) == [1]
+    one, two = parts_of(["a", "b"], [3, 5])
+    assert (one.number, one.name, one.first, one.last) == (1, "a", 1, 3)
+    assert (two.number, two.name, two.first, two.last) == (2, "b", 4, 5)
+
+
+def test_long_texts_share_what_short_ones_leave() -> None:
+    # Of 30 bytes the text of 4 leaves 26 for two others: 13 each.
+    assert fair_limit(["a" * 4, "b" * 50, "c" * 50], 40, 30) == 13
+    # Each "<" has 4 bytes in the page: 8 leave 22.
+    assert fair_limit(["<<", "b" * 50], 40, 30) == 22
+    assert fair_limit(["a", "b"], 40, 30) == 40

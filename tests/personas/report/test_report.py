@@ -1,0 +1,319 @@
+"""The page of one ranked query: everything is on it, and nothing gets out of it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcranker import DirectRanker, ScriptedChat
+from mcranker.errors import InputError
+from personas.errors import SchemaError
+from personas.provenance import sealed
+from personas.report import render_inspection
+from personas.report.page import render_page
+from personas.schema import Member
+from tests.support.inspection_report import DOCS, Page, answers, data_of, ranked
+
+LOADING = {"src", "srcset", "action", "formaction", "data", "poster", "background", "ping"}
+
+
+def seen(data: dict[str, Any], **more: Any) -> Page:
+    return Page(render_inspection(data, **more))
+
+
+def test_the_page_stands_by_itself() -> None:
+    text = render_inspection(data_of())
+    page = Page(text)
+    policies = [
+        found["content"]
+        for tag, found in page.tags
+        if tag == "meta" and found.get("http-equiv") == "Content-Security-Policy"
+    ]
+    assert len(policies) == 1
+    rules = dict(rule.strip().split(" ", 1) for rule in policies[0].split(";"))
+    assert rules["default-src"] == "'none'"
+    assert rules["base-uri"] == rules["form-action"] == "'none'"
+    for tag in ("style", "script"):
+        digest = hashlib.sha256("".join(page.raw[tag]).encode()).digest()
+        assert rules[f"{tag}-src"] == f"'sha256-{base64.b64encode(digest).decode()}'"
+        assert [name for name, _ in page.tags].count(tag) == 1
+    assert all(target.startswith("#") for target in page.attributes("href"))
+    assert not LOADING & {name for _, found in page.tags for name in found}
+    assert not {name for _, found in page.tags for name in found if name.startswith("on")}
+    assert page.attributes("style") == []
+    assert "http:" not in text
+    assert "https:" not in text
+    assert "url(" not in text
+    assert "@import" not in text
+
+
+def test_every_link_leads_somewhere_and_every_id_is_there_once() -> None:
+    page = Page(render_inspection(data_of()))
+    ids = page.attributes("id")
+    assert len(ids) == len(set(ids))
+    assert {target.removeprefix("#") for target in page.attributes("href")} <= set(ids)
+    labels = [found["aria-labelledby"] for _, found in page.tags if "aria-labelledby" in found]
+    assert set(labels) <= set(ids)
+
+
+def test_every_score_is_on_the_page() -> None:
+    ranking = ranked()
+    page = Page(render_inspection(ranking.to_dict()))
+    numbers = {float(cell) for cell in page.cells if re.fullmatch(r"\d+(\.\d+)?", cell)}
+    for hit in ranking:
+        assert hit.score is not None
+        assert {each for each in hit.scores.values() if each is not None} <= numbers
+        assert hit.score in numbers
+        assert hit.passage.text in page.text
+        assert hit.passage.title in page.text
+        assert hit.doc_id in page.text
+    assert any(cell.startswith("\N{EN DASH}missing") for cell in page.cells)
+    assert len(ranking.missing) == 1
+
+
+def test_the_team_is_introduced() -> None:
+    page = Page(render_inspection(data_of()))
+    for words in (
+        "NLP scientist",
+        "Virologist",
+        "Worried parent",
+        "Fixed by the method",
+        "Recruited by the model",
+        "Both would ask.",
+        "It is the virus asked for.",
+        "65%",
+        "35%",
+        "Subject before proof.",
+    ):
+        assert words in page.text
+    widths = [found["width"] for tag, found in page.tags if found.get("class") == "fill"]
+    assert widths == ["65.00%", "35.00%"] * 3
+
+
+@pytest.mark.parametrize(
+    ("origin", "words"),
+    [
+        ("fixed", "Fixed by the method"),
+        ("recruited", "Recruited by the model"),
+        ("library", "From the library"),
+        ("human", "Added by a person"),
+    ],
+)
+def test_the_page_says_where_a_persona_comes_from(origin: str, words: str) -> None:
+    data = data_of()
+    for member in data["team"]["members"]:
+        member["origin"] = origin
+    page = seen(data)
+    assert [
+        found["class"]
+        for tag, found in page.tags
+        if tag == "span" and found.get("class") == f"tag {origin}"
+    ] == [f"tag {origin}"] * 3
+    assert page.text.count(words) == 3
+
+
+def edited(change: str) -> dict[str, Any]:
+    """A ranking whose second member was recruited by a model, and then changed by a person."""
+    data = data_of()
+    made = sealed(
+        Member.model_validate(data["team"]["members"][1]), persona=True, rubric=True
+    ).model_dump(mode="json")
+    if change == "criterion":
+        made["rubric"]["criteria"][1]["name"] = "Proof"
+    elif change == "weights":
+        made["rubric"]["criteria"][0]["weight"] = 20
+        made["rubric"]["criteria"][1]["weight"] = 80
+    elif change == "description":
+        made["persona"]["description"] = "Somebody else."
+    data["team"]["members"][1] = made
+    return data
+
+
+@pytest.mark.parametrize(
+    ("change", "tags", "sentence"),
+    [
+        ("", [], "No part of this team was written by a person."),
+        (
+            "criterion",
+            ["Edited by a person"],
+            "Parts written by a person: Virologist (1 of 2 criteria).",
+        ),
+        (
+            "weights",
+            ["Weights set by a person"],
+            "Parts written by a person: Virologist (weights).",
+        ),
+        (
+            "description",
+            ["Edited by a person"],
+            "Parts written by a person: Virologist (name and description).",
+        ),
+    ],
+)
+def test_the_page_says_what_a_person_wrote(change: str, tags: list[str], sentence: str) -> None:
+    page = seen(edited(change))
+    assert sentence in page.text
+    for words in ("Edited by a person", "Weights set by a person", "Written by a person"):
+        assert page.text.count(words) == tags.count(words), words
+
+
+def test_a_member_by_a_person_is_told_part_by_part() -> None:
+    data = data_of()
+    data["team"]["locked"] = True
+    for member in data["team"]["members"]:
+        member.update(origin="human", by_model=[])
+    page = seen(data)
+    assert "Locked: used as it was" in page.text
+    assert "Virologist (name and description, criteria, weights)" in page.text
+    # Three members, each with a persona and two criteria.
+    assert page.text.count("Written by a person") == 3 * 3
+
+
+def test_a_missing_score_is_marked_and_explained() -> None:
+    text = render_inspection(data_of())
+    page = Page(text)
+    titles = [each for each in page.attributes("title") if each.startswith("missing:")]
+    assert titles
+    assert all("not</b> say" in each for each in titles)
+    assert "No score by Virologist." in page.text
+    assert "1 score is missing" in page.text
+    assert "<b>not" not in text
+
+
+def test_the_assessors_missing_score_is_told_too() -> None:
+    data = data_of(ensemble="assessor")
+    page = seen(data)
+    assert "No score by (assessor)." in page.text
+    assert "2 scores are missing" in page.text
+    assert "more than the scores combined" in page.text
+
+
+def test_scores_by_criterion_stand_below_the_persona() -> None:
+    data = data_of(scoring="per_criterion")
+    page = seen(data)
+    assert page.text.count("Right virus") == 3 + 11  # three cards; 4 x 3 scores, one missing
+    assert "Judge" in page.text
+
+
+def test_passages_beyond_depth_are_not_scored() -> None:
+    page = seen(data_of(depth=2))
+    assert page.cells.count("not scored") == 2
+    assert "2 scored" in page.text
+    assert "Passages that were not scored follow" in page.text
+
+
+def test_calls_tokens_and_cost() -> None:
+    data = data_of()
+    data["usage"].update(input_tokens=41_234, cost=None)
+    data["usage"]["by_stage"][0].update(cost=0.0123, cached_input_tokens=5_678)
+    data["seconds"] = {"score": 1.234, "total": 200.0}
+    page = seen(data)
+    for words in ("41,234", "5,678", "$0.0123", "price not known", "1.23 s", "3 min 20 s"):
+        assert words in page.text
+    for name, digest in data["prompt_hashes"].items():
+        assert name in page.text
+        assert digest in page.text
+
+
+def test_a_ranking_without_passages() -> None:
+    page = Page(render_inspection(ranked(docs=[]).to_dict()))
+    assert "No passages were given" in page.text
+    assert "No model was called." in page.text
+    assert "table" not in {tag for tag, _ in page.tags}
+
+
+def test_a_ranking_without_a_team() -> None:
+    with DirectRanker(model=ScriptedChat(answers)) as ranker:
+        ranking = ranker.rank("best masks", DOCS)
+    page = Page(render_inspection(ranking.to_dict()))
+    assert "DIRECT" in page.text
+    assert "this ranker judges by itself" in page.text
+    assert "Rank without" not in page.text
+    assert "Dis\N{SOFT HYPHEN}agree" not in page.text
+
+
+def test_the_same_data_give_the_same_bytes() -> None:
+    data = data_of()
+    assert render_inspection(data) == render_inspection(json.loads(json.dumps(data)))
+
+
+def test_a_ranking_writes_its_page(tmp_path: Path) -> None:
+    ranking = ranked()
+    ranking.to_html(tmp_path / "why.html")
+    written = (tmp_path / "why.html").read_bytes().decode()
+    assert written == render_inspection(ranking.to_dict())
+    ranking.to_html(tmp_path / "why.html", grades={"a": 2})
+    written = (tmp_path / "why.html").read_bytes().decode()
+    assert written == render_inspection(ranking.to_dict(), grades={"a": 2})
+
+
+@pytest.mark.parametrize(
+    ("grades", "message"),
+    [
+        ([("a", 1)], "grades is a list; give a mapping"),
+        ({7: 1}, "document id 7 is a int; give ids as text"),
+        ({"a": "1"}, "the grade of 'a' is '1'; give a whole number"),
+        ({"a": True}, "the grade of 'a' is True"),
+        ({"a": 0.5}, "the grade of 'a' is 0.5"),
+    ],
+)
+def test_judgements_that_are_none_are_refused(tmp_path: Path, grades: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        ranked().to_html(tmp_path / "why.html", grades=grades)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_page_that_cannot_be_written_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranking = ranked()
+    file = tmp_path / "why.html"
+    file.write_text("old")
+    file.chmod(0o640)
+
+    def no_space(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.fsync", no_space)
+        with pytest.raises(OSError, match="No space left"):
+            ranking.to_html(file)
+    assert file.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [file]
+    ranking.to_html(file)
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert file.read_text() != "old"
+    with pytest.raises(FileNotFoundError, match=r"gone/why\.html"):
+        ranking.to_html(tmp_path / "gone" / "why.html")
+
+
+def test_what_is_no_ranking_is_refused() -> None:
+    with pytest.raises(SchemaError):
+        render_inspection({"version": 1})
+
+
+def test_importing_the_report_does_not_import_the_template_engine() -> None:
+    code = "import sys, personas.report; sys.exit('jinja2' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_other_pages_bring_their_own_style_and_script() -> None:
+    plain, more = (render_page("page.html", assets=assets) for assets in ((), ("survey",)))
+    for page in (Page(plain), Page(more)):
+        policy = next(
+            found["content"] for _, found in page.tags if "default-src" in found.get("content", "")
+        )
+        for tag in ("style", "script"):
+            digest = hashlib.sha256("".join(page.raw[tag]).encode()).digest()
+            assert f"{tag}-src 'sha256-{base64.b64encode(digest).decode()}'" in policy
+    assert Page(more).raw["style"] != Page(plain).raw["style"]
+    with pytest.raises(FileNotFoundError, match=r"neither nothing\.css nor nothing\.js"):
+        render_page("page.html", assets=("nothing",))

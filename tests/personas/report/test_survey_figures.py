@@ -1,0 +1,364 @@
+"""What the pages of a report over a data set say: every number is the survey's."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from personas.report import site
+from personas.report.dataset.pages import survey_pages
+from personas.survey.model import (
+    Case,
+    CriterionFigures,
+    PairFigures,
+    PersonaFigures,
+    QueryFigures,
+    Survey,
+    Totals,
+    Without,
+)
+from tests.support.inspection_report import Page
+from tests.support.survey_support import empty_survey, make_survey
+
+QUERIES = (
+    QueryFigures(
+        place=1,
+        query_id="q-17",
+        query="masks",
+        personas=("NLP scientist", "Virologist"),
+        passages=100,
+        missing=3,
+        calls=204,
+        disagreement=0.125,
+        alpha=0.51,
+        tau=0.4,
+        ndcg=0.9,
+        first_stage_ndcg=0.65,
+        other_ndcg=0.95,
+    ),
+    QueryFigures(
+        place=2,
+        query_id="q-18",
+        query="soap",
+        personas=("nlp scientist", "Parent"),
+        passages=100,
+        human=True,
+        disagreement=0.25,
+        ndcg=0.3,
+        first_stage_ndcg=0.7,
+        other_ndcg=0.3,
+    ),
+    QueryFigures(
+        place=3,
+        query_id="q-19",
+        query="beards",
+        ndcg=0.0,
+        first_stage_ndcg=0.45,
+        error="the model went away",
+    ),
+)
+CASE = Case(
+    kind="saw_through",
+    place=2,
+    query="soap",
+    doc_id="d7",
+    rank=31,
+    title="Soap operas",
+    excerpt="A series on television.",
+    grade=None,
+    scores={"NLP scientist": 2.0, "Parent": None},
+    top=10.0,
+    criteria={"NLP scientist": ("Same topic", 62.5)},
+    other_rank=2,
+    other_score=8.0,
+    first_stage_rank=44,
+    strength=0.43,
+)
+SURVEY = Survey(
+    title="Team run",
+    dataset="mini, 3 queries",
+    first_stage="BM25",
+    other="DIRECT",
+    models={"recruiter": "big", "scoring": "small"},
+    settings={"max_calls": "77"},
+    notes=("This run is not finished.",),
+    totals=Totals(
+        queries=3,
+        failed=1,
+        judged=2,
+        passages=200,
+        missing=3,
+        skipped=12,
+        calls=1204,
+        reused=35,
+        cost=0.0123,
+        ndcg=0.4,
+        first_stage_ndcg=0.6,
+        other_ndcg=0.375,
+        alpha=0.51,
+        tau=-0.25,
+        disagreement=0.1875,
+        locked=1,
+        human=1,
+    ),
+    queries=QUERIES,
+    personas=(
+        PersonaFigures(
+            "NLP scientist",
+            {"fixed": 2},
+            2,
+            0,
+            0,
+            0.62,
+            1,
+            0.4,
+            Without(2, 0.6, 0.55, True),
+            (1, 2),
+        ),
+        PersonaFigures(
+            "Virologist",
+            {"recruited": 1},
+            1,
+            1,
+            0,
+            0.31,
+            2,
+            0.4,
+            Without(1, 0.9, 0.97, False),
+            (1,),
+        ),
+        PersonaFigures("Parent", {"human": 1}, 1, 0, 1, None, 0, None, None, (2,)),
+    ),
+    personas_in_all=3,
+    pairs=(PairFigures("NLP scientist", "Virologist", 1, -0.3),),
+    criteria=(
+        CriterionFigures(
+            "Same topic", 4, 1, {"NLP scientist": 2, "Parent": 1}, 41.25, 20, 62.5, (1,)
+        ),
+    ),
+    criteria_in_all=1,
+    cases={"saw_through": (CASE,)},
+    recruits=Without(2, 0.6, 0.575, True),
+)
+
+
+def shown(html: str) -> str:
+    """The text of a piece of a page, with a space after each cell and term, and plain minuses."""
+    spaced = re.sub(r"(</(?:t[hd]|d[dt]|p)>)", r"\1 ", html)
+    return " ".join(Page(spaced).text.split()).replace("\N{MINUS SIGN}", "-")
+
+
+def said(survey: Survey, name: str) -> str:
+    """The text of a page."""
+    return shown(dict(survey_pages(survey))[name])
+
+
+def rows_of(survey: Survey, name: str, key: str) -> list[list[str]]:
+    """The cells' texts of the table of that id or class, row by row, without the heading."""
+    text = dict(survey_pages(survey))[name]
+    found = re.search(rf'<table [^>]*(?:id|class)="{key}".*?<tbody>(.*?)</tbody>', text, re.DOTALL)
+    assert found is not None
+    rows = re.findall(r"<tr.*?</tr>", found.group(1), re.DOTALL)
+    cells = [re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL) for row in rows]
+    return [[shown(f"<tr>{cell}</tr>") for cell in row] for row in cells]
+
+
+def test_the_overview_says_what_was_ranked_and_how_it_went() -> None:
+    text = said(SURVEY, site.OVERVIEW)
+    for words in (
+        "mini, 3 queries",
+        "Team run",
+        "First stage BM25",
+        "Compared with DIRECT",
+        "recruiter model big",
+        "scoring model small",
+        "Queries 3 (1 failed, 2 judged)",
+        "Passages 200",
+        "Missing scores 3",
+        "Scores not asked for 12",
+        "Calls 1,204 (35 answers from the ledger)",
+        "Cost $0.0123",
+        "Locked teams 1",
+        "Teams with parts by a person 1",
+        "This run is not finished.",
+        "Means over the 3 queries with judgements; 1 of them failed and count 0.",
+        "0.51 The personas agree somewhat.",
+        "-0.25 Two personas rather disagree on the order.",
+        "0.188",  # 0.1875
+        "One recruit adds +0.025 on average: 0.600 with it, 0.575 without, over 2 judged queries",
+        "max calls 77",
+    ):
+        assert words in text
+
+
+def test_differences_have_their_signs() -> None:
+    text = said(SURVEY, site.OVERVIEW)
+    # 0.4 - 0.6 and 0.4 - 0.375
+    assert "Team run 0.400 BM25 0.600 -0.200 DIRECT 0.375 +0.025" in text
+    # Gains over BM25: 0.9 - 0.65, 0.3 - 0.7, 0 - 0.45; over DIRECT: 0.9 - 0.95, 0.3 - 0.3.
+    assert "Against BM25: better in 1, equal in 0, worse in 2" in text
+    assert "Against DIRECT: better in 0, equal in 1, worse in 1" in text
+    gains, _, losses = text.partition("Against BM25")[2].partition("Largest losses")
+    assert "masks +0.250 0.900 0.650" in gains
+    assert "beards (not ranked) -0.450 0.000 0.450 soap -0.400 0.300 0.700" in losses
+    assert "No query gained." in text.partition("Against DIRECT")[2]
+
+
+def test_disputed_queries_come_most_disputed_first() -> None:
+    text = said(SURVEY, site.OVERVIEW)
+    assert "soap 0.250 masks 0.125 0.51 All queries" in text
+
+
+def test_lists_of_the_overview_hold_ten_and_equal_ones_keep_their_order() -> None:
+    survey = replace(
+        make_survey(30, failed_every=0),
+        queries=tuple(
+            replace(QUERIES[0], place=place, query=f"query {place}", disagreement=place % 3 / 10)
+            for place in range(1, 31)
+        ),
+        cases={},
+    )
+    text = said(survey, site.OVERVIEW).partition("Largest disagreement")[2]
+    places = [int(place) for place in re.findall(r"query (\d+) 0\.200", text)]
+    assert places == list(range(2, 31, 3))  # 2, 5, ..., 29: ten of them
+    assert "0.100" not in text
+
+
+def test_the_chart_shows_recruits_and_names_the_others() -> None:
+    text = dict(survey_pages(SURVEY))[site.OVERVIEW]
+    (row,) = rows_of(SURVEY, site.OVERVIEW, "chart")
+    assert row[:2] == ["Virologist", "1 50%"]  # of two ranked queries
+    assert 'class="fill" width="100.00%"' in text
+    words = shown(text)
+    assert (
+        "Not recruited, and so not in the figure: NLP scientist (2 queries), Parent (1 query)."
+        in words
+    )
+
+
+def test_bars_are_measured_by_the_longest_and_there_are_twenty() -> None:
+    people = tuple(
+        replace(SURVEY.personas[1], name=f"P{number}", recruited=number, queries=number)
+        for number in range(40, 0, -1)
+    )
+    survey = replace(SURVEY, personas=people, personas_in_all=40)
+    rows = rows_of(survey, site.OVERVIEW, "chart")
+    assert [row[0] for row in rows] == [f"P{number}" for number in range(40, 20, -1)]
+    page = dict(survey_pages(survey))[site.OVERVIEW]
+    chart = page.partition('class="chart"')[2].partition("</table>")[0]
+    widths = re.findall(r'class="fill" width="([\d.]+)%"', chart)
+    assert widths == [f"{100 * number / 40:.2f}" for number in range(40, 20, -1)]
+    assert "The first 20 of 40" in page
+
+
+def test_without_recruits_the_chart_shows_who_judged() -> None:
+    people = tuple(replace(each, recruited=0) for each in SURVEY.personas)
+    survey = replace(SURVEY, personas=people)
+    assert [row[0] for row in rows_of(survey, site.OVERVIEW, "chart")] == [
+        "NLP scientist",
+        "Virologist",
+        "Parent",
+    ]
+    assert "Nobody was recruited here" in said(survey, site.OVERVIEW)
+
+
+def test_what_a_persona_is_worth() -> None:
+    text = said(SURVEY, site.OVERVIEW)
+    # 0.6 - 0.55 and 0.9 - 0.97; the parent has no judged query.
+    assert "NLP scientist +0.050 0.600 0.550 2 Virologist -0.070 * 0.900 0.970 1 *" in text
+
+
+def test_rows_of_queries() -> None:
+    assert rows_of(SURVEY, site.QUERIES, "queries") == [
+        ["1", "masksq-17", "0.900", "+0.250", "-0.050", "0.125", "0.51", "3", "", "Virologist"],
+        ["2", "soapq-18", "0.300", "-0.400", "0.000", "0.250", "", "0", "in part", "Parent"],
+        ["3", "beardsq-19", "Failed: the model went away"],
+    ]
+    text = said(SURVEY, site.QUERIES)
+    assert "On the team of every query: NLP scientist." in text
+
+
+def test_a_team_that_is_the_same_everywhere_is_named_once() -> None:
+    queries = tuple(replace(each, personas=("Ann", "Bob")) for each in QUERIES[:2])
+    text = said(replace(SURVEY, queries=queries), site.QUERIES)
+    assert "The same team judged every query: Ann, Bob." in text
+    assert text.count("Ann") == 1
+
+
+def test_columns_without_anything_to_say_are_left_out() -> None:
+    bare = QueryFigures(place=1, query_id="", query="masks", personas=("Ann",), passages=3)
+    survey = replace(SURVEY, queries=(bare,), personas=(), criteria=(), cases={})
+    assert rows_of(survey, site.QUERIES, "queries") == [["1", "masks", "0", "Ann"]]
+
+
+def test_rows_of_personas_pairs_and_criteria() -> None:
+    worth = "+0.0500.600 with, 0.550 without2 judged"
+    by_sum = "-0.0700.900 with, 0.970 without1 judged, by the sum"
+    assert rows_of(SURVEY, site.PERSONAS, "personas") == [
+        ["NLP scientist", "2", "fixed by the method", "62%", "0.40", worth, "1", "0", "maskssoap"],
+        ["Virologist", "1", "recruited", "31%", "0.40", by_sum, "2", "0", "masks"],
+        ["Parent", "1", "written by a person", "", "", "", "0", "1", "soap"],
+    ]
+    assert rows_of(SURVEY, site.PERSONAS, "pairs") == [
+        ["NLP scientist", "Virologist", "1", "-0.30"]
+    ]
+    text = dict(survey_pages(SURVEY))[site.CRITERIA]
+    assert 'class="fill" width="41.25%"' in text
+    assert rows_of(SURVEY, site.CRITERIA, "criteria") == [
+        ["Same topic", "4", "41.2%", "20%", "62.5%", "NLP scientist (2), Parent (1)", "1", "masks"]
+    ]
+
+
+def test_the_stronger_the_colour_the_higher_the_score() -> None:
+    pages = dict(survey_pages(SURVEY))
+    # Shares 0.62 and 0.31 of ten steps, and a score of 2 of 10.
+    assert '<td class="cell h6">62%</td>' in pages[site.PERSONAS]
+    assert '<td class="cell h3">31%</td>' in pages[site.PERSONAS]
+    assert re.findall(r'<td class="cell (h\d+)">', pages[site.CASES]) == ["h2"]
+
+
+def test_a_case_tells_who_saw_what() -> None:
+    text = said(SURVEY, site.CASES)
+    for words in (
+        "Seen through Not relevant. DIRECT had the passage near the top",
+        "DIRECT rank 2, team rank 31 not judged, taken as not relevant",
+        "Soap operas A series on television.",
+        "DIRECT 2 8 BM25 44 Team 31 NLP scientist 2 of 10 Same topic 62.5% Parent missing",
+        "Passage d7 on the query",
+    ):
+        assert words in text
+    assert 'href="query/000002.html#passage-31"' in dict(survey_pages(SURVEY))[site.CASES]
+    assert text.count("None was found.") == 3
+    teaser = said(SURVEY, site.OVERVIEW)
+    assert "soap Soap operas DIRECT rank 2, team rank 31" in teaser
+
+
+@pytest.mark.parametrize(
+    ("grade", "words"),
+    [(0, "team rank 31 not relevant"), (1, "team rank 31 relevant Soap"), (2, "31 relevant (2)")],
+)
+def test_a_case_tells_its_judgement(grade: int, words: str) -> None:
+    survey = replace(SURVEY, cases={"overlooked": (replace(CASE, grade=grade),)})
+    assert words in said(survey, site.CASES)
+
+
+@pytest.mark.parametrize(
+    ("survey", "name", "words"),
+    [
+        (empty_survey(), site.OVERVIEW, "There are no queries, so nothing was ranked."),
+        (empty_survey(), site.QUERIES, "There are no queries"),
+        (empty_survey(), site.PERSONAS, "No persona judged anything here."),
+        (empty_survey(), site.CRITERIA, "judged without written criteria"),
+        (make_survey(3, failed_every=1), site.OVERVIEW, "Every query failed"),
+        (make_survey(3, judged=False), site.OVERVIEW, "No judgements are known"),
+        (make_survey(3, judged=False), site.CASES, "No query has judgements"),
+        (make_survey(3, other=""), site.CASES, "No other ranker was given"),
+        (make_survey(3, other=""), site.OVERVIEW, "Compared with no other ranker"),
+        (make_survey(3, recruits=0), site.OVERVIEW, "It takes two personas on a team"),
+        (make_survey(3, cases=0), site.CASES, "None was found."),
+    ],
+)
+def test_what_is_not_there_is_said(survey: Survey, name: str, words: str) -> None:
+    assert words in said(survey, name)

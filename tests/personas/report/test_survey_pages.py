@@ -1,0 +1,266 @@
+"""The pages of a report over a data set: whole, linked, small enough, and safe."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.resources import files
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from personas.report import formats, site
+from personas.report.dataset.pages import survey_pages
+from personas.survey.model import CASE_KINDS, Case, Survey
+from tests.support.inspection_report import Page
+from tests.support.survey_support import HOSTILE, make_survey
+
+FIRST = [site.OVERVIEW, site.QUERIES, site.PERSONAS, site.CRITERIA, site.CASES]
+LOADING = {"src", "srcset", "action", "formaction", "data", "poster", "background", "ping"}
+QUERY = re.compile(r"query/(\d{6})\.html(#passage-[1-9]\d*)?")
+SURVEYS: dict[str, dict[str, Any]] = {
+    "usual": {},
+    "hostile": {"queries": 60, "texts": HOSTILE},
+    "no queries": {"queries": 0},
+    "all failed": {"queries": 3, "failed_every": 1},
+    "no judgements": {"judged": False},
+    "no other ranker": {"other": ""},
+    "one persona": {"recruits": 0},
+    "no cases": {"cases": 0},
+    "one query": {"queries": 1},
+}
+
+
+def pages_of(survey: Survey) -> dict[str, str]:
+    pages = list(survey_pages(survey))
+    found = dict(pages)
+    assert len(found) == len(pages)
+    return found
+
+
+def rows_of(text: str) -> list[str]:
+    """The rows of the first table that can be searched."""
+    body = re.search(r'<table id="\w+" class="paged.*?<tbody>(.*?)</tbody>', text, re.DOTALL)
+    assert body is not None
+    return re.findall(r"<tr.*?</tr>", body.group(1), re.DOTALL)
+
+
+@pytest.fixture(params=SURVEYS, ids=list(SURVEYS))
+def survey(request: pytest.FixtureRequest) -> Survey:
+    return make_survey(**SURVEYS[request.param])
+
+
+def test_the_pages_come_by_their_names() -> None:
+    assert [name for name, _ in survey_pages(make_survey())] == FIRST
+
+
+def test_every_page_is_whole_and_stands_by_itself(survey: Survey) -> None:
+    for text in pages_of(survey).values():
+        page = Page(text)
+        tags = {tag for tag, _ in page.tags}
+        assert {"main", "h1", "nav"} <= tags
+        (policy,) = [found["content"] for _, found in page.tags if "http-equiv" in found]
+        assert "unsafe" not in policy
+        for tag in ("style", "script"):
+            digest = hashlib.sha256("".join(page.raw[tag]).encode()).digest()
+            assert f"{tag}-src 'sha256-{base64.b64encode(digest).decode()}'" in policy
+        assert not LOADING & {name for _, found in page.tags for name in found}
+        assert not {name for _, found in page.tags for name in found if name.startswith("on")}
+        assert page.attributes("style") == []
+        ids = page.attributes("id")
+        assert len(ids) == len(set(ids))
+        for name in ("aria-labelledby", "for"):
+            assert set(page.attributes(name)) <= set(ids)
+        assert set(page.attributes("data-for")) <= set(ids)
+
+
+def test_every_link_leads_to_a_page_that_there_is(survey: Survey) -> None:
+    pages = {name: Page(text) for name, text in pages_of(survey).items()}
+    places = {query.place for query in survey.queries}
+    orders = {key for page in pages.values() for key in page.attributes("data-key")}
+    for page in pages.values():
+        for target in page.attributes("href"):
+            if query := QUERY.fullmatch(target):
+                assert int(query.group(1)) in places
+                continue
+            name, _, fragment = target.partition("#")
+            assert name in pages
+            if fragment.startswith("sort="):
+                assert fragment.removeprefix("sort=").lstrip("-") in orders
+            elif fragment:
+                assert fragment in pages[name].attributes("id")
+
+
+def test_headings_are_in_order_and_tables_have_captions_and_scopes(survey: Survey) -> None:
+    for text in pages_of(survey).values():
+        page = Page(text)
+        levels = [int(tag[1]) for tag, _ in page.tags if re.fullmatch(r"h[1-6]", tag)]
+        assert levels[0] == 1
+        assert levels.count(1) == 1
+        assert all(after <= before + 1 for before, after in pairwise(levels))
+        tags = [tag for tag, _ in page.tags]
+        assert tags.count("table") == tags.count("caption")
+        assert all("scope" in found for tag, found in page.tags if tag == "th")
+
+
+def test_a_page_of_the_navigation_knows_itself(survey: Survey) -> None:
+    for name, text in pages_of(survey).items():
+        nav = text.partition('<nav class="site"')[2].partition("</nav>")[0]
+        assert re.findall(r'href="([^"]+)"', nav) == FIRST
+        assert re.findall(r'href="([^"]+)" aria-current="page"', nav) == [name]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_text_from_outside_stays_text(text: str) -> None:
+    harmless = {name: Page(page) for name, page in pages_of(make_survey(texts=("plain",))).items()}
+    for name, made in pages_of(make_survey(texts=(text,))).items():
+        made.encode()  # writes
+        page, plain = Page(made), harmless[name]
+        assert {tag for tag, _ in page.tags} <= {tag for tag, _ in plain.tags} | {"bdi"}
+        assert {each for _, found in page.tags for each in found} <= {
+            each for _, found in plain.tags for each in found
+        }
+        assert page.attributes("href") == plain.attributes("href")
+        assert page.attributes("id") == plain.attributes("id")
+        assert page.raw["script"] == plain.raw["script"]
+        assert page.raw["style"] == plain.raw["style"]
+        assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]", made)
+        shown = " ".join(formats.printable(formats.contained(text)).split())
+        if name == site.QUERIES and shown and len(text) < 30:
+            assert shown in page.text
+
+
+def test_text_that_is_not_ascii_is_isolated() -> None:
+    turned = "\u202eright to left \u2067 and not back"
+    row = rows_of(pages_of(make_survey(2, texts=(turned,), failed_every=0))[site.QUERIES])[0]
+    boxes = re.findall(r"<bdi>(.*?)</bdi>", row)
+    assert len(boxes) == 4  # query, id and two recruits
+    # The isolate that the text opens ends with it.
+    assert all(box.count("\u2067") == box.count("\u2069") == 1 for box in boxes)
+    assert not re.search("[\u202a-\u202e\u2066-\u2069]", re.sub(r"<bdi>.*?</bdi>", "", row))
+
+
+def test_a_title_carries_no_marks_of_direction() -> None:
+    survey = replace(make_survey(2), title="\u202eevil\u2066 title", notes=("\u202eevil",))
+    for text in pages_of(survey).values():
+        assert not re.search("[\u202a-\u202e\u2066-\u2069]", "".join(Page(text).raw["title"]))
+
+
+@pytest.mark.parametrize("texts", [(), HOSTILE], ids=["plain", "hostile"])
+def test_pages_stay_below_the_limit_and_no_query_is_lost(texts: tuple[str, ...]) -> None:
+    survey = make_survey(12_000, texts=texts, most_personas=5_000)
+    pages = pages_of(survey)
+    assert all(len(text.encode()) < site.PAGE_BYTES for text in pages.values())
+    parts = [text for name, text in pages.items() if name.startswith("queries")]
+    assert len(parts) > 2
+    assert [name for name in pages if name.startswith("queries")] == [
+        site.numbered(site.QUERIES, part) for part in range(1, len(parts) + 1)
+    ]
+    links = [
+        re.search(r"<th scope=row><a href=(\S+?)>", row) for part in parts for row in rows_of(part)
+    ]
+    assert [link.group(1) for link in links if link] == [
+        site.query_page(query.place) for query in survey.queries if not query.error
+    ]
+    assert len(links) == 12_000
+    for number, part in enumerate(parts, start=1):
+        assert f"This is part {number} of {len(parts)}" in part
+        others = re.findall(r'<a data-part href="([^"]+)"', part)
+        assert len(others) == len(parts) - 1
+        assert set(others) <= set(pages)
+
+
+def test_thousands_of_queries_fit_into_a_page() -> None:
+    survey = make_survey(10_000, recruits=0)
+    pages = pages_of(survey)
+    parts = [text for name, text in pages.items() if name.startswith("queries")]
+    # Who judged every query is named once, so a row has about 220 bytes.
+    assert len(rows_of(parts[0])) > 3_000
+
+
+def test_long_lists_of_personas_and_criteria_take_several_pages() -> None:
+    survey = make_survey(300)
+    personas = tuple(
+        replace(survey.personas[0], name=f"Persona {number}", examples=tuple(range(1, 13)))
+        for number in range(1, 2_001)
+    )
+    criteria = tuple(
+        replace(survey.criteria[0], name=f"Criterion {number}") for number in range(1, 2_001)
+    )
+    survey = replace(
+        survey,
+        personas=personas,
+        personas_in_all=2_500,
+        criteria=criteria,
+        criteria_in_all=2_000,
+    )
+    pages = pages_of(survey)
+    assert all(len(text.encode()) < site.PAGE_BYTES for text in pages.values())
+    for name, word in ((site.PERSONAS, "Persona"), (site.CRITERIA, "Criterion")):
+        parts = [text for each, text in pages.items() if each.startswith(name[:-5])]
+        assert len(parts) > 1
+        names = [
+            found.group(1)
+            for part in parts
+            for row in rows_of(part)
+            if (found := re.search(rf"<th scope=row>{word} (\d+)</th>", row))
+        ]
+        assert names == [str(number) for number in range(1, 2_001)]
+    assert "2,500 personas" in Page(pages[site.PERSONAS]).text
+    assert "Listed are the 2,000" in Page(pages[site.PERSONAS]).text
+    assert 'id="pairs"' in pages[site.PERSONAS]
+    assert 'id="pairs"' not in pages[site.numbered(site.PERSONAS, 2)]
+
+
+def test_links_to_personas_lead_to_the_right_part() -> None:
+    survey = make_survey(300)
+    ready = tuple(
+        replace(survey.personas[0], name=f"P{number}", examples=tuple(range(1, 13)))
+        for number in range(1, 1_500)
+    )
+    often = replace(ready[0], name="Late", recruited=300, queries=300)
+    pages = pages_of(replace(survey, personas=(*ready, often), personas_in_all=1_500))
+    target = re.search(r'<a href="([^"]+)"><bdi>Late</bdi>', pages[site.OVERVIEW])
+    assert target is not None
+    name, _, fragment = target.group(1).partition("#")
+    assert name != site.PERSONAS
+    assert f"<tr id={fragment}><th scope=row>Late</th>" in pages[name]
+
+
+def test_the_same_survey_gives_the_same_bytes() -> None:
+    assert pages_of(make_survey(50)) == pages_of(make_survey(50))
+
+
+def test_more_cases_than_fit_are_cut_to_the_strongest() -> None:
+    survey = make_survey(20)
+    case = survey.cases["fooled"][0]
+    wide = replace(case, excerpt="&" * 400, title="&" * 300, query="&" * 300)
+    cases: Mapping[Any, tuple[Case, ...]] = {
+        kind: tuple(replace(wide, kind=kind, doc_id=f"d{place}") for place in range(1, 101))
+        for kind in CASE_KINDS
+    }
+    text = pages_of(replace(survey, cases=cases))[site.CASES]
+    assert len(text.encode()) < site.PAGE_BYTES
+    shown = [int(number) for number in re.findall(r"strongest of (\d+)", text)]
+    assert shown == [100] * 4
+    for kind in CASE_KINDS:
+        cards = re.findall(rf'id="cases-{kind.replace("_", "-")}-(\d+)"', text)
+        assert 20 < len(cards) < 100
+        assert cards == [str(number) for number in range(1, len(cards) + 1)]
+
+
+def test_the_script_builds_no_markup_from_text() -> None:
+    script = (files("personas.report") / "survey.js").read_text(encoding="utf-8")
+    for word in (
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacent",
+        "document.write",
+        "eval(",
+        "Function(",
+    ):
+        assert word not in script

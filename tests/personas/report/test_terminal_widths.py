@@ -1,0 +1,153 @@
+"""The terminal view on any width, with colour and without, of text of any kind."""
+
+from __future__ import annotations
+
+import io
+import re
+import unicodedata
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from personas.errors import PersonasError, SchemaError
+from personas.inspection.inspection import OtherPlace, OtherRanking
+from personas.report.terminal.parts import Sheet, shade
+from personas.report.terminal.terminal import print_inspection
+from personas.schema import Team
+from tests.personas.inspection.test_inspection import hit, stored
+from tests.personas.report.test_terminal import OTHER, four, member, page, rows
+
+WIDTHS = (60, 80, 110, 200)
+ESCAPE = re.compile("\x1b\\[[0-9;]*m")
+
+
+@pytest.mark.parametrize("width", [20, 40, *WIDTHS])
+@pytest.mark.parametrize("passage", [None, 2])
+def test_nothing_is_wider_than_the_terminal(width: int, passage: int | None) -> None:
+    text = page(four(), width, passage=passage, grades={"d3": 1}, other=OTHER)
+    assert max(cell_len(line) for line in text.splitlines()) <= width
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_every_score_is_there_on_every_width(width: int) -> None:
+    names = [f"Persona {place}" for place in range(30)]
+    team = {"members": [member(name) for name in names]}
+    scores = dict.fromkeys(names, 7.0)
+    one = {**hit(1, 1, [1.0]), "scores": scores, "score": 210.0}
+    found = rows(page(stored([one], team=team), width))
+    assert sum(row.count("7") for row in found) == 30
+    assert all(row[:2] == ["1", "d1"] for row in found)
+    # With the blanks before them: rank and id 4 + 3, score 6, 30 scores of 4 each, from 6 (at
+    # most), deviation 5. All of them take 144 columns; rank and id stand on each table.
+    assert len(found) == {60: 3, 80: 2, 110: 2, 200: 1}[width]
+
+
+def test_colour_says_nothing_alone() -> None:
+    options: dict[str, Any] = {"grades": {"d3": 1}, "other": OTHER}
+    bare = page(four(), 80, **options)
+    for system in ("256", "truecolor", "standard"):
+        coloured = page(four(), 80, force_terminal=True, color_system=system, **options)
+        assert ESCAPE.sub("", coloured) == bare
+        shaded = re.search("\x1b\\[[0-9;]*48;[25];", coloured) is not None
+        assert shaded == (system != "standard")
+    assert "\x1b" not in bare
+
+
+def test_no_color_and_dumb_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    coloured = page(four(), 80, force_terminal=True, color_system="truecolor")
+    assert not re.search("\x1b\\[[0-9;]*[34][0-9;]*[0-8][;m]", coloured)
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("TERM", "dumb")
+    assert "\x1b" not in page(four(), 80, force_terminal=True)
+
+
+def test_a_higher_score_is_bluer_and_white_can_be_read_on_each() -> None:
+    sheet = Sheet(Console(file=io.StringIO(), force_terminal=True, color_system="256"))
+    styles = [shade(sheet, score / 10) for score in range(11)]
+    colours = [[int(style[-6:][at : at + 2], 16) for at in (0, 2, 4)] for style in styles]
+    blueness = [blue - (red + green) / 2 for red, green, blue in colours]
+    assert blueness == sorted(blueness)
+    assert len(set(blueness)) == 11
+    for red, green, blue in colours:
+        light = 0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue)
+        assert 1.05 / (light + 0.05) > 4.5  # contrast with white, as WCAG AA asks of small text
+    assert shade(sheet, -1) == shade(sheet, 0)
+    assert shade(sheet, 2) == shade(sheet, 1)
+
+
+def linear(part: int) -> float:
+    share = part / 255
+    return share / 12.92 if share <= 0.04045 else float(((share + 0.055) / 1.055) ** 2.4)
+
+
+def test_ascii_terminals_get_ascii() -> None:
+    file = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    print_inspection(four(), file=file, grades={"d3": 1})
+    file.seek(0)
+    text = file.read()
+    assert "?" not in text
+    assert rows(text)[0][:9] == ["1", "d2", "17", "9", "2", "6", "2", "+1", "2.87"]
+    assert f"60% {'=' * 12}" in text
+
+
+def test_it_prints_to_standard_output_and_to_files(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    print_inspection(four())
+    printed = capsys.readouterr().out
+    file = io.StringIO()
+    print_inspection(four(), file=file)
+    assert printed == file.getvalue()
+    assert max(map(cell_len, printed.splitlines())) == 60
+    assert not any(line.endswith(" ") for line in printed.splitlines())
+    with pytest.raises(SchemaError):
+        print_inspection({}, file=file)
+    with pytest.raises(PersonasError):
+        print_inspection(four(), passage=9, file=file)
+    assert printed == file.getvalue()
+
+
+HOSTILE = "\x1b[31m\x1b]0;title\x07\x9b2J\u202e\u2067\u200f\r\n\u2028[bold]👩\u200d🔬" + "W" * 500
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("passage", [None, 1])
+def test_hostile_text_stays_text(width: int, passage: int | None) -> None:
+    hostile = member(HOSTILE[:150])
+    hostile["rubric"] = {"criteria": [{"name": HOSTILE[:150]}]}
+    team = {"members": [hostile, member("Parent")], "name": HOSTILE}
+    names = Team.model_validate(team).names
+    hits = [
+        {
+            **hit(1, 1, [1.0]),
+            "scores": {names[0]: 5.0, names[1]: None},
+            "missing": {names[1]: HOSTILE * 10},
+            "criteria": {names[0]: {HOSTILE: 5.0}},
+            "doc_id": HOSTILE,
+            "title": HOSTILE,
+            "text": HOSTILE + "x" * 2_000_000,
+        }
+    ]
+    data = stored(
+        hits,
+        team=team,
+        query={"text": HOSTILE, "id": HOSTILE},
+        ranker=HOSTILE,
+        models={HOSTILE: HOSTILE},
+        seconds={HOSTILE: 1.0},
+    )
+    other = OtherRanking(HOSTILE, 10.0, {HOSTILE: OtherPlace(1, 1.0)})
+    text = page(data, width, grades={HOSTILE: 1, HOSTILE + "2": 1}, other=other, passage=passage)
+    unsafe = {
+        char
+        for char in text
+        if char not in "\n\u200d" and unicodedata.category(char) in {"Cc", "Cf", "Zl", "Zp"}
+    }
+    assert unsafe == set()
+    assert "[bold]" in text
+    assert len(text) < 40_000
+    assert max(cell_len(line) for line in text.splitlines()) <= width

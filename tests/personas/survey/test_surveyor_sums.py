@@ -1,0 +1,250 @@
+"""A survey is the same in whatever order and by however many processes it is made; its bounds."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from itertools import pairwise
+
+import pytest
+
+from personas.inspection.inspection import Inspection
+from personas.provenance import sealed
+from personas.schema import Member
+from personas.survey.model import Survey
+from personas.survey.surveyor import Surveyor
+from tests.support.surveyor_support import about, finish, hit, inspect, judge, other, rubric
+
+WORDS = ("Chemist", "chemist", "Parent", "Editor", "NLP scientist", "Nurse", "NURSE")
+
+
+def drawn(draws: random.Random, place: int) -> Inspection:
+    """A query with 2 to 4 personas and 30 passages; scores are no round numbers."""
+    names = {name.casefold(): name for name in draws.sample(WORDS, draws.randint(2, 4))}
+    members: list[Member] = []
+    for name in names.values():
+        own = rubric(**{draws.choice(("Clarity", "clarity")): draws.random(), "Source": 1})
+        members.append(
+            judge(name, draws.choice(("recruited", "human", "library")), draws.choice((own, None)))
+        )
+    orders = [draws.sample(range(1, 31), 30) for _ in range(2)]
+    hits = [
+        hit(
+            rank,
+            first,
+            {name: draws.choice((None, draws.random() * 10)) for name in names.values()},
+            score=draws.choice((1.0, 1.0, None)),
+        )
+        for rank, first in enumerate(orders[0], start=1)
+    ]
+    found = [f"d{number}" for number in orders[1]]
+    return inspect(
+        hits,
+        members,
+        query=f"query {place}",
+        grades={doc_id: draws.choice((1, 1, 2)) for doc_id in draws.sample(found, 8)},
+        compared=other(**{doc_id: rank for rank, doc_id in enumerate(found, start=1)}),
+        locked=draws.random() < 0.5,
+        usage={"calls": 7, "cost": draws.random()},
+        ensemble=draws.choice(("sum", "reciprocal_rank", "assessor")),
+    )
+
+
+def survey_of(inspections: dict[int, Inspection], shares: list[list[int]]) -> Survey:
+    """Each share by a surveyor of its own, sent back, and merged into the first one's."""
+    whole = Surveyor()
+    for number, share in enumerate(shares):
+        surveyor = Surveyor() if number else whole
+        for place in share:
+            if place % 10 == 0:
+                surveyor.fail(place, f"q{place}", "lost", "timed out", judged=place % 20 == 0)
+            else:
+                surveyor.take(place, inspections[place])
+        if number:
+            whole.merge(pickle.loads(pickle.dumps(surveyor)))
+    return finish(whole)
+
+
+def test_neither_order_nor_sharing_out_changes_the_survey() -> None:
+    draws = random.Random(3)
+    places = list(range(1, 61))
+    inspections = {place: drawn(draws, place) for place in places}
+    once = survey_of(inspections, [places])
+    for shares in (2, 5):
+        draws.shuffle(places)
+        cuts = [0, *sorted(draws.sample(range(60), shares - 1)), 60]
+        split = [places[start:end] for start, end in pairwise(cuts)]
+        assert survey_of(inspections, split) == once
+    # What is compared is all there.
+    assert [row.place for row in once.queries] == list(range(1, 61))
+    assert once.totals.failed == 6
+    assert once.recruits is not None
+    assert not once.recruits.exact
+    assert once.totals.alpha is not None
+    assert len(once.cases["saw_through"]) == len(once.cases["fooled"]) == 50
+    assert {row.name.casefold() for row in once.personas} == {word.casefold() for word in WORDS}
+    assert len(once.pairs) == 10
+
+
+def test_merging_leaves_the_other_as_it_is() -> None:
+    draws = random.Random(4)
+    one, two, third = Surveyor(), Surveyor(), Surveyor()
+    one.take(1, drawn(draws, 1))
+    before = pickle.loads(pickle.dumps(one))
+    two.merge(one)
+    two.take(2, drawn(draws, 2))
+    third.take(3, drawn(draws, 3))
+    two.merge(third)
+    assert one == before
+    assert finish(one) == finish(before)
+
+
+def test_a_place_is_given_once() -> None:
+    surveyor, twin = Surveyor(), Surveyor()
+    surveyor.take(7, inspect([]))
+    twin.fail(7, "q7", "seventh", "timed out", judged=False)
+    with pytest.raises(ValueError, match="place 7 was added before; give every query"):
+        surveyor.take(7, inspect([]))
+    with pytest.raises(ValueError, match="place 7 was added before"):
+        surveyor.fail(7, "q7", "seventh", "timed out", judged=False)
+    with pytest.raises(ValueError, match="place 7 was added before"):
+        surveyor.merge(twin)
+    with pytest.raises(ValueError, match="place 0 is below 1"):
+        surveyor.take(0, inspect([]))
+    with pytest.raises(ValueError, match="failed without a reason"):
+        surveyor.fail(8, "q8", "eighth", "", judged=False)
+    assert len(finish(surveyor).queries) == 1
+
+
+def test_failed_queries_count_zero_against_what_the_others_reached() -> None:
+    surveyor = Surveyor()
+    surveyor.fail(1, "q", "text", "timed out", judged=True, first_stage_ndcg=0.5, other_ndcg=0.25)
+    surveyor.fail(2, "r", "text", "timed out", judged=False)
+    survey = finish(surveyor)
+    assert (survey.totals.ndcg, survey.totals.judged, survey.totals.failed) == (0.0, 0, 2)
+    assert (survey.totals.first_stage_ndcg, survey.totals.other_ndcg) == (0.5, 0.25)
+    assert (survey.queries[0].gain, survey.queries[0].gain_over_other) == (-0.5, -0.25)
+    assert survey.queries[1].ndcg is None
+
+
+def test_a_survey_of_nothing() -> None:
+    survey = finish(Surveyor())
+    assert survey.totals.queries == 0
+    assert survey.totals.ndcg is survey.totals.alpha is None
+    assert survey.recruits is None
+    assert survey.totals.cost == 0.0
+    assert {survey.queries, survey.personas, survey.pairs, survey.criteria} == {()}
+    assert survey.cases == {}
+
+
+def test_a_price_that_is_not_known_is_no_price_of_zero() -> None:
+    surveyor = Surveyor()
+    surveyor.take(1, inspect([], usage={"cost": 0.5}))
+    surveyor.take(2, inspect([], usage={"cost": None}))
+    assert finish(surveyor).totals.cost is None
+
+
+def test_a_ranker_without_a_team_has_no_personas() -> None:
+    hits = [
+        hit(1, 2, {"DIRECT": 9, "again": 7}, score=9.0),
+        hit(2, 1, {"DIRECT": 4, "again": 6}, score=4.0),
+    ]
+    surveyor = Surveyor()
+    surveyor.take(1, inspect(hits, grades={"d2": 1}))
+    survey = finish(surveyor)
+    row = survey.queries[0]
+    assert {row.personas, survey.personas, survey.pairs} == {()}
+    assert row.disagreement is row.alpha is row.tau is survey.totals.alpha is None
+    assert row.ndcg == 1.0
+    assert survey.recruits is None
+
+
+def test_scores_that_were_not_asked_for_count_nowhere() -> None:
+    # d2 was skipped by B, d3 by both: only d1 has two scores.
+    hits = [
+        hit(1, 1, {"A": 8, "B": 6}, score=14.0),
+        hit(2, 2, {"A": 5, "B": None}, score=None, skipped=["B"]),
+        hit(3, 3, {"A": None, "B": None}, score=None, skipped=["A", "B"]),
+    ]
+    surveyor = Surveyor()
+    surveyor.take(1, inspect(hits, [judge("A"), judge("B")], top_k=1, scale=20))
+    survey = finish(surveyor)
+    row = survey.queries[0]
+    assert (row.skipped, row.missing, row.tau) == (3, 0, None)
+    assert row.disagreement == pytest.approx(1 / 20)
+    # 8 and 6, alone: Do = De = 4
+    assert row.alpha == 0.0
+    assert [(each.mean_score, each.missing) for each in survey.personas] == [
+        (about(6.5 / 20), 0),
+        (about(6 / 20), 0),
+    ]
+
+
+def test_names_are_written_as_most_often_and_else_by_the_alphabet() -> None:
+    surveyor = Surveyor()
+    for place, name in enumerate(("nurse", "NURSE", "nurse", "editor", "Editor"), start=1):
+        own = rubric(**{f"{name}s": 100})
+        surveyor.take(place, inspect([hit(1, 1, {name: 8})], [judge(name, own=own)]))
+    survey = finish(surveyor)
+    assert [(each.name, each.queries) for each in survey.personas] == [("nurse", 3), ("Editor", 2)]
+    assert [(each.name, each.personas) for each in survey.criteria] == [
+        ("nurses", {"nurse": 3}),
+        ("Editors", {"Editor": 2}),
+    ]
+
+
+def test_what_a_person_wrote_is_told_part_by_part() -> None:
+    written = sealed(judge("Nurse", own=rubric(Clarity=60, Sources=40)), persona=True, rubric=True)
+    edited = written.model_copy(update={"rubric": rubric(Clarity=60, Safety=40)})
+    surveyor = Surveyor()
+    for place, member in enumerate((written, edited), start=1):
+        surveyor.take(place, inspect([hit(1, 1, {"Nurse": 8})], [member]))
+    survey = finish(surveyor)
+    assert [row.human for row in survey.queries] == [False, True]
+    assert (survey.totals.human, survey.personas[0].human) == (1, 1)
+    assert {each.name: (each.rubrics, each.human) for each in survey.criteria} == {
+        "Clarity": (2, 0),
+        "Safety": (1, 1),
+        "Sources": (1, 0),
+    }
+
+
+def test_examples_are_the_first_twenty_places() -> None:
+    surveyor = Surveyor()
+    own = rubric(Clarity=60, clarity_of_style=40)
+    for place in range(30, 0, -1):
+        surveyor.take(place, inspect([hit(1, 1, {"A": 8})], [judge("A", own=own)]))
+    survey = finish(surveyor)
+    assert survey.personas[0].queries == 30
+    assert survey.personas[0].examples == tuple(range(1, 21))
+    assert survey.criteria[0].examples == tuple(range(1, 21))
+
+
+def test_tables_are_cut_and_say_how_many_there_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("personas.survey.tables.MOST_ROWS", 3)
+    monkeypatch.setattr("personas.survey.tables.MOST_PAIRS", 2)
+    surveyor = Surveyor()
+    for place, names in enumerate(("AB", "AC", "AD", "AB"), start=1):
+        own = rubric(**{f"criterion of {names[1]}": 60, "in all": 40})
+        members = [judge(names[0]), judge(names[1], own=own)]
+        surveyor.take(place, inspect([hit(1, 1, dict.fromkeys(names, 8.0))], members))
+    survey = finish(surveyor)
+    assert [(each.name, each.queries) for each in survey.personas] == [("A", 4), ("B", 2), ("C", 1)]
+    assert survey.personas_in_all == 4
+    assert [(each.first, each.second) for each in survey.pairs] == [("A", "B"), ("A", "C")]
+    assert [each.name for each in survey.criteria] == ["in all", "criterion of B", "criterion of C"]
+    assert survey.criteria_in_all == 4
+    assert survey.criteria[0].personas == {"B": 2, "C": 1, "D": 1}
+
+
+def test_long_texts_are_cut() -> None:
+    surveyor = Surveyor()
+    surveyor.take(1, inspect([], query="w" * 1_000_000))
+    surveyor.fail(2, "i" * 1000, "w" * 1000, "r" * 1000, judged=False)
+    surveyor.take(3, inspect([], query="w" * 195))
+    first, second, third = finish(surveyor).queries
+    assert first.query == second.query == "w" * 299 + "…"
+    assert first.query_id == "id of " + "w" * 193 + "…"
+    assert second.query_id == "i" * 199 + "…"
+    assert second.error == "r" * 299 + "…"
+    assert third.query == "w" * 195

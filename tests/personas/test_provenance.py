@@ -1,0 +1,301 @@
+"""Who wrote which part of a member: a model, the library or a person."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from personas import Criterion, Member, Persona, Rubric, SchemaError, Team, dumps, library, loads
+from personas.provenance import Hand, Provenance, provenance, sealed
+from tests.personas.test_schema import FORMATS, members
+
+EFFECT = Criterion(name="Effect", description="It says how well a mask filters.", weight=50)
+SAFETY = Criterion(name="Safety", description="It says what may go wrong.", weight=30)
+COST = Criterion(name="Cost", description="It names a price.", weight=20)
+VIROLOGIST = Persona(name="Virologist", description="Knows how viruses spread.", reason="masks")
+
+
+def _recruit(*criteria: Criterion) -> Member:
+    rubric = Rubric(criteria=criteria) if criteria else None
+    return Member(persona=VIROLOGIST, rubric=rubric, origin="recruited")
+
+
+RECRUIT = sealed(_recruit(EFFECT, SAFETY, COST), persona=True, rubric=True)
+ALL_MODEL = Provenance("model", ("model", "model", "model"), "model", edited=False)
+
+
+def _with(member: Member, *criteria: Criterion) -> Member:
+    return member.model_copy(update={"rubric": Rubric(criteria=criteria)})
+
+
+def _renamed(member: Member, **changed: str) -> Member:
+    return member.model_copy(update={"persona": member.persona.model_copy(update=changed)})
+
+
+def _changed(criterion: Criterion, **changed: object) -> Criterion:
+    return criterion.model_copy(update=changed)
+
+
+def _hands(hand: Hand, count: int) -> tuple[Hand, ...]:
+    return (hand,) * count
+
+
+def test_what_a_model_wrote_is_the_models() -> None:
+    assert provenance(RECRUIT) == ALL_MODEL
+    assert not provenance(RECRUIT).by_human
+    assert len(RECRUIT.by_model) == 5  # the persona, three criteria, their weights
+    assert len(set(RECRUIT.by_model)) == 5
+
+
+def test_a_member_written_by_a_person_is_the_persons() -> None:
+    member = Member(persona=VIROLOGIST, rubric=Rubric(criteria=(EFFECT, COST)))
+    assert provenance(member) == Provenance("human", ("human", "human"), "human", edited=False)
+    assert provenance(Member(persona=VIROLOGIST)) == Provenance("human", (), None, edited=False)
+    assert provenance(member).by_human
+
+
+@pytest.mark.parametrize("name", library.member_names())
+def test_a_member_of_the_library_is_the_librarys(name: str) -> None:
+    member = library.member(name)
+    assert member.rubric is not None
+    expected = Provenance(
+        "library", _hands("library", len(member.rubric.criteria)), "library", edited=False
+    )
+    assert provenance(member) == expected
+    assert provenance(loads(Member, dumps(member))) == expected
+
+
+def test_a_renamed_recruit_is_seen_as_that() -> None:
+    expected = Provenance("human", ("model", "model", "model"), "model", edited=True)
+    assert provenance(_renamed(RECRUIT, name="Epidemiologist")) == expected
+    assert provenance(_renamed(RECRUIT, description="Knows flu.")) == expected
+    assert provenance(_renamed(RECRUIT, reason="another reason")) == ALL_MODEL
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("changed", [{"name": "Other"}, {"description": "Other."}])
+def test_a_changed_criterion_is_seen_as_that(place: int, changed: dict[str, str]) -> None:
+    criteria = [EFFECT, SAFETY, COST]
+    criteria[place] = _changed(criteria[place], **changed)
+    found = provenance(_with(RECRUIT, *criteria))
+    assert found.criteria == tuple("human" if each == place else "model" for each in range(3))
+    assert (found.persona, found.weights, found.edited) == ("model", "model", True)
+
+
+def test_an_added_criterion_is_seen_and_changes_the_weights() -> None:
+    added = Criterion(name="Comfort", weight=25)
+    expected = Provenance("model", ("model", "model", "model", "human"), "human", edited=True)
+    assert provenance(_with(RECRUIT, EFFECT, SAFETY, COST, added)) == expected
+    unweighed = _changed(added, weight=0.0)
+    assert provenance(_with(RECRUIT, EFFECT, SAFETY, COST, unweighed)) == expected
+
+
+def test_a_removed_criterion_changes_the_weights() -> None:
+    expected = Provenance("model", ("model", "model"), "human", edited=True)
+    assert provenance(_with(RECRUIT, EFFECT, COST)) == expected
+
+
+def test_a_removed_rubric_is_an_edit() -> None:
+    bare = RECRUIT.model_copy(update={"rubric": None})
+    assert provenance(bare) == Provenance("model", (), None, edited=True)
+
+
+@pytest.mark.parametrize("weights", [(30, 50, 20), (50, 30, 21), (1, 1, 1)])
+def test_changed_weights_are_seen_as_that(weights: tuple[float, float, float]) -> None:
+    criteria = [
+        _changed(criterion, weight=weight)
+        for criterion, weight in zip((EFFECT, SAFETY, COST), weights, strict=True)
+    ]
+    expected = Provenance("model", ("model", "model", "model"), "human", edited=True)
+    assert provenance(_with(RECRUIT, *criteria)) == expected
+
+
+def test_criteria_in_another_order_are_the_same() -> None:
+    for criteria in permutations((EFFECT, SAFETY, COST)):
+        assert provenance(_with(RECRUIT, *criteria)) == ALL_MODEL
+
+
+def test_texts_exchanged_between_criteria_exchange_their_weights() -> None:
+    first = _changed(SAFETY, weight=EFFECT.weight)
+    second = _changed(EFFECT, weight=SAFETY.weight)
+    expected = Provenance("model", ("model", "model", "model"), "human", edited=True)
+    assert provenance(_with(RECRUIT, first, second, COST)) == expected
+
+
+def test_a_change_taken_back_is_no_edit() -> None:
+    changed = _renamed(RECRUIT, name="Epidemiologist")
+    assert provenance(_renamed(changed, name="Virologist")) == ALL_MODEL
+
+
+EDITED_BY_HAND = """\
+persona:
+  description: >
+    Knows how
+    viruses   spread.
+
+
+  name: "Virologist "
+rubric:
+  criteria:
+  - weight: 0.2
+    name: Cost
+    description: |
+      It names
+      a price.
+  - {name: Effect, description: It says how well a mask filters., weight: 0.5}
+  - {name: Safety, description: It says what may go wrong.}
+origin: recruited
+by_model: [%s]
+"""
+
+
+def test_another_way_of_writing_yaml_is_no_edit() -> None:
+    member = loads(Member, EDITED_BY_HAND % ", ".join(f"'{seal}'" for seal in RECRUIT.by_model))
+    assert member.rubric is not None
+    assert provenance(member) == ALL_MODEL
+
+
+def test_accents_may_be_written_in_two_ways() -> None:
+    member = sealed(
+        Member(persona=Persona(name="Caf\u00e9 owner"), origin="recruited"),
+        persona=True,
+        rubric=True,
+    )
+    assert provenance(_renamed(member, name="Cafe\u0301 owner")).persona == "model"
+
+
+@pytest.mark.parametrize("weights", [("30", "70"), ("30%", "70%"), (3, 7), (0.3, 0.7), (1.2, 2.8)])
+def test_weights_in_any_form_have_the_same_digest(weights: tuple[object, object]) -> None:
+    data = [{"name": name, "weight": weight} for name, weight in zip("ab", weights, strict=True)]
+    plain = Rubric(criteria=(Criterion(name="a", weight=30), Criterion(name="b", weight=70)))
+    member = sealed(
+        Member(persona=VIROLOGIST, rubric=plain, origin="recruited"), persona=True, rubric=True
+    )
+    again = member.model_copy(update={"rubric": Rubric.model_validate({"criteria": data})})
+    assert provenance(again).weights == "model"
+
+
+def test_a_recruit_without_seals_is_the_models_as_in_older_files() -> None:
+    assert provenance(_recruit(EFFECT, SAFETY, COST)) == ALL_MODEL
+    assert provenance(_recruit()) == Provenance("model", (), None, edited=False)
+    later = sealed(_recruit(EFFECT, SAFETY, COST), persona=False, rubric=True)
+    assert provenance(later) == ALL_MODEL
+    assert later == RECRUIT
+
+
+def test_parts_are_sealed_one_after_the_other() -> None:
+    bare = sealed(_recruit(), persona=True, rubric=False)
+    assert provenance(bare) == Provenance("model", (), None, edited=False)
+    own_rubric = _with(bare, EFFECT, COST)
+    assert provenance(own_rubric) == Provenance("model", ("human", "human"), "human", edited=False)
+    written = sealed(_with(bare, EFFECT, SAFETY, COST), persona=False, rubric=True)
+    assert written == RECRUIT
+    assert sealed(written, persona=False, rubric=False) == written
+
+
+def test_a_rubric_written_anew_by_a_model_leaves_no_trace_of_the_old_one() -> None:
+    again = sealed(_with(RECRUIT, COST, EFFECT), persona=False, rubric=True)
+    assert provenance(again) == Provenance("model", ("model", "model"), "model", edited=False)
+
+
+def test_a_rubric_written_for_a_renamed_recruit_does_not_hide_the_person() -> None:
+    renamed = _renamed(sealed(_recruit(), persona=True, rubric=False), name="Epidemiologist")
+    written = sealed(_with(renamed, EFFECT, COST), persona=False, rubric=True)
+    assert provenance(written) == Provenance("human", ("model", "model"), "model", edited=True)
+
+
+@pytest.mark.parametrize("name", ["clinician", "nlp_scientist"])
+def test_a_rubric_written_by_a_model_for_a_member_of_the_library(name: str) -> None:
+    member = _with(library.member(name), EFFECT, COST)
+    expected = Provenance("library", ("model", "model"), "model", edited=False)
+    assert provenance(sealed(member, persona=False, rubric=True)) == expected
+    by_person = Provenance("library", ("human", "human"), "human", edited=True)
+    assert provenance(member) == by_person
+
+
+def test_a_member_of_the_library_may_have_another_reason_or_no_rubric() -> None:
+    member = _renamed(library.member("clinician"), reason="The query asks about treatment.")
+    assert provenance(member).persona == "library"
+    bare = member.model_copy(update={"rubric": None})
+    assert provenance(bare) == Provenance("library", (), None, edited=False)
+
+
+@pytest.mark.parametrize("name", ["clinician", "nlp_scientist"])
+def test_changes_to_a_member_of_the_library_are_seen(name: str) -> None:
+    member = library.member(name)
+    assert member.rubric is not None
+    first, second, *rest = member.rubric.criteria
+    kept = _hands("library", len(rest))
+
+    found = provenance(_renamed(member, name="Country doctor"))
+    assert found == Provenance("human", ("library", "library", *kept), "library", edited=True)
+
+    found = provenance(_with(member, _changed(first, name="Other"), second, *rest))
+    assert found == Provenance("library", ("human", "library", *kept), "library", edited=True)
+
+    swapped = (_changed(first, weight=second.weight), _changed(second, weight=first.weight))
+    found = provenance(_with(member, *swapped, *rest))
+    assert found == Provenance("library", ("library", "library", *kept), "human", edited=True)
+
+    found = provenance(_with(member, second, first, *rest))
+    assert found == Provenance("library", ("library", "library", *kept), "library", edited=False)
+
+
+def test_what_only_looks_like_the_library_is_the_persons() -> None:
+    usual = (40.0, 25.0, 20.0, 15.0)  # as most of the library has them
+    own = [_changed(EFFECT, name=f"Own {weight}", weight=weight) for weight in usual]
+    stranger = Member(persona=VIROLOGIST, rubric=Rubric(criteria=tuple(own)), origin="library")
+    stranger = _renamed(stranger, name="Stranger")
+    assert provenance(stranger) == Provenance("human", _hands("human", 4), "human", edited=True)
+    unknown = Member(persona=VIROLOGIST, rubric=Rubric(criteria=(EFFECT,)), origin="library")
+    assert provenance(unknown) == Provenance("human", ("human",), "human", edited=True)
+    taken = library.member("clinician").model_copy(update={"origin": "human"})
+    assert provenance(taken).persona == "human"
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@given(member=members)
+def test_seals_outlive_a_file(format: str, member: Member) -> None:  # noqa: A002
+    kept = sealed(member, persona=True, rubric=True)
+    again = loads(Member, dumps(kept, format=format), format=format)
+    assert again == kept
+    found = provenance(again)
+    assert {found.persona, *found.criteria} == {"model"}
+    assert found.weights == ("model" if member.rubric else None)
+    assert not found.edited
+
+
+@given(member=members, word=st.from_regex(r"[a-z]{1,9}", fullmatch=True))
+def test_any_other_name_is_a_persons(member: Member, word: str) -> None:
+    assume(len(member.name) < 190)
+    kept = sealed(member, persona=True, rubric=True)
+    found = provenance(_renamed(kept, name=f"{kept.name}{word}"))
+    assert (found.persona, found.edited) == ("human", True)
+    assert set(found.criteria) <= {"model"}
+
+
+def test_seals_stand_last_and_only_where_there_are_some() -> None:
+    assert "by_model" not in dumps(_recruit(EFFECT))
+    assert list(RECRUIT.model_dump()) == ["persona", "rubric", "origin", "by_model"]
+    bare = sealed(_recruit(), persona=True, rubric=False)
+    assert dumps(bare).endswith(f"origin: recruited\nby_model:\n- {bare.by_model[0]}\n")
+
+
+@pytest.mark.parametrize("seal", ["", "x", "0123456789a", "0123456789ABC", "0123456789ab\\n"])
+def test_a_seal_that_is_none_is_refused(seal: str) -> None:
+    text = f'{{"persona": {{"name": "A"}},\n"by_model": ["{seal}"]}}'
+    with pytest.raises(SchemaError, match=r"^t\.json:2: by_model\[0\]: String should match"):
+        loads(Member, text, format="json", source="t.json")
+
+
+def test_a_team_is_locked_and_unlocked_as_a_copy() -> None:
+    team = Team(members=(RECRUIT,), name="Masks")
+    locked = team.lock()
+    assert locked == Team(members=(RECRUIT,), name="Masks", locked=True)
+    assert not team.locked
+    assert locked.lock() == locked
+    assert locked.unlock() == team
+    assert loads(Team, dumps(locked)).locked

@@ -1,0 +1,1 @@
+"""What tests share: scripted models, loopback servers, made-up runs."""

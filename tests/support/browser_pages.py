@@ -1,0 +1,133 @@
+"""Pages for the tests in a browser: rankings and surveys, usual and hostile, as files."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beir_eval.persona_report.build import write_persona_report
+from mcranker import MCRanker
+from mcranker.llm.chat import ChatRequest
+from personas.inspection.inspection import Inspection, OtherPlace, OtherRanking
+from personas.report.dataset.pages import survey_pages
+from personas.report.query.inspection_page import inspection_pages, render_inspection
+from personas.report.site import Around, query_page
+from personas.survey.model import Survey
+from tests.support.persona_reports import DIRECT, TEAM, runs
+from tests.support.scripted import scripted
+
+__all__ = [
+    "GRADES",
+    "OTHER",
+    "inspection",
+    "stored",
+    "write_long_query",
+    "write_query",
+    "write_report",
+    "write_survey",
+]
+
+PASSAGES, DEPTH = 12, 10
+GRADES = {"d1": 0, "d3": 2, "d4": 1, "d9": 0, "d12": 1, "elsewhere": 1}
+OTHER = OtherRanking(
+    "DIRECT(0,10)",
+    10.0,
+    {
+        f"d{place}": OtherPlace(place, None if place == 5 else 10.0 - place)
+        for place in range(2, 11)
+    },
+)
+
+
+@cache
+def _stored() -> str:
+    """A ranking of 12 passages, two of which nobody was asked about, with a missing score."""
+
+    def score(request: ChatRequest) -> str:
+        place = int(request.tag.doc_id[1:])
+        if request.tag.persona == "Virologist":
+            return "I cannot say." if place == 2 else json.dumps({"Score": 7 * place % 11})
+        if request.tag.persona == "Worried parent":
+            return json.dumps({"Score": (5 * place + 3) % 11})
+        return json.dumps({"Score": place})
+
+    docs = [
+        {
+            "_id": f"d{place}",
+            "title": "" if place == 7 else f"Study {place} of masks",
+            "text": f"What study {place} says of a.b* & <c>: QUITE a lot, 100% sure.",
+        }
+        for place in range(1, PASSAGES + 1)
+    ]
+    with MCRanker(model=scripted(score), depth=DEPTH, ledger=None) as ranker:
+        return ranker.rank("best masks", docs).to_json()
+
+
+def stored() -> dict[str, Any]:
+    """That ranking, as it is stored."""
+    data: dict[str, Any] = json.loads(_stored())
+    return data
+
+
+def inspection() -> Inspection:
+    """That ranking, with judgements and another ranker's places."""
+    return Inspection.from_dict(stored(), grades=GRADES, other=OTHER)
+
+
+def write_query(folder: Path, data: dict[str, Any] | None = None) -> Path:
+    """The page of that ranking by itself, or of another one; where it is."""
+    page = render_inspection(data or stored(), grades=GRADES, other=OTHER)
+    path = folder / "query.html"
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+def write_long_query(folder: Path) -> list[Path]:
+    """The pages of a ranking of 40 passages, the second of three queries of a report.
+
+    They are three, as if no page could have more than 90,000 bytes.
+    """
+    kinds = stored()["hits"][:DEPTH]
+    hits = [
+        {
+            **kinds[place % DEPTH],
+            "rank": place + 1,
+            "doc_id": f"d{place + 1}",
+            "first_stage_rank": 40 - place,
+            "text": "word " * 200,
+        }
+        for place in range(40)
+    ]
+    found = Inspection.from_dict({**stored(), "hits": hits})
+    (folder / query_page(2)).parent.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("personas.report.query.inspection_page.PAGE_BYTES", 90_000)
+        pages = inspection_pages(found, Around("A report", 2, 3))
+    paths = [folder / query_page(2, part) for part in range(1, len(pages) + 1)]
+    for path, page in zip(paths, pages, strict=True):
+        path.write_text(page, encoding="utf-8")
+    return paths
+
+
+def write_report(folder: Path) -> Path:
+    """The report on two runs of six queries each, of which the first failed; its folder.
+
+    The last query found no passage, and some scores are missing.
+    """
+    labels = [DIRECT, TEAM, "MC: another team"]
+    made = runs(folder / "runs", labels=labels, queries=6, passages=16, faults=True)
+    write_persona_report([made], folder / "report", processes=1)
+    return folder / "report"
+
+
+def write_survey(folder: Path, survey: Survey) -> list[Path]:
+    """The pages of a survey; those of its queries are not there."""
+    paths = []
+    for name, page in survey_pages(survey):
+        (folder / name).write_text(page, encoding="utf-8")
+        paths.append(folder / name)
+    return paths

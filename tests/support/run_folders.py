@@ -1,0 +1,133 @@
+"""Run folders for tests: made by a scripted model in a moment, or with values by chance only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+
+from beir_eval.experiment.run_folder import (
+    DATA_FOLDER,
+    FIRST_STAGE,
+    FigureNote,
+    Metrics,
+    SuiteNote,
+)
+from beir_eval.files import write_form
+from tests.support.run_folder_files import MEASURE, PAPER_QUERIES, Plan, write_data, write_run
+
+__all__ = [
+    "PAPER_QUERIES",
+    "SuiteOf",
+    "fig2",
+    "fig4",
+    "folder_of",
+    "make_run_folders",
+    "no_suite",
+    "set_values",
+    "table1",
+]
+
+SuiteOf = Callable[[int, str], SuiteNote | None]
+"""The note of the ranker in that place, with that label."""
+
+
+def no_suite(place: int, label: str) -> None:
+    """For runs that were started by flags."""
+
+
+def table1(place: int, label: str) -> SuiteNote:
+    """A suite with the paper's table 1 beside it, and DIRECT(0,10) as the baseline."""
+    return SuiteNote(
+        name="table1",
+        title="Team compositions and DIRECT",
+        paper_table="table_5_and_1",
+        baseline="DIRECT(0,10)",
+        place=place,
+        paper_row=label,
+    )
+
+
+def fig2(place: int, label: str) -> SuiteNote:
+    """A suite with a line figure over 1, 2, 3, ..."""
+    figure = FigureNote(kind="line", title="Number of recruits", x_label="recruits", paper="fig_2")
+    return SuiteNote(
+        name="fig2", title="How many recruits", figure=figure, place=place, x=float(place + 1)
+    )
+
+
+def fig4(place: int, label: str) -> SuiteNote:
+    """A suite with bars, one a ranker."""
+    figure = FigureNote(kind="bars", title="Models by role", paper="fig_4")
+    return SuiteNote(name="fig4", title="Which model where", figure=figure, place=place, x=label)
+
+
+def make_run_folders(
+    out: Path,
+    *,
+    datasets: Sequence[str] = ("scifact",),
+    labels: Sequence[str] = ("DIRECT(0,10)", "MC: 2 recruits"),
+    suite: SuiteOf = table1,
+    queries: int = 4,
+    passages: int = 5,
+    seed: int = 0,
+    rankings: bool = True,
+    faults: bool = False,
+    weak: bool = False,
+    model: str = "scripted:by-chance",
+    unfinished: Collection[tuple[str, str]] = (),
+) -> Path:
+    """Write folders as `beir_eval.experiment.run_folder` describes them; the same arguments, the same bytes.
+
+    Labels that start with ``DIRECT`` are ranked by `DirectRanker`, all others by `MCRanker` with
+    two recruits and the NLP scientist, both with a model that scores by chance (by `seed`) and a
+    little better than chance.
+
+    Args:
+        out: where; made if it is not there.
+        datasets: names; those of the paper get its numbers beside.
+        labels: of the rankers, in the suite's order.
+        suite: gives each run its `SuiteNote`.
+        queries: a data set.
+        passages: a query.
+        seed: of everything that is by chance.
+        rankings: whether a model ranks; else values are made up, and there are no
+            ``rankings.jsonl``, ``run.trec`` and ``passages.jsonl``.
+        faults: the last query finds nothing, the first is not ranked, some scores are missing.
+        weak: marks the model weak.
+        model: its name.
+        unfinished: (data set, label) of runs that have nothing but their manifest.
+
+    Returns:
+        `out`.
+    """
+    for dataset in datasets:
+        plan = Plan(dataset, queries, passages, seed, rankings, faults, weak, model)
+        folder = out / dataset
+        data = write_data(folder / DATA_FOLDER, plan)
+        for place, label in enumerate(labels):
+            note = suite(place, label)
+            finished = (dataset, label) not in unfinished
+            write_run(folder_of(out, dataset, label), label, note, plan, data, finished=finished)
+    return out
+
+
+def folder_of(out: Path, dataset: str, label: str) -> Path:
+    """Where `make_run_folders` puts a run; for ``"first stage"``, the data."""
+    name = DATA_FOLDER if label == FIRST_STAGE else label.replace(" ", "_").replace(":", "")
+    return out / dataset / name
+
+
+def set_values(out: Path, dataset: str, label: str, values: Sequence[float]) -> None:
+    """Give a run, or the first stage, these values of nDCG@10, in the order of the queries."""
+    path = folder_of(out, dataset, label) / "metrics.json"
+    metrics = Metrics.model_validate_json(path.read_bytes())
+    ids = list(metrics.per_query[MEASURE])
+    write_form(
+        path,
+        metrics.model_copy(
+            update={
+                "means": {MEASURE: sum(values) / len(values)},
+                "per_query": {MEASURE: dict(zip(ids, values, strict=True))},
+            }
+        ),
+    )
