@@ -125,6 +125,9 @@ class ScoreMatrix:
         )
 
 
+_STAGES = ("probe", "recruit", "criteria", "score", "assess")
+
+
 class UsageTable(Mapping[tuple["Stage", str, str], "Usage"]):
     """Calls and tokens by stage, persona (empty where there is none) and model.
 
@@ -171,7 +174,7 @@ class UsageTable(Mapping[tuple["Stage", str, str], "Usage"]):
         return self._rows[key]
 
     def __iter__(self) -> Iterator[tuple[Stage, str, str]]:
-        return iter(self._rows)
+        return iter(sorted(self._rows, key=lambda key: _STAGES.index(key[0])))
 
     def __len__(self) -> int:
         return len(self._rows)

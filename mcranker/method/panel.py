@@ -7,18 +7,25 @@ from itertools import islice
 
 from mcranker.errors import ModelError
 from mcranker.llm.chat import ChatReply, Question
+from mcranker.method.annotator import ScorePassage, Scores, TakesScores, missing_score
 from mcranker.method.answers import weighted_mean
-from mcranker.method.judges import Desk, OnScore, ScoreTask, missing_score
-from mcranker.replies.ask import Asker
+from mcranker.method.session import Session
 from mcranker.replies.read import Unreadable
 from mcranker.runtime.actor import Actor
 from mcranker.types import Passage, Score
 from personas import Criterion, Member
 
-__all__ = ["Panel"]
+__all__ = ["Panel", "may_be_panel"]
 
 
-class Panel(Actor[ScoreTask, None]):
+def may_be_panel(session: Session) -> bool:
+    """Whether the team judges as one `Panel`, if its criteria are not too many."""
+    config = session.config
+    asks_many = session.models.scoring.capabilities.max_questions > 0
+    return config.scoring == "per_criterion" and config.panel and asks_many
+
+
+class Panel(Actor[ScorePassage, None]):
     """All personas judge a passage together: one call asks for every criterion of each (Eq. 3).
 
     A persona's scores by criterion are combined by the weights of its rubric. Where one of them
@@ -26,43 +33,38 @@ class Panel(Actor[ScoreTask, None]):
 
     Args:
         members: the team, each with its rubric.
-        desk: what the agents share.
-        rater: asks a model that answers as many questions at once as there are criteria.
-        workers: how many passages are judged at once.
-        on_scores: what is done with a score, for each of the members.
+        session: the query.
+        ensembler: takes the scores, those of all members at once.
     """
 
-    def __init__(
-        self,
-        members: Sequence[Member],
-        desk: Desk,
-        rater: Asker,
-        *,
-        workers: int,
-        on_scores: Sequence[OnScore],
-    ) -> None:
+    def __init__(self, members: Sequence[Member], session: Session, ensembler: TakesScores) -> None:
+        workers = session.calls_at_once(session.models.scoring)
         super().__init__("panel", self._score, workers=workers)
-        self._desk = desk
-        self._rater = rater
-        self._on_scores = on_scores
+        self._session = session
+        self._ensembler = ensembler
         self._rubrics = [member.rubric for member in members if member.rubric is not None]
         assert len(self._rubrics) == len(members), "a panel judges by rubrics"
-        self._template = desk.prompts["panel"].bind({"query": desk.query.text})
+        self._template = session.prompts["panel"].bind({"query": session.query.text})
         self._questions = tuple(
             Question(
                 # Numbers only: names of personas and criteria are written by a model.
                 f"persona{i}_criterion{j}",
-                _question(member, criterion, desk),
-                desk.config.scale,
+                _question(member, criterion, session),
+                session.config.scale,
             )
             for i, (member, rubric) in enumerate(zip(members, self._rubrics, strict=True), start=1)
             for j, criterion in enumerate(rubric.criteria, start=1)
         )
 
-    async def _score(self, task: ScoreTask) -> None:
-        scores = await self._judge(task.passage)
-        for on_score, score in zip(self._on_scores, scores, strict=True):
-            await on_score(task.row, task.passage.id, score)
+    @staticmethod
+    def fits(members: Sequence[Member], session: Session) -> bool:
+        """Whether the scoring model answers as many questions in one call as there are criteria."""
+        criteria = [len(member.rubric.criteria) if member.rubric else 0 for member in members]
+        return all(criteria) and sum(criteria) <= session.models.scoring.capabilities.max_questions
+
+    async def _score(self, message: ScorePassage) -> None:
+        scores = await self._judge(self._session.passage(message.row))
+        await self._ensembler.tell(Scores(message.row, 0, scores))
 
     async def _judge(self, passage: Passage) -> list[Score]:
         """Each member's score of the passage; scores that cannot be had are missing.
@@ -70,20 +72,22 @@ class Panel(Actor[ScoreTask, None]):
         Raises:
             ModelError: the model as such failed, not just this passage's request.
         """
-        fenced = self._desk.passage_text.fenced(passage, self._desk.query.text)
+        session = self._session
         try:
-            return await self._rater.ask(
-                self._template.render({"passage": fenced}),
+            return await session.ask(
+                session.models.scoring,
+                self._template.render({"passage": session.fenced(passage)}),
                 self._read,
-                tag=self._desk.tag("score", doc_id=passage.id),
-                max_tokens=self._desk.config.max_score_tokens,
+                stage="score",
+                doc_id=passage.id,
+                max_tokens=session.config.max_score_tokens,
                 questions=self._questions,
             )
         except ModelError as error:
             return [missing_score(error)] * len(self._rubrics)
 
     def _read(self, reply: ChatReply) -> list[Score]:
-        top = self._desk.config.scale
+        top = self._session.config.scale
         answers = reply.answers or ()
         if len(answers) != len(self._questions):
             raise Unreadable(f"it holds {len(answers)} of {len(self._questions)} answers.")
@@ -103,20 +107,20 @@ class Panel(Actor[ScoreTask, None]):
                 for criterion, answer in zip(criteria, answers, strict=True)
                 if answer is None
             ]
-            name = self._rater.model.name
+            name = self._session.models.scoring.name
             return Score(None, reason=f"{name} declined to judge by {', '.join(refused)}")
         weights = [criterion.weight for criterion in criteria]
         return Score(weighted_mean(given, weights), criteria=given)
 
 
-def _question(member: Member, criterion: Criterion, desk: Desk) -> str:
+def _question(member: Member, criterion: Criterion, session: Session) -> str:
     explained = f": {criterion.description}" if criterion.description else ""
-    turns = desk.prompts["panel_question"].render(
+    turns = session.prompts["panel_question"].render(
         {
             "persona": member.name,
             "description": member.persona.description,
             "criterion": f"{criterion.name}{explained}",
-            "k": str(desk.config.scale),
+            "k": str(session.config.scale),
         }
     )
     return "\n\n".join(turn.text for turn in turns if turn.role != "assistant")

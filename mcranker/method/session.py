@@ -1,27 +1,30 @@
-"""One query on its way through the stages, and what a ranker keeps between queries."""
+"""One query on its way through the method: what its actors share, and what is counted of it."""
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mcranker.config import RankerConfig
-from mcranker.events import Emit
-from mcranker.llm.chat import ChatModel, Stage
-from mcranker.method.judges import Desk
+from mcranker.events import Emit, Event
+from mcranker.llm.chat import ChatModel, ChatReply, Question, ReplySchema, Stage, Tag
 from mcranker.models import Models
-from mcranker.passages import PassageText
-from mcranker.replies.ask import Asker
+from mcranker.replies.ask import ask
 from mcranker.types import Passage, Query, UsageTable
 from personas import PromptSet, Rubric
+from personas.templates import Turn, fence
 
 __all__ = ["Memory", "Session"]
+
+T = TypeVar("T")
+_WORD = re.compile(r"\S+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +42,18 @@ class Memory:
 
 @dataclass(slots=True)
 class Session:
-    """One query on its way through the stages.
+    """One query on its way through the method.
 
     Attributes:
-        query: as the agents see it.
+        query: as the actors see it.
         passages: those that are judged, in first-stage order.
         distinct: places in `passages` of the first of each set of equal passages (title
-            and text).
+            and text); the rows of the score matrix.
         group_of: for each passage the place in `distinct` of its equal.
         asked: the query as the user gave it.
         given: all passages, those beyond ``depth`` included.
         usage: every call so far.
-        seconds: wall time by stage.
+        seconds: wall time from the beginning of each stage to its end; stages overlap.
         started: when work began, on the clock of `time.perf_counter`.
         number: tells the rankings of this process apart.
     """
@@ -70,6 +73,7 @@ class Session:
     seconds: dict[str, float] = field(default_factory=dict)
     started: float = field(default_factory=time.perf_counter)
     number: int = field(default_factory=count(1).__next__)
+    _began: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def open(
@@ -101,23 +105,80 @@ class Session:
             given=given,
         )
 
-    @property
-    def desk(self) -> Desk:
-        """What the agents share."""
-        return Desk(self.query, self.config, self.prompts, PassageText.of(self.config), self.number)
+    def passage(self, row: int) -> Passage:
+        """The passage of a row of the score matrix."""
+        return self.passages[self.distinct[row]]
 
-    def asker(self, model: ChatModel) -> Asker:
-        """Somebody who asks `model` and counts it here."""
-        return Asker(model, self.config, self.prompts, self.usage)
+    def fenced(self, passage: Passage) -> str:
+        """The passage as models see it: between markers that it cannot contain."""
+        return fence(passage_text(passage, self.config), query=self.query.text)
 
-    @contextmanager
-    def timed(self, stage: Stage) -> Iterator[None]:
-        """Add the wall time of the block, in seconds, to `seconds`."""
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - start
+    def calls_at_once(self, model: ChatModel) -> int:
+        """Calls to be kept ready for `model`.
+
+        No more are under way than the model keeps prompt prefixes, since others would drive out
+        what the next call needs.
+        """
+        workers = self.config.workers
+        return min(model.capabilities.prefix_slots or workers, workers)
+
+    async def ask(
+        self,
+        model: ChatModel,
+        turns: tuple[Turn, ...],
+        read: Callable[[ChatReply], T],
+        *,
+        stage: Stage,
+        max_tokens: int,
+        persona: str = "",
+        doc_id: str = "",
+        schema: ReplySchema | None = None,
+        labels: tuple[str, ...] = (),
+        questions: tuple[Question, ...] = (),
+    ) -> T:
+        """What `read` makes of the model's reply, see `mcranker.replies.ask`."""
+        self.mark(stage)
+        result = await ask(
+            model,
+            turns,
+            read,
+            config=self.config,
+            prompts=self.prompts,
+            usage=self.usage,
+            tag=Tag(stage, self.query.id, persona, doc_id, self.number),
+            max_tokens=max_tokens,
+            schema=schema,
+            labels=labels,
+            questions=questions,
+        )
+        self.mark(stage)
+        return result
+
+    def mark(self, stage: Stage) -> None:
+        """Note that the stage is under way now."""
+        now = time.perf_counter()
+        self.seconds[stage] = now - self._began.setdefault(stage, now)
+
+    async def tell(self, event: Event) -> None:
+        """Give an event to whoever wants to know."""
+        if self.emit is not None:
+            await self.emit(event)
+
+
+def passage_text(passage: Passage, config: RankerConfig) -> str:
+    """Title, separator and text; the text cut to the limit, its white space kept."""
+    body = _cut(passage.text, config.max_passage_words)
+    text = f"{passage.title}{config.title_separator}{body}" if passage.title else body
+    return text.replace('"', "'") if config.single_quotes else text
+
+
+def _cut(text: str, most: int | None) -> str:
+    if most is None or len(text) <= most:
+        return text
+    for number, word in enumerate(_WORD.finditer(text), start=1):
+        if number > most:
+            return text[: word.start()].rstrip()
+    return text
 
 
 def _distinct(passages: tuple[Passage, ...]) -> tuple[Sequence[int], NDArray[np.intp]]:

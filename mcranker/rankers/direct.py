@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar, Unpack
 
 from mcranker.config import RankerConfig, RankerOptions
 from mcranker.errors import ConfigError
-from mcranker.method.judges import DirectJudge
+from mcranker.method.annotator import ScorePassage, ScorePrompt, Scores, TakesScores
 from mcranker.method.seats import TeamSpec
 from mcranker.method.session import Session
-from mcranker.method.stages import judge_workers, recruit, score_passages
+from mcranker.method.team import score_by_judge
 from mcranker.models import LedgerSpec, ModelSpec
 from mcranker.rankers.pointwise import PointwiseRanker, Roles, given
 from mcranker.ranking import Ranking
-from mcranker.tally import Tally
+from mcranker.runtime.actor import Actor
+from personas import Member
 
 __all__ = ["DirectRanker"]
+
+JUDGE = "DIRECT"
 
 
 class DirectRanker(PointwiseRanker):
@@ -79,19 +84,29 @@ class DirectRanker(PointwiseRanker):
         self.with_criteria = with_criteria or team is not None
 
     async def _run(self, session: Session) -> Ranking:
-        annotators = []
-        if self.with_criteria:
-            annotators = await self.write_rubrics(session, await recruit(session, self.seats))
-        tally = Tally(session, [DirectJudge.NAME])
-        judge = DirectJudge(
-            [annotator.member for annotator in annotators],
-            session.desk,
-            session.asker(session.models.scoring),
-            workers=judge_workers(session, 1)[0],
-            on_score=tally.of(0),
+        members = await self.assemble(session) if self.with_criteria else ()
+        scored = await score_by_judge(
+            session, JUDGE, lambda ensembler: DirectJudge(members, session, ensembler)
         )
-        await score_passages(session, [judge], tally)
-        return self.build_ranking(session, tally, annotators)
+        return self.build_ranking(session, replace(scored, members=members))
+
+
+class DirectJudge(Actor[ScorePassage, None]):
+    """Scores passages without a persona, DIRECT(0, k) of App. D.6.
+
+    With `members`, their criteria are part of the prompt (Table 2).
+    """
+
+    def __init__(self, members: Sequence[Member], session: Session, ensembler: TakesScores) -> None:
+        workers = session.calls_at_once(session.models.scoring)
+        super().__init__("direct judge", self._score, workers=workers)
+        self._session = session
+        self._ensembler = ensembler
+        self._prompt = ScorePrompt.direct(members, session)
+
+    async def _score(self, message: ScorePassage) -> None:
+        score = await self._prompt.score(self._session.passage(message.row), JUDGE)
+        await self._ensembler.tell(Scores(message.row, 0, (score,)))
 
 
 def _refuse_team_options(config: RankerConfig) -> None:

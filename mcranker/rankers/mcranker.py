@@ -6,14 +6,12 @@ from typing import ClassVar, Unpack
 
 from mcranker.config import RankerConfig, RankerOptions
 from mcranker.inputs import as_passages, as_query
-from mcranker.method.score_top_k import score_needed
 from mcranker.method.seats import TeamSpec
 from mcranker.method.session import Session
-from mcranker.method.stages import assess, recruit, seat_judges
+from mcranker.method.team import score_by_team
 from mcranker.models import LedgerSpec, ModelSpec
 from mcranker.rankers.pointwise import PointwiseRanker, Roles, given
 from mcranker.ranking import Ranking
-from mcranker.tally import Tally
 from mcranker.types import Passage, Query
 from personas import Team
 
@@ -120,15 +118,8 @@ class MCRanker(PointwiseRanker):
         """`recruit_team` for callers with an event loop."""
         passages = as_passages([_NO_EXAMPLE if example is None else example])
         session = self.open_session(as_query(query), passages, None)
-        members = await recruit(session, self.seats)
-        return self.build_team(session, await self.write_rubrics(session, members))
+        return self.build_team(session, await self.assemble(session))
 
     async def _run(self, session: Session) -> Ranking:
-        members = await recruit(session, self.seats)
-        tally = Tally(session, [member.name for member in members])
-        annotators = await self.write_rubrics(session, members, tally.of)
-        await score_needed(session, seat_judges(session, annotators, tally.of), tally)
-        assessed = None
-        if self.config.ensemble == "assessor":
-            assessed = await assess(session, tally.matrix, tally.names)
-        return self.build_ranking(session, tally, annotators, assessed)
+        locked = self.team is not None and self.team.locked
+        return self.build_ranking(session, await score_by_team(session, self.seats, locked=locked))

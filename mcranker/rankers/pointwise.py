@@ -21,15 +21,13 @@ from mcranker.method.ensemble import (
     reciprocal_rank,
     upper_bounds,
 )
-from mcranker.method.judges import Annotator
 from mcranker.method.seats import Seats, TeamSpec, as_team
 from mcranker.method.session import Memory, Session
-from mcranker.method.stages import write_rubrics
+from mcranker.method.team import Scored, assemble
 from mcranker.method.topk import unasked
 from mcranker.models import LedgerSpec, Models, ModelSpec, check_capabilities, connect_roles
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking
-from mcranker.tally import OnScoreOf, Tally
 from mcranker.types import Passage, Query, ScoreMatrix
 from personas import Member, PromptSet, Team
 
@@ -127,24 +125,22 @@ class PointwiseRanker(Ranker):
             emit=emit,
         )
 
-    async def write_rubrics(
-        self, session: Session, members: Sequence[Member], scored: OnScoreOf | None = None
-    ) -> list[Annotator]:
-        """An annotator for each member, with its rubric; of a locked team none is written.
+    async def assemble(self, session: Session) -> Sequence[Member]:
+        """The team with its rubrics; of a locked team none is written.
 
         Raises:
-            ConfigError, ReplyError: as `mcranker.method.stages.write_rubrics`.
+            ConfigError, ReplyError, ModelError: as `mcranker.method.team.assemble`.
         """
         locked = self.team is not None and self.team.locked
-        return await write_rubrics(session, members, scored=scored, locked=locked)
+        return await assemble(session, self.seats, locked=locked)
 
-    def build_team(self, session: Session, annotators: Sequence[Annotator]) -> Team:
+    def build_team(self, session: Session, members: Sequence[Member]) -> Team:
         """The team as it judged, rubrics included.
 
         A team that was given keeps its name, description and lock; it keeps its query too,
         unless somebody was recruited or a rubric written for this one.
         """
-        members = tuple(annotator.member for annotator in annotators)
+        members = tuple(members)
         query = session.asked.text.strip()[:_LONGEST_QUERY]
         if self.team is None:
             return Team(members=members, query=query)
@@ -158,13 +154,7 @@ class PointwiseRanker(Ranker):
         changed = {"query": query} if made_for_query else {}
         return self.team.model_copy(update={"members": members, **changed})
 
-    def build_ranking(
-        self,
-        session: Session,
-        tally: Tally,
-        annotators: Sequence[Annotator],
-        assessed: ScoreMatrix | None = None,
-    ) -> Ranking:
+    def build_ranking(self, session: Session, scored: Scored) -> Ranking:
         """The finished ranking: scores combined, ties by first-stage order (3.1).
 
         A passage that was not scored by all stands where the highest score that it could have
@@ -173,29 +163,29 @@ class PointwiseRanker(Ranker):
         Raises:
             MissingScoreError: a score is missing and ``missing="fail"``.
         """
-        scores = _combine(self.config, tally.matrix, assessed)
+        scores = _combine(self.config, scored.matrix, scored.assessed)
         judged = scores[session.group_of]
         if self.config.first_stage_weight:
             known = [passage.score for passage in session.passages]
             judged = interpolate(judged, known, self.config.first_stage_weight)
         beyond = np.arange(len(session.passages), len(session.given), dtype=np.intp)
         rows = np.concatenate([session.group_of, np.full(len(beyond), -1, dtype=np.intp)])
-        partly = np.any(unasked(tally.matrix), axis=1)[session.group_of]
+        partly = np.any(unasked(scored.matrix), axis=1)[session.group_of]
         return Ranking(
             query=session.asked,
             passages=session.given,
             order=np.concatenate([descending(judged), beyond]),
             final=np.concatenate([np.where(partly, np.nan, judged), np.full(len(beyond), np.nan)]),
-            matrix=tally.matrix.take(rows),
-            personas=tuple(tally.names),
-            team=self.build_team(session, annotators) if annotators else None,
+            matrix=scored.matrix.take(rows),
+            personas=tuple(scored.names),
+            team=self.build_team(session, scored.members) if scored.members else None,
             ranker=self.name,
             config=self.config.model_dump(mode="json"),
             models=self._models_used(session),
             prompt_hashes=self.prompts.hashes,
             calls=session.usage,
             seconds={**session.seconds, "total": time.perf_counter() - session.started},
-            assessor_reasons=_reasons(assessed, rows),
+            assessor_reasons=_reasons(scored.assessed, rows),
             bounds={place: float(judged[place]) for place in np.flatnonzero(partly).tolist()},
         )
 

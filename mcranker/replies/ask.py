@@ -26,116 +26,110 @@ from personas import PromptSet
 from personas.templates import Turn
 from personas.untrusted import without_tokens
 
-__all__ = ["Asker"]
+__all__ = ["ask"]
 
 T = TypeVar("T")
 _SHOWN_REPLY = 160
 _KEPT_REPLY = 4000
 
 
-class Asker:
-    """Puts questions to one model on behalf of the agents of one query.
+async def ask(
+    model: ChatModel,
+    turns: tuple[Turn, ...],
+    read: Callable[[ChatReply], T],
+    *,
+    config: RankerConfig,
+    prompts: PromptSet,
+    usage: UsageTable,
+    tag: Tag,
+    max_tokens: int,
+    schema: ReplySchema | None = None,
+    labels: tuple[str, ...] = (),
+    questions: tuple[Question, ...] = (),
+) -> T:
+    """What `read` makes of the reply.
+
+    A reply that `read` finds `Unreadable` is shown to the model with the reason, and the
+    question asked again, up to ``config.reask`` times. What is read from probabilities (of
+    `labels`, or for `questions`) is asked for once.
 
     Args:
         model: who answers.
-        config: temperature, seed, and how often an unreadable reply is asked for again.
+        turns: the prompt.
+        read: makes something of a reply, or raises `Unreadable`.
+        config: temperature, seed, sample, and how often is asked again.
         prompts: the wording of the repair turn.
         usage: where every call is counted, answered well or badly.
+        tag: what the request is for.
+        max_tokens: limit of the reply.
+        schema: form of the reply.
+        labels: texts whose probabilities are wanted.
+        questions: what is to be judged of the prompt.
+
+    Raises:
+        ReplyError: the last reply could not be read either.
+        ModelError: the call failed.
     """
+    prefill = model.capabilities.prefill
+    messages = tuple(
+        Message(turn.role, encodable(turn.text), turn.shared)
+        for turn in turns
+        if prefill or turn.role != "assistant"
+    )
+    request = ChatRequest(
+        messages=messages,
+        tag=tag,
+        schema=schema,
+        labels=labels,
+        questions=questions,
+        temperature=config.temperature,
+        max_tokens=max_tokens,
+        seed=config.seed,
+        sample=config.sample,
+    )
+    asked: list[ChatRequest] = []
+    while True:
+        asked.append(request)
+        reply = await model.complete(request)
+        usage.add(tag.stage, tag.persona, model.name, reply.usage, reused=reply.reused)
+        try:
+            return read(reply)
+        except Unreadable as problem:
+            unread = Usage(unreadable=1)
+            usage.add(tag.stage, tag.persona, model.name, unread, reused=reply.reused)
+            # A reply read from probabilities does not change by asking again.
+            if len(asked) > config.reask or labels or questions:
+                await _note_unusable(model, asked)
+                raise _reply_error(problem, reply, model) from problem
+            request = _repair(request, messages, reply, problem, prompts)
 
-    def __init__(
-        self, model: ChatModel, config: RankerConfig, prompts: PromptSet, usage: UsageTable
-    ) -> None:
-        self.model = model
-        self._config = config
-        self._prompts = prompts
-        self._usage = usage
 
-    async def ask(
-        self,
-        turns: tuple[Turn, ...],
-        read: Callable[[ChatReply], T],
-        *,
-        tag: Tag,
-        max_tokens: int,
-        schema: ReplySchema | None = None,
-        labels: tuple[str, ...] = (),
-        questions: tuple[Question, ...] = (),
-    ) -> T:
-        """What `read` makes of the reply.
+async def _note_unusable(model: ChatModel, requests: Sequence[ChatRequest]) -> None:
+    if isinstance(model, Ledgered):
+        for request in requests:
+            await model.mark_unusable(request)
 
-        A reply that `read` finds `Unreadable` is shown to the model with the reason, and the
-        question asked again, up to ``config.reask`` times. What is read from probabilities (of
-        `labels`, or for `questions`) is asked for once.
 
-        Raises:
-            ReplyError: the last reply could not be read either.
-            ModelError: the call failed.
-        """
-        prefill = self.model.capabilities.prefill
-        messages = tuple(
-            Message(turn.role, encodable(turn.text), turn.shared)
-            for turn in turns
-            if prefill or turn.role != "assistant"
-        )
-        request = ChatRequest(
-            messages=messages,
-            tag=tag,
-            schema=schema,
-            labels=labels,
-            questions=questions,
-            temperature=self._config.temperature,
-            max_tokens=max_tokens,
-            seed=self._config.seed,
-            sample=self._config.sample,
-        )
-        asked: list[ChatRequest] = []
-        while True:
-            asked.append(request)
-            reply = await self.model.complete(request)
-            self._usage.add(
-                tag.stage, tag.persona, self.model.name, reply.usage, reused=reply.reused
-            )
-            try:
-                return read(reply)
-            except Unreadable as problem:
-                self._usage.add(
-                    tag.stage,
-                    tag.persona,
-                    self.model.name,
-                    Usage(unreadable=1),
-                    reused=reply.reused,
-                )
-                # A reply read from probabilities does not change by asking again.
-                if len(asked) > self._config.reask or labels or questions:
-                    await self._note_unusable(asked)
-                    raise self._reply_error(problem, reply) from problem
-                request = self._repair(request, messages, reply, problem)
+def _repair(
+    request: ChatRequest,
+    messages: tuple[Message, ...],
+    reply: ChatReply,
+    problem: Unreadable,
+    prompts: PromptSet,
+) -> ChatRequest:
+    asked = tuple(message for message in messages if message.role != "assistant")
+    said = without_tokens(encodable(reply.text[:_KEPT_REPLY]), thinking=True)
+    shown = Message("assistant", said or "(nothing)")
+    repair = prompts["repair"].render({"problem": str(problem)})
+    again = tuple(Message(turn.role, encodable(turn.text)) for turn in repair)
+    return dataclasses.replace(request, messages=(*asked, shown, *again))
 
-    async def _note_unusable(self, requests: Sequence[ChatRequest]) -> None:
-        if isinstance(self.model, Ledgered):
-            for request in requests:
-                await self.model.mark_unusable(request)
 
-    def _repair(
-        self,
-        request: ChatRequest,
-        messages: tuple[Message, ...],
-        reply: ChatReply,
-        problem: Unreadable,
-    ) -> ChatRequest:
-        repair = self._prompts["repair"].render({"problem": str(problem)})
-        asked = tuple(message for message in messages if message.role != "assistant")
-        text = without_tokens(encodable(reply.text[:_KEPT_REPLY]), thinking=True)
-        shown = Message("assistant", text or "(nothing)")
-        again = tuple(Message(turn.role, encodable(turn.text)) for turn in repair)
-        return dataclasses.replace(request, messages=(*asked, shown, *again))
-
-    def _reply_error(self, problem: Unreadable, reply: ChatReply) -> ReplyError:
-        cut = " (it was cut at the token limit)" if reply.finish_reason == "length" else ""
-        shown = ascii(reply.text[:_SHOWN_REPLY])
-        return ReplyError(
-            f"{self.model.name} gave an unusable answer{cut}: {problem} The answer: {shown}",
-            reply=reply.text,
-            model=self.model.name,
-        )
+def _reply_error(problem: Unreadable, reply: ChatReply, model: ChatModel) -> ReplyError:
+    cut = " (it was cut at the token limit)" if reply.finish_reason == "length" else ""
+    shown = ascii(reply.text[:_SHOWN_REPLY])
+    return ReplyError(
+        f"{model.name} gave an unusable answer{cut}: {problem} The answer: {shown}",
+        reply=reply.text,
+        model=model.name,
+    )

@@ -1,4 +1,4 @@
-"""Actors: a mailbox, a fixed number of workers, and statistics."""
+"""Actors: a mailbox, a bounded number of messages in hand, and statistics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ActorStatistics(NamedTuple):
 
     #: messages that wait in the mailbox
     queued: int
-    #: messages that a worker handles now
+    #: messages that are handled now
     in_flight: int
     #: messages handled to the end
     done: int
@@ -50,7 +50,8 @@ class Actor(Generic[M, R]):
     Args:
         name: for error messages and statistics.
         handle: what is done with a message.
-        workers: how many messages are handled at once; also the number of tasks it runs.
+        workers: how many messages are handled at once, each in a task that ends when no
+            message waits.
         mailbox: how many messages may wait before `tell` and `ask` wait themselves.
 
     `run` belongs into a task group. An error from a message that was sent with `tell` ends
@@ -75,18 +76,34 @@ class Actor(Generic[M, R]):
     async def run(self) -> None:
         """Handle messages until the mailbox is closed and empty."""
         mailbox = self._open_mailbox()
-        async with mailbox.receive, mailbox.send, anyio.create_task_group() as workers:
-            for _ in range(self._workers):
-                workers.start_soon(self._work, mailbox.receive.clone(), name=self.name)
+        free = anyio.Semaphore(self._workers, fast_acquire=True)
+        async with mailbox.receive, mailbox.send, anyio.create_task_group() as tasks:
+            while True:
+                await free.acquire()
+                envelope = _at_hand(mailbox.receive)
+                if envelope is None:
+                    try:
+                        envelope = await mailbox.receive.receive()
+                    except anyio.EndOfStream:
+                        return
+                tasks.start_soon(self._work, envelope, mailbox.receive, free, name=self.name)
 
     async def tell(self, message: M) -> None:
-        """Put a message into the mailbox; waits while the mailbox is full."""
+        """Put a message into the mailbox; waits while the mailbox is full.
+
+        Raises:
+            BrokenResourceError, ClosedResourceError: the actor takes no messages any more.
+        """
         envelope: _Envelope[M, R] = _Envelope(message, wants_answer=False)
         mailbox = self._open_mailbox().send
         try:
             mailbox.send_nowait(envelope)
         except anyio.WouldBlock:
             await mailbox.send(envelope)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            # If everything is being stopped, this is where the sender is.
+            await anyio.lowlevel.checkpoint()
+            raise
 
     async def ask(self, message: M) -> R:
         """Put a message into the mailbox and wait for the answer.
@@ -122,13 +139,17 @@ class Actor(Generic[M, R]):
             )
         return self._mailbox
 
-    async def _work(self, mailbox: MemoryObjectReceiveStream[_Envelope[M, R]]) -> None:
-        async with mailbox:
-            async for envelope in mailbox:
-                following: _Envelope[M, R] | None = envelope
-                while following is not None:
-                    await self._handle_one(following)
-                    following = _at_hand(mailbox)
+    async def _work(
+        self,
+        envelope: _Envelope[M, R],
+        mailbox: MemoryObjectReceiveStream[_Envelope[M, R]],
+        free: anyio.Semaphore,
+    ) -> None:
+        following: _Envelope[M, R] | None = envelope
+        while following is not None:
+            await self._handle_one(following)
+            following = _at_hand(mailbox)
+        free.release()
 
     async def _handle_one(self, envelope: _Envelope[M, R]) -> None:
         self._in_flight += 1

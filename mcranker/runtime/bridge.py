@@ -25,6 +25,7 @@ __all__ = ["Bridge", "Loop", "Stream", "task_group"]
 
 T = TypeVar("T")
 _STREAM_BUFFER = 64  # items
+_UNTAKEN = (anyio.BrokenResourceError, anyio.ClosedResourceError)
 _STOP_SECONDS = 5.0  # allowed to what is still under way when a bridge is closed
 
 logger = logging.getLogger("mcranker")
@@ -42,11 +43,12 @@ async def task_group() -> AsyncIterator[anyio.abc.TaskGroup]:
 
 
 def _leaf(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    first = next(
-        (error for error in errors.exceptions if not isinstance(error, Exception)),
-        errors.exceptions[0],
-    )
-    return _leaf(first) if isinstance(first, BaseExceptionGroup) else first
+    leaves = [
+        _leaf(error) if isinstance(error, BaseExceptionGroup) else error
+        for error in errors.exceptions
+    ]
+    # An interrupt goes first; a message that was not taken is only what another error led to.
+    return min(leaves, key=lambda e: 2 * isinstance(e, _UNTAKEN) + isinstance(e, Exception))
 
 
 class Bridge:
@@ -374,6 +376,12 @@ def _abandon(
     receive: MemoryObjectReceiveStream[T],
     loop: asyncio.AbstractEventLoop,
 ) -> None:
-    receive.close()
-    if not task.done() and not loop.is_closed():
-        loop.call_soon_threadsafe(task.cancel)
+    def stop() -> None:
+        # Closed only then: until it is cancelled, the producer may send.
+        task.add_done_callback(lambda _: receive.close())
+        task.cancel()
+
+    if task.done() or loop.is_closed():
+        receive.close()
+    else:
+        loop.call_soon_threadsafe(stop)

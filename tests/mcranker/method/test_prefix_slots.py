@@ -63,8 +63,8 @@ def test_so_do_a_team_and_its_assessor() -> None:
     watched = Watched(1)
     ranking = MCRanker(model=watched.model, ensemble="assessor").rank("query", DOCS)
     assert not ranking.missing
-    # The rubrics of three personas are written side by side; scores and assessments are not.
-    assert watched.most == 3
+    # Rubrics are written side by side, one while recruiting; scores and assessments are not.
+    assert watched.most == 2
     alone = Watched(1)
     MCRanker(1, model=alone.model, ensemble="assessor").rank("query", DOCS)
     assert alone.most == 1

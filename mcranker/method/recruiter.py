@@ -5,20 +5,39 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mcranker.logs import safe_logger
-from mcranker.method.judges import Desk
-from mcranker.method.seats import Seats
+from mcranker.method.seats import Seats, as_recruited
+from mcranker.method.session import Session
 from mcranker.method.subjects import CALIBRATION_QUERIES, first_words, lift_by_topic, suitability
-from mcranker.replies.ask import Asker
 from mcranker.replies.read import Unreadable, read_personas
 from mcranker.replies.schemas import TEAM_SCHEMA, library_team_schema
 from mcranker.runtime.actor import Actor
+from mcranker.runtime.bridge import task_group
 from mcranker.types import Passage
 from personas import Member, Persona, library
 from personas.provenance import sealed
 
-__all__ = ["Recruiter"]
+__all__ = ["Recruiter", "recruit"]
 
 logger = safe_logger("mcranker.method.recruit")
+
+
+async def recruit(session: Session, seats: Seats) -> tuple[Member, ...]:
+    """Recruits for the seats that are left (Eq. 1).
+
+    They come without a rubric, unless ``criteria="library"`` takes the library's.
+
+    Raises:
+        ReplyError: the recruiter's answer cannot be read, asked twice.
+    """
+    session.mark("recruit")
+    example = session.passages[min(session.config.example_rank, len(session.passages)) - 1]
+    recruiter = Recruiter(session, seats)
+    async with task_group() as group:
+        group.start_soon(recruiter.run)
+        recruited = await recruiter.ask(example)
+        recruiter.close()
+    session.mark("recruit")
+    return as_recruited(recruited, session.config)
 
 
 class Recruiter(Actor[Passage, tuple[Member, ...]]):
@@ -26,49 +45,40 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
 
     With ``recruiting="library"`` it picks from the library instead: by one constrained
     choice, or, where the model is weak, by likelihoods (see `mcranker.method.subjects`).
-    `seats` say how many are recruited, and who may not be. `baselines` keeps what the model
-    answers for the calibration queries of the likelihoods.
+    `seats` say how many are recruited, and who may not be.
     """
 
-    def __init__(
-        self,
-        desk: Desk,
-        asker: Asker,
-        *,
-        seats: Seats,
-        baselines: list[Mapping[str, float]],
-    ) -> None:
+    def __init__(self, session: Session, seats: Seats) -> None:
         super().__init__("recruiter", self._recruit)
-        self._desk = desk
-        self._asker = asker
+        self._session = session
         self._seats = seats
-        self._baselines = baselines
+        self._model = session.models.recruiter
 
     async def _recruit(self, example: Passage) -> tuple[Member, ...]:
-        if self._desk.config.recruiting == "invent":
+        if self._session.config.recruiting == "invent":
             return await self._invent(example)
-        capabilities = self._asker.model.capabilities
-        if capabilities.weak and capabilities.label_logprobs:
+        if self._model.capabilities.weak and self._model.capabilities.label_logprobs:
             return await self._most_suitable()
         return await self._choose()
 
     async def _invent(self, example: Passage) -> tuple[Member, ...]:
-        turns = self._desk.prompts["recruit"].render(
+        turns = self._session.prompts["recruit"].render(
             {
-                "query": self._desk.query.text,
-                "passage": self._desk.passage_text.fenced(example, self._desk.query.text),
+                "query": self._session.query.text,
+                "passage": self._session.fenced(example),
                 "number": str(self._seats.recruits),
                 "others": self._seats.others,
             }
         )
-        personas = await self._asker.ask(
+        personas = await self._session.ask(
+            self._model,
             turns,
             lambda reply: self._who_may_join(read_personas(reply.text)),
-            tag=self._desk.tag("recruit"),
-            max_tokens=self._desk.config.max_tokens,
+            stage="recruit",
+            max_tokens=self._session.config.max_tokens,
             schema=TEAM_SCHEMA,
         )
-        if self._desk.config.snake_case_personas:
+        if self._session.config.snake_case_personas:
             personas = tuple(map(_snake_cased, personas))
         return tuple(
             sealed(Member(persona=persona, origin="recruited"), persona=True, rubric=False)
@@ -90,9 +100,9 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
         listed = "\n".join(
             f"- {member.name}: {', '.join(member.persona.topics)}" for member in candidates
         )
-        turns = self._desk.prompts["choose"].render(
+        turns = self._session.prompts["choose"].render(
             {
-                "query": self._desk.query.text,
+                "query": self._session.query.text,
                 "members": listed,
                 "number": str(self._seats.recruits),
                 "others": self._seats.others,
@@ -108,11 +118,12 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
                 raise Unreadable("none of the names stands in the list.")
             return tuple(found[: self._seats.recruits])
 
-        return await self._asker.ask(
+        return await self._session.ask(
+            self._model,
             turns,
             lambda reply: read(reply.text),
-            tag=self._desk.tag("recruit"),
-            max_tokens=self._desk.config.max_tokens,
+            stage="recruit",
+            max_tokens=self._session.config.max_tokens,
             schema=library_team_schema([member.name for member in candidates]),
         )
 
@@ -121,16 +132,17 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
         candidates = [member for member in self._seats.candidates if member.persona.topics]
         # Of the whole library, so that what is asked does not depend on who may join.
         words = first_words([member for member in library.members() if member.origin != "fixed"])
-        if not self._baselines:
+        baselines = self._session.memory.subject_baselines
+        if not baselines:
             calibrations = [await self._subject(query, words) for query in CALIBRATION_QUERIES]
             # Another query may have been first meanwhile; the calibrations count once.
-            self._baselines[:] = calibrations
-        logprobs = await self._subject(self._desk.query.text, words)
-        scores = suitability(candidates, logprobs, self._baselines)
+            baselines[:] = calibrations
+        logprobs = await self._subject(self._session.query.text, words)
+        scores = suitability(candidates, logprobs, baselines)
         best = sorted(zip(scores, candidates, strict=True), key=lambda pair: -pair[0])
         chosen = []
         for _, member in best[: self._seats.recruits]:
-            topics = [topic for _, topic in lift_by_topic(member, logprobs, self._baselines)]
+            topics = [topic for _, topic in lift_by_topic(member, logprobs, baselines)]
             reason = f"The query seems to be about {topics[0]}" + "".join(
                 f" or {topic}" for topic in topics[1:2]
             )
@@ -138,10 +150,11 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
         return tuple(chosen)
 
     async def _subject(self, query: str, words: tuple[str, ...]) -> Mapping[str, float]:
-        return await self._asker.ask(
-            self._desk.prompts["subject"].render({"query": query}),
+        return await self._session.ask(
+            self._model,
+            self._session.prompts["subject"].render({"query": query}),
             lambda reply: reply.label_logprobs or {},
-            tag=self._desk.tag("recruit"),
+            stage="recruit",
             max_tokens=1,
             labels=words,
         )

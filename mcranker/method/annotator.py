@@ -1,0 +1,226 @@
+"""The actor that judges: it writes a rubric (Eq. 2) and scores passages by it (Eq. 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from mcranker.errors import ModelError, ReplyError, RequestRejected
+from mcranker.method.answers import Answer
+from mcranker.method.session import Session
+from mcranker.replies.read import read_rubric
+from mcranker.replies.schemas import RUBRIC_SCHEMA
+from mcranker.runtime.actor import Actor
+from mcranker.types import Passage, Score
+from personas import Member, PromptSet, Rubric
+from personas.provenance import sealed
+from personas.templates import Template, Turn
+
+__all__ = [
+    "Annotator",
+    "ScorePassage",
+    "ScorePrompt",
+    "Scores",
+    "TakesScores",
+    "WriteRubric",
+    "missing_score",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRubric:
+    """To an annotator: write your rubric, if you are to have one; the answer is the member."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScorePassage:
+    """To a judge: score the passage of this row of the score matrix."""
+
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """From a judge: its scores of one passage, one for each of its columns."""
+
+    row: int
+    judge: int
+    scores: Sequence[Score]
+
+
+class TakesScores(Protocol):
+    """Whoever judges tell their scores: the ensembler."""
+
+    async def tell(self, message: Scores, /) -> None: ...
+
+
+class Annotator(Actor[WriteRubric | ScorePassage, Member]):
+    """One persona on the team: writes its rubric (Eq. 2) and scores passages by it (Eq. 3).
+
+    What all of its scoring prompts share is put together once, when the rubric is there.
+
+    Args:
+        member: the persona; a rubric that it brings along is kept.
+        column: its place on the team, and in the score matrix.
+        session: the query.
+        ensembler: takes the scores; None if there will be none.
+    """
+
+    def __init__(
+        self, member: Member, column: int, session: Session, ensembler: TakesScores | None
+    ) -> None:
+        super().__init__(
+            f"annotator {member.name!r}",
+            self._answer,
+            workers=session.calls_at_once(session.models.scoring),
+        )
+        self.member = member
+        self.column = column
+        self._session = session
+        self._ensembler = ensembler
+        self._prompt: ScorePrompt | None = None
+
+    async def _answer(self, message: WriteRubric | ScorePassage) -> Member:
+        if isinstance(message, WriteRubric):
+            await self._settle_rubric()
+        else:
+            assert self._prompt is not None, "WriteRubric comes before ScorePassage"
+            assert self._ensembler is not None
+            score = await self._prompt.score(self._session.passage(message.row), self.member.name)
+            await self._ensembler.tell(Scores(message.row, self.column, (score,)))
+        return self.member
+
+    async def _settle_rubric(self) -> None:
+        config, member = self._session.config, self.member
+        rubric, written = member.rubric, False
+        if config.criteria == "none":
+            rubric = None
+        elif rubric is None:
+            known = self._session.memory.dataset_rubrics if config.criteria == "dataset" else {}
+            if member.name not in known:
+                known.setdefault(member.name, await self._write_rubric())
+            rubric, written = known[member.name], True
+        self.member = member.model_copy(update={"rubric": rubric})
+        if written:
+            self.member = sealed(self.member, persona=False, rubric=True)
+        self._prompt = ScorePrompt.of_member(self.member, self._session)
+
+    async def _write_rubric(self) -> Rubric:
+        """The rubric that the criteria model writes; for the data set if so configured."""
+        session = self._session
+        config, prompts = session.config, session.prompts
+        if config.criteria == "dataset":
+            template = prompts["criteria_dataset"]
+        elif self.member.origin == "fixed":
+            template = prompts["criteria_scientist"]
+        else:
+            template = prompts["criteria"]
+        return await session.ask(
+            session.models.criteria,
+            template.render(
+                {
+                    "persona": self.member.name,
+                    "description": self.member.persona.description,
+                    "query": session.query.text,
+                    "dataset": config.dataset,
+                }
+            ),
+            lambda reply: read_rubric(reply.text),
+            stage="criteria",
+            persona=self.member.name,
+            max_tokens=config.max_tokens,
+            schema=RUBRIC_SCHEMA,
+        )
+
+
+class ScorePrompt:
+    """A scoring prompt with everything put in but the passage.
+
+    Args:
+        template: of the prompt.
+        session: the query.
+        rubric: by which is scored, or None.
+    """
+
+    def __init__(self, template: Template, session: Session, rubric: Rubric | None) -> None:
+        self._session = session
+        self._answer = Answer(session.config, session.prompts, rubric)
+        self._template = template.bind(
+            {"query": session.query.text, "answer": self._answer.instruction}
+        )
+
+    @classmethod
+    def of_member(cls, member: Member, session: Session) -> ScorePrompt:
+        """For one persona, with its rubric if it has one."""
+        values = {"persona": member.name, "description": member.persona.description}
+        if member.rubric is None:
+            return cls(session.prompts["score_without_criteria"].bind(values), session, None)
+        values |= _criteria_values((member,), session.prompts)
+        return cls(session.prompts["score"].bind(values), session, member.rubric)
+
+    @classmethod
+    def direct(cls, members: Sequence[Member], session: Session) -> ScorePrompt:
+        """For a judge without a persona; by the criteria of `members`, if any (Table 2)."""
+        if not members:
+            return cls(session.prompts["direct"], session, None)
+        template = session.prompts["direct_with_criteria"].bind(
+            _criteria_values(members, session.prompts)
+        )
+        return cls(template, session, None)
+
+    async def score(self, passage: Passage, judge: str) -> Score:
+        """The passage's score; a score that cannot be had is missing, with the reason.
+
+        Args:
+            passage: what is judged.
+            judge: who is named in the table of calls.
+
+        Raises:
+            ModelError: the model as such failed, not just this passage's request.
+        """
+        session = self._session
+        turns = self._template.render({"passage": session.fenced(passage)})
+        if self._answer.prefill:
+            turns = (*turns, Turn("assistant", self._answer.prefill))
+        try:
+            return await session.ask(
+                session.models.scoring,
+                turns,
+                self._answer.read,
+                stage="score",
+                persona=judge,
+                doc_id=passage.id,
+                max_tokens=session.config.max_score_tokens,
+                schema=self._answer.schema,
+                labels=self._answer.labels,
+            )
+        except ModelError as error:
+            return missing_score(error)
+
+
+def missing_score(error: ModelError) -> Score:
+    """The score of a passage whose call failed: missing, with the reason.
+
+    Raises:
+        ModelError: the model as such failed, not just this passage's request.
+    """
+    if isinstance(error, ReplyError | RequestRejected):
+        return Score(None, reason=str(error))
+    if error.retryable and error.others_answered is not False:
+        return Score(None, reason=str(error), failure=error)
+    raise error
+
+
+def _criteria_values(members: Sequence[Member], prompts: PromptSet) -> dict[str, str]:
+    """The criteria as prompts show them: in full, and by name only."""
+    full, names = [], []
+    criteria = [c for member in members if member.rubric for c in member.rubric.criteria]
+    for number, criterion in enumerate(criteria, start=1):
+        weight = f"{criterion.weight:.0f}%"
+        name = prompts.cleaner.line(criterion.name)
+        description = prompts.cleaner.text(criterion.description)
+        explained = f": {description}" if description else ""
+        full.append(f"{number}. {name} (weight {weight}){explained}")
+        names.append(f"- {name} ({weight})")
+    return {"criteria": "\n".join(full), "criteria_names": "\n".join(names)}

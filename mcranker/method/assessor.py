@@ -1,0 +1,84 @@
+"""The actor that combines the personas' scores of a passage into one (Eq. 4, right; App. D.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from mcranker.errors import ModelError
+from mcranker.method.annotator import missing_score
+from mcranker.method.session import Session
+from mcranker.replies.read import read_score
+from mcranker.replies.schemas import integer_schema
+from mcranker.runtime.actor import Actor
+from mcranker.types import Score
+
+__all__ = ["Assess", "Assessed", "Assessor", "TakesAssessments"]
+
+
+@dataclass(frozen=True, slots=True)
+class Assess:
+    """To the assessor: judge this row's passage by the personas' scores."""
+
+    row: int
+    scores: Sequence[tuple[str, float | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Assessed:
+    """From the assessor: the final score of this row's passage."""
+
+    row: int
+    score: Score
+
+
+class TakesAssessments(Protocol):
+    """Whoever the assessor tells its scores: the ensembler."""
+
+    async def tell(self, message: Assessed, /) -> None: ...
+
+
+class Assessor(Actor[Assess, None]):
+    """Judges each passage from the personas' scores, given as text."""
+
+    def __init__(self, session: Session, ensembler: TakesAssessments) -> None:
+        workers = session.calls_at_once(session.models.assessor)
+        super().__init__("assessor", self._assess, workers=workers)
+        self._session = session
+        self._ensembler = ensembler
+        self._template = session.prompts["assess"].bind(
+            {"query": session.query.text, "k": str(session.config.scale)}
+        )
+
+    async def _assess(self, task: Assess) -> None:
+        session, config = self._session, self._session.config
+        passage = session.passage(task.row)
+        lines = [
+            f"Expert {number}, {session.prompts.cleaner.line(name)}: "
+            + ("no score" if value is None else f"{value:g} (from 0 to {config.top})")
+            for number, (name, value) in enumerate(task.scores, start=1)
+        ]
+        turns = self._template.render(
+            {"passage": session.fenced(passage), "assessments": "\n".join(lines)}
+        )
+        try:
+            value = await session.ask(
+                session.models.assessor,
+                turns,
+                lambda reply: read_score(
+                    reply.text,
+                    key="Final score",
+                    top=config.scale,
+                    cut=reply.finish_reason == "length",
+                ),
+                stage="assess",
+                doc_id=passage.id,
+                max_tokens=config.max_score_tokens,
+                schema=integer_schema("Final score", config.scale),
+            )
+        except ModelError as error:
+            score = missing_score(error)
+        else:
+            score = Score(float(value))
+        await self._ensembler.tell(Assessed(task.row, score))

@@ -1,0 +1,291 @@
+"""The actor in the middle: it decides what is still worth asking, and holds what comes back."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import anyio
+import numpy as np
+from numpy.typing import NDArray
+
+from mcranker.errors import ModelError
+from mcranker.events import PassageAssessed, PassageScored
+from mcranker.llm.limits.silence import DOWN
+from mcranker.method.annotator import ScorePassage, Scores
+from mcranker.method.assessor import Assess, Assessed, Assessor
+from mcranker.method.ensemble import upper_bounds
+from mcranker.method.schedule import EveryScore, Schedule, TopScores
+from mcranker.method.session import Session
+from mcranker.runtime.actor import Actor
+from mcranker.types import Score, ScoreMatrix
+
+__all__ = ["Ensembler", "Progress", "Ready", "TeamKnown"]
+
+_SPARE = 8
+"""One call for so many places is handed out before there is a place for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TeamKnown:
+    """To the ensembler: so many judges fill so many columns of the score matrix."""
+
+    columns: int
+    judges: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """To the ensembler: this judge can score from now on.
+
+    Attributes:
+        judge: its number, from 0.
+        actor: takes `ScorePassage` and tells its `Scores`.
+        columns: where its scores go: place in the score matrix -> persona.
+    """
+
+    judge: int
+    actor: Actor[Any, Any]
+    columns: Mapping[int, str]
+
+
+class Progress(NamedTuple):
+    """How far a query is."""
+
+    #: scores that have come, or are known to be missing
+    scored: int
+    #: scores that there will be, as far as is known
+    total: int
+    #: calls that judges have been given and that have not ended
+    in_flight: int
+    #: passages that the assessor has judged
+    assessed: int
+
+
+class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
+    """Hands out calls, takes the scores, and knows when a passage and the query are complete.
+
+    What is still worth asking is everything, or with ``top_k`` what its bounds leave. The
+    assessor, where the ensemble is one, gets a passage as soon as its scores are in.
+
+    Args:
+        session: the query.
+        seats: columns of the score matrix, at most until the team is known.
+
+    Attributes:
+        matrix: the scores; rows as `Session.distinct`.
+        assessor: to be run beside this actor; None if the ensemble needs none.
+        assessed: the assessor's scores, one column; None without an assessor.
+        complete: set when every score that was worth asking for is there, or is missing.
+    """
+
+    def __init__(self, session: Session, seats: int) -> None:
+        super().__init__("ensembler", self._take_in, mailbox=2 * session.config.workers)
+        self._session = session
+        rows = len(session.distinct)
+        scoring = session.models.scoring
+        slots = scoring.capabilities.prefix_slots
+        places = session.calls_at_once(scoring)
+        # A few more than have a place, so that no place is empty while the next call is sought.
+        self._most = places + (places // _SPARE if slots is None else 0)
+        self._under_way = 0
+        together = slots is not None or session.config.top_k is not None
+        self._schedule: Schedule = EveryScore(
+            rows, seats, together=together, by_judge=seats > places
+        )
+        self._team: TeamKnown | None = None
+        self._judges: dict[int, Ready] = {}
+        self._unasked = np.ones((rows, seats), dtype=np.bool_)
+        self._answers = [0] * rows  # scores that have come, by row
+        self._scored = 0
+        self._failures, self._assess_failures = Failures(session), Failures(session)
+        self.matrix = ScoreMatrix.empty(rows, seats)
+        self.complete = anyio.Event()
+        self.assessor: Assessor | None = None
+        self.assessed: ScoreMatrix | None = None
+        if session.config.ensemble == "assessor":
+            self.assessor = Assessor(session, self)
+            self.assessed = ScoreMatrix.empty(rows, 1)
+            self._most_assessing = session.calls_at_once(session.models.assessor)
+            # A model with few prompt prefixes would evaluate them anew by turns.
+            self._assess_last = session.models.assessor.capabilities.prefix_slots is not None
+        self._to_assess: deque[int] = deque()
+        self._assessing = self._assessments = 0
+
+    def progress(self) -> Progress:
+        """How far the query is."""
+        each = self._team.columns // self._team.judges if self._team else 1
+        total = self._schedule.total * each
+        return Progress(self._scored, total, self._under_way, self._assessments)
+
+    async def _take_in(self, message: TeamKnown | Ready | Scores | Assessed) -> None:
+        match message:
+            case Scores():
+                await self._take_scores(message)
+            case Assessed():
+                await self._take_assessment(message)
+            case Ready():
+                self._judges[message.judge] = message
+                self._schedule.ready(message.judge)
+            case TeamKnown():
+                self._take_team(message)
+        await self._hand_out()
+        everything = self._schedule.finished and self._team is not None
+        if everything and (self.assessor is None or self._assessments == len(self._answers)):
+            self._failures.check()
+            self._assess_failures.check()
+            self.complete.set()
+
+    def _take_team(self, team: TeamKnown) -> None:
+        session, self._team = self._session, team
+        self.matrix.values = self.matrix.values[:, : team.columns]
+        self._unasked = self._unasked[:, : team.columns]
+        top_k = session.config.top_k
+        if top_k is not None and top_k < len(session.passages) and team.judges > 1:
+            self._schedule = TopScores(
+                session.group_of,
+                self.matrix.values,
+                k=top_k,
+                in_order=session.config.persona_order == "team",
+                reach=self._reach,
+            )
+            for judge in self._judges:
+                self._schedule.ready(judge)
+        else:
+            assert isinstance(self._schedule, EveryScore)
+            self._schedule.team_known(team.judges)
+            self._to_assess.extend(row for row in range(len(self._answers)) if self._all_in(row))
+
+    async def _take_scores(self, message: Scores) -> None:
+        session, row = self._session, message.row
+        passage = session.passage(row)
+        columns = self._judges[message.judge].columns
+        self._under_way -= 1
+        for column, score in zip(columns, message.scores, strict=True):
+            self.matrix.put(row, column, score)
+            self._unasked[row, column] = False
+            self._answers[row] += 1
+            self._scored += 1
+            self._failures.note(row, score)
+        self._schedule.settle(row, message.judge)
+        session.mark("score")
+        if self._all_in(row):
+            self._to_assess.append(row)
+        if session.emit is None:
+            return
+        scored, total, _, _ = self.progress()
+        first = scored - len(columns) + 1
+        for done, (persona, score) in enumerate(
+            zip(columns.values(), message.scores, strict=True), start=first
+        ):
+            await session.emit(
+                PassageScored(
+                    session.query.id, passage.id, persona, score.value, score.reason, done, total
+                )
+            )
+
+    async def _take_assessment(self, message: Assessed) -> None:
+        session, score = self._session, message.score
+        assert self.assessed is not None
+        self.assessed.put(message.row, 0, score)
+        self._assess_failures.note(message.row, score)
+        self._assessing -= 1
+        self._assessments += 1
+        session.mark("assess")
+        await session.tell(
+            PassageAssessed(
+                session.query.id,
+                session.passage(message.row).id,
+                score.value,
+                score.reason,
+                self._assessments,
+                len(self._answers),
+            )
+        )
+
+    async def _hand_out(self) -> None:
+        # Nobody's mailbox fills up: it takes as many messages as may be under way. An actor that
+        # takes none any more has failed, and its own error is the one to tell.
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            while self._under_way < self._most and (call := self._schedule.take()) is not None:
+                row, judge = call
+                self._under_way += 1
+                await self._judges[judge].actor.tell(ScorePassage(row))
+            while self.assessor and self._may_assess():
+                row = self._to_assess.popleft()
+                self._assessing += 1
+                await self.assessor.tell(Assess(row, self._given(row)))
+
+    def _may_assess(self) -> bool:
+        if self._assess_last and not self._schedule.finished:
+            return False
+        return bool(self._to_assess) and self._assessing < self._most_assessing
+
+    def _given(self, row: int) -> list[tuple[str, float | None]]:
+        """Who has given the passage which score, in the order of the team."""
+        names = {
+            place: name for each in self._judges.values() for place, name in each.columns.items()
+        }
+        values = self.matrix.values[row].tolist()
+        return [
+            (names[place], None if value != value else value) for place, value in enumerate(values)
+        ]
+
+    def _all_in(self, row: int) -> bool:
+        return self._team is not None and self._answers[row] == self._team.columns
+
+    def _reach(self, rows: slice) -> NDArray[np.float64]:
+        """The highest final scores that passages can reach."""
+        config = self._session.config
+        return upper_bounds(
+            self.matrix.values[rows],
+            self._unasked[rows],
+            # With "fail", building the ranking says what is missing, once all is known.
+            "lowest" if config.missing == "fail" else config.missing,
+            constant=config.missing_constant,
+            top=config.top,
+        )
+
+
+class Failures:
+    """Tells passages that failed from a model that was down, once all scores have come.
+
+    A call that failed while the model answered nothing else may be a missing score, or the
+    first sign that it is down. It counts as missing if the model has answered this ranking
+    since; of those after the last answer, if they are about fewer than three passages, or are
+    at most a third of all scores. Where no score at all was answered, none is missing.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._scores = self._answered = 0
+        self._first: ModelError | None = None
+        # Failed while nothing else was answered: row, how many calls had been by then, and why.
+        self._open: list[tuple[int, int, ModelError]] = []
+
+    def note(self, row: int, score: Score) -> None:
+        """Count a score that has come, or is missing."""
+        self._scores += 1
+        failure = score.failure
+        if failure is None:
+            self._answered += 1
+            return
+        self._first = self._first or failure
+        if failure.others_answered is None:
+            self._open.append((row, self._session.usage.total.calls, failure))
+
+    def check(self) -> None:
+        """See that the model was not down.
+
+        Raises:
+            ModelError: the first of the failures that are no missing scores.
+        """
+        if self._first is not None and not self._answered:
+            raise self._first
+        calls = self._session.usage.total.calls
+        last = [(row, failure) for row, before, failure in self._open if before == calls]
+        if len({row for row, _ in last}) >= DOWN and 3 * len(last) > self._scores:
+            raise last[0][1]

@@ -1,0 +1,197 @@
+"""The supervisor of one query: actors are started here, and end together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from anyio.abc import TaskGroup
+
+from mcranker.errors import ConfigError
+from mcranker.events import RubricWritten, TeamRecruited
+from mcranker.method.annotator import Annotator, ScorePassage, WriteRubric
+from mcranker.method.ensembler import Ensembler, Ready, TeamKnown
+from mcranker.method.panel import Panel, may_be_panel
+from mcranker.method.recruiter import recruit
+from mcranker.method.seats import Seats
+from mcranker.method.session import Session
+from mcranker.runtime.actor import Actor
+from mcranker.runtime.bridge import task_group
+from mcranker.types import ScoreMatrix
+from personas import Member
+
+__all__ = ["Scored", "assemble", "score_by_judge", "score_by_team"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """What came of a query.
+
+    Attributes:
+        names: of the matrix's columns.
+        matrix: the scores; rows as `Session.distinct`.
+        members: the team with its rubrics; empty if there was none.
+        assessed: the assessor's scores, one column; None without an assessor.
+    """
+
+    names: Sequence[str]
+    matrix: ScoreMatrix
+    members: Sequence[Member] = ()
+    assessed: ScoreMatrix | None = None
+
+
+async def score_by_team(session: Session, seats: Seats, *, locked: bool = False) -> Scored:
+    """Recruit, write criteria, score and assess: all at once, as far as one needs not the other.
+
+    A persona writes its rubric as soon as it is on the team, and scores as soon as its rubric is
+    there.
+
+    Args:
+        session: the query.
+        seats: who is on the team before anybody is recruited, and how many are.
+        locked: no rubric may be added to the team.
+
+    Raises:
+        ConfigError: the team is locked and a rubric is missing.
+        ReplyError: the recruiter's answer or a rubric cannot be read, asked twice.
+        ModelError: the model as such failed, not just one passage's request.
+    """
+    async with task_group() as group:
+        ensembler = Ensembler(session, len(seats.members) + seats.recruits)
+        group.start_soon(ensembler.run)
+        if ensembler.assessor is not None:
+            group.start_soon(ensembler.assessor.run)
+        if may_be_panel(session):
+            annotators = await _seat(session, seats, group, locked=locked, scores=ensembler)
+            judges: Sequence[Panel] = await _judge_together(session, annotators, group, ensembler)
+        else:
+            annotators = await _seat(
+                session, seats, group, locked=locked, scores=ensembler, announce=ensembler
+            )
+            judges = ()
+        await ensembler.complete.wait()
+        for actor in (*annotators, *judges, ensembler.assessor, ensembler):
+            if actor is not None:
+                actor.close()
+    members = [annotator.member for annotator in annotators]
+    names = [member.name for member in members]
+    return Scored(names, ensembler.matrix, members, ensembler.assessed)
+
+
+async def score_by_judge(
+    session: Session, name: str, make: Callable[[Ensembler], Actor[ScorePassage, None]]
+) -> Scored:
+    """Let one judge score every passage.
+
+    Args:
+        session: the query.
+        name: of the judge.
+        make: the judge, given the ensembler that takes its `Scores`.
+
+    Raises:
+        ModelError: the model as such failed, not just one passage's request.
+    """
+    async with task_group() as group:
+        ensembler = Ensembler(session, 1)
+        judge = make(ensembler)
+        group.start_soon(ensembler.run)
+        group.start_soon(judge.run)
+        await ensembler.tell(TeamKnown(columns=1, judges=1))
+        await ensembler.tell(Ready(0, judge, {0: name}))
+        await ensembler.complete.wait()
+        judge.close()
+        ensembler.close()
+    return Scored([name], ensembler.matrix)
+
+
+async def assemble(session: Session, seats: Seats, *, locked: bool = False) -> list[Member]:
+    """The team with its rubrics; nothing is scored.
+
+    Raises:
+        ConfigError, ReplyError, ModelError: as `score_by_team`.
+    """
+    async with task_group() as group:
+        annotators = await _seat(session, seats, group, locked=locked)
+        for annotator in annotators:
+            annotator.close()
+    return [annotator.member for annotator in annotators]
+
+
+async def _seat(
+    session: Session,
+    seats: Seats,
+    group: TaskGroup,
+    *,
+    locked: bool,
+    scores: Ensembler | None = None,
+    announce: Ensembler | None = None,
+) -> list[Annotator]:
+    """The annotators of the whole team, at work in `group`, each with its rubric.
+
+    Args:
+        session: the query.
+        seats: of the team.
+        group: where the annotators run.
+        locked: no rubric may be added.
+        scores: takes their scores, if they are to give any.
+        announce: who is told of each annotator as soon as it can score.
+    """
+    if locked and session.config.criteria != "none":
+        _refuse_without_rubric(seats.members)
+    annotators: list[Annotator] = []
+
+    async def settle(annotator: Annotator) -> None:
+        member = await annotator.ask(WriteRubric())
+        session.mark("criteria")
+        if member.rubric is not None:
+            await session.tell(RubricWritten(session.query.id, member.name, member.rubric))
+        if announce is not None:
+            column = annotator.column
+            await announce.tell(Ready(column, annotator, {column: member.name}))
+
+    async with task_group() as writing:
+
+        def sit_down(members: Sequence[Member]) -> None:
+            session.mark("criteria")
+            for member in members:
+                annotator = Annotator(member, len(annotators), session, scores)
+                annotators.append(annotator)
+                group.start_soon(annotator.run)
+                writing.start_soon(settle, annotator)
+
+        sit_down(seats.members)
+        if seats.recruits:
+            sit_down(await recruit(session, seats))
+        if announce is not None:
+            await announce.tell(TeamKnown(len(annotators), len(annotators)))
+        personas = tuple(annotator.member.persona for annotator in annotators)
+        await session.tell(TeamRecruited(session.query.id, personas))
+    return annotators
+
+
+async def _judge_together(
+    session: Session, annotators: Sequence[Annotator], group: TaskGroup, ensembler: Ensembler
+) -> Sequence[Panel]:
+    """Announce one panel in place of all annotators, or each of them where it does not fit."""
+    names = {annotator.column: annotator.member.name for annotator in annotators}
+    members = [annotator.member for annotator in annotators]
+    if not Panel.fits(members, session):
+        await ensembler.tell(TeamKnown(len(names), len(names)))
+        for annotator in annotators:
+            column = annotator.column
+            await ensembler.tell(Ready(column, annotator, {column: names[column]}))
+        return ()
+    panel = Panel(members, session, ensembler)
+    group.start_soon(panel.run)
+    await ensembler.tell(TeamKnown(len(names), judges=1))
+    await ensembler.tell(Ready(0, panel, names))
+    return (panel,)
+
+
+def _refuse_without_rubric(members: Sequence[Member]) -> None:
+    for member in members:
+        if member.rubric is None:
+            raise ConfigError(
+                f"the team is locked and {member.name!r} has no rubric; "
+                'write one, unlock the team, or use criteria="none"'
+            )
