@@ -76,17 +76,22 @@ class Actor(Generic[M, R]):
     async def run(self) -> None:
         """Handle messages until the mailbox is closed and empty."""
         mailbox = self._open_mailbox()
+        if self._workers == 1:
+            async with mailbox.receive, mailbox.send:
+                async for envelope in mailbox.receive:
+                    await self._work(envelope, mailbox.receive)
+            return
         free = anyio.Semaphore(self._workers, fast_acquire=True)
         async with mailbox.receive, mailbox.send, anyio.create_task_group() as tasks:
             while True:
                 await free.acquire()
-                envelope = _at_hand(mailbox.receive)
-                if envelope is None:
+                following = _at_hand(mailbox.receive)
+                if following is None:
                     try:
-                        envelope = await mailbox.receive.receive()
+                        following = await mailbox.receive.receive()
                     except anyio.EndOfStream:
                         return
-                tasks.start_soon(self._work, envelope, mailbox.receive, free, name=self.name)
+                tasks.start_soon(self._work, following, mailbox.receive, free, name=self.name)
 
     async def tell(self, message: M) -> None:
         """Put a message into the mailbox; waits while the mailbox is full.
@@ -143,13 +148,15 @@ class Actor(Generic[M, R]):
         self,
         envelope: _Envelope[M, R],
         mailbox: MemoryObjectReceiveStream[_Envelope[M, R]],
-        free: anyio.Semaphore,
+        free: anyio.Semaphore | None = None,
     ) -> None:
+        """Handle a message and those that wait by then."""
         following: _Envelope[M, R] | None = envelope
         while following is not None:
             await self._handle_one(following)
             following = _at_hand(mailbox)
-        free.release()
+        if free is not None:
+            free.release()
 
     async def _handle_one(self, envelope: _Envelope[M, R]) -> None:
         self._in_flight += 1
