@@ -1,0 +1,69 @@
+"""Objects found by name: those of this project, and those that other packages add."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from functools import cached_property
+from importlib import import_module
+from operator import attrgetter
+from typing import Generic, TypeVar
+
+__all__ = ["Registry"]
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Objects by name, each imported when it is asked for.
+
+    Another package adds an object with an entry point: its name, and ``module:attribute``. It
+    cannot replace a built-in one.
+
+    Args:
+        kind: what the objects are, for messages, e.g. ``"ensemble"``.
+        group: the entry point group, e.g. ``"mcranker.ensembles"``.
+        builtin: name -> ``module:attribute``.
+        error: raised, with a message, where there is no such object.
+    """
+
+    def __init__(
+        self, kind: str, group: str, builtin: Mapping[str, str], error: type[Exception]
+    ) -> None:
+        self._kind = kind
+        self._group = group
+        self._builtin = builtin
+        self._error = error
+
+    @cached_property
+    def _added(self) -> dict[str, str]:
+        from importlib.metadata import entry_points
+
+        found = sorted(entry_points(group=self._group))
+        return {each.name: f"{each.module}:{each.attr}" for each in found}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names, the built-in ones first."""
+        return tuple({**self._builtin, **self._added})
+
+    def get(self, name: str) -> T:
+        """The object of that name.
+
+        Raises:
+            Exception: of the type that was given: there is none, or it cannot be imported.
+        """
+        value = self._builtin.get(name) or self._added.get(name)
+        if value is None:
+            close = difflib.get_close_matches(name, self.names, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(self.names)}"
+            raise self._error(f"there is no {self._kind} {name!r}; {hint}")
+        module, _, attribute = value.partition(":")
+        try:
+            loaded: T = attrgetter(attribute)(import_module(module))
+        except (ImportError, AttributeError) as error:
+            raise self._error(
+                f"the {self._kind} {name!r} cannot be loaded from {value!r}: {error}; install "
+                "what it needs, or remove the package that adds it"
+            ) from error
+        return loaded
