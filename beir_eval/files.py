@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,6 +12,7 @@ from pydantic_core import PydanticSerializationError
 
 from beir_eval.errors import RunFolderError
 from mcranker.bounded_lines import LONGEST_RANKING, TooLong, bounded_lines, bounded_whole
+from personas.atomic import write_whole
 from personas.plain import can_be_encoded
 
 __all__ = [
@@ -23,7 +22,6 @@ __all__ = [
     "read_lines",
     "read_records",
     "write_form",
-    "write_whole",
 ]
 
 Form = TypeVar("Form", bound=BaseModel)
@@ -90,37 +88,16 @@ def read_records(path: Path, *keys: str) -> Iterator[dict[str, str]]:
         yield entry
 
 
-def write_whole(path: Path, content: bytes | str) -> None:
-    """Write a file that appears whole or not at all.
-
-    Raises:
-        OSError: it cannot be written; names the file.
-    """
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
-    with _naming(path):
-        try:
-            unfinished.write_bytes(content.encode() if isinstance(content, str) else content)
-            unfinished.replace(path)
-        finally:
-            unfinished.unlink(missing_ok=True)
-
-
 def append_whole(path: Path, line: bytes) -> None:
     """Add a line to a file; what is killed meanwhile leaves a torn last line at most.
 
     Raises:
         OSError: it cannot be written; names the file.
     """
-    with _naming(path), path.open("ab") as file:
-        file.write(line)
-
-
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """A full disk names no file by itself."""
     try:
-        yield
-    except OSError as failure:
+        with path.open("ab") as file:
+            file.write(line)
+    except OSError as failure:  # a full disk names no file by itself
         raise OSError(failure.errno, failure.strerror, str(path)) from failure
 
 

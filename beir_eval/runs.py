@@ -20,6 +20,7 @@ from beir_eval.errors import RunError
 from mcranker.bounded_lines import TooLong, bounded_lines
 from mcranker.logs import safe_logger
 from mcranker.trec import decimal
+from personas.atomic import write_whole
 from personas.inspection.leave_one_out import HIGHEST_SCORE
 
 __all__ = ["Run", "read_trec", "write_trec"]
@@ -107,17 +108,14 @@ def write_trec(run: Run, path: str | os.PathLike[str], tag: str) -> None:
     path = Path(path)
     _check_name(tag, "the tag")
     text = "".join(_lines(run, tag))
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        unfinished.write_bytes(text.encode())
-        unfinished.replace(path)
+        write_whole(path, text)
     except UnicodeEncodeError as failure:
         raise RunError(
             f"cannot write the run {str(path)!r}: {failure.object[failure.start]!r} in an id "
             "or the tag is no character of UTF-8"
         ) from failure
     except OSError as failure:
-        unfinished.unlink(missing_ok=True)
         raise RunError(f"cannot write the run {str(path)!r}: {failure.strerror}") from failure
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from mcranker.errors import InputError
+from personas.atomic import write_whole
 from personas.plain import in_brief
 
 __all__ = ["HIGHEST_GRADE", "checked_grades", "write_inspection"]
@@ -34,7 +33,7 @@ def write_inspection(
     from personas.report import render_inspection
 
     page = render_inspection(data, grades=None if grades is None else checked_grades(grades))
-    _write_whole(Path(path), page.encode())
+    write_whole(path, page)
 
 
 def checked_grades(grades: Mapping[str, int]) -> dict[str, int]:
@@ -62,31 +61,3 @@ def checked_grades(grades: Mapping[str, int]) -> dict[str, int]:
                 f"above 0 for relevant, up to {HIGHEST_GRADE:,}"
             )
     return {doc_id: int(grade) for doc_id, grade in grades.items()}
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    path = path.resolve()
-    if path.exists() and not path.is_file():  # a device or a pipe: there is nothing to replace
-        path.write_bytes(content)
-        return
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".report.")
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error  # not the unfinished one
-    unfinished = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
-        unfinished.replace(path)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mcranker.cli.failures import DONE, envelope
-from mcranker.cli.files import check_outputs, replacing
+from mcranker.cli.files import check_outputs
 from mcranker.cli.files import output as opened_output
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.reading import STDIN
 from mcranker.cli.verb import Verb
+from personas.atomic import write_whole
 
 if TYPE_CHECKING:
     from beir_eval.cli.inspect_sources import Chosen, Listed
@@ -87,8 +88,7 @@ def _write_page(chosen: Chosen, name: str) -> None:
 
     chosen.inspection()  # its error says where the ranking stands
     page = render_inspection(chosen.data, grades=chosen.grades, other=chosen.other)
-    with replacing(name) as path:
-        path.write_text(page, encoding="utf-8")
+    write_whole(name, page)
 
 
 def _show(chosen: Chosen, given: dict[str, Any]) -> None:

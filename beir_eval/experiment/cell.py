@@ -25,6 +25,7 @@ from beir_eval.experiment.run_folder import (
 from beir_eval.files import append_whole, read_lines, write_form
 from beir_eval.runs import write_trec
 from mcranker.logs import safe_logger
+from personas.atomic import replacing
 
 if TYPE_CHECKING:
     from beir_eval.experiment.prepare import Prepared
@@ -288,13 +289,7 @@ def _places(path: Path) -> dict[str, tuple[int, int]]:
 
 def _keep_lines(path: Path, places: Iterable[tuple[int, int]]) -> None:
     """Make a file anew of the lines at `places`, in that order, with one in memory at a time."""
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        unfinished.write_bytes(b"")
-        with path.open("rb") as lines:
-            for begin, length in places:
-                lines.seek(begin)
-                append_whole(unfinished, lines.read(length))
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with replacing(path) as file, path.open("rb") as lines:
+        for begin, length in places:
+            lines.seek(begin)
+            file.write(lines.read(length))

@@ -7,7 +7,6 @@ the data set nor the first stage again.
 from __future__ import annotations
 
 import hashlib
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,11 +22,12 @@ from beir_eval.experiment.run_folder import (
     FirstStageNote,
     Metrics,
 )
-from beir_eval.files import write_form, write_whole
+from beir_eval.files import write_form
 from beir_eval.lock import locked
 from beir_eval.measures.metrics import evaluate
 from beir_eval.runs import write_trec
 from mcranker.logs import safe_logger
+from personas.atomic import replacing_folder
 
 if TYPE_CHECKING:
     from beir_eval.data.datasets import Dataset
@@ -167,13 +167,6 @@ def _keep_data(prepared: Prepared, folder: Path, measures: Sequence[str]) -> Dat
             raise RunFolderError(_other_data(found, prepared.manifest))
         if same and set(measures) <= set(found.metrics().measures):
             return found
-    unfinished = path.with_name(f"{DATA_FOLDER}.part")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    write_whole(unfinished / "queries.jsonl", _lines(_query_lines(prepared)))
-    write_whole(unfinished / "passages.jsonl", _lines(_passage_lines(prepared)))
-    write_whole(unfinished / "qrels.tsv", _qrels_text(prepared.qrels))
-    write_trec(prepared.run, unfinished / "first_stage.trec", "first-stage")
     evaluation = evaluate(prepared.run, prepared.qrels, measures)
     metrics = Metrics(
         measures=tuple(measures),
@@ -181,11 +174,13 @@ def _keep_data(prepared: Prepared, folder: Path, measures: Sequence[str]) -> Dat
         per_query={name: dict(values) for name, values in evaluation.per_query.items()},
         missing_queries=evaluation.missing_queries,
     )
-    write_form(unfinished / "metrics.json", metrics)
-    write_form(unfinished / "manifest.json", prepared.manifest)
-    if path.exists():
-        shutil.rmtree(path)
-    unfinished.replace(path)
+    with replacing_folder(path) as new:
+        (new / "queries.jsonl").write_bytes(_lines(_query_lines(prepared)))
+        (new / "passages.jsonl").write_bytes(_lines(_passage_lines(prepared)))
+        (new / "qrels.tsv").write_bytes(_qrels_text(prepared.qrels).encode())
+        write_trec(prepared.run, new / "first_stage.trec", "first-stage")
+        write_form(new / "metrics.json", metrics)
+        write_form(new / "manifest.json", prepared.manifest)
     _log.info("%s: %s", path, prepared.manifest.description)
     return DataFolder.open(path)
 

@@ -22,12 +22,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from beir_eval.errors import SettingError
-from beir_eval.files import write_whole
 from beir_eval.persona_report.pages import Chunk, write_pages
-from beir_eval.persona_report.place import MARKER, check_place, replacing_folder
 from beir_eval.persona_report.prepare import Prepared, Prepares, ranked_queries
 from beir_eval.persona_report.sources import Source, find_sources
 from beir_eval.persona_report.workers import in_order, usable_processors
+from personas.atomic import replacing_folder
 
 if TYPE_CHECKING:
     from personas.report.dataset.runs_page import RunEntry
@@ -37,6 +36,9 @@ __all__ = ["PersonaReport", "Progress", "ReportedRun", "write_persona_report"]
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Takes how many queries have their pages, and how many there are."""
+
+MARKER = "persona-report.json"
+"""A folder with this file is a report, which another one may replace."""
 
 _WORTH_A_PROCESS = 16
 """With fewer queries a process, starting it takes longer than it saves."""
@@ -116,7 +118,7 @@ def write_persona_report(
     if processes is not None and not 1 <= processes <= _MOST:
         raise SettingError(f"processes={processes!r} is outside 1 to {_MOST}")
     out = Path(out)
-    check_place(out)
+    _check_place(out)
     sources, left_out = find_sources(paths, against)
     with (
         replacing_folder(out) as folder,
@@ -124,7 +126,8 @@ def write_persona_report(
     ):
         work = _Work(sources, folder, Path(scratch), progress or _ignore)
         work.do(processes)
-        write_whole(folder / MARKER, json.dumps({"version": 1, "runs": len(sources)}) + "\n")
+        (folder / MARKER).write_text(json.dumps({"version": 1, "runs": len(sources)}) + "\n")
+        _check_place(out)  # somebody may have been there meanwhile
     runs = (
         ReportedRun(source.run.path, out / entry.page, entry, notes)
         for source, (entry, notes) in zip(sources, work.found, strict=True)
@@ -233,8 +236,19 @@ class _Work:
         self.found.append((entry, survey.notes))
 
     def _write(self, path: Path, page: str) -> None:
-        write_whole(path, page)
+        path.write_text(page, encoding="utf-8", newline="")
         self.pages += 1
+
+
+def _check_place(out: Path) -> None:
+    """Refuse a place where something else is than a report."""
+    if out.exists() and not out.is_dir():
+        raise SettingError(f"{str(out)!r} is a file; name a folder for the report")
+    if out.is_dir() and not (out / MARKER).is_file() and any(out.iterdir()):
+        raise SettingError(
+            f"{str(out)!r} holds something else than a report, and would be replaced as a whole; "
+            "name a new folder, or an empty one"
+        )
 
 
 def _usual(queries: int) -> int:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from beir_eval.errors import RunFolderError
-from beir_eval.files import write_whole
 from beir_eval.persona_report.lines import Passages, place_of, read_entry
 
 if TYPE_CHECKING:
@@ -108,7 +107,8 @@ def write_pages(chunk: Chunk) -> Surveyed:
             inspection = _inspection(run, rankings, passages, query, other)
             around = Around(run.title, query.place, run.queries)
             for part, page in enumerate(inspection_pages(inspection, around), start=1):
-                write_whole(run.folder / query_page(query.place, part), page)
+                path = run.folder / query_page(query.place, part)
+                path.write_text(page, encoding="utf-8", newline="")
                 pages += 1
             surveyor.take(query.place, inspection)
     return Surveyed(chunk.number, len(chunk.queries), pages, surveyor)

@@ -9,11 +9,7 @@ manifest is not used. Any of them may be removed at any time; what is missing is
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import shutil
-import tempfile
-import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -21,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import orjson
 
 from mcranker.logs import safe_logger
+from personas.atomic import replacing_folder
 
 if TYPE_CHECKING:
     from beir_eval.data.datasets import Document
@@ -42,8 +39,6 @@ Found: TypeAlias = dict[str, list[tuple[str, float]]]
 MANIFEST = "manifest.json"
 RUNS = "runs"
 RUN_FILE = "run.json"
-# A folder that nobody has finished for so long was left by a process that is gone.
-_ABANDONED_SECONDS = 86_400
 
 _log = safe_logger("mcranker.beir_eval.stored")
 
@@ -92,32 +87,20 @@ def keep(root: Path, kind: str, key: str, write: Callable[[Path], None]) -> Path
         The folder; None, and a warning is logged, if it cannot be kept: the disk is full, or
         `root` cannot be written to.
     """
-    shelf = root / kind
-    target = shelf / key
-    part = None
+    target = root / kind / key
     try:
-        shelf.mkdir(parents=True, exist_ok=True)
-        _sweep(shelf)
-        part = Path(tempfile.mkdtemp(prefix=f".{key[:16]}.", dir=shelf))
-        write(part)
-        _seal(part)
-        if target.exists():
-            # Another process may have been first; what it keeps may be in use already.
-            if find(root, kind, key) is not None:
-                return target
-            shutil.rmtree(target)
-        part.replace(target)
+        # Another process may be first; what it keeps may be in use already.
+        with replacing_folder(target, unless=lambda: find(root, kind, key) is not None) as folder:
+            write(folder)
+            _seal(folder)
     except OSError as failure:
         _log.warning(
             "cannot keep this work under %s (%s), so it is done again next time; make room, or "
             "set MCRANKER_CACHE to a folder that can be written to",
-            shelf,
+            target.parent,
             failure.strerror or failure,
         )
         return None
-    finally:
-        if part is not None:
-            shutil.rmtree(part, ignore_errors=True)
     return target
 
 
@@ -184,12 +167,3 @@ def _fault(folder: Path) -> str:
 def _file_digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sweep(shelf: Path) -> None:
-    """Remove what processes left that ended before they were done."""
-    long_ago = time.time() - _ABANDONED_SECONDS
-    for part in shelf.glob(".*"):
-        with contextlib.suppress(FileNotFoundError):
-            if part.stat().st_mtime < long_ago:
-                shutil.rmtree(part, ignore_errors=True)

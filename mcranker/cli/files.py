@@ -5,16 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
+from personas.atomic import replacing
 from personas.plain import shown
 
-__all__ = ["Write", "check_outputs", "output", "print_line", "replacing"]
+__all__ = ["Write", "check_outputs", "output", "print_line"]
 
 Write = Callable[[str], None]
 """Takes the next piece of text."""
@@ -43,42 +43,6 @@ def check_outputs(*paths: str | None) -> None:
             raise PermissionError(errno.EACCES, "you may not write there; name another file", name)
 
 
-_WRITING_FAILED = frozenset(
-    {errno.ENOSPC, errno.EFBIG, errno.EIO} | {getattr(errno, "EDQUOT", errno.ENOSPC)}
-)
-
-
-@contextmanager
-def replacing(name: str) -> Iterator[Path]:
-    """A path to write to; at the end it takes the place of the file `name`, unless an error comes.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-    path = Path(name).resolve()
-    if path.exists() and not path.is_file():  # a device or a pipe: there is nothing to replace
-        yield path
-        return
-    try:
-        handle, unfinished = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, name) from error  # not the unfinished one
-    os.close(handle)
-    part = Path(unfinished)
-    try:
-        part.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
-        yield part
-        with part.open("rb+") as file:
-            os.fsync(file.fileno())
-        part.replace(path)
-    except BaseException as error:
-        part.unlink(missing_ok=True)
-        # Writing tells no file's name, and the name of the unfinished one would help nobody.
-        if isinstance(error, OSError) and error.errno in _WRITING_FAILED:
-            raise OSError(error.errno, error.strerror, name) from error
-        raise
-
-
 @contextmanager
 def output(name: str | None) -> Iterator[Write]:
     """Where results go: the file `name`, which appears at the end, or standard output; UTF-8.
@@ -92,13 +56,10 @@ def output(name: str | None) -> Iterator[Write]:
     if name is None:
         yield _print
         return
-    with (
-        replacing(name) as path,
-        path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file,
-    ):
+    with replacing(name) as file:
 
         def write(text: str) -> None:
-            file.write(text)
+            file.write(text.encode(errors="surrogateescape"))
 
         yield write
 
@@ -111,9 +72,3 @@ def print_line(text: str) -> None:
 def _print(text: str) -> None:
     safe = shown(text) if sys.stdout.isatty() else text
     click.echo(safe.encode(errors="surrogateescape"), nl=False)
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

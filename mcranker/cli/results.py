@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from mcranker.cli.failures import DONE, ERROR, MISSING_SCORES, Failure, envelope, failure
-from mcranker.cli.files import Write, output, replacing
+from mcranker.cli.files import Write, output
 from mcranker.cli.invocation import say
 from personas.plain import json_text
 from personas.words import counted
@@ -66,8 +66,7 @@ class Results:
         if self._save is not None:
             self._save(ranking.to_json() + "\n")
         if self.wanted.report is not None:
-            with replacing(self.wanted.report) as path:
-                ranking.to_html(path)
+            ranking.to_html(self.wanted.report)
         match self.wanted.output:
             case "json":
                 self._rankings.append(ranking.to_dict())

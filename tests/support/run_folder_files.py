@@ -25,7 +25,7 @@ from beir_eval.experiment.run_folder import (
     Taken,
     TieBounds,
 )
-from beir_eval.files import write_form, write_whole
+from beir_eval.files import write_form
 from beir_eval.measures.metrics import evaluate
 from beir_eval.runs import read_trec, write_trec
 from mcranker import (
@@ -39,6 +39,7 @@ from mcranker import (
     ScriptedChat,
     Usage,
 )
+from personas.atomic import write_whole
 from tests.support.scripted import RECRUITS, RUBRIC
 
 __all__ = ["MEASURE", "PAPER_QUERIES", "Plan", "write_data", "write_run"]

@@ -19,8 +19,6 @@ sent again; the first batch is paid for in vain.
 
 from __future__ import annotations
 
-import os
-import uuid
 from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Literal
@@ -31,6 +29,7 @@ from mcranker.errors import LedgerError
 from mcranker.llm.chat import ChatRequest, Stage, Tag
 from mcranker.llm.masking import shown_url
 from mcranker.logs import safe_logger
+from personas.atomic import write_whole
 
 __all__ = ["BatchGroup", "BatchNote", "BatchNotes"]
 
@@ -112,16 +111,10 @@ class BatchNotes:
             LedgerError: the folder cannot be written to.
         """
         path = self.path(note.mark)
-        beside = path.with_suffix(f".{uuid.uuid4().hex}")
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            with beside.open("wb") as file:
-                file.write(note.model_dump_json().encode())
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(path)
+            write_whole(path, note.model_dump_json())
         except OSError as error:
-            beside.unlink(missing_ok=True)
             raise _unusable(path, error) from error
 
     def read(self, mark: str) -> BatchNote | None:

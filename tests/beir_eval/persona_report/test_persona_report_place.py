@@ -18,7 +18,6 @@ import pytest
 from beir_eval.errors import BeirEvalError, SettingError
 from beir_eval.persona_report import lines, workers
 from beir_eval.persona_report.build import write_persona_report
-from beir_eval.persona_report.place import MARKER, check_place, replacing_folder
 from tests.support.persona_reports import content, runs, team_of
 
 SECONDS = 60  # after which a process counts as stuck
@@ -88,18 +87,16 @@ def test_what_is_no_report_is_not_replaced(made: Path, tmp_path: Path) -> None:
     assert [path.name for path in out.iterdir()] == ["thesis.txt"]
 
 
-def test_what_came_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+def test_what_came_meanwhile_is_not_replaced(made: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
 
-    def fill() -> None:
-        with replacing_folder(out) as part:
-            (part / "index.html").write_text("new")
-            out.mkdir()
-            (out / "thesis.txt").write_text("mine")
+    def fill(_: int, __: int) -> None:
+        out.mkdir(exist_ok=True)
+        (out / "thesis.txt").write_text("mine")
 
     with pytest.raises(SettingError, match="holds something else"):
-        fill()
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+        write(made, out, progress=fill)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "runs"]
     assert (out / "thesis.txt").read_text() == "mine"
 
 
@@ -125,55 +122,16 @@ def test_a_full_disk_leaves_the_old_report(
     write(made, tmp_path / "out")
     before = content(tmp_path / "out")
 
-    def full(path: Path, _: str) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")  # writing tells no file's name
 
-    monkeypatch.setattr("beir_eval.persona_report.pages.write_whole", full)
+    monkeypatch.setattr(Path, "write_text", full)
     with pytest.raises(OSError, match="what was there is untouched") as error:
         write(made, tmp_path / "out", against="none")
     assert error.value.errno == errno.ENOSPC
-    assert error.value.filename == str((tmp_path / "out").resolve())
+    assert error.value.filename == str(tmp_path / "out")
     assert content(tmp_path / "out") == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "runs"]
-
-
-def test_a_swap_that_fails_puts_the_old_report_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / MARKER).write_text("old")
-    rename = Path.rename
-
-    def failing(self: Path, target: Path) -> Path:
-        if self.name == "pages":
-            raise OSError(errno.EIO, "Input/output error", str(self))
-        return rename(self, target)
-
-    monkeypatch.setattr(Path, "rename", failing)
-    with pytest.raises(OSError, match="untouched"), replacing_folder(out) as part:
-        (part / MARKER).write_text("new")
-    assert (out / MARKER).read_text() == "old"
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
-
-
-def test_what_was_left_long_ago_is_swept(tmp_path: Path) -> None:
-    old, young = (tmp_path / f".o[u]t.{name}.persona-report" for name in ("old", "young"))
-    other = tmp_path / ".out.old.persona-report"
-    for folder in (old, young, other):
-        folder.mkdir()
-    for folder in (old, other):
-        os.utime(folder, (0, 0))
-    with replacing_folder(tmp_path / "o[u]t") as part:
-        (part / MARKER).write_text("new")
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
-        [other.name, young.name, "o[u]t"]
-    )
-
-
-def test_check_place_takes_what_is_free(tmp_path: Path) -> None:
-    check_place(tmp_path / "new" / "out")
-    check_place(tmp_path)
 
 
 def run_script(

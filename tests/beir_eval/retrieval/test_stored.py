@@ -159,7 +159,7 @@ def test_of_two_at_the_same_time_the_first_one_stays(tmp_path: Path) -> None:
 
 def test_what_a_dead_process_left_is_removed_after_a_day(tmp_path: Path) -> None:
     shelf = tmp_path / "indexes"
-    old, young = shelf / ".old", shelf / ".young"
+    old, young = (shelf / f".{name}.0123456789ab.unfinished" for name in ("old", "young"))
     for part in (old, young):
         part.mkdir(parents=True)
         (part / "a.bin").write_bytes(b"half")
@@ -167,7 +167,7 @@ def test_what_a_dead_process_left_is_removed_after_a_day(tmp_path: Path) -> None
 
     stored.keep(tmp_path, "indexes", "k", fill)
 
-    assert sorted(each.name for each in shelf.iterdir()) == [".young", "k"]
+    assert sorted(each.name for each in shelf.iterdir()) == [young.name, "k"]
 
 
 # --- runs

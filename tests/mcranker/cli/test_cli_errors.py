@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import signal
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 
 from mcranker import ChatRequest
 from mcranker.cli.failures import as_flags
-from mcranker.cli.files import replacing
 from mcranker.errors import ConnectionFailed
 from mcranker.llm.chat import Capabilities
 from tests.support.cli_support import Connected, Run, invoke, scripted
@@ -147,19 +145,3 @@ def test_an_interrupt_says_how_far_it_came(run: Run, models: Connected) -> None:
 )
 def test_messages_name_flags(text: str, expected: str) -> None:
     assert as_flags(text) == expected
-
-
-def test_a_full_disk_is_told_with_the_file(tmp_path: Path) -> None:
-    old = tmp_path / "why.html"
-    old.write_text("old")
-
-    def write() -> None:
-        with replacing(str(old)) as part:
-            part.write_text("half")
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-    with pytest.raises(OSError, match="No space left") as error:
-        write()
-    assert error.value.filename == str(old)
-    assert old.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [old]
