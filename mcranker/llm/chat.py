@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 __all__ = [
+    "REASONING_TOKENS",
     "Capabilities",
     "ChatModel",
     "ChatReply",
@@ -18,11 +19,15 @@ __all__ = [
     "Message",
     "Question",
     "ReplySchema",
+    "ReusesAnswers",
     "Tag",
     "Usage",
 ]
 
 Stage = Literal["recruit", "criteria", "score", "assess", "probe"]
+
+REASONING_TOKENS = 4096
+"""Tokens added to the limit of a reply for models that cannot answer without thoughts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,4 +226,17 @@ class ChatModel(Protocol):
 
     async def aclose(self) -> None:
         """Release connections and processes. Calling it twice does no harm."""
+        ...
+
+
+@runtime_checkable
+class ReusesAnswers(Protocol):
+    """A `ChatModel` that keeps its answers and gives them again."""
+
+    async def mark_unusable(self, request: ChatRequest) -> None:
+        """Note that the answer to `request` could not be read.
+
+        Raises:
+            LedgerError: the note cannot be written.
+        """
         ...

@@ -15,10 +15,10 @@ from mcranker.llm.chat import (
     Message,
     Question,
     ReplySchema,
+    ReusesAnswers,
     Tag,
     Usage,
 )
-from mcranker.llm.ledger.ledgered import Ledgered
 from mcranker.replies.read import Unreadable
 from mcranker.surrogates import encodable
 from mcranker.types import UsageTable
@@ -105,7 +105,7 @@ async def ask(
 
 
 async def _note_unusable(model: ChatModel, requests: Sequence[ChatRequest]) -> None:
-    if isinstance(model, Ledgered):
+    if isinstance(model, ReusesAnswers):
         for request in requests:
             await model.mark_unusable(request)
 

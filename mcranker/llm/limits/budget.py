@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 import orjson
 
 from mcranker.errors import BudgetExceeded, ConfigError, ContentRefused, ReplyError
-from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Usage
+from mcranker.llm.chat import REASONING_TOKENS, ChatModel, ChatReply, ChatRequest, Usage
 from mcranker.llm.prices import cost
-from mcranker.llm.providers.openai_chat import REASONING_TOKENS
 from mcranker.llm.wrapper import Wrapper
 from mcranker.runtime.forks import renew_in_child
 

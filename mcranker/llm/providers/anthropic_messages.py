@@ -17,10 +17,15 @@ from mcranker.errors import (
     UnsupportedCapability,
 )
 from mcranker.llm.batch.protocol import TRANSFER_SECONDS
-from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest, Message, Usage
+from mcranker.llm.chat import REASONING_TOKENS, Capabilities, ChatReply, ChatRequest, Message, Usage
 from mcranker.llm.masking import shown_url, url_secrets
 from mcranker.llm.providers.bodies import MOST_RESULTS, PLAIN
-from mcranker.llm.providers.endpoint import checked_settings, chosen_url, find_key, key_advice
+from mcranker.llm.providers.endpoint import (
+    checked_settings,
+    chosen_url,
+    find_key,
+    key_advice,
+)
 from mcranker.llm.providers.http_errors import (
     Problem,
     Service,
@@ -51,7 +56,6 @@ __all__ = ["AnthropicMessages"]
 
 DEFAULT_URL = "https://api.anthropic.com"
 KEEP_ALIVE = 60.0  # seconds
-REASONING_TOKENS = 4096  # room for thoughts, where a model cannot do without them
 
 # The last models that take a temperature; from 4.7 on it is an error.
 _TAKES_TEMPERATURE = re.compile(r"claude-(3|[a-z]+-4-([0-6](?!\d)|\d{8}))")

@@ -16,10 +16,15 @@ import anyio
 
 from mcranker.errors import AuthenticationFailed, ModelError, ReplyError, RequestRejected
 from mcranker.llm.batch.protocol import TRANSFER_SECONDS
-from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest
+from mcranker.llm.chat import REASONING_TOKENS, Capabilities, ChatReply, ChatRequest
 from mcranker.llm.masking import shown_url, url_secrets
 from mcranker.llm.providers.bodies import MOST_RESULTS, PLAIN
-from mcranker.llm.providers.endpoint import checked_settings, chosen_url, find_key, key_advice
+from mcranker.llm.providers.endpoint import (
+    checked_settings,
+    chosen_url,
+    find_key,
+    key_advice,
+)
 from mcranker.llm.providers.http_errors import (
     Problem,
     Service,
@@ -55,7 +60,6 @@ __all__ = ["OpenAIChat"]
 
 DEFAULT_URL = "https://api.openai.com/v1"
 KEEP_ALIVE = 60.0  # seconds
-REASONING_TOKENS = 4096  # room for thoughts, where a model cannot do without them
 
 # These think before they answer, and pay for it from the limit of the reply.
 _REASONS = re.compile(r"(o\d|gpt-([5-9]|\d\d))(?!.*chat)")

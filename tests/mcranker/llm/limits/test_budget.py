@@ -23,7 +23,7 @@ from mcranker import (
     ScriptedChat,
     Usage,
 )
-from mcranker.llm.chat import ReplySchema, Tag
+from mcranker.llm.chat import REASONING_TOKENS, ReplySchema, Tag
 from mcranker.llm.limits.budget import (
     TOKENS_A_MESSAGE,
     Budget,
@@ -32,7 +32,6 @@ from mcranker.llm.limits.budget import (
     prompt_bytes,
 )
 from mcranker.llm.prices import cost
-from mcranker.llm.providers.openai_chat import REASONING_TOKENS
 
 PRICED = "openai:gpt-5-mini"
 pytestmark = pytest.mark.anyio

@@ -24,6 +24,7 @@ from mcranker.errors import (
     UnsupportedCapability,
 )
 from mcranker.llm.chat import (
+    REASONING_TOKENS,
     Capabilities,
     ChatModel,
     ChatRequest,
@@ -32,7 +33,7 @@ from mcranker.llm.chat import (
     Tag,
     Usage,
 )
-from mcranker.llm.providers.anthropic_messages import REASONING_TOKENS, AnthropicMessages, sdk_error
+from mcranker.llm.providers.anthropic_messages import AnthropicMessages, sdk_error
 from mcranker.llm.providers.http_errors import Service
 from tests.mcranker.llm.providers.test_compatible_http import closed_port
 from tests.support.loopback import (

@@ -26,9 +26,17 @@ from mcranker.errors import (
     ServerFailed,
     UnsupportedCapability,
 )
-from mcranker.llm.chat import Capabilities, ChatModel, ChatRequest, Message, ReplySchema, Tag
+from mcranker.llm.chat import (
+    REASONING_TOKENS,
+    Capabilities,
+    ChatModel,
+    ChatRequest,
+    Message,
+    ReplySchema,
+    Tag,
+)
 from mcranker.llm.providers.http_errors import Service
-from mcranker.llm.providers.openai_chat import REASONING_TOKENS, OpenAIChat, sdk_error
+from mcranker.llm.providers.openai_chat import OpenAIChat, sdk_error
 from tests.mcranker.llm.providers.test_compatible_http import closed_port
 from tests.support.loopback import (
     Answer,
