@@ -17,11 +17,14 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m mcranker.cli.reference options | diff -u mcranker/options.py -
 	$(BIN)/python -m mcranker.cli.reference | diff -u docs/cli.md -
 	$(BIN)/python -m mcranker.cli.reference beir_eval.cli:cli | diff -u docs/beir-eval.md -
 	$(BIN)/python -m mcranker.cli.reference mcranker.cli.personas.group:cli | diff -u docs/personas.md -
 
 docs: $(STAMP)
+	$(BIN)/python -m mcranker.cli.reference options > mcranker/options.py.part
+	mv mcranker/options.py.part mcranker/options.py
 	$(BIN)/python -m mcranker.cli.reference > docs/cli.md
 	$(BIN)/python -m mcranker.cli.reference beir_eval.cli:cli > docs/beir-eval.md
 	$(BIN)/python -m mcranker.cli.reference mcranker.cli.personas.group:cli > docs/personas.md

@@ -49,29 +49,40 @@ if TYPE_CHECKING:
         ChatRequest,
         Message,
         Question,
+        ReplySchema,
+        Tag,
         Usage,
     )
     from mcranker.llm.connect import connect
     from mcranker.llm.scripted import ScriptedChat
-    from mcranker.rankers.base import RankedQuery, Ranker
+    from mcranker.method.answers import Scoring
+    from mcranker.options import RankerOptions
+    from mcranker.rankers.base import Ranker
     from mcranker.rankers.direct import DirectRanker
+    from mcranker.rankers.dispatch import RankedQuery
     from mcranker.rankers.mcranker import MCRanker
     from mcranker.ranking import Hit, Ranking
-    from mcranker.types import MissingScore, Passage, Query
+    from mcranker.replies.read import Unreadable
+    from mcranker.types import MissingScore, Passage, Query, Score, UsageTable
     from personas import Criterion, Member, Persona, Rubric, Team
 
 _EXPORTS = {
-    "mcranker.types": "Query Passage MissingScore",
+    "mcranker.types": "Query Passage Score MissingScore UsageTable",
     "personas": "Persona Criterion Rubric Member Team",
     "mcranker.config": "RankerConfig",
-    "mcranker.rankers.base": "Ranker RankedQuery",
+    "mcranker.options": "RankerOptions",
+    "mcranker.rankers.base": "Ranker",
+    "mcranker.rankers.dispatch": "RankedQuery",
     "mcranker.rankers.mcranker": "MCRanker",
     "mcranker.rankers.direct": "DirectRanker",
+    "mcranker.method.answers": "Scoring",
+    "mcranker.replies.read": "Unreadable",
     "mcranker.ranking": "Ranking Hit",
     "mcranker.estimate": "Estimate",
     "mcranker.events": "Event RankingStarted TeamRecruited RubricWritten PassageScored "
     "PassageAssessed RankingDone",
-    "mcranker.llm.chat": "ChatModel ChatRequest ChatReply Message Question Usage Capabilities",
+    "mcranker.llm.chat": "ChatModel ChatRequest ChatReply ReplySchema Message Question "
+    "Tag Usage Capabilities",
     "mcranker.llm.connect": "connect",
     "mcranker.llm.scripted": "ScriptedChat",
     "mcranker.errors": "MCRankerError ConfigError InputError MissingScoreError DownloadError "
@@ -121,20 +132,27 @@ __all__ = [
     "RankedQuery",
     "Ranker",
     "RankerConfig",
+    "RankerOptions",
     "Ranking",
     "RankingDone",
     "RankingStarted",
     "RateLimited",
     "ReplyError",
+    "ReplySchema",
     "RequestRejected",
     "Rubric",
     "RubricWritten",
+    "Score",
+    "Scoring",
     "ScriptedChat",
     "ServerFailed",
+    "Tag",
     "Team",
     "TeamRecruited",
+    "Unreadable",
     "UnsupportedCapability",
     "Usage",
+    "UsageTable",
     "connect",
 ]
 

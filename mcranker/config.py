@@ -6,16 +6,26 @@ import difflib
 import os
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from mcranker.errors import ConfigError
 from mcranker.llm.chat import Capabilities
 from mcranker.llm.limits.concurrency import MOST_LEARNED
+from mcranker.method.answers import SCORINGS, Scoring
 from personas.plain import can_be_encoded, in_brief
+from personas.registry import Registry
 
-__all__ = ["NO_YES", "PRESETS", "WEAK_MODEL_DEFAULTS", "RankerConfig", "RankerOptions"]
+__all__ = ["NO_YES", "PRESETS", "REGISTRIES", "WEAK_MODEL_DEFAULTS", "RankerConfig"]
 
 MOST_IN_A_BATCH = 10_000
 """Calls that wait together for a batch, at most, where nobody has set ``concurrency``."""
@@ -65,47 +75,8 @@ WEAK_MODEL_DEFAULTS: Mapping[str, Any] = MappingProxyType(
 )
 """What a model marked weak gets in fields that nobody set."""
 
-
-class RankerOptions(TypedDict, total=False):
-    """The fields of `RankerConfig` as keyword arguments."""
-
-    nlp_scientist: bool
-    recruiting: Literal["invent", "library"]
-    require: tuple[str, ...]
-    forbid: tuple[str, ...]
-    criteria: Literal["query", "dataset", "library", "none"]
-    dataset: str
-    scoring: Literal["integer", "expected", "per_criterion"]
-    scale: int
-    labels: tuple[str, ...]
-    panel: bool
-    ensemble: Literal["sum", "reciprocal_rank", "assessor"]
-    missing: Literal["mean_of_team", "lowest", "constant", "fail"]
-    missing_constant: float
-    reask: int
-    first_stage_weight: float
-    depth: int | None
-    example_rank: int
-    lowercase_query: bool
-    title_separator: str
-    max_passage_words: int | None
-    single_quotes: bool
-    snake_case_personas: bool
-    prompts: str
-    temperature: float | None
-    seed: int | None
-    max_tokens: int
-    max_score_tokens: int
-    sample: int
-    top_k: int | None
-    persona_order: Literal["auto", "team"]
-    concurrency: int | None
-    query_concurrency: int
-    requests_per_minute: float | None
-    tokens_per_minute: float | None
-    max_calls: int | None
-    max_cost: float | None
-    batch: bool
+REGISTRIES: Mapping[str, Registry[Any]] = MappingProxyType({"scoring": SCORINGS})
+"""Fields whose values are names, and where these are found."""
 
 
 class RankerConfig(BaseModel):
@@ -160,7 +131,7 @@ class RankerConfig(BaseModel):
         "where a persona has them there, or judge without.",
     )
     dataset: str = Field("", description='What the collection is; needed for criteria="dataset".')
-    scoring: Literal["integer", "expected", "per_criterion"] = Field(
+    scoring: str = Field(
         "integer",
         description="One integer a passage (paper), the expectation over the labels' "
         "probabilities, or one score a criterion combined by the weights.",
@@ -325,6 +296,12 @@ class RankerConfig(BaseModel):
                 raise ValueError("holds a character that is not UTF-8; write it in UTF-8")
         return value
 
+    @field_validator(*REGISTRIES)
+    @classmethod
+    def _known_name(cls, name: str, info: ValidationInfo) -> str:
+        REGISTRIES[info.field_name or ""].get(name)
+        return name
+
     @field_validator("labels")
     @classmethod
     def _distinct_labels(cls, labels: tuple[str, ...]) -> tuple[str, ...]:
@@ -344,14 +321,14 @@ class RankerConfig(BaseModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> RankerConfig:
-        if self.labels and self.scoring != "expected":
+        if self.labels and not self.scoring_class.uses_labels:
             raise ValueError(f'labels go with scoring="expected", not with {self.scoring!r}')
         if self.labels and "scale" in self.model_fields_set:
             raise ValueError("labels are a scale of their own; leave out either labels or scale")
         if self.criteria == "dataset" and not self.dataset.strip():
             raise ValueError('criteria="dataset" needs dataset=: say in words what the data set is')
-        if self.criteria == "none" and self.scoring == "per_criterion":
-            raise ValueError('scoring="per_criterion" needs criteria; criteria="none" has none')
+        if self.criteria == "none" and self.scoring_class.needs_rubric:
+            raise ValueError(f'scoring="{self.scoring}" needs criteria; criteria="none" has none')
         if self.top_k is not None and self.ensemble != "sum":
             raise ValueError(
                 f"ensemble={self.ensemble!r} needs every score, and top_k={self.top_k} leaves some "
@@ -366,15 +343,25 @@ class RankerConfig(BaseModel):
         return self
 
     @classmethod
-    def of(cls, config: RankerConfig | None, options: Mapping[str, Any]) -> RankerConfig:
+    def of(
+        cls,
+        config: RankerConfig | None,
+        options: Mapping[str, Any],
+        *,
+        team_size: int | None = None,
+    ) -> RankerConfig:
         """A configuration with some fields replaced; fields that nobody set stay unset.
 
         With another preset, what the former preset had set goes with it.
         """
+        if team_size is not None:
+            options = {**options, "team_size": team_size}
         if config is None:
             return cls(**options)
         if not isinstance(config, RankerConfig):
             raise ConfigError(f"config={in_brief(config)} is no RankerConfig; give one, or none")
+        if not options:
+            return config
         fields = config.model_dump(include=config.model_fields_set)
         if options.get("preset", config.preset) != config.preset:
             former = PRESETS[config.preset]
@@ -417,9 +404,23 @@ class RankerConfig(BaseModel):
         return QUERIES_OF_A_BATCH if gathered else self.query_concurrency
 
     @property
-    def top(self) -> int:
-        """The highest score one persona can give: k, or the number of labels less one."""
-        return len(self.labels) - 1 if self.labels else self.scale
+    def scoring_class(self) -> type[Scoring]:
+        """The scoring scheme."""
+        return SCORINGS.get(self.scoring)
+
+    @property
+    def top(self) -> float:
+        """The highest score one persona can give, e.g. k, or the number of labels less one."""
+        return self.scoring_class.top(self)
+
+    def recorded(self) -> dict[str, Any]:
+        """All fields as plain values, as rankings and run folders keep them.
+
+        Where they do not say how high a score can be, ``top_score`` does.
+        """
+        values = self.model_dump(mode="json")
+        said = len(self.labels) - 1 if self.labels else self.scale
+        return values if self.top == said else {**values, "top_score": self.top}
 
     @property
     def all_labels(self) -> tuple[str, ...]:

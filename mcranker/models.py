@@ -11,18 +11,46 @@ import anyio.to_thread
 
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError, UnsupportedCapability
-from mcranker.llm.chat import ChatModel
+from mcranker.llm.chat import ChatModel, ChatRequest
 from mcranker.llm.connect import connect
 from mcranker.llm.ledger.ledger import Ledger, default_ledger_path
 from mcranker.llm.ledger.ledgered import Ledgered
 from mcranker.llm.limits.budget import Budget, Budgeted
 from mcranker.llm.limits.limits import Limits
 from mcranker.llm.limits.retries import Retrying
+from mcranker.llm.scripted import ScriptedChat
 
-__all__ = ["LedgerSpec", "ModelSpec", "Models", "check_capabilities", "connect_roles"]
+__all__ = [
+    "MODEL_OPTIONS",
+    "NO_MODELS",
+    "ROLES",
+    "LedgerSpec",
+    "ModelSpec",
+    "Models",
+    "Roles",
+    "check_capabilities",
+    "connect_roles",
+]
 
 ModelSpec = str | ChatModel | None
 LedgerSpec = str | os.PathLike[str] | Ledger | None
+
+ROLES = ("recruiter", "criteria", "scoring", "assessor")
+"""What models do for a ranker."""
+
+MODEL_OPTIONS = ("model", *(f"{role}_model" for role in ROLES))
+"""The options that name models: for all roles, and for each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Which model plays which role; roles left None get `model`."""
+
+    model: ModelSpec = None
+    recruiter: ModelSpec = None
+    criteria: ModelSpec = None
+    scoring: ModelSpec = None
+    assessor: ModelSpec = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +72,12 @@ class Models:
     @property
     def names(self) -> Mapping[str, str]:
         """Role -> model name."""
-        return {
-            "recruiter": self.recruiter.name,
-            "criteria": self.criteria.name,
-            "scoring": self.scoring.name,
-            "assessor": self.assessor.name,
-        }
+        return {role: getattr(self, role).name for role in ROLES}
 
     async def aclose(self) -> None:
         """Close every model once, and the ledger."""
         closed: set[int] = set()
-        for model in (self.recruiter, self.criteria, self.scoring, self.assessor):
+        for model in (getattr(self, role) for role in ROLES):
             if id(model) not in closed:
                 closed.add(id(model))
                 await model.aclose()
@@ -63,26 +86,33 @@ class Models:
             await anyio.to_thread.run_sync(self.ledger.close)
 
 
+def _refuse(request: ChatRequest) -> str:
+    raise ConfigError(f"a ranker with needs_model=False asks a model ({request.tag.stage!r})")
+
+
+_NO_MODEL = ScriptedChat(_refuse, name="none")
+NO_MODELS = Models(_NO_MODEL, _NO_MODEL, _NO_MODEL, _NO_MODEL)
+"""For rankers that ask none."""
+
+
 def connect_roles(
-    model: ModelSpec,
-    roles: Mapping[str, ModelSpec],
+    roles: Roles,
     *,
     config: RankerConfig,
     base_url: str | None = None,
     api_key: str | None = None,
     ledger: LedgerSpec = "default",
 ) -> Models:
-    """Connect the models of all roles; roles without one of their own get `model`.
+    """Connect the models of all roles.
 
     The same name or object in two roles is one model with limits of its own.
 
     Args:
-        model: ``"openai:NAME"``, ``"anthropic:NAME"``, ``"local:NAME"``, a `ChatModel`, or
+        roles: each ``"openai:NAME"``, ``"anthropic:NAME"``, ``"local:NAME"``, a `ChatModel`, or
             None for the default (see `mcranker.llm.connect.connect`).
-        roles: keys ``recruiter``, ``criteria``, ``scoring``, ``assessor``.
         config: the limits of calls, time and money.
-        base_url: of an OpenAI- or Anthropic-compatible server, for `model` and for those of
-            the other models that have the same prefix.
+        base_url: of an OpenAI- or Anthropic-compatible server, for ``roles.model`` and for those
+            of the other models that have the same prefix.
         api_key: instead of the environment's, likewise.
         ledger: where answers are kept: a path, a `Ledger`, None, or ``"default"``.
 
@@ -97,7 +127,9 @@ def connect_roles(
         by_name = spec is None or isinstance(spec, str)
         key: object = spec if by_name else id(spec)
         if key not in made:
-            same = spec is model or (isinstance(spec, str) and _kind(spec) == _kind(model))
+            same = spec is roles.model or (
+                isinstance(spec, str) and _kind(spec) == _kind(roles.model)
+            )
             chat = connect(
                 spec,
                 base_url=base_url if same else None,
@@ -108,12 +140,9 @@ def connect_roles(
             made[key] = layers.around(chat, retried=by_name)
         return made[key]
 
-    specs = {
-        role: model if roles.get(role) is None else roles[role]
-        for role in ("recruiter", "criteria", "scoring", "assessor")
-    }
+    own = {role: getattr(roles, role) for role in ROLES}
     return Models(
-        **{role: role_model(spec) for role, spec in specs.items()},
+        **{role: role_model(roles.model if own[role] is None else own[role]) for role in ROLES},
         ledger=kept,
         budget=layers.budget,
     )
@@ -180,15 +209,15 @@ def _kind(spec: ModelSpec) -> str:
     return spec.partition(":")[0] if isinstance(spec, str) else ""
 
 
-def check_capabilities(config: RankerConfig, models: Models) -> None:
-    """Refuse a configuration that the scoring model cannot serve, before any call.
+def check_capabilities(config: RankerConfig, model: ChatModel) -> None:
+    """Refuse a scoring scheme that the scoring model cannot serve, before any call.
 
     Raises:
-        UnsupportedCapability: ``scoring="expected"`` without log-probabilities.
+        UnsupportedCapability: the model lacks what the scheme needs.
     """
-    if config.scoring == "expected" and not models.scoring.capabilities.label_logprobs:
+    if lack := config.scoring_class.lack(model.capabilities):
         raise UnsupportedCapability(
-            f'{models.scoring.name} gives no log-probabilities, which scoring="expected" needs; '
+            f'{model.name} {lack}, which scoring="{config.scoring}" needs; '
             'use scoring="integer" or another scoring_model',
-            model=models.scoring.name,
+            model=model.name,
         )

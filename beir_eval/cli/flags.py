@@ -6,7 +6,7 @@ import click
 
 from beir_eval.measures.significance import CORRECTIONS, HIGHEST_SEED, TESTS
 from mcranker.cli.number_types import RealNumber, WholeNumber
-from mcranker.cli.verb import OTHER, Section
+from mcranker.cli.verb import OTHER, GroupedOption
 
 __all__ = [
     "bm25_flags",
@@ -25,7 +25,7 @@ def count_flag(
     name: str, default: int | None, text: str, *, section: str = OTHER
 ) -> click.Parameter:
     """``--name N``, a whole number from 1; `text` is its help."""
-    return Section(
+    return GroupedOption(
         [f"--{name}"],
         type=WholeNumber(min=1),
         default=default,
@@ -94,7 +94,7 @@ def judgement_flags() -> list[click.Parameter]:
 def bm25_flags() -> list[click.Parameter]:
     """``--k1``, ``--b``, ``--index`` and ``--fields``; the last two are None unless given."""
     return [
-        Section(
+        GroupedOption(
             ["--k1"],
             type=RealNumber(min=0),
             default=0.9,
@@ -103,7 +103,7 @@ def bm25_flags() -> list[click.Parameter]:
             section=FIRST_STAGE,
             help="How slowly repeats of a term stop counting.",
         ),
-        Section(
+        GroupedOption(
             ["--b"],
             type=RealNumber(min=0, max=1),
             default=0.4,
@@ -112,14 +112,14 @@ def bm25_flags() -> list[click.Parameter]:
             section=FIRST_STAGE,
             help="How much long documents are held back, 0 to 1.",
         ),
-        Section(
+        GroupedOption(
             ["--index"],
             type=click.Choice(["corpus", "prebuilt"]),
             section=FIRST_STAGE,
             help="For pyserini: an index of the given documents, made here; or the one that "
             "pyserini offers for the data set, downloaded once. Without: corpus.",
         ),
-        Section(
+        GroupedOption(
             ["--fields"],
             type=click.Choice(["flat", "multifield"]),
             section=FIRST_STAGE,
@@ -131,7 +131,7 @@ def bm25_flags() -> list[click.Parameter]:
 def statistics_flags() -> list[click.Parameter]:
     """``--test``, ``--correction``, ``--resamples`` and ``--seed``."""
     return [
-        Section(
+        GroupedOption(
             ["--test"],
             type=click.Choice(TESTS),
             default="student",
@@ -139,7 +139,7 @@ def statistics_flags() -> list[click.Parameter]:
             section=STATISTICS,
             help="Student's paired t-test, Fisher's randomization test, or Tukey's HSD.",
         ),
-        Section(
+        GroupedOption(
             ["--correction"],
             type=click.Choice(CORRECTIONS),
             show_default="holm; none for tukey, which corrects by itself",
@@ -147,7 +147,7 @@ def statistics_flags() -> list[click.Parameter]:
             help="Of the p-values, for all comparisons of a table.",
         ),
         count_flag("resamples", 10_000, "Of the bootstrap, over the queries.", section=STATISTICS),
-        Section(
+        GroupedOption(
             ["--seed"],
             type=WholeNumber(0, HIGHEST_SEED),
             default=0,

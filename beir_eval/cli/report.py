@@ -13,7 +13,7 @@ from beir_eval.cli.flags import STATISTICS, statistics_flags
 from mcranker.cli.files import check_outputs, output
 from mcranker.cli.invocation import say
 from mcranker.cli.number_types import RealNumber
-from mcranker.cli.verb import Section, Verb, quiet_flag
+from mcranker.cli.verb import GroupedOption, Verb, quiet_flag
 from personas.words import counted
 
 if TYPE_CHECKING:
@@ -184,14 +184,14 @@ command = Verb(
             "Computed from the runs if need be. Without: the first measure of the runs.",
         ),
         click.Option(["--per-query"], is_flag=True, help="Every query's values in the JSON."),
-        Section(
+        GroupedOption(
             ["--baseline"],
             metavar="LABEL",
             section=STATISTICS,
             help="Compare with this ranker, or with 'first stage'. Without: the suite's baseline, "
             "else the first stage.",
         ),
-        Section(
+        GroupedOption(
             ["--level"],
             type=RealNumber(0, 1, min_open=True, max_open=True),
             default=0.95,

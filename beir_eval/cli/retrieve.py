@@ -22,7 +22,7 @@ from mcranker.cli.failures import DONE, envelope
 from mcranker.cli.files import check_outputs
 from mcranker.cli.files import output as opened_output
 from mcranker.cli.invocation import Invocation
-from mcranker.cli.verb import Section, Verb, quiet_flag
+from mcranker.cli.verb import GroupedOption, Verb, quiet_flag
 from personas.words import counted, seconds
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ command = Verb(
             help="Which judgements, and with them which queries.",
         ),
         count_flag("limit", None, "Only the first N queries."),
-        Section(
+        GroupedOption(
             ["--engine"],
             type=click.Choice(["bm25s", "pyserini"]),
             default="bm25s",

@@ -9,25 +9,25 @@ import click
 from beir_eval.cli.flags import FIRST_STAGE, bm25_flags, measures_flag, no_cache_flag, output_flag
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.options import (
-    METHOD,
     config_flags,
     ledger_flag,
     model_flags,
     team_flag,
+    with_criteria_flag,
 )
-from mcranker.cli.verb import Section, quiet_flag
+from mcranker.cli.verb import GroupedOption, quiet_flag
 from mcranker.config import RankerConfig
+from mcranker.models import ROLES
 from mcranker.rankers import RANKERS
 
-__all__ = ["ROLES", "run_flags"]
+__all__ = ["run_flags"]
 
 WHAT, OUTPUT = "What is run", "Output"
-ROLES = ("recruiter", "criteria", "scoring", "assessor")
 
 
 def run_flags() -> list[click.Parameter]:
     """Every parameter, in the order of the help."""
-    what, out = partial(Section, section=WHAT), partial(Section, section=OUTPUT)
+    what, out = partial(GroupedOption, section=WHAT), partial(GroupedOption, section=OUTPUT)
     config = [name for name in RankerConfig.model_fields if name not in ("dataset", "depth")]
     return [
         click.Argument(["suite"], required=False),
@@ -47,7 +47,7 @@ def run_flags() -> list[click.Parameter]:
         what(
             ["--ranker"],
             multiple=True,
-            type=click.Choice(list(RANKERS)),
+            type=click.Choice(RANKERS.names()),
             help="A ranker, without a suite; may be repeated.",
         ),
         what(["--label"], metavar="TEXT", help="Names the run of one --ranker."),
@@ -74,7 +74,7 @@ def run_flags() -> list[click.Parameter]:
             metavar="N",
             help="Passages a query that the first stage hands over (the suite's, or 100).",
         ),
-        Section(
+        GroupedOption(
             ["--first-stage"],
             default="bm25s",
             show_default=True,
@@ -102,12 +102,7 @@ def run_flags() -> list[click.Parameter]:
             "A saved team, or one of the library, for all queries; nobody is recruited, unless "
             "--team-size is larger."
         ),
-        Section(
-            ["--with-criteria"],
-            is_flag=True,
-            section=METHOD,
-            help="Put a team's criteria into the prompt of --ranker direct.",
-        ),
+        with_criteria_flag(),
         *config_flags(config),
         *model_flags(ROLES),
         ledger_flag(),

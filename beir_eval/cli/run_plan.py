@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from beir_eval.cli.run_flags import ROLES
 from beir_eval.experiment.run import Experiment, Plan
 from mcranker.cli.options import given_config, given_ledger
 from mcranker.cli.reading import read_lines
+from mcranker.models import MODEL_OPTIONS, ROLES
 from personas.plain import plain
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["given_experiment", "needed_models"]
 
-MODEL_OPTIONS = ("model", *(f"{role}_model" for role in ROLES))
 ENGINES = ("bm25s", "pyserini")
 
 
@@ -42,9 +41,12 @@ def given_experiment(ctx: click.Context) -> Experiment:
 def needed_models(experiment: Experiment) -> list[str]:
     """Names of all models that the rankers will need, that of the default included."""
     from mcranker.llm.connect import choose_default
+    from mcranker.rankers import RANKERS
 
     names = []
     for spec in experiment.rankers:
+        if not RANKERS.get(spec.ranker).needs_model:
+            continue
         model = spec.options.get("model")
         roles = [spec.options.get(f"{role}_model") or model for role in ROLES]
         names += [each or choose_default(os.environ)[0] for each in roles]

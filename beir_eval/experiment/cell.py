@@ -183,7 +183,7 @@ class Cell:
 
         config = {
             name: value
-            for name, value in ranker.config.model_dump(mode="json").items()
+            for name, value in ranker.config.recorded().items()
             if name not in HOW_NOT_WHAT
         }
         return RunManifest(

@@ -297,7 +297,7 @@ async def _run_cell(
     cell: Cell, first_stage: Metrics, spending: Spending, watch: Watch
 ) -> CellResult:
     from mcranker.errors import BudgetExceeded
-    from mcranker.rankers import HOPELESS
+    from mcranker.rankers import FATAL_ERRORS
 
     options = {**cell.spec.options, **spending.left()}
     paid: list[tuple[int, float | None]] = []
@@ -324,7 +324,11 @@ async def _run_cell(
                     failed_in_a_row += 1
                     cell.failed[ranked.query.id] = str(error)
                     out_of_budget = isinstance(error, BudgetExceeded)
-                    if out_of_budget or failed_in_a_row == GIVE_UP or isinstance(error, HOPELESS):
+                    if (
+                        out_of_budget
+                        or failed_in_a_row == GIVE_UP
+                        or isinstance(error, FATAL_ERRORS)
+                    ):
                         stopped = error
                         break
             if not cell.done:
@@ -353,9 +357,9 @@ def _emit_to(watch: Watch) -> Callable[[Event], Any]:
 
 
 def _make_ranker(name: str, options: Mapping[str, Any]) -> Ranker:
-    from mcranker.rankers import ranker_class
+    from mcranker.rankers import RANKERS
 
-    make: Callable[..., Ranker] = ranker_class(name)
+    make: Callable[..., Ranker] = RANKERS.get(name)
     return make(**options)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import inspect
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -56,10 +55,10 @@ class Options:
             SuiteError: there is no such ranker; it does not take an option, or refuses a value.
         """
         from mcranker.errors import ConfigError
-        from mcranker.rankers import ranker_class
+        from mcranker.rankers import RANKERS
 
         try:
-            kind = ranker_class(ranker)
+            kind = RANKERS.get(ranker)
         except ConfigError as failure:
             raise SuiteError(f"{place}: {failure}") from failure
         takes = _options_of(kind)
@@ -78,9 +77,9 @@ class Options:
         if name in _KEPT_OUT:
             return f"{said}; {_KEPT_OUT[name]}"
         if name not in own:
-            from mcranker.rankers import RANKERS, ranker_class
+            from mcranker.rankers import RANKERS
 
-            others = [each for each in RANKERS if name in _options_of(ranker_class(each))]
+            others = [each for each in RANKERS.names() if name in _options_of(RANKERS.get(each))]
             if others:
                 return f"{said} of [settings]; put it beside the labels of {', '.join(others)}"
         close = difflib.get_close_matches(name, takes, n=1)
@@ -156,14 +155,8 @@ def checked_model(model: str, where: str, names: Mapping[str, str] | None = None
 
 
 def _options_of(kind: type[Ranker]) -> dict[str, object]:
-    """Option -> its default in the constructor; that of a configuration's field is not said."""
-    from mcranker.config import RankerOptions
-
-    parameters = inspect.signature(kind).parameters.values()
-    rest = any(each.kind is each.VAR_KEYWORD for each in parameters)
-    takes: dict[str, object] = dict.fromkeys(RankerOptions.__annotations__ if rest else ())
-    takes |= {each.name: each.default for each in parameters if each.kind is not each.VAR_KEYWORD}
-    return {name: default for name, default in takes.items() if name not in _KEPT_OUT}
+    """Option -> its default in the constructor; None for the fields of the configuration."""
+    return {name: default for name, default in kind.takes().items() if name not in _KEPT_OUT}
 
 
 def _may_be_none(name: str) -> bool:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from types import NoneType, UnionType
-from typing import Any, Literal, cast, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import click
 from click.core import ParameterSource
 
 from mcranker.cli.failures import as_flags
 from mcranker.cli.number_types import RealNumber, WholeNumber
-from mcranker.cli.verb import Section
-from mcranker.config import LARGEST, WEAK_MODEL_DEFAULTS, RankerConfig
-from mcranker.rankers import RANKERS, Ranker, ranker_class
+from mcranker.cli.verb import GroupedOption
+from mcranker.config import LARGEST, REGISTRIES, WEAK_MODEL_DEFAULTS, RankerConfig
+from mcranker.models import MODEL_OPTIONS, ROLES
+from mcranker.rankers import RANKERS, Ranker
 
 __all__ = [
     "METHOD",
@@ -27,7 +28,9 @@ __all__ = [
     "make_ranker",
     "model_flags",
     "model_names",
+    "ranker_flag",
     "team_flag",
+    "with_criteria_flag",
 ]
 
 METHOD, MODELS = "Method", "Models"
@@ -93,7 +96,7 @@ def given_config(ctx: click.Context) -> RankerConfig:
 def model_flags(roles: Iterable[str]) -> list[click.Parameter]:
     """``--model``, one flag for each of the roles, and ``--base-url``."""
     return [
-        Section(
+        GroupedOption(
             ["--model"],
             metavar="NAME",
             section=MODELS,
@@ -101,10 +104,10 @@ def model_flags(roles: Iterable[str]) -> list[click.Parameter]:
             "Without: MCRANKER_MODEL, else a key that is set, else a small local model.",
         ),
         *(
-            Section([f"--{role}-model"], metavar="NAME", section=MODELS, help=_ROLES[role])
+            GroupedOption([f"--{role}-model"], metavar="NAME", section=MODELS, help=_ROLES[role])
             for role in roles
         ),
-        Section(
+        GroupedOption(
             ["--base-url"],
             metavar="URL",
             section=MODELS,
@@ -116,7 +119,7 @@ def model_flags(roles: Iterable[str]) -> list[click.Parameter]:
 
 def ledger_flag() -> click.Parameter:
     """``--ledger``."""
-    return Section(
+    return GroupedOption(
         ["--ledger"],
         metavar="FILE|none",
         section=MODELS,
@@ -133,13 +136,23 @@ def team_flag(text: str) -> click.Parameter:
     ) -> str | tuple[str, ...] | None:
         return names[0] if len(names) == 1 else names or None
 
-    return Section(
+    return GroupedOption(
         ["--team"],
         multiple=True,
         callback=unwrapped,
         metavar="FILE|NAME",
         section=METHOD,
         help=f"{text} Repeated: personas by name, of the library or any others.",
+    )
+
+
+def with_criteria_flag() -> click.Parameter:
+    """``--with-criteria``."""
+    return GroupedOption(
+        ["--with-criteria"],
+        is_flag=True,
+        section=METHOD,
+        help="Put a team's criteria into the prompt of --ranker direct.",
     )
 
 
@@ -153,7 +166,9 @@ def model_names(ctx: click.Context) -> list[str]:
     """The models that the flags ask for, the default's name included where one is needed."""
     from mcranker.llm.connect import choose_default
 
-    specs = [ctx.params.get(f"{role}_model") or ctx.params["model"] for role in _ROLES]
+    if "ranker" in ctx.params and not RANKERS.get(ctx.params["ranker"]).needs_model:
+        return []
+    specs = [ctx.params.get(f"{role}_model") or ctx.params["model"] for role in ROLES]
     return list(dict.fromkeys(spec or choose_default(os.environ)[0] for spec in specs))
 
 
@@ -164,29 +179,25 @@ def make_ranker(ctx: click.Context, name: str) -> Ranker:
         click.UsageError: a flag was given that this ranker does not take.
         MCRankerError, PersonasError: as the ranker's class says.
     """
-    import inspect
-
-    kind = ranker_class(name)
-    takes = inspect.signature(kind).parameters
-    specific = ("model", *(f"{role}_model" for role in _ROLES), "base_url", "team", "with_criteria")
+    make: Callable[..., Ranker] = RANKERS.get(name)
+    takes = RANKERS.get(name).takes()
     options = {
         option: ctx.params[option]
-        for option in specific
+        for option in (*MODEL_OPTIONS, "base_url", "team", "with_criteria")
         if ctx.params.get(option) not in (None, False)
     }
     for option in options:
         if option not in takes:
             flag = option.replace("_", "-")
             raise click.UsageError(f"--{flag} does not go with --ranker {name}; leave it out", ctx)
-    make = cast("Callable[..., Ranker]", kind)
     return make(config=given_config(ctx), ledger=given_ledger(ctx), **options)
 
 
 def ranker_flag() -> click.Parameter:
     """``--ranker``."""
-    return Section(
+    return GroupedOption(
         ["--ranker"],
-        type=click.Choice(list(RANKERS)),
+        type=click.Choice(RANKERS.names()),
         default="mcranker",
         show_default=True,
         section=METHOD,
@@ -211,7 +222,7 @@ def _is_given(ctx: click.Context, name: str) -> bool:
     return source in (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
 
-def _flag(name: str) -> Section:
+def _flag(name: str) -> GroupedOption:
     field = RankerConfig.model_fields[name]
     flag = name.replace("_", "-")
     kind, default = field.annotation, field.default
@@ -219,7 +230,7 @@ def _flag(name: str) -> Section:
     shown: bool | str = default not in ((), "")
     if isinstance(default, str) and default != default.strip():
         shown = repr(default)
-    return Section(
+    return GroupedOption(
         [f"--{flag}/--no-{flag}" if is_switch else f"--{flag}", name],
         type=_flag_type(name),
         default=default,
@@ -236,6 +247,8 @@ def _flag_type(name: str) -> click.ParamType[Any] | None:
     field = RankerConfig.model_fields[name]
     if field.annotation is bool:
         return None
+    if name in REGISTRIES:
+        return click.Choice(REGISTRIES[name].names())
     return click.STRING if name in _NAMES else _param_type(field.annotation, field.metadata)
 
 

@@ -16,7 +16,6 @@ from mcranker.cli.files import check_outputs
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.options import (
-    METHOD,
     WEAK_MODEL_NOTE,
     config_flags,
     ledger_flag,
@@ -25,6 +24,7 @@ from mcranker.cli.options import (
     model_names,
     ranker_flag,
     team_flag,
+    with_criteria_flag,
 )
 from mcranker.cli.progress import Live, QueryTracker, RunTracker, live_is_wanted
 from mcranker.cli.reading import (
@@ -36,10 +36,11 @@ from mcranker.cli.reading import (
     read_run,
 )
 from mcranker.cli.results import OUTPUTS, Destinations, Results, opened
-from mcranker.cli.verb import Section, Verb, quiet_flag
+from mcranker.cli.verb import GroupedOption, Verb, quiet_flag
 from mcranker.errors import InputError
 from mcranker.events import RankingDone
-from mcranker.rankers import HOPELESS, RankedQuery, Ranker
+from mcranker.models import ROLES
+from mcranker.rankers import FATAL_ERRORS, RankedQuery, Ranker
 from mcranker.trec import can_be_named
 from mcranker.types import Passage, Query
 from personas.words import counted
@@ -137,7 +138,7 @@ async def _rank_many(
                     with display.paused():
                         _take(results, early.pop(place))
                     place += 1
-                if isinstance(ranked.error, HOPELESS):
+                if isinstance(ranked.error, FATAL_ERRORS):
                     break
     for _, ranked in sorted(early.items()):
         _take(results, ranked)
@@ -232,7 +233,7 @@ def _check_trec_ids(job: _Job) -> None:
 
 
 def _flags() -> list[click.Parameter]:
-    into, out = partial(Section, section=INPUT), partial(Section, section=OUTPUT)
+    into, out = partial(GroupedOption, section=INPUT), partial(GroupedOption, section=OUTPUT)
     return [
         click.Argument(["query"], required=False),
         click.Argument(["passages"], nargs=-1, metavar="[PASSAGE]..."),
@@ -281,18 +282,13 @@ def _flags() -> list[click.Parameter]:
             "sent, no file is written.",
         ),
         ranker_flag(),
-        Section(
-            ["--with-criteria"],
-            is_flag=True,
-            section=METHOD,
-            help="Put a team's criteria into the prompt of --ranker direct.",
-        ),
+        with_criteria_flag(),
         team_flag(
             "A saved team, or one of the library; nobody is recruited, unless --team-size is "
             "larger."
         ),
         *config_flags(),
-        *model_flags(("recruiter", "criteria", "scoring", "assessor")),
+        *model_flags(ROLES),
         ledger_flag(),
         quiet_flag(),
     ]

@@ -1,6 +1,7 @@
-"""The reference of a command, made from its help: ``python -m mcranker.cli.reference``.
+"""Texts made from the code: ``python -m mcranker.cli.reference`` prints the command's reference.
 
-With ``MODULE:ATTRIBUTE`` behind it, of another command, e.g. ``beir_eval.cli:cli``.
+With ``MODULE:ATTRIBUTE`` behind it, that of another command, e.g. ``beir_eval.cli:cli``; with
+``options``, the module `mcranker.options`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import click
 
 from mcranker.cli.group import Verbs
 
-__all__ = ["reference"]
+__all__ = ["options_module", "reference"]
 
 WIDTH = 92
 OWN = "mcranker.cli.group:cli"
@@ -43,6 +44,31 @@ the error), a `message`, and `retryable`: whether running the same command again
 | 130 | interrupted (Ctrl-C) |
 | 141 | whoever read the output has closed it, such as `head` |
 """
+
+OPTIONS = '''\
+"""The fields of `RankerConfig` as keyword arguments, for type checkers.
+
+Made by ``python -m mcranker.cli.reference options > mcranker/options.py``; edit `RankerConfig`.
+"""
+
+from typing import Literal, TypedDict
+
+__all__ = ["RankerOptions"]
+
+
+class RankerOptions(TypedDict, total=False):
+    """The fields of `RankerConfig`, without ``team_size``, which rankers take by itself."""
+
+'''
+
+
+def options_module() -> str:
+    """The text of `mcranker.options`."""
+    from mcranker.config import RankerConfig
+
+    types = RankerConfig.__annotations__
+    names = [name for name in RankerConfig.model_fields if name != "team_size"]
+    return OPTIONS + "".join(f"    {name}: {types[name]}\n" for name in names).replace("'", '"')
 
 
 def reference(where: str = OWN) -> str:
@@ -97,4 +123,5 @@ def _context(command: click.Command, name: str, parent: click.Context | None) ->
 
 
 if __name__ == "__main__":
-    click.echo(reference(*sys.argv[1:2]), nl=False)
+    asked = sys.argv[1:2]
+    click.echo(options_module() if asked == ["options"] else reference(*asked), nl=False)

@@ -24,7 +24,7 @@ from mcranker.cli.options import (
 )
 from mcranker.cli.progress import Live, QueryTracker, live_is_wanted
 from mcranker.cli.tables import print_page, show_team
-from mcranker.cli.verb import Section, Verb, quiet_flag
+from mcranker.cli.verb import GroupedOption, Verb, quiet_flag
 from mcranker.rankers.mcranker import MCRanker
 from mcranker.types import Query
 from personas import Team, dumps
@@ -103,19 +103,19 @@ command = Verb(
     callback=_callback,
     params=[
         click.Argument(["query"]),
-        Section(
+        GroupedOption(
             ["--example"],
             metavar="PASSAGE",
             section="Input",
             help="A passage of the kind that will be judged, for the recruiter to see.",
         ),
-        Section(
+        GroupedOption(
             ["--out"],
             metavar="FILE",
             section="Output",
             help="Save the team as .yaml or .json, for --team of 'mcranker rank'.",
         ),
-        Section(
+        GroupedOption(
             ["--output"],
             type=click.Choice(["table", "json"]),
             default="table",
@@ -123,7 +123,7 @@ command = Verb(
             section="Output",
             help="What is printed. json: one object with status, team and errors.",
         ),
-        Section(
+        GroupedOption(
             ["--lock"],
             is_flag=True,
             section="Output",

@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-__all__ = ["Section", "Verb", "quiet_flag"]
+__all__ = ["GroupedOption", "Verb", "quiet_flag"]
 
 OTHER = "Options"
 
 
-class Section(click.Option):
+class GroupedOption(click.Option):
     """An option that the help lists under a heading of its own."""
 
     def __init__(self, *args: Any, section: str = OTHER, **kwargs: Any) -> None:

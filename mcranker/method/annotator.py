@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from mcranker.errors import ModelError, ReplyError, RequestRejected
-from mcranker.method.answers import Answer
 from mcranker.method.session import Session
 from mcranker.replies.read import read_rubric
 from mcranker.replies.schemas import RUBRIC_SCHEMA
@@ -145,7 +144,8 @@ class ScorePrompt:
 
     def __init__(self, template: Template, session: Session, rubric: Rubric | None) -> None:
         self._session = session
-        self._answer = Answer(session.config, session.prompts, rubric)
+        config = session.config
+        self._answer = config.scoring_class(config, session.prompts, rubric)
         self._template = template.bind(
             {"query": session.query.text, "answer": self._answer.instruction}
         )
@@ -161,7 +161,7 @@ class ScorePrompt:
 
     @classmethod
     def direct(cls, members: Sequence[Member], session: Session) -> ScorePrompt:
-        """For a judge without a persona; by the criteria of `members`, if any (Table 2)."""
+        """For a judge without a persona, by the criteria of `members` if any (Table 2)."""
         if not members:
             return cls(session.prompts["direct"], session, None)
         template = session.prompts["direct_with_criteria"].bind(

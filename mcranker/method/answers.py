@@ -1,67 +1,145 @@
-"""The three ways to score: what is asked, and how the reply becomes a `Score`."""
+"""Scoring schemes: what a judge is asked for, and how its reply becomes a `Score`."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
-from mcranker.config import RankerConfig
-from mcranker.llm.chat import ChatReply, ReplySchema
+from mcranker.errors import ConfigError
+from mcranker.llm.chat import Capabilities, ChatReply, ReplySchema
 from mcranker.replies.read import Unreadable, read_criterion_scores, read_score
 from mcranker.replies.schemas import criterion_scores_schema, integer_schema
 from mcranker.types import Score
 from personas import PromptSet, Rubric
-from personas.templates import Turn
+from personas.registry import Registry
 
-__all__ = ["Answer", "expected_value", "weighted_mean"]
+if TYPE_CHECKING:
+    from mcranker.config import RankerConfig
+
+__all__ = ["SCORINGS", "Scoring", "expected_value", "weighted_mean"]
 
 
-class Answer:
-    """How one rater answers: instruction, reply form, and reading it.
+class Scoring(ABC):
+    """How one judge answers: see ``docs/extending.md`` for one of your own.
 
     Args:
-        config: says the scoring mode, the scale and the labels.
-        prompts: where the instruction's wording comes from.
-        rubric: needed for ``per_criterion``.
+        config: the ranker's choices.
+        prompts: the wording of the built-in schemes.
+        rubric: the judge's criteria, if there are any.
+
+    Attributes:
+        instruction: says in the prompt what to answer; stands where it has ``{answer}``.
+        prefill: the beginning of the reply, for models that take one.
+        schema: form of the reply; None for free text, which an estimate takes to be short.
+        labels: texts of which the reply is one, and whose probabilities are wanted.
     """
 
+    needs_rubric: ClassVar[bool] = False
+    """Whether it scores by the criteria themselves, and so cannot do without."""
+
+    uses_labels: ClassVar[bool] = False
+    """Whether the option ``labels`` goes with it."""
+
+    instruction: str
+    prefill: str = ""
+    schema: ReplySchema | None = None
+    labels: tuple[str, ...] = ()
+
     def __init__(self, config: RankerConfig, prompts: PromptSet, rubric: Rubric | None) -> None:
-        self._config = config
-        self._rubric = rubric
-        self.labels: tuple[str, ...] = ()
-        self.schema: ReplySchema | None = None
-        turns: tuple[Turn, ...]
-        if config.scoring == "expected":
-            self.labels = config.all_labels
-            turns = prompts["answer_label"].render({"labels": ", ".join(self.labels)})
-        elif config.scoring == "per_criterion" and rubric is not None:
-            count = len(rubric.criteria)
-            self.schema = criterion_scores_schema(count, config.scale)
-            turns = prompts["answer_per_criterion"].render(
-                {"k": str(config.scale), "criteria_count": str(count)}
-            )
-        else:
-            self.schema = integer_schema("Score", config.scale)
-            turns = prompts["answer_integer"].render({"k": str(config.scale)})
+        self.config = config
+        self.rubric = rubric
+
+    @abstractmethod
+    def read(self, reply: ChatReply) -> Score:
+        """The reply as a score, from 0 to `top`.
+
+        Raises:
+            Unreadable: it is not of the form that was asked for; its text goes to the model,
+                which is asked again.
+        """
+
+    @classmethod
+    def top(cls, config: RankerConfig) -> float:
+        """The highest score that one judge can give."""
+        return config.scale
+
+    @classmethod
+    def lack(cls, capabilities: Capabilities) -> str:
+        """What a model does not offer and would have to, as "gives no ..."; empty if nothing."""
+        return ""
+
+    def _take(self, prompts: PromptSet, name: str, **values: str) -> None:
+        turns = prompts[name].render(values)
         self.instruction = next((turn.text for turn in turns if turn.role != "assistant"), "")
         self.prefill = next((turn.text for turn in turns if turn.role == "assistant"), "")
 
-    def read(self, reply: ChatReply) -> Score:
-        """The reply as a score.
 
-        Raises:
-            Unreadable: it is not of the form that was asked for.
-        """
-        if self.labels:
-            return Score(expected_value(reply.label_logprobs or {}, self.labels))
-        if self._config.scoring == "per_criterion" and self._rubric is not None:
-            each = read_criterion_scores(
-                reply.text, count=len(self._rubric.criteria), top=self._config.scale
-            )
-            weights = [criterion.weight for criterion in self._rubric.criteria]
-            return Score(weighted_mean(each, weights), criteria=tuple(map(float, each)))
+class IntegerScoring(Scoring):
+    """One integer a passage, 0 to k (the paper's)."""
+
+    def __init__(self, config: RankerConfig, prompts: PromptSet, rubric: Rubric | None) -> None:
+        super().__init__(config, prompts, rubric)
+        self._take(prompts, "answer_integer", k=str(config.scale))
+        self.schema = integer_schema("Score", config.scale)
+
+    def read(self, reply: ChatReply) -> Score:
         cut = reply.finish_reason == "length"
-        return Score(float(read_score(reply.text, key="Score", top=self._config.scale, cut=cut)))
+        return Score(float(read_score(reply.text, key="Score", top=self.config.scale, cut=cut)))
+
+
+class ExpectedScoring(Scoring):
+    """The expectation over the labels' probabilities."""
+
+    uses_labels = True
+
+    def __init__(self, config: RankerConfig, prompts: PromptSet, rubric: Rubric | None) -> None:
+        super().__init__(config, prompts, rubric)
+        self.labels = config.all_labels
+        self._take(prompts, "answer_label", labels=", ".join(self.labels))
+
+    def read(self, reply: ChatReply) -> Score:
+        return Score(expected_value(reply.label_logprobs or {}, self.labels))
+
+    @classmethod
+    def top(cls, config: RankerConfig) -> float:
+        return len(config.all_labels) - 1
+
+    @classmethod
+    def lack(cls, capabilities: Capabilities) -> str:
+        return "" if capabilities.label_logprobs else "gives no log-probabilities"
+
+
+class CriterionScoring(Scoring):
+    """One integer a criterion, combined by the weights."""
+
+    needs_rubric = True
+
+    def __init__(self, config: RankerConfig, prompts: PromptSet, rubric: Rubric | None) -> None:
+        super().__init__(config, prompts, rubric)
+        assert rubric is not None, "needs_rubric"
+        self._weights = [criterion.weight for criterion in rubric.criteria]
+        count = len(self._weights)
+        self._take(prompts, "answer_per_criterion", k=str(config.scale), criteria_count=str(count))
+        self.schema = criterion_scores_schema(count, config.scale)
+
+    def read(self, reply: ChatReply) -> Score:
+        each = read_criterion_scores(reply.text, count=len(self._weights), top=self.config.scale)
+        return Score(weighted_mean(each, self._weights), criteria=tuple(map(float, each)))
+
+
+SCORINGS: Registry[type[Scoring]] = Registry(
+    "scoring",
+    "mcranker.scorings",
+    {
+        "integer": "mcranker.method.answers:IntegerScoring",
+        "expected": "mcranker.method.answers:ExpectedScoring",
+        "per_criterion": "mcranker.method.answers:CriterionScoring",
+    },
+    ConfigError,
+)
+"""Every scheme's class, by name."""
 
 
 def expected_value(logprobs: Mapping[str, float], labels: Sequence[str]) -> float:

@@ -4,100 +4,104 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import logging
+import inspect
+import math
+import time
 from abc import ABC, abstractmethod
-from collections.abc import (
-    AsyncIterable,
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Iterable,
-    Iterator,
-    Mapping,
-)
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
-from typing import ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self, Unpack
 
-import anyio
-from anyio.streams.memory import MemoryObjectReceiveStream
+import numpy as np
+from numpy.typing import NDArray
 
 from mcranker.config import RankerConfig
-from mcranker.errors import (
-    AuthenticationFailed,
-    BudgetExceeded,
-    ConfigError,
-    LedgerError,
-    MCRankerError,
-    ModelFileError,
-    ModelNotFound,
-    ReplyError,
-    UnsupportedCapability,
-)
+from mcranker.errors import ReplyError
 from mcranker.estimate import Estimate, Forecast
 from mcranker.events import Emit, Event, RankingDone
 from mcranker.inputs import Docs, as_passages, as_query
 from mcranker.logs import safe_logger
-from mcranker.models import Models
+from mcranker.models import NO_MODELS, LedgerSpec, Models, ModelSpec, Roles, connect_roles
+from mcranker.options import RankerOptions
+from mcranker.rankers.dispatch import RankedQuery, Work, dispatch, each_of
 from mcranker.ranking import Ranking
-from mcranker.runtime.bridge import Bridge, Stream, task_group
-from mcranker.types import Passage, Query
+from mcranker.runtime.bridge import Bridge, Stream
+from mcranker.types import Passage, Query, ScoreMatrix, UsageTable
 
-__all__ = ["HOPELESS", "RankedQuery", "Ranker", "Work"]
+__all__ = ["Ranker"]
 
 logger = safe_logger("mcranker")
 
-Work: TypeAlias = Iterable[tuple[str | Query, Docs]] | AsyncIterable[tuple[str | Query, Docs]]
-"""Queries with their passages, one after the other; read only as fast as they are ranked."""
-
-HOPELESS = (
-    AuthenticationFailed,
-    ConfigError,
-    LedgerError,
-    ModelFileError,
-    ModelNotFound,
-    UnsupportedCapability,
-)
-"""Errors that, when they fail one query, fail all of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class RankedQuery:
-    """One query of many: its ranking, or the error that stopped it.
-
-    Attributes:
-        place: place of the query among those given, from 0.
-        query: the query; its text is empty if it could not be read.
-        ranking: the ranking, or None.
-        error: what went wrong, or None.
-    """
-
-    place: int
-    query: Query
-    ranking: Ranking | None = None
-    error: MCRankerError | None = None
-
-    def result(self) -> Ranking:
-        """The ranking; raises the error if there is none."""
-        if self.ranking is None:
-            raise self.error or MCRankerError("the query was not ranked")
-        return self.ranking
+_ROLE_OF = {
+    "recruit": "recruiter",
+    "criteria": "criteria",
+    "score": "scoring",
+    "assess": "assessor",
+}
 
 
 class Ranker(ABC):
-    """Ranks passages for a query. Subclasses say how, in `_rank`.
+    """Ranks passages for a query. Subclasses say how, in `_rank`; see ``docs/extending.md``.
 
     Usable as ``with`` and ``async with``; closing releases connections and threads. A
     ranker may be used from several threads and event loops.
+
+    Args:
+        model: answers its calls, as for `MCRanker`; `Roles` for several models. It is not
+            looked at if the ranker needs none.
+        base_url: of an OpenAI- or Anthropic-compatible server.
+        api_key: instead of the environment's.
+        ledger: the file that keeps every answer, as for `MCRanker`.
+        config: all other choices as one object; `options` replace single fields.
+        options: fields of `RankerConfig`.
+
+    Attributes:
+        config: the choices in effect.
+        models: whom to ask. Their answers are kept in the ledger, their failures repeated, and
+            the limits and the budget of `config` kept.
+
+    Raises:
+        ConfigError, ModelError: as `MCRanker`.
     """
 
     name: ClassVar[str]
     """How the ranker is called in runs, reports and on the command line."""
 
-    def __init__(self, config: RankerConfig, models: Models) -> None:
-        self.config = config
-        self.models = models
-        self._bridge = Bridge(models.aclose)
+    needs_model: ClassVar[bool] = True
+    """Whether it asks a model; if not, none is connected, fetched or recorded."""
+
+    def __init__(
+        self,
+        *,
+        model: ModelSpec | Roles = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        ledger: LedgerSpec = "default",
+        config: RankerConfig | None = None,
+        **options: Unpack[RankerOptions],
+    ) -> None:
+        self.config = RankerConfig.of(config, options)
+        self.models = NO_MODELS
+        if self.needs_model:
+            self.models = connect_roles(
+                model if isinstance(model, Roles) else Roles(model),
+                config=self.config,
+                base_url=base_url,
+                api_key=api_key,
+                ledger=ledger,
+            )
+        self._bridge = Bridge(self.models.aclose)
+
+    @classmethod
+    def takes(cls) -> dict[str, Any]:
+        """Option -> its default, of the constructor; None for the fields of `RankerConfig`."""
+        parameters = inspect.signature(cls).parameters.values()
+        own = {each.name: each.default for each in parameters if each.kind is not each.VAR_KEYWORD}
+        return {
+            **dict.fromkeys(RankerConfig.model_fields if len(own) < len(parameters) else ()),
+            **own,
+        }
 
     @property
     def prompt_hashes(self) -> Mapping[str, str]:
@@ -108,7 +112,66 @@ class Ranker(ABC):
     async def _rank(
         self, query: Query, passages: tuple[Passage, ...], emit: Emit | None
     ) -> Ranking:
-        """Rank at least one passage; `emit` takes events if anybody wants them."""
+        """Rank at least one passage; `emit` takes events if anybody wants them.
+
+        An estimate runs this too, with models that make up their replies.
+        """
+
+    def ranking_by_scores(
+        self,
+        query: Query,
+        passages: Sequence[Passage],
+        scores: Sequence[float | None],
+        *,
+        calls: UsageTable | None = None,
+    ) -> Ranking:
+        """A `Ranking` by falling score; equal scores keep their first-stage order.
+
+        Args:
+            query: what was asked.
+            passages: in first-stage order.
+            scores: of the first so many passages, the higher the better. Passages with None,
+                and those beyond the last score, follow in first-stage order without a score.
+            calls: what was asked of models.
+
+        Raises:
+            ValueError: there are more scores than passages, or one is not finite.
+        """
+        if len(scores) > len(passages) or not all(s is None or math.isfinite(s) for s in scores):
+            raise ValueError(
+                f"{len(scores)} scores for {len(passages)} passages; give a finite number or "
+                "None for each passage that was scored"
+            )
+        final = np.full(len(passages), math.nan)
+        final[: len(scores)] = [math.nan if score is None else score for score in scores]
+        return self._ranking(query, passages, np.argsort(-final, kind="stable"), final, calls)
+
+    def ranking_by_order(
+        self,
+        query: Query,
+        passages: Sequence[Passage],
+        order: Sequence[int],
+        *,
+        calls: UsageTable | None = None,
+    ) -> Ranking:
+        """A `Ranking` without scores.
+
+        Args:
+            query: what was asked.
+            passages: in first-stage order.
+            order: places in `passages`, best first. Passages that are not in it follow in
+                first-stage order.
+            calls: what was asked of models.
+
+        Raises:
+            ValueError: a place is not one of `passages`, or is repeated.
+        """
+        places = dict.fromkeys(order)
+        if len(places) < len(order) or not all(0 <= place < len(passages) for place in order):
+            raise ValueError(f"order={order!r}: give places from 0 to {len(passages) - 1}, once")
+        whole = [*order, *(place for place in range(len(passages)) if place not in places)]
+        final = np.full(len(passages), math.nan)
+        return self._ranking(query, passages, np.array(whole, dtype=np.intp), final, calls)
 
     def rank(self, query: str | Query, docs: Docs) -> Ranking:
         """Rank `docs` for `query`, and wait for the result.
@@ -134,7 +197,7 @@ class Ranker(ABC):
 
     async def arank(self, query: str | Query, docs: Docs) -> Ranking:
         """`rank` for callers with an event loop."""
-        return await self._checked_rank(as_query(query), as_passages(docs), None)
+        return await self._ranked(query, docs, None)
 
     def astream(self, query: str | Query, docs: Docs) -> Stream[Event]:
         """The events of ranking one query, the last of which is `RankingDone`.
@@ -177,30 +240,9 @@ class Ranker(ABC):
             work: queries with their passages.
             emit: takes the events of all queries as they happen, without `RankingDone`.
         """
-
-        async def produce(send: Callable[[RankedQuery], Awaitable[None]]) -> None:
-            jobs, queue = anyio.create_memory_object_stream[tuple[int, str | Query, Docs]](0)
-
-            async def serve(
-                mailbox: MemoryObjectReceiveStream[tuple[int, str | Query, Docs]],
-            ) -> None:
-                async with mailbox:
-                    async for place, query, docs in mailbox:
-                        await send(await self._reported(place, query, docs, emit))
-
-            async with task_group() as group, jobs:
-                with queue:
-                    for _ in range(self._queries_at_once()):
-                        group.start_soon(serve, queue.clone())
-                place = 0
-                async for query, docs in _each(work):
-                    try:
-                        await jobs.send((place, query, docs))
-                    except anyio.BrokenResourceError:
-                        break  # whoever took the jobs has failed; that error is the one to tell
-                    place += 1
-
-        return Stream(produce)
+        return dispatch(
+            work, lambda query, docs: self._ranked(query, docs, emit), self._queries_at_once()
+        )
 
     def estimate(self, query: str | Query, docs: Docs) -> Estimate:
         """What `rank` would take: calls, tokens and US dollars. Nothing is sent or kept.
@@ -235,9 +277,9 @@ class Ranker(ABC):
         """`estimate_many` for callers with an event loop."""
         forecast = Forecast(self.config, counted)
         double = self._double(forecast.models(self.models))
-        async for query, docs in _each(work):
+        async for query, docs in each_of(work):
             checked, passages = as_query(query), as_passages(docs)
-            if passages:
+            if passages and self.needs_model:
                 # A query whose recruiter's unusable answers are in the ledger ends early.
                 with contextlib.suppress(ReplyError):
                     await double._rank(checked, passages, None)  # noqa: SLF001 - of this class
@@ -258,27 +300,20 @@ class Ranker(ABC):
             return wanted
         return min(slots, wanted)
 
-    async def _reported(
-        self, place: int, query: str | Query, docs: Docs, emit: Emit | None
-    ) -> RankedQuery:
-        known = (
-            query if isinstance(query, Query) else Query(query if isinstance(query, str) else "")
-        )
-        try:
-            ranking = await self._checked_rank(as_query(query), as_passages(docs), emit)
-            return RankedQuery(place, known, ranking=ranking)
-        except MCRankerError as error:
-            # Once the budget is spent, this is so for all that follow.
-            level = logging.INFO if isinstance(error, BudgetExceeded) else logging.WARNING
-            logger.log(level, "query %r was not ranked: %s", known.id or known.text[:80], error)
-            return RankedQuery(place, known, error=error)
+    async def _ranked(self, query: str | Query, docs: Docs, emit: Emit | None) -> Ranking:
+        return await self._checked_rank(as_query(query), as_passages(docs), emit)
 
     async def _checked_rank(
         self, query: Query, passages: tuple[Passage, ...], emit: Emit | None
     ) -> Ranking:
         if not passages:
-            return self._empty(query)
+            empty = self.ranking_by_scores(query, (), ())
+            return replace(empty, prompt_hashes={}, seconds={"total": 0.0})
+        started = time.perf_counter()
         ranking = await self._rank(query, passages, emit)
+        if "total" not in ranking.seconds:
+            seconds = {**ranking.seconds, "total": time.perf_counter() - started}
+            ranking = replace(ranking, seconds=seconds)
         missing = ranking.missing
         if missing:
             logger.warning(
@@ -291,26 +326,34 @@ class Ranker(ABC):
             )
         return ranking
 
-    def _empty(self, query: Query) -> Ranking:
-        import numpy as np
-
-        from mcranker.types import ScoreMatrix, UsageTable
-
+    def _ranking(
+        self,
+        query: Query,
+        passages: Sequence[Passage],
+        order: NDArray[np.intp],
+        final: NDArray[np.float64],
+        calls: UsageTable | None,
+    ) -> Ranking:
+        calls = UsageTable() if calls is None else calls
         return Ranking(
             query=query,
-            passages=(),
-            order=np.empty(0, dtype=np.intp),
-            final=np.empty(0),
-            matrix=ScoreMatrix.empty(0, 0),
+            passages=tuple(passages),
+            order=order,
+            final=final,
+            matrix=ScoreMatrix.empty(len(passages), 0),
             personas=(),
             team=None,
             ranker=self.name,
-            config=self.config.model_dump(mode="json"),
-            models={},
-            prompt_hashes={},
-            calls=UsageTable(),
-            seconds={"total": 0.0},
+            config=self.config.recorded(),
+            models=self._models_used(calls),
+            prompt_hashes=self.prompt_hashes,
+            calls=calls,
+            seconds={},
         )
+
+    def _models_used(self, calls: UsageTable) -> Mapping[str, str]:
+        used = {stage for stage, _, _ in (*calls, *calls.reused)}
+        return {role: self.models.names[role] for stage, role in _ROLE_OF.items() if stage in used}
 
     def close(self) -> None:
         """Release connections, processes and threads."""
@@ -343,12 +386,3 @@ class Ranker(ABC):
         traceback: TracebackType | None,
     ) -> None:
         await self.aclose()
-
-
-async def _each(work: Work) -> AsyncIterator[tuple[str | Query, Docs]]:
-    if isinstance(work, AsyncIterable):
-        async for entry in work:
-            yield entry
-    else:
-        for entry in work:
-            yield entry

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar, Unpack
 
-from mcranker.config import RankerConfig, RankerOptions
+from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError
 from mcranker.method.annotator import ScorePassage, ScorePrompt, Scores, TakesScores
 from mcranker.method.seats import TeamSpec
 from mcranker.method.session import Session
 from mcranker.method.team import score_by_judge
-from mcranker.models import LedgerSpec, ModelSpec
-from mcranker.rankers.pointwise import PointwiseRanker, Roles, given
+from mcranker.models import LedgerSpec, ModelSpec, Roles
+from mcranker.options import RankerOptions
+from mcranker.rankers.pointwise import PointwiseRanker
 from mcranker.ranking import Ranking
 from mcranker.runtime.actor import Actor
 from personas import Member
@@ -66,11 +67,10 @@ class DirectRanker(PointwiseRanker):
         api_key: str | None = None,
         team: TeamSpec | None = None,
         ledger: LedgerSpec = "default",
-        preset: str | None = None,
         config: RankerConfig | None = None,
         **options: Unpack[RankerOptions],
     ) -> None:
-        chosen = RankerConfig.of(config, {**given(team_size=team_size, preset=preset), **options})
+        chosen = RankerConfig.of(config, options, team_size=team_size)
         _refuse_team_options(chosen)
         super().__init__(
             chosen,
@@ -111,9 +111,9 @@ class DirectJudge(Actor[ScorePassage, None]):
 
 def _refuse_team_options(config: RankerConfig) -> None:
     """Refuse what needs several personas' scores, instead of leaving it out unsaid."""
-    if config.scoring == "per_criterion":
+    if config.scoring_class.needs_rubric:
         raise ConfigError(
-            'scoring="per_criterion" scores by each persona\'s rubric, which DIRECT has not; '
+            f'scoring="{config.scoring}" scores by each persona\'s rubric, which DIRECT has not; '
             "use MCRanker, or with_criteria=True to put the criteria into the prompt"
         )
     if config.ensemble != "sum":

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar, Unpack
 
-from mcranker.config import RankerConfig, RankerOptions
+from mcranker.config import RankerConfig
 from mcranker.inputs import as_passages, as_query
 from mcranker.method.seats import TeamSpec
 from mcranker.method.session import Session
 from mcranker.method.team import score_by_team
-from mcranker.models import LedgerSpec, ModelSpec
-from mcranker.rankers.pointwise import PointwiseRanker, Roles, given
+from mcranker.models import LedgerSpec, ModelSpec, Roles
+from mcranker.options import RankerOptions
+from mcranker.rankers.pointwise import PointwiseRanker
 from mcranker.ranking import Ranking
 from mcranker.types import Passage, Query
 from personas import Team
@@ -83,12 +84,11 @@ class MCRanker(PointwiseRanker):
         api_key: str | None = None,
         team: TeamSpec | None = None,
         ledger: LedgerSpec = "default",
-        preset: str | None = None,
         config: RankerConfig | None = None,
         **options: Unpack[RankerOptions],
     ) -> None:
         super().__init__(
-            RankerConfig.of(config, {**given(team_size=team_size, preset=preset), **options}),
+            RankerConfig.of(config, options, team_size=team_size),
             Roles(model, recruiter_model, criteria_model, scoring_model, assessor_model),
             base_url=base_url,
             api_key=api_key,

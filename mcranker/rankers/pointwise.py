@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,28 +24,17 @@ from mcranker.method.seats import Seats, TeamSpec, as_team
 from mcranker.method.session import Memory, Session
 from mcranker.method.team import Scored, assemble
 from mcranker.method.topk import unasked
-from mcranker.models import LedgerSpec, Models, ModelSpec, check_capabilities, connect_roles
+from mcranker.models import LedgerSpec, Models, Roles, check_capabilities
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking
 from mcranker.types import Passage, Query, ScoreMatrix
 from personas import Member, PromptSet, Team
 
-__all__ = ["PointwiseRanker", "Roles", "given"]
+__all__ = ["PointwiseRanker"]
 
 logger = safe_logger("mcranker")
 
 _LONGEST_QUERY = 20_000  # characters that a team's query may have
-
-
-@dataclass(frozen=True, slots=True)
-class Roles:
-    """Which model plays which role; roles left None get `model`."""
-
-    model: ModelSpec = None
-    recruiter: ModelSpec = None
-    criteria: ModelSpec = None
-    scoring: ModelSpec = None
-    assessor: ModelSpec = None
 
 
 class PointwiseRanker(Ranker):
@@ -70,22 +58,17 @@ class PointwiseRanker(Ranker):
             Seats.of(config, self.team)
         # Before any model: a team or a folder that cannot be used needs none to be found out.
         PromptSet.load(config.prompts)
-        specs = {
-            name: getattr(roles, name) for name in ("recruiter", "criteria", "scoring", "assessor")
-        }
-        models = connect_roles(
-            roles.model, specs, config=config, base_url=base_url, api_key=api_key, ledger=ledger
+        super().__init__(
+            model=roles, config=config, base_url=base_url, api_key=api_key, ledger=ledger
         )
-        resolved = config.for_model(models.scoring.capabilities)
-        check_capabilities(resolved, models)
-        super().__init__(resolved, models)
-        self.seats = Seats.of(resolved, self.team) if needs_team else Seats()
-        self.prompts = PromptSet.load(resolved.prompts)
+        scoring = self.models.scoring
+        self.config = config.for_model(scoring.capabilities)
+        check_capabilities(self.config, scoring)
+        self.seats = Seats.of(self.config, self.team) if needs_team else Seats()
+        self.prompts = PromptSet.load(self.config.prompts)
         self._memory = Memory()
-        if resolved is not config:
-            logger.info(
-                "%s is a weak model, so %s", models.scoring.name, _changes(config, resolved)
-            )
+        if self.config is not config:
+            logger.info("%s is a weak model, so %s", scoring.name, _changes(config, self.config))
 
     @property
     def prompt_hashes(self) -> Mapping[str, str]:
@@ -180,29 +163,14 @@ class PointwiseRanker(Ranker):
             personas=tuple(scored.names),
             team=self.build_team(session, scored.members) if scored.members else None,
             ranker=self.name,
-            config=self.config.model_dump(mode="json"),
-            models=self._models_used(session),
+            config=self.config.recorded(),
+            models=self._models_used(session.usage),
             prompt_hashes=self.prompts.hashes,
             calls=session.usage,
             seconds={**session.seconds, "total": time.perf_counter() - session.started},
             assessor_reasons=_reasons(scored.assessed, rows),
             bounds={place: float(judged[place]) for place in np.flatnonzero(partly).tolist()},
         )
-
-    def _models_used(self, session: Session) -> Mapping[str, str]:
-        roles = {
-            "recruit": "recruiter",
-            "criteria": "criteria",
-            "score": "scoring",
-            "assess": "assessor",
-        }
-        used = {stage for stage, _, _ in (*session.usage, *session.usage.reused)}
-        return {role: self.models.names[role] for stage, role in roles.items() if stage in used}
-
-
-def given(**options: Any) -> dict[str, Any]:
-    """The options that are not None."""
-    return {name: value for name, value in options.items() if value is not None}
 
 
 def _changes(config: RankerConfig, resolved: RankerConfig) -> str:

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcranker.config import NO_YES, PRESETS, WEAK_MODEL_DEFAULTS, RankerConfig, RankerOptions
+import mcranker.options
+from mcranker.cli.reference import options_module
+from mcranker.config import NO_YES, PRESETS, WEAK_MODEL_DEFAULTS, RankerConfig
 from mcranker.errors import ConfigError
 from mcranker.llm.chat import Capabilities
 
@@ -55,19 +57,10 @@ def test_an_explicit_field_beats_the_preset() -> None:
     assert (config.depth, config.reask, config.lowercase_query) == (None, 2, True)
 
 
-def test_options_are_the_fields_but_preset_and_team_size() -> None:
-    assert set(RankerOptions.__annotations__) == set(RankerConfig.model_fields) - {
-        "preset",
-        "team_size",
-    }
-
-
-def test_options_have_the_types_of_the_fields() -> None:
-    from typing import get_type_hints
-
-    hints = get_type_hints(RankerOptions)
-    for name, hint in hints.items():
-        assert hint == RankerConfig.model_fields[name].annotation, name
+def test_the_typed_options_are_made_of_the_fields() -> None:
+    written = Path(mcranker.options.__file__).read_text(encoding="utf-8")
+    assert written == options_module(), "run: make docs"
+    assert len(mcranker.options.RankerOptions.__annotations__) + 1 == len(RankerConfig.model_fields)
 
 
 def test_every_field_says_what_it_is_for() -> None:
@@ -107,6 +100,8 @@ def test_presets_cannot_be_changed() -> None:
         ({"preset": "papers"}, "preset='papers': Input should be 'paper' or 'reference'"),
         ({"preset": ["paper"]}, "preset=['paper']: Input should be 'paper' or 'reference'"),
         ({"preset": None}, "preset=None: Input should be 'paper' or 'reference'"),
+        ({"scoring": "expcted"}, "scoring='expcted': there is no scoring 'expcted'; did you mean"),
+        ({"scoring": "mean"}, "there are integer, expected, per_criterion"),
         ({"scales": 10}, "there is no option 'scales'; did you mean 'scale'?"),
         ({"zzz": 1}, "there is no option 'zzz'; see RankerConfig for all options"),
         ({"scoring": "expected", "labels": ("Yes",)}, "labels=('Yes',): give at least two labels"),

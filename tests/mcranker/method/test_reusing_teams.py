@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from click.testing import CliRunner, Result
@@ -61,7 +61,9 @@ def edited(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("preset", ["paper", "reference"])
-def test_what_a_model_wrote_is_sealed_and_the_rest_is_not(preset: str, tmp_path: Path) -> None:
+def test_what_a_model_wrote_is_sealed_and_the_rest_is_not(
+    preset: Literal["paper", "reference"], tmp_path: Path
+) -> None:
     ranker = MCRanker(team=["clinician", NEIGHBOUR], team_size=3, model=scripted(), preset=preset)
     for team in (ranker.rank("q", DOCS).team, ranker.recruit_team("q")):
         assert team is not None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mcranker.config import NO_YES, RankerConfig
 from mcranker.llm.chat import ChatReply
-from mcranker.method.answers import Answer, expected_value
+from mcranker.method.answers import Scoring, expected_value
 from mcranker.replies.read import Unreadable
 from mcranker.replies.schemas import integer_schema
 from mcranker.types import Score
@@ -26,6 +26,10 @@ RUBRIC = Rubric(
         Criterion(name="Clear", weight=20),
     )
 )
+
+
+def scoring(config: RankerConfig, prompts: PromptSet, rubric: Rubric | None) -> Scoring:
+    return config.scoring_class(config, prompts, rubric)
 
 
 def _log(**probabilities: float) -> dict[str, float]:
@@ -87,7 +91,7 @@ def test_an_expectation_depends_on_the_odds_alone(logs: list[float], shift: floa
 
 
 def test_an_integer_answer() -> None:
-    answer = Answer(RankerConfig(scale=20), PAPER, RUBRIC)
+    answer = scoring(RankerConfig(scale=20), PAPER, RUBRIC)
     assert answer.read(ChatReply('{"Score": 17}')) == Score(17.0)
     assert type(answer.read(ChatReply('{"Score": 17}')).value) is float
     assert "20" in answer.instruction
@@ -97,14 +101,14 @@ def test_an_integer_answer() -> None:
 
 
 def test_a_bare_integer_that_was_cut_is_unreadable() -> None:
-    answer = Answer(RankerConfig(), PAPER, None)
+    answer = scoring(RankerConfig(), PAPER, None)
     assert answer.read(ChatReply("1")) == Score(1.0)
     with pytest.raises(Unreadable, match="cut"):
         answer.read(ChatReply("1", finish_reason="length"))
 
 
 def test_a_label_answer() -> None:
-    answer = Answer(RankerConfig(scoring="expected", labels=NO_YES), COMPACT, RUBRIC)
+    answer = scoring(RankerConfig(scoring="expected", labels=NO_YES), COMPACT, RUBRIC)
     assert answer.labels == ("No", "Yes")
     assert answer.schema is None
     assert "No, Yes" in answer.instruction
@@ -116,7 +120,7 @@ def test_a_label_answer() -> None:
 
 
 def test_labels_of_the_scale() -> None:
-    answer = Answer(RankerConfig(scoring="expected", scale=2), PAPER, None)
+    answer = scoring(RankerConfig(scoring="expected", scale=2), PAPER, None)
     assert answer.labels == ("0", "1", "2")
     # 1 * 0.5 + 2 * 0.25
     reply = ChatReply("1", label_logprobs={"0": math.log(0.25), "1": math.log(0.5)})
@@ -125,7 +129,7 @@ def test_labels_of_the_scale() -> None:
 
 
 def test_an_answer_for_each_criterion() -> None:
-    answer = Answer(RankerConfig(scoring="per_criterion"), PAPER, RUBRIC)
+    answer = scoring(RankerConfig(scoring="per_criterion"), PAPER, RUBRIC)
     score = answer.read(ChatReply('{"Scores": {"1": 10, "2": 5, "3": 0}}'))
     # 10 * 50% + 5 * 30% + 0 * 20%
     assert score == Score(6.5, criteria=(10.0, 5.0, 0.0))
@@ -134,18 +138,12 @@ def test_an_answer_for_each_criterion() -> None:
         answer.read(ChatReply('{"Scores": {"1": 10, "2": 5}}'))
 
 
-def test_without_a_rubric_there_is_one_integer() -> None:
-    answer = Answer(RankerConfig(scoring="per_criterion"), PAPER, None)
-    assert answer.schema == integer_schema("Score", 10)
-    assert answer.read(ChatReply('{"Score": 7}')) == Score(7.0)
-
-
 @given(st.lists(st.tuples(st.integers(1, 50), st.integers(0, 10)), min_size=1, max_size=8))
 def test_a_weighted_mean_is_between_its_scores(pairs: list[tuple[int, int]]) -> None:
     criteria = [
         Criterion(name=str(number), weight=weight) for number, (weight, _) in enumerate(pairs)
     ]
-    answer = Answer(RankerConfig(scoring="per_criterion"), PAPER, Rubric(criteria=tuple(criteria)))
+    answer = scoring(RankerConfig(scoring="per_criterion"), PAPER, Rubric(criteria=tuple(criteria)))
     scores = [score for _, score in pairs]
     value = answer.read(ChatReply(json.dumps({"Scores": scores}))).value
     assert value is not None
@@ -163,7 +161,7 @@ def test_schemas() -> None:
         "required": ["Final score"],
         "additionalProperties": False,
     }
-    answer = Answer(RankerConfig(scoring="per_criterion", scale=1), PAPER, RUBRIC)
+    answer = scoring(RankerConfig(scoring="per_criterion", scale=1), PAPER, RUBRIC)
     assert answer.schema is not None
     assert answer.schema.name == "scores"
     zero_or_one = {"type": "integer", "enum": [0, 1]}

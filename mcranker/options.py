@@ -1,0 +1,51 @@
+"""The fields of `RankerConfig` as keyword arguments, for type checkers.
+
+Made by ``python -m mcranker.cli.reference options > mcranker/options.py``; edit `RankerConfig`.
+"""
+
+from typing import Literal, TypedDict
+
+__all__ = ["RankerOptions"]
+
+
+class RankerOptions(TypedDict, total=False):
+    """The fields of `RankerConfig`, without ``team_size``, which rankers take by itself."""
+
+    preset: Literal["paper", "reference"]
+    nlp_scientist: bool
+    recruiting: Literal["invent", "library"]
+    require: tuple[str, ...]
+    forbid: tuple[str, ...]
+    criteria: Literal["query", "dataset", "library", "none"]
+    dataset: str
+    scoring: str
+    scale: int
+    labels: tuple[str, ...]
+    panel: bool
+    ensemble: Literal["sum", "reciprocal_rank", "assessor"]
+    missing: Literal["mean_of_team", "lowest", "constant", "fail"]
+    missing_constant: float
+    reask: int
+    first_stage_weight: float
+    depth: int | None
+    example_rank: int
+    lowercase_query: bool
+    title_separator: str
+    max_passage_words: int | None
+    single_quotes: bool
+    snake_case_personas: bool
+    prompts: str
+    temperature: float | None
+    seed: int | None
+    max_tokens: int
+    max_score_tokens: int
+    sample: int
+    top_k: int | None
+    persona_order: Literal["auto", "team"]
+    concurrency: int | None
+    query_concurrency: int
+    requests_per_minute: float | None
+    tokens_per_minute: float | None
+    max_calls: int | None
+    max_cost: float | None
+    batch: bool
