@@ -6,14 +6,13 @@ import difflib
 import os
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
     ValidationError,
-    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -23,9 +22,8 @@ from mcranker.llm.chat import Capabilities
 from mcranker.llm.limits.concurrency import MOST_LEARNED
 from mcranker.method.answers import SCORINGS, Scoring
 from personas.plain import can_be_encoded, in_brief
-from personas.registry import Registry
 
-__all__ = ["NO_YES", "PRESETS", "REGISTRIES", "WEAK_MODEL_DEFAULTS", "RankerConfig"]
+__all__ = ["NO_YES", "PRESETS", "WEAK_MODEL_DEFAULTS", "RankerConfig"]
 
 MOST_IN_A_BATCH = 10_000
 """Calls that wait together for a batch, at most, where nobody has set ``concurrency``."""
@@ -74,9 +72,6 @@ WEAK_MODEL_DEFAULTS: Mapping[str, Any] = MappingProxyType(
     }
 )
 """What a model marked weak gets in fields that nobody set."""
-
-REGISTRIES: Mapping[str, Registry[Any]] = MappingProxyType({"scoring": SCORINGS})
-"""Fields whose values are names, and where these are found."""
 
 
 class RankerConfig(BaseModel):
@@ -131,7 +126,7 @@ class RankerConfig(BaseModel):
         "where a persona has them there, or judge without.",
     )
     dataset: str = Field("", description='What the collection is; needed for criteria="dataset".')
-    scoring: str = Field(
+    scoring: Annotated[str, SCORINGS] = Field(
         "integer",
         description="One integer a passage (paper), the expectation over the labels' "
         "probabilities, or one score a criterion combined by the weights.",
@@ -296,10 +291,10 @@ class RankerConfig(BaseModel):
                 raise ValueError("holds a character that is not UTF-8; write it in UTF-8")
         return value
 
-    @field_validator(*REGISTRIES)
+    @field_validator("scoring")
     @classmethod
-    def _known_name(cls, name: str, info: ValidationInfo) -> str:
-        REGISTRIES[info.field_name or ""].get(name)
+    def _known_scoring(cls, name: str) -> str:
+        SCORINGS.get(name)
         return name
 
     @field_validator("labels")

@@ -1,11 +1,13 @@
-"""What can be chosen by name: what comes with these packages, and what other packages add."""
+"""Objects found by name: those of this project, and those that other packages add."""
 
 from __future__ import annotations
 
 import difflib
-import pkgutil
-from collections.abc import Mapping
-from typing import Generic, TypeVar
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from importlib import import_module
+from operator import attrgetter
+from typing import Any, Generic, TypeVar
 
 __all__ = ["Registry"]
 
@@ -13,55 +15,65 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Things with names, each imported when it is first used.
+    """Objects by name, each imported when it is asked for.
 
-    Installed packages add to it by an entry point: ``name = "package.module:attribute"``. A
-    built-in name goes before an added one.
+    Another package adds an object with an entry point: its name, and ``module:attribute``. It
+    cannot replace a built-in one.
 
     Args:
-        what: one of them in a word, for messages.
-        group: the entry points' group.
-        built_in: name -> ``module:attribute``.
-        error: raised for names that cannot be had.
+        kind: what the objects are, for messages, e.g. ``"ensemble"``.
+        group: the entry point group, e.g. ``"mcranker.ensembles"``.
+        builtin: name -> ``module:attribute``.
+        error: raised, with a message, where there is no such object.
+        fits: whether something is an object of this kind.
     """
 
     def __init__(
-        self, what: str, group: str, built_in: Mapping[str, str], error: type[Exception]
+        self,
+        kind: str,
+        group: str,
+        builtin: Mapping[str, str],
+        error: type[Exception],
+        fits: Callable[[Any], bool] = lambda _: True,
     ) -> None:
-        self.what = what
-        self.group = group
-        self._built_in = dict(built_in)
+        self._kind = kind
+        self._group = group
+        self._builtin = builtin
         self._error = error
-        self._loaded: dict[str, T] = {}
+        self._fits = fits
 
-    def names(self) -> list[str]:
-        """All names: the built-in ones in their order, then those added, in alphabetical order."""
-        return list({**self._built_in, **self._added()})
-
-    def get(self, name: str) -> T:
-        """What has that name.
-
-        Raises:
-            Exception: of the type given, if there is no such name, or it cannot be imported.
-        """
-        if name not in self._loaded:
-            place = self._built_in.get(name) or self._added().get(name)
-            if place is None:
-                names = self.names()
-                close = difflib.get_close_matches(name, names, n=1)
-                hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}"
-                raise self._error(f"there is no {self.what} {name!r}; {hint}")
-            try:
-                self._loaded[name] = pkgutil.resolve_name(place)
-            except (ImportError, AttributeError, ValueError) as error:
-                raise self._error(
-                    f"the {self.what} {name!r} cannot be loaded from {place!r}: {error}; "
-                    "install what it needs, or remove the package that adds it"
-                ) from error
-        return self._loaded[name]
-
+    @cached_property
     def _added(self) -> dict[str, str]:
         from importlib.metadata import entry_points
 
-        found = entry_points(group=self.group)
-        return {each.name: each.value for each in sorted(found)}
+        found = sorted(entry_points(group=self._group))
+        return {each.name: f"{each.module}:{each.attr}" for each in found}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names, the built-in ones first."""
+        return tuple({**self._builtin, **self._added})
+
+    def get(self, name: str) -> T:
+        """The object of that name.
+
+        Raises:
+            Exception: of the type that was given: there is none, it cannot be imported, or it is
+                something else.
+        """
+        value = self._builtin.get(name) or self._added.get(name)
+        if value is None:
+            close = difflib.get_close_matches(name, self.names, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(self.names)}"
+            raise self._error(f"there is no {self._kind} {name!r}; {hint}")
+        module, _, attribute = value.partition(":")
+        try:
+            loaded: T = attrgetter(attribute)(import_module(module))
+        except (ImportError, AttributeError) as error:
+            raise self._error(
+                f"the {self._kind} {name!r} cannot be loaded from {value!r}: {error}; install "
+                "what it needs, or remove the package that adds it"
+            ) from error
+        if not self._fits(loaded):
+            raise self._error(f"{value!r} is a {type(loaded).__name__} and no {self._kind}")
+        return loaded

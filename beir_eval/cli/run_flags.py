@@ -47,7 +47,7 @@ def run_flags() -> list[click.Parameter]:
         what(
             ["--ranker"],
             multiple=True,
-            type=click.Choice(RANKERS.names()),
+            type=click.Choice(RANKERS.names),
             help="A ranker, without a suite; may be repeated.",
         ),
         what(["--label"], metavar="TEXT", help="Names the run of one --ranker."),

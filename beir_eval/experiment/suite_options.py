@@ -79,7 +79,7 @@ class Options:
         if name not in own:
             from mcranker.rankers import RANKERS
 
-            others = [each for each in RANKERS.names() if name in _options_of(RANKERS.get(each))]
+            others = [each for each in RANKERS.names if name in _options_of(RANKERS.get(each))]
             if others:
                 return f"{said} of [settings]; put it beside the labels of {', '.join(others)}"
         close = difflib.get_close_matches(name, takes, n=1)

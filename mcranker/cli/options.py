@@ -13,9 +13,10 @@ from click.core import ParameterSource
 from mcranker.cli.failures import as_flags
 from mcranker.cli.number_types import RealNumber, WholeNumber
 from mcranker.cli.verb import GroupedOption
-from mcranker.config import LARGEST, REGISTRIES, WEAK_MODEL_DEFAULTS, RankerConfig
+from mcranker.config import LARGEST, WEAK_MODEL_DEFAULTS, RankerConfig
 from mcranker.models import MODEL_OPTIONS, ROLES
 from mcranker.rankers import RANKERS, Ranker
+from personas.registry import Registry
 
 __all__ = [
     "METHOD",
@@ -197,7 +198,7 @@ def ranker_flag() -> click.Parameter:
     """``--ranker``."""
     return GroupedOption(
         ["--ranker"],
-        type=click.Choice(RANKERS.names()),
+        type=click.Choice(RANKERS.names),
         default="mcranker",
         show_default=True,
         section=METHOD,
@@ -247,8 +248,8 @@ def _flag_type(name: str) -> click.ParamType[Any] | None:
     field = RankerConfig.model_fields[name]
     if field.annotation is bool:
         return None
-    if name in REGISTRIES:
-        return click.Choice(REGISTRIES[name].names())
+    if named := [each for each in field.metadata if isinstance(each, Registry)]:
+        return click.Choice(named[0].names)
     return click.STRING if name in _NAMES else _param_type(field.annotation, field.metadata)
 
 

@@ -6,6 +6,7 @@ With ``MODULE:ATTRIBUTE`` behind it, that of another command, e.g. ``beir_eval.c
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from importlib import import_module
@@ -66,7 +67,11 @@ def options_module() -> str:
     """The text of `mcranker.options`."""
     from mcranker.config import RankerConfig
 
-    types = RankerConfig.__annotations__
+    # As they are written there; the registry of a name's values is nothing to a type checker.
+    types = {
+        name: re.sub(r"^Annotated\[(\w+), .*", r"\1", text)
+        for name, text in RankerConfig.__annotations__.items()
+    }
     names = [name for name in RankerConfig.model_fields if name != "team_size"]
     return OPTIONS + "".join(f"    {name}: {types[name]}\n" for name in names).replace("'", '"')
 

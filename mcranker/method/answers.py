@@ -138,6 +138,7 @@ SCORINGS: Registry[type[Scoring]] = Registry(
         "per_criterion": "mcranker.method.answers:CriterionScoring",
     },
     ConfigError,
+    lambda found: isinstance(found, type) and issubclass(found, Scoring),
 )
 """Every scheme's class, by name."""
 

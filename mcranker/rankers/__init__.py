@@ -21,5 +21,6 @@ RANKERS: Registry[type[Ranker]] = Registry(
         "direct": "mcranker.rankers.direct:DirectRanker",
     },
     ConfigError,
+    lambda found: isinstance(found, type) and issubclass(found, Ranker),
 )
 """Every ranker's class, by name."""
