@@ -104,7 +104,6 @@ command = Verb(
         ),
         click.Option(["--out"], metavar="FILE", help="Write to FILE instead of standard output."),
     ],
-    short_help="See which queries two runs differ on, and why.",
     help="""See which queries two runs differ on most, and why.
 
     A and B are folders of 'beir-eval run' (OUT/DATASET/RANKER), TREC files, or

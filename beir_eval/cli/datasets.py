@@ -113,7 +113,6 @@ command = Verb(
             help="json: one object with status, datasets and errors.",
         ),
     ],
-    short_help="List the data sets that can be named.",
     help="""List the data sets that can be named.
 
     Those of ir_datasets are downloaded when they are first used, to ~/.ir_datasets or the folder

@@ -189,7 +189,6 @@ command = Verb(
         *statistics_flags(),
         output_flag("evaluation"),
     ],
-    short_help="Measure TREC runs.",
     help="""Measure TREC runs by judgements, and test whether their differences may be chance.
 
     Documents of a query are ranked by score, those with equal scores by the rank in the file.

@@ -155,7 +155,6 @@ command = Verb(
         quiet_flag(),
         output_flag("fusion"),
     ],
-    short_help="Make one TREC run of several.",
     help=f"""Make one TREC run of several by ranx, e.g. of a ranker's and BM25's.
 
     A query that only some of the runs have is fused as if the others had found nothing.

@@ -5,20 +5,35 @@ from __future__ import annotations
 from typing import NoReturn
 
 from mcranker.cli.group import EXIT_CODES, Verbs
+from mcranker.cli.plugins import LazyVerb
 
-__all__ = ["VERBS", "cli", "main"]
+__all__ = ["DEMO", "INSPECT", "PERSONA_REPORT", "VERBS", "cli", "main"]
 
 VERBS = {
-    "run": ("beir_eval.cli.run", "Run rankers over data sets, as a suite or flags say."),
-    "report": ("beir_eval.cli.report", "Tables, significance and figures of finished runs."),
-    "compare": ("beir_eval.cli.compare", "See which queries two runs differ on, and why."),
-    "evaluate": ("beir_eval.cli.evaluate", "Measure TREC runs."),
-    "retrieve": ("beir_eval.cli.retrieve", "Find passages by BM25: the first stage alone."),
-    "fuse": ("beir_eval.cli.fuse", "Make one TREC run of several."),
-    "datasets": ("beir_eval.cli.datasets", "List the data sets that can be named."),
-    "suites": ("beir_eval.cli.suites", "List the suites that come with the package."),
+    "run": LazyVerb("beir_eval.cli.run", "Run rankers over data sets, as a suite or flags say."),
+    "report": LazyVerb(
+        "beir_eval.cli.report", "Tables, significance and figures of finished runs."
+    ),
+    "compare": LazyVerb("beir_eval.cli.compare", "See which queries two runs differ on, and why."),
+    "evaluate": LazyVerb("beir_eval.cli.evaluate", "Measure TREC runs."),
+    "retrieve": LazyVerb("beir_eval.cli.retrieve", "Find passages by BM25: the first stage alone."),
+    "fuse": LazyVerb("beir_eval.cli.fuse", "Make one TREC run of several."),
+    "datasets": LazyVerb("beir_eval.cli.datasets", "List the data sets that can be named."),
+    "suites": LazyVerb("beir_eval.cli.suites", "List the suites that come with the package."),
 }
-"""Verb -> its module, whose `command` it is, and its line in the help."""
+"""The command's own verbs."""
+
+# Verbs of `mcranker` and of `personas` that need this package; entry points name them.
+DEMO = LazyVerb(
+    "beir_eval.cli.demo", "Rank a small collection that comes with it, and see how good that is."
+)
+INSPECT = LazyVerb(
+    "beir_eval.cli.inspect", "Show why passages of a saved ranking rank where they do."
+)
+PERSONA_REPORT = LazyVerb(
+    "beir_eval.cli.persona_report",
+    "Report over a data set: who judged, how they agreed, what they were worth.",
+)
 
 cli = Verbs(
     "beir-eval",

@@ -152,7 +152,6 @@ command = Verb(
             help="json: one object with status, inspection (or queries) and errors.",
         ),
     ],
-    short_help="Show why passages of a saved ranking rank where they do.",
     help="""Show why passages of a saved ranking rank where they do. No model is called.
 
     FILE is what 'mcranker rank' wrote with --save or --output json, - for standard input, or a

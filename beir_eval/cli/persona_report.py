@@ -193,7 +193,6 @@ command = Verb(
         ),
         quiet_flag(),
     ],
-    short_help="Report over a data set: who judged, how they agreed, what they were worth.",
     help="""Report over a data set: who judged, how they agreed, what they were worth.
 
     RUNS are folders of 'beir-eval run', or folders that hold some. Every run of a team below

@@ -203,7 +203,6 @@ command = Verb(
         *statistics_flags(),
         quiet_flag(),
     ],
-    short_help="Tables and figures from run folders, beside the paper's numbers.",
     help="""Tables and figures from run folders, beside the paper's numbers.
 
     RUNS are folders of 'beir-eval run', or folders that hold some: everything below them is

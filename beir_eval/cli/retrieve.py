@@ -195,7 +195,6 @@ command = Verb(
         output_flag("retrieval"),
         quiet_flag(),
     ],
-    short_help="Find passages by BM25: the first stage alone.",
     help="""Find the passages that rankers would get, write them as a TREC run, and measure it.
 
     DATASET is a name of 'beir-eval datasets', an id of ir_datasets, or a folder in BEIR format.

@@ -106,7 +106,6 @@ command = Verb(
     "run",
     callback=_callback,
     params=run_flags(),
-    short_help="Run rankers over data sets.",
     help="""Run rankers over data sets, into run folders.
 
     SUITE is a name that 'beir-eval suites' lists, or a TOML file. What was stopped goes on when

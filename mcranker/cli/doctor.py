@@ -261,7 +261,6 @@ command = Verb(
         ),
         quiet_flag(),
     ],
-    short_help="Check the set-up: what is there, and does a model answer?",
     help="""Check the set-up: what is configured, which model would be used and why, and
     whether it answers.
 

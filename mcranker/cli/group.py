@@ -1,7 +1,7 @@
 """The `mcranker` command itself: finds the verb, and ends every run in a proper way.
 
 Verbs are imported when they are used, so that help is quick. Packages add verbs of their own
-as `click.Command`s under the entry point group ``mcranker.commands`` (`mcranker.cli.added`), or
+(`mcranker.cli.plugins`) under the entry point group ``mcranker.commands``, or
 ``personas.commands`` for the command `personas`; errors of theirs that are meant for users
 should be `click.ClickException`s or `mcranker.MCRankerError`s.
 """
@@ -13,12 +13,12 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from importlib.metadata import EntryPoint
 from typing import Any, NoReturn
 
 import click
 
 from mcranker import __version__
-from mcranker.cli.added import added_verbs, help_line, load_verb
 from mcranker.cli.failures import (
     BROKEN_PIPE,
     DONE,
@@ -28,18 +28,23 @@ from mcranker.cli.failures import (
     failure,
 )
 from mcranker.cli.invocation import Invocation, say, speak_as
+from mcranker.cli.plugins import LazyVerb, load_plugin, plugin_help, plugins
 from personas.plain import shown
 
 __all__ = ["EXIT_CODES", "VERBS", "Verbs", "cli", "main"]
 
 VERBS = {
-    "rank": ("mcranker.cli.rank", "Rank passages for a query."),
-    "team": ("mcranker.cli.team", "Recruit a team and write its rubrics, without scoring."),
-    "doctor": ("mcranker.cli.doctor", "Check the set-up: what is there, and does a model answer?"),
-    "models": ("mcranker.cli.models", "List and download models for the local engine."),
-    "ledger": ("mcranker.cli.ledger", "See, save, thin out and check the answers that are kept."),
+    "rank": LazyVerb("mcranker.cli.rank", "Rank passages for a query."),
+    "team": LazyVerb("mcranker.cli.team", "Recruit a team and write its rubrics, without scoring."),
+    "doctor": LazyVerb(
+        "mcranker.cli.doctor", "Check the set-up: what is there, and does a model answer?"
+    ),
+    "models": LazyVerb("mcranker.cli.models", "List and download models for the local engine."),
+    "ledger": LazyVerb(
+        "mcranker.cli.ledger", "See, save, thin out and check the answers that are kept."
+    ),
 }
-"""Verb -> its module, whose `command` it is, and its line in the help."""
+"""The command's own verbs."""
 
 EXIT_CODES = (
     "Exit codes: 0 done, 1 error, 2 bad usage, 3 done with scores missing, 130 interrupted."
@@ -51,15 +56,15 @@ class Verbs(click.Group):
 
     Args:
         program: name of the command, which its lines on standard error begin with.
-        verbs: verb -> its module, whose `command` it is, and its line in the help.
-        added: entry point group under which packages may add verbs (`mcranker.cli.added`).
+        verbs: the command's own.
+        added: entry point group under which packages may add verbs (`mcranker.cli.plugins`).
         rest: as `click.Group` takes it.
     """
 
     def __init__(
         self,
         program: str,
-        verbs: Mapping[str, tuple[str, str]],
+        verbs: Mapping[str, LazyVerb],
         *,
         added: str | None = None,
         **rest: Any,
@@ -75,32 +80,30 @@ class Verbs(click.Group):
         self._group = added
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*self._verbs, *self._added()]
+        return [*self._verbs, *self._plugins()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        command: object
+        command: click.Command
         if cmd_name in self._verbs:
-            command = import_module(self._verbs[cmd_name][0]).command
+            command = import_module(self._verbs[cmd_name].module).command
         else:
-            added = self._added()
+            added = self._plugins()
             if cmd_name not in added:
                 raise click.exceptions.NoSuchCommand(
                     cmd_name, possibilities=[*self._verbs, *added], ctx=ctx
                 )
-            command = load_verb(cmd_name, added[cmd_name], self._group or "")
-        if not isinstance(command, click.Command):
-            raise click.ClickException(f"the verb {cmd_name!r} is no click command")
+            command = load_plugin(added[cmd_name])
         _add_common_options(command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        rows = [(name, said) for name, (_, said) in self._verbs.items()]
-        rows += [(name, help_line(value)) for name, value in self._added().items()]
+        rows = [(name, verb.help) for name, verb in self._verbs.items()]
+        rows += [(name, plugin_help(entry)) for name, entry in self._plugins().items()]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
-    def _added(self) -> Mapping[str, str]:
-        return {} if self._group is None else added_verbs(self._group)
+    def _plugins(self) -> Mapping[str, EntryPoint]:
+        return {} if self._group is None else plugins(self._group)
 
     def invoke(self, ctx: click.Context) -> Any:
         invocation = ctx.ensure_object(Invocation)

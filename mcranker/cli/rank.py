@@ -302,7 +302,6 @@ command = Verb(
     "rank",
     callback=_callback,
     params=_flags(),
-    short_help="Rank passages for a query.",
     help="""Rank passages for a query.
 
     A team of personas is recruited for the query, each writes weighted criteria and scores

@@ -138,7 +138,6 @@ command = Verb(
         ledger_flag(),
         quiet_flag(),
     ],
-    short_help="Recruit a team and write its rubrics, without scoring.",
     help="""Recruit a team for a query and let it write its criteria, without scoring anything.
 
     \b

@@ -96,7 +96,6 @@ command = Verb(
             help="json: one object with status, differs, diff and errors.",
         ),
     ],
-    short_help="See what differs between two of them.",
     help="""See what differs between two teams, members or rubrics: what was done to A to get B.
 
     A and B are files, or names of the library. Members and criteria are told by their names;

@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import NoReturn
 
 from mcranker.cli.group import EXIT_CODES, Verbs
+from mcranker.cli.plugins import LazyVerb
 
 __all__ = ["VERBS", "cli", "main"]
 
 VERBS = {
-    "list": ("mcranker.cli.personas.list", "List the personas and teams of the library."),
-    "show": ("mcranker.cli.personas.show", "Show personas, rubrics and teams, and who wrote them."),
-    "validate": ("mcranker.cli.personas.validate", "Check files before they are used."),
-    "diff": ("mcranker.cli.personas.diff", "See what differs between two of them."),
+    "list": LazyVerb("mcranker.cli.personas.list", "List the personas and teams of the library."),
+    "show": LazyVerb(
+        "mcranker.cli.personas.show", "Show personas, rubrics and teams, and who wrote them."
+    ),
+    "validate": LazyVerb("mcranker.cli.personas.validate", "Check files before they are used."),
+    "diff": LazyVerb("mcranker.cli.personas.diff", "See what differs between two of them."),
 }
-"""Verb -> its module, whose `command` it is, and its line in the help."""
+"""The command's own verbs."""
 
 cli = Verbs(
     "personas",

@@ -127,7 +127,6 @@ command = Verb(
             help="json: one object with status, members or teams, and errors.",
         ),
     ],
-    short_help="List the personas and teams of the library.",
     help="""List the personas of the library that have to do with every TOPIC, or all.
 
     Use their names with 'personas show', in the list of members of a team's file, and in

@@ -115,7 +115,6 @@ command = Verb(
             "records and errors.",
         ),
     ],
-    short_help="Show personas, rubrics and teams, and who wrote them.",
     help="""Show personas, rubrics and teams in full, and who wrote which part.
 
     NAME is a persona or a team of the library, FILE a .yaml or .json file with a team, a

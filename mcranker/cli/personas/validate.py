@@ -182,7 +182,6 @@ command = Verb(
             help="json: one object with status, files and errors.",
         ),
     ],
-    short_help="Check files before they are used.",
     help="""Check files with teams, members, rubrics or personas before they are used.
 
     Every problem is a line with file, line, place and what to do; a good file is a line that

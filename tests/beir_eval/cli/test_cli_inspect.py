@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from beir_eval.cli.group import INSPECT
 from mcranker.cli.group import VERBS, Verbs
 from tests.personas.inspection.test_inspection import FOUR, hit, stored
 from tests.support.cli_support import Connected, invoke, scripted
 from tests.support.run_folders import folder_of, make_run_folders
 
-MCRANKER = Verbs("mcranker", {**VERBS, "inspect": ("beir_eval.cli.inspect", "")})
+MCRANKER = Verbs("mcranker", {**VERBS, "inspect": INSPECT})
 DIRECT, TEAM = "DIRECT(0,10)", "MC: 2 recruits"
 FORM = "give what 'mcranker rank --save FILE' or '--output json' wrote, or a run folder"
 

@@ -88,7 +88,8 @@ def test_packages_add_verbs_to_the_command_they_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "tally_verb.py").write_text(
-        "import click\n@click.command()\ndef command():\n    click.echo('tallied')\n    return 0\n"
+        "import click\n@click.command(help='Tally.')\ndef command():\n"
+        "    click.echo('tallied')\n    return 0\n"
     )
     info = tmp_path / "tally-1.dist-info"
     info.mkdir()
@@ -97,7 +98,7 @@ def test_packages_add_verbs_to_the_command_they_name(
         "[personas.commands]\ntally = tally_verb:command\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    assert "tally Added by tally_verb." in " ".join(run("--help").stdout.split())
+    assert "tally Tally." in " ".join(run("--help").stdout.split())
     assert run("tally").stdout == "tallied\n"
     assert "No such command 'other'" in run("other", code=2).stderr
     assert CliRunner().invoke(ranking_cli, ["tally"]).exit_code == 2

@@ -157,28 +157,47 @@ def test_every_field_of_the_configuration_has_its_flag_and_default() -> None:
 
 
 @pytest.fixture
-def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A package that adds the verbs `hello` and `broken`."""
+def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A package that adds verbs; what the help says about all verbs, on one line."""
     (tmp_path / "hello_verb.py").write_text(
         "import click\n@click.command()\ndef command():\n    click.echo('hello')\n    return 3\n"
+    )
+    (tmp_path / "hello_verbs.py").write_text(
+        "import click\nfrom mcranker.cli.plugins import LazyVerb\n"
+        "HELLO = LazyVerb('hello_verb', 'Say hello.')\nLOST = LazyVerb('not_there', 'Get lost.')\n"
+        "BYE = click.Command('bye', help='Say good-bye, and nothing else.')\n"
     )
     info = tmp_path / "hello-1.dist-info"
     info.mkdir()
     (info / "entry_points.txt").write_text(
-        "[console_scripts]\nx = y:z\n\n[mcranker.commands]\nhello = hello_verb:command\n"
-        "broken = not_there_at_all:command\n"
+        "[console_scripts]\nx = y:z\n\n[mcranker.commands]\nhello = hello_verbs:HELLO\n"
+        "bye = hello_verbs:BYE\nlost = hello_verbs:LOST\nbroken = not_there_at_all:command\n"
+        "odd = sys:path\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    return tmp_path
+    return " ".join(CliRunner().invoke(cli, ["--help"]).stdout.split())
 
 
-def test_packages_add_verbs(added: Path) -> None:
-    listed = CliRunner().invoke(cli, ["--help"])
-    assert "hello Added by hello_verb." in " ".join(listed.stdout.split())
+def test_packages_add_verbs_with_their_help(added: str) -> None:
+    assert "bye Say good-bye, and nothing else." in added
+    assert "hello Say hello." in added
     assert "hello_verb" not in sys.modules
     result = CliRunner().invoke(cli, ["hello"])
     assert (result.exit_code, result.stdout) == (3, "hello\n")
-    result = CliRunner().invoke(cli, ["broken"])
-    assert result.exit_code == 1
-    assert "the verb 'broken' cannot be loaded from 'not_there_at_all:command'" in result.stderr
     assert CliRunner().invoke(cli, ["x"]).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("verb", "message"),
+    [
+        ("broken", "the verb 'broken' cannot be loaded from 'not_there_at_all:command'"),
+        ("lost", "the verb 'lost' cannot be loaded from 'hello_verbs:LOST': No module named"),
+        ("odd", "the verb 'odd' is no click command"),
+    ],
+)
+def test_a_verb_that_cannot_be_used_says_why(added: str, verb: str, message: str) -> None:
+    assert "broken Cannot be loaded from 'not_there_at_all:command': No module" in added
+    assert "odd Cannot be loaded from 'sys:path'" in added
+    result = CliRunner().invoke(cli, [verb])
+    assert result.exit_code == 1
+    assert message in result.stderr

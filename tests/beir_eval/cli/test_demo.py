@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import beir_eval
-from beir_eval.demo import command
+from beir_eval.cli.demo import command
 from beir_eval.errors import DatasetError
 from mcranker import ChatRequest
 from mcranker.cli import cli
@@ -24,6 +24,7 @@ def ideal(monkeypatch: pytest.MonkeyPatch) -> None:
         grade = qrels[request.tag.query_id].get(request.tag.doc_id, 0)
         return json.dumps({"Score": 5 * grade})
 
+    monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setattr("mcranker.models.connect", lambda *_, **__: scripted(score))
 
 

@@ -223,7 +223,6 @@ command = Verb(
         ledger_flag(),
         quiet_flag(),
     ],
-    short_help="Rank a small collection that comes with it, and see how good that is.",
     help="""Rank a small collection that comes with the package, and see how good that is.
 
     Shows the team recruited for the first query, its criteria and its ranking, and then the
