@@ -63,6 +63,17 @@ def test_no_package_imports_its_tests_or_benchmarks(package: str) -> None:
     assert _uses(package, {"tests", "benchmarks", "examples", "pytest", "hypothesis"}) == set()
 
 
+@pytest.mark.parametrize("package", ["mcranker", "personas", "beir_eval"])
+def test_only_a_command_line_imports_a_command_line(package: str) -> None:
+    users = {
+        path.relative_to(ROOT).as_posix()
+        for path in _files(package)
+        for _, name in _imports(path)
+        if ".cli" in name or name == "click"
+    }
+    assert {use for use in users if "/cli/" not in use} <= {f"{package}/__main__.py"}
+
+
 @pytest.mark.parametrize("sdk", ONLY_IN)
 def test_an_sdk_is_imported_in_one_file(sdk: str) -> None:
     files = {
