@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from beir_eval.cli.flags import count_flag, judgement_flags
 from mcranker.cli.failures import DONE, envelope
 from mcranker.cli.files import check_outputs, output
-from mcranker.cli.verb import Verb
+from mcranker.cli.verb import Verb, output_flag
 
 if TYPE_CHECKING:
     from beir_eval.compare.basis import Basis
@@ -73,13 +73,9 @@ def _write(comparison: RunComparison, form: str, out: str | None) -> None:
         write(text)
 
 
-def _callback(**_: Any) -> int:
-    return _compare(click.get_current_context())
-
-
 command = Verb(
     "compare",
-    callback=_callback,
+    _compare,
     params=[
         click.Argument(["a"], metavar="A"),
         click.Argument(["b"], metavar="B"),
@@ -95,13 +91,7 @@ command = Verb(
         click.Option(["--gains"], is_flag=True, help="Only queries on which B is better."),
         click.Option(["--losses"], is_flag=True, help="Only queries on which B is worse."),
         *judgement_flags(),
-        click.Option(
-            ["--output"],
-            type=click.Choice(["table", "md", "json"]),
-            default="table",
-            show_default=True,
-            help="md: Markdown; json: one object with status, comparison and errors.",
-        ),
+        output_flag("comparison", forms=("table", "md", "json"), said="md: Markdown; "),
         click.Option(["--out"], metavar="FILE", help="Write to FILE instead of standard output."),
     ],
     help="""See which queries two runs differ on most, and why.

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcranker.cli.failures import DONE, envelope
-from mcranker.cli.files import output as opened_output
-from mcranker.cli.verb import Verb
+from mcranker.cli.failures import DONE, print_json
+from mcranker.cli.verb import Verb, output_flag
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -89,12 +88,10 @@ def _origin(record: dict[str, Any]) -> str:
     return "a folder of yours" if record["licence"] else "the package"
 
 
-def _callback(output: str) -> int:
+def _datasets(ctx: click.Context) -> int:
     records = _records()
-    if output == "json":
-        with opened_output(None) as write:
-            write(envelope(DONE, [], datasets=records))
-        return DONE
+    if ctx.params["output"] == "json":
+        return print_json(datasets=records)
     from mcranker.cli.tables import print_page
 
     print_page(lambda console: _show(console, records))
@@ -103,16 +100,8 @@ def _callback(output: str) -> int:
 
 command = Verb(
     "datasets",
-    callback=_callback,
-    params=[
-        click.Option(
-            ["--output"],
-            type=click.Choice(["table", "json"]),
-            default="table",
-            show_default=True,
-            help="json: one object with status, datasets and errors.",
-        ),
-    ],
+    _datasets,
+    params=[output_flag("datasets")],
     help="""List the data sets that can be named.
 
     Those of ir_datasets are downloaded when they are first used, to ~/.ir_datasets or the folder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 import click
@@ -197,13 +197,9 @@ def _silent(text: str) -> None:
     """Say nothing."""
 
 
-def _callback(**_: Any) -> int:
-    return _demo(click.get_current_context())
-
-
 command = Verb(
     "demo",
-    callback=_callback,
+    _demo,
     params=[
         click.Option(
             ["--queries"],

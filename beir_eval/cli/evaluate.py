@@ -11,11 +11,10 @@ import click
 from click.core import ParameterSource
 
 from beir_eval.cli.findings import LEVEL, Findings
-from beir_eval.cli.flags import judgement_flags, measures_flag, output_flag, statistics_flags
+from beir_eval.cli.flags import judgement_flags, measures_flag, statistics_flags
 from beir_eval.measures.significance import usual_correction
-from mcranker.cli.failures import DONE, envelope
-from mcranker.cli.files import output as opened_output
-from mcranker.cli.verb import Verb
+from mcranker.cli.failures import DONE, print_json
+from mcranker.cli.verb import Verb, output_flag
 
 if TYPE_CHECKING:
     from beir_eval.measures.metrics import Evaluation
@@ -43,9 +42,7 @@ def _evaluate(ctx: click.Context) -> int:
         evaluations[name] = evaluate(run, qrels, measures)
     findings = _findings(given, evaluations)
     if given["output"] == "json":
-        with opened_output(None) as write:
-            write(envelope(DONE, [], evaluation=_record(findings, given)))
-        return DONE
+        return print_json(evaluation=_record(findings, given))
     from beir_eval.cli.evaluate_tables import show_findings
     from mcranker.cli.tables import print_page
 
@@ -164,13 +161,9 @@ def _run_record(
     return record
 
 
-def _callback(**_: Any) -> int:
-    return _evaluate(click.get_current_context())
-
-
 command = Verb(
     "evaluate",
-    callback=_callback,
+    _evaluate,
     params=[
         click.Argument(["runs"], nargs=-1, required=True, metavar="RUN..."),
         *judgement_flags(),

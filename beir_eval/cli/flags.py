@@ -14,7 +14,6 @@ __all__ = [
     "judgement_flags",
     "measures_flag",
     "no_cache_flag",
-    "output_flag",
     "statistics_flags",
 ]
 
@@ -45,17 +44,6 @@ def measures_flag(default: str = "nDCG@10") -> click.Parameter:
         metavar="NAME,NAME,...",
         help="As ir-measures writes them: nDCG@10, R@100, AP(rel=2), RR. The first one heads the "
         "tables.",
-    )
-
-
-def output_flag(what: str) -> click.Parameter:
-    """``--output table|json``; `what` is the envelope's key for the results."""
-    return click.Option(
-        ["--output"],
-        type=click.Choice(["table", "json"]),
-        default="table",
-        show_default=True,
-        help=f"json: one object with status, {what} and errors.",
     )
 
 

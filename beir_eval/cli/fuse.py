@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
 
 import click
 
-from beir_eval.cli.flags import output_flag
 from beir_eval.measures.fusion import METHODS, NORMS
-from mcranker.cli.failures import DONE, envelope
+from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.files import check_outputs, print_line
-from mcranker.cli.files import output as opened_output
 from mcranker.cli.invocation import say
 from mcranker.cli.number_types import WholeNumber
-from mcranker.cli.verb import Verb, quiet_flag
+from mcranker.cli.verb import Verb, output_flag, quiet_flag
 
 __all__ = ["command"]
 
@@ -57,9 +54,7 @@ def _fuse(ctx: click.Context) -> int:
             "documents": documents,
             "partial_queries": partial,
         }
-        with opened_output(None) as write:
-            write(envelope(DONE, [], fusion=record))
-        return DONE
+        return print_json(fusion=record)
 
     from personas.words import counted
 
@@ -94,10 +89,6 @@ def _params(ctx: click.Context, texts: tuple[str, ...]) -> dict[str, float]:
     return params
 
 
-def _callback(**_: Any) -> int:
-    return _fuse(click.get_current_context())
-
-
 def _list_of_methods() -> str:
     lines = []
     for name, method in METHODS.items():
@@ -112,7 +103,7 @@ def _list_of_methods() -> str:
 
 command = Verb(
     "fuse",
-    callback=_callback,
+    _fuse,
     params=[
         click.Argument(["runs"], nargs=-1, required=True, metavar="RUN RUN..."),
         click.Option(["--out"], metavar="FILE", required=True, help="Write the fused run here."),

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcranker.cli.failures import DONE, envelope
+from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.files import check_outputs
-from mcranker.cli.files import output as opened_output
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.reading import STDIN
-from mcranker.cli.verb import Verb
+from mcranker.cli.verb import Verb, output_flag
 from personas.atomic import write_whole
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def _list(rows: list[Listed], output: str) -> None:
     from beir_eval.cli.inspect_output import listed_dicts, show_list
 
     if output == "json":
-        _print_json(queries=listed_dicts(rows))
+        print_json(queries=listed_dicts(rows))
         return
     from personas.report.terminal.parts import print_page
 
@@ -99,7 +98,7 @@ def _show(chosen: Chosen, given: dict[str, Any]) -> None:
     if given["output"] == "json":
         from beir_eval.cli.inspect_output import inspection_dict
 
-        _print_json(inspection=inspection_dict(inspection, hits))
+        print_json(inspection=inspection_dict(inspection, hits))
         return
     from personas.report.terminal.parts import print_page
 
@@ -108,18 +107,9 @@ def _show(chosen: Chosen, given: dict[str, Any]) -> None:
     )
 
 
-def _print_json(**results: Any) -> None:
-    with opened_output(None) as write:
-        write(envelope(DONE, [], **results))
-
-
-def _callback(**_: Any) -> int:
-    return _inspect(click.get_current_context())
-
-
 command = Verb(
     "inspect",
-    callback=_callback,
+    _inspect,
     params=[
         click.Argument(["file"], metavar="FILE"),
         click.Option(
@@ -144,13 +134,7 @@ command = Verb(
             "folder has its own.",
         ),
         click.Option(["--html"], metavar="FILE", help="Write an HTML page instead."),
-        click.Option(
-            ["--output"],
-            type=click.Choice(["table", "json"]),
-            default="table",
-            show_default=True,
-            help="json: one object with status, inspection (or queries) and errors.",
-        ),
+        output_flag("inspection (or queries)"),
     ],
     help="""Show why passages of a saved ranking rank where they do. No model is called.
 

@@ -13,7 +13,7 @@ from mcranker.cli.files import output
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.progress import Live, live_is_wanted
-from mcranker.cli.verb import Verb, quiet_flag
+from mcranker.cli.verb import Verb, output_flag, quiet_flag
 from personas.plain import one_line
 from personas.words import counted
 
@@ -156,13 +156,9 @@ def _record(report: PersonaReport) -> dict[str, Any]:
     }
 
 
-def _callback(**_: Any) -> int:
-    return _report(click.get_current_context())
-
-
 command = Verb(
     "report",
-    callback=_callback,
+    _report,
     params=[
         click.Argument(["runs"], nargs=-1, required=True, metavar="RUNS..."),
         click.Option(
@@ -184,13 +180,7 @@ command = Verb(
             metavar="N",
             help="How many make pages at the same time. Without: one a processor, 8 at most.",
         ),
-        click.Option(
-            ["--output"],
-            type=click.Choice(["table", "json"]),
-            default="table",
-            show_default=True,
-            help="What is printed. json: one object with status, report and errors.",
-        ),
+        output_flag("report", said="What is printed. "),
         quiet_flag(),
     ],
     help="""Report over a data set: who judged, how they agreed, what they were worth.

@@ -155,13 +155,9 @@ def _rendered(report: Report, name: str, figures: Mapping[str, str], *, per_quer
     return render_html(report)
 
 
-def _callback(**_: Any) -> int:
-    return _report(click.get_current_context())
-
-
 command = Verb(
     "report",
-    callback=_callback,
+    _report,
     params=[
         click.Argument(["runs"], nargs=-1, required=True, metavar="RUNS..."),
         click.Option(

@@ -16,13 +16,11 @@ from beir_eval.cli.flags import (
     count_flag,
     measures_flag,
     no_cache_flag,
-    output_flag,
 )
-from mcranker.cli.failures import DONE, envelope
+from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.files import check_outputs
-from mcranker.cli.files import output as opened_output
 from mcranker.cli.invocation import Invocation
-from mcranker.cli.verb import GroupedOption, Verb, quiet_flag
+from mcranker.cli.verb import GroupedOption, Verb, output_flag, quiet_flag
 from personas.words import counted, seconds
 
 if TYPE_CHECKING:
@@ -62,9 +60,7 @@ def _retrieve(ctx: click.Context) -> int:
         result = _find(given, stage, measures)
     write_trec(result.run, given["out"], TAG)
     if given["output"] == "json":
-        with opened_output(None) as write:
-            write(envelope(DONE, [], retrieval=_record(result, given["out"])))
-        return DONE
+        return print_json(retrieval=_record(result, given["out"]))
     from mcranker.cli.tables import print_page
 
     print_page(lambda console: _show(console, result, given["out"]))
@@ -160,13 +156,9 @@ def _show(console: Console, result: _Result, out: str) -> None:
     console.print(Text(times, style="dim"))
 
 
-def _callback(**_: Any) -> int:
-    return _retrieve(click.get_current_context())
-
-
 command = Verb(
     "retrieve",
-    callback=_callback,
+    _retrieve,
     params=[
         click.Argument(["dataset"], metavar="DATASET"),
         click.Option(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import anyio
 import click
@@ -14,9 +13,9 @@ from beir_eval.cli.run_plan import given_experiment, needed_models
 from beir_eval.cli.run_results import as_dict, show_estimates, show_results, verdict
 from beir_eval.cli.tracking import Display
 from beir_eval.experiment.run import CellResult, Experiment
-from mcranker.cli.failures import DONE, envelope
+from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.fetching import fetch_models
-from mcranker.cli.files import output, print_line
+from mcranker.cli.files import print_line
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.progress import live_is_wanted
 from mcranker.cli.verb import Verb
@@ -72,8 +71,7 @@ def _dry_run(ctx: click.Context, experiment: Experiment) -> int:
             {"dataset": dataset, "label": label, **estimate.to_dict()}
             for dataset, label, estimate in rows
         ]
-        with output(None) as write:
-            write(envelope(DONE, [], estimates=listed, total=total.to_dict()))
+        print_json(estimates=listed, total=total.to_dict())
     else:
         print_page(lambda console: show_estimates(console, rows, total))
     return DONE
@@ -85,9 +83,7 @@ def _show(ctx: click.Context, experiment: Experiment, results: list[CellResult])
     code, errors = verdict(results)
     if ctx.params["output"] == "json":
         listed = [as_dict(result) for result in results]
-        with output(None) as write:
-            write(envelope(code, errors, results=listed))
-        return code
+        return print_json(code, errors, results=listed)
     print_page(lambda console: show_results(console, results))
     for error in errors:
         say(f"{'warning' if error['code'] == 'MissingScores' else 'error'}: {error['message']}")
@@ -98,13 +94,9 @@ def _show(ctx: click.Context, experiment: Experiment, results: list[CellResult])
     return code
 
 
-def _callback(**_: Any) -> int:
-    return _run(click.get_current_context())
-
-
 command = Verb(
     "run",
-    callback=_callback,
+    _run,
     params=run_flags(),
     help="""Run rankers over data sets, into run folders.
 

@@ -6,7 +6,7 @@ from functools import partial
 
 import click
 
-from beir_eval.cli.flags import FIRST_STAGE, bm25_flags, measures_flag, no_cache_flag, output_flag
+from beir_eval.cli.flags import FIRST_STAGE, bm25_flags, measures_flag, no_cache_flag
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.options import (
     config_flags,
@@ -15,7 +15,7 @@ from mcranker.cli.options import (
     team_flag,
     with_criteria_flag,
 )
-from mcranker.cli.verb import GroupedOption, quiet_flag
+from mcranker.cli.verb import GroupedOption, output_flag, quiet_flag
 from mcranker.config import RankerConfig
 from mcranker.models import ROLES
 from mcranker.rankers import RANKERS

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcranker.cli.failures import DONE, envelope
+from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.files import output as opened_output
-from mcranker.cli.verb import Verb
+from mcranker.cli.verb import Verb, output_flag
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,28 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-@click.command("suites", cls=Verb)
-@click.argument("name", required=False)
-@click.option(
-    "--toml",
-    "as_toml",
-    is_flag=True,
-    help="Print the suite's file, to be saved, edited and run.",
-)
-@click.option(
-    "--output",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="json: one object with status, suites (or, with NAME, suite) and errors.",
-)
-@click.pass_context
-def command(ctx: click.Context, name: str | None, as_toml: bool, output: str) -> int:
-    """List the suites that come with the package, or show what the suite NAME holds.
-
-    NAME may also be the path of a TOML file of your own, which is checked. To change a suite,
-    save it by --toml, edit the file, and give its path to 'beir-eval run'.
-    """
+def _suites(ctx: click.Context) -> int:
+    name, as_toml, output = (ctx.params[each] for each in ("name", "as_toml", "output"))
     if as_toml and name is None:
         raise click.UsageError("--toml needs the name of a suite", ctx)
     if as_toml and output == "json":
@@ -64,9 +44,7 @@ def _list(*, as_json: bool) -> int:
     suites = shipped_suites()
     if as_json:
         entries = [{"name": name, "title": title} for name, title in suites.items()]
-        with opened_output(None) as write:
-            write(envelope(DONE, [], suites=entries))
-        return DONE
+        return print_json(suites=entries)
     from mcranker.cli.tables import print_page
 
     print_page(lambda console: _list_page(console, suites))
@@ -78,9 +56,7 @@ def _show(name: str, *, as_json: bool) -> int:
 
     suite = load_suite(name)
     if as_json:
-        with opened_output(None) as write:
-            write(envelope(DONE, [], suite=_record(suite)))
-        return DONE
+        return print_json(suite=_record(suite))
     from mcranker.cli.tables import print_page
 
     print_page(lambda console: _page(console, suite))
@@ -202,3 +178,23 @@ def _value(value: Any) -> str:
         case list():
             return f"[{', '.join(map(_value, value))}]"
     return str(value)
+
+
+command = Verb(
+    "suites",
+    _suites,
+    params=[
+        click.Argument(["name"], required=False),
+        click.Option(
+            ["--toml", "as_toml"],
+            is_flag=True,
+            help="Print the suite's file, to be saved, edited and run.",
+        ),
+        output_flag("suites (or, with NAME, suite)"),
+    ],
+    help="""List the suites that come with the package, or show what the suite NAME holds.
+
+    NAME may also be the path of a TOML file of your own, which is checked. To change a suite,
+    save it by --toml, edit the file, and give its path to 'beir-eval run'.
+    """,
+)

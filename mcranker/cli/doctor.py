@@ -10,18 +10,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import anyio
 import click
 
 from mcranker import __version__
-from mcranker.cli.failures import DONE, ERROR, envelope, failure
+from mcranker.cli.failures import DONE, ERROR, failure, print_json
 from mcranker.cli.fetching import ENGINE, fetch_models
-from mcranker.cli.files import output as opened_output
 from mcranker.cli.invocation import Invocation
 from mcranker.cli.options import model_flags
-from mcranker.cli.verb import Verb, quiet_flag
+from mcranker.cli.verb import Verb, output_flag, quiet_flag
 from mcranker.errors import LedgerError, MCRankerError, ReplyError
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Message, Tag
 from mcranker.llm.connect import choose_default, connect
@@ -81,6 +80,7 @@ class Finding:
 
 
 def _doctor(ctx: click.Context) -> int:
+    ctx.ensure_object(Invocation).reached = lambda: "while looking around"
     given = ctx.params
     as_json = given["output"] == "json"
     findings: list[Finding] = []
@@ -97,8 +97,7 @@ def _doctor(ctx: click.Context) -> int:
             if code == DONE
             else [{"code": last.what, "message": last.detail, "retryable": False}]
         )
-        with opened_output(None) as write:
-            write(envelope(code, errors, findings=[asdict(each) for each in findings]))
+        print_json(code, errors, findings=[asdict(each) for each in findings])
     return code
 
 
@@ -235,15 +234,9 @@ def _print(finding: Finding) -> None:
     print_page(show)
 
 
-def _callback(**_: Any) -> int:
-    ctx = click.get_current_context()
-    ctx.ensure_object(Invocation).reached = lambda: "while looking around"
-    return _doctor(ctx)
-
-
 command = Verb(
     "doctor",
-    callback=_callback,
+    _doctor,
     params=[
         *model_flags(()),
         click.Option(
@@ -252,13 +245,7 @@ command = Verb(
             show_default=True,
             help="Send the model one tiny request; fetch it first if it is a local one.",
         ),
-        click.Option(
-            ["--output"],
-            type=click.Choice(["table", "json"]),
-            default="table",
-            show_default=True,
-            help="json: one object with status, findings and errors.",
-        ),
+        output_flag("findings"),
         quiet_flag(),
     ],
     help="""Check the set-up: what is configured, which model would be used and why, and

@@ -9,9 +9,8 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from mcranker.cli.failures import DONE, envelope
+from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.fetching import is_here
-from mcranker.cli.files import output as opened_output
 from mcranker.cli.tables import print_page
 from mcranker.errors import InputError
 from mcranker.llm.chat import Usage
@@ -51,8 +50,7 @@ def check_local_models(models: Iterable[str]) -> None:
 def show_estimate(estimate: Estimate, output: Output) -> int:
     """Print the estimate to standard output, as JSON or else as a table; the exit code."""
     if output == "json":
-        with opened_output(None) as write:
-            write(envelope(DONE, [], estimate=estimate.to_dict()))
+        print_json(estimate=estimate.to_dict())
     else:
         print_page(lambda console: _show_table(console, estimate))
     return DONE

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import click
 
+from mcranker.cli.files import output
 from mcranker.errors import ConfigError, MCRankerError
 from personas.plain import json_text, one_line
 
@@ -23,6 +25,7 @@ __all__ = [
     "as_flags",
     "envelope",
     "failure",
+    "print_json",
 ]
 
 DONE, ERROR, USAGE, MISSING_SCORES, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 130, 141
@@ -94,7 +97,7 @@ def failure(error: BaseException) -> Failure:
     return Failure(code, f"unexpected {code}: {text}; --debug shows where, and a report is welcome")
 
 
-def envelope(exit_code: int, errors: list[dict[str, Any]], **results: Any) -> str:
+def envelope(exit_code: int, errors: Sequence[dict[str, Any]], /, **results: Any) -> str:
     """The JSON object that ``--output json`` prints, with a line end.
 
     Args:
@@ -106,6 +109,15 @@ def envelope(exit_code: int, errors: list[dict[str, Any]], **results: Any) -> st
     status = statuses.get(exit_code, "error")
     whole = {"status": status, "exit_code": exit_code, **results, "errors": errors}
     return json_text(whole) + "\n"
+
+
+def print_json(
+    exit_code: int = DONE, errors: Sequence[dict[str, Any]] = (), /, **results: Any
+) -> int:
+    """Print the envelope to standard output, in UTF-8; the exit code."""
+    with output(None) as write:
+        write(envelope(exit_code, errors, **results))
+    return exit_code
 
 
 def as_flags(text: str) -> str:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcranker.cli.failures import DONE, ERROR, Failure, envelope
+from mcranker.cli.failures import DONE, ERROR, Failure, print_json
 from mcranker.cli.files import check_outputs, print_line
 from mcranker.cli.files import output as opened_output
 from mcranker.cli.invocation import say
 from mcranker.cli.number_types import RealNumber
+from mcranker.cli.verb import Verb, output_flag
 from personas.words import counted, dollars, file_size
 
 if TYPE_CHECKING:
@@ -27,67 +27,26 @@ __all__ = ["command"]
 _SHOWN_PROBLEMS = 10
 
 
-def _ledger_flag(function: Callable[..., int]) -> Callable[..., int]:
-    return click.option(
-        "--ledger",
-        metavar="FILE",
-        help="The ledger. Without: MCRANKER_LEDGER, else the file in the user's cache folder.",
-    )(function)
-
-
-def _output_flag(results: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    return click.option(
-        "--output",
-        type=click.Choice(["table", "json"]),
-        default="table",
-        show_default=True,
-        help=f"json: one object with status, {results} and errors.",
-    )
-
-
-@click.group("ledger")
-def command() -> None:
-    """See, save, thin out and check the answers that are kept.
-
-    Every answer of a model is kept in one file, the ledger, so that the same question is not
-    paid for twice. None of these verbs makes a ledger; a ranking does.
-    """
-
-
-@command.command("stats")
-@_ledger_flag
-@_output_flag("ledger")
-@click.pass_context
-def stats_command(ctx: click.Context, ledger: str | None, output: str) -> int:
-    """Show how many answers there are, by model and stage, and what they took."""
+def _stats(ctx: click.Context) -> int:
     from mcranker.llm.ledger.upkeep import file_bytes, stats
 
-    path = _path(ctx, ledger)
+    path = _path(ctx)
     shares = stats(path)
     size = file_bytes(path)
-    if output == "json":
-        _print_json(DONE, ledger=_record(path, size, shares))
-        return DONE
+    if ctx.params["output"] == "json":
+        return print_json(ledger=_record(path, size, shares))
     from mcranker.cli.tables import print_page
 
     print_page(lambda console: _show(console, path, size, shares))
     return DONE
 
 
-@command.command("export")
-@_ledger_flag
-@click.option("--out", metavar="FILE", help="Write to FILE instead of standard output.")
-@click.pass_context
-def export_command(ctx: click.Context, ledger: str | None, out: str | None) -> int:
-    """Write every answer as one JSON object a line, in the order in which they came.
-
-    Damaged answers are left out, and the exit code is 1. All that can be read of a damaged file
-    is written.
-    """
+def _export(ctx: click.Context) -> int:
     from mcranker.llm.ledger.upkeep import Export
 
+    out = ctx.params["out"]
     check_outputs(out)
-    path = _path(ctx, ledger)
+    path = _path(ctx)
     export = Export(path)
     answers = iter(export)
     first = next(answers, None)  # an error comes before anything is written
@@ -106,61 +65,26 @@ def export_command(ctx: click.Context, ledger: str | None, out: str | None) -> i
     return ERROR
 
 
-@command.command("prune")
-@_ledger_flag
-@click.option(
-    "--older-than",
-    type=RealNumber(min=0),
-    metavar="DAYS",
-    help="Answers that came more than so many days ago.",
-)
-@click.option("--model", metavar="NAME", help="Answers by this model, such as openai:gpt-5-mini.")
-@click.option(
-    "--stage",
-    type=click.Choice(["recruit", "criteria", "score", "assess", "probe"]),
-    help="Answers of this stage.",
-)
-@click.option("--unusable", is_flag=True, help="Answers that could not be read.")
-@click.option("--all", "everything", is_flag=True, help="All answers.")
-@click.option("--dry-run", is_flag=True, help="Only say how many it would be.")
-@_output_flag("removed, dry_run")
-@click.pass_context
-def prune_command(
-    ctx: click.Context,
-    /,
-    ledger: str | None,
-    everything: bool,
-    dry_run: bool,
-    output: str,
-    **which: Any,
-) -> int:
-    """Remove answers, so that these questions are asked again, and make the file smaller.
-
-    Several conditions together remove what fulfils all of them.
-    """
+def _prune(ctx: click.Context) -> int:
     from mcranker.llm.ledger.upkeep import Selection, prune
 
+    dry_run = ctx.params["dry_run"]
+    which = {name: ctx.params[name] for name in ("older_than", "model", "stage", "unusable")}
     chosen = any(value not in (None, False) for value in which.values())
-    if chosen == everything:
+    if chosen == ctx.params["everything"]:
         raise click.UsageError("say which answers to remove, or --all for all of them", ctx)
-    removed = prune(_path(ctx, ledger), Selection(**which), dry_run=dry_run)
-    if output == "json":
-        _print_json(DONE, removed=removed, dry_run=dry_run)
-    else:
-        done = "would be removed" if dry_run else "removed"
-        print_line(f"{counted(removed, 'answer')} {done}")
+    removed = prune(_path(ctx), Selection(**which), dry_run=dry_run)
+    if ctx.params["output"] == "json":
+        return print_json(removed=removed, dry_run=dry_run)
+    done = "would be removed" if dry_run else "removed"
+    print_line(f"{counted(removed, 'answer')} {done}")
     return DONE
 
 
-@command.command("verify")
-@_ledger_flag
-@_output_flag("answers, problems")
-@click.pass_context
-def verify_command(ctx: click.Context, ledger: str | None, output: str) -> int:
-    """Check that the file and every answer in it is whole; exit code 1 if not."""
+def _verify(ctx: click.Context) -> int:
     from mcranker.llm.ledger.upkeep import verify
 
-    path = _path(ctx, ledger)
+    path = _path(ctx)
     answers, problems = verify(path)
     advice = (
         f"the ledger {str(path)!r} is damaged; damaged answers are asked for again when they are "
@@ -168,9 +92,9 @@ def verify_command(ctx: click.Context, ledger: str | None, output: str) -> int:
         "move it away"
     )
     code = ERROR if problems else DONE
-    if output == "json":
+    if ctx.params["output"] == "json":
         errors = [Failure("LedgerError", advice).entry] if problems else []
-        _print_json(code, errors, answers=answers, problems=problems)
+        print_json(code, errors, answers=answers, problems=problems)
     else:
         for problem in problems[:_SHOWN_PROBLEMS]:
             say(problem)
@@ -183,18 +107,14 @@ def verify_command(ctx: click.Context, ledger: str | None, output: str) -> int:
     return code
 
 
-def _path(ctx: click.Context, named: str | None) -> Path:
+def _path(ctx: click.Context) -> Path:
     from mcranker.llm.ledger.ledger import default_ledger_path
 
+    named = ctx.params["ledger"]
     path = Path(named).expanduser() if named else default_ledger_path()
     if path is None:
         raise click.UsageError("MCRANKER_LEDGER says to keep no ledger; name one by --ledger", ctx)
     return path
-
-
-def _print_json(code: int, errors: list[dict[str, Any]] | None = None, **results: Any) -> None:
-    with opened_output(None) as write:
-        write(envelope(code, errors or [], **results))
 
 
 def _record(path: Path, size: int, shares: list[Share]) -> dict[str, Any]:
@@ -266,3 +186,78 @@ def _show(console: Console, path: Path, size: int, shares: list[Share]) -> None:
             "?" if share.cost is None else dollars(share.cost),
         )
     console.print(table)
+
+
+_LEDGER = click.Option(
+    ["--ledger"],
+    metavar="FILE",
+    help="The ledger. Without: MCRANKER_LEDGER, else the file in the user's cache folder.",
+)
+
+command = click.Group(
+    "ledger",
+    help="""See, save, thin out and check the answers that are kept.
+
+    Every answer of a model is kept in one file, the ledger, so that the same question is not
+    paid for twice. None of these verbs makes a ledger; a ranking does.
+    """,
+    commands=[
+        Verb(
+            "stats",
+            _stats,
+            params=[_LEDGER, output_flag("ledger")],
+            help="Show how many answers there are, by model and stage, and what they took.",
+        ),
+        Verb(
+            "export",
+            _export,
+            params=[
+                _LEDGER,
+                click.Option(
+                    ["--out"], metavar="FILE", help="Write to FILE instead of standard output."
+                ),
+            ],
+            help="Write every answer as one JSON object a line, in the order in which they came.\n\n"
+            "Damaged answers are left out, and the exit code is 1. All that can be read of a "
+            "damaged file is written.",
+        ),
+        Verb(
+            "prune",
+            _prune,
+            params=[
+                _LEDGER,
+                click.Option(
+                    ["--older-than"],
+                    type=RealNumber(min=0),
+                    metavar="DAYS",
+                    help="Answers that came more than so many days ago.",
+                ),
+                click.Option(
+                    ["--model"],
+                    metavar="NAME",
+                    help="Answers by this model, such as openai:gpt-5-mini.",
+                ),
+                click.Option(
+                    ["--stage"],
+                    type=click.Choice(["recruit", "criteria", "score", "assess", "probe"]),
+                    help="Answers of this stage.",
+                ),
+                click.Option(["--unusable"], is_flag=True, help="Answers that could not be read."),
+                click.Option(["--all", "everything"], is_flag=True, help="All answers."),
+                click.Option(["--dry-run"], is_flag=True, help="Only say how many it would be."),
+                output_flag("removed, dry_run"),
+            ],
+            help="""Remove answers, so that these questions are asked again, and make the file
+            smaller.
+
+            Several conditions together remove what fulfils all of them.
+            """,
+        ),
+        Verb(
+            "verify",
+            _verify,
+            params=[_LEDGER, output_flag("answers, problems")],
+            help="Check that the file and every answer in it is whole; exit code 1 if not.",
+        ),
+    ],
+)

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcranker.cli.failures import DONE, envelope
+from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.fetching import is_here
-from mcranker.cli.files import output as opened_output
 from mcranker.cli.files import print_line
 from mcranker.cli.invocation import Invocation
 from mcranker.cli.progress import download_bar
+from mcranker.cli.verb import Verb, output_flag
 from personas.words import file_size
 
 if TYPE_CHECKING:
@@ -22,51 +22,30 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-@click.group("models", invoke_without_command=True)
-@click.option(
-    "--output",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="json: one object with status, models and errors.",
-)
-@click.pass_context
-def command(ctx: click.Context, output: str) -> int:
-    """List the models that local:NAME can name, or download one.
-
-    Use one with --model local:NAME; any other GGUF file with --model local:PATH.gguf. A
-    model marked weak cannot invent a team by itself and takes the library's.
-    """
-    return _list(as_json=output == "json") if ctx.invoked_subcommand is None else DONE
-
-
-@command.command("download")
-@click.argument("name")
-@click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
-@click.pass_obj
-def download_command(invocation: Invocation, name: str, quiet: bool) -> int:
-    """Fetch the model NAME into the cache folder, and check it."""
+def _download(ctx: click.Context) -> int:
     from mcranker.llm.local.catalogue import find, not_found
     from mcranker.llm.local.model_files import download
 
+    name = ctx.params["name"]
     entry = find(name.removeprefix("local:"))
     if entry is None:
         raise not_found(name)
+    invocation = ctx.ensure_object(Invocation)
     invocation.reached = lambda: f"while fetching {entry.name}; nothing of it was kept"
-    with download_bar(entry.name, quiet=quiet) as progress:
+    with download_bar(entry.name, quiet=ctx.params["quiet"]) as progress:
         path = download(entry, progress=progress)
     print_line(str(path))
     return DONE
 
 
-def _list(*, as_json: bool) -> int:
+def _list(output: str) -> int:
     from mcranker.llm.local.catalogue import catalogue
 
-    entries = catalogue()
-    if as_json:
-        with opened_output(None) as write:
-            write(envelope(DONE, [], models=[_record(entry) for entry in entries]))
+    if click.get_current_context().invoked_subcommand is not None:
         return DONE
+    entries = catalogue()
+    if output == "json":
+        return print_json(models=[_record(entry) for entry in entries])
     from mcranker.cli.tables import print_page
 
     print_page(lambda console: _show(console, entries))
@@ -99,3 +78,27 @@ def _show(console: Console, entries: tuple[CatalogueEntry, ...]) -> None:
             Text(entry.note),
         )
     console.print(table)
+
+
+command = click.Group(
+    "models",
+    callback=_list,
+    invoke_without_command=True,
+    params=[output_flag("models")],
+    help="""List the models that local:NAME can name, or download one.
+
+    Use one with --model local:NAME; any other GGUF file with --model local:PATH.gguf. A
+    model marked weak cannot invent a team by itself and takes the library's.
+    """,
+    commands=[
+        Verb(
+            "download",
+            _download,
+            params=[
+                click.Argument(["name"]),
+                click.Option(["-q", "--quiet"], is_flag=True, help="No progress bar."),
+            ],
+            help="Fetch the model NAME into the cache folder, and check it.",
+        )
+    ],
+)

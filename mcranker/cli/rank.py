@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import anyio
 import click
@@ -294,13 +293,9 @@ def _flags() -> list[click.Parameter]:
     ]
 
 
-def _callback(**_: Any) -> int:
-    return _rank(click.get_current_context())
-
-
 command = Verb(
     "rank",
-    callback=_callback,
+    _rank,
     params=_flags(),
     help="""Rank passages for a query.
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import anyio
 import click
 
-from mcranker.cli.failures import DONE, envelope
+from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.files import check_outputs, output
 from mcranker.cli.invocation import Invocation
@@ -24,7 +23,7 @@ from mcranker.cli.options import (
 )
 from mcranker.cli.progress import Live, QueryTracker, live_is_wanted
 from mcranker.cli.tables import print_page, show_team
-from mcranker.cli.verb import GroupedOption, Verb, quiet_flag
+from mcranker.cli.verb import GroupedOption, Verb, output_flag, quiet_flag
 from mcranker.rankers.mcranker import MCRanker
 from mcranker.types import Query
 from personas import Team, dumps
@@ -81,8 +80,7 @@ def _team(ctx: click.Context) -> int:
         with output(out) as write:
             write(dumps(team, format=_SUFFIXES[Path(out).suffix.lower()]))
     if given["output"] == "json":
-        with output(None) as write:
-            write(envelope(DONE, [], team=team.model_dump(mode="json")))
+        print_json(team=team.model_dump(mode="json"))
     else:
         print_page(lambda console: show_team(console, team))
     return DONE
@@ -94,13 +92,9 @@ async def _recruit(ranker: MCRanker, query: Query, example: str | None, *, live:
             return await ranker.arecruit_team(query, example)
 
 
-def _callback(**_: Any) -> int:
-    return _team(click.get_current_context())
-
-
 command = Verb(
     "team",
-    callback=_callback,
+    _team,
     params=[
         click.Argument(["query"]),
         GroupedOption(
@@ -115,14 +109,7 @@ command = Verb(
             section="Output",
             help="Save the team as .yaml or .json, for --team of 'mcranker rank'.",
         ),
-        GroupedOption(
-            ["--output"],
-            type=click.Choice(["table", "json"]),
-            default="table",
-            show_default=True,
-            section="Output",
-            help="What is printed. json: one object with status, team and errors.",
-        ),
+        output_flag("team", said="What is printed. ", section="Output"),
         GroupedOption(
             ["--lock"],
             is_flag=True,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 
-__all__ = ["GroupedOption", "Verb", "quiet_flag"]
+__all__ = ["GroupedOption", "Verb", "output_flag", "quiet_flag"]
 
 OTHER = "Options"
 
@@ -20,7 +21,16 @@ class GroupedOption(click.Option):
 
 
 class Verb(click.Command):
-    """A command whose help lists its options by section."""
+    """A command whose help lists its options by section.
+
+    Args:
+        name: of the verb.
+        run: does the work; returns the exit code.
+        rest: as `click.Command` takes it.
+    """
+
+    def __init__(self, name: str, run: Callable[[click.Context], int], **rest: Any) -> None:
+        super().__init__(name, callback=lambda **_: run(click.get_current_context()), **rest)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}
@@ -32,6 +42,24 @@ class Verb(click.Command):
         for name, records in [*sections.items(), (OTHER, plain)]:
             with formatter.section(name):
                 formatter.write_dl(records)
+
+
+def output_flag(
+    results: str,
+    *,
+    forms: Sequence[str] = ("table", "json"),
+    said: str = "",
+    section: str = OTHER,
+) -> click.Parameter:
+    """``--output``; `results` names the envelope's keys, `said` explains the other forms."""
+    return GroupedOption(
+        ["--output"],
+        type=click.Choice(forms),
+        default=forms[0],
+        show_default=True,
+        section=section,
+        help=f"{said}json: one object with status, {results} and errors.",
+    )
 
 
 def quiet_flag() -> click.Parameter:

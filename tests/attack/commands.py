@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from beir_eval.cli.group import VERBS as EVAL_VERBS
 from mcranker.cli.group import VERBS, Verbs
 from mcranker.cli.personas.group import VERBS as PERSONAS_VERBS
+from mcranker.cli.plugins import LazyVerb
 
 __all__ = ["COMMANDS", "HOSTILE", "call", "refused", "unsafe", "written"]
 
@@ -19,13 +20,13 @@ COMMANDS = {
         "mcranker",
         {
             **VERBS,
-            "inspect": ("beir_eval.cli.inspect", ""),
-            "demo": ("beir_eval.demo", ""),
+            "inspect": LazyVerb("beir_eval.cli.inspect", ""),
+            "demo": LazyVerb("beir_eval.cli.demo", ""),
         },
     ),
     "beir-eval": Verbs("beir-eval", EVAL_VERBS),
     "personas": Verbs(
-        "personas", {**PERSONAS_VERBS, "report": ("beir_eval.cli.persona_report", "")}
+        "personas", {**PERSONAS_VERBS, "report": LazyVerb("beir_eval.cli.persona_report", "")}
     ),
 }
 """With the verbs that entry points add, whatever is installed."""

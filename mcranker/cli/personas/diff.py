@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from mcranker.cli.failures import DONE, ERROR, Failure, envelope
-from mcranker.cli.verb import Verb
+from mcranker.cli.failures import DONE, ERROR, Failure, print_json
+from mcranker.cli.files import print_line
+from mcranker.cli.verb import Verb, output_flag
 
 if TYPE_CHECKING:
     from mcranker.cli.personas.records import Record
@@ -19,7 +20,7 @@ __all__ = ["command"]
 
 
 def _diff(ctx: click.Context) -> int:
-    from mcranker.cli.personas.records import find, print_text
+    from mcranker.cli.personas.records import find
 
     given = ctx.params
     found = _compared(find(given["a"]), find(given["b"]), ctx)
@@ -30,14 +31,14 @@ def _diff(ctx: click.Context) -> int:
         message = f"{given['a']!r} and {given['b']!r} differ"
         errors = [Failure("Differs", message).entry] if code else []
         diff = _plain_data(asdict(found))
-        print_text(envelope(code, errors, differs=bool(found), diff=diff))
+        print_json(code, errors, differs=bool(found), diff=diff)
     elif found:
         from mcranker.cli.personas.diff_view import show_diff
         from mcranker.cli.tables import print_page
 
         print_page(lambda console: show_diff(console, found))
     else:
-        print_text("no differences\n")
+        print_line("no differences")
     return code
 
 
@@ -77,24 +78,14 @@ def _plain_data(value: Any) -> Any:
     return value
 
 
-def _callback(**_: Any) -> int:
-    return _diff(click.get_current_context())
-
-
 command = Verb(
     "diff",
-    callback=_callback,
+    _diff,
     params=[
         click.Argument(["a"], metavar="A"),
         click.Argument(["b"], metavar="B"),
         click.Option(["--exit-code"], is_flag=True, help="Exit code 1 if they differ."),
-        click.Option(
-            ["--output"],
-            type=click.Choice(["table", "json"]),
-            default="table",
-            show_default=True,
-            help="json: one object with status, differs, diff and errors.",
-        ),
+        output_flag("differs, diff"),
     ],
     help="""See what differs between two teams, members or rubrics: what was done to A to get B.
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcranker.cli.failures import DONE, envelope
+from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.invocation import say
-from mcranker.cli.verb import Verb
+from mcranker.cli.verb import Verb, output_flag
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,13 +17,11 @@ __all__ = ["command"]
 
 
 def _list(ctx: click.Context) -> int:
-    from mcranker.cli.personas.records import print_text
-
     words = [word.casefold() for word in ctx.params["topics"]]
     teams = ctx.params["teams"]
     entries = [entry for entry in (_teams() if teams else _members()) if _has(entry, words)]
     if ctx.params["output"] == "json":
-        print_text(envelope(DONE, [], **{"teams" if teams else "members": entries}))
+        print_json(**{"teams" if teams else "members": entries})
     elif entries:
         from mcranker.cli.tables import print_page
 
@@ -109,23 +107,13 @@ def _show_teams(console: Console, entries: list[dict[str, Any]]) -> None:
     console.print(table)
 
 
-def _callback(**_: Any) -> int:
-    return _list(click.get_current_context())
-
-
 command = Verb(
     "list",
-    callback=_callback,
+    _list,
     params=[
         click.Argument(["topics"], metavar="[TOPIC]...", nargs=-1),
         click.Option(["--teams"], is_flag=True, help="List the teams instead of the personas."),
-        click.Option(
-            ["--output"],
-            type=click.Choice(["table", "json"]),
-            default="table",
-            show_default=True,
-            help="json: one object with status, members or teams, and errors.",
-        ),
+        output_flag("members or teams,"),
     ],
     help="""List the personas of the library that have to do with every TOPIC, or all.
 

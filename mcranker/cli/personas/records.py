@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from mcranker.cli.files import output as opened_output
 from personas import Member, Persona, Rubric, SchemaError, Team, library
 from personas.files import FORMATS, load_any
 from personas.provenance import provenance
 
-__all__ = ["Record", "as_dict", "find", "hands", "kind", "print_text"]
+__all__ = ["Record", "as_dict", "find", "hands", "kind"]
 
 Record: TypeAlias = Team | Member | Rubric | Persona
 """What a file can hold."""
@@ -74,12 +73,6 @@ def hands(record: Record) -> list[dict[str, Any]]:
             }
         )
     return entries
-
-
-def print_text(text: str) -> None:
-    """Write it to standard output as it is."""
-    with opened_output(None) as write:
-        write(text)
 
 
 def _close(slug: str) -> list[str]:

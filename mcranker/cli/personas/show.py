@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from mcranker.cli.failures import DONE, envelope
-from mcranker.cli.verb import Verb
+from mcranker.cli.failures import DONE, print_json
+from mcranker.cli.files import output
+from mcranker.cli.verb import Verb, output_flag
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,7 +20,7 @@ __all__ = ["command"]
 
 
 def _show(ctx: click.Context) -> int:
-    from mcranker.cli.personas.records import as_dict, find, hands, kind, print_text
+    from mcranker.cli.personas.records import as_dict, find, hands, kind
 
     found = [(name, find(name)) for name in ctx.params["names"]]
     form = ctx.params["output"]
@@ -31,7 +32,8 @@ def _show(ctx: click.Context) -> int:
         from personas import dumps
 
         records = [record for _, record in found]
-        print_text(dumps(records[0] if len(records) == 1 else _one_team(records, ctx)))
+        with output(None) as write:
+            write(dumps(records[0] if len(records) == 1 else _one_team(records, ctx)))
     else:
         entries = [
             {
@@ -42,7 +44,7 @@ def _show(ctx: click.Context) -> int:
             }
             for name, record in found
         ]
-        print_text(envelope(DONE, [], records=entries))
+        print_json(records=entries)
     return DONE
 
 
@@ -97,22 +99,15 @@ def _show_record(console: Console, record: Record) -> None:
         show_rubric(console, record)
 
 
-def _callback(**_: Any) -> int:
-    return _show(click.get_current_context())
-
-
 command = Verb(
     "show",
-    callback=_callback,
+    _show,
     params=[
         click.Argument(["names"], metavar="NAME|FILE...", nargs=-1, required=True),
-        click.Option(
-            ["--output"],
-            type=click.Choice(["table", "yaml", "json"]),
-            default="table",
-            show_default=True,
-            help="yaml: ready to be kept as a file and edited. json: one object with status, "
-            "records and errors.",
+        output_flag(
+            "records",
+            forms=("table", "yaml", "json"),
+            said="yaml: ready to be kept as a file and edited. ",
         ),
     ],
     help="""Show personas, rubrics and teams in full, and who wrote which part.

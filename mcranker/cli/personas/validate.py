@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from mcranker.cli.failures import DONE, ERROR, Failure, envelope
+from mcranker.cli.failures import DONE, ERROR, Failure, print_json
+from mcranker.cli.files import print_line
 from mcranker.cli.invocation import say
-from mcranker.cli.verb import Verb
+from mcranker.cli.verb import Verb, output_flag
 from personas.plain import plain
 from personas.words import counted
 
@@ -36,8 +37,6 @@ class _Checked:
 
 
 def _validate(ctx: click.Context) -> int:
-    from mcranker.cli.personas.records import print_text
-
     checked = [_check(path) for path in _files(ctx.params["paths"])]
     bad = [each for each in checked if each.problems]
     code = ERROR if bad else DONE
@@ -53,11 +52,11 @@ def _validate(ctx: click.Context) -> int:
             }
             for each in checked
         ]
-        print_text(envelope(code, errors, files=files))
+        print_json(code, errors, files=files)
     else:
         for each in checked:
             for text in each.problems or [f"{each.path}: {each.summary}"]:
-                print_text(f"{plain(text)}\n")
+                print_line(plain(text))
             for text in each.warnings:
                 say(f"warning: {text}")
     if bad:
@@ -165,22 +164,12 @@ def _heavy(rubric: Rubric | None, at: Place) -> list[tuple[Place, str]]:
     ]
 
 
-def _callback(**_: Any) -> int:
-    return _validate(click.get_current_context())
-
-
 command = Verb(
     "validate",
-    callback=_callback,
+    _validate,
     params=[
         click.Argument(["paths"], metavar="FILE|FOLDER...", nargs=-1, required=True),
-        click.Option(
-            ["--output"],
-            type=click.Choice(["table", "json"]),
-            default="table",
-            show_default=True,
-            help="json: one object with status, files and errors.",
-        ),
+        output_flag("files"),
     ],
     help="""Check files with teams, members, rubrics or personas before they are used.
 
