@@ -411,11 +411,10 @@ class RankerConfig(BaseModel):
     def recorded(self) -> dict[str, Any]:
         """All fields as plain values, as rankings and run folders keep them.
 
-        Where they do not say how high a score can be, ``top_score`` does.
+        ``scale`` is what the scoring scheme makes of it.
         """
         values = self.model_dump(mode="json")
-        said = len(self.labels) - 1 if self.labels else self.scale
-        return values if self.top == said else {**values, "top_score": self.top}
+        return values if self.labels else {**values, "scale": self.top}
 
     @property
     def all_labels(self) -> tuple[str, ...]:

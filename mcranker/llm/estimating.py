@@ -60,6 +60,8 @@ class EstimatingChat(Wrapper):
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         reply = self._made_up(request)
+        if any(turn.role == "assistant" and turn.content == reply.text for turn in request.messages):
+            return reply  # asked again because what was made up could not be read
         if self._ledger is not None:
             key = request_key(self._model, request)
             if key in self._counted:
@@ -76,11 +78,11 @@ class EstimatingChat(Wrapper):
         """Nothing to release: the model itself stays open."""
 
     def _made_up(self, request: ChatRequest) -> ChatReply:
-        text = ""
+        text = "" if request.labels or request.questions else EXPLANATION
         output_tokens = REPLY_TOKENS + len(request.questions)
         if request.schema is not None:
             text = json.dumps(_filled(request.schema.schema, self._team_size))
-            output_tokens += math.ceil(len(text) / BYTES_A_JSON_TOKEN)
+        output_tokens += math.ceil(len(text) / BYTES_A_JSON_TOKEN)
         return ChatReply(
             text,
             usage=Usage(
@@ -108,5 +110,12 @@ def _filled(schema: Mapping[str, Any], team_size: int) -> Any:
         return {"Criteria": criteria, "Reason": EXPLANATION}
     if properties:
         return {name: _filled(each, team_size) for name, each in properties.items()}
-    values = schema.get("enum")
-    return values[len(values) // 2] if values else EXPLANATION
+    match schema:
+        case {"enum": [*values]}:
+            return values[len(values) // 2]
+        case {"type": "integer" | "number"}:
+            low = schema.get("minimum", 0)
+            return (low + schema.get("maximum", low)) // 2
+        case {"type": "array"}:
+            return [_filled(schema.get("items", {}), team_size)]
+    return EXPLANATION

@@ -63,7 +63,7 @@ class Scoring(ABC):
     @classmethod
     def top(cls, config: RankerConfig) -> float:
         """The highest score that one judge can give."""
-        return config.scale
+        return len(config.labels) - 1 if config.labels else config.scale
 
     @classmethod
     def lack(cls, capabilities: Capabilities) -> str:
@@ -101,10 +101,6 @@ class ExpectedScoring(Scoring):
 
     def read(self, reply: ChatReply) -> Score:
         return Score(expected_value(reply.label_logprobs or {}, self.labels))
-
-    @classmethod
-    def top(cls, config: RankerConfig) -> float:
-        return len(config.all_labels) - 1
 
     @classmethod
     def lack(cls, capabilities: Capabilities) -> str:

@@ -96,12 +96,18 @@ class Ranker(ABC):
     @classmethod
     def takes(cls) -> dict[str, Any]:
         """Option -> its default, of the constructor; None for the fields of `RankerConfig`."""
-        parameters = inspect.signature(cls).parameters.values()
-        own = {each.name: each.default for each in parameters if each.kind is not each.VAR_KEYWORD}
-        return {
-            **dict.fromkeys(RankerConfig.model_fields if len(own) < len(parameters) else ()),
-            **own,
-        }
+        taken: dict[str, Any] = {}
+        for owner in (each for each in cls.__mro__ if "__init__" in vars(each)):
+            parameters = inspect.signature(owner).parameters.values()
+            taken = {each.name: each.default for each in parameters} | taken
+            rest = next((each for each in parameters if each.kind is each.VAR_KEYWORD), None)
+            if rest is None:
+                break
+            del taken[rest.name]
+            if "RankerOptions" in str(rest.annotation):
+                return {**dict.fromkeys(RankerConfig.model_fields), **taken}
+            # Other keywords are handed to the class above.
+        return taken
 
     @property
     def prompt_hashes(self) -> Mapping[str, str]:

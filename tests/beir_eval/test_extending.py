@@ -1,0 +1,282 @@
+"""The examples of ``docs/extending.md``, as a package that is installed beside this one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcranker import (
+    ChatRequest,
+    ConfigError,
+    DirectRanker,
+    MCRanker,
+    Query,
+    Ranker,
+    Ranking,
+    ReplyError,
+    ScriptedChat,
+)
+from mcranker.config import RankerConfig
+from mcranker.method.answers import SCORINGS
+from mcranker.rankers import RANKERS
+from personas.inspection.inspection import Inspection
+from tests.support.cli_support import answer
+from tests.support.loopback import Body, completion, serve_in_thread
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+DOCS = ["cloth masks", "N95 masks filter best", "gloves"]
+QUERY = "best masks"
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the installed package, as the page says it."""
+    folder = tmp_path_factory.mktemp("site")
+    for text in re.findall(r"```python\n(# my_\w+\.py\n.*?)```", PAGE, re.DOTALL):
+        (folder / text.split()[1]).write_text(text, encoding="utf-8")
+    (toml,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    groups = tomllib.loads(toml)["project"]["entry-points"]
+    groups["mcranker.rankers"] |= {"gone": "nowhere_to_be:Found", "odd": "json:loads"}
+    info = folder / "my_rankers-1.0.dist-info"
+    info.mkdir()
+    lines = [
+        f"[{group}]\n" + "".join(f"{name} = {place}\n" for name, place in entries.items())
+        for group, entries in groups.items()
+    ]
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-rankers\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("\n".join(lines))
+    return folder
+
+
+@pytest.fixture
+def installed(package: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The package is there in this process."""
+    monkeypatch.syspath_prepend(package)
+    for registry in (RANKERS, SCORINGS):
+        vars(registry).pop("_added", None)
+    yield
+    for registry in (RANKERS, SCORINGS):
+        vars(registry).pop("_added", None)
+
+
+def run(package: Path, *args: str | Path) -> str:
+    """What ``python ARGS`` prints, where the package is installed."""
+    hidden = ("OPENAI_", "ANTHROPIC_", "MCRANKER_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
+    kept["PYTHONPATH"] = os.pathsep.join(map(str, (package, ROOT)))
+    done = subprocess.run(
+        [sys.executable, *map(str, args)],
+        check=False,
+        capture_output=True,
+        encoding="utf-8",
+        stdin=subprocess.DEVNULL,
+        env=kept | {"MCRANKER_LEDGER": "none", "COLUMNS": "200"},
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def whole(ranking: Ranking, path: Path) -> None:
+    """The ranking can be stored, read, printed, and shown."""
+    assert Ranking.from_dict(json.loads(ranking.to_json())).to_dict() == ranking.to_dict()
+    assert len(ranking.to_trec().splitlines()) == len(ranking)
+    ranking.to_html(path / "page.html")
+    ranking.show(file=StringIO())
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_ranker_without_a_model(tmp_path: Path) -> None:
+    with RANKERS.get("overlap")(depth=2) as ranker:
+        ranking = ranker.rank(QUERY, DOCS)
+        assert ranker.estimate(QUERY, DOCS).calls == 0
+        assert list(ranker.rank(QUERY, [])) == []
+    # Both words, one of them; the third passage is beyond the depth.
+    assert [(hit.doc_id, hit.score) for hit in ranking] == [("1", 2.0), ("0", 1.0), ("2", None)]
+    assert (ranking.ranker, ranking.models, ranking.config["depth"]) == ("overlap", {}, 2)
+    assert set(ranking.seconds) == {"total"}
+    whole(RANKERS.get("overlap")().rank(Query(QUERY, "q1"), DOCS), tmp_path)
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_ranker_that_asks_for_an_order(tmp_path: Path) -> None:
+    asked: list[ChatRequest] = []
+
+    def reply(request: ChatRequest) -> str:
+        asked.append(request)
+        return "no idea" if "odd" in request.messages[0].content else '{"Order": [1, 7, 0]}'
+
+    with RANKERS.get("listwise")(model=ScriptedChat(reply), max_tokens=99) as ranker:
+        estimate = ranker.estimate(QUERY, DOCS)
+        ranking = ranker.rank(Query(QUERY, "q1"), DOCS)
+        rest = sorted(ranker.rank_many([("odd", DOCS), (QUERY, DOCS)]), key=lambda one: one.place)
+    assert (estimate.calls, ranking.usage.calls, asked[0].max_tokens) == (1, 1, 99)
+    assert [(hit.doc_id, hit.score) for hit in ranking] == [("1", None), ("0", None), ("2", None)]
+    assert ranking.models == {"scoring": "scripted:function"}
+    assert isinstance(rest[0].error, ReplyError)
+    assert rest[1].result().ids == ranking.ids
+    whole(ranking, tmp_path)
+
+
+def graded(request: ChatRequest) -> str:
+    """Two words of a passage are highly relevant; at first, it says so in another form."""
+    if request.tag.stage != "score":
+        return answer(request)
+    assert "How relevant is the passage: irrelevant, related, " in request.messages[0].content
+    if "gloves" in str(request.messages):
+        return '{"Grade": "irrelevant"}' if len(request.messages) > 1 else "not at all"
+    return '{"Grade": "highly relevant"}'
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("kind", [MCRanker, DirectRanker])
+def test_a_scoring_scheme(kind: type[MCRanker | DirectRanker], tmp_path: Path) -> None:
+    with kind(model=ScriptedChat(graded), scoring="grades") as ranker:
+        estimate = ranker.estimate(QUERY, DOCS)
+        ranking = ranker.rank(Query(QUERY, "q1"), DOCS)
+    judges = len(ranking.personas)
+    assert [hit.score for hit in ranking] == [2.0 * judges, 2.0 * judges, 0.0]
+    # Each judge is asked again about the gloves.
+    assert ranking.usage.calls == estimate.calls + judges
+    assert ranking.usage.unreadable == judges
+    assert (ranking.config["scoring"], ranking.config["scale"]) == ("grades", 3)
+    assert Inspection.from_dict(ranking.to_dict()).top == 3
+    whole(ranking, tmp_path)
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_scheme_sets_the_highest_score() -> None:
+    assert RankerConfig(scoring="grades").top == 3
+    assert RankerConfig(scoring="grades", scale=20).recorded()["scale"] == 3
+    assert RankerConfig(scoring="integer", scale=20).recorded()["scale"] == 20
+    with pytest.raises(ConfigError, match="labels go with"):
+        RankerConfig(scoring="grades", labels=("a", "b"))
+
+
+@pytest.mark.usefixtures("installed")
+def test_replies_of_another_form_do_not_count_twice_in_an_estimate() -> None:
+    class Wordy(SCORINGS.get("grades")):  # type: ignore[misc]  # found at run time
+        schema = None
+
+    SCORINGS._added["wordy"] = f"{__name__}:Wordy"
+    globals()["Wordy"] = Wordy
+    with DirectRanker(model=ScriptedChat(graded), scoring="wordy", reask=3) as ranker:
+        assert ranker.estimate(QUERY, DOCS).calls == 3
+
+
+@pytest.mark.usefixtures("installed")
+def test_an_ensemble() -> None:
+    pytest.importorskip("personas.ensembles")
+    with MCRanker(model=ScriptedChat(answer), ensemble="median") as ranker:
+        ranking = ranker.rank(QUERY, DOCS)
+        assert ranker.estimate(QUERY, DOCS).calls == ranking.usage.calls
+    # The three score alike, by the length of the passage's id.
+    assert [hit.score for hit in ranking] == [1.0, 1.0, 1.0]
+    assert ranking.config["ensemble"] == "median"
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("overlp", "there is no ranker 'overlp'; did you mean 'overlap'?"),
+        ("gone", "the ranker 'gone' cannot be loaded from 'nowhere_to_be:Found'"),
+        ("odd", "'json:loads' is a function and no ranker"),
+    ],
+)
+def test_a_ranker_that_cannot_be_had(name: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        RANKERS.get(name)
+
+
+def test_options_of_a_rankers_own_go_with_those_of_all_rankers() -> None:
+    class Windowed(Ranker):
+        name = "windowed"
+
+        def __init__(self, *, window: int = 20, **options: Any) -> None:
+            super().__init__(**options)
+            self.window = window
+
+        async def _rank(self, *_: object) -> Ranking:
+            raise NotImplementedError
+
+    takes = Windowed.takes()
+    assert takes["window"] == 20
+    assert takes.keys() - {"window"} == Ranker.takes().keys()
+    assert {"model", "base_url", "ledger", "config", "scale", "team_size"} <= takes.keys()
+    assert "options" not in takes
+    assert "roles" not in MCRanker.takes()
+
+
+@pytest.mark.parametrize(
+    ("scores", "order"), [([1.0], [0, 0]), ([1.0, 2.0, 3.0, 4.0], [3]), ([float("nan")], [-1])]
+)
+def test_a_ranking_of_impossible_scores_or_places_is_refused(
+    scores: list[float], order: list[int]
+) -> None:
+    class Given(Ranker):
+        name = "given"
+        needs_model = False
+
+        async def _rank(self, query: Any, passages: Any, emit: Any) -> Ranking:
+            if len(scores) > 1 or scores[0] != 1.0:
+                return self.ranking_by_scores(query, passages, scores)
+            return self.ranking_by_order(query, passages, order)
+
+    with Given() as ranker, pytest.raises(ValueError, match="give "):
+        ranker.rank(QUERY, DOCS)
+
+
+def test_the_command_line_ranks_by_name(package: Path) -> None:
+    said = run(
+        package, "-m", "mcranker", "rank", QUERY, *DOCS, "--ranker", "overlap", "--output", "json"
+    )
+    assert json.loads(said)["ranking"]["ranker"] == "overlap"
+    assert "[mcranker|direct|gone|listwise|odd|overlap]" in run(
+        package, "-m", "mcranker", "rank", "-h"
+    )
+
+    def reply(body: Body) -> Body:
+        schema = body["response_format"]["json_schema"]["name"]
+        texts = {"grade": '{"Grade": "related"}', "order": '{"Order": [2]}'}
+        return completion(texts[schema])
+
+    with serve_in_thread(reply) as server:
+        at = ["--model", "openai:test", "--base-url", server.url, "--output", "json"]
+        by = ["-m", "mcranker", "rank", QUERY, *DOCS, *at, "--ranker"]
+        graded = json.loads(run(package, *by, "direct", "--scoring", "grades"))["ranking"]
+        assert [hit["score"] for hit in graded["hits"]] == [1.0, 1.0, 1.0]
+        assert len(server.requests) == 3
+        assert json.loads(run(package, *by, "listwise", "--dry-run"))["estimate"]["calls"] == 1
+        assert len(server.requests) == 3
+        listed = json.loads(run(package, *by, "listwise"))["ranking"]
+        assert [hit["doc_id"] for hit in listed["hits"]] == ["2", "0", "1"]
+
+
+def test_a_suite_ranks_by_name_and_its_reports_show_it(package: Path, tmp_path: Path) -> None:
+    suite = tmp_path / "mine.toml"
+    suite.write_text(
+        'title = "Mine"\ndatasets = ["mini"]\ndepth = 5\n'
+        '[[rankers]]\nlabel = "words"\nranker = "overlap"\n'
+        '[[rankers]]\nlabel = "words of three"\nranker = "overlap"\ndepth = 3\n'
+    )
+    out = tmp_path / "runs"
+    said = run(package, "-m", "beir_eval", "run", suite, "--limit", "2", "--out", out, "--quiet")
+    assert "words of three" in said
+    manifest = json.loads((out / "mini" / "words" / "manifest.json").read_text())
+    assert (manifest["ranker"], set(manifest["models"].values())) == ("overlap", {"none"})
+    run(package, "-m", "beir_eval", "report", out, "--out", tmp_path / "report")
+    assert "words of three" in (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
+    code = "from mcranker.cli.personas.group import main; main()"
+    assert "mini" in run(package, "-c", code, "report", out, "--out", tmp_path / "why")
