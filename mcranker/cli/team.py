@@ -31,29 +31,10 @@ from personas import Team, dumps
 __all__ = ["command"]
 
 _FIELDS = (
-    "preset",
-    "team_size",
-    "nlp_scientist",
-    "recruiting",
-    "require",
-    "forbid",
-    "criteria",
-    "dataset",
-    "reask",
-    "lowercase_query",
-    "snake_case_personas",
-    "prompts",
-    "temperature",
-    "seed",
-    "max_tokens",
-    "sample",
-    "concurrency",
-    "requests_per_minute",
-    "tokens_per_minute",
-    "max_calls",
-    "max_cost",
-    "batch",
-)
+    "preset team_size nlp_scientist recruiting require forbid criteria dataset reask "
+    "lowercase_query snake_case_personas prompts temperature seed max_tokens sample concurrency "
+    "requests_per_minute tokens_per_minute max_calls max_cost batch"
+).split()
 _SUFFIXES = {".yaml": "yaml", ".yml": "yaml", ".json": "json"}
 
 

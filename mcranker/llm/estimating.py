@@ -60,7 +60,9 @@ class EstimatingChat(Wrapper):
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         reply = self._made_up(request)
-        if any(turn.role == "assistant" and turn.content == reply.text for turn in request.messages):
+        if any(
+            turn.role == "assistant" and turn.content == reply.text for turn in request.messages
+        ):
             return reply  # asked again because what was made up could not be read
         if self._ledger is not None:
             key = request_key(self._model, request)

@@ -178,7 +178,8 @@ def test_replies_of_another_form_do_not_count_twice_in_an_estimate() -> None:
 @pytest.mark.usefixtures("installed")
 def test_an_ensemble() -> None:
     pytest.importorskip("personas.ensembles")
-    with MCRanker(model=ScriptedChat(answer), ensemble="median") as ranker:
+    options: dict[str, Any] = {"ensemble": "median"}
+    with MCRanker(model=ScriptedChat(answer), **options) as ranker:
         ranking = ranker.rank(QUERY, DOCS)
         assert ranker.estimate(QUERY, DOCS).calls == ranking.usage.calls
     # The three score alike, by the length of the passage's id.
