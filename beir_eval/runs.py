@@ -21,7 +21,7 @@ from mcranker.bounded_lines import TooLong, bounded_lines
 from mcranker.logs import safe_logger
 from mcranker.trec import decimal
 from personas.atomic import write_whole
-from personas.inspection.leave_one_out import HIGHEST_SCORE
+from personas.ensembles import HIGHEST_SCORE
 
 __all__ = ["Run", "read_trec", "write_trec"]
 

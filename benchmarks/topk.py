@@ -37,9 +37,9 @@ from mcranker import (
     Ranking,
     ScriptedChat,
 )
-from mcranker.method.ensemble import upper_bounds
 from mcranker.method.topk import NecessaryCalls
 from personas import Team
+from personas.ensembles import ENSEMBLES, Rule
 
 PASSAGES, QUERIES, SEED = 100, 20, 3
 TEAMS, AGREEMENT, TOP_KS = (3, 5), (0.3, 0.6, 0.9), (1, 5, 10, 20)
@@ -155,9 +155,10 @@ def bookkeeping(passages: int = 100_000, judges: int = 3, k: int = 100) -> str:
     open_calls = np.ones(values.shape, dtype=np.bool_)
     open_calls[:, 0] = False
     made = passages
+    rule = Rule(ENSEMBLES.get("sum"), top=10.0)
     start = time.process_time()
     calls = NecessaryCalls(
-        upper_bounds(values, open_calls, top=10).tolist(),
+        rule.reach(values, open_calls).tolist(),
         range(passages),
         k=k,
         order=range(judges),
@@ -167,7 +168,7 @@ def bookkeeping(passages: int = 100_000, judges: int = 3, k: int = 100) -> str:
         row, column = call
         made += 1
         open_calls[row, column] = False
-        bound = upper_bounds(values[row : row + 1], open_calls[row : row + 1], top=10)
+        bound = rule.reach(values[row : row + 1], open_calls[row : row + 1])
         calls.settle(row, float(bound[0]))
     spent = time.process_time() - start
     heads = ["passages", "personas", "k", "calls needed", "CPU seconds", "CPU µs a call"]

@@ -21,6 +21,7 @@ from mcranker.errors import ConfigError
 from mcranker.llm.chat import Capabilities
 from mcranker.llm.limits.concurrency import MOST_LEARNED
 from mcranker.method.answers import SCORINGS, Scoring
+from personas.ensembles import ENSEMBLES, Rule
 from personas.plain import can_be_encoded, in_brief
 
 __all__ = ["NO_YES", "PRESETS", "WEAK_MODEL_DEFAULTS", "RankerConfig"]
@@ -141,7 +142,7 @@ class RankerConfig(BaseModel):
         description="With per_criterion scoring: all personas' criteria in one call a passage, "
         "where the model answers many questions at once.",
     )
-    ensemble: Literal["sum", "reciprocal_rank", "assessor"] = Field(
+    ensemble: Annotated[str, ENSEMBLES] = Field(
         "sum", description="How the personas' scores become one (paper, Eq. 4)."
     )
     missing: Literal["mean_of_team", "lowest", "constant", "fail"] = Field(
@@ -297,6 +298,12 @@ class RankerConfig(BaseModel):
         SCORINGS.get(name)
         return name
 
+    @field_validator("ensemble")
+    @classmethod
+    def _known_ensemble(cls, name: str) -> str:
+        ENSEMBLES.get(name)
+        return name
+
     @field_validator("labels")
     @classmethod
     def _distinct_labels(cls, labels: tuple[str, ...]) -> tuple[str, ...]:
@@ -324,7 +331,7 @@ class RankerConfig(BaseModel):
             raise ValueError('criteria="dataset" needs dataset=: say in words what the data set is')
         if self.criteria == "none" and self.scoring_class.needs_rubric:
             raise ValueError(f'scoring="{self.scoring}" needs criteria; criteria="none" has none')
-        if self.top_k is not None and self.ensemble != "sum":
+        if self.top_k is not None and not self.rule.ensemble.monotone:
             raise ValueError(
                 f"ensemble={self.ensemble!r} needs every score, and top_k={self.top_k} leaves some "
                 'out; use ensemble="sum", or no top_k'
@@ -383,7 +390,7 @@ class RankerConfig(BaseModel):
         scoring = chosen.get("scoring", self.scoring)
         if scoring != "expected" or "scale" in self.model_fields_set:
             chosen.pop("labels", None)
-        if self.ensemble == "assessor" and "scoring" not in self.model_fields_set:
+        if self.rule.ensemble.asks and "scoring" not in self.model_fields_set:
             chosen.pop("labels", None)
         return RankerConfig.of(self, chosen)
 
@@ -415,6 +422,11 @@ class RankerConfig(BaseModel):
         """
         values = self.model_dump(mode="json")
         return values if self.labels else {**values, "scale": self.top}
+
+    @property
+    def rule(self) -> Rule:
+        """How scores become final ones."""
+        return Rule.of({**vars(self), "top_score": self.top})
 
     @property
     def all_labels(self) -> tuple[str, ...]:

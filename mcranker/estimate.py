@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mcranker.config import RankerConfig
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Usage
@@ -16,10 +16,7 @@ from mcranker.llm.prices import cost
 from mcranker.method.topk import fewest_rows
 from mcranker.models import Models
 from mcranker.types import Passage, UsageTable
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from personas.ensembles import distinct
 
 __all__ = ["Estimate", "Forecast"]
 
@@ -141,9 +138,9 @@ class Forecast:
         """Every call of a query is counted, which was about these passages."""
         scores = self._new_scores
         if self._config.top_k is not None and self._judges:
-            rows = _rows_of(passages[: self._config.depth])
-            complete = fewest_rows(rows, self._config.top_k)
-            needed = int(rows.max()) + 1 + complete * (len(self._judges) - 1)
+            rows, group_of = distinct(each.content for each in passages[: self._config.depth])
+            complete = fewest_rows(group_of, self._config.top_k)
+            needed = len(rows) + complete * (len(self._judges) - 1)
             scores = min(scores, max(0, needed - self._known_scores))
         self._calls_at_least += scores
         self._judges.clear()
@@ -175,14 +172,6 @@ def _most_used(request: ChatRequest, reask: int) -> Usage:
         return most
     repaired = Usage(input_tokens=request.max_tokens + REPAIR_TOKENS)
     return sum([most + repaired] * reask, start=most)
-
-
-def _rows_of(passages: Sequence[Passage]) -> NDArray[np.intp]:
-    """For each passage the number of its first equal, counted without repetitions."""
-    import numpy as np
-
-    rows: dict[tuple[str, str], int] = {}
-    return np.asarray([rows.setdefault((each.title, each.text), len(rows)) for each in passages])
 
 
 def _total(costs: Sequence[float | None]) -> float | None:

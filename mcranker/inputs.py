@@ -12,7 +12,7 @@ from mcranker.errors import InputError
 from mcranker.logs import safe_logger
 from mcranker.surrogates import encodable
 from mcranker.types import Passage, Query
-from personas.inspection.leave_one_out import HIGHEST_SCORE
+from personas.ensembles import HIGHEST_SCORE
 from personas.plain import in_brief
 
 __all__ = ["Docs", "as_passages", "as_query"]

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, TextIO, overload
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, TextIO, cast, overload
 
-from mcranker.errors import InputError
-from mcranker.stored_ranking import ASSESSOR, restored_fields
+from mcranker.errors import ConfigError, InputError, MissingScoreError
 from mcranker.trec import trec_run
 from mcranker.types import MissingScore, Passage, Query, ScoreMatrix, UsageTable
+from personas.ensembles import Rule, descending, distinct
 from personas.errors import SchemaError
+from personas.inspection.stored import (
+    ASSESSOR,
+    StoredCalls,
+    StoredHit,
+    StoredQuery,
+    StoredRanking,
+    StoredUsage,
+)
 from personas.plain import in_brief, json_text
 
 if TYPE_CHECKING:
@@ -20,12 +28,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from mcranker.llm.chat import Usage
+    from mcranker.llm.chat import Stage, Usage
     from personas import Team
 
-__all__ = ["Hit", "Ranking"]
+__all__ = ["HIGHEST_GRADE", "Hit", "Ranking", "combined", "used_by"]
 
-FORMAT_VERSION = 1
+HIGHEST_GRADE = 1_000_000
+"""Grades go as far below 0. Programs that measure take memory for each up to the highest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,26 +194,96 @@ class Ranking(Sequence[Hit]):
         scores = [self.bounds.get(row, float(self.final[row])) for row in self.order.tolist()]
         return trec_run(self.query.id, self.ids, scores, tag or self.ranker)
 
+    def reensemble(
+        self,
+        ensemble: str | None = None,
+        *,
+        missing: str | None = None,
+        missing_constant: float | None = None,
+        first_stage_weight: float | None = None,
+    ) -> Ranking:
+        """The same scores combined in another way; no call is made.
+
+        >>> ranking.reensemble("reciprocal_rank")
+        >>> ranking.reensemble(first_stage_weight=0.3)
+
+        Args:
+            ensemble: ``"sum"``, ``"reciprocal_rank"``, or one that a package adds, see
+                `personas.Ensemble`.
+            missing: what stands in for a missing score, as in `RankerConfig`.
+            missing_constant: the constant for ``missing="constant"``.
+            first_stage_weight: share of the first stage's score, 0 to 1.
+
+        What is None stays as it was. Calls and times are those of this ranking.
+
+        Raises:
+            ConfigError: a value is impossible; a model combines the scores (``"assessor"``); or
+                ``top_k`` left scores out that are needed.
+            MissingScoreError: a score is missing and ``missing="fail"``.
+        """
+        import numpy as np
+
+        from mcranker.config import RankerConfig
+
+        options = {
+            "ensemble": self.config.get("ensemble", "sum") if ensemble is None else ensemble,
+            "missing": missing,
+            "missing_constant": missing_constant,
+            "first_stage_weight": first_stage_weight,
+        }
+        chosen = {name: value for name, value in options.items() if value is not None}
+        checked = RankerConfig(**chosen).model_dump(mode="json", include=set(chosen))
+        config = {**self.config, **checked}
+        rule = Rule.of(config)
+        if rule.ensemble.asks:
+            raise ConfigError(
+                f"ensemble={rule.ensemble.name!r} asks a model; rank again with it (scores that "
+                "the ledger has are not paid for again)"
+            )
+        if self.bounds and (rule.first_stage_weight or not rule.ensemble.monotone):
+            raise ConfigError(_left_out(config))
+        judged = len(self) - int(np.isnan(self.final).sum()) + len(self.bounds)
+        rows, group_of = distinct(each.content for each in self.passages[:judged])
+        changed = replace(
+            self,
+            config=config,
+            assessor_reasons={},
+            **combined(
+                rule,
+                self.matrix.take(np.asarray(rows, dtype=np.intp)),
+                np.pad(group_of, (0, len(self) - judged), constant_values=-1),
+                self.passages,
+                refuse_missing=config.get("missing") == "fail",
+            ),
+        )
+        if not changed.bounds.keys().isdisjoint(changed.order[: config.get("top_k")].tolist()):
+            raise ConfigError(_left_out(config))
+        return changed
+
+    def stored(self) -> StoredRanking:
+        """Everything, in the form in which it is stored."""
+        return StoredRanking(
+            version=1,
+            query=StoredQuery(**asdict(self.query)),
+            ranker=self.ranker,
+            team=self.team,
+            personas=list(self.personas),
+            hits=[_stored_hit(hit) for hit in self],
+            config=dict(self.config),
+            models=dict(self.models),
+            prompt_hashes=dict(self.prompt_hashes),
+            usage=StoredUsage(
+                **asdict(self.usage),
+                cost=self.cost,
+                by_stage=_stored_calls(self.calls),
+                reused=_stored_calls(self.calls.reused),
+            ),
+            seconds=dict(self.seconds),
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold; `from_dict` takes it back."""
-        return {
-            "version": FORMAT_VERSION,
-            "query": asdict(self.query),
-            "ranker": self.ranker,
-            "team": self.team.model_dump(mode="json") if self.team else None,
-            "personas": list(self.personas),
-            "hits": [self._hit_dict(hit) for hit in self],
-            "config": dict(self.config),
-            "models": dict(self.models),
-            "prompt_hashes": dict(self.prompt_hashes),
-            "usage": {
-                **asdict(self.usage),
-                "cost": self.cost,
-                "by_stage": _usage_rows(self.calls),
-                "reused": _usage_rows(self.calls.reused),
-            },
-            "seconds": dict(self.seconds),
-        }
+        return self.stored().to_dict()
 
     def to_json(self, *, indent: int | None = None) -> str:
         """`to_dict` as JSON text, with control characters as escapes."""
@@ -226,9 +305,10 @@ class Ranking(Sequence[Hit]):
             InputError: `grades` are not document ids with whole numbers.
             OSError: the file cannot be written.
         """
-        from mcranker.inspection_file import write_inspection
+        from personas.atomic import write_whole
+        from personas.report import render_inspection
 
-        write_inspection(self.to_dict(), path, grades)
+        write_whole(path, render_inspection(self.stored(), grades=_checked_grades(grades)))
 
     def show(
         self,
@@ -250,28 +330,65 @@ class Ranking(Sequence[Hit]):
             InputError: `grades` are not document ids with whole numbers.
             PersonasError: there is no such passage.
         """
-        from mcranker.inspection_file import checked_grades
         from personas.report.terminal.terminal import print_inspection
 
-        known = None if grades is None else checked_grades(grades)
-        print_inspection(self.to_dict(), top=top, passage=passage, grades=known, file=file)
+        known = _checked_grades(grades)
+        print_inspection(self.stored(), top=top, passage=passage, grades=known, file=file)
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Ranking:
+    def from_dict(cls, data: StoredRanking | Mapping[str, Any]) -> Ranking:
         """A ranking from what `to_dict` made.
 
         Raises:
             InputError: it is of another version, or is not a ranking.
         """
-        if not isinstance(data, Mapping) or data.get("version") != FORMAT_VERSION:
-            found = data.get("version") if isinstance(data, Mapping) else type(data).__name__
-            raise InputError(
-                f"this is no ranking of version {FORMAT_VERSION}, but {in_brief(found)}"
-            )
+        import numpy as np
+
         try:
-            return cls(**restored_fields(data))
+            stored = StoredRanking.read(data)
         except SchemaError as error:
-            raise InputError(f"this is no complete ranking: {error}") from error
+            raise InputError(str(error)) from error
+        hits = sorted(stored.hits, key=lambda hit: hit.first_stage_rank)
+        matrix = ScoreMatrix.empty(len(hits), len(stored.personas))
+        for row, hit in enumerate(hits):
+            for column, name in enumerate(stored.personas):
+                score = hit.scores[name]
+                matrix.values[row, column] = math.nan if score is None else score
+                if name in hit.missing:
+                    matrix.reasons[row, column] = hit.missing[name]
+                if given := hit.criteria.get(name):
+                    names = stored.criteria_of(name)
+                    if set(given) != set(names):
+                        raise InputError(
+                            f"this is no complete ranking: the hit of rank {hit.rank} has scores "
+                            f"of other criteria than {name!r} has"
+                        )
+                    matrix.criteria[row, column] = tuple(given[each] for each in names)
+        calls = UsageTable()
+        for reused, rows in ((False, stored.usage.by_stage), (True, stored.usage.reused)):
+            for each in rows:
+                calls.add(*used_by(each), reused=reused)
+        return cls(
+            query=Query(stored.query.text, stored.query.id),
+            passages=tuple(_passage(hit) for hit in hits),
+            order=np.argsort([hit.rank for hit in hits]).astype(np.intp),
+            final=np.array([hit.score for hit in hits], dtype=np.float64),
+            matrix=matrix,
+            personas=tuple(stored.personas),
+            team=stored.team,
+            ranker=stored.ranker,
+            config=stored.config,
+            models=stored.models,
+            prompt_hashes=stored.prompt_hashes,
+            calls=calls,
+            seconds=stored.seconds,
+            assessor_reasons={
+                row: hit.missing[ASSESSOR]
+                for row, hit in enumerate(hits)
+                if ASSESSOR in hit.missing and ASSESSOR not in stored.personas
+            },
+            bounds={row: hit.at_most for row, hit in enumerate(hits) if hit.at_most is not None},
+        )
 
     def _hit(self, place: int) -> Hit:
         row = int(self.order[place])
@@ -315,34 +432,134 @@ class Ranking(Sequence[Hit]):
         names = [criterion.name for criterion in rubric.criteria] if rubric else []
         return dict(zip(names, scores, strict=True))
 
-    @staticmethod
-    def _hit_dict(hit: Hit) -> dict[str, Any]:
-        return {
-            "rank": hit.rank,
-            "doc_id": hit.doc_id,
-            "score": hit.score,
-            "scores": dict(hit.scores),
-            "missing": dict(hit.missing),
-            "skipped": list(hit.skipped),
-            "at_most": hit.at_most,
-            "criteria": {name: dict(each) for name, each in hit.criteria.items()},
-            "first_stage_rank": hit.first_stage_rank,
-            "first_stage_score": hit.passage.score,
-            "title": hit.passage.title,
-            "text": hit.passage.text,
-        }
+
+def combined(
+    rule: Rule,
+    matrix: ScoreMatrix,
+    row_of: NDArray[np.intp],
+    passages: Sequence[Passage],
+    *,
+    assessed: ScoreMatrix | None = None,
+    refuse_missing: bool = False,
+) -> dict[str, Any]:
+    """The fields `order`, `final` and `bounds` of a ranking (Eq. 4, 3.1).
+
+    A passage that was not scored by all has the place of the highest score that it could have
+    reached. Passages that were not judged follow in first-stage order.
+
+    Args:
+        rule: how scores become final ones.
+        matrix: the scores of distinct passages.
+        row_of: the row of each passage; -1 for the last ones, which were not judged.
+        passages: all passages.
+        assessed: the assessor's scores, one column; None without an assessor.
+        refuse_missing: nothing may stand in for a missing score.
+
+    Raises:
+        MissingScoreError: a score is missing and nothing may stand in for it.
+    """
+    import numpy as np
+
+    for scores in (matrix, assessed) if refuse_missing else ():
+        if scores is not None and scores.reasons:
+            raise MissingScoreError(
+                f"{len(scores.reasons)} of {scores.values.size} scores are missing and "
+                'missing="fail"; see the reasons in the log, or choose another policy'
+            )
+    group_of, unasked = row_of[row_of >= 0], matrix.unasked
+    judged = rule.final(
+        matrix.values,
+        group_of,
+        [passage.score for passage in passages[: len(group_of)]],
+        unasked=unasked if unasked.any() else None,
+        assessed=None if assessed is None else assessed.values[:, 0],
+    )
+    partly = np.any(unasked, axis=1)[group_of]
+    beyond = np.arange(len(group_of), len(passages), dtype=np.intp)
+    return {
+        "order": np.concatenate([descending(judged), beyond]),
+        "final": np.concatenate([np.where(partly, np.nan, judged), np.full(len(beyond), np.nan)]),
+        "bounds": {place: float(judged[place]) for place in np.flatnonzero(partly).tolist()},
+    }
 
 
-def _usage_rows(table: UsageTable) -> list[dict[str, Any]]:
+def used_by(row: StoredCalls) -> tuple[Stage, str, str, Usage]:
+    """Stage, persona, model, and what they took."""
+    from mcranker.llm.chat import Usage
+
+    counts = {each.name: getattr(row, each.name) for each in fields(Usage)}
+    return cast("Stage", row.stage), row.persona, row.model, Usage(**counts)
+
+
+def _stored_calls(table: UsageTable) -> list[StoredCalls]:
     from mcranker.llm.prices import cost
 
     return [
-        {
-            "stage": stage,
-            "persona": persona,
-            "model": model,
-            **asdict(usage),
-            "cost": cost(model, usage),
-        }
+        StoredCalls(
+            stage=stage, persona=persona, model=model, **asdict(usage), cost=cost(model, usage)
+        )
         for (stage, persona, model), usage in table.items()
     ]
+
+
+def _stored_hit(hit: Hit) -> StoredHit:
+    passage = hit.passage
+    return StoredHit(
+        rank=hit.rank,
+        doc_id=hit.doc_id,
+        score=hit.score,
+        scores=dict(hit.scores),
+        missing=dict(hit.missing),
+        skipped=hit.skipped,
+        at_most=hit.at_most,
+        criteria={name: dict(each) for name, each in hit.criteria.items()},
+        first_stage_rank=hit.first_stage_rank,
+        first_stage_score=passage.score,
+        title=passage.title,
+        text=passage.text,
+    )
+
+
+def _passage(hit: StoredHit) -> Passage:
+    if hit.title is None or hit.text is None:
+        raise InputError(
+            f"the passage {hit.doc_id!r} has no text, as run folders keep rankings; add the texts "
+            "that the folder 'data' beside it holds"
+        )
+    return Passage(hit.doc_id, hit.text, hit.title, hit.first_stage_score)
+
+
+def _left_out(config: Mapping[str, Any]) -> str:
+    return (
+        f"top_k={config.get('top_k')!r} left out scores that this needs; rank again without it "
+        "(scores that the ledger has are not paid for again)"
+    )
+
+
+def _checked_grades(grades: Mapping[str, int] | None) -> dict[str, int] | None:
+    """Judgements of one query: document id -> grade, above 0 for relevant.
+
+    Raises:
+        InputError: they are something else.
+    """
+    if grades is None:
+        return None
+    if not isinstance(grades, Mapping):
+        raise InputError(
+            f"grades is a {type(grades).__name__}; give a mapping of document id to grade, "
+            'e.g. {"doc1": 2}'
+        )
+    for doc_id, grade in grades.items():
+        if not isinstance(doc_id, str):
+            raise InputError(
+                f"grades: document id {doc_id!r} is a {type(doc_id).__name__}; "
+                "give ids as text, as in docs"
+            )
+        # True is a whole number to Python, and numbers of numpy are none.
+        whole = hasattr(grade, "__index__") and not isinstance(grade, bool)
+        if not (whole and abs(int(grade)) <= HIGHEST_GRADE):
+            raise InputError(
+                f"grades: the grade of {doc_id!r} is {in_brief(grade)}; give a whole number, "
+                f"above 0 for relevant, up to {HIGHEST_GRADE:,}"
+            )
+    return {doc_id: int(grade) for doc_id, grade in grades.items()}

@@ -40,6 +40,11 @@ class Passage:
     title: str = ""
     score: float | None = None
 
+    @property
+    def content(self) -> tuple[str, str]:
+        """What it says, by which it is judged; passages that say the same are judged once."""
+        return self.title, self.text
+
 
 @dataclass(frozen=True, slots=True)
 class Score:
@@ -97,6 +102,16 @@ class ScoreMatrix:
             self.values[row, column] = score.value
         if score.criteria:
             self.criteria[row, column] = score.criteria
+
+    @property
+    def unasked(self) -> NDArray[np.bool_]:
+        """Where no score was asked for: none is there, and none is known to be missing."""
+        import numpy as np
+
+        empty = np.isnan(self.values)
+        for place in self.reasons:
+            empty[place] = False
+        return empty
 
     def take(self, rows: NDArray[np.intp]) -> ScoreMatrix:
         """The matrix whose row i is this one's row ``rows[i]``; rows may repeat.
@@ -174,7 +189,8 @@ class UsageTable(Mapping[tuple["Stage", str, str], "Usage"]):
         return self._rows[key]
 
     def __iter__(self) -> Iterator[tuple[Stage, str, str]]:
-        return iter(sorted(self._rows, key=lambda key: _STAGES.index(key[0])))
+        stages = {stage: place for place, stage in enumerate(_STAGES)}
+        return iter(sorted(self._rows, key=lambda key: stages.get(key[0], len(stages))))
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -116,11 +116,7 @@ async def _rank_all(ctx: click.Context, dataset: Dataset, count: int) -> _Outcom
 
 def _half_each(ranking: Ranking) -> list[str]:
     """The order of the team's scores and the first stage's together, without another call."""
-    from mcranker.method.ensemble import descending, interpolate
-
-    first_stage = [passage.score for passage in ranking.passages]
-    scores = interpolate(ranking.final, first_stage, 0.5)
-    return [ranking.passages[row].id for row in descending(scores)]
+    return ranking.reensemble(first_stage_weight=0.5).ids
 
 
 def _as_run(order: dict[str, list[str]]) -> dict[str, list[tuple[str, float]]]:

@@ -66,9 +66,8 @@ def _chosen(ctx: click.Context) -> Chosen | list[Listed]:
         found = one if isinstance(one, list) else Chosen(*one)
     if isinstance(found, list) or grades is None:
         return found
-    query_id = found.inspection().query_id
-    of_query = grades_of(grades, query_id, judgements)
-    return Chosen(found.where, found.data, of_query, found.other)
+    of_query = grades_of(grades, found.ranking.query.id, judgements)
+    return Chosen(found.where, found.ranking, of_query, found.other)
 
 
 def _list(rows: list[Listed], output: str) -> None:
@@ -86,7 +85,7 @@ def _write_page(chosen: Chosen, name: str) -> None:
     from personas.report import render_inspection
 
     chosen.inspection()  # its error says where the ranking stands
-    page = render_inspection(chosen.data, grades=chosen.grades, other=chosen.other)
+    page = render_inspection(chosen.ranking, grades=chosen.grades, other=chosen.other)
     write_whole(name, page)
 
 

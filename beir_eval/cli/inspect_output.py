@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["inspection_dict", "listed_dicts", "show_list"]
 
 _LONGEST_ID = 24
+_NOT_SHOWN = {"seconds", "unreadable"}
 
 
 def show_list(console: Console, rows: Sequence[Listed]) -> None:
@@ -92,9 +93,9 @@ def inspection_dict(inspection: Inspection, hits: Sequence[InspectedHit]) -> dic
         "hits": [_hit(hit) for hit in hits],
         "models": dict(inspection.models),
         "calls": {
-            "total": asdict(inspection.total),
+            "total": inspection.total.model_dump(exclude=_NOT_SHOWN),
             "reused": inspection.reused,
-            "by_stage": [asdict(row) for row in inspection.calls],
+            "by_stage": [row.model_dump(exclude=_NOT_SHOWN) for row in inspection.calls],
         },
         "seconds": dict(inspection.seconds),
     }

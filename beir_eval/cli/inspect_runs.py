@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
 
 from beir_eval.cli.inspect_sources import Chosen, Grades, Listed, choose, unknown_query
 from beir_eval.errors import RunFolderError
-from beir_eval.experiment.run_folder import (
-    DATA_FOLDER,
-    RANKINGS,
-    DataFolder,
-    RunFolder,
-    checked_ranking,
-    with_texts,
-)
-from beir_eval.persona_report.lines import Ranked, index_rankings, place_of, read_entry
-from beir_eval.persona_report.sources import Source, find_sources, top_of
+from beir_eval.experiment.rankings import RANKINGS, Ranked, index_rankings, place_of, ranking_at
+from beir_eval.experiment.run_folder import DATA_FOLDER, DataFolder, RunFolder
+from beir_eval.persona_report.sources import Source, find_sources
 from mcranker.cli.invocation import say
-from personas.inspection.inspection import OtherPlace, OtherRanking
+from personas.ensembles import highest_score
+from personas.inspection.inspection import OtherRanking
+from personas.inspection.stored import StoredRanking
 from personas.words import counted
 
 __all__ = ["choose_from_run", "run_folder_of"]
@@ -75,12 +69,13 @@ def choose_from_run(
     ids = [query_id for query_id in texts if query_id in ranked.offsets]
     if query is None and len(ids) > 1:
         _say_what_is_lacking(source, ids, texts)
-        found = choose(_entries(folder / RANKINGS, ranked, ids), None, known)
+        found = choose(_lines(folder / RANKINGS, ranked, ids), None, known)
         assert isinstance(found, list), "there are several"
         return found
     query_id = _picked(source, query, ids, texts)
-    ((where, data),) = _entries(folder / RANKINGS, ranked, [query_id])
-    whole = _joined(source.data, data, where)
+    where = place_of(folder / RANKINGS, ranked.offsets[query_id])
+    ranking = _ranking(folder / RANKINGS, ranked, query_id)
+    whole = _joined(source.data, ranking, where)
     other = _other(source.other, query_id) if source.other else None
     of_query = known.get(query_id)
     return Chosen(where, whole, of_query, other)
@@ -117,18 +112,21 @@ def _say_what_is_lacking(source: Source, ids: list[str], texts: Collection[str])
         )
 
 
-def _entries(path: Path, ranked: Ranked, ids: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _lines(path: Path, ranked: Ranked, ids: list[str]) -> Iterator[tuple[str, bytes]]:
     with path.open("rb") as lines:
         for query_id in ids:
-            offset = ranked.offsets[query_id]
-            where = f"{path}: query {query_id!r}" if len(ids) > 1 else place_of(path, offset)
-            yield where, read_entry(path, lines, offset)
+            lines.seek(ranked.offsets[query_id])
+            yield f"{path}: query {query_id!r}", lines.readline()
 
 
-def _joined(data: DataFolder, ranking: dict[str, Any], where: str) -> dict[str, Any]:
+def _ranking(path: Path, ranked: Ranked, query_id: str) -> StoredRanking:
+    with path.open("rb") as lines:
+        return ranking_at(path, lines, ranked.offsets[query_id])
+
+
+def _joined(data: DataFolder, ranking: StoredRanking, where: str) -> StoredRanking:
     """The ranking with titles and texts; the other passages of the data set are read over."""
-    ranking = checked_ranking(ranking, where)
-    wanted = {hit["doc_id"] for hit in ranking["hits"]}
+    wanted = {hit.doc_id for hit in ranking.hits}
     path = data.path / "passages.jsonl"
     texts = data.passages(wanted)
     lost = sorted(wanted - texts.keys())
@@ -137,18 +135,14 @@ def _joined(data: DataFolder, ranking: dict[str, Any], where: str) -> dict[str, 
             f"{path}: has no text of passage {lost[0]!r}, which {where} ranks; "
             "bring back the whole folder"
         )
-    return with_texts(ranking, texts)
+    return ranking.with_texts(texts)
 
 
 def _other(run: RunFolder, query_id: str) -> OtherRanking:
     path = run.path / RANKINGS
-    places: dict[str, OtherPlace] = {}
     ranked = index_rankings(path, finished=True)
-    if query_id in ranked.offsets:
-        ((where, ranking),) = _entries(path, ranked, [query_id])
-        hits = checked_ranking(ranking, where)["hits"]
-        places = {hit["doc_id"]: OtherPlace(hit["rank"], hit["score"]) for hit in hits}
-    return OtherRanking(run.manifest.label, top_of(run.manifest.config), places)
+    ranking = _ranking(path, ranked, query_id) if query_id in ranked.offsets else None
+    return OtherRanking.of(run.manifest.label, highest_score(run.manifest.config), ranking)
 
 
 def _named(folder: Path) -> Path:

@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -20,6 +20,7 @@ from mcranker.errors import InputError
 from personas.errors import SchemaError
 from personas.inspection.effectiveness import ndcg
 from personas.inspection.inspection import Inspection, OtherRanking
+from personas.inspection.stored import StoredHead, StoredRanking
 
 __all__ = [
     "Chosen",
@@ -36,7 +37,7 @@ Grades = Mapping[str, Mapping[str, int]]
 
 _FORM = "give what 'mcranker rank --save FILE' or '--output json' wrote, or a run folder"
 _OPEN = ("{", "[", ",")  # a line that ends so is the first of a JSON value on many lines
-_VERSION = 1
+_Form = TypeVar("_Form", bound=StoredHead)
 _LONGEST = 300  # characters of a query kept for a list
 _CLOSE = 0.75  # how alike ids must be to be suggested, 0 to 1
 _LONGEST_ERROR = 1000
@@ -68,13 +69,13 @@ class Chosen:
 
     Attributes:
         where: where it stands, for messages.
-        data: it, as ``Ranking.to_dict()`` makes it.
+        ranking: the ranking, with its texts.
         grades: document id -> judgement; None if none are known.
         other: what the ranker that it is compared with made of the query.
     """
 
     where: str
-    data: Mapping[str, Any]
+    ranking: StoredRanking
     grades: Mapping[str, int] | None = None
     other: OtherRanking | None = None
 
@@ -85,18 +86,19 @@ class Chosen:
             InputError: it is not a complete ranking; says where.
         """
         try:
-            return Inspection.from_dict(self.data, grades=self.grades, other=self.other)
+            return Inspection.from_dict(self.ranking, grades=self.grades, other=self.other)
         except SchemaError as error:
             raise InputError(f"{self.where}: {str(error)[:_LONGEST_ERROR]}") from error
 
 
 def choose(
-    rankings: Iterable[tuple[str, dict[str, Any]]], query: str | None, grades: Grades | None
-) -> tuple[str, dict[str, Any]] | list[Listed]:
+    rankings: Iterable[tuple[str, object]], query: str | None, grades: Grades | None
+) -> tuple[str, StoredRanking] | list[Listed]:
     """The ranking that `query` names; or a list of all, if it is None and there are several.
 
     Args:
-        rankings: where each stands, and the ranking; taken one by one.
+        rankings: where each stands, and the ranking as `StoredRanking.read` takes it; taken one
+            by one.
         query: an id, or the number of a ranking if none has such an id.
         grades: the judgements, where they are known; for the list.
 
@@ -106,17 +108,18 @@ def choose(
     wanted = int(query) if query and query.isascii() and query.isdigit() else 0
     ids: list[str] = []
     rows: list[Listed] = []
-    kept: tuple[str, dict[str, Any]] | None = None
+    kept: tuple[str, StoredRanking] | None = None
     for number, (where, data) in enumerate(rankings, start=1):
-        query_id, text = _query(data, where)
         if query is None:
-            kept = kept or (where, data)
-            rows.append(_listed(number, where, data, query_id, text, grades))
+            ranking = _read(StoredRanking, data, where)
+            kept = kept or (where, ranking)
+            rows.append(_listed(number, ranking, grades))
             continue
+        query_id = _read(StoredHead, data, where).query.id
         if query_id == query:
-            return where, data
+            return where, _read(StoredRanking, data, where)
         if number == wanted:
-            kept = where, data
+            kept = where, _read(StoredRanking, data, where)
         ids.append(query_id)
     if kept is None or len(rows) > 1:
         if query is not None:
@@ -205,7 +208,6 @@ def _unpacked(value: Any, where: str) -> Iterator[dict[str, Any]]:
     if not isinstance(value, dict):
         raise InputError(f"{where}: no ranking but {_kind(value)}; {_FORM}")
     if "hits" in value:
-        _check(value, where)
         yield value
         return
     if {"status", "errors"} <= value.keys():
@@ -213,7 +215,6 @@ def _unpacked(value: Any, where: str) -> Iterator[dict[str, Any]]:
         for data in inside if isinstance(inside, list) else [inside]:
             if not isinstance(data, dict) or "hits" not in data:
                 raise InputError(f"{where}: the envelope holds something else than rankings")
-            _check(data, where)
             yield data
         return
     if {"doc_id", "rank"} <= value.keys():
@@ -224,45 +225,19 @@ def _unpacked(value: Any, where: str) -> Iterator[dict[str, Any]]:
     raise InputError(f"{where}: an object, but no ranking; {_FORM}")
 
 
-def _check(data: Mapping[str, Any], where: str) -> None:
-    version, hits = data.get("version"), data["hits"]
-    if version != _VERSION:
-        raise InputError(
-            f"{where}: a ranking of version {version!r}; this program reads version {_VERSION}"
-        )
-    if isinstance(hits, list) and hits and isinstance(hits[0], dict) and "text" not in hits[0]:
-        raise InputError(
-            f"{where}: a ranking without texts, as run folders keep them; give the run folder "
-            "itself, with the folder 'data' beside it"
-        )
-
-
-def _query(data: Mapping[str, Any], where: str) -> tuple[str, str]:
-    query = data.get("query")
-    if isinstance(query, dict):
-        query_id, text = query.get("id"), query.get("text")
-        if isinstance(query_id, str) and isinstance(text, str):
-            return query_id, text
-    raise InputError(f"{where}: a ranking without a query; {_FORM}")
-
-
-def _listed(
-    number: int,
-    where: str,
-    data: Mapping[str, Any],
-    query_id: str,
-    text: str,
-    grades: Grades | None,
-) -> Listed:
-    of_query = (grades or {}).get(query_id)
+def _read(form: type[_Form], data: object, where: str) -> _Form:
     try:
-        hits = sorted(data["hits"], key=lambda hit: int(hit["rank"]))
-        found = None
-        if of_query is not None:
-            found = ndcg([of_query.get(hit["doc_id"]) for hit in hits], of_query.values())
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{where}: no complete ranking: {error!r}") from error
-    return Listed(number, query_id, text[:_LONGEST], len(hits), found)
+        return form.read(data)
+    except SchemaError as error:
+        raise InputError(f"{where}: {str(error)[:_LONGEST_ERROR]}") from error
+
+
+def _listed(number: int, ranking: StoredRanking, grades: Grades | None) -> Listed:
+    query, of_query = ranking.query, (grades or {}).get(ranking.query.id)
+    found = None
+    if of_query is not None:
+        found = ndcg([of_query.get(hit.doc_id) for hit in ranking.best_first], of_query.values())
+    return Listed(number, query.id, query.text[:_LONGEST], len(ranking.hits), found)
 
 
 def _kind(value: Any) -> str:

@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from beir_eval.compare.model import (
     ChangedQuery,
@@ -23,7 +23,8 @@ from beir_eval.errors import MeasureError, SettingError
 from beir_eval.measures.significance import EQUAL, compare_runs
 
 if TYPE_CHECKING:
-    from beir_eval.compare.sources import ComparedRun, Pair
+    from beir_eval.compare.sources import ComparedRun, Pair, Ranked
+    from personas.inspection.stored import StoredHit
 
 __all__ = ["Direction", "compare_pair"]
 
@@ -34,7 +35,7 @@ EXCERPT = 300
 
 _CUTOFF = re.compile(r"@(\d+)$")
 
-_Hits = Mapping[str, Mapping[str, Any]]
+_Hits = Mapping[str, "StoredHit"]
 
 
 def compare_pair(
@@ -118,8 +119,10 @@ def _explained(
     cutoff: int | None,
     limit: int,
 ) -> list[ChangedQuery]:
-    rankings = pair.a.rankings(chosen), pair.b.rankings(chosen)
-    hits = [{each: _hits(of_run.get(each)) for each in chosen} for of_run in rankings]
+    ranked = pair.a.ranked(chosen), pair.b.ranked(chosen)
+    hits = [
+        {each: of_run[each].hits if each in of_run else {} for each in chosen} for of_run in ranked
+    ]
     effects = {
         each: _effects(pair.basis.qrels.get(each, {}), hits[0][each], hits[1][each], cutoff, limit)
         for each in chosen
@@ -131,8 +134,8 @@ def _explained(
             query_id=query_id,
             text=pair.basis.queries.get(query_id, ""),
             difference=values[1][query_id] - values[0][query_id],
-            a=_query_side(pair.a, query_id, values[0], rankings[0]),
-            b=_query_side(pair.b, query_id, values[1], rankings[1]),
+            a=_query_side(pair.a, query_id, values[0], ranked[0]),
+            b=_query_side(pair.b, query_id, values[1], ranked[1]),
             passages=_moved(
                 pair, query_id, effects[query_id], hits[0][query_id], hits[1][query_id], texts
             ),
@@ -142,9 +145,9 @@ def _explained(
 
 
 def _query_side(
-    run: ComparedRun, query_id: str, values: Mapping[str, float], rankings: _Hits
+    run: ComparedRun, query_id: str, values: Mapping[str, float], ranked: Mapping[str, Ranked]
 ) -> QuerySide:
-    team = _team(rankings.get(query_id))
+    team = _team(ranked.get(query_id))
     return QuerySide(values[query_id], run.failed.get(query_id, ""), team)
 
 
@@ -217,49 +220,45 @@ def _ideal(grades: Mapping[str, int], cutoff: int | None) -> float:
     return math.fsum(gain / math.log2(1 + rank) for rank, gain in enumerate(gains, start=1))
 
 
-def _discount(hit: Mapping[str, Any] | None, cutoff: int | None) -> float:
-    if hit is None or (cutoff is not None and hit["rank"] > cutoff):
+def _discount(hit: StoredHit | None, cutoff: int | None) -> float:
+    if hit is None or (cutoff is not None and hit.rank > cutoff):
         return 0.0
-    return 1 / math.log2(1 + hit["rank"])
-
-
-def _hits(ranking: Mapping[str, Any] | None) -> _Hits:
-    return {hit["doc_id"]: hit for hit in ranking["hits"]} if ranking else {}
+    return 1 / math.log2(1 + hit.rank)
 
 
 def _places(hits: _Hits, chosen: Iterable[str]) -> dict[str, Place]:
-    equals = Counter(hit["score"] for hit in hits.values())
+    equals = Counter(hit.score for hit in hits.values())
     means = _means(list(hits.values()))
     return {doc_id: _place(hits.get(doc_id), equals, means) for doc_id in chosen}
 
 
 def _place(
-    hit: Mapping[str, Any] | None, equals: Mapping[float | None, int], means: Mapping[str, float]
+    hit: StoredHit | None, equals: Mapping[float | None, int], means: Mapping[str, float]
 ) -> Place:
     if hit is None:
         return Place(None, None, None, 0, (), None)
-    names = dict.fromkeys((*hit["scores"], *hit["missing"]))
+    names = dict.fromkeys((*hit.scores, *hit.missing))
     scores = tuple(_persona_score(hit, name, means.get(name)) for name in names)
     return Place(
-        rank=hit["rank"],
-        score=hit["score"],
-        at_most=hit["at_most"],
-        tied=0 if hit["score"] is None else equals[hit["score"]] - 1,
+        rank=hit.rank,
+        score=hit.score,
+        at_most=hit.at_most,
+        tied=0 if hit.score is None else equals[hit.score] - 1,
         scores=scores,
         pull=max((each for each in scores if _distance(each) > EQUAL), key=_distance, default=None),
     )
 
 
-def _persona_score(hit: Mapping[str, Any], name: str, mean: float | None) -> PersonaScore:
-    score = hit["scores"].get(name)
+def _persona_score(hit: StoredHit, name: str, mean: float | None) -> PersonaScore:
+    score = hit.scores.get(name)
     absent = ""
-    if name in hit["missing"]:
-        absent = f"missing: {hit['missing'][name]}"
-    elif name in hit["skipped"]:
+    if name in hit.missing:
+        absent = f"missing: {hit.missing[name]}"
+    elif name in hit.skipped:
         absent = "skipped"
     elif score is None:
         absent = "not judged"
-    return PersonaScore(name, score, absent, mean, dict(hit["criteria"].get(name, {})))
+    return PersonaScore(name, score, absent, mean, dict(hit.criteria.get(name, {})))
 
 
 def _distance(score: PersonaScore) -> float:
@@ -268,26 +267,23 @@ def _distance(score: PersonaScore) -> float:
     return abs(score.score - score.mean)
 
 
-def _means(hits: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def _means(hits: Sequence[StoredHit]) -> dict[str, float]:
     given: dict[str, list[float]] = {}
     for hit in hits:
-        for name, score in hit["scores"].items():
+        for name, score in hit.scores.items():
             if score is not None:
                 given.setdefault(name, []).append(score)
     return {name: math.fsum(scores) / len(scores) for name, scores in given.items()}
 
 
-def _team(ranking: Mapping[str, Any] | None) -> tuple[TeamMember, ...]:
-    team = (ranking or {}).get("team") or {"members": ()}
+def _team(ranked: Ranked | None) -> tuple[TeamMember, ...]:
+    members = ranked.team.members if ranked and ranked.team else ()
     return tuple(
         TeamMember(
-            member["persona"]["name"],
-            {
-                each["name"]: each["weight"]
-                for each in (member.get("rubric") or {"criteria": ()})["criteria"]
-            },
+            member.name,
+            {each.name: each.weight for each in (member.rubric.criteria if member.rubric else ())},
         )
-        for member in team["members"]
+        for member in members
     )
 
 

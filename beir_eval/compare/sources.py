@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from beir_eval.compare.basis import Basis, Texts, basis_of_folder
 from beir_eval.errors import RunFolderError
 from beir_eval.experiment.run_folder import FIRST_STAGE, DataFolder, Metrics, RunFolder
 from beir_eval.runs import Run, read_trec
+from personas import Team
+from personas.inspection.stored import StoredHit
 
 __all__ = [
     "FIRST_STAGE_NAME",
     "ComparedRun",
     "Pair",
+    "Ranked",
     "open_pair",
 ]
 
@@ -25,6 +28,20 @@ FIRST_STAGE_NAME = "first-stage"
 """Stands for the first stage's run of what the other run has ranked."""
 
 _NO_MODEL_OPTIONS = ("model", "base_url", "ledger")
+
+
+class Ranked(NamedTuple):
+    """What a run made of a query."""
+
+    #: document id -> the passage, best first
+    hits: Mapping[str, StoredHit]
+    #: who judged; None without a team
+    team: Team | None
+
+    @classmethod
+    def of(cls, hits: Iterable[StoredHit], team: Team | None = None) -> Ranked:
+        """The ranking of these passages."""
+        return cls({hit.doc_id: hit for hit in hits}, team)
 
 
 class ComparedRun(ABC):
@@ -68,15 +85,17 @@ class ComparedRun(ABC):
 
         return evaluate(self.run(), self.basis.qrels, (measure,)).per_query[measure]
 
-    def rankings(self, query_ids: Collection[str]) -> dict[str, Mapping[str, Any]]:
-        """Query id -> its ranking as in ``rankings.jsonl``, of those that were ranked.
+    def ranked(self, query_ids: Collection[str]) -> dict[str, Ranked]:
+        """Query id -> its ranking, of those that were ranked.
 
         Raises:
             RunError, RunFolderError: the run cannot be used.
         """
         run = self.run()
         return {
-            query_id: {"team": None, "hits": _bare_hits(run[query_id])}
+            query_id: Ranked.of(
+                [_bare_hit(rank, *each) for rank, each in enumerate(run[query_id], start=1)]
+            )
             for query_id in query_ids
             if run.get(query_id)
         }
@@ -169,15 +188,11 @@ class _FolderRun(ComparedRun):
     def run(self) -> Run:
         return self._folder.run()
 
-    def rankings(self, query_ids: Collection[str]) -> dict[str, Mapping[str, Any]]:
-        wanted = set(query_ids)
-        found: dict[str, Mapping[str, Any]] = {}
-        # One line at a time, and none after the last one wanted: the file may be large.
-        for ranking in self._folder.rankings(wanted) if wanted else ():
-            found[ranking["query"]["id"]] = ranking
-            if len(found) == len(wanted):
-                break
-        return found
+    def ranked(self, query_ids: Collection[str]) -> dict[str, Ranked]:
+        return {
+            ranking.query.id: Ranked.of(ranking.best_first, ranking.team)
+            for ranking in self._folder.rankings(query_ids)
+        }
 
     def _kept_values(self) -> Mapping[str, Mapping[str, float]]:
         return self._metrics.per_query
@@ -299,17 +314,14 @@ def _said(setting: Any) -> str:
     return "none" if setting is None else value(setting)
 
 
-def _bare_hits(documents: Sequence[tuple[str, float]]) -> list[dict[str, Any]]:
-    return [
-        {
-            "doc_id": doc_id,
-            "rank": rank,
-            "score": score,
-            "at_most": None,
-            "scores": {},
-            "missing": {},
-            "skipped": (),
-            "criteria": {},
-        }
-        for rank, (doc_id, score) in enumerate(documents, start=1)
-    ]
+def _bare_hit(rank: int, doc_id: str, score: float) -> StoredHit:
+    return StoredHit(
+        rank=rank,
+        doc_id=doc_id,
+        score=score,
+        scores={},
+        missing={},
+        criteria={},
+        first_stage_rank=rank,
+        first_stage_score=None,
+    )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from beir_eval.errors import DatasetError
 from beir_eval.text_files import read_lines
-from mcranker.inspection_file import HIGHEST_GRADE
+from mcranker.ranking import HIGHEST_GRADE
 
 __all__ = ["HIGHEST_GRADE", "add_grade", "read_qrels"]
 

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from beir_eval.errors import RunFolderError
 from beir_eval.experiment.outcome import Outcome
+from beir_eval.experiment.rankings import RANKINGS, index_rankings, ranking_line, read_rankings
 from beir_eval.experiment.run_folder import (
-    RANKINGS,
     Metrics,
     RunFolder,
     RunManifest,
-    checked_ranking,
-    query_id_of,
 )
 from beir_eval.files import append_whole, read_lines, write_form
 from beir_eval.runs import write_trec
 from mcranker.logs import safe_logger
 from personas.atomic import replacing
+from personas.ensembles import find_ensemble
 
 if TYPE_CHECKING:
     from beir_eval.experiment.prepare import Prepared
@@ -33,7 +30,7 @@ if TYPE_CHECKING:
     from mcranker.rankers import Ranker
     from mcranker.ranking import Ranking
 
-__all__ = ["Cell", "judges", "without_texts"]
+__all__ = ["Cell", "judges"]
 
 _log = safe_logger("mcranker.beir_eval.cell")
 
@@ -78,11 +75,7 @@ class Cell:
         """
         if not self._rankings.exists():
             return set()
-        return {
-            query_id_of(line.entry(), line.place)
-            for line in read_lines(self._rankings)
-            if line.content.endswith(b"\n")  # else it was not written to its end
-        }
+        return set(index_rankings(self._rankings, finished=False).offsets)
 
     @property
     def open_queries(self) -> list[str]:
@@ -127,8 +120,7 @@ class Cell:
         Raises:
             OSError: it cannot be written.
         """
-        line = orjson.dumps(without_texts(ranking.to_dict()), option=orjson.OPT_APPEND_NEWLINE)
-        append_whole(self._rankings, line)
+        append_whole(self._rankings, ranking_line(ranking.stored()))
         self.done.add(ranking.query.id)
 
     def finish(self) -> Metrics:
@@ -139,19 +131,19 @@ class Cell:
             OSError: something cannot be written.
         """
         self._rankings.touch()
-        places = _places(self._rankings)
-        tried = places.keys() | self.failed.keys()
+        offsets = index_rankings(self._rankings, finished=True).offsets
+        tried = offsets.keys() | self.failed.keys()
         gone = [each for each in self.prepared.queries if each not in tried]
         if gone:
             raise RunFolderError(
                 f"{self._rankings}: {len(gone)} rankings that were made are gone, e.g. of query "
                 f"{gone[0]!r}; let one run at a time write there, and run it again"
             )
-        in_order = [places[query_id] for query_id in self.prepared.queries if query_id in places]
+        in_order = [offsets[query_id] for query_id in self.prepared.queries if query_id in offsets]
         _keep_lines(self._rankings, in_order)
         outcome = Outcome()
-        for line in read_lines(self._rankings):
-            outcome.take(checked_ranking(line.entry(), line.place))
+        for ranking in read_rankings(self._rankings):
+            outcome.take(ranking)
         metrics = outcome.metrics(self.prepared.qrels, self.measures, self.failed)
         run = {query_id: outcome.run.get(query_id, []) for query_id in self.prepared.queries}
         write_trec(
@@ -220,16 +212,8 @@ def judges(spec: RankerSpec) -> int:
         size = len(as_team(team).members)
     if size is None:
         size = RankerConfig().team_size
-    return int(size) + (spec.options.get("ensemble") == "assessor")
-
-
-def without_texts(ranking: Mapping[str, Any]) -> dict[str, Any]:
-    """`Ranking.to_dict` without titles and texts of the passages."""
-    hits = [
-        {name: value for name, value in hit.items() if name not in ("title", "text")}
-        for hit in ranking["hits"]
-    ]
-    return {**ranking, "hits": hits}
+    ensemble = find_ensemble(spec.options)
+    return int(size) + (ensemble is not None and ensemble.asks)
 
 
 def _check_same(path: Path, known: RunManifest, wanted: RunManifest) -> None:
@@ -274,22 +258,9 @@ def _cut_torn_line(path: Path) -> None:
         os.truncate(path, size - torn)
 
 
-def _places(path: Path) -> dict[str, tuple[int, int]]:
-    """Query id -> where its line begins, and its length, in bytes; of two, the first.
-
-    Raises:
-        RunFolderError: a line is not JSON.
-    """
-    places: dict[str, tuple[int, int]] = {}
-    for line in read_lines(path):
-        query_id = query_id_of(line.entry(), line.place)
-        places.setdefault(query_id, (line.offset, len(line.content)))
-    return places
-
-
-def _keep_lines(path: Path, places: Iterable[tuple[int, int]]) -> None:
-    """Make a file anew of the lines at `places`, in that order, with one in memory at a time."""
+def _keep_lines(path: Path, offsets: Iterable[int]) -> None:
+    """Make a file anew of the lines at `offsets`, in that order, with one in memory at a time."""
     with replacing(path) as file, path.open("rb") as lines:
-        for begin, length in places:
-            lines.seek(begin)
-            file.write(lines.read(length))
+        for offset in offsets:
+            lines.seek(offset)
+            file.write(lines.readline())

@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
 
 from beir_eval.experiment.run_folder import Metrics, ScoreCounts, Taken
 from beir_eval.measures.metrics import evaluate
 from beir_eval.measures.ties import tie_bounds
-from mcranker.stored_ranking import ASSESSOR
-
-if TYPE_CHECKING:
-    from mcranker.llm.chat import Usage
+from mcranker.ranking import used_by
+from mcranker.types import UsageTable
+from personas.ensembles import find_ensemble
+from personas.inspection.stored import ASSESSOR, StoredHit, StoredRanking
 
 __all__ = ["Outcome"]
 
@@ -36,27 +35,26 @@ class Outcome:
     _missing: int = 0
     _skipped: int = 0
     _reasons: Counter[str] = field(default_factory=Counter)
-    _used: dict[tuple[str, str, str], Usage] = field(default_factory=dict)
+    _used: UsageTable = field(default_factory=UsageTable)
 
-    def take(self, ranking: Mapping[str, Any]) -> None:
-        """Count a ranking, as `Ranking.to_dict` gives it; texts may be left out."""
-        query_id = ranking["query"]["id"]
-        hits = ranking["hits"]
-        self._scored[query_id] = [(hit["doc_id"], hit["score"]) for hit in hits]
+    def take(self, ranking: StoredRanking) -> None:
+        """Count a ranking; texts may be left out."""
+        query_id, hits = ranking.query.id, ranking.best_first
+        self._scored[query_id] = [(hit.doc_id, hit.score) for hit in hits]
         self.run[query_id] = _with_numbers(hits)
-        assessed = ranking["config"].get("ensemble") == "assessor"
+        ensemble = find_ensemble(ranking.config)
+        assessed = ensemble is not None and ensemble.asks
         for hit in hits:
-            missing = hit["missing"]
+            missing = hit.missing
             self._missing += len(missing)
-            self._skipped += len(hit["skipped"])
-            given = sum(score is not None for score in hit["scores"].values())
+            self._skipped += len(hit.skipped)
+            given = sum(score is not None for score in hit.scores.values())
             # The assessor's score is the final one and stands with no persona.
-            given += assessed and hit["score"] is not None and ASSESSOR not in missing
+            given += assessed and hit.score is not None and ASSESSOR not in missing
             self._asked += given + len(missing)
             self._reasons.update(_in_short(reason) for reason in missing.values())
-        for name in ("by_stage", "reused"):
-            for row in ranking["usage"][name]:
-                self._use(row)
+        for row in (*ranking.usage.by_stage, *ranking.usage.reused):
+            self._used.add(*used_by(row))
 
     def metrics(
         self,
@@ -89,13 +87,6 @@ class Outcome:
             taken=self._taken(),
         )
 
-    def _use(self, row: Mapping[str, Any]) -> None:
-        from mcranker.llm.chat import Usage
-
-        key = (row["stage"], row["persona"], row["model"])
-        used = Usage(**{each.name: row.get(each.name, each.default) for each in fields(Usage)})
-        self._used[key] = self._used.get(key, Usage()) + used
-
     def _taken(self) -> Taken:
         from mcranker.llm.chat import Usage
         from mcranker.llm.prices import cost
@@ -116,13 +107,13 @@ class Outcome:
         )
 
 
-def _with_numbers(hits: Iterable[Mapping[str, Any]]) -> list[tuple[str, float]]:
+def _with_numbers(hits: Iterable[StoredHit]) -> list[tuple[str, float]]:
     numbered: list[tuple[str, float]] = []
     for hit in hits:
-        score = hit["score"] if hit["score"] is not None else hit["at_most"]
+        score = hit.score if hit.score is not None else hit.at_most
         if score is None:
             score = min([0.0, *(before for _, before in numbered[-1:])]) - 1.0
-        numbered.append((hit["doc_id"], float(score)))
+        numbered.append((hit.doc_id, score))
     return numbered
 
 

@@ -20,7 +20,7 @@ Nothing but ``rankings.jsonl`` is there before a run is finished, and the manife
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -29,10 +29,10 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from beir_eval.data.qrels import read_qrels
 from beir_eval.errors import DatasetError, RunFolderError
-from beir_eval.files import read_form, read_lines, read_records
+from beir_eval.experiment.rankings import RANKINGS, read_rankings
+from beir_eval.files import read_form, read_records
 from beir_eval.runs import read_trec
-from personas.errors import SchemaError
-from personas.inspection.stored import check_plain, read_stored
+from personas.inspection.stored import StoredRanking, check_plain
 
 __all__ = [
     "DATA_FOLDER",
@@ -49,16 +49,12 @@ __all__ = [
     "SuiteNote",
     "Taken",
     "TieBounds",
-    "checked_ranking",
     "find_runs",
-    "query_id_of",
     "shown_options",
-    "with_texts",
 ]
 
 VERSION = 1
 DATA_FOLDER = "data"
-RANKINGS = "rankings.jsonl"
 FIRST_STAGE = "first stage"
 """Label of the first stage's own run in tables; its name stands in `FirstStageNote`."""
 
@@ -305,7 +301,7 @@ class DataFolder:
         except DatasetError as failure:
             raise RunFolderError(str(failure)) from failure
 
-    def passages(self, doc_ids: Container[str] | None = None) -> dict[str, tuple[str, str]]:
+    def passages(self, doc_ids: Collection[str] | None = None) -> dict[str, tuple[str, str]]:
         """Document id -> title and text; of these documents, or of all."""
         return {
             line["_id"]: (line["title"], line["text"])
@@ -368,19 +364,9 @@ class RunFolder:
         """The run: query id -> (document id, score), best first."""
         return read_trec(self.path / "run.trec")
 
-    def rankings(self, query_ids: Container[str] | None = None) -> Iterator[dict[str, Any]]:
-        """The rankings as `Ranking.to_dict` gives them, but without titles and texts.
-
-        Args:
-            query_ids: of these queries; without, of all. The others are read over.
-
-        Raises:
-            RunFolderError: a line is no ranking.
-        """
-        for line in read_lines(self.path / RANKINGS):
-            ranking = line.entry()
-            if query_ids is None or query_id_of(ranking, line.place) in query_ids:
-                yield checked_ranking(ranking, line.place)
+    def rankings(self, wanted: Collection[str] | None = None) -> Iterator[StoredRanking]:
+        """Every ranking, or those of some queries, without titles and texts."""
+        return read_rankings(self.path / RANKINGS, wanted)
 
 
 def find_runs(paths: Iterable[str | os.PathLike[str]]) -> list[RunFolder]:
@@ -415,41 +401,3 @@ def _read_metrics(folder: Path) -> Metrics:
         what = f"no values of the measure {lacking[0]!r}" if lacking else "no measure"
         raise RunFolderError(f"{path}: {what} in it; bring back the whole file")
     return metrics
-
-
-def query_id_of(ranking: Mapping[str, Any], place: str) -> str:
-    """The id of a ranking's query.
-
-    Raises:
-        RunFolderError: it has none; `place` is where it stands, as ``FILE:LINE``.
-    """
-    query = ranking.get("query")
-    query_id = query.get("id") if isinstance(query, dict) else None
-    if not isinstance(query_id, str):
-        raise RunFolderError(f"{place}: no ranking: it has no query with an id")
-    return query_id
-
-
-def checked_ranking(ranking: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """A ranking without titles and texts; what older ones do not say is filled in.
-
-    Raises:
-        RunFolderError: it is none; `place` is where it stands, as ``FILE:LINE``.
-    """
-    try:
-        read_stored(ranking, texts=False)
-    except SchemaError as failure:
-        raise RunFolderError(f"{place}: {failure}") from failure
-    hits = [{"skipped": [], "at_most": None, **hit} for hit in ranking["hits"]]
-    return {**ranking, "hits": hits, "usage": {"reused": [], **ranking["usage"]}}
-
-
-def with_texts(
-    ranking: Mapping[str, Any], passages: Mapping[str, tuple[str, str]]
-) -> dict[str, Any]:
-    """A ranking of `RunFolder.rankings` with the titles and texts of `DataFolder.passages`."""
-    hits = []
-    for hit in ranking["hits"]:
-        title, text = passages.get(hit["doc_id"], ("", ""))
-        hits.append({**hit, "title": title, "text": text})
-    return {**ranking, "hits": hits}

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from beir_eval.errors import RunFolderError
-from beir_eval.persona_report.lines import Passages, place_of, read_entry
+from beir_eval.experiment.rankings import place_of, ranking_at
+from beir_eval.persona_report.lines import Passages
 
 if TYPE_CHECKING:
     from personas.inspection.inspection import Inspection, OtherRanking
@@ -121,52 +122,23 @@ def _inspection(
     query: QueryPlan,
     other: OtherRanking | None,
 ) -> Inspection:
-    from personas.errors import SchemaError
     from personas.inspection.inspection import Inspection
 
-    ranking = read_entry(run.rankings, rankings, query.offset)
-    hits = []
-    for hit in _hits(ranking, run.rankings, query.offset):
-        texts = passages.texts(hit["doc_id"])
-        if texts is None:
+    ranking = ranking_at(run.rankings, rankings, query.offset)
+    texts = {}
+    for hit in ranking.hits:
+        found = passages.texts(hit.doc_id)
+        if found is None:
             raise RunFolderError(
-                f"{run.passages}: has no text of passage {hit['doc_id']!r}, which "
+                f"{run.passages}: has no text of passage {hit.doc_id!r}, which "
                 f"{place_of(run.rankings, query.offset)} ranks; bring back the whole folder"
             )
-        hits.append({**hit, "title": texts[0], "text": texts[1]})
-    try:
-        return Inspection.from_dict({**ranking, "hits": hits}, grades=query.grades, other=other)
-    except SchemaError as failure:
-        raise RunFolderError(f"{place_of(run.rankings, query.offset)}: {failure}") from failure
+        texts[hit.doc_id] = found
+    return Inspection.from_dict(ranking.with_texts(texts), grades=query.grades, other=other)
 
 
 def _other(plan: OtherPlan, lines: BinaryIO, offset: int | None) -> OtherRanking:
-    from personas.inspection.inspection import OtherPlace, OtherRanking
+    from personas.inspection.inspection import OtherRanking
 
-    if offset is None:
-        return OtherRanking(plan.name, plan.top, {})
-    ranking = read_entry(plan.rankings, lines, offset)
-    places = {}
-    for hit in _hits(ranking, plan.rankings, offset):
-        rank, score = hit.get("rank"), hit.get("score")
-        if not isinstance(rank, int) or rank < 1 or not isinstance(score, float | int | None):
-            raise RunFolderError(
-                f"{place_of(plan.rankings, offset)}: no ranking: passage {hit['doc_id']!r} has "
-                f"rank {rank!r} and score {score!r}"
-            )
-        places[hit["doc_id"]] = OtherPlace(rank, score)
-    return OtherRanking(plan.name, plan.top, places)
-
-
-def _hits(ranking: Mapping[str, Any], path: Path, offset: int) -> list[dict[str, Any]]:
-    version, hits = ranking.get("version"), ranking.get("hits")
-    if version != 1:
-        raise RunFolderError(
-            f"{place_of(path, offset)}: a ranking of version {version!r}, and this program reads "
-            "version 1; use the program that made it, or run 'beir-eval run' again"
-        )
-    if not isinstance(hits, list) or not all(
-        isinstance(hit, dict) and isinstance(hit.get("doc_id"), str) for hit in hits
-    ):
-        raise RunFolderError(f"{place_of(path, offset)}: no ranking: it has no list of hits")
-    return hits
+    ranking = None if offset is None else ranking_at(plan.rankings, lines, offset)
+    return OtherRanking.of(plan.name, plan.top, ranking)

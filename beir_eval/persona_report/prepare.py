@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from beir_eval.errors import RunFolderError
-from beir_eval.experiment.run_folder import RANKINGS, Metrics, RunFolder
-from beir_eval.persona_report.lines import Ranked, index_passages, index_rankings, judged_by_team
+from beir_eval.experiment.rankings import RANKINGS, Ranked, index_rankings, judged_by_team
+from beir_eval.experiment.run_folder import Metrics, RunFolder
+from beir_eval.persona_report.lines import index_passages
 from beir_eval.persona_report.pages import Chunk, OtherPlan, QueryPlan, RunPlan
-from beir_eval.persona_report.sources import Source, top_of
+from beir_eval.persona_report.sources import Source
 from beir_eval.persona_report.words import dataset_line, run_notes, run_settings
+from personas.ensembles import highest_score
 
 __all__ = ["FailedQuery", "Prepared", "Prepares", "ranked_queries"]
 
@@ -163,7 +165,7 @@ def _other_plan(other: RunFolder | None) -> OtherPlan | None:
     if other is None:
         return None
     manifest = other.manifest
-    return OtherPlan(other.path / RANKINGS, manifest.label, top_of(manifest.config))
+    return OtherPlan(other.path / RANKINGS, manifest.label, highest_score(manifest.config))
 
 
 def _failed(

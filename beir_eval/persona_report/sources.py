@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from beir_eval.errors import RunFolderError
 from beir_eval.experiment.labels import row_labels
-from beir_eval.experiment.run_folder import DATA_FOLDER, RANKINGS, DataFolder, RunFolder, find_runs
-from beir_eval.persona_report.lines import judged_by_team
+from beir_eval.experiment.rankings import RANKINGS, judged_by_team
+from beir_eval.experiment.run_folder import DATA_FOLDER, DataFolder, RunFolder, find_runs
+from personas.ensembles import highest_score
 
-__all__ = ["NOBODY", "Source", "find_sources", "top_of"]
+__all__ = ["NOBODY", "Source", "find_sources"]
 
 NOBODY = "none"
 """Compare with no other run."""
@@ -82,14 +82,6 @@ def find_sources(
     return sources, left_out
 
 
-def top_of(config: Mapping[str, Any]) -> float | None:
-    """The highest score that a run's configuration allows; None if it does not say."""
-    labels, scale = config.get("labels"), config.get("scale")
-    if isinstance(labels, Sequence) and not isinstance(labels, str) and len(labels) > 1:
-        return float(len(labels) - 1)
-    return float(scale) if isinstance(scale, int | float) and scale > 0 else None
-
-
 def _by_place(runs: Sequence[RunFolder]) -> list[RunFolder]:
     """The runs of each data set together, in the order of their suite."""
     parents = list(dict.fromkeys(run.path.parent for run in runs))
@@ -151,7 +143,7 @@ def _beside(run: RunFolder) -> list[RunFolder]:
 
 
 def _usual(run: RunFolder, candidates: Sequence[RunFolder]) -> RunFolder | None:
-    top = top_of(run.manifest.config)
+    top = highest_score(run.manifest.config)
     fit = [
         each
         for each in candidates
@@ -160,7 +152,7 @@ def _usual(run: RunFolder, candidates: Sequence[RunFolder]) -> RunFolder | None:
 
     def preference(each: RunFolder) -> tuple[bool, bool]:
         manifest = each.manifest
-        return manifest.ranker != _DIRECT, top_of(manifest.config) != top
+        return manifest.ranker != _DIRECT, highest_score(manifest.config) != top
 
     return min(fit, key=preference, default=None)
 

@@ -26,7 +26,7 @@ from mcranker.errors import InputError
 from mcranker.inputs import as_passages
 from mcranker.trec import decimal
 from mcranker.types import Passage, Query
-from personas.inspection.leave_one_out import HIGHEST_SCORE
+from personas.ensembles import HIGHEST_SCORE
 from personas.plain import in_brief
 from personas.words import counted
 

@@ -17,7 +17,6 @@ from mcranker.events import PassageAssessed, PassageScored
 from mcranker.llm.limits.silence import DOWN
 from mcranker.method.annotator import ScorePassage, Scores
 from mcranker.method.assessor import Assess, Assessed, Assessor
-from mcranker.method.ensemble import upper_bounds
 from mcranker.method.schedule import EveryScore, Schedule, TopScores
 from mcranker.method.session import Session
 from mcranker.runtime.actor import Actor
@@ -106,7 +105,8 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
         self.complete = anyio.Event()
         self.assessor: Assessor | None = None
         self.assessed: ScoreMatrix | None = None
-        if session.config.ensemble == "assessor":
+        self._rule = session.config.rule
+        if self._rule.ensemble.asks:
             self.assessor = Assessor(session, self)
             self.assessed = ScoreMatrix.empty(rows, 1)
             self._most_assessing = session.calls_at_once(session.models.assessor)
@@ -239,15 +239,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
 
     def _reach(self, rows: slice) -> NDArray[np.float64]:
         """The highest final scores that passages can reach."""
-        config = self._session.config
-        return upper_bounds(
-            self.matrix.values[rows],
-            self._unasked[rows],
-            # With "fail", building the ranking says what is missing, once all is known.
-            "lowest" if config.missing == "fail" else config.missing,
-            constant=config.missing_constant,
-            top=config.top,
-        )
+        return self._rule.reach(self.matrix.values[rows], self._unasked[rows])
 
 
 class Failures:

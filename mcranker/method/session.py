@@ -19,6 +19,7 @@ from mcranker.models import Models
 from mcranker.replies.ask import ask
 from mcranker.types import Passage, Query, UsageTable
 from personas import PromptSet, Rubric
+from personas.ensembles import distinct
 from personas.templates import Turn, fence
 
 __all__ = ["Memory", "Session"]
@@ -90,7 +91,7 @@ class Session:
         """A session for the passages within ``depth``; equal ones are judged once."""
         query = Query(asked.text.lower(), asked.id) if config.lowercase_query else asked
         passages = given[: config.depth]
-        distinct, group_of = _distinct(passages)
+        rows, group_of = distinct(each.content for each in passages)
         return cls(
             query=query,
             passages=passages,
@@ -99,7 +100,7 @@ class Session:
             prompts=prompts,
             memory=memory,
             emit=emit,
-            distinct=distinct,
+            distinct=rows,
             group_of=group_of,
             asked=asked,
             given=given,
@@ -179,19 +180,3 @@ def _cut(text: str, most: int | None) -> str:
         if number > most:
             return text[: word.start()].rstrip()
     return text
-
-
-def _distinct(passages: tuple[Passage, ...]) -> tuple[Sequence[int], NDArray[np.intp]]:
-    """The places of the first of each set of equal passages, and for each passage its set."""
-    number = len(passages)
-    # Different hashes are enough to know that all differ, and take little room.
-    if len({hash((each.title, each.text)) for each in passages}) == number:
-        return range(number), np.arange(number, dtype=np.intp)
-    seen: dict[tuple[str, str], int] = {}
-    distinct: list[int] = []
-    group_of = np.empty(number, dtype=np.intp)
-    for place, each in enumerate(passages):
-        group_of[place] = group = seen.setdefault((each.title, each.text), len(distinct))
-        if group == len(distinct):
-            distinct.append(place)
-    return distinct, group_of

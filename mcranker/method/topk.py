@@ -1,7 +1,7 @@
 """Exact top-k: which calls the first ranks cannot do without. Pure; no call is made here.
 
 What a passage can reach at most is its sum with the highest score in place of each open one
-(`mcranker.method.ensemble.upper_bounds`). A passage that stands among the k best by that must be
+(`personas.ensembles.Rule.reach`). A passage that stands among the k best by that must be
 scored further, whatever else comes: bounds only fall, so nothing but a score of its own takes
 it from there. Once the k best have all their scores, nobody can overtake them. Asking only what
 is necessary in this sense is minimal for a given order of the judges, and any number of such
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from mcranker.types import ScoreMatrix
-
-__all__ = ["NecessaryCalls", "fewest_rows", "strictest_first", "unasked"]
+__all__ = ["NecessaryCalls", "fewest_rows", "strictest_first"]
 
 
 class NecessaryCalls:
@@ -126,16 +124,6 @@ def strictest_first(sample: NDArray[np.float64]) -> tuple[int, ...]:
     means = np.full(sample.shape[1], np.inf)
     np.divide(sums, known.sum(axis=0), out=means, where=known.any(axis=0))
     return tuple(np.argsort(means, kind="stable").tolist())
-
-
-def unasked(matrix: ScoreMatrix) -> NDArray[np.bool_]:
-    """Where no score was asked for: none is there, and none is known to be missing."""
-    import numpy as np
-
-    empty = np.isnan(matrix.values)
-    for place in matrix.reasons:
-        empty[place] = False
-    return empty
 
 
 def fewest_rows(row_of: NDArray[np.intp], k: int) -> int:

@@ -13,20 +13,12 @@ from numpy.typing import NDArray
 from mcranker.config import RankerConfig
 from mcranker.events import Emit, RankingStarted
 from mcranker.logs import safe_logger
-from mcranker.method.ensemble import (
-    descending,
-    fill_missing,
-    interpolate,
-    reciprocal_rank,
-    upper_bounds,
-)
 from mcranker.method.seats import Seats, TeamSpec, as_team
 from mcranker.method.session import Memory, Session
 from mcranker.method.team import Scored, assemble
-from mcranker.method.topk import unasked
 from mcranker.models import LedgerSpec, Models, Roles, check_capabilities
 from mcranker.rankers.base import Ranker
-from mcranker.ranking import Ranking
+from mcranker.ranking import Ranking, combined
 from mcranker.types import Passage, Query, ScoreMatrix
 from personas import Member, PromptSet, Team
 
@@ -146,19 +138,19 @@ class PointwiseRanker(Ranker):
         Raises:
             MissingScoreError: a score is missing and ``missing="fail"``.
         """
-        scores = _combine(self.config, scored.matrix, scored.assessed)
-        judged = scores[session.group_of]
-        if self.config.first_stage_weight:
-            known = [passage.score for passage in session.passages]
-            judged = interpolate(judged, known, self.config.first_stage_weight)
-        beyond = np.arange(len(session.passages), len(session.given), dtype=np.intp)
-        rows = np.concatenate([session.group_of, np.full(len(beyond), -1, dtype=np.intp)])
-        partly = np.any(unasked(scored.matrix), axis=1)[session.group_of]
+        beyond = len(session.given) - len(session.passages)
+        rows = np.concatenate([session.group_of, np.full(beyond, -1, dtype=np.intp)])
         return Ranking(
             query=session.asked,
             passages=session.given,
-            order=np.concatenate([descending(judged), beyond]),
-            final=np.concatenate([np.where(partly, np.nan, judged), np.full(len(beyond), np.nan)]),
+            **combined(
+                self.config.rule,
+                scored.matrix,
+                rows,
+                session.given,
+                assessed=scored.assessed,
+                refuse_missing=self.config.missing == "fail",
+            ),
             matrix=scored.matrix.take(rows),
             personas=tuple(scored.names),
             team=self.build_team(session, scored.members) if scored.members else None,
@@ -169,7 +161,6 @@ class PointwiseRanker(Ranker):
             calls=session.usage,
             seconds={**session.seconds, "total": time.perf_counter() - session.started},
             assessor_reasons=_reasons(scored.assessed, rows),
-            bounds={place: float(judged[place]) for place in np.flatnonzero(partly).tolist()},
         )
 
 
@@ -179,27 +170,6 @@ def _changes(config: RankerConfig, resolved: RankerConfig) -> str:
         name: value for name, value in resolved.model_dump().items() if value != before[name]
     }
     return ", ".join(f"{name}={value!r}" for name, value in changed.items()) or "nothing changes"
-
-
-def _combine(
-    config: RankerConfig, matrix: ScoreMatrix, assessed: ScoreMatrix | None
-) -> NDArray[np.float64]:
-    """One score a distinct passage (Eq. 4); the highest possible where some were not asked for."""
-    if config.ensemble == "sum":
-        return upper_bounds(
-            matrix.values,
-            unasked(matrix),
-            config.missing,
-            constant=config.missing_constant,
-            top=config.top,
-        )
-    filled = fill_missing(matrix.values, config.missing, constant=config.missing_constant)
-    if assessed is not None:
-        column = assessed.values[:, :1]
-        if config.missing == "mean_of_team":
-            column = np.where(np.isnan(column), filled.mean(axis=1, keepdims=True), column)
-        return fill_missing(column, config.missing, constant=config.missing_constant)[:, 0]
-    return reciprocal_rank(filled)
 
 
 def _reasons(assessed: ScoreMatrix | None, rows: NDArray[np.intp]) -> dict[int, str]:

@@ -12,14 +12,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from personas.ensembles import Ensemble, Rule, descending, distinct, find_ensemble, highest_score
+from personas.errors import SchemaError
 from personas.inspection.agreement import TeamAgreement
-from personas.inspection.leave_one_out import Row, Rule, ranks, ranks_without
-from personas.inspection.stored import StoredCounts, StoredRanking, read_stored
+from personas.inspection.stored import StoredCalls, StoredHit, StoredRanking
 from personas.schema import Member, Team
 
-__all__ = ["InspectedCalls", "InspectedHit", "Inspection", "OtherPlace", "OtherRanking"]
+__all__ = ["InspectedHit", "Inspection", "OtherPlace", "OtherRanking"]
 
-_DEFAULT_TOP = 10
+_DEFAULT_TOP = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,12 @@ class OtherRanking:
     name: str
     top: float | None
     places: Mapping[str, OtherPlace]
+
+    @classmethod
+    def of(cls, name: str, top: float | None, stored: StoredRanking | None) -> OtherRanking:
+        """What a stored ranking holds; nothing if there is none."""
+        hits = stored.hits if stored else ()
+        return cls(name, top, {hit.doc_id: OtherPlace(hit.rank, hit.score) for hit in hits})
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,23 +151,6 @@ class InspectedHit:
 
 
 @dataclass(frozen=True, slots=True)
-class InspectedCalls:
-    """Calls of one stage by one persona (empty where there is none) to one model.
-
-    `cost` is in US dollars, and None where no price is known.
-    """
-
-    stage: str
-    persona: str
-    model: str
-    calls: int
-    input_tokens: int
-    cached_input_tokens: int
-    output_tokens: int
-    cost: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class Inspection:
     """One ranked query.
 
@@ -193,8 +186,8 @@ class Inspection:
     config: Mapping[str, Any]
     models: Mapping[str, str]
     prompt_hashes: Mapping[str, str]
-    calls: tuple[InspectedCalls, ...]
-    total: InspectedCalls
+    calls: tuple[StoredCalls, ...]
+    total: StoredCalls
     reused: int
     seconds: Mapping[str, float]
     agreement: TeamAgreement
@@ -204,12 +197,12 @@ class Inspection:
     @classmethod
     def from_dict(
         cls,
-        data: Mapping[str, Any],
+        data: StoredRanking | Mapping[str, Any],
         *,
         grades: Mapping[str, int] | None = None,
         other: OtherRanking | None = None,
     ) -> Inspection:
-        """An inspection of what ``Ranking.to_dict()`` made.
+        """An inspection of what ``Ranking.to_dict()`` made, or of the same read already.
 
         Args:
             data: the ranking.
@@ -219,7 +212,7 @@ class Inspection:
         Raises:
             SchemaError: it is something else, is not complete, or contradicts itself.
         """
-        stored = read_stored(data)
+        stored = StoredRanking.read(data)
         usage = stored.usage
         hits = _inspected(stored, grades or {}, other.places if other else {})
         return cls(
@@ -232,10 +225,13 @@ class Inspection:
             config=stored.config,
             models=stored.models,
             prompt_hashes=stored.prompt_hashes,
-            calls=tuple(
-                _inspected_calls(row, row.stage, row.persona, row.model) for row in usage.by_stage
+            calls=tuple(usage.by_stage),
+            total=StoredCalls(
+                stage="",
+                persona="",
+                model="",
+                **usage.model_dump(exclude={"by_stage", "reused"}),
             ),
-            total=_inspected_calls(usage, "", "", ""),
             reused=sum(row.calls for row in usage.reused),
             seconds=stored.seconds,
             agreement=TeamAgreement.of(
@@ -248,13 +244,19 @@ class Inspection:
     @property
     def top(self) -> float:
         """The highest score one persona could give."""
-        labels, scale = self.config.get("labels"), self.config.get("scale")
-        if isinstance(labels, Sequence) and not isinstance(labels, str) and len(labels) > 1:
-            return float(len(labels) - 1)
-        if isinstance(scale, int | float) and math.isfinite(scale) and scale > 0:
-            return float(scale)
-        known = [score for hit in self.hits for score in hit.known_scores]
-        return max(known, default=0.0) or float(_DEFAULT_TOP)
+        said = highest_score(self.config)
+        known = [score for hit in self.hits for score in hit.known_scores] if said is None else ()
+        return said or max(known, default=0.0) or _DEFAULT_TOP
+
+    @property
+    def rule(self) -> Rule:
+        """How the scores became final ones, as far as it is known here."""
+        return Rule.of(self.config)
+
+    @property
+    def ensemble(self) -> Ensemble | None:
+        """How the scores became one a passage; None if that is not known here."""
+        return find_ensemble(self.config)
 
     @property
     def judged(self) -> tuple[InspectedHit, ...]:
@@ -286,10 +288,12 @@ class Inspection:
     def leave_one_out_exact(self) -> bool:
         """Whether the arithmetic of `InspectedHit.rank_without` gives this very ranking.
 
-        It does for the sum and the reciprocal rank ensembles. An assessor would have to be
-        asked again; for its rankings the sum of the remaining scores stands in. Passages that
-        were not judged by all are left out of the arithmetic.
+        An assessor would have to be asked again; for its rankings, and where the ensemble is not
+        known here, the sum of the remaining scores stands in. Passages that were not judged by
+        all are left out of the arithmetic.
         """
+        if len(self.judged) > 1 and (self.ensemble is None or self.ensemble.asks):
+            return False
         return all(place == hit.rank_of_all for place, hit in enumerate(self.judged, start=1))
 
     @property
@@ -316,40 +320,19 @@ class Inspection:
         return next((member for member in members if member.name == persona), None)
 
 
-def _inspected_calls(counts: StoredCounts, stage: str, persona: str, model: str) -> InspectedCalls:
-    return InspectedCalls(
-        stage,
-        persona,
-        model,
-        counts.calls,
-        counts.input_tokens,
-        counts.cached_input_tokens,
-        counts.output_tokens,
-        counts.cost,
-    )
-
-
 def _inspected(
     stored: StoredRanking, grades: Mapping[str, int], other: Mapping[str, OtherPlace]
 ) -> tuple[InspectedHit, ...]:
     names = stored.personas
     given = sorted(stored.hits, key=lambda hit: hit.first_stage_rank)
-    judged = [hit for hit in given if hit.score is not None]
-    rows = [
-        Row(
-            tuple([hit.scores[name] for name in names]),
-            hit.first_stage_score,
-            (hit.title, hit.text),
+    if any(hit.text is None or hit.title is None for hit in given):
+        raise SchemaError(
+            "a ranking without texts, as run folders keep them; give the run folder itself, with "
+            "the folder 'data' beside it"
         )
-        for hit in judged
-    ]
-    rule = Rule.of(stored.config)
-    together = dict(zip((hit.rank for hit in judged), ranks(rows, rule), strict=True))
-    without: dict[int, dict[str, int]] = {hit.rank: {} for hit in given}
-    if len(names) > 1:
-        columns = [ranks_without(rows, column, rule) for column in range(len(names))]
-        for hit, places in zip(judged, zip(*columns, strict=True), strict=True):
-            without[hit.rank] = dict(zip(names, places, strict=True))
+    judged = [hit for hit in given if hit.score is not None]
+    places = _leave_one_out(judged, names, Rule.of(stored.config))
+    nowhere: tuple[None, dict[str, int]] = (None, {})
     return tuple(
         InspectedHit(
             rank=hit.rank,
@@ -360,10 +343,10 @@ def _inspected(
             criteria=hit.criteria,
             first_stage_rank=hit.first_stage_rank,
             first_stage_score=hit.first_stage_score,
-            title=hit.title,
-            text=hit.text,
-            rank_of_all=together.get(hit.rank),
-            rank_without=without[hit.rank],
+            title=hit.title or "",
+            text=hit.text or "",
+            rank_of_all=places.get(hit.rank, nowhere)[0],
+            rank_without=places.get(hit.rank, nowhere)[1],
             disagreement=_spread([score for score in hit.scores.values() if score is not None]),
             skipped=hit.skipped,
             at_most=hit.at_most,
@@ -372,6 +355,37 @@ def _inspected(
         )
         for hit in sorted(given, key=lambda hit: hit.rank)
     )
+
+
+def _leave_one_out(
+    judged: Sequence[StoredHit], names: Sequence[str], rule: Rule
+) -> dict[int, tuple[int, dict[str, int]]]:
+    """Rank -> rank by all scores, and for each persona by those of the others.
+
+    Args:
+        judged: the passages that all have judged, in first-stage order.
+        names: the personas.
+        rule: of the ranking.
+    """
+    # Passages that were judged as one have the same scores.
+    scores = [tuple([hit.scores[name] for name in names]) for hit in judged]
+    rows, group_of = distinct(
+        (hit.title, hit.text, *each) for hit, each in zip(judged, scores, strict=True)
+    )
+    values = np.array([scores[row] for row in rows], dtype=np.float64)
+    values = values.reshape(len(rows), len(names))
+    first_stage = [hit.first_stage_score for hit in judged]
+
+    def ranks(values: NDArray[np.float64]) -> list[int]:
+        order = descending(rule.final(values, group_of, first_stage))
+        return [int(place) + 1 for place in np.argsort(order)]
+
+    left_out = names if len(names) > 1 else ()
+    without = [ranks(np.delete(values, place, axis=1)) for place in range(len(left_out))]
+    return {
+        hit.rank: (of_all, dict(zip(left_out, others, strict=True)))
+        for hit, of_all, *others in zip(judged, ranks(values), *without, strict=True)
+    }
 
 
 def _spread(scores: Sequence[float]) -> float | None:

@@ -1,14 +1,15 @@
-"""The plain values that a ranking is stored as, checked.
+"""A ranking as it is stored: the one form that is written, read and checked, version 1.
 
-They are what ``Ranking.to_dict()`` makes, version 1. Keys that are not known are no error: a
-newer ranking may say more. What passes can be shown, summed up and written again: numbers are
-finite and not too great for sums and squares, and nothing nests too deep.
+`Ranking.to_dict` makes it; ``mcranker rank --save``, run folders and reports hold it. Keys that
+are not known are no error: a newer ranking may say more. What passes can be shown, summed up and
+written again: numbers are finite and not too great for sums and squares, and nothing nests too
+deep.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -19,49 +20,33 @@ from pydantic import (
     model_validator,
 )
 
+from personas.ensembles import HIGHEST_SCORE
 from personas.errors import SchemaError
-from personas.inspection.leave_one_out import HIGHEST_SCORE
 from personas.schema import Team
 
 __all__ = [
+    "ASSESSOR",
     "StoredCalls",
-    "StoredCounts",
+    "StoredHead",
     "StoredHit",
+    "StoredQuery",
     "StoredRanking",
+    "StoredUsage",
     "check_plain",
-    "read_stored",
 ]
 
+ASSESSOR = "(assessor)"
+"""The name under which the assessor's own missing scores are listed."""
+
+_FORM = "this is no ranking as Ranking.to_dict() makes it, version 1"
 _MOST_PROBLEMS = 5
+_LONGEST_VERSION = 40
 _LARGEST = 2**63 - 1
 _DEEPEST = 20  # lists and mappings in one another in a configuration
-_FORM = "this is no ranking as Ranking.to_dict() makes it, version 1"
+_WITHOUT_TEXTS = {"hits": {"__all__": {"title", "text"}}}
 
 _Score = Annotated[float, Field(ge=-HIGHEST_SCORE, le=HIGHEST_SCORE)]
 _Count = Annotated[int, Field(ge=0, le=_LARGEST)]
-
-
-def read_stored(data: Mapping[str, Any], *, texts: bool = True) -> StoredRanking:
-    """The stored ranking.
-
-    Args:
-        data: the ranking.
-        texts: whether its passages have their titles and texts, which run folders keep apart.
-
-    Raises:
-        SchemaError: `data` is something else, is not complete, or contradicts itself.
-    """
-    try:
-        stored = StoredRanking.model_validate(data)
-    except ValidationError as error:
-        raise SchemaError(_explain(error)) from error
-    except RecursionError as error:
-        raise SchemaError(f"{_FORM}; its values nest too deep") from error
-    for place, hit in enumerate(stored.hits if texts else ()):
-        for name in ("title", "text"):
-            if name not in hit.model_fields_set:
-                raise SchemaError(f"{_FORM}; hits.{place}.{name}: Field required")
-    return stored
 
 
 class _Stored(BaseModel):
@@ -69,57 +54,89 @@ class _Stored(BaseModel):
 
 
 class StoredQuery(_Stored):
+    """What was asked; the id may be empty."""
+
     text: str
     id: str
 
 
 class StoredHit(_Stored):
-    """One passage, as `InspectedHit` explains its fields."""
+    """One passage, as `InspectedHit` explains its fields.
+
+    `title` and `text` are None where they are stored elsewhere, as in run folders.
+    """
 
     rank: int = Field(ge=1)
     doc_id: str
     score: _Score | None
     scores: dict[str, _Score | None]
     missing: dict[str, str]
+    skipped: tuple[str, ...] = Field((), strict=False)
+    at_most: _Score | None = None
     criteria: dict[str, dict[str, _Score]]
     first_stage_rank: int = Field(ge=1)
     first_stage_score: _Score | None
-    title: str = ""
-    text: str = ""
-    skipped: tuple[str, ...] = Field((), strict=False)
-    at_most: _Score | None = None
+    title: str | None = None
+    text: str | None = None
 
 
-class StoredCounts(_Stored):
-    """Calls and tokens, and US dollars if the price is known."""
-
+class _Counts(_Stored):
     calls: _Count
     input_tokens: _Count
     cached_input_tokens: _Count
     output_tokens: _Count
+    seconds: _Score = 0.0
+    unreadable: _Count = 0
     cost: _Score | None
 
 
-class StoredCalls(StoredCounts):
-    """Calls of one stage by one persona to one model."""
-
+class _Caller(_Stored):
     stage: str
     persona: str
     model: str
-    seconds: _Score = 0.0
-    unreadable: _Count = 0
 
 
-class StoredUsage(StoredCounts):
+class StoredCalls(_Counts, _Caller):
+    """Calls of one stage by one persona (empty where there is none) to one model.
+
+    `seconds` are those of all answers added up, `cost` is in US dollars and None where no price is
+    known.
+    """
+
+
+class StoredUsage(_Counts):
+    """Calls of the ranking: all together and one by one; answers of the ledger apart."""
+
     by_stage: list[StoredCalls]
     reused: list[StoredCalls] = []
 
 
-class StoredRanking(_Stored):
-    """One ranked query."""
+class StoredHead(_Stored):
+    """What a ranking is of; read in passing over a file of many."""
 
     version: Literal[1]
     query: StoredQuery
+
+    @classmethod
+    def read(cls, data: object) -> Self:
+        """The ranking in JSON text, or in what `Ranking.to_dict` made.
+
+        Raises:
+            SchemaError: it is something else, is not complete, or contradicts itself.
+        """
+        try:
+            if isinstance(data, str | bytes):
+                return cls.model_validate_json(data)
+            return cls.model_validate(data)
+        except ValidationError as error:
+            raise SchemaError(_explain(error)) from error
+        except RecursionError as error:
+            raise SchemaError(f"{_FORM}; its values nest too deep") from error
+
+
+class StoredRanking(StoredHead):
+    """One ranked query."""
+
     ranker: str
     team: Team | None
     personas: list[str]
@@ -130,6 +147,33 @@ class StoredRanking(_Stored):
     usage: StoredUsage
     seconds: dict[str, _Score]
 
+    def to_dict(self, *, texts: bool = True) -> dict[str, Any]:
+        """As plain values that JSON can hold; titles and texts of the passages may be left out."""
+        return self.model_dump(mode="json", exclude=None if texts else _WITHOUT_TEXTS)
+
+    def with_texts(self, texts: Mapping[str, tuple[str, str]]) -> Self:
+        """The ranking with title and text of each passage, by document id.
+
+        Raises:
+            KeyError: those of a passage are not there.
+        """
+        hits = [
+            hit.model_copy(update=dict(zip(("title", "text"), texts[hit.doc_id], strict=True)))
+            for hit in self.hits
+        ]
+        return self.model_copy(update={"hits": hits})
+
+    @property
+    def best_first(self) -> list[StoredHit]:
+        """The passages by rank."""
+        return sorted(self.hits, key=lambda hit: hit.rank)
+
+    def criteria_of(self, persona: str) -> tuple[str, ...]:
+        """Names of a persona's criteria, in their order; none where it has no rubric."""
+        members = self.team.members if self.team else ()
+        rubric = next((each.rubric for each in members if each.name == persona), None)
+        return tuple(each.name for each in rubric.criteria) if rubric else ()
+
     @field_validator("config")
     @classmethod
     def _plain_config(cls, config: dict[str, Any]) -> dict[str, Any]:
@@ -137,25 +181,20 @@ class StoredRanking(_Stored):
         return config
 
     @model_validator(mode="after")
-    def _consistent(self) -> StoredRanking:
-        if len(set(self.personas)) < len(self.personas):
+    def _consistent(self) -> Self:
+        names = set(self.personas)
+        if len(names) < len(self.personas):
             raise ValueError("two score columns have the same name")
         places = list(range(1, len(self.hits) + 1))
         for kind in ("rank", "first_stage_rank"):
             if sorted(getattr(hit, kind) for hit in self.hits) != places:
                 raise ValueError(f"the hits' {kind} must be 1 to {len(self.hits)}, each once")
         for hit in self.hits:
-            if set(hit.scores) != set(self.personas):
+            if hit.scores.keys() != names:
                 raise ValueError(f"the hit of rank {hit.rank} must have one score a persona")
-            if not all(name in hit.scores and hit.scores[name] is None for name in hit.skipped):
+            if not all(name in names and hit.scores[name] is None for name in hit.skipped):
                 raise ValueError(f"the hit of rank {hit.rank} has a score that was not asked for")
         return self
-
-    def criteria_of(self, persona: str) -> tuple[str, ...]:
-        """Names of a persona's criteria, in their order; none where it has no rubric."""
-        members = self.team.members if self.team else ()
-        rubric = next((each.rubric for each in members if each.name == persona), None)
-        return tuple(each.name for each in rubric.criteria) if rubric else ()
 
 
 def check_plain(value: object, depth: int = 0) -> None:
@@ -185,6 +224,15 @@ def check_plain(value: object, depth: int = 0) -> None:
 def _explain(error: ValidationError) -> str:
     # Values are left out: they may be whole passages.
     details = error.errors(include_url=False, include_input=False, include_context=False)
+    first = details[0]
+    if first["type"] == "json_invalid":
+        return f"not JSON: {first['msg'].removeprefix('Invalid JSON: ')}"
+    if first["loc"] == ("version",) and first["type"] == "literal_error":
+        found = repr(error.errors(include_url=False)[0]["input"])[:_LONGEST_VERSION]
+        return (
+            f"a ranking of version {found}, and this program reads version 1; use the program "
+            "that made it"
+        )
     problems = [
         f"{'.'.join(str(part) for part in detail['loc']) or 'the whole'}: {detail['msg']}"
         for detail in details[:_MOST_PROBLEMS]

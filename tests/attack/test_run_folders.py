@@ -202,8 +202,8 @@ def test_rankings_from_before_there_was_top_k_are_read() -> None:
     (Path(TEAM) / "metrics.json").unlink()
     for command in COMMANDS[:1:-1]:
         assert call(*command).exit_code == 0, command
-    (hit, *_) = next(RunFolder.open(TEAM).rankings())["hits"]
-    assert (hit["skipped"], hit["at_most"]) == ([], None)
+    (hit, *_) = next(RunFolder.open(TEAM).rankings()).hits
+    assert (hit.skipped, hit.at_most) == ((), None)
 
 
 @pytest.mark.usefixtures("here")
@@ -248,7 +248,7 @@ def test_a_dry_run_leaves_a_torn_line_as_it_is(here: Path) -> None:
     assert call(*RUN, "mcranker", "--dry-run").exit_code == 0
     assert path.read_bytes() == before
     assert call(*RUN, "mcranker").exit_code == 0
-    ids = [ranking["query"]["id"] for ranking in RunFolder.open(TEAM).rankings()]
+    ids = [ranking.query.id for ranking in RunFolder.open(TEAM).rankings()]
     assert ids == ["q1", "q2", "q3", "q4"]
 
 
@@ -304,7 +304,7 @@ def test_two_runs_at_once_rank_each_query_once() -> None:
         thread.join()
     assert 0 in outcomes
     assert set(outcomes) <= {0, 1}
-    rankings = [ranking["query"]["id"] for ranking in RunFolder.open(TEAM).rankings()]
+    rankings = [ranking.query.id for ranking in RunFolder.open(TEAM).rankings()]
     assert rankings == ["q1", "q2", "q3", "q4"]
     assert DataFolder.open(DATA).qrels().keys() == {"q1", "q2", "q3", "q4"}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -218,23 +219,31 @@ def test_a_persona_without_team_has_no_criteria_names() -> None:
     assert Ranking.from_dict(ranking.to_dict()).team is None
 
 
-@pytest.mark.parametrize("data", [{}, {"version": 2}, {"version": None}, [], None, "text", 7])
+@pytest.mark.parametrize("data", [{}, {"version": "1"}, [], None, "text", b"[]", 7])
 def test_other_things_are_not_a_ranking(data: Any) -> None:
-    with pytest.raises(InputError, match="this is no ranking of version 1"):
+    with pytest.raises(InputError, match=r"no ranking as Ranking|not JSON|version '1', and"):
         Ranking.from_dict(data)
+
+
+@pytest.mark.parametrize("version", [2, None, "x" * 1000])
+def test_a_ranking_of_another_version_is_refused(version: object) -> None:
+    said = re.escape(f"a ranking of version {version!r}"[:60])
+    with pytest.raises(InputError, match=f"{said}.*, and this program reads version 1") as caught:
+        Ranking.from_dict({**_ranking().to_dict(), "version": version})
+    assert len(str(caught.value)) < 200
 
 
 @pytest.mark.parametrize("key", sorted(set(_ranking().to_dict()) - {"version"}))
 def test_a_ranking_that_lacks_something_is_refused(key: str) -> None:
     data = _ranking().to_dict()
     del data[key]
-    with pytest.raises(InputError, match=f"this is no complete ranking: .*{key}"):
+    with pytest.raises(InputError, match=f"version 1; {key}: Field required"):
         Ranking.from_dict(data)
 
 
 @pytest.mark.parametrize("key", ["hits", "personas", "team", "usage", "query", "config", "seconds"])
 def test_a_ranking_with_something_else_in_it_is_refused(key: str) -> None:
-    with pytest.raises(InputError, match="this is no complete ranking"):
+    with pytest.raises(InputError, match=f"version 1; {key}"):
         Ranking.from_dict({**_ranking().to_dict(), key: 7})
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from personas.inspection.inspection import InspectedHit, Inspection, OtherRanking
+from personas.inspection.stored import StoredRanking
 from personas.report.formats import cut, exact, fixed
 from personas.report.page import render_page
 from personas.report.query.agreement_view import agreement
@@ -48,11 +49,6 @@ _IN_SHORT = (
     "first_stage_weight",
     "prompts",
 )
-_ENSEMBLES = {
-    "sum": "The sum of the personas’ scores.",  # noqa: RUF001
-    "reciprocal_rank": "The sum of 1 / rank over the personas, each of whom ranks all passages.",
-    "assessor": "That of an assessor, who was shown all scores.",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +80,7 @@ _BOUNDS = (
 
 
 def render_inspection(
-    data: Mapping[str, Any],
+    data: StoredRanking | Mapping[str, Any],
     *,
     grades: Mapping[str, int] | None = None,
     other: OtherRanking | None = None,
@@ -292,9 +288,9 @@ def _ensemble(inspection: Inspection) -> str:
     """How the final score comes about, in a sentence; empty if that is not known."""
     if len(inspection.personas) < 2:
         return ""
-    said = _ENSEMBLES.get(str(inspection.config.get("ensemble")), "")
-    weight = inspection.config.get("first_stage_weight")
-    if said and isinstance(weight, int | float) and weight > 0:
+    said = inspection.ensemble.description if inspection.ensemble else ""
+    weight = inspection.rule.first_stage_weight
+    if said and weight:
         return f"{said} The first stage’s score counts {exact(100 * weight)}% in it."  # noqa: RUF001
     return said
 

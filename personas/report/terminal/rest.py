@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from rich.text import Text
 
-from personas.inspection.inspection import InspectedCalls, Inspection
+from personas.inspection.inspection import Inspection
+from personas.inspection.stored import StoredCalls
 from personas.report.formats import alpha_reading, money, seconds
 from personas.report.terminal.parts import NOTE, Sheet, clipped, counted, letter
 from personas.survey.query import DEPTH, QueryFindings
@@ -18,6 +18,7 @@ _MOST_QUERY = 1000
 _MOST_PAIRS = 10
 _MOST_STAGES = 20
 _MOST_IDS = 5
+_SUMMED = ("calls", "input_tokens", "cached_input_tokens", "output_tokens")
 
 
 def show_head(sheet: Sheet, inspection: Inspection) -> None:
@@ -146,8 +147,8 @@ def _show_effectiveness(sheet: Sheet, inspection: Inspection, findings: QueryFin
             sheet.words(f"NDCG@10 without {', '.join(without)}", NOTE)
 
 
-def _by_stage(inspection: Inspection) -> Mapping[tuple[str, str], InspectedCalls]:
-    rows: dict[tuple[str, str], InspectedCalls] = {}
+def _by_stage(inspection: Inspection) -> Mapping[tuple[str, str], StoredCalls]:
+    rows: dict[tuple[str, str], StoredCalls] = {}
     for row in inspection.calls:
         key = (row.stage, row.model)
         known = rows.get(key)
@@ -155,18 +156,13 @@ def _by_stage(inspection: Inspection) -> Mapping[tuple[str, str], InspectedCalls
     return rows
 
 
-def _added(one: InspectedCalls, other: InspectedCalls) -> InspectedCalls:
-    return replace(
-        one,
-        calls=one.calls + other.calls,
-        input_tokens=one.input_tokens + other.input_tokens,
-        cached_input_tokens=one.cached_input_tokens + other.cached_input_tokens,
-        output_tokens=one.output_tokens + other.output_tokens,
-        cost=None if one.cost is None or other.cost is None else one.cost + other.cost,
-    )
+def _added(one: StoredCalls, other: StoredCalls) -> StoredCalls:
+    sums = {name: getattr(one, name) + getattr(other, name) for name in _SUMMED}
+    cost = None if one.cost is None or other.cost is None else one.cost + other.cost
+    return one.model_copy(update={**sums, "cost": cost})
 
 
-def _counts(row: InspectedCalls) -> str:
+def _counts(row: StoredCalls) -> str:
     cached = f" ({row.cached_input_tokens:,} cached)" if row.cached_input_tokens else ""
     return (
         f"{counted(row.calls, 'call')}, {counted(row.input_tokens, 'token')} in{cached}, "

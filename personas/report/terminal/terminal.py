@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from personas.errors import PersonasError
 from personas.inspection.inspection import InspectedHit, Inspection
+from personas.inspection.stored import StoredRanking
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,7 +20,7 @@ _CLOSE = 0.75  # how alike ids must be to be suggested, 0 to 1
 
 
 def print_inspection(
-    data: Mapping[str, Any],
+    data: StoredRanking | Mapping[str, Any],
     *,
     top: int = 20,
     passage: int | str | None = None,

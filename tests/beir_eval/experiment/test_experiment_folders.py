@@ -14,7 +14,7 @@ import pytest
 from beir_eval.errors import RunFolderError
 from beir_eval.experiment.cell import Cell
 from beir_eval.experiment.run import Experiment, run_suite
-from beir_eval.experiment.run_folder import RunFolder, find_runs, with_texts
+from beir_eval.experiment.run_folder import RunFolder, find_runs
 from beir_eval.retrieval.first_stage import FirstStage
 from mcranker import ChatRequest, Ranking, ServerFailed
 from tests.support.beir_folder import GRADES, QUERIES, judging, knowing, write_folder
@@ -52,7 +52,7 @@ def test_a_run_folder_has_everything(folder: Path, tmp_path: Path) -> None:
     assert metrics.scores.asked == 3 * passages
     assert list(run.run()) == ["q1", "q2"]
     texts = data.passages()
-    ranking = Ranking.from_dict(with_texts(next(run.rankings()), texts))
+    ranking = Ranking.from_dict(next(run.rankings()).with_texts(texts).to_dict())
     assert [hit.doc_id for hit in ranking] == [doc_id for doc_id, _ in run.run()["q1"]]
     assert (ranking[0].passage.title, ranking[0].passage.text) == texts[ranking[0].doc_id]
 
@@ -96,7 +96,7 @@ def test_what_was_ranked_before_a_stop_is_kept(folder: Path, tmp_path: Path) -> 
     assert set(asked) == {"q3", "q4"}
     assert whole.metrics is not None
     assert not whole.metrics.failed
-    ranked = [ranking["query"]["id"] for ranking in RunFolder.open(whole.path).rankings()]
+    ranked = [ranking.query.id for ranking in RunFolder.open(whole.path).rankings()]
     assert ranked == ["q1", "q2", "q3", "q4"]
 
 

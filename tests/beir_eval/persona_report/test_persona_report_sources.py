@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from beir_eval.errors import RunFolderError
-from beir_eval.persona_report.sources import Source, find_sources, top_of
+from beir_eval.persona_report.sources import Source, find_sources
 from tests.support.persona_reports import DIRECT, TEAM, change_manifest, runs, team_of, unfinish
 from tests.support.run_folders import table1
 
@@ -139,10 +139,3 @@ def test_no_run_at_all(tmp_path: Path) -> None:
         find_sources([tmp_path])
     with pytest.raises(RunFolderError, match="no folder"):
         find_sources([tmp_path / "nowhere"])
-
-
-def test_highest_score_of_a_configuration() -> None:
-    assert top_of({"scale": 10, "labels": []}) == 10.0
-    assert top_of({"scale": 10, "labels": ["no", "in part", "yes"]}) == 2.0
-    assert top_of({"labels": "no"}) is None
-    assert top_of({}) is None

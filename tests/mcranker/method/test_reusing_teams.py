@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from beir_eval.cli import cli as beir_eval
-from beir_eval.experiment.run_folder import RunFolder, find_runs
+from beir_eval.experiment.run_folder import find_runs
 from mcranker import ChatRequest, DirectRanker, MCRanker, ScriptedChat
 from mcranker.rankers.pointwise import PointwiseRanker
 from personas import Criterion, Persona, Rubric, Team, load, save
@@ -255,7 +254,7 @@ def test_one_team_judges_a_whole_data_set_without_being_recruited(
     assert result.exit_code == 0, result.output
     assert stages(run.requests).keys() == {"score"}
     (folder,) = find_runs([tmp_path / "runs"])
-    teams = [Team.model_validate(each["team"]) for each in folder.rankings()]
+    teams = [each.team for each in folder.rankings()]
     assert teams == [team] * len(GRADES)
 
 
@@ -296,7 +295,7 @@ require = ["clinician"]
     assert result.exit_code == 0, result.output
     found = {}
     for folder in find_runs([tmp_path / "runs"]):
-        (found[folder.manifest.label],) = {each["personas"] for each in _tupled(folder)}
+        (found[folder.manifest.label],) = {tuple(each.personas) for each in folder.rankings()}
     assert found == {
         "saved": team.names,
         "mixed": ("Clinician", "Nurse"),
@@ -311,8 +310,3 @@ require = ["clinician"]
     assert refused.exit_code == 1
     assert "'required'" in refused.stderr
     assert "is too small for 3 required" in refused.stderr
-
-
-def _tupled(folder: RunFolder) -> Iterator[dict[str, Any]]:
-    for ranking in folder.rankings():
-        yield {**ranking, "personas": tuple(ranking["personas"])}

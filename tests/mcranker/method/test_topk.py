@@ -10,18 +10,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mcranker.errors import MissingScoreError
-from mcranker.method.ensemble import (
+from mcranker.method.topk import NecessaryCalls, fewest_rows, strictest_first
+from mcranker.types import Score, ScoreMatrix
+from personas.ensembles import (
+    ENSEMBLES,
     MissingPolicy,
+    Rule,
     descending,
     fill_missing,
     score_sum,
-    upper_bounds,
 )
-from mcranker.method.topk import NecessaryCalls, fewest_rows, strictest_first, unasked
-from mcranker.types import Score, ScoreMatrix
 
 NAN = math.nan
+SUM = ENSEMBLES.get("sum")
 POLICIES: tuple[Literal["mean_of_team", "lowest", "constant"], ...] = (
     "mean_of_team",
     "lowest",
@@ -46,8 +47,8 @@ class Case:
     def bounds(self, open_calls: NDArray[np.bool_], rows: slice = slice(None)) -> list[float]:
         opened = open_calls[rows]
         seen = np.where(opened, NAN, self.values[rows])
-        bounds = upper_bounds(seen, opened, self.policy, constant=self.constant, top=self.top)
-        return [float(bound) for bound in bounds]
+        rule = Rule(SUM, self.policy, self.constant, top=self.top)
+        return [float(bound) for bound in rule.reach(seen, opened)]
 
     def full_scoring(self) -> tuple[list[int], Matrix]:
         """Places best first and their sums, by the arithmetic of a ranking without top_k."""
@@ -224,21 +225,14 @@ def test_upper_bounds(policy: MissingPolicy, bounds: list[float]) -> None:
     values = np.array([[4, NAN, NAN], [4, 6, NAN], [NAN, NAN, NAN], [NAN, NAN, NAN]])
     open_calls = np.zeros((4, 3), dtype=np.bool_)
     open_calls[0, 2] = open_calls[2, :] = True
-    found = upper_bounds(values, open_calls, policy, constant=12.0, top=10.0)
+    found = Rule(SUM, policy, 12.0, top=10.0).reach(values, open_calls)
     assert found.tolist() == bounds
 
 
 def test_a_constant_below_the_top_does_not_lower_what_is_open() -> None:
     values, open_calls = np.full((1, 2), NAN), np.array([[True, False]])
-    found = upper_bounds(values, open_calls, "constant", constant=3, top=10)
+    found = Rule(SUM, "constant", 3.0, top=10.0).reach(values, open_calls)
     assert found.tolist() == [10 + 3]
-
-
-def test_what_is_missing_for_good_fails_what_is_open_does_not() -> None:
-    values = np.array([[4, NAN]])
-    assert upper_bounds(values, np.array([[False, True]]), "fail", top=10).tolist() == [14]
-    with pytest.raises(MissingScoreError, match="1 of 2"):
-        upper_bounds(values, np.array([[False, False]]), "fail", top=10)
 
 
 def test_the_bound_of_a_row_does_not_depend_on_the_other_rows() -> None:
@@ -248,8 +242,9 @@ def test_the_bound_of_a_row_does_not_depend_on_the_other_rows() -> None:
         values = 10 * rng.random((50, judges))
         values[rng.random(values.shape) < 0.3] = NAN
         settled = np.zeros(values.shape, dtype=np.bool_)
-        together = upper_bounds(values, settled, top=10)
-        each = [upper_bounds(values[i : i + 1], settled[i : i + 1], top=10)[0] for i in range(50)]
+        rule = Rule(SUM, top=10.0)
+        together = rule.reach(values, settled)
+        each = [rule.reach(values[i : i + 1], settled[i : i + 1])[0] for i in range(50)]
         assert together.tolist() == each
 
 
@@ -263,7 +258,7 @@ def test_unasked_is_neither_there_nor_missing() -> None:
     matrix = ScoreMatrix.empty(2, 2)
     matrix.put(0, 0, Score(3.0))
     matrix.put(1, 1, Score(None, reason="no number"))
-    assert unasked(matrix).tolist() == [[False, True], [True, False]]
+    assert matrix.unasked.tolist() == [[False, True], [True, False]]
 
 
 @pytest.mark.parametrize(("k", "fewest"), [(1, 1), (3, 1), (4, 2), (5, 2), (6, 3), (99, 3)])

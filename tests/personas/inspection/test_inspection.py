@@ -7,17 +7,12 @@ import json
 import math
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mcranker import DirectRanker, MCRanker, ScriptedChat
 from mcranker.llm.chat import ChatRequest
-from mcranker.method import ensemble
 from personas.errors import SchemaError
 from personas.inspection.inspection import Inspection, OtherPlace, OtherRanking
-from personas.inspection.leave_one_out import Row, Rule, ranks, ranks_without
 
 NAMES = ("Virologist", "Parent", "Editor")
 
@@ -169,73 +164,6 @@ def test_nothing_stands_out_where_nothing_moved_or_differs() -> None:
     assert inspection.most_disputed is None
 
 
-@pytest.mark.parametrize(
-    ("config", "expected"),
-    [
-        # a: 6 and missing, b: 5 and 4, c: 0 and 9. Means: a 12, b 9, c 9 -> a b c
-        ({"missing": "mean_of_team"}, [1, 2, 3]),
-        # lowest: a 6, b 9, c 9 -> b c a
-        ({"missing": "lowest"}, [3, 1, 2]),
-        # constant 3: a 9, b 9, c 9 -> all equal, first-stage order
-        ({"missing": "constant", "missing_constant": 3.0}, [1, 2, 3]),
-        # first stage 0, 0, 1 at weight 0.5 with means 12, 9, 9 scaled to 1, 0, 0:
-        #   a 0.5, b 0, c 0.5 -> a c b
-        ({"missing": "mean_of_team", "first_stage_weight": 0.5}, [1, 3, 2]),
-        # reciprocal rank, missing 0: first judge a b c, second c b a:
-        #   a 1 + 1/3, b 1/2 + 1/2, c 1/3 + 1 -> a c b
-        ({"missing": "lowest", "ensemble": "reciprocal_rank"}, [1, 3, 2]),
-    ],
-)
-def test_ranks_follow_the_rankings_own_rule(config: dict[str, Any], expected: list[int]) -> None:
-    rows = [Row((6, None), 0.0), Row((5, 4), 0.0), Row((0, 9), 1.0)]
-    assert ranks(rows, Rule.of(config)) == expected
-
-
-def test_equal_passages_take_one_place_among_reciprocal_ranks() -> None:
-    # a twice, then b and c. By the first judge a a b c, by the second b c a a, by the third
-    # c b a a. Counted as one, a has 1 + 1/3 + 1/3 = 1.667, b 1/2 + 1 + 1/2 = 2, c 1/3 + 1/2
-    # + 1 = 1.833: b c a a. Counted twice, the second a would have 1/2 + 1/4 + 1/4 = 1.
-    same = ("", "a")
-    rows = [
-        Row((9, 1, 1), content=same),
-        Row((9, 1, 1), content=same),
-        Row((8, 9, 8), content=("", "b")),
-        Row((7, 8, 9), content=("", "c")),
-    ]
-    assert ranks(rows, Rule(reciprocal=True)) == [3, 4, 1, 2]
-
-
-def test_equal_scores_from_other_personas_are_a_tie_whatever_the_order_of_adding() -> None:
-    # Term by term 0.3 + 0.2 + 0.1 is 0.6, and 0.1 + 0.2 + 0.3 is 0.6000000000000001: the second
-    # passage would come first. Exactly rounded both are 0.6, and first-stage order decides.
-    rows = [Row((0.3, 0.2, 0.1)), Row((0.1, 0.2, 0.3))]
-    assert ranks(rows, Rule()) == [1, 2]
-    assert ranks_without([Row((*row.scores, 5.0)) for row in rows], 3, Rule()) == [1, 2]
-
-
-@given(st.lists(st.permutations([0.1, 0.2, 0.3, 0.7]), min_size=2, max_size=8), st.booleans())
-def test_ties_are_those_of_the_ranker(scores: list[list[float]], reciprocal: bool) -> None:
-    values = np.array(scores)
-    totals = ensemble.reciprocal_rank(values) if reciprocal else ensemble.score_sum(values)
-    order = ensemble.descending(totals).tolist()
-    rows = [Row(tuple(row)) for row in scores]
-    found = ranks(rows, Rule(reciprocal=reciprocal))
-    assert sorted(range(len(rows)), key=found.__getitem__) == order
-
-
-@given(
-    st.lists(st.tuples(*[st.one_of(st.none(), st.integers(0, 10))] * 3), min_size=1, max_size=12),
-    st.sampled_from(["sum", "reciprocal_rank"]),
-)
-def test_leaving_a_persona_out_is_ranking_by_the_others(
-    scores: list[tuple[int | None, ...]], ensemble: str
-) -> None:
-    rule = Rule.of({"ensemble": ensemble})
-    rows = [Row(row) for row in scores]
-    assert ranks_without(rows, 1, rule) == ranks([Row((row[0], row[2])) for row in scores], rule)
-    assert sorted(ranks(rows, rule)) == list(range(1, len(rows) + 1))
-
-
 def answers(request: ChatRequest) -> str:
     if request.tag.stage == "recruit":
         return '{"Identities": ["Virologist", "Parent"], "Reason": "both would ask"}'
@@ -288,6 +216,7 @@ def test_top_is_the_scale_or_the_labels() -> None:
     assert Inspection.from_dict(stored(FOUR)).top == 10
     labelled = stored(FOUR, config={"scale": 10, "labels": ["No", "Yes"]})
     assert Inspection.from_dict(labelled).top == 1
+    assert Inspection.from_dict(stored(FOUR, config={"top_score": 4.5, "scale": 10})).top == 4.5
     assert Inspection.from_dict(stored(FOUR, config={})).top == 9
     assert Inspection.from_dict(stored([], config={})).top == 10
 
@@ -330,7 +259,7 @@ def broken(change: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("version", "version: Input should be 1"),
+        ("version", "a ranking of version 2, and this program reads version 1"),
         ("no hits", "hits: Field required"),
         ("ranks", "the hits' rank must be 1 to 4, each once"),
         ("first-stage ranks", "the hits' first_stage_rank must be 1 to 4"),
@@ -348,7 +277,7 @@ def test_what_is_no_ranking_is_refused(change: str, message: str) -> None:
 
 @pytest.mark.parametrize("data", [None, [], "text", 7, {}])
 def test_other_values_are_refused(data: Any) -> None:
-    with pytest.raises(SchemaError, match=r"Ranking\.to_dict"):
+    with pytest.raises(SchemaError, match=r"Ranking\.to_dict|not JSON"):
         Inspection.from_dict(data)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from beir_eval import evaluate
-from mcranker.method.ensemble import (
+from personas.ensembles import (
     MissingPolicy,
     descending,
     fill_missing,
@@ -86,7 +86,7 @@ def drawn(draws: random.Random) -> Drawn:
         passages=passages,
         grades={doc_id: draws.choice((0, 1, 2)) for doc_id in draws.sample(known, 5)},
         ensemble=draws.choice(("sum", "reciprocal_rank")),
-        policy=draws.choice([policy for policy in get_args(MissingPolicy) if policy != "fail"]),
+        policy=draws.choice(get_args(MissingPolicy)),
         first_stage_weight=draws.choice((0.0, 0.0, 0.25)),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,14 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from mcranker.errors import MissingScoreError
-from mcranker.method.ensemble import (
+from personas.ensembles import (
+    ENSEMBLES,
+    Ensemble,
+    Rule,
     descending,
+    distinct,
     fill_missing,
+    find_ensemble,
+    highest_score,
     interpolate,
     reciprocal_rank,
     score_sum,
 )
+from personas.errors import PersonasError
 
 NAN = math.nan
 
@@ -86,12 +93,6 @@ def test_missing_scores(policy: str, filled: list[list[float]]) -> None:
     assert np.array_equal(given_gaps, GAPS, equal_nan=True)
 
 
-def test_missing_scores_may_be_an_error() -> None:
-    with pytest.raises(MissingScoreError, match='5 of 9 scores are missing and missing="fail"'):
-        fill_missing(GAPS, "fail")
-    assert fill_missing(SCORES, "fail") is SCORES
-
-
 def test_the_constant_is_0_by_default() -> None:
     assert fill_missing(GAPS, "constant").tolist() == fill_missing(GAPS, "lowest").tolist()
 
@@ -126,6 +127,124 @@ def test_no_passages() -> None:
     assert score_sum(empty).tolist() == reciprocal_rank(empty).tolist() == []
     assert fill_missing(empty).shape == (0, 3)
     assert descending(score_sum(empty)).tolist() == []
+
+
+def final(
+    scores: list[list[float]],
+    config: dict[str, Any],
+    *,
+    first_stage: list[float | None] | None = None,
+    contents: str = "",
+) -> list[int]:
+    """Places, best first, of these passages; `contents` says which of them are equal."""
+    rows, group_of = distinct(contents or range(len(scores)))
+    values = np.array(scores)[rows]
+    known = first_stage or [None] * len(scores)
+    order: list[int] = descending(Rule.of(config).final(values, group_of, known)).tolist()
+    return order
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        # a: 6 and missing, b: 5 and 4, c: 0 and 9. Means: a 12, b 9, c 9 -> a b c
+        ({"missing": "mean_of_team"}, [0, 1, 2]),
+        # lowest: a 6, b 9, c 9 -> b c a
+        ({"missing": "lowest"}, [1, 2, 0]),
+        # with "fail" nothing is missing, but for what somebody has changed
+        ({"missing": "fail"}, [1, 2, 0]),
+        # constant 3: a 9, b 9, c 9 -> all equal, first-stage order
+        ({"missing": "constant", "missing_constant": 3.0}, [0, 1, 2]),
+        # first stage 0, 0, 1 at weight 0.5 with means 12, 9, 9 scaled to 1, 0, 0:
+        #   a 0.5, b 0, c 0.5 -> a c b
+        ({"missing": "mean_of_team", "first_stage_weight": 0.5}, [0, 2, 1]),
+        # reciprocal rank, missing 0: first judge a b c, second c b a:
+        #   a 1 + 1/3, b 1/2 + 1/2, c 1/3 + 1 -> a c b
+        ({"missing": "lowest", "ensemble": "reciprocal_rank"}, [0, 2, 1]),
+        # the sum stands in for an assessor, and for what is not known here
+        ({"missing": "lowest", "ensemble": "assessor"}, [1, 2, 0]),
+        ({"missing": "lowest", "ensemble": "of somebody else"}, [1, 2, 0]),
+        # what a hostile file may say
+        ({"missing": [7], "ensemble": None, "first_stage_weight": "0.5"}, [0, 1, 2]),
+        ({"missing_constant": 10**400, "missing": "constant", "scale": -1}, [1, 2, 0]),
+        ({"first_stage_weight": math.inf, "top_score": math.nan}, [0, 1, 2]),
+    ],
+)
+def test_a_rule_is_that_of_a_configuration(config: dict[str, Any], expected: list[int]) -> None:
+    scores: list[list[float]] = [[6, NAN], [5, 4], [0, 9]]
+    assert final(scores, config, first_stage=[0.0, 0.0, 1.0]) == expected
+
+
+def test_equal_passages_take_one_place_among_reciprocal_ranks() -> None:
+    # a twice, then b and c. By the first judge a a b c, by the second b c a a, by the third
+    # c b a a. Counted as one, a has 1 + 1/3 + 1/3 = 1.667, b 1/2 + 1 + 1/2 = 2, c 1/3 + 1/2
+    # + 1 = 1.833: b c a a. Counted twice, the second a would have 1/2 + 1/4 + 1/4 = 1.
+    scores: list[list[float]] = [[9, 1, 1], [9, 1, 1], [8, 9, 8], [7, 8, 9]]
+    config = {"ensemble": "reciprocal_rank"}
+    assert final(scores, config, contents="aabc") == [2, 3, 0, 1]
+
+
+def test_distinct_numbers_rows_by_their_first_passage() -> None:
+    rows, group_of = distinct("baabca")
+    assert (rows, group_of.tolist()) == ([0, 1, 4], [0, 1, 1, 0, 2, 1])
+    assert distinct([])[0] == []
+
+
+@pytest.mark.parametrize("personas", [2, 8, 9, 20])
+def test_sums_do_not_depend_on_where_scores_lie_in_memory(personas: int) -> None:
+    # numpy adds eight numbers at a time where they lie side by side.
+    rng = np.random.default_rng(personas)
+    scores = rng.random((500, personas + 1))
+    scores[:, 0] = NAN
+    for policy in ("mean_of_team", "lowest"):
+        filled = fill_missing(scores[:, :personas].copy(), policy)
+        assert fill_missing(scores[:, list(range(personas))], policy).tolist() == filled.tolist()
+        assert fill_missing(np.asfortranarray(scores[:, :personas]), policy).tolist() == (
+            filled.tolist()
+        )
+
+
+@pytest.mark.parametrize(
+    ("config", "top"),
+    [
+        ({"scale": 10, "labels": []}, 10.0),
+        ({"scale": 10, "labels": ["no", "in part", "yes"]}, 2.0),
+        ({"scale": 10, "labels": ("no", "yes")}, 1.0),
+        ({"top_score": 4.5, "scale": 10}, 4.5),
+        ({"labels": "no"}, None),
+        ({"scale": True}, None),
+        ({"scale": 10**400}, None),
+        ({}, None),
+    ],
+)
+def test_the_highest_score_of_a_configuration(config: dict[str, Any], top: float | None) -> None:
+    assert highest_score(config) == top
+
+
+def test_ensembles_are_found_by_name() -> None:
+    assert ENSEMBLES.names[:3] == ("sum", "reciprocal_rank", "assessor")
+    for name in ENSEMBLES.names:
+        assert ENSEMBLES.get(name).name == name
+    assert find_ensemble({}) is find_ensemble({"ensemble": "sum"}) is ENSEMBLES.get("sum")
+    assert find_ensemble({"ensemble": "median"}) is None
+    assert find_ensemble({"ensemble": ["sum"]}) is None
+    with pytest.raises(PersonasError, match="there is no ensemble 'asessor'; did you mean 'assess"):
+        ENSEMBLES.get("asessor")
+
+
+@pytest.mark.parametrize(
+    "combined", [np.zeros(2), np.zeros((3, 1)), np.array([1, NAN, 2]), np.array([1, math.inf, 2])]
+)
+def test_an_ensemble_must_give_a_finite_score_a_passage(combined: np.ndarray) -> None:
+    rule = Rule(Ensemble("odd", lambda _: combined, "Odd."))
+    with pytest.raises(PersonasError, match="the ensemble 'odd' gave an array of shape"):
+        rule.final(np.ones((3, 2)), np.arange(3), [None] * 3)
+
+
+def test_an_ensemble_is_not_asked_about_nothing() -> None:
+    rule = Rule(Ensemble("mean", lambda scores: scores.mean(axis=1), "The mean."))
+    assert rule.final(np.ones((0, 2)), np.arange(0), []).tolist() == []
+    assert rule.final(np.ones((2, 0)), np.arange(2), [None] * 2).tolist() == [0, 0]
 
 
 matrices = hnp.arrays(

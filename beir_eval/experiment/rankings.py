@@ -1,0 +1,132 @@
+"""The rankings of a run: a line each, without titles and texts, read in order or found by id."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+import orjson
+
+from beir_eval.errors import RunFolderError
+from beir_eval.files import Line, read_lines
+from personas.errors import SchemaError
+from personas.inspection.stored import StoredHead, StoredRanking
+
+__all__ = [
+    "RANKINGS",
+    "Ranked",
+    "index_rankings",
+    "judged_by_team",
+    "place_of",
+    "ranking_at",
+    "ranking_line",
+    "read_rankings",
+]
+
+RANKINGS = "rankings.jsonl"
+"""Name of the file in a run folder."""
+
+_BLOCK = 1 << 20
+_Form = TypeVar("_Form", bound=StoredHead)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """What a file of rankings holds.
+
+    Attributes:
+        offsets: query id -> where its line begins, in bytes; in the order of the file.
+        torn: whether the last line was not written to its end; it is left out.
+    """
+
+    offsets: Mapping[str, int]
+    torn: bool
+
+
+def ranking_line(ranking: StoredRanking) -> bytes:
+    """The line of a ranking."""
+    return orjson.dumps(ranking.to_dict(texts=False), option=orjson.OPT_APPEND_NEWLINE)
+
+
+def read_rankings(path: Path, wanted: Collection[str] | None = None) -> Iterator[StoredRanking]:
+    """Every ranking of a file, or those of some queries, and then no line after the last of them.
+
+    Raises:
+        RunFolderError: the file cannot be read, or a line is no ranking; names the line.
+    """
+    left = None if wanted is None else set(wanted)
+    for line in read_lines(path):
+        if left is not None:
+            if not left:
+                return
+            query_id = _read(StoredHead, line).query.id
+            if query_id not in left:
+                continue
+            left.remove(query_id)
+        yield _read(StoredRanking, line)
+
+
+def index_rankings(path: Path, *, finished: bool) -> Ranked:
+    """Where each ranking of a file begins; of several of one query, the first.
+
+    Args:
+        path: of ``rankings.jsonl``.
+        finished: whether the run is, so that every line must be whole; else the last one may
+            have been cut off.
+
+    Raises:
+        RunFolderError: the file cannot be read, or a line is no ranking; names the line.
+    """
+    offsets: dict[str, int] = {}
+    for line in read_lines(path):
+        if not (finished or line.content.endswith(b"\n")):
+            return Ranked(offsets, torn=True)
+        offsets.setdefault(_read(StoredHead, line).query.id, line.offset)
+    return Ranked(offsets, torn=False)
+
+
+def ranking_at(path: Path, lines: BinaryIO, offset: int) -> StoredRanking:
+    """The ranking that begins at `offset` of `lines`, which is the open file `path`.
+
+    Raises:
+        RunFolderError: there is none; names the line.
+    """
+    lines.seek(offset)
+    try:
+        return StoredRanking.read(lines.readline())
+    except SchemaError as failure:
+        raise RunFolderError(f"{place_of(path, offset)}: {failure}") from failure
+
+
+def judged_by_team(path: Path) -> bool:
+    """Whether the rankings of a file are a team's, as the first that has passages says.
+
+    Raises:
+        RunFolderError: the file cannot be read, or a line before that is no ranking.
+    """
+    for line in read_lines(path):
+        if not line.content.endswith(b"\n"):
+            break
+        ranking = _read(StoredRanking, line)
+        if ranking.team is not None or ranking.hits:
+            return ranking.team is not None
+    return False
+
+
+def place_of(path: Path, offset: int) -> str:
+    """``FILE:LINE`` of what begins at `offset`."""
+    number, left = 1, offset
+    with path.open("rb") as file:
+        while left and (block := file.read(min(left, _BLOCK))):
+            number += block.count(b"\n")
+            left -= len(block)
+    return f"{path}:{number}"
+
+
+def _read(form: type[_Form], line: Line) -> _Form:
+    try:
+        return form.read(line.content)
+    except SchemaError as failure:
+        raise RunFolderError(f"{line.place}: {failure}") from failure

@@ -1,0 +1,331 @@
+"""How the personas' scores become a ranking (Eq. 4): the ensembles by name, and their arithmetic.
+
+Rows are passages in first-stage order, columns are personas; NaN is a missing score. Pure: scores
+are combined in another way, or without a persona, at no call.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from personas.errors import PersonasError
+from personas.registry import Registry
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Matrix: TypeAlias = NDArray[np.float64]
+
+__all__ = [
+    "ENSEMBLES",
+    "HIGHEST_SCORE",
+    "Ensemble",
+    "MissingPolicy",
+    "Rule",
+    "descending",
+    "distinct",
+    "fill_missing",
+    "find_ensemble",
+    "highest_score",
+    "interpolate",
+    "reciprocal_rank",
+    "score_sum",
+]
+
+HIGHEST_SCORE = (2 - 2**-23) * 2.0**127
+"""What a score may be, and its negative: TREC runs hold single precision, and squares and sums of
+such scores are still finite in double precision."""
+
+
+MissingPolicy = Literal["mean_of_team", "lowest", "constant"]
+"""What stands in for a missing score; a ranker may also refuse to go on without it (``fail``)."""
+
+_POLICIES: Mapping[str, MissingPolicy] = {
+    "lowest": "lowest",
+    "constant": "constant",
+    "fail": "lowest",  # by then nothing is missing; until then, what helps least
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ensemble:
+    """How the scores of a team become one score a passage.
+
+    >>> MEDIAN = Ensemble(
+    ...     "median",
+    ...     lambda scores: np.median(scores, axis=1),
+    ...     "The median of the personas' scores.",
+    ...     monotone=True,
+    ... )
+
+    A package makes it known in its ``pyproject.toml``. Then rankers, the command line, suites and
+    `Ranking.reensemble` take it by name, and reports explain it::
+
+        [project.entry-points."mcranker.ensembles"]
+        median = "my_package:MEDIAN"
+
+    Attributes:
+        name: the name under which it is found.
+        combine: takes scores of shape (passages, personas), none of them missing, equal passages
+            as one row, rows in first-stage order; returns one finite score a row, the higher the
+            better. Equal scores keep first-stage order.
+        description: where the final score comes from; a sentence for reports.
+        monotone: whether each row is combined by itself, and a higher score never gives a lower
+            result. Then the highest possible result of a passage is known while some scores are
+            open, and ``top_k`` can leave calls out.
+        asks: whether a model combines the scores, so that they cannot be combined again without
+            a call; `combine` stands in for it where they are.
+    """
+
+    name: str
+    combine: Callable[[Matrix], Matrix]
+    description: str
+    monotone: bool = False
+    asks: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How scores become the final scores of a ranking.
+
+    Attributes:
+        ensemble: combines the personas' scores.
+        missing: what stands in for a missing score: the mean of the passage's other scores, and
+            0 for a passage that has none; 0; or `constant`.
+        constant: the score that stands in with ``missing="constant"``.
+        first_stage_weight: share of the first stage's score, 0 to 1.
+        top: the highest score that a persona can give.
+    """
+
+    ensemble: Ensemble
+    missing: MissingPolicy = "mean_of_team"
+    constant: float = 0.0
+    first_stage_weight: float = 0.0
+    top: float = 0.0
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> Rule:
+        """The rule of a configuration; what it does not say, or cannot be, is the default."""
+        return cls(
+            ensemble=find_ensemble(config) or SUM,
+            missing=_POLICIES.get(str(config.get("missing")), "mean_of_team"),
+            constant=_number(config.get("missing_constant")),
+            first_stage_weight=min(_number(config.get("first_stage_weight")), 1.0),
+            top=highest_score(config) or 0.0,
+        )
+
+    def final(
+        self,
+        values: Matrix,
+        group_of: NDArray[np.intp],
+        first_stage: Sequence[float | None],
+        *,
+        unasked: NDArray[np.bool_] | None = None,
+        assessed: Matrix | None = None,
+    ) -> Matrix:
+        """The final score of each passage; the highest possible where a score is open.
+
+        Args:
+            values: scores of distinct passages.
+            group_of: the row of each passage.
+            first_stage: the first stage's score of each passage, None where it is not known.
+            unasked: where a score is open; only for monotone ensembles.
+            assessed: the assessor's score of each row, where there was one.
+        """
+        scores = self._scores(values, unasked, assessed)[group_of]
+        if self.first_stage_weight:
+            return interpolate(scores, first_stage, self.first_stage_weight)
+        return scores
+
+    def reach(self, values: Matrix, unasked: NDArray[np.bool_]) -> Matrix:
+        """The highest result that each row can have, whatever scores are still to come or missing.
+
+        Without an open score it is the result itself. It holds for rounded results too: what
+        stands in for a score is at least as high as anything that may come in its place. Only
+        for monotone ensembles.
+        """
+        import numpy as np
+
+        best = max(self.top, self.constant) if self.missing == "constant" else self.top
+        filled = np.where(unasked, best, values)
+        if self.missing == "mean_of_team":
+            # What will stand in for a missing score depends on the open ones; it is no higher.
+            open_rows = unasked.any(axis=1, keepdims=True)
+            filled = np.where(open_rows & np.isnan(filled), self.top, filled)
+        return self._combined(filled)
+
+    def _scores(
+        self, values: Matrix, unasked: NDArray[np.bool_] | None, assessed: Matrix | None
+    ) -> Matrix:
+        import numpy as np
+
+        if assessed is None:
+            return self._combined(values) if unasked is None else self.reach(values, unasked)
+        if self.missing == "mean_of_team":
+            means = self._filled(values).mean(axis=1)
+            assessed = np.where(np.isnan(assessed), means, assessed)
+        return self._filled(assessed[:, None])[:, 0]
+
+    def _combined(self, values: Matrix) -> Matrix:
+        import numpy as np
+
+        if not values.size:
+            return np.zeros(len(values))
+        combined = np.asarray(self.ensemble.combine(self._filled(values)), dtype=np.float64)
+        if combined.shape != (len(values),) or not np.isfinite(combined).all():
+            raise PersonasError(
+                f"the ensemble {self.ensemble.name!r} gave an array of shape {combined.shape} for "
+                f"{len(values)} passages, or a number that is not finite; it must give one finite "
+                "score a passage"
+            )
+        return combined
+
+    def _filled(self, values: Matrix) -> Matrix:
+        return fill_missing(values, self.missing, constant=self.constant)
+
+
+def find_ensemble(config: Mapping[str, Any]) -> Ensemble | None:
+    """The ensemble of a configuration, `SUM` if it names none; None if it is not known here."""
+    try:
+        return ENSEMBLES.get(str(config.get("ensemble", SUM.name)))
+    except PersonasError:
+        return None
+
+
+def highest_score(config: Mapping[str, Any]) -> float | None:
+    """The highest score one persona can give by a configuration; None if it does not say.
+
+    That is ``top_score`` where it is there, else the number of labels less one, else k.
+    """
+    labels = config.get("labels")
+    levels = len(labels) - 1 if isinstance(labels, list | tuple) else 0
+    tops = (config.get("top_score"), levels, config.get("scale"))
+    return next((top for top in map(_number, tops) if top), None)
+
+
+def distinct(contents: Iterable[Hashable]) -> tuple[list[int], NDArray[np.intp]]:
+    """Passages of equal content are judged as one.
+
+    Returns:
+        The places of the first of each, which are the rows; and the row of each passage.
+    """
+    import numpy as np
+
+    rows: dict[Hashable, int] = {}
+    group_of = np.array([rows.setdefault(each, len(rows)) for each in contents], dtype=np.intp)
+    return np.unique(group_of, return_index=True)[1].tolist(), group_of
+
+
+def fill_missing(
+    values: Matrix, policy: MissingPolicy = "mean_of_team", *, constant: float = 0.0
+) -> Matrix:
+    """The matrix without NaN; `policy` and `constant` as in `Rule`."""
+    import numpy as np
+
+    # Rows that lie apart in memory would be added up in another order.
+    values = np.ascontiguousarray(values)
+    gaps = np.isnan(values)
+    if not gaps.any():
+        return values
+    if policy == "constant":
+        return np.where(gaps, constant, values)
+    if policy == "lowest":
+        return np.where(gaps, 0.0, values)
+    known = (~gaps).sum(axis=1)
+    sums = np.where(gaps, 0.0, values).sum(axis=1)
+    means = np.divide(sums, known, out=np.zeros(len(values)), where=known > 0)
+    return np.where(gaps, means[:, None], values)
+
+
+def score_sum(values: Matrix) -> Matrix:
+    """Sum of the personas' scores, one a passage (Eq. 4, left)."""
+    import numpy as np
+
+    # Exactly rounded, so that equal scores from other personas stay equal totals.
+    return np.array([math.fsum(row) for row in values.tolist()], dtype=np.float64)
+
+
+def reciprocal_rank(values: Matrix) -> Matrix:
+    """Sum over the personas of 1 / rank, ranks from 1, ties by row order (Eq. 4, middle)."""
+    import numpy as np
+
+    ranks = np.empty(values.shape)
+    for column, scores in enumerate(values.T):
+        ranks[descending(scores), column] = np.arange(1, len(values) + 1)
+    return score_sum(1.0 / ranks)
+
+
+def interpolate(scores: Matrix, first_stage: Sequence[float | None], weight: float) -> Matrix:
+    """``(1 - weight) · scores + weight · first stage``, both scaled to 0..1 over the passages.
+
+    First-stage scores are scaled from their least to their greatest; where any is unknown,
+    the rank stands in: 1 for the first passage, falling evenly to 0 for the last.
+    """
+    import numpy as np
+
+    known = [score for score in first_stage if score is not None]
+    if len(known) == len(first_stage):
+        other = np.asarray(known, dtype=np.float64)
+    else:
+        other = np.arange(len(first_stage), 0, -1, dtype=np.float64)
+    return (1.0 - weight) * _unit_range(scores) + weight * _unit_range(other)
+
+
+def descending(scores: Matrix) -> NDArray[np.intp]:
+    """Row numbers by falling score; equal scores stay in row order (first-stage order)."""
+    import numpy as np
+
+    return np.argsort(-scores, kind="stable")
+
+
+def _unit_range(scores: Matrix) -> Matrix:
+    import numpy as np
+
+    if not len(scores):
+        return scores
+    low, high = float(scores.min()), float(scores.max())
+    return (scores - low) / (high - low) if high > low else np.zeros(len(scores))
+
+
+def _number(value: object) -> float:
+    """A number of a stored configuration; 0 for what cannot be one."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0.0
+    try:
+        number = float(value)
+    except OverflowError:
+        return 0.0
+    return number if math.isfinite(number) and number >= 0 else 0.0
+
+
+SUM = Ensemble(
+    "sum",
+    score_sum,
+    "The sum of the personas’ scores.",  # noqa: RUF001
+    monotone=True,
+)
+RECIPROCAL_RANK = Ensemble(
+    "reciprocal_rank",
+    reciprocal_rank,
+    "The sum of 1 / rank over the personas, each of whom ranks all passages.",
+)
+ASSESSOR = Ensemble(
+    "assessor", score_sum, "That of an assessor, who was shown all scores.", asks=True
+)
+
+ENSEMBLES: Registry[Ensemble] = Registry(
+    "ensemble",
+    "mcranker.ensembles",
+    {
+        "sum": "personas.ensembles:SUM",
+        "reciprocal_rank": "personas.ensembles:RECIPROCAL_RANK",
+        "assessor": "personas.ensembles:ASSESSOR",
+    },
+    PersonasError,
+    lambda found: isinstance(found, Ensemble),
+)
+"""Ensembles by name; packages add theirs under the entry point group ``mcranker.ensembles``."""
