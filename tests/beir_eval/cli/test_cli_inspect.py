@@ -18,6 +18,7 @@ from tests.support.run_folders import folder_of, make_run_folders
 
 MCRANKER = Verbs("mcranker", {**VERBS, "inspect": INSPECT})
 DIRECT, TEAM = "DIRECT(0,10)", "MC: 2 recruits"
+NO_RANKING = "this is no ranking as Ranking.to_dict() makes it"
 FORM = "give what 'mcranker rank --save FILE' or '--output json' wrote, or a run folder"
 
 
@@ -227,12 +228,12 @@ def test_the_page(many: Path, tmp_path: Path) -> None:
         (b"[1]", f":1: no ranking but a list; {FORM}"),
         (b"7", f":1: no ranking but a number; {FORM}"),
         (b'{"a": 1}', f":1: an object, but no ranking; {FORM}"),
-        (b'{"version": 2, "hits": []}', ":1: a ranking of version 2; this program reads version 1"),
-        (b'{"version": 1, "hits": []}', f":1: a ranking without a query; {FORM}"),
+        (b'{"version": 2, "hits": []}', ":1: a ranking of version 2, and this program reads vers"),
+        (b'{"version": 1, "hits": []}', f":1: {NO_RANKING}, version 1; query: Field required"),
         (b'{"query_id": "q", "doc_id": "d", "rank": 1}', ":1: a passage of 'mcranker rank --outp"),
         (b'{"status": "error", "errors": []}', f": there is no ranking in it; {FORM}"),
         (b'{"status": "ok", "errors": [], "ranking": 1}', ":1: the envelope holds something"),
-        (b'{"version": 1, "hits": 3, "query": {"id": "", "text": "t"}}', ":1: no complete rank"),
+        (b'{"version": 1, "hits": 3, "query": {"id": "", "text": "t"}}', f":1: {NO_RANKING}"),
     ],
 )
 def test_files_that_hold_no_ranking(content: bytes, message: str, tmp_path: Path) -> None:
@@ -244,7 +245,7 @@ def test_files_that_hold_no_ranking(content: bytes, message: str, tmp_path: Path
 
 def test_a_ranking_that_contradicts_itself(tmp_path: Path) -> None:
     path = written(tmp_path / "r.json", stored([hit(2, 1, [1.0])]))
-    assert refused(path).startswith(f"{path}:1: this is no ranking as Ranking.to_dict() makes it")
+    assert refused(path).startswith(f"{path}:1: {NO_RANKING}")
 
 
 def test_no_such_file(tmp_path: Path) -> None:
@@ -308,7 +309,7 @@ def test_folders_that_are_no_run(runs: Path, tmp_path: Path) -> None:
 def test_rankings_of_a_run_that_stand_alone(runs: Path, tmp_path: Path) -> None:
     path = tmp_path / "rankings.jsonl"
     shutil.copy(folder_of(runs, "scifact", TEAM) / "rankings.jsonl", path)
-    assert refused(path) == (
+    assert refused(path, "--query", "scifact-q1") == (
         f"{path}:1: a ranking without texts, as run folders keep them; give the run folder "
         "itself, with the folder 'data' beside it"
     )

@@ -266,7 +266,7 @@ def spoil_query(made: Path) -> None:
         (spoil_line, "rankings.jsonl:3: not JSON"),
         (spoil_version, "rankings.jsonl:2: a ranking of version 7, and this program reads"),
         (spoil_form, "rankings.jsonl:4: this is no ranking as Ranking.to_dict() makes it"),
-        (spoil_other, "rankings.jsonl:2: no ranking: passage 'd' has rank 0 and score None"),
+        (spoil_other, "rankings.jsonl:2: this is no ranking as Ranking.to_dict() makes it"),
         (spoil_texts, "passages.jsonl: has no text of passage 'scifact-q4-d5', which "),
         (spoil_passage, "passages.jsonl:5: no passage: it needs _id, title and text"),
         (spoil_query, "ranks query 'scifact-q1', which "),
