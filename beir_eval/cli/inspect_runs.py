@@ -7,10 +7,17 @@ from pathlib import Path
 
 from beir_eval.cli.inspect_sources import Chosen, Grades, Listed, choose, unknown_query
 from beir_eval.errors import RunFolderError
-from beir_eval.experiment.rankings import RANKINGS, Ranked, index_rankings, place_of, ranking_at
+from beir_eval.experiment.rankings import (
+    RANKINGS,
+    Ranked,
+    index_rankings,
+    place_of,
+    ranking_at,
+)
 from beir_eval.experiment.run_folder import DATA_FOLDER, DataFolder, RunFolder
 from beir_eval.persona_report.sources import Source, find_sources
 from mcranker.cli.invocation import say
+from mcranker.paths import is_file, is_folder
 from personas.ensembles import highest_score
 from personas.inspection.inspection import OtherRanking
 from personas.inspection.stored import StoredRanking
@@ -32,7 +39,7 @@ def run_folder_of(source: str) -> Path | None:
         RunFolderError: it is a folder, but of no run; names those in it.
     """
     path = Path(source)
-    if path.is_dir():
+    if is_folder(path):
         if not (path / _MANIFEST).is_file():
             raise RunFolderError(_not_one(path))
         if path.resolve().name == DATA_FOLDER:
@@ -43,7 +50,7 @@ def run_folder_of(source: str) -> Path | None:
             )
         return _named(path)
     folder = _named(path.parent)
-    is_run = path.name == RANKINGS and (folder / _MANIFEST).is_file()
+    is_run = path.name == RANKINGS and is_file(folder / _MANIFEST)
     return folder if is_run and (folder.parent / DATA_FOLDER).is_dir() else None
 
 

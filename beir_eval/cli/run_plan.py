@@ -13,6 +13,7 @@ from beir_eval.experiment.run import Experiment, Plan
 from mcranker.cli.options import given_config, given_ledger
 from mcranker.cli.reading import read_lines
 from mcranker.models import MODEL_OPTIONS, ROLES
+from mcranker.paths import is_file
 from personas.plain import plain
 
 if TYPE_CHECKING:
@@ -148,8 +149,7 @@ def _query_ids(ctx: click.Context, given: str | None) -> tuple[str, ...]:
     """Ids with commas between them, or a file with one a line."""
     if given is None:
         return ()
-    path = Path(given)
-    if path.is_file():
+    if is_file(given):
         found = tuple(line.split()[0] for _, line in read_lines(given))
     else:
         found = tuple(part.strip() for part in given.split(",") if part.strip())

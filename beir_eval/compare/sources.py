@@ -13,6 +13,7 @@ from beir_eval.compare.basis import Basis, Texts, basis_of_folder
 from beir_eval.errors import RunFolderError
 from beir_eval.experiment.run_folder import FIRST_STAGE, DataFolder, Metrics, RunFolder
 from beir_eval.runs import Run, read_trec
+from mcranker.paths import is_file, is_folder
 from personas import Team
 from personas.inspection.stored import StoredHit
 
@@ -235,10 +236,10 @@ def _run_folder(name: str) -> RunFolder | None:
         RunFolderError: it is a folder without a run, or nothing at all.
     """
     path = Path(name)
-    if name == FIRST_STAGE_NAME or path.is_file():
+    if name == FIRST_STAGE_NAME or is_file(path):
         return None
-    if not (path / "manifest.json").is_file():
-        kind = "has no manifest.json" if path.is_dir() else "is not there"
+    if not is_file(path / "manifest.json"):
+        kind = "has no manifest.json" if is_folder(path) else "is not there"
         raise RunFolderError(
             f"{name!r} {kind}; give a folder of 'beir-eval run' as OUT/DATASET/RANKER, a TREC "
             f"file, or {FIRST_STAGE_NAME!r}"

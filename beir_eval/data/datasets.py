@@ -21,6 +21,7 @@ from beir_eval.data.qrels import add_grade
 from beir_eval.errors import DatasetError
 from beir_eval.text_files import read_lines
 from mcranker.logs import safe_logger
+from mcranker.paths import is_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -143,7 +144,7 @@ def load(
         return replace(_load_folder(folder, wanted), about=_ABOUT[name])
     entry = known(name) if by_name else None
     path = Path(name)
-    if entry is None and path.is_dir():
+    if entry is None and is_folder(path):
         whole = path.resolve().name
         source = "a folder in BEIR format"
         return _load_folder(path, Wanted(whole, name, source, split, judged_only, known(whole)))

@@ -151,8 +151,8 @@ def load_id(identifier: str, wanted: Wanted) -> Dataset:
     library = _library(wanted.place)
     # A data set that asks for a password does so on standard output.
     with plainly(wanted.place, identifier), redirect_stdout(sys.stderr):
-        _check_archives(identifier)
         identifier, source = _found(library.registry, identifier, wanted)
+        _check_archives(identifier)
         judgements = _judgements(source, identifier)
         corpus = StoredCorpus(source, wanted.place, identifier)
         field = entry.query_field if entry else ""

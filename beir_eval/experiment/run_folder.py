@@ -32,6 +32,7 @@ from beir_eval.errors import DatasetError, RunFolderError
 from beir_eval.experiment.rankings import RANKINGS, read_rankings
 from beir_eval.files import read_form, read_records
 from beir_eval.runs import read_trec
+from mcranker.paths import is_folder
 from personas.inspection.stored import StoredRanking, check_plain
 
 __all__ = [
@@ -377,7 +378,7 @@ def find_runs(paths: Iterable[str | os.PathLike[str]]) -> list[RunFolder]:
     """
     found: dict[Path, RunFolder] = {}
     for path in map(Path, paths):
-        if not path.is_dir():
+        if not is_folder(path):
             raise RunFolderError(f"no folder {os.fspath(path)!r}; give folders of 'beir-eval run'")
         manifests = [
             each for each in sorted(path.rglob("manifest.json")) if each.parent.name != DATA_FOLDER

@@ -47,6 +47,7 @@ from beir_eval.errors import SuiteError
 from beir_eval.experiment.run_folder import SuiteNote
 from beir_eval.experiment.suite_form import SuiteForm, folder_name, hint, read_form
 from mcranker.bounded_lines import TooLong, bounded_whole
+from mcranker.paths import is_file, is_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -212,7 +213,7 @@ def _find(name_or_path: str | os.PathLike[str]) -> tuple[Traversable, str, Path 
     if isinstance(name_or_path, str) and given in names:
         return _home() / f"{given}{_SUFFIX}", given + _SUFFIX, None
     path = Path(given).expanduser()
-    if not path.is_file():
+    if not is_file(path):
         raise SuiteError(
             f"no suite {given!r}: neither a file nor one that comes with the package; "
             f"{hint(given, names)}"
@@ -261,7 +262,7 @@ def _datasets(form: SuiteForm, place: str, base: Path | None) -> tuple[DatasetSp
         if base is not None and of_paper is None and name not in COLLECTIONS:
             path = beside(name, base)
             explicit = name.startswith((".", "~")) or Path(name).is_absolute()
-            name = path if explicit or Path(path).is_dir() else name
+            name = path if explicit or is_folder(path) else name
         key = of_paper.name if of_paper else name
         if key in found:
             raise SuiteError(

@@ -11,6 +11,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from beir_eval.errors import SuiteError
+from mcranker.paths import is_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,7 +128,7 @@ def beside(name: str, base: Path) -> str:
 def located_model(model: str, base: Path | None) -> str:
     """``local:FILE`` with the file's whole path, if it lies in `base`; else the model as it is."""
     kind, colon, name = model.partition(":")
-    if base is None or kind != "local" or not Path(path := beside(name, base)).is_file():
+    if base is None or kind != "local" or not is_file(path := beside(name, base)):
         return model
     return f"{kind}{colon}{path}"
 

@@ -11,7 +11,13 @@ from pathlib import Path
 from beir_eval.errors import RunFolderError
 from beir_eval.experiment.labels import row_labels
 from beir_eval.experiment.rankings import RANKINGS, judged_by_team
-from beir_eval.experiment.run_folder import DATA_FOLDER, DataFolder, RunFolder, find_runs
+from beir_eval.experiment.run_folder import (
+    DATA_FOLDER,
+    DataFolder,
+    RunFolder,
+    find_runs,
+)
+from mcranker.paths import is_folder
 from personas.ensembles import highest_score
 
 __all__ = ["NOBODY", "Source", "find_sources"]
@@ -103,7 +109,7 @@ def _others(
     if against is None:
         return [_usual(run, them) for run, them in zip(reported, candidates, strict=True)]
     chosen = [_labelled(them, against) for them in candidates]
-    if not any(chosen) and Path(against).is_dir():
+    if not any(chosen) and is_folder(against):
         folder = RunFolder.open(against)
         chosen = [
             folder if folder.manifest.data == run.manifest.data and not _same(folder, run) else None

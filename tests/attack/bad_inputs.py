@@ -11,6 +11,7 @@ import shlex
 __all__ = ["BAD", "parsed"]
 
 BIG = "1" + 22 * "0"
+LONG = 300 * "x"
 
 _TABLE = f"""
 # --- numbers ---
@@ -226,6 +227,31 @@ personas report runs --out runs => runs
 personas report runs --out tiny => tiny
 personas report runs --out empty => empty
 personas report runs --out o --against odd => odd
+# --- names that are too long for a file ---
+mcranker rank q --docs {LONG} => xxxx
+mcranker rank q a --team {LONG} => xxxx
+mcranker rank q a --team {LONG}.yaml => xxxx
+mcranker rank q a --prompts {LONG} => xxxx
+mcranker rank q a --out {LONG} => xxxx
+mcranker rank q a --save {LONG} => xxxx
+mcranker rank q a --report {LONG} => xxxx
+mcranker rank q a --ledger {LONG} => xxxx
+mcranker inspect {LONG} => xxxx
+mcranker models download {LONG} => xxxx
+beir-eval run {LONG} => no suite 'xxxx
+beir-eval run --dataset {LONG} --ranker direct => no data set 'xxxx
+beir-eval run --dataset ./{LONG} --ranker direct => no folder './xxxx
+beir-eval run --dataset tiny --ranker direct --queries {LONG} => has no query 'xxxx
+beir-eval run --dataset tiny --ranker direct --first-stage {LONG} => xxxx
+beir-eval run --dataset tiny --ranker direct --out {LONG} => xxxx
+beir-eval evaluate {LONG} --qrels qrels.tsv => xxxx
+beir-eval evaluate run.trec --qrels {LONG} => xxxx
+beir-eval report {LONG} => no folder 'xxxx
+beir-eval compare {LONG} first-stage => xxxx
+personas show {LONG} => the library has no member and no team 'xxxx
+personas validate {LONG} => 1 of 1 file
+personas report {LONG} --out o => no folder 'xxxx
+personas report runs --out o --against {LONG} => no run 'xxxx
 # --- files ---
 mcranker rank q --docs gone.jsonl => gone.jsonl
 mcranker rank q --docs adir => adir

@@ -197,6 +197,16 @@ def test_a_very_long_value_is_cut_in_the_line() -> None:
     assert len(said) < 4_100
 
 
+@pytest.mark.usefixtures("model")
+def test_a_list_of_ids_may_be_longer_than_the_name_of_a_file() -> None:
+    ids = f"q1,q2{300 * ','}"
+    run = ("run", "--dataset", "tiny", "--ranker", "direct", "--queries", ids, "--output", "json")
+    result = call("beir-eval", *run)
+    assert result.exit_code == 0, result.stderr
+    (found,) = json.loads(result.stdout)["results"]
+    assert list(found["metrics"]["per_query"]["nDCG@10"]) == ["q1", "q2"]
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="named pipes")
 @pytest.mark.usefixtures("model")
 def test_a_named_pipe_is_read_like_a_file_and_as_bounded() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from mcranker.paths import is_file, is_folder
 from personas import Member, Persona, Rubric, SchemaError, Team, library
 from personas.files import FORMATS, load_any
 from personas.provenance import provenance
@@ -28,7 +29,7 @@ def find(name: str) -> Record:
         SchemaError: the file is not valid, or the library has nothing of that name.
     """
     path = Path(name)
-    if path.suffix.lower() in FORMATS or path.exists():
+    if path.suffix.lower() in FORMATS or is_file(path) or is_folder(path):
         return load_any(path)
     slug = "_".join(name.casefold().replace("-", " ").split())
     if slug in library.team_names():

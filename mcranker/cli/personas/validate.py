@@ -12,6 +12,7 @@ from mcranker.cli.failures import DONE, ERROR, Failure, print_json
 from mcranker.cli.files import print_line
 from mcranker.cli.invocation import say
 from mcranker.cli.verb import Verb, output_flag
+from mcranker.paths import is_folder
 from personas.plain import plain
 from personas.words import counted
 
@@ -75,7 +76,7 @@ def _files(names: tuple[str, ...]) -> list[Path]:
 
     found: list[Path] = []
     for path in map(Path, names):
-        if not path.is_dir():
+        if not is_folder(path):
             found.append(path)
             continue
         below = sorted(
