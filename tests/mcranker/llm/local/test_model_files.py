@@ -33,7 +33,7 @@ print("Progress 0 of 10", flush=True)
 if mode == "block":
     signal.pause()
 if mode == "fail":
-    sys.exit("ERROR: no such host")
+    sys.exit("ERROR: no such host at https://me:hunter2@index.example/simple")
 print("Progress 10 of 10", flush=True)
 if mode == "tree":
     (work / "tiny_model").mkdir()
@@ -160,8 +160,10 @@ def test_a_package_cut_short_is_reported(source: Source, cache: Path, tmp_path: 
 
 def test_what_the_fetching_command_says_is_passed_on(source: Source, cache: Path) -> None:
     source.mode = "fail"
-    with pytest.raises(DownloadError, match=r"ERROR: no such host.*Check the network"):
+    with pytest.raises(DownloadError, match=r"ERROR: no such host.*Check the network") as caught:
         download(make_entry())
+    assert "https://[key]@index.example/simple" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
     assert left_in(cache) == []
 
 

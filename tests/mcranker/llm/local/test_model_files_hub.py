@@ -101,6 +101,17 @@ def test_a_hub_that_fails_is_reported(hub: Any, cache: Path) -> None:
     assert kept(cache) == []
 
 
+def test_a_failure_is_shown_on_one_line_without_tokens(hub: Any, cache: Path) -> None:
+    address = "https://cdn.example/tiny.gguf?X-Signature=hunter2"
+    hub.failure = RuntimeError(f"403 Forbidden\nfor {address} " + "x" * 5000)
+    with pytest.raises(DownloadError, match="HF_TOKEN") as caught:
+        download(make_entry())
+    assert "403 Forbidden for https://cdn.example/tiny.gguf?X-Signature=[key]" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+    assert len(str(caught.value)) < 1300
+
+
 def test_the_hub_is_left_alone_when_offline(hub: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     hub.failure = AssertionError("asked")
