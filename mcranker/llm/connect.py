@@ -73,11 +73,12 @@ def connect(
     if model is None:
         model, reason = choose_default(os.environ)
         named = os.environ.get("MCRANKER_MODEL", "").strip() == model
+        given = "base_url"
         if base_url is None:
-            base_url = _from_environment("MCRANKER_BASE_URL")
+            base_url, given = _from_environment("MCRANKER_BASE_URL"), "MCRANKER_BASE_URL"
         if base_url is not None and not named:
             raise ConfigError(
-                f"base_url={shown_url(base_url)!r} needs a model; pass model='openai:NAME' "
+                f"{given}={shown_url(base_url)!r} needs a model; pass model='openai:NAME' "
                 "or set MCRANKER_MODEL"
             )
         logger.info("model %s: %s", model, reason)

@@ -38,6 +38,8 @@ _SHAPE = re.compile(
     r"|Bearer\s+\S+"
 )
 _HALF_HIDDEN = "***"
+# The user name and password of an address without a scheme, from where they begin.
+_USER = re.compile(r"(?<![^\s\"'(=/])[^\s\"'(=/:@]+:[^\s/@]+@(?=\S)")
 _URL = re.compile(r"https?:/\S+", re.IGNORECASE)
 _SCHEME = re.compile(r"[A-Za-z][\w+.-]{0,20}:/+|/*")
 _HOST_AND_PORT = re.compile(r"[^:@]*(:\d*)?|\[[^]@]*\](:\d*)?")
@@ -54,7 +56,7 @@ def masked(text: str, secrets: Iterable[str] = ()) -> str:
         if len(secret) >= LEAST_SECRET:
             text = _without_beginning(text.replace(secret, MARK), secret)
     text = _URL.sub(lambda found: shown_url(found[0]), text)
-    text = _SHAPE.sub(MARK, text)
+    text = _SHAPE.sub(MARK, _USER.sub(f"{MARK}@", text))
     if _HALF_HIDDEN in text:
         text = " ".join(MARK if _HALF_HIDDEN in word else word for word in text.split(" "))
     return text

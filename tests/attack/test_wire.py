@@ -266,6 +266,36 @@ def test_an_address_without_secrets_is_shown_as_it_is(url: str) -> None:
     assert shown_url(url) == url
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("me:hunter2@proxy:3128", "[key]@proxy:3128"),
+        ("at 'me:hunter2@proxy:x'", "at '[key]@proxy:x'"),
+        ("url=https://me:hunter2@h/v1?k=hunter2", "url=https://[key]@h/v1?k=[key]"),
+        ("see https://platform.openai.com/account/api-keys.", None),
+        ("at 12:30, write to me@example.org (a:b)", None),
+        ("task-specific risk-averse", None),
+    ],
+)
+def test_secrets_in_a_text(text: str, shown: str | None) -> None:
+    assert masking.masked(text) == (shown or text)
+
+
+# The providers' libraries use what aiohttp will drop one day.
+@pytest.mark.filterwarnings("ignore:BasicAuth is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("name", ["openai", "compatible", "anthropic"])
+@pytest.mark.parametrize(
+    "proxy", ["http://me:hunter2@127.0.0.1:9", "me:hunter2@nonsense:x", "http://me:hunter2@a..b:9"]
+)
+async def test_the_password_of_a_proxy_is_never_shown(
+    name: str, proxy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", proxy)
+    error = await failure_of(name, "http://inside.example")
+    assert type(error) is ConnectionFailed
+    assert "hunter2" not in str(error)
+
+
 def test_any_text_can_be_shown_as_an_address() -> None:
     letters = random.Random(7)
     for _ in range(scaled(3000)):

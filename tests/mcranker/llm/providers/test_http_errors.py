@@ -51,6 +51,8 @@ def problem_of(status: int, body: Any, **headers: str) -> Problem:
 @pytest.mark.parametrize(
     ("status", "kind"),
     [
+        (0, ServerFailed),
+        (101, ServerFailed),
         (302, RequestRejected),
         (400, RequestRejected),
         (401, AuthenticationFailed),
@@ -68,6 +70,7 @@ def problem_of(status: int, body: Any, **headers: str) -> Problem:
         (503, ServerFailed),
         (504, ModelTimeout),
         (529, RateLimited),
+        (999, ServerFailed),
     ],
 )
 def test_each_status_has_its_error(status: int, kind: type[ModelError]) -> None:
@@ -90,6 +93,10 @@ def test_each_status_has_its_error(status: int, kind: type[ModelError]) -> None:
         (500, "out of memory while growing the context size", "", ServerFailed),
         (400, "blocked by our content filter", "", ContentRefused),
         (400, "", "content_policy_violation", ContentRefused),
+        (403, "your input was flagged for violence", "", ContentRefused),
+        (403, "rejected as a result of our safety system", "", ContentRefused),
+        (403, "your account was flagged", "", AuthenticationFailed),
+        (400, "your account was flagged", "", RequestRejected),
         (400, "", "model_not_found", ModelNotFound),
         (400, "API key not valid. Please pass one", "", AuthenticationFailed),
         (400, "Your credit balance is too low", "", AuthenticationFailed),
