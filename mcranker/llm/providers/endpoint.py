@@ -5,14 +5,10 @@ from __future__ import annotations
 import os
 import re
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
 from mcranker.errors import AuthenticationFailed, ConfigError
 from mcranker.llm.masking import shown_url
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = [
     "checked_settings",
@@ -79,14 +75,7 @@ def checked_url(url: str, name: str = "base_url") -> str:
     return stripped
 
 
-def find_key(
-    explicit: str | None,
-    variable: str,
-    *,
-    model: str,
-    required: bool = True,
-    environ: Mapping[str, str] | None = None,
-) -> str:
+def find_key(explicit: str | None, variable: str, *, model: str, required: bool = True) -> str:
     """The API key: the one passed, else the environment's; empty if none and none is required.
 
     Args:
@@ -94,13 +83,12 @@ def find_key(
         variable: the environment variable that may hold it; empty for none.
         model: who is asked, for messages.
         required: whether to fail without a key.
-        environ: None for the environment.
 
     Raises:
         AuthenticationFailed: there is none, or it cannot be a key. The key is never shown.
     """
     given = (explicit or "").strip()
-    key = given or (os.environ if environ is None else environ).get(variable, "").strip()
+    key = given or os.environ.get(variable, "").strip()
     if required and not key:
         raise AuthenticationFailed(f"{model}: no API key; {key_advice(variable)}", model=model)
     if not (key.isascii() and key.isprintable() and " " not in key):

@@ -2,10 +2,10 @@
 
 | status | error | note |
 |---|---|---|
-| 401, 403, and 400 about the key | `AuthenticationFailed` | 403 about the text: `ContentRefused` |
-| 404, and 400 with code `model_not_found` | `ModelNotFound` | |
 | below 200 | `ServerFailed` | no final answer |
 | 3xx | `RequestRejected` | no back-end follows one: the prompts would go elsewhere |
+| 401, 403, and 400 about the key | `AuthenticationFailed` | 403 about the text: `ContentRefused` |
+| 404, and 400 with code `model_not_found` | `ModelNotFound` | |
 | 400, 413, 422 and the rest | `RequestRejected` | `ContextTooLong`, `ContentRefused` by the body |
 | 402, and 429 about quota or billing | `AuthenticationFailed` | the account, not the request |
 | 408, 504 | `ModelTimeout` | |
@@ -71,7 +71,7 @@ MOST_ITEMS = 20  # of a list of problems
 LEAVE_OUT = "leave this passage out"
 LONGEST_WAIT = 1e9  # seconds; a Retry-After beyond that is none
 
-# None of these may take more than linear time, and all are matched on `READ_LIMIT` characters.
+# Each takes linear time, on texts of `READ_LIMIT` characters (`_TAG`: `PAGE_LIMIT`).
 _TOO_LONG = re.compile(
     r"context[_ ](length|size|window)|too many (input |prompt )?tokens|prompt is too long|"
     r"\b(input|prompt|request)\b.{0,40}\b(too long|too large)|"
@@ -201,6 +201,16 @@ def error_for(problem: Problem, service: Service) -> ModelError:
     def message(advice: str) -> str:
         return _message(service, f"HTTP {status}", problem.message, advice)
 
+    if status < 300:
+        advice = "that ends no request; try again; if it persists, check the URL"
+        return ServerFailed(message(advice), model=service.model)
+    if status < 400:
+        target = _destination(problem.location, service)
+        advice = (
+            f"it redirects to {target}, and prompts are not sent on; if you trust that, set "
+            "base_url= to it"
+        )
+        return RequestRejected(message(advice), model=service.model)
     filtered = _FILTERED.search(said) and not _ACCOUNT_FLAGGED.search(said)
     if status == 403 and filtered:
         return ContentRefused(message(LEAVE_OUT), model=service.model)
@@ -222,16 +232,6 @@ def error_for(problem: Problem, service: Service) -> ModelError:
         return ContextTooLong(message(advice), model=service.model)
     if status >= 500:
         return ServerFailed(message("try again later"), model=service.model)
-    if status < 300:
-        advice = "that ends no request; try again; if it persists, check the URL"
-        return ServerFailed(message(advice), model=service.model)
-    if status < 400:
-        target = _destination(problem.location, service)
-        advice = (
-            f"it redirects to {target}, and prompts are not sent on; if you trust that, set "
-            "base_url= to it"
-        )
-        return RequestRejected(message(advice), model=service.model)
     if filtered:
         return ContentRefused(message(LEAVE_OUT), model=service.model)
     return RequestRejected(
@@ -291,7 +291,8 @@ def json_bytes(body: Mapping[str, Any], service: Service) -> bytes:
         return orjson.dumps(body)
     except orjson.JSONEncodeError as error:
         raise RequestRejected(
-            _message(service, "request not sent", str(error), "clean what goes into the prompt"),
+            f"{service.model}: the request cannot be sent ({error}); clean the texts and the "
+            "options that it is made of",
             model=service.model,
         ) from error
 
