@@ -54,6 +54,7 @@ pytestmark = [
 ]
 
 STUCK = 60  # seconds after which something counts as stuck
+ANSWERS = 384  # of a ledger that is to be damaged
 
 
 @pytest.fixture
@@ -66,6 +67,42 @@ def ledger(path: Path) -> Iterator[Ledger]:
     ledger = Ledger(path)
     yield ledger
     ledger.close()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ledger with `ANSWERS` answers, of which the last ones are in its log."""
+    path = tmp_path_factory.mktemp("whole") / "ledger.sqlite"
+    code = """
+async def main(path, answers):
+    for half in (range(answers // 2), range(answers // 2, answers)):
+        ledger = Ledger(path)
+        for number in half:
+            await keep(ledger, number, f'{{"Score": {number}}}')
+        if half[0] == 0:
+            ledger.close()
+    print("ready", flush=True)
+    sys.stdin.readline()
+
+asyncio.run(main(sys.argv[1], int(sys.argv[2])))
+"""
+    process = start(code, path, str(ANSWERS), stdin=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.kill()
+    process.communicate()
+    return path
+
+
+def copied(whole: Path, folder: Path, *, log: bool) -> Path:
+    """A copy of its files in an empty folder; without a log, all is in the database."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(whole.parent, folder)
+    path = folder / whole.name
+    (folder / f"{whole.name}-shm").unlink()
+    if not log:
+        sql(path, "PRAGMA wal_checkpoint(TRUNCATE)")
+    return path
 
 
 class Asked:
@@ -113,7 +150,7 @@ class Fickle:
 
 
 def test_four_processes_pay_once_and_print_the_same(tmp_path: Path) -> None:
-    queries, passages, processes = 4, 30, 4
+    queries, passages, processes = 3, 30, 4
     files = {name: tmp_path / name for name in ("queries.jsonl", "run.trec", "corpus.jsonl")}
     write_collection(files, queries, passages)
     command = [sys.executable, "-m", "mcranker", "rank", "--model", "openai:test"]
@@ -245,6 +282,16 @@ async def test_a_long_call_is_waited_for(
     with holder(path, lease=lease, seconds=3 * lease), anyio.fail_after(STUCK):
         found = await asked.ask()
     assert (found.text, found.reused, asked.calls) == ("there", True, 0)
+
+
+async def test_processes_find_each_other_after_their_locks_were_deleted(
+    path: Path, ledger: Ledger
+) -> None:
+    asked = Asked(ledger)
+    await asked.ask("another")
+    delete(path.with_name(f"{path.name}-claims"))
+    with holder(path, lease=60, seconds=0.3), anyio.fail_after(STUCK):
+        assert (await asked.ask()).text == "there"
 
 
 async def test_a_process_that_is_held_up_gets_the_answer_of_who_was_faster(
@@ -591,10 +638,13 @@ from tests.attack.test_ledger import Asked
 
 path, what = Path(sys.argv[1]), sys.argv[2]
 
-def may_not_be_written():
+def may_not_be_written(folder=0o777):
     path.chmod(0o444)
-    path.parent.chmod(0o555)
+    path.parent.chmod(folder)
     os.seteuid(os.geteuid() or 65534)  # an administrator may write everywhere
+
+def is_in_a_closed_folder():
+    may_not_be_written(0o555)
 
 def is_locked():
     ledger_writer.PATIENCE = 0.1
@@ -603,7 +653,8 @@ def is_locked():
 
 def has_no_room():
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    # Enough for the index of the log, and less than the log has already.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, resource.RLIM_INFINITY))
 
 async def main():
     globals()[what]()
@@ -621,17 +672,16 @@ asyncio.run(main())
 @pytest.mark.parametrize(
     ("what", "says"),
     [
-        ("may_not_be_written", "may not be written|allow reading and writing"),
+        ("may_not_be_written", "may not be written"),
+        ("is_in_a_closed_folder", "may not be written|allow reading and writing"),
         ("is_locked", "has been locked by another program for 30 s"),
         ("has_no_room", "make room and run again|see to the disk and its room"),
     ],
 )
 def test_a_ledger_that_cannot_be_written_is_found_out_before_a_call(
-    tmp_path: Path, what: str, says: str
+    whole: Path, tmp_path: Path, what: str, says: str
 ) -> None:
-    path = tmp_path / "folder" / "ledger.sqlite"
-    path.parent.mkdir()
-    another(path).rename(path)
+    path = copied(whole, tmp_path / "folder", log=what == "has_no_room")
     for folder in (path.parent, *path.parents[1:4]):  # pytest makes them for their owner alone
         with contextlib.suppress(PermissionError):
             folder.chmod(0o755)
@@ -676,45 +726,6 @@ def test_a_home_that_there_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # Damage, and power cuts.
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A ledger with `ANSWERS` answers, of which the last ones are in its log."""
-    path = tmp_path_factory.mktemp("whole") / "ledger.sqlite"
-    code = """
-async def main(path, answers):
-    for half in (range(answers // 2), range(answers // 2, answers)):
-        ledger = Ledger(path)
-        for number in half:
-            await keep(ledger, number, f'{{"Score": {number}}}')
-        if half[0] == 0:
-            ledger.close()
-    print("ready", flush=True)
-    sys.stdin.readline()
-
-asyncio.run(main(sys.argv[1], int(sys.argv[2])))
-"""
-    process = start(code, path, str(ANSWERS), stdin=subprocess.PIPE)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    process.kill()
-    process.communicate()
-    return path
-
-
-ANSWERS = 384
-
-
-def copied(whole: Path, folder: Path, *, log: bool) -> Path:
-    """A copy of its files in an empty folder; without a log, all is in the database."""
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(whole.parent, folder)
-    path = folder / whole.name
-    (folder / f"{whole.name}-shm").unlink()
-    if not log:
-        sql(path, "PRAGMA wal_checkpoint(TRUNCATE)")
-    return path
 
 
 def damaged(content: bytes, luck: random.Random) -> tuple[str, bytes]:
@@ -862,14 +873,14 @@ def opened():
     return [link for link in links if link.startswith(path) and not link.endswith("-claims")]
 
 async def write(first):
-    for number in range(first, first + 100):
+    for number in range(first, first + 40):
         await keep(ledger, number)
         assert ledger.find(key(number)) == reply(str(number), reused=True)
 
 async def never_rest(first):
     while not ended.is_set():
         await write(first)
-        first += 100
+        first += 40
 
 async def slow():
     begun.set()
@@ -913,7 +924,7 @@ def test_a_ledger_works_on_both_sides_of_a_fork(path: Path) -> None:
     _, errors = start(FORKS, path).communicate(timeout=STUCK)
     assert not errors
     ledger = Ledger(path)
-    numbers = [*range(500), *range(5000, 5100)]
+    numbers = [first + n for first in (*range(0, 500, 100), 5000) for n in range(40)]
     assert all(ledger.find(key(number)) == reply(str(number), reused=True) for number in numbers)
     ledger.close()
     assert verify(path)[1] == []

@@ -13,9 +13,11 @@ from mcranker.errors import LedgerError
 __all__ = [
     "FAILURES",
     "PATIENCE",
+    "FileId",
     "LedgerConnection",
     "Moved",
     "explained",
+    "file_id",
     "is_busy",
     "is_damage",
     "is_failed_access",
@@ -28,6 +30,9 @@ PATIENCE = 30.0
 
 FAILURES = (sqlite3.Error, UnicodeDecodeError)
 """What SQLite raises; the second where its message quotes what is damaged."""
+
+FileId = tuple[int, int]
+"""Device and number."""
 
 _APPLICATION_ID = 0x4D43524C  # "MCRL"
 _VERSION = 1
@@ -68,7 +73,6 @@ _MEANING = {
     f"its folder, {_OTHERWISE}",
 }
 _PAUSE = 0.01  # seconds between tries to switch a new file to WAL
-_FileId = tuple[int, int]  # device and number
 
 
 def explained(path: Path, error: Exception) -> LedgerError:
@@ -101,6 +105,15 @@ def is_failed_access(error: Exception) -> bool:
     return _code(error) == sqlite3.SQLITE_IOERR
 
 
+def file_id(name: str) -> FileId | None:
+    """Which file is at a path now, None if there is none (some 1 µs)."""
+    try:
+        found = os.stat(name)  # noqa: PTH116 - a Path would take twice as long
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 class Moved(Exception):
     """What a connection has open is not what is at the path any more; the text says why."""
 
@@ -123,7 +136,7 @@ class LedgerConnection:
         self.path = path
         self.first = 0
         self._names: tuple[str, ...] = ()
-        self._files: tuple[_FileId | None, ...] = ()
+        self._files: tuple[FileId | None, ...] = ()
         self._connection: sqlite3.Connection | None = None
         self._patience = 0.0
         self._process = 0
@@ -167,7 +180,7 @@ class LedgerConnection:
         if not self.gone():
             return []
         files = zip(self._names[1:], self._files[1:], strict=True)
-        return [name for name, known in files if known is not None and _file(name) == known]
+        return [name for name, known in files if known is not None and file_id(name) == known]
 
     def gone(self) -> bool:
         """Whether the database, not only its log, is no more where it was opened."""
@@ -198,7 +211,7 @@ class LedgerConnection:
         real = os.path.realpath(self.path)
         names = (os.fspath(self.path), f"{real}-wal", f"{real}-shm")
         # Before it is opened, so that one that takes its place meanwhile is noticed later.
-        database = _file(names[0])
+        database = file_id(names[0])
         connection = opened(self.path)
         try:
             # To read is also to open the log and its index.
@@ -334,13 +347,5 @@ def _code(error: Exception) -> int:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
-def _files(names: Iterable[str]) -> tuple[_FileId | None, ...]:
-    return tuple(map(_file, names))
-
-
-def _file(name: str) -> _FileId | None:
-    try:
-        found = os.stat(name)  # noqa: PTH116 - a Path would take twice as long
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
+def _files(names: Iterable[str]) -> tuple[FileId | None, ...]:
+    return tuple(map(file_id, names))

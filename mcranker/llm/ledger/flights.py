@@ -24,7 +24,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from mcranker.llm.chat import ChatReply
-from mcranker.llm.ledger.connection import make_way
+from mcranker.llm.ledger.connection import FileId, file_id, make_way
 from mcranker.llm.ledger.writer import LedgerWriter, wake
 from mcranker.logs import safe_logger
 
@@ -230,28 +230,35 @@ class _Locks:
 
     def __init__(self, ledger: Path) -> None:
         self._ledger = ledger
+        self._path = f"{os.path.realpath(ledger)}-claims"
         self._file = -1
+        self._opened: FileId | None = None
         self._useless = sys.platform == "win32"
 
     @property
     def closed(self) -> bool:
-        """Whether the file is still to be opened."""
-        return self._file < 0 and not self._useless
+        """Whether the file that others would find is still to be opened."""
+        return not self._useless and (self._file < 0 or file_id(self._path) != self._opened)
 
     def open(self) -> None:
         """Open the file, and make it where there is none; one thread at a time."""
         if not self.closed:
             return
-        path = Path(f"{os.path.realpath(self._ledger)}-claims")
+        path = Path(self._path)
         try:
-            made = make_way(path)
-            self._file = os.open(path, os.O_RDWR)
-            if made and self._ledger.exists():  # for those who share the ledger
+            if make_way(path) and self._ledger.exists():  # for those who share the ledger
                 path.chmod(stat.S_IMODE(self._ledger.stat().st_mode))
-        except OSError as error:  # the ledger's place cannot be written, which it will say itself
+            file = os.open(path, os.O_RDWR)
+        except OSError as error:  # the ledger cannot be written there either, and will say so
             logger.debug("%s", error)
-        else:
-            weakref.finalize(self, os.close, self._file)
+            return
+        self._opened = file_id(self._path)
+        if self._file < 0:
+            self._file = file
+            weakref.finalize(self, os.close, file)
+        else:  # the former one was deleted; another thread may be about to use the descriptor
+            os.dup2(file, self._file, inheritable=False)
+            os.close(file)
 
     def take(self, key: bytes) -> bool:
         """Lock the place of a key; False if another process has it."""

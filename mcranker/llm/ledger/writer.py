@@ -235,6 +235,8 @@ def _executed(connection: sqlite3.Connection, write: _Write) -> tuple[Exception 
         if not isinstance(error, _ABOUT_ONE_WRITE):
             raise
         return error, False
+    except MemoryError:  # SQLite has undone all of the transaction
+        raise
     except Exception as error:  # noqa: BLE001 - Python cannot hand the values to SQLite
         return error, False
 

@@ -236,7 +236,7 @@ async def test_what_cannot_be_kept_is_not_used(path: Path) -> None:
     ledger.close()
 
 
-def test_event_loops_do_not_wait_for_each_other(ledger: Ledger) -> None:
+def test_a_later_event_loop_finds_the_answer(ledger: Ledger) -> None:
     calls = []
 
     async def answer(request: ChatRequest) -> str:
