@@ -276,10 +276,10 @@ async def test_a_call_that_comes_to_nothing_is_made_by_another(
 async def test_a_long_call_is_waited_for(
     path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lease = 0.6
+    lease = 1.0
     monkeypatch.setattr(ledger_flights, "LEASE", lease)
     asked = Asked(ledger)
-    with holder(path, lease=lease, seconds=3 * lease), anyio.fail_after(STUCK):
+    with holder(path, lease=lease, seconds=2.5 * lease), anyio.fail_after(STUCK):
         found = await asked.ask()
     assert (found.text, found.reused, asked.calls) == ("there", True, 0)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -247,6 +248,18 @@ def test_a_later_event_loop_finds_the_answer(ledger: Ledger) -> None:
     for expected in ([False], [True]):
         assert [each.reused for each in asyncio.run(gather(chat, 1))] == expected
     assert len(calls) == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such locks")
+async def test_only_calls_of_their_own_are_locked_between_processes(
+    ledger: Ledger, path: Path
+) -> None:
+    locks = anyio.Path(f"{path}-claims")
+    inner = ScriptedChat(lambda _: "yes", name=MODEL)
+    await Ledgered(inner, ledger, among_processes=False).complete(request())
+    assert not await locks.exists()
+    await Ledgered(inner, ledger).complete(request("another"))
+    assert (await locks.stat()).st_size == 0
 
 
 async def test_it_is_the_model_with_its_name(ledger: Ledger) -> None:
