@@ -6,6 +6,7 @@ listens on 127.0.0.1 at a free port and wants a random key, so nobody else can u
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import math
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import anyio.to_thread
 
 from mcranker.errors import ConfigError, ModelFileError, ModelNotFound, ReplyError
+from mcranker.forks import abandon, renew_in_child
 from mcranker.llm.bounded_schema import bounded
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest, Message, Usage
 from mcranker.llm.local.catalogue import find
@@ -63,7 +65,8 @@ class LocalChat:
 
     Several `LocalChat`s of one file share one loaded model; it is loaded at the first call
     and unloaded when the last of them is closed. Loading takes a second per 100 MB or so and
-    stops the whole process meanwhile. May be used from several event loops and threads.
+    stops the whole process meanwhile. May be used from several event loops and threads. A
+    forked process loads the model again, into memory of its own.
 
     Scoring and assessing requests all go to the same slot, one after the other, so what their
     prompts share at the beginning is evaluated once. Labels are read from the probabilities
@@ -96,6 +99,13 @@ class LocalChat:
         self._lease: weakref.finalize[..., LocalChat] | None = None
         self._engine: _Engine
         self._label_paths: dict[tuple[str, ...], LabelPaths] = {}
+        renew_in_child(self)
+
+    def after_fork(self) -> None:
+        if self._lease is not None:
+            self._lease.detach()
+        self._lock = threading.Lock()
+        self._client = self._lease = None
 
     @classmethod
     def open(
@@ -298,12 +308,14 @@ class _Engine:
 
     def release(self) -> None:
         """One user less; the last one stops the server and frees the memory."""
-        with _engines_lock:
+        with _engines.lock:
             self.users -= 1
             if self.users > 0:
                 return
-            _engines.pop(self._path, None)
+            _engines.open.pop(self._path, None)
         with self._lock:
+            if _engines.started_in_parent:
+                abandon(self._server)  # to stop it, it would wait for the parent's threads
             self._server = None
 
     def _load(self) -> Any:
@@ -324,6 +336,7 @@ class _Engine:
         parameters.offline = True
         parameters.verbosity = 0
         _log.info("loading %s", self._path)
+        _engines.started = True
         try:
             return xllamacpp.Server(parameters)
         except RuntimeError as error:
@@ -335,13 +348,42 @@ class _Engine:
             ) from error
 
 
-_engines: dict[Path, _Engine] = {}
-_engines_lock = threading.Lock()
+class _Engines:
+    """The engines of this process, by the path of their file."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.open: dict[Path, _Engine] = {}
+        self.started = self.started_in_parent = False
+        renew_in_child(self)
+
+    def after_fork(self) -> None:
+        abandon(self.open)  # their threads are the parent's
+        self.started_in_parent = self.started
+        if self.started:
+            _exit_at_once()
+        self.lock = threading.Lock()
+        self.open = {}
+
+
+_engines = _Engines()
+
+
+def _exit_at_once() -> None:
+    """End this process, when it ends, without what the engine's library does then.
+
+    It waits for threads, which a forked process does not have.
+    """
+    import ctypes
+
+    libc = ctypes.CDLL(None)
+    with contextlib.suppress(AttributeError):  # glibc has it, others may not
+        libc.on_exit(libc._exit, None)  # noqa: SLF001 - so it is called in C
 
 
 def _engine_of(path: Path, context: int, name: str) -> _Engine:
-    with _engines_lock:
-        engine = _engines.setdefault(path, _Engine(path, context, name))
+    with _engines.lock:
+        engine = _engines.open.setdefault(path, _Engine(path, context, name))
         engine.users += 1
         return engine
 

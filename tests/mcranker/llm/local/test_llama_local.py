@@ -218,10 +218,10 @@ async def test_it_can_be_used_again_after_it_was_closed(tmp_path: Path, chat: Lo
     request = ask("Hello", stage="probe", max_tokens=1)
     await again.complete(request)
     await again.aclose()
-    assert copy not in llama_local._engines
+    assert copy not in llama_local._engines.open
     await again.complete(request)
     await again.aclose()
-    assert copy not in llama_local._engines
+    assert copy not in llama_local._engines.open
 
 
 async def test_a_broken_model_file_is_reported_at_the_first_call(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ async def test_a_broken_model_file_is_reported_at_the_first_call(tmp_path: Path)
     with pytest.raises(ModelFileError, match="cannot be loaded"):
         await chat.complete(ask("Hello"))
     await chat.aclose()
-    assert path not in llama_local._engines
+    assert path not in llama_local._engines.open
 
 
 def test_another_kind_of_file_is_reported(tmp_path: Path) -> None:
