@@ -13,7 +13,7 @@ from mcranker.cli.fetching import fetch_models
 from mcranker.cli.invocation import Invocation
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.options import given_ledger, ledger_flag, model_flags, model_names
-from mcranker.cli.progress import Live, QueryTracker, live_is_wanted
+from mcranker.cli.progress import Live, QueryTracker, first_stage, live_is_wanted
 from mcranker.cli.tables import print_page, show_ranking
 from mcranker.cli.verb import Verb, quiet_flag
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from beir_eval.data.datasets import Dataset
     from beir_eval.measures.metrics import Evaluation
+    from beir_eval.runs import Run
     from mcranker.ranking import Ranking
 
 __all__ = ["command"]
@@ -53,6 +54,7 @@ class _Outcome:
 def _demo(ctx: click.Context) -> int:
     given = ctx.params
     from beir_eval.data.datasets import load
+    from beir_eval.retrieval.first_stage import retrieve
 
     dataset = load(COLLECTION)
     count = min(given["queries"], len(dataset.queries))
@@ -62,20 +64,20 @@ def _demo(ctx: click.Context) -> int:
         f"{len(dataset.queries)} queries. BM25 finds {given['depth']} passages a query, "
         "a team of three ranks them."
     )
-    outcome = anyio.run(_rank_all, ctx, dataset, count)
+    fetch_models(model_names(ctx), quiet=given["quiet"])
+    ctx.ensure_object(Invocation).doing("finding passages by BM25")
+    run = retrieve(dataset, given["depth"])
+    outcome = anyio.run(_rank_all, ctx, dataset, run, count)
     print_page(lambda console: _show(console, outcome, dataset))
     return 3 if any(ranking.missing for ranking in outcome.rankings) else 0
 
 
-async def _rank_all(ctx: click.Context, dataset: Dataset, count: int) -> _Outcome:
+async def _rank_all(ctx: click.Context, dataset: Dataset, run: Run, count: int) -> _Outcome:
     from beir_eval.measures.metrics import evaluate
-    from beir_eval.retrieval.first_stage import retrieve
     from mcranker import MCRanker, Passage, Query, RankingDone
 
     given, invocation = ctx.params, ctx.ensure_object(Invocation)
-    depth, quiet = given["depth"], given["quiet"]
-    fetch_models(model_names(ctx), quiet=quiet)
-    run = retrieve(dataset, depth)
+    quiet = given["quiet"]
     rankings: list[Ranking] = []
     live = live_is_wanted(quiet=quiet)
     with invocation.noting(not quiet):
@@ -89,16 +91,17 @@ async def _rank_all(ctx: click.Context, dataset: Dataset, count: int) -> _Outcom
         for query_id in list(dataset.queries)[:count]:
             documents = [(dataset.corpus[doc_id], score) for doc_id, score in run[query_id]]
             docs = [Passage(each.id, each.text, each.title, score) for each, score in documents]
-            tracker = QueryTracker()
+            tracker = QueryTracker(first_stage(ranker))
             invocation.reached = _Reached(len(rankings) + 1, count, tracker)
             query = Query(dataset.queries[query_id], query_id)
             async with ranker.astream(query, docs) as events:
-                with Live(tracker, wanted=live) as display:
+                with Live(tracker, wanted=live) as display, invocation.held():
                     async for event in events:
                         tracker.take(event)
                         display.update()
             assert isinstance(event, RankingDone), "the last event of every ranking"
             rankings.append(event.ranking)
+    invocation.doing("measuring")
     judged = {query_id: dataset.qrels[query_id] for query_id in list(dataset.queries)[:count]}
     orders = {
         BM25_ORDER: {query_id: [doc_id for doc_id, _ in run[query_id]] for query_id in judged},

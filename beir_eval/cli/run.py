@@ -29,6 +29,7 @@ def _run(ctx: click.Context) -> int:
     quiet = given["quiet"]
     with invocation.noting(live_is_wanted(quiet=quiet)):
         if given["dry_run"]:
+            invocation.doing("estimating; nothing was sent")
             return _dry_run(ctx, experiment)
         fetch_models(needed_models(experiment), quiet=quiet)
     _check_out(Path(experiment.plan.out))
@@ -54,8 +55,10 @@ def _check_out(out: Path) -> None:
     """
     out.mkdir(parents=True, exist_ok=True)
     probe = out / ".write-test"
-    probe.write_bytes(b"")
-    probe.unlink()
+    try:
+        probe.write_bytes(b"")
+    finally:
+        probe.unlink(missing_ok=True)
 
 
 def _dry_run(ctx: click.Context, experiment: Experiment) -> int:

@@ -17,6 +17,7 @@ from personas.words import counted, seconds
 if TYPE_CHECKING:
     from beir_eval.experiment.cell import Cell
     from beir_eval.experiment.run import CellResult
+    from beir_eval.experiment.suite import DatasetSpec
     from mcranker.events import Event
     from mcranker.rankers import RankedQuery
 
@@ -117,6 +118,9 @@ class Display(Watch):
         self._live: Live | None = None
         self._sizes: dict[str, int] = {}
         self.tracker = CellTracker("", 0, None)
+
+    def dataset_begins(self, spec: DatasetSpec) -> None:
+        self._invocation.doing(f"preparing the data set {spec.name}")
 
     def cell_begins(self, cell: Cell, place: int, count: int, scores_after: int) -> None:
         queries = cell.open_queries

@@ -29,6 +29,7 @@ from beir_eval.experiment.suite_form import dataset_folder_name
 from beir_eval.lock import locked
 from beir_eval.ranges import check_whole
 from beir_eval.retrieval.first_stage import FirstStage
+from mcranker.runtime.bridge import interruptible
 
 if TYPE_CHECKING:
     import os
@@ -105,6 +106,9 @@ class CellResult:
 
 class Watch:
     """Is told what an experiment does; the methods do nothing and are there to be replaced."""
+
+    def dataset_begins(self, spec: DatasetSpec) -> None:
+        """A data set is to be loaded, and its passages to be found."""
 
     def cell_begins(self, cell: Cell, place: int, count: int, scores_after: int) -> None:
         """The `place`-th of `count` cells begins, counted from 1.
@@ -220,8 +224,10 @@ class Experiment:
         spending = Spending(self.plan.options)
         place = 0
         for number, dataset in enumerate(self.datasets, start=1):
-            prepared = self.prepared(dataset)
-            data = keep_data(prepared, self._folder(prepared), self.plan.measures)
+            watch.dataset_begins(dataset)
+            with interruptible():
+                prepared = self.prepared(dataset)
+                data = keep_data(prepared, self._folder(prepared), self.plan.measures)
             first_stage = data.metrics()
             ahead = sum(cell.scores_ahead for cell in self.cells(prepared))
             ahead += (len(self.datasets) - number) * self._scores(prepared)
@@ -333,7 +339,8 @@ async def _run_cell(
                         break
             if not cell.done:
                 stopped = stopped or error  # a mean over nothing but failures tells nothing
-            metrics = None if stopped else cell.finish()
+            with interruptible():
+                metrics = None if stopped else cell.finish()
         spending.take(ranker.models)
     costs = [cost for _, cost in paid if cost is not None]
     return CellResult(

@@ -80,7 +80,7 @@ class Finding:
 
 
 def _doctor(ctx: click.Context) -> int:
-    ctx.ensure_object(Invocation).reached = lambda: "while looking around"
+    ctx.ensure_object(Invocation).doing("looking around")
     given = ctx.params
     as_json = given["output"] == "json"
     findings: list[Finding] = []

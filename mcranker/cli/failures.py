@@ -40,7 +40,11 @@ _SPECIFIC = {"model", "base_url", "team", "ledger", "with_criteria"}
 
 
 class Interrupted(Exception):
-    """Ctrl-C, as an exception that click does not handle by itself."""
+    """Ctrl-C, or a signal heard as such, as an exception that click does not handle by itself."""
+
+    def __init__(self, message: str, exit_code: int = INTERRUPTED) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,7 @@ def failure(error: BaseException) -> Failure:
         case click.ClickException():
             return Failure(code, one_line(error.format_message()), exit_code=error.exit_code)
         case Interrupted():
-            return Failure(code, one_line(str(error)), retryable=True, exit_code=INTERRUPTED)
+            return Failure(code, one_line(str(error)), retryable=True, exit_code=error.exit_code)
         case ConfigError():
             return Failure(code, one_line(as_flags(str(error))), exit_code=USAGE)
         case MCRankerError():

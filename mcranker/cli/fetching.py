@@ -6,6 +6,9 @@ import importlib.util
 from collections.abc import Iterable
 from pathlib import Path
 
+import click
+
+from mcranker.cli.invocation import Invocation
 from mcranker.cli.progress import download_bar
 
 __all__ = ["ENGINE", "fetch_models", "is_here"]
@@ -32,7 +35,12 @@ def fetch_models(models: Iterable[str], *, quiet: bool) -> None:
     for model in models:
         name = model.strip().removeprefix(_LOCAL).strip()
         if model.strip().startswith(_LOCAL) and find(name) and not Path(name).exists():
-            with download_bar(name, quiet=quiet) as progress:
+            ctx = click.get_current_context(silent=True)
+            invocation = ctx.ensure_object(Invocation) if ctx else Invocation()
+            with (
+                invocation.during(f"fetching {name}; nothing of it was kept"),
+                download_bar(name, quiet=quiet) as progress,
+            ):
                 resolve(name, progress=progress)
 
 

@@ -9,7 +9,6 @@ should be `click.ClickException`s or `mcranker.MCRankerError`s.
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -22,6 +21,7 @@ from mcranker import __version__
 from mcranker.cli.failures import (
     BROKEN_PIPE,
     DONE,
+    INTERRUPTED,
     USAGE,
     Interrupted,
     envelope,
@@ -29,6 +29,8 @@ from mcranker.cli.failures import (
 )
 from mcranker.cli.invocation import Invocation, say, speak_as
 from mcranker.cli.plugins import LazyVerb, load_plugin, plugin_help, plugins
+from mcranker.cli.signals import heard_as_interrupts
+from mcranker.cli.streams import leave_unwritten, mend_streams
 from personas.plain import shown
 
 __all__ = ["EXIT_CODES", "VERBS", "Verbs", "cli", "main"]
@@ -47,7 +49,8 @@ VERBS = {
 """The command's own verbs."""
 
 EXIT_CODES = (
-    "Exit codes: 0 done, 1 error, 2 bad usage, 3 done with scores missing, 130 interrupted."
+    "Exit codes: 0 done, 1 error, 2 bad usage, 3 done with scores missing, 130 interrupted, "
+    "143 stopped."
 )
 
 
@@ -93,6 +96,7 @@ class Verbs(click.Group):
                     cmd_name, possibilities=[*self._verbs, *added], ctx=ctx
                 )
             command = load_plugin(added[cmd_name])
+        ctx.ensure_object(Invocation).reached = f"in '{self.program} {cmd_name}'".__str__
         _add_common_options(command)
         return command
 
@@ -111,28 +115,42 @@ class Verbs(click.Group):
             with invocation.logging():
                 return super().invoke(ctx)
         except KeyboardInterrupt as error:
-            raise Interrupted(f"interrupted {invocation.reached()}") from error
+            raise Interrupted(*invocation.interruption) from error
         except BrokenPipeError as error:
             raise _PipeClosed from error
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> NoReturn:
         """Run the command and end the process; see `mcranker.cli` for the exit codes."""
+        mend_streams()
         given = list(sys.argv[1:] if args is None else args)
         speak_as(self.program)
         invocation = Invocation()
         extra |= {"standalone_mode": False, "obj": invocation}
         try:
+            with heard_as_interrupts(invocation.take_signal):
+                code = self._code(given, invocation, *rest, **extra)
+        except KeyboardInterrupt:  # once more, while the first was being told
+            code = INTERRUPTED
+        leave_unwritten()
+        sys.exit(code)
+
+    def _code(self, given: list[str], invocation: Invocation, *rest: Any, **extra: Any) -> int:
+        """Run the command; the exit code."""
+        try:
             code = super().main(given, *rest, **extra)
             sys.stdout.flush()
         except click.exceptions.NoArgsIsHelpError as error:
-            click.echo(error.format_message(), err=True)
+            with contextlib.suppress(OSError):
+                click.echo(error.format_message(), err=True)
             code = USAGE
         except (_PipeClosed, BrokenPipeError):
-            _leave_pipe()
             code = BROKEN_PIPE
+        except (KeyboardInterrupt, click.Abort):  # outside of a verb
+            interrupted = Interrupted(*invocation.interruption)
+            code = _report(interrupted, debug=False, as_json=_wants_json(given))
         except Exception as error:  # noqa: BLE001 - the supervisor reports whatever it was
             code = _report(error, debug=invocation.debug, as_json=_wants_json(given))
-        sys.exit(code if isinstance(code, int) else DONE)
+        return code if isinstance(code, int) else DONE
 
 
 def _note_debug(ctx: click.Context, _: click.Parameter, value: bool) -> None:
@@ -223,18 +241,11 @@ def _report(error: Exception, *, debug: bool, as_json: bool) -> int:
     if debug:
         import traceback
 
-        click.echo(shown("".join(traceback.format_exception(error))), nl=False, err=True)
+        with contextlib.suppress(OSError):
+            click.echo(shown("".join(traceback.format_exception(error))), nl=False, err=True)
     say(found.message if isinstance(error, Interrupted) else f"error: {found.message}")
     if as_json:
-        try:
+        with contextlib.suppress(OSError):
             click.echo(envelope(found.exit_code, [found.entry]).encode(), nl=False)
             sys.stdout.flush()
-        except BrokenPipeError:
-            _leave_pipe()
     return found.exit_code
-
-
-def _leave_pipe() -> None:
-    """Let the interpreter's own flush at the end go nowhere."""
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

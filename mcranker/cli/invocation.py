@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from signal import Signals
 
 import click
 
+from mcranker.cli.failures import INTERRUPTED
 from personas.plain import one_line
 
 __all__ = ["Invocation", "say", "speak_as"]
@@ -22,7 +26,9 @@ def say(message: str) -> None:
     """One line to standard error, after the name of the program; a very long one is cut."""
     line = one_line(message)
     cut = line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
-    click.echo(f"{_speaker[0]}: {cut}", err=True)
+    # Where nobody can be told, the work goes on all the same.
+    with contextlib.suppress(OSError):
+        click.echo(f"{_speaker[0]}: {cut}", err=True)
 
 
 def speak_as(program: str) -> None:
@@ -38,11 +44,51 @@ class Invocation:
         debug: show the traceback of an error.
         verbose: show informative log lines, not only warnings.
         reached: says in words how far the work has come, for an interrupt.
+        signal: that asked the command to end, if one did other than Ctrl-C.
     """
 
     debug: bool = False
     verbose: bool = False
     reached: Callable[[], str] = "before any work was done".__str__
+    signal: Signals | None = None
+
+    def take_signal(self, number: Signals) -> None:
+        """A signal asks the command to end."""
+        self.signal = number
+
+    def doing(self, what: str) -> None:
+        """Something else is done from now on; an interrupt says that it came meanwhile."""
+        self.reached = f"while {what}".__str__
+
+    @contextmanager
+    def during(self, what: str) -> Iterator[None]:
+        """Like `doing`, for as long as the block lasts."""
+        before = self.reached
+        self.doing(what)
+        yield
+        self.reached = before
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """If the block is interrupted, what came by then holds, whatever cleaning up still does."""
+        try:
+            yield
+        except BaseException:
+            self.reached = self.where().__str__
+            raise
+
+    def where(self) -> str:
+        """How far the work has come, in words."""
+        engine = sys.modules.get("mcranker.llm.local.llama_local")
+        loading = engine.loading() if engine is not None else ""
+        return f"while loading the model {loading}" if loading else self.reached()
+
+    @property
+    def interruption(self) -> tuple[str, int]:
+        """What to say of an interrupt, and the exit code."""
+        if self.signal is None:
+            return f"interrupted {self.where()}", INTERRUPTED
+        return f"stopped by {self.signal.name} {self.where()}", 128 + self.signal
 
     @contextmanager
     def logging(self) -> Iterator[None]:
@@ -79,7 +125,4 @@ class Invocation:
 class _OneLine(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         mark = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
-        try:
-            say(f"{mark}{record.getMessage()}")
-        except OSError:
-            self.handleError(record)
+        say(f"{mark}{record.getMessage()}")

@@ -30,8 +30,7 @@ def _download(ctx: click.Context) -> int:
     entry = find(name.removeprefix("local:"))
     if entry is None:
         raise not_found(name)
-    invocation = ctx.ensure_object(Invocation)
-    invocation.reached = lambda: f"while fetching {entry.name}; nothing of it was kept"
+    ctx.ensure_object(Invocation).doing(f"fetching {entry.name}; nothing of it was kept")
     with download_bar(entry.name, quiet=ctx.params["quiet"]) as progress:
         path = download(entry, progress=progress)
     print_line(str(path))

@@ -22,8 +22,17 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from mcranker.events import Event
+    from mcranker.rankers import Ranker
 
-__all__ = ["Live", "QueryTracker", "RunTracker", "Tracker", "download_bar", "live_is_wanted"]
+__all__ = [
+    "Live",
+    "QueryTracker",
+    "RunTracker",
+    "Tracker",
+    "download_bar",
+    "first_stage",
+    "live_is_wanted",
+]
 
 SETTLED = 0.5  # seconds of scoring before its speed means anything
 
@@ -60,14 +69,16 @@ class QueryTracker:
     """Counts the events of one query.
 
     Attributes:
+        stage: what is done first, see `first_stage`.
         clock: the time in seconds.
     """
 
-    clock: Callable[[], float] = time.perf_counter
     stage: str = "recruiting"
+    clock: Callable[[], float] = time.perf_counter
     done: int = 0
     total: int | None = None
     _passages: int = 0
+    _written: int = 0
     _since: float | None = None
     _before: int = 0
 
@@ -79,9 +90,13 @@ class QueryTracker:
             case events.RankingStarted(passages=passages):
                 self._passages = passages
             case events.TeamRecruited(personas=personas):
-                self._enter("writing criteria", len(personas))
+                if self.stage != "scoring":  # those who are on the team already may have begun
+                    self._enter("writing criteria", len(personas))
+                    self.done = self._written
             case events.RubricWritten():
-                self.done += 1
+                self._written += 1
+                if self.stage == "writing criteria":
+                    self.done = self._written
             case events.PassageScored(done=done, total=total):
                 self._count("scoring", done, total)
             case events.PassageAssessed(done=done, total=total):
@@ -118,6 +133,14 @@ class QueryTracker:
             # The speed is taken from the first score on: what came before went into starting.
             self._since, self._before = self.clock(), done
         self.done, self.total = done, total
+
+
+def first_stage(ranker: Ranker) -> str:
+    """What a ranker does first for a query, as a `QueryTracker` names it."""
+    seats = getattr(ranker, "seats", None)
+    if seats is None or not (seats.recruits or seats.members):
+        return "scoring"
+    return "recruiting" if seats.recruits else "writing criteria"
 
 
 @dataclass(slots=True)

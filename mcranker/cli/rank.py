@@ -25,7 +25,7 @@ from mcranker.cli.options import (
     team_flag,
     with_criteria_flag,
 )
-from mcranker.cli.progress import Live, QueryTracker, RunTracker, live_is_wanted
+from mcranker.cli.progress import Live, QueryTracker, RunTracker, first_stage, live_is_wanted
 from mcranker.cli.reading import (
     FORMATS,
     STDIN,
@@ -81,13 +81,16 @@ def _rank(ctx: click.Context) -> int:
     )
     _check_usage(ctx)
     check_outputs(wanted.out, wanted.save, wanted.report)
+    invocation.doing("reading queries and passages")
     job = _run_job(ctx) if wanted.many else _single_job(ctx)
     if wanted.output == "trec":
         _check_trec_ids(job)
     quiet = given["quiet"]
     with invocation.noting(live_is_wanted(quiet=quiet)):
         if given["dry_run"]:
+            invocation.doing("estimating; nothing was sent")
             return _dry_run(ctx, job)
+        invocation.doing("getting ready; nothing was sent")
         fetch_models(model_names(ctx), quiet=quiet)
         ranker = make_ranker(ctx, given["ranker"])
     with opened(wanted) as results:
@@ -109,14 +112,15 @@ async def _rank_one(
     ranker: Ranker, job: _Job, results: Results, invocation: Invocation, *, live: bool
 ) -> None:
     ((query, passages),) = job.work()
-    tracker = QueryTracker()
+    tracker = QueryTracker(first_stage(ranker))
     invocation.reached = lambda: tracker.reached
     async with ranker, ranker.astream(query, passages) as events:
-        with Live(tracker, wanted=live) as display:
+        with Live(tracker, wanted=live) as display, invocation.held():
             async for event in events:
                 tracker.take(event)
                 display.update()
     assert isinstance(event, RankingDone), "the last event of every ranking"
+    invocation.doing("writing the report" if results.wanted.report else "writing the results")
     results.add(event.ranking)
 
 
@@ -129,16 +133,18 @@ async def _rank_many(
     place = 0
     with Live(tracker, wanted=live) as display:
         async with ranker, ranker.arank_many(job.work()) as stream:
-            async for ranked in stream:
-                tracker.take(len(ranked.ranking or ()))
-                display.update()
-                early[ranked.place] = ranked
-                while place in early:
-                    with display.paused():
-                        _take(results, early.pop(place))
-                    place += 1
-                if isinstance(ranked.error, FATAL_ERRORS):
-                    break
+            with invocation.held():
+                async for ranked in stream:
+                    tracker.take(len(ranked.ranking or ()))
+                    display.update()
+                    early[ranked.place] = ranked
+                    while place in early:
+                        with display.paused():
+                            _take(results, early.pop(place))
+                        place += 1
+                    if isinstance(ranked.error, FATAL_ERRORS):
+                        break
+    invocation.doing("writing the results")
     for _, ranked in sorted(early.items()):
         _take(results, ranked)
 

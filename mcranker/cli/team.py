@@ -21,9 +21,10 @@ from mcranker.cli.options import (
     model_names,
     team_flag,
 )
-from mcranker.cli.progress import Live, QueryTracker, live_is_wanted
+from mcranker.cli.progress import Live, QueryTracker, first_stage, live_is_wanted
 from mcranker.cli.tables import print_page, show_team
 from mcranker.cli.verb import GroupedOption, Verb, output_flag, quiet_flag
+from mcranker.events import Event
 from mcranker.rankers.mcranker import MCRanker
 from mcranker.types import Query
 from personas import Team, dumps
@@ -47,14 +48,15 @@ def _team(ctx: click.Context) -> int:
     if given["lock"] and out is None and given["output"] != "json":
         raise click.UsageError("--lock goes with --out FILE or --output json", ctx)
     check_outputs(out)
+    invocation.doing("getting ready; nothing was sent")
     with invocation.noting(live_is_wanted(quiet=quiet)):
         fetch_models(model_names(ctx), quiet=quiet)
         ranker = make_ranker(ctx, MCRanker.name)
     assert isinstance(ranker, MCRanker)
     query, example = Query(given["query"]), given["example"]
-    invocation.reached = lambda: "while recruiting and writing criteria"
     live = live_is_wanted(quiet=quiet)
-    team = anyio.run(partial(_recruit, ranker, query, example, live=live))
+    team = anyio.run(partial(_recruit, ranker, query, example, invocation, live=live))
+    invocation.doing("writing the team")
     if given["lock"]:
         team = team.lock()
     if out is not None:
@@ -67,10 +69,19 @@ def _team(ctx: click.Context) -> int:
     return DONE
 
 
-async def _recruit(ranker: MCRanker, query: Query, example: str | None, *, live: bool) -> Team:
+async def _recruit(
+    ranker: MCRanker, query: Query, example: str | None, invocation: Invocation, *, live: bool
+) -> Team:
+    tracker = QueryTracker(first_stage(ranker))
+    invocation.reached = lambda: tracker.reached
     async with ranker:
-        with Live(QueryTracker(stage="recruiting, writing criteria"), wanted=live):
-            return await ranker.arecruit_team(query, example)
+        with Live(tracker, wanted=live) as display, invocation.held():
+
+            async def take(event: Event) -> None:
+                tracker.take(event)
+                display.update()
+
+            return await ranker.arecruit_team(query, example, emit=take)
 
 
 command = Verb(

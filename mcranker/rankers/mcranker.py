@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Unpack
 
 from mcranker.config import RankerConfig
+from mcranker.events import Emit
 from mcranker.inputs import as_passages, as_query
 from mcranker.method.seats import TeamSpec
 from mcranker.method.session import Session
@@ -114,10 +115,16 @@ class MCRanker(PointwiseRanker):
         """
         return self._bridge.call(lambda: self.arecruit_team(query, example))
 
-    async def arecruit_team(self, query: str | Query, example: str | Passage | None = None) -> Team:
-        """`recruit_team` for callers with an event loop."""
+    async def arecruit_team(
+        self,
+        query: str | Query,
+        example: str | Passage | None = None,
+        *,
+        emit: Emit | None = None,
+    ) -> Team:
+        """`recruit_team` for callers with an event loop; `emit` takes events as they happen."""
         passages = as_passages([_NO_EXAMPLE if example is None else example])
-        session = self.open_session(as_query(query), passages, None)
+        session = self.open_session(as_query(query), passages, emit)
         return self.build_team(session, await self.assemble(session))
 
     async def _run(self, session: Session) -> Ranking:

@@ -9,9 +9,10 @@ import asyncio
 import concurrent.futures
 import contextlib
 import logging
+import signal
 import threading
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from typing import Any, Generic, TypeVar
 
@@ -21,7 +22,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcranker.errors import MCRankerError
 from mcranker.runtime.forks import abandon, renew_in_child
 
-__all__ = ["Bridge", "Loop", "Stream", "task_group"]
+__all__ = ["Bridge", "Loop", "Stream", "interruptible", "task_group"]
 
 T = TypeVar("T")
 _STREAM_BUFFER = 64  # items
@@ -49,6 +50,23 @@ def _leaf(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     ]
     # An interrupt goes first; a message that was not taken is only what another error led to.
     return min(leaves, key=lambda e: 2 * isinstance(e, _UNTAKEN) + isinstance(e, Exception))
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C stop long work in the block, though an event loop runs.
+
+    A loop would take note of it, and do nothing before the next ``await``.
+    """
+    noted_by = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(noted_by):
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, noted_by)
 
 
 class Bridge:

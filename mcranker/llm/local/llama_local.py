@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import anyio.to_thread
 
 from mcranker.errors import ConfigError, ModelFileError, ModelNotFound, ReplyError
-from mcranker.forks import abandon, renew_in_child
 from mcranker.llm.bounded_schema import bounded
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest, Message, Usage
 from mcranker.llm.local.catalogue import find
@@ -33,11 +32,12 @@ from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.http_errors import Service, unreadable
 from mcranker.llm.providers.openai_protocol import chat_body, chat_reply
 from mcranker.logs import safe_logger
+from mcranker.runtime.forks import abandon, renew_in_child
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["LocalChat", "ServerAddress"]
+__all__ = ["LocalChat", "ServerAddress", "loading"]
 
 SLOTS = 4  # prompts evaluated at once
 MAX_CONTEXT = 8192  # tokens, shared by the slots; bounds the memory
@@ -51,6 +51,11 @@ MANY_LABELS = 20
 NEGLIGIBLE = 0.01  # share of all labels' probability below which it is not traced any further
 
 _log = safe_logger("mcranker.llm.local.llama_local")
+
+
+def loading() -> str:
+    """The name of the model that is being loaded now; empty if none is."""
+    return _engines.loading
 
 
 class ServerAddress(NamedTuple):
@@ -194,7 +199,11 @@ class LocalChat:
                 self._engine = _engine_of(self._path, self._context, self._name)
                 self._lease = weakref.finalize(self, self._engine.release)
             engine = self._engine
-        address = await anyio.to_thread.run_sync(engine.start)
+        _engines.loading = self._name
+        try:
+            address = await anyio.to_thread.run_sync(engine.start)
+        finally:
+            _engines.loading = ""
         with self._lock:
             if self._client is None:
                 self._client = CompatibleChat(
@@ -355,6 +364,7 @@ class _Engines:
         self.lock = threading.Lock()
         self.open: dict[Path, _Engine] = {}
         self.started = self.started_in_parent = False
+        self.loading = ""
         renew_in_child(self)
 
     def after_fork(self) -> None:
