@@ -242,42 +242,63 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
         return self._rule.reach(self.matrix.values[rows], self._unasked[rows])
 
 
-class Failures:
-    """Tells passages that failed from a model that was down, once all scores have come.
+HOPELESS = 10
+"""So many passages fail and none has a score: there will be no ranking of this query."""
 
-    A call that failed while the model answered nothing else may be a missing score, or the
-    first sign that it is down. It counts as missing if the model has answered this ranking
-    since; of those after the last answer, if they are about fewer than three passages, or are
-    at most a third of all scores. Where no score at all was answered, none is missing.
+
+class Failure(NamedTuple):
+    """A call that failed."""
+
+    #: of the score matrix
+    row: int
+    #: calls of the ranking that had been answered by then
+    calls: int
+    #: why
+    error: ModelError
+
+
+class Failures:
+    """Tells passages that failed from a query, or a model, that fails as a whole.
+
+    Where calls failed and no score at all was answered, that is an error. Else a call that failed
+    is a missing score, if the model answered others meanwhile, or has answered this ranking
+    since. What failed after the last answer is missing too if it is about fewer than three
+    passages, or at most a third of all scores.
     """
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._scores = self._answered = 0
-        self._first: ModelError | None = None
-        # Failed while nothing else was answered: row, how many calls had been by then, and why.
-        self._open: list[tuple[int, int, ModelError]] = []
+        self._failures: list[Failure] = []
 
     def note(self, row: int, score: Score) -> None:
-        """Count a score that has come, or is missing."""
-        self._scores += 1
-        failure = score.failure
-        if failure is None:
-            self._answered += 1
-            return
-        self._first = self._first or failure
-        if failure.others_answered is None:
-            self._open.append((row, self._session.usage.total.calls, failure))
-
-    def check(self) -> None:
-        """See that the model was not down.
+        """Count a score that has come, or is missing.
 
         Raises:
-            ModelError: the first of the failures that are no missing scores.
+            ModelError: its failure, after which there will be no ranking.
         """
-        if self._first is not None and not self._answered:
-            raise self._first
+        self._scores += 1
+        error = score.failure
+        if error is None:
+            self._answered += 1
+            return
+        self._failures.append(Failure(row, self._session.usage.total.calls, error))
+        if not self._answered and len({each.row for each in self._failures}) >= HOPELESS:
+            raise error
+
+    def check(self) -> None:
+        """See, once all scores have come, that this is a ranking, and the model was not down.
+
+        Raises:
+            ModelError: the first failure that is no missing score.
+        """
+        if self._failures and not self._answered:
+            raise self._failures[0].error
         calls = self._session.usage.total.calls
-        last = [(row, failure) for row, before, failure in self._open if before == calls]
-        if len({row for row, _ in last}) >= DOWN and 3 * len(last) > self._scores:
-            raise last[0][1]
+        last = [
+            each
+            for each in self._failures
+            if each.error.others_answered is None and each.calls == calls
+        ]
+        if len({each.row for each in last}) >= DOWN and 3 * len(last) > self._scores:
+            raise last[0].error

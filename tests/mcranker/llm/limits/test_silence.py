@@ -263,11 +263,13 @@ def test_a_first_connection_that_is_lost_is_tried_again(monkeypatch: pytest.Monk
     assert outcome.asked == 21
 
 
-def test_other_queries_are_ranked_and_their_answers_tell_that_the_model_is_up(
+def test_the_answers_to_other_queries_tell_that_the_model_is_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    bad = {f"p{place}" for place in range(1, 4)}
+
     async def answer(request: ChatRequest) -> str:
-        if request.tag.query_id == "bad" and request.tag.doc_id == "alone":
+        if request.tag.query_id == "bad" and request.tag.doc_id in bad:
             await anyio.sleep(FAILURE)
             raise ServerFailed("HTTP 500")
         await anyio.sleep(ANSWER)
@@ -277,29 +279,53 @@ def test_other_queries_are_ranked_and_their_answers_tell_that_the_model_is_up(
         "mcranker.models.connect", lambda *_, **__: ScriptedChat(answer, name="openai:test")
     )
 
-    async def main() -> dict[str, list[str]]:
+    async def main() -> dict[str, set[str]]:
         ranker = DirectRanker(model="openai:test", ledger=None, query_concurrency=2)
         many = {f"p{place}": f"text {place}" for place in range(400)}
-        work = [(Query("q", "bad"), {"alone": "text", "other": "more"}), (Query("q", "good"), many)]
+        few = {f"p{place}": f"text {place}" for place in range(4)}
+        work = [(Query("q", "bad"), few), (Query("q", "good"), many)]
         async with ranker.arank_many(work) as ranked:
             results = {each.query.id: each.result() async for each in ranked}
-        return {name: [m.doc_id for m in result.missing] for name, result in results.items()}
+        return {name: {m.doc_id for m in result.missing} for name, result in results.items()}
 
-    assert simulate(main()) == {"bad": ["alone"], "good": []}
+    assert simulate(main()) == {"bad": bad, "good": set()}
 
 
-def test_a_query_of_which_nothing_is_answered_is_an_error_though_others_are_ranked() -> None:
-    def answer(request: ChatRequest) -> str:
-        if request.tag.query_id == "bad":
+@pytest.mark.parametrize("concurrency", [1, 64])
+def test_a_query_that_always_fails_is_an_error_though_others_are_answered(
+    monkeypatch: pytest.MonkeyPatch, concurrency: int
+) -> None:
+    async def answer(request: ChatRequest) -> str:
+        if request.tag.query_id != "good":
+            await anyio.sleep(FAILURE)
             raise ServerFailed("HTTP 500")
+        await anyio.sleep(ANSWER)
         return '{"Score": 5}'
 
-    docs = {"a": "text", "b": "more"}
-    with DirectRanker(model=ScriptedChat(answer)) as ranker:
-        work = [(Query("q", "good"), docs), (Query("q", "bad"), docs)]
-        errors = {each.query.id: each.error for each in ranker.rank_many(work)}
-    assert errors["good"] is None
-    assert isinstance(errors["bad"], ServerFailed)
+    monkeypatch.setattr(
+        "mcranker.models.connect", lambda *_, **__: ScriptedChat(answer, name="openai:test")
+    )
+
+    async def main() -> dict[str, tuple[bool, float]]:
+        ranker = DirectRanker(
+            model="openai:test", ledger=None, query_concurrency=3, concurrency=concurrency
+        )
+        docs = {f"p{place}": f"text {place}" for place in range(1000)}
+        work = [
+            (Query("q", "bad"), docs),
+            (Query("q", "bad alone"), {"alone": "text"}),
+            (Query("q", "good"), docs),
+        ]
+        began, ended = now(), {}
+        async with ranker.arank_many(work) as ranked:
+            async for each in ranked:
+                ended[each.query.id] = (each.error is not None, now() - began)
+        return ended
+
+    ended = simulate(main())
+    assert [ended[name][0] for name in ("bad", "bad alone", "good")] == [True, True, False]
+    # Ten passages, one after the other or at once; six tries each.
+    assert ended["bad"][1] < (10 if concurrency == 1 else 2) * (15.5 + 6 * (FAILURE + ANSWER))
 
 
 class TestSilence:
