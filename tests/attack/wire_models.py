@@ -14,6 +14,7 @@ import resource
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
 
 from mcranker.errors import ModelError
 from mcranker.llm.batch.anthropic_batches import AnthropicBatches
@@ -84,7 +85,11 @@ async def outcome(name: str, root: str) -> str:
 
 
 def _peak() -> float:
-    unit = 1 if sys.platform == "darwin" else 1024
+    """The most memory that this process has held, in MiB."""
+    status = Path("/proc/self/status")
+    if status.exists():  # elsewhere the peak may be that of the process that started this one
+        return int(status.read_text().partition("VmHWM:")[2].split()[0]) / 2**10
+    unit = 1 if sys.platform == "darwin" else 2**10
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
 
 
