@@ -32,10 +32,29 @@ from personas import Team, dumps
 __all__ = ["command"]
 
 _FIELDS = (
-    "preset team_size nlp_scientist recruiting require forbid criteria dataset reask "
-    "lowercase_query snake_case_personas prompts temperature seed max_tokens sample concurrency "
-    "requests_per_minute tokens_per_minute max_calls max_cost batch"
-).split()
+    "preset",
+    "team_size",
+    "nlp_scientist",
+    "recruiting",
+    "require",
+    "forbid",
+    "criteria",
+    "dataset",
+    "reask",
+    "lowercase_query",
+    "snake_case_personas",
+    "prompts",
+    "temperature",
+    "seed",
+    "max_tokens",
+    "sample",
+    "concurrency",
+    "requests_per_minute",
+    "tokens_per_minute",
+    "max_calls",
+    "max_cost",
+    "batch",
+)
 _SUFFIXES = {".yaml": "yaml", ".yml": "yaml", ".json": "json"}
 
 

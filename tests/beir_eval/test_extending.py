@@ -93,7 +93,10 @@ def whole(ranking: Ranking, path: Path) -> None:
     assert Ranking.from_dict(json.loads(ranking.to_json())).to_dict() == ranking.to_dict()
     assert len(ranking.to_trec().splitlines()) == len(ranking)
     ranking.to_html(path / "page.html")
-    ranking.show(file=StringIO())
+    ranking.show(file=(shown := StringIO()))
+    for page in (shown.getvalue(), (path / "page.html").read_text(encoding="utf-8")):
+        # Of scores that no judge gave, nobody knows how high they could be.
+        assert ("rom 0 to " in page) == bool(ranking.personas)
 
 
 @pytest.mark.usefixtures("installed")

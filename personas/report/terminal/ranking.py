@@ -211,7 +211,7 @@ def _taken(columns: Sequence[Column], gap: int) -> int:
 
 
 def _legend(inspection: Inspection) -> str:
-    parts = [f"Scores go from 0 to {exact(inspection.top)}"]
+    parts = [f"Scores go from 0 to {exact(inspection.top)}"] if inspection.personas else []
     parts.append("from: rank in the first stage, and how far the passage moved")
     if len(inspection.personas) > 1:
         parts.append(f"{SPREAD} disagreement, the standard deviation of the personas' scores")
