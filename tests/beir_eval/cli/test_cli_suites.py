@@ -26,7 +26,8 @@ temperature = "none"
 
 def run(*args: str) -> Result:
     """What the verb prints, and how it ends."""
-    return CliRunner().invoke(command, list(args), standalone_mode=False, catch_exceptions=False)
+    runner = CliRunner(env={"COLUMNS": "110"})
+    return runner.invoke(command, list(args), standalone_mode=False, catch_exceptions=False)
 
 
 def test_all_are_listed_with_their_titles() -> None:
