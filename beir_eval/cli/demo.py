@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-import anyio
 import click
 
 from mcranker.cli.fetching import fetch_models
@@ -14,6 +14,7 @@ from mcranker.cli.invocation import Invocation
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.options import given_ledger, ledger_flag, model_flags, model_names
 from mcranker.cli.progress import Live, QueryTracker, first_stage, live_is_wanted
+from mcranker.cli.signals import run as run_loop
 from mcranker.cli.tables import print_page, show_ranking
 from mcranker.cli.verb import Verb, quiet_flag
 
@@ -67,7 +68,7 @@ def _demo(ctx: click.Context) -> int:
     fetch_models(model_names(ctx), quiet=given["quiet"])
     ctx.ensure_object(Invocation).doing("finding passages by BM25")
     run = retrieve(dataset, given["depth"])
-    outcome = anyio.run(_rank_all, ctx, dataset, run, count)
+    outcome = run_loop(partial(_rank_all, ctx, dataset, run, count))
     print_page(lambda console: _show(console, outcome, dataset))
     return 3 if any(ranking.missing for ranking in outcome.rankings) else 0
 

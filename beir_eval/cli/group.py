@@ -47,4 +47,4 @@ cli = Verbs(
 
 def main() -> NoReturn:
     """The entry point of the `beir-eval` command."""
-    cli.main(prog_name="beir-eval")
+    cli.run()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-import anyio
 import click
 
 from beir_eval.cli.run_flags import run_flags
@@ -18,6 +17,7 @@ from mcranker.cli.fetching import fetch_models
 from mcranker.cli.files import print_line
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.progress import live_is_wanted
+from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import Verb
 
 __all__ = ["command"]
@@ -33,7 +33,7 @@ def _run(ctx: click.Context) -> int:
             return _dry_run(ctx, experiment)
         fetch_models(needed_models(experiment), quiet=quiet)
     _check_out(Path(experiment.plan.out))
-    results = anyio.run(partial(_run_all, experiment, invocation, quiet=quiet))
+    results = run_loop(partial(_run_all, experiment, invocation, quiet=quiet))
     return _show(ctx, experiment, results)
 
 

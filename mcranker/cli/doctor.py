@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import anyio
 import click
 
 from mcranker import __version__
@@ -20,6 +19,7 @@ from mcranker.cli.failures import DONE, ERROR, failure, print_json
 from mcranker.cli.fetching import ENGINE, fetch_models
 from mcranker.cli.invocation import Invocation
 from mcranker.cli.options import model_flags
+from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import Verb, output_flag, quiet_flag
 from mcranker.errors import LedgerError, MCRankerError, ReplyError
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Message, Tag
@@ -188,7 +188,7 @@ def _model(ctx: click.Context) -> Iterator[Finding]:
     weak = "; weak, so it takes the library's team" if offers.weak else ""
     yield Finding("ok", "connection", f"offers {' and '.join(listed) or 'plain text'}{weak}")
     if call:
-        yield anyio.run(partial(_answer, chat))
+        yield run_loop(partial(_answer, chat))
 
 
 def _absent_file(name: str) -> str:

@@ -81,7 +81,8 @@ def failure(error: BaseException) -> Failure:
         case click.ClickException():
             return Failure(code, one_line(error.format_message()), exit_code=error.exit_code)
         case Interrupted():
-            return Failure(code, one_line(str(error)), retryable=True, exit_code=error.exit_code)
+            # One line as it is: to import what makes it one may be what was interrupted.
+            return Failure(code, str(error), retryable=True, exit_code=error.exit_code)
         case ConfigError():
             return Failure(code, one_line(as_flags(str(error))), exit_code=USAGE)
         case MCRankerError():

@@ -9,6 +9,7 @@ should be `click.ClickException`s or `mcranker.MCRankerError`s.
 from __future__ import annotations
 
 import contextlib
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -21,15 +22,13 @@ from mcranker import __version__
 from mcranker.cli.failures import (
     BROKEN_PIPE,
     DONE,
-    INTERRUPTED,
     USAGE,
     Interrupted,
     envelope,
     failure,
 )
-from mcranker.cli.invocation import Invocation, say, speak_as
+from mcranker.cli.invocation import Invocation, say, say_as_it_is, speak_as
 from mcranker.cli.plugins import LazyVerb, load_plugin, plugin_help, plugins
-from mcranker.cli.signals import heard_as_interrupts
 from mcranker.cli.streams import leave_unwritten, mend_streams
 from personas.plain import shown
 
@@ -115,7 +114,7 @@ class Verbs(click.Group):
             with invocation.logging():
                 return super().invoke(ctx)
         except KeyboardInterrupt as error:
-            raise Interrupted(*invocation.interruption) from error
+            raise invocation.interruption from error
         except BrokenPipeError as error:
             raise _PipeClosed from error
 
@@ -126,13 +125,21 @@ class Verbs(click.Group):
         speak_as(self.program)
         invocation = Invocation()
         extra |= {"standalone_mode": False, "obj": invocation}
-        try:
-            with heard_as_interrupts(invocation.take_signal):
-                code = self._code(given, invocation, *rest, **extra)
-        except KeyboardInterrupt:  # once more, while the first was being told
-            code = INTERRUPTED
-        leave_unwritten()
+        with invocation.interrupts:
+            code = self._code(given, invocation, *rest, **extra)
+            leave_unwritten()
         sys.exit(code)
+
+    def run(self) -> NoReturn:
+        """`main`, of a process that has nothing else to do."""
+        try:
+            self.main(prog_name=self.program)
+        finally:
+            # The interpreter takes its time to end; Ctrl-C need not say where that was stopped.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            # Python ends by a signal, whatever the exit code, once an interrupt has come out of a
+            # text that was evaluated, as many are while modules are imported. This forgets it.
+            eval("None")  # noqa: S307
 
     def _code(self, given: list[str], invocation: Invocation, *rest: Any, **extra: Any) -> int:
         """Run the command; the exit code."""
@@ -146,8 +153,7 @@ class Verbs(click.Group):
         except (_PipeClosed, BrokenPipeError):
             code = BROKEN_PIPE
         except (KeyboardInterrupt, click.Abort):  # outside of a verb
-            interrupted = Interrupted(*invocation.interruption)
-            code = _report(interrupted, debug=False, as_json=_wants_json(given))
+            code = _report(invocation.interruption, debug=False, as_json=_wants_json(given))
         except Exception as error:  # noqa: BLE001 - the supervisor reports whatever it was
             code = _report(error, debug=invocation.debug, as_json=_wants_json(given))
         return code if isinstance(code, int) else DONE
@@ -215,7 +221,7 @@ cli = Verbs(
 
 def main() -> NoReturn:
     """The entry point of the `mcranker` command."""
-    cli.main(prog_name="mcranker")
+    cli.run()
 
 
 class _PipeClosed(Exception):
@@ -243,7 +249,10 @@ def _report(error: Exception, *, debug: bool, as_json: bool) -> int:
 
         with contextlib.suppress(OSError):
             click.echo(shown("".join(traceback.format_exception(error))), nl=False, err=True)
-    say(found.message if isinstance(error, Interrupted) else f"error: {found.message}")
+    if isinstance(error, Interrupted):
+        say_as_it_is(found.message)
+    else:
+        say(f"error: {found.message}")
     if as_json:
         with contextlib.suppress(OSError):
             click.echo(envelope(found.exit_code, [found.entry]).encode(), nl=False)

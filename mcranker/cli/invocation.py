@@ -7,15 +7,16 @@ import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from signal import Signals
+from dataclasses import dataclass, field
+from signal import SIGINT
 
 import click
 
-from mcranker.cli.failures import INTERRUPTED
+from mcranker.cli.failures import Interrupted
+from mcranker.cli.signals import Interrupts
 from personas.plain import one_line
 
-__all__ = ["Invocation", "say", "speak_as"]
+__all__ = ["Invocation", "say", "say_as_it_is", "speak_as"]
 
 _LOGGERS = ("mcranker", "personas")
 _LONGEST = 4_000  # characters of a line; an id may have millions
@@ -25,10 +26,14 @@ _speaker = ["mcranker"]
 def say(message: str) -> None:
     """One line to standard error, after the name of the program; a very long one is cut."""
     line = one_line(message)
-    cut = line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
+    say_as_it_is(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}...")
+
+
+def say_as_it_is(message: str) -> None:
+    """Like `say`, for one short line that is known to be harmless; imports nothing."""
     # Where nobody can be told, the work goes on all the same.
     with contextlib.suppress(OSError):
-        click.echo(f"{_speaker[0]}: {cut}", err=True)
+        click.echo(f"{_speaker[0]}: {message}", err=True)
 
 
 def speak_as(program: str) -> None:
@@ -44,17 +49,13 @@ class Invocation:
         debug: show the traceback of an error.
         verbose: show informative log lines, not only warnings.
         reached: says in words how far the work has come, for an interrupt.
-        signal: that asked the command to end, if one did other than Ctrl-C.
+        interrupts: hears Ctrl-C and other signals.
     """
 
     debug: bool = False
     verbose: bool = False
     reached: Callable[[], str] = "before any work was done".__str__
-    signal: Signals | None = None
-
-    def take_signal(self, number: Signals) -> None:
-        """A signal asks the command to end."""
-        self.signal = number
+    interrupts: Interrupts = field(default_factory=Interrupts)
 
     def doing(self, what: str) -> None:
         """Something else is done from now on; an interrupt says that it came meanwhile."""
@@ -84,11 +85,12 @@ class Invocation:
         return f"while loading the model {loading}" if loading else self.reached()
 
     @property
-    def interruption(self) -> tuple[str, int]:
+    def interruption(self) -> Interrupted:
         """What to say of an interrupt, and the exit code."""
-        if self.signal is None:
-            return f"interrupted {self.where()}", INTERRUPTED
-        return f"stopped by {self.signal.name} {self.where()}", 128 + self.signal
+        first = self.interrupts.first
+        how = "interrupted" if first in (None, SIGINT) else f"stopped by {first.name}"
+        said = "".join(each if each.isprintable() else "?" for each in self.where())
+        return Interrupted(f"{how} {said}", self.interrupts.exit_code)
 
     @contextmanager
     def logging(self) -> Iterator[None]:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
-import anyio
 import click
 
 from mcranker.cli.fetching import fetch_models
@@ -35,6 +34,7 @@ from mcranker.cli.reading import (
     read_run,
 )
 from mcranker.cli.results import OUTPUTS, Destinations, Results, opened
+from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import GroupedOption, Verb, quiet_flag
 from mcranker.errors import InputError
 from mcranker.events import RankingDone
@@ -96,7 +96,7 @@ def _rank(ctx: click.Context) -> int:
     with opened(wanted) as results:
         work = _rank_many if wanted.many else _rank_one
         live = live_is_wanted(quiet=quiet)
-        anyio.run(partial(work, ranker, job, results, invocation, live=live))
+        run_loop(partial(work, ranker, job, results, invocation, live=live))
         return results.finish(len(job.queries))
 
 

@@ -1,46 +1,131 @@
-"""Signals that ask a program to end: heard as Ctrl-C is, so that it ends in the same way."""
+"""What asks the command to end: Ctrl-C, SIGTERM, SIGHUP. All of them end it in the same way."""
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
+import time
+from collections.abc import Awaitable, Callable
+from types import FrameType, TracebackType
+from typing import Any, Self, TypeVar
 
-__all__ = ["heard_as_interrupts"]
+__all__ = ["Interrupts", "run"]
 
-_NAMES = ("SIGTERM", "SIGHUP")
+T = TypeVar("T")
+_HEARD = ("SIGTERM", "SIGHUP")
+_PATIENCE = 2.0  # seconds for cleaning up, after which the next signal ends the process
 
 
-@contextmanager
-def heard_as_interrupts(note: Callable[[signal.Signals], None]) -> Iterator[None]:
-    """Let SIGTERM and SIGHUP do in the block what Ctrl-C does, unless they are ignored.
+class Interrupts:
+    """Hears what asks the command to end, in the ``with`` block, and lets it clean up.
 
-    Args:
-        note: is told of the signal first.
+    The first signal is a `KeyboardInterrupt`; where an event loop runs, what runs in it is
+    cancelled first. Those that follow within 2 seconds are taken for the same wish, so that no
+    unfinished file is left because somebody pressed Ctrl-C twice. A later one ends the process
+    at once. What is ignored when the block begins stays so.
+
+    Attributes:
+        first: the signal that came first; None if none did.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
 
-    def hear(number: int, frame: FrameType | None) -> None:
-        note(signal.Signals(number))
-        interrupt = signal.getsignal(signal.SIGINT)
-        if callable(interrupt):
-            interrupt(signal.SIGINT, frame)
+    def __init__(self) -> None:
+        self.first: signal.Signals | None = None
+        self._since = 0.0
+        self._cancel: Callable[[], object] | None = None
+        self._before: dict[signal.Signals, Any] = {}
 
-    before = {}
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and hasattr(signal, "pthread_sigmask"):
-        # A shell's background job is deaf to Ctrl-C. It stays so, but has a way to stop.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
-    for name in _NAMES:
-        number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
-            before[number] = signal.signal(number, hear)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
+    @property
+    def exit_code(self) -> int:
+        """Of a command that was asked to end, by the convention of shells."""
+        return 128 + (self.first or signal.SIGINT)
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is not threading.main_thread():
+            return self
+        ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        if ignored and hasattr(signal, "pthread_sigmask"):
+            # A shell's background job is deaf to Ctrl-C, but not to the others.
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        self._set(signal.SIGINT, self)
+        for name in _HEARD:
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+                self._set(number, self._hear_other)
+        _active.append(self)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self in _active:
+            _active.remove(self)
+        for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Handle SIGINT."""
+        if not self._is_first(number):
+            return
+        if self._cancel is None:
+            raise KeyboardInterrupt
+        self._cancel()
+
+    def at_once(self, number: int, frame: FrameType | None) -> None:
+        """Handle SIGINT in long work that an event loop waits for (`mcranker.runtime.bridge`)."""
+        if self._is_first(number):
+            raise KeyboardInterrupt
+
+    def run(self, main: Callable[[], Awaitable[T]]) -> T:
+        """Run an event loop; as `run`."""
+        import asyncio
+
+        import anyio
+
+        async def heard() -> T:
+            task, loop = asyncio.current_task(), asyncio.get_running_loop()
+            assert task is not None
+            # Called from a signal's handler, it has to wake the loop as well.
+            self._cancel = lambda: (task.cancel(), loop.call_soon_threadsafe(int))
+            try:
+                return await main()
+            finally:
+                self._cancel = None
+
+        try:
+            return anyio.run(heard)
+        except asyncio.CancelledError:
+            if self.first is None:
+                raise
+            raise KeyboardInterrupt from None
+
+    def _set(self, number: signal.Signals, handler: Callable[..., None]) -> None:
+        self._before[number] = signal.signal(number, handler)
+
+    def _hear_other(self, number: int, frame: FrameType | None) -> None:
+        handler = signal.getsignal(signal.SIGINT)
+        (handler if callable(handler) else self.at_once)(number, frame)
+
+    def _is_first(self, number: int) -> bool:
+        now = time.monotonic()
+        if self.first is None:
+            self.first, self._since = signal.Signals(number), now
+            return True
+        if now - self._since > _PATIENCE:
+            os._exit(self.exit_code)
+        return False
+
+
+_active: list[Interrupts] = []
+
+
+def run(main: Callable[[], Awaitable[T]]) -> T:
+    """The result of ``await main()``, in an event loop that ends when the command is to end.
+
+    Raises:
+        KeyboardInterrupt: it was to end, and what ran in the loop has cleaned up.
+    """
+    return (_active[-1] if _active else Interrupts()).run(main)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-import anyio
 import click
 
 from mcranker.cli.failures import DONE, print_json
@@ -22,6 +21,7 @@ from mcranker.cli.options import (
     team_flag,
 )
 from mcranker.cli.progress import Live, QueryTracker, first_stage, live_is_wanted
+from mcranker.cli.signals import run as run_loop
 from mcranker.cli.tables import print_page, show_team
 from mcranker.cli.verb import GroupedOption, Verb, output_flag, quiet_flag
 from mcranker.events import Event
@@ -74,7 +74,7 @@ def _team(ctx: click.Context) -> int:
     assert isinstance(ranker, MCRanker)
     query, example = Query(given["query"]), given["example"]
     live = live_is_wanted(quiet=quiet)
-    team = anyio.run(partial(_recruit, ranker, query, example, invocation, live=live))
+    team = run_loop(partial(_recruit, ranker, query, example, invocation, live=live))
     invocation.doing("writing the team")
     if given["lock"]:
         team = team.lock()

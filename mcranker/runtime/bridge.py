@@ -62,7 +62,8 @@ def interruptible() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread() or not callable(noted_by):
         yield
         return
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # The command line's handler has another way for this; it tells the first signal from others.
+    signal.signal(signal.SIGINT, getattr(noted_by, "at_once", signal.default_int_handler))
     try:
         yield
     finally:

@@ -31,4 +31,4 @@ cli = Verbs(
 
 def main() -> NoReturn:
     """The entry point of the `personas` command."""
-    cli.main(prog_name="personas")
+    cli.run()
