@@ -64,11 +64,11 @@ if TYPE_CHECKING:
     from mcranker.ranking import Hit, Ranking
     from mcranker.replies.read import Unreadable
     from mcranker.types import MissingScore, Passage, Query, Score, UsageTable
-    from personas import Criterion, Member, Persona, Rubric, Team
+    from personas import Criterion, Ensemble, Member, Persona, Rubric, Team
 
 _EXPORTS = {
     "mcranker.types": "Query Passage Score MissingScore UsageTable",
-    "personas": "Persona Criterion Rubric Member Team",
+    "personas": "Persona Criterion Rubric Member Team Ensemble",
     "mcranker.config": "RankerConfig",
     "mcranker.options": "RankerOptions",
     "mcranker.rankers.base": "Ranker",
@@ -108,6 +108,7 @@ __all__ = [
     "Criterion",
     "DirectRanker",
     "DownloadError",
+    "Ensemble",
     "Estimate",
     "Event",
     "Hit",

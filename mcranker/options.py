@@ -22,7 +22,7 @@ class RankerOptions(TypedDict, total=False):
     scale: int
     labels: tuple[str, ...]
     panel: bool
-    ensemble: Literal["sum", "reciprocal_rank", "assessor"]
+    ensemble: str
     missing: Literal["mean_of_team", "lowest", "constant", "fail"]
     missing_constant: float
     reask: int

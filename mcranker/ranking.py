@@ -11,7 +11,7 @@ from mcranker.errors import ConfigError, InputError, MissingScoreError
 from mcranker.trec import trec_run
 from mcranker.types import MissingScore, Passage, Query, ScoreMatrix, UsageTable
 from personas.ensembles import Rule, descending, distinct
-from personas.errors import SchemaError
+from personas.errors import PersonasError, SchemaError
 from personas.inspection.stored import (
     ASSESSOR,
     StoredCalls,
@@ -240,23 +240,30 @@ class Ranking(Sequence[Hit]):
                 f"ensemble={rule.ensemble.name!r} asks a model; rank again with it (scores that "
                 "the ledger has are not paid for again)"
             )
-        if self.bounds and (rule.first_stage_weight or not rule.ensemble.monotone):
+        judged = np.isfinite(self.final)
+        judged[list(self.bounds)] = True
+        places = np.flatnonzero(judged)
+        rows, group_of = distinct(self.passages[place].content for place in places.tolist())
+        matrix = self.matrix.take(places[rows])
+        if matrix.unasked.any() and (rule.first_stage_weight or not rule.ensemble.monotone):
             raise ConfigError(_left_out(config))
-        judged = len(self) - int(np.isnan(self.final).sum()) + len(self.bounds)
-        rows, group_of = distinct(each.content for each in self.passages[:judged])
+        row_of = np.full(len(self), -1, dtype=np.intp)
+        row_of[places] = group_of
         changed = replace(
             self,
             config=config,
             assessor_reasons={},
             **combined(
                 rule,
-                self.matrix.take(np.asarray(rows, dtype=np.intp)),
-                np.pad(group_of, (0, len(self) - judged), constant_values=-1),
+                matrix,
+                row_of,
                 self.passages,
                 refuse_missing=config.get("missing") == "fail",
             ),
         )
-        if not changed.bounds.keys().isdisjoint(changed.order[: config.get("top_k")].tolist()):
+        top_k = config.get("top_k")
+        first = changed.order[: top_k if isinstance(top_k, int) else None].tolist()
+        if not changed.bounds.keys().isdisjoint(first):
             raise ConfigError(_left_out(config))
         return changed
 
@@ -450,13 +457,14 @@ def combined(
     Args:
         rule: how scores become final ones.
         matrix: the scores of distinct passages.
-        row_of: the row of each passage; -1 for the last ones, which were not judged.
+        row_of: the row of each passage; -1 for one that was not judged.
         passages: all passages.
         assessed: the assessor's scores, one column; None without an assessor.
         refuse_missing: nothing may stand in for a missing score.
 
     Raises:
         MissingScoreError: a score is missing and nothing may stand in for it.
+        ConfigError: an ensemble of another package gives no scores.
     """
     import numpy as np
 
@@ -466,20 +474,25 @@ def combined(
                 f"{len(scores.reasons)} of {scores.values.size} scores are missing and "
                 'missing="fail"; see the reasons in the log, or choose another policy'
             )
-    group_of, unasked = row_of[row_of >= 0], matrix.unasked
-    judged = rule.final(
-        matrix.values,
-        group_of,
-        [passage.score for passage in passages[: len(group_of)]],
-        unasked=unasked if unasked.any() else None,
-        assessed=None if assessed is None else assessed.values[:, 0],
-    )
+    places, unasked = np.flatnonzero(row_of >= 0), matrix.unasked
+    group_of = row_of[places]
+    try:
+        judged = rule.final(
+            matrix.values,
+            group_of,
+            [passages[place].score for place in places.tolist()],
+            unasked=unasked if unasked.any() else None,
+            assessed=None if assessed is None else assessed.values[:, 0],
+        )
+    except PersonasError as error:
+        raise ConfigError(str(error)) from error
     partly = np.any(unasked, axis=1)[group_of]
-    beyond = np.arange(len(group_of), len(passages), dtype=np.intp)
+    final = np.full(len(row_of), np.nan)
+    final[places[~partly]] = judged[~partly]
     return {
-        "order": np.concatenate([descending(judged), beyond]),
-        "final": np.concatenate([np.where(partly, np.nan, judged), np.full(len(beyond), np.nan)]),
-        "bounds": {place: float(judged[place]) for place in np.flatnonzero(partly).tolist()},
+        "order": np.concatenate([places[descending(judged)], np.flatnonzero(row_of < 0)]),
+        "final": final,
+        "bounds": dict(zip(places[partly].tolist(), judged[partly].tolist(), strict=True)),
     }
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from personas import library
+    from personas.ensembles import Ensemble
     from personas.errors import PersonasError, PromptError, SchemaError
     from personas.files import dumps, load, loads, save
     from personas.schema import Criterion, Member, Origin, Persona, Rubric, Team
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from personas.weights import normalize_weights
 
 _EXPORTS = {
+    "personas.ensembles": "Ensemble",
     "personas.errors": "PersonasError PromptError SchemaError",
     "personas.files": "dumps load loads save",
     "personas.schema": "Criterion Member Origin Persona Rubric Team",
@@ -30,6 +32,7 @@ _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in nam
 
 __all__ = [
     "Criterion",
+    "Ensemble",
     "Member",
     "Origin",
     "Persona",

@@ -40,7 +40,6 @@ _OPEN = ("{", "[", ",")  # a line that ends so is the first of a JSON value on m
 _Form = TypeVar("_Form", bound=StoredHead)
 _LONGEST = 300  # characters of a query kept for a list
 _CLOSE = 0.75  # how alike ids must be to be suggested, 0 to 1
-_LONGEST_ERROR = 1000
 _LONGEST_ID = 200  # characters of an id that others are compared with
 
 
@@ -88,7 +87,7 @@ class Chosen:
         try:
             return Inspection.from_dict(self.ranking, grades=self.grades, other=self.other)
         except SchemaError as error:
-            raise InputError(f"{self.where}: {str(error)[:_LONGEST_ERROR]}") from error
+            raise InputError(f"{self.where}: {error}") from error
 
 
 def choose(
@@ -229,7 +228,7 @@ def _read(form: type[_Form], data: object, where: str) -> _Form:
     try:
         return form.read(data)
     except SchemaError as error:
-        raise InputError(f"{where}: {str(error)[:_LONGEST_ERROR]}") from error
+        raise InputError(f"{where}: {error}") from error
 
 
 def _listed(number: int, ranking: StoredRanking, grades: Grades | None) -> Listed:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from personas.plain import plain
-from personas.provenance import provenance
+from personas.provenance import ORIGINS, provenance
 from personas.words import counted
 
 if TYPE_CHECKING:
@@ -20,14 +20,8 @@ if TYPE_CHECKING:
     from personas import Member, Persona, Rubric, Team
     from personas.provenance import Hand, Provenance
 
-__all__ = ["ORIGINS", "line", "percent", "show_member", "show_persona", "show_rubric", "show_team"]
+__all__ = ["line", "percent", "show_member", "show_persona", "show_rubric", "show_team"]
 
-ORIGINS = {
-    "fixed": "fixed by the method",
-    "recruited": "recruited by a model",
-    "library": "from the library",
-    "human": "written by a person",
-}
 HANDS: dict[Hand, str] = {"model": "a model", "library": "the library", "human": "a person"}
 _BY_ORIGIN: dict[str, Hand] = {
     "fixed": "library",

@@ -22,6 +22,7 @@ from pydantic import (
 
 from personas.ensembles import HIGHEST_SCORE
 from personas.errors import SchemaError
+from personas.plain import plain
 from personas.schema import Team
 
 __all__ = [
@@ -43,6 +44,7 @@ _MOST_PROBLEMS = 5
 _LONGEST_VERSION = 40
 _LARGEST = 2**63 - 1
 _DEEPEST = 20  # lists and mappings in one another in a configuration
+_LONGEST_ERROR = 1000
 _WITHOUT_TEXTS = {"hits": {"__all__": {"title", "text"}}}
 
 _Score = Annotated[float, Field(ge=-HIGHEST_SCORE, le=HIGHEST_SCORE)]
@@ -129,7 +131,7 @@ class StoredHead(_Stored):
                 return cls.model_validate_json(data)
             return cls.model_validate(data)
         except ValidationError as error:
-            raise SchemaError(_explain(error)) from error
+            raise SchemaError(plain(_explain(error), _LONGEST_ERROR)) from error
         except RecursionError as error:
             raise SchemaError(f"{_FORM}; its values nest too deep") from error
 
@@ -185,14 +187,14 @@ class StoredRanking(StoredHead):
         names = set(self.personas)
         if len(names) < len(self.personas):
             raise ValueError("two score columns have the same name")
-        places = list(range(1, len(self.hits) + 1))
+        places = set(range(1, len(self.hits) + 1))
         for kind in ("rank", "first_stage_rank"):
-            if sorted(getattr(hit, kind) for hit in self.hits) != places:
+            if {getattr(hit, kind) for hit in self.hits} != places:
                 raise ValueError(f"the hits' {kind} must be 1 to {len(self.hits)}, each once")
         for hit in self.hits:
             if hit.scores.keys() != names:
                 raise ValueError(f"the hit of rank {hit.rank} must have one score a persona")
-            if not all(name in names and hit.scores[name] is None for name in hit.skipped):
+            if any(hit.scores.get(name, 0) is not None for name in hit.skipped):
                 raise ValueError(f"the hit of rank {hit.rank} has a score that was not asked for")
         return self
 

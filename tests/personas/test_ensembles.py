@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -130,7 +131,7 @@ def test_no_passages() -> None:
 
 
 def final(
-    scores: list[list[float]],
+    scores: Sequence[Sequence[float]],
     config: dict[str, Any],
     *,
     first_stage: list[float | None] | None = None,
@@ -140,8 +141,7 @@ def final(
     rows, group_of = distinct(contents or range(len(scores)))
     values = np.array(scores)[rows]
     known = first_stage or [None] * len(scores)
-    order: list[int] = descending(Rule.of(config).final(values, group_of, known)).tolist()
-    return order
+    return [int(place) for place in descending(Rule.of(config).final(values, group_of, known))]
 
 
 @pytest.mark.parametrize(

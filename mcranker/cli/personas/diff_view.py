@@ -8,8 +8,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from mcranker.cli.teams_view import ORIGINS, percent
+from mcranker.cli.teams_view import percent
 from personas.plain import plain
+from personas.provenance import ORIGINS
 from personas.team_diff import MemberDiff, RubricDiff, TeamDiff
 
 if TYPE_CHECKING:

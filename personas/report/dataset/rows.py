@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from personas.provenance import ORIGINS
 from personas.report.dataset.parts import Column
 from personas.report.dataset.words import EMPTY_QUERY, optional, percent, signed, tersely
 from personas.report.formats import weight, whole
@@ -23,7 +24,6 @@ from personas.survey.model import (
 
 __all__ = [
     "CRITERION_COLUMNS",
-    "ORIGINS",
     "PAIR_COLUMNS",
     "PERSONA_COLUMNS",
     "QueryColumn",
@@ -34,13 +34,6 @@ __all__ = [
     "query_columns",
     "query_rows",
 ]
-
-ORIGINS = {
-    "fixed": "fixed by the method",
-    "recruited": "recruited",
-    "library": "from the library",
-    "human": "written by a person",
-}
 
 _QUERY, _NAME, _ID, _REASON = 160, 40, 40, 240
 _PERSONA = 120

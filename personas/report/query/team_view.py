@@ -5,17 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from personas.inspection.inspection import Inspection
-from personas.provenance import Provenance, provenance
+from personas.provenance import ORIGINS, Provenance, provenance
 from personas.schema import Criterion, Member
 
 __all__ = ["SeenCriterion", "SeenMember", "by_person", "seen_members"]
 
-_ORIGINS = {
-    "fixed": "Fixed by the method",
-    "recruited": "Recruited by the model",
-    "library": "From the library",
-    "human": "Added by a person",
-}
 _WRITTEN, _EDITED = "Written by a person", "Edited by a person"
 
 
@@ -69,7 +63,7 @@ def _seen(number: int, member: Member) -> SeenMember:
     return SeenMember(
         number=number,
         member=member,
-        origin=_ORIGINS[member.origin],
+        origin=ORIGINS[member.origin].capitalize(),
         tag=(_WRITTEN if member.origin == "human" else tag) if found.persona == "human" else "",
         criteria=tuple(
             SeenCriterion(criterion, tag if hand == "human" else "")

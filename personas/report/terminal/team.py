@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from personas.inspection.inspection import Inspection
-from personas.provenance import Hand, Provenance, provenance
+from personas.provenance import ORIGINS, Hand, Provenance, provenance
 from personas.report.formats import weight
 from personas.report.terminal.parts import NOTE, Sheet, clipped, letter
 from personas.schema import Criterion, Member
@@ -20,12 +20,6 @@ _MOST_WORDS = 400
 _MOST_CRITERIA = 20
 _MOST_NAME = 40  # columns
 _ROOM_FOR_DESCRIPTION = 40
-_ORIGINS = {
-    "fixed": "fixed by the method",
-    "recruited": "recruited by the model",
-    "library": "from the library",
-    "human": "added by a person",
-}
 _HANDS: dict[Hand, str] = {
     "model": "by a model",
     "library": "by the library",
@@ -56,7 +50,7 @@ def _show_member(sheet: Sheet, mark: str, member: Member) -> None:
     hands = provenance(member)
     head = Text(f"{mark:<{_INDENT}}", style="bold")
     head.append(clipped(member.name, 200), style="bold cyan")
-    head.append(f"  {_ORIGINS[member.origin]}; ", style="not bold")
+    head.append(f"  {ORIGINS[member.origin]}; ", style="not bold")
     head.append(_written(hands), style="not bold yellow" if hands.by_human else "not bold")
     sheet.words(head, hang=_INDENT)
     for intro, said in (("", member.persona.description), ("Why: ", member.persona.reason)):

@@ -154,12 +154,12 @@ def test_show_a_team_says_who_wrote_what() -> None:
     save(Team(members=(nurse, edited_name(edited), doctor), query="best masks").lock(), "team.yaml")
     page = run("show", "team.yaml").stdout
     assert page.startswith("best masks\n3 members, locked: nothing is recruited or rewritten\n\n")
-    assert "\nNurse  recruited by a model\nWears masks all day.\nwhy: She asked.\n█" in page
-    assert "\nMatron  recruited by a model, edited by a person\n" in page
+    assert "\nNurse  recruited by the model\nWears masks all day.\nwhy: She asked.\n█" in page
+    assert "\nMatron  recruited by the model, edited by a person\n" in page
     assert "persona by a person, criteria by a model and a person, weights by a model\n" in page
     rows = [line.split() for line in page.splitlines() if "Comfort" in line or "Cost" in line]
     assert [row[-1] for row in rows] == ["Cost", "person", "model"]
-    assert page.endswith("Doctor  written by a person\nno criteria\n")
+    assert page.endswith("Doctor  added by a person\nno criteria\n")
 
 
 def edited_name(member: Member) -> Member:

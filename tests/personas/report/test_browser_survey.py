@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
-from personas.report.dataset.rows import ORIGINS
+from personas.provenance import ORIGINS
 from personas.survey.model import QueryFigures, Survey
 from tests.support.browser_pages import write_survey
 from tests.support.browser_support import Visit, browser, expect, tab_stops, texts, visit

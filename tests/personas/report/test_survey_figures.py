@@ -298,8 +298,8 @@ def test_rows_of_personas_pairs_and_criteria() -> None:
     by_sum = "-0.0700.900 with, 0.970 without1 judged, by the sum"
     assert rows_of(SURVEY, site.PERSONAS, "personas") == [
         ["NLP scientist", "2", "fixed by the method", "62%", "0.40", worth, "1", "0", "maskssoap"],
-        ["Virologist", "1", "recruited", "31%", "0.40", by_sum, "2", "0", "masks"],
-        ["Parent", "1", "written by a person", "", "", "", "0", "1", "soap"],
+        ["Virologist", "1", "recruited by the model", "31%", "0.40", by_sum, "2", "0", "masks"],
+        ["Parent", "1", "added by a person", "", "", "", "0", "1", "soap"],
     ]
     assert rows_of(SURVEY, site.PERSONAS, "pairs") == [
         ["NLP scientist", "Virologist", "1", "-0.30"]

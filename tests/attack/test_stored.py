@@ -1,0 +1,168 @@
+"""Saved rankings that somebody has spoiled: read, or refused with an error of this project."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beir_eval.errors import RunFolderError
+from beir_eval.experiment.outcome import Outcome
+from beir_eval.experiment.rankings import index_rankings, read_rankings
+from mcranker import ConfigError, InputError, MCRanker, MissingScoreError, Ranking
+from personas.errors import SchemaError
+from personas.inspection.inspection import Inspection
+from personas.inspection.stored import StoredHead, StoredRanking
+from personas.report import render_inspection
+from personas.survey.surveyor import Surveyor
+from tests.attack.scale import scaled
+from tests.support.scripted import scripted
+
+ODD: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    0,
+    10**400,
+    2**64,
+    1e308,
+    float("nan"),
+    float("-inf"),
+    "",
+    "x" * 3000,
+    "<script>\x1b[31m\0",
+    "\ud800",
+    [],
+    [[]],
+    ["x", "x"],
+    {},
+    {"version": 1},
+    {"x": {"x": None}},
+)
+
+
+@lru_cache
+def whole() -> str:
+    with MCRanker(model=scripted(), scoring="per_criterion") as ranker:
+        return ranker.rank("masks", {"a": "some text", "b": "more", "c": "more"}).to_json()
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to every value below this one."""
+    children = value.items() if isinstance(value, dict) else ()
+    for key, child in enumerate(value) if isinstance(value, list) else children:
+        yield (*path, key)
+        yield from places(child, (*path, key))
+
+
+def spoiled(draws: random.Random) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(whole())
+    for _ in range(draws.choice((1, 1, 2, 3))):
+        *above, last = draws.choice(list(places(data)))
+        inside = data
+        for key in above:
+            inside = inside[key]
+        if draws.random() < 0.15:
+            del inside[last]
+        else:
+            inside[last] = copy.deepcopy(draws.choice(ODD))
+    return data
+
+
+def use(data: object) -> None:
+    """All that is done with a saved ranking."""
+    inspection = Inspection.from_dict(StoredRanking.read(data), grades={"a": 1})
+    render_inspection(StoredRanking.read(data))
+    Surveyor().take(1, inspection)
+    outcome = Outcome()
+    outcome.take(StoredRanking.read(data))
+    ranking = Ranking.from_dict(StoredRanking.read(data))
+    assert Ranking.from_dict(ranking.to_dict()).to_dict() == ranking.to_dict()
+    choices: tuple[dict[str, Any], ...] = (
+        {},
+        {"ensemble": "reciprocal_rank"},
+        {"missing": "lowest"},
+    )
+    for options in choices:
+        try:
+            ranking.reensemble(**options)
+        except (ConfigError, MissingScoreError):
+            continue
+
+
+def test_values_of_any_kind_in_any_place() -> None:
+    draws, read = random.Random(12), 0
+    for _ in range(scaled(800)):
+        data = spoiled(draws)
+        try:
+            use(data)
+        except (SchemaError, InputError) as error:
+            assert len(str(error)) < 1500
+            assert "\n" not in str(error)
+        else:
+            read += 1
+    assert read > scaled(800) / 20
+
+
+def spoiled_bytes(draws: random.Random) -> bytes:
+    text = bytearray(whole().encode())
+    for _ in range(draws.choice((1, 1, 2, 5))):
+        place = draws.randrange(len(text))
+        match draws.randrange(5):
+            case 0:
+                del text[place:]
+            case 1:
+                text[place : place + 1] = bytes([draws.randrange(256)])
+            case 2:
+                del text[place : place + draws.randrange(40)]
+            case 3:
+                text[place:place] = draws.choice((b"\0", b"\xff", b'"', b"[" * 5000, b"1e999,"))
+            case _:
+                text[place:place] = text[draws.randrange(len(text)) :][:60]
+        if not text:
+            break
+    return bytes(text)
+
+
+def test_bytes_of_any_kind(tmp_path: Path) -> None:
+    draws = random.Random(13)
+    path = tmp_path / "rankings.jsonl"
+    for _ in range(scaled(800)):
+        data = spoiled_bytes(draws)
+        try:
+            use(data)
+        except (SchemaError, InputError) as error:
+            assert len(str(error)) < 1500
+        path.write_bytes(data)
+        try:
+            index_rankings(path, finished=True)
+            list(read_rankings(path))
+        except RunFolderError as error:
+            assert str(path) in str(error)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xef\xbb\xbf{}",
+        b"[" * 100_000,
+        b'{"version":' * 50_000,
+        b'{"version": 1, "query": {"text": "\\ud800", "id": ""}}',
+        b'{"version": NaN}',
+        b'{"version": 1e999}',
+        b'{"version": "' + b"9" * 100_000 + b'"}',
+        b'{"version": ' + b"9" * 100_000 + b"}",
+    ],
+)
+def test_no_ranking_at_all(data: bytes) -> None:
+    for form in (StoredHead, StoredRanking):
+        with pytest.raises(SchemaError) as caught:
+            form.read(data)
+        assert len(str(caught.value)) < 500

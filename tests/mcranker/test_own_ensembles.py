@@ -1,0 +1,166 @@
+"""An ensemble of another package: used by its name wherever one is chosen."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import beir_eval
+from beir_eval.experiment.run import run_suite
+from beir_eval.experiment.run_folder import RunFolder, ScoreCounts
+from mcranker import ChatRequest, ConfigError, MCRanker, Ranking
+from personas.ensembles import ENSEMBLES
+from personas.inspection.inspection import Inspection
+from tests.support.beir_folder import write_folder
+from tests.support.experiment_support import constant, plan
+from tests.support.known_scores import MEDIAN
+from tests.support.plugins import installed
+from tests.support.scripted import scripted
+
+SCORES = {"Ann": (9, 1, 5), "Ben": (0, 8, 5), "Cleo": (1, 9, 5)}
+ODD = """
+from personas import Ensemble
+TWO = Ensemble("two", lambda scores: scores, "Two-dimensional.")
+NOTHING = len
+"""
+
+
+def answer(request: ChatRequest) -> str:
+    return json.dumps({"Score": SCORES[request.tag.persona][int(request.tag.doc_id)]})
+
+
+def ranker(ensemble: str = "median") -> MCRanker:
+    team = list(SCORES)
+    return MCRanker(team=team, criteria="none", ensemble=ensemble, model=scripted(answer))
+
+
+@pytest.fixture
+def median(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    with installed(folder, ENSEMBLES, MEDIAN, median="MEDIAN"):
+        yield folder
+
+
+@pytest.fixture
+def ranking(median: Path) -> Ranking:
+    with ranker() as made:
+        return made.rank("masks", ["a", "b", "c"])
+
+
+def test_it_ranks(ranking: Ranking) -> None:
+    # Medians: a 1, b 8, c 5; sums: a 10, b 18, c 15.
+    assert [(hit.doc_id, hit.score) for hit in ranking] == [("1", 8), ("2", 5), ("0", 1)]
+    assert ranking.config["ensemble"] == "median"
+    assert ranking.reensemble("sum")[0].score == 18
+    assert ranking.reensemble("sum").reensemble("median").to_dict() == ranking.to_dict()
+
+
+def test_it_is_estimated_and_takes_part_in_top_k(ranking: Ranking) -> None:
+    with ranker() as made:
+        assert made.estimate("masks", ["a", "b", "c"]).calls == 9
+    with MCRanker(
+        team=list(SCORES), criteria="none", ensemble="median", model=scripted(answer), top_k=1
+    ) as made:
+        short = made.rank("masks", ["a", "b", "c"])
+    assert short.ids[0] == ranking.ids[0]
+    assert short[0].score == ranking[0].score
+
+
+def test_reports_explain_it_and_leave_personas_out_by_it(ranking: Ranking, tmp_path: Path) -> None:
+    inspection = Inspection.from_dict(ranking.to_dict())
+    assert inspection.leave_one_out_exact
+    # Without Ben the medians are the means of two: a 5, b 5, c 5, so the first stage's order.
+    assert [hit.rank_without["Ben"] for hit in inspection.hits] == [2, 3, 1]
+    ranking.to_html(tmp_path / "why.html")
+    page = (tmp_path / "why.html").read_text(encoding="utf-8")
+    assert "The median of the scores. Equal ones keep the order of the first stage." in page
+    assert "nobody knows exactly" not in page
+    shown = io.StringIO()
+    ranking.show(file=shown)
+    assert "ensemble median" in shown.getvalue()
+
+
+def test_a_suite_names_it(median: Path, tmp_path: Path) -> None:
+    write_folder(tmp_path / "tiny")
+    path = tmp_path / "own.toml"
+    text = 'title = "Own"\ndatasets = ["tiny"]\ndepth = 3\n[[rankers]]\nlabel = "A"\n'
+    path.write_text(f'{text}ensemble = "median"\n', encoding="utf-8")
+    suite = beir_eval.load_suite(path)
+    (result,) = run_suite(suite, plan(tmp_path / "runs", constant(5)))
+    assert result.metrics is not None
+    assert result.metrics.scores == ScoreCounts(asked=4 * 3 * 3)
+    rankings = list(RunFolder.open(result.path).rankings())
+    assert [each.config["ensemble"] for each in rankings] == ["median"] * 4
+    assert {hit.score for each in rankings for hit in each.hits} == {5.0}
+    beir_eval.write_persona_report([tmp_path / "runs"], tmp_path / "pages")
+    page = (tmp_path / "pages" / "query" / "000001.html").read_text(encoding="utf-8")
+    assert "The median of the scores." in page
+    path.write_text(f'{text}ensemble = "medain"\n', encoding="utf-8")
+    with pytest.raises(beir_eval.SuiteError, match="no ensemble 'medain'; did you mean 'median'"):
+        beir_eval.load_suite(path)
+
+
+def test_the_command_line_takes_it(median: Path, tmp_path: Path) -> None:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        root = str(Path(beir_eval.__file__).parents[1])
+        return subprocess.run(
+            [sys.executable, "-m", "mcranker", "rank", "q", "a", "b", *arguments],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join([root, str(median)]),
+                "OPENAI_API_KEY": "none",
+                "MCRANKER_LEDGER": str(tmp_path / "ledger"),
+                "COLUMNS": "200",
+            },
+        )
+
+    assert "[sum|reciprocal_rank|assessor|median]" in run("--help").stdout
+    dry = ("--dry-run", "--model", "openai:gpt-5-mini", "--output", "json", "--ensemble")
+    done = run(*dry, "median")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["estimate"]["calls"] == 1 + 3 + 6
+    assert "'sum', 'reciprocal_rank', 'assessor', 'median'" in run(*dry, "mean").stdout
+
+
+def test_without_the_package_its_rankings_open_and_the_sum_stands_in(
+    median: Path, tmp_path: Path
+) -> None:
+    with ranker() as made:
+        saved = made.rank("masks", ["a", "b", "c"]).to_json()
+    ENSEMBLES.__dict__["_added"].clear()
+    ranking = Ranking.from_dict(json.loads(saved))
+    inspection = Inspection.from_dict(ranking.to_dict())
+    assert inspection.ensemble is None
+    assert not inspection.leave_one_out_exact
+    assert [hit.rank_of_all for hit in inspection.hits] == [1, 2, 3]  # sums 18, 15 and 10
+    ranking.to_html(tmp_path / "why.html")
+    assert "nobody knows exactly" in (tmp_path / "why.html").read_text(encoding="utf-8")
+    assert ranking.reensemble("sum").ids == ["1", "2", "0"]
+    for use in (ranking.reensemble, ranker):
+        with pytest.raises(ConfigError, match="there is no ensemble 'median'; there are sum, rec"):
+            use()
+
+
+def test_what_is_no_ensemble_is_refused_before_any_call(tmp_path: Path) -> None:
+    with installed(tmp_path, ENSEMBLES, ODD, two="TWO", nothing="NOTHING", gone="GONE"):
+        with pytest.raises(ConfigError, match="'own_plugin:NOTHING' is a builtin_function_or_meth"):
+            ranker("nothing")
+        with pytest.raises(ConfigError, match="'gone' cannot be loaded from 'own_plugin:GONE'"):
+            ranker("gone")
+        with (
+            ranker("two") as made,
+            pytest.raises(ConfigError, match="the ensemble 'two' gave an ar"),
+        ):
+            made.rank("masks", ["a", "b", "c"])

@@ -1,0 +1,137 @@
+"""Scores that are there, combined in another way: as if ranked so from the start, at no call."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcranker import ChatRequest, ConfigError, DirectRanker, MCRanker, MissingScoreError, Ranking
+from personas.ensembles import ENSEMBLES
+from tests.support.known_scores import MEDIAN, POLICIES, Judged
+from tests.support.plugins import installed
+from tests.support.scripted import scripted
+
+
+@pytest.fixture(autouse=True)
+def median(tmp_path: Path) -> Iterator[None]:
+    with installed(tmp_path, ENSEMBLES, MEDIAN, median="MEDIAN"):
+        yield
+
+
+def choices(seed: int) -> dict[str, Any]:
+    draws = random.Random(seed)
+    options = {
+        "ensemble": draws.choice(["sum", "reciprocal_rank", "median"]),
+        "missing": draws.choice(POLICIES),
+        "missing_constant": 0.25,
+        "first_stage_weight": draws.choice([0.0, 0.5, 1.0]),
+    }
+    return {name: value for name, value in options.items() if draws.random() < 0.7}
+
+
+def comparable(ranking: Ranking) -> dict[str, Any]:
+    return {**ranking.to_dict(), "seconds": {}, "usage": {}}
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_it_is_the_ranking_by_these_choices(seed: int) -> None:
+    judged = Judged(seed)
+    ranking, options = judged.rank(), choices(seed)
+    before = ranking.to_json()
+    again = ranking.reensemble(**options)
+    assert comparable(again) == comparable(judged.rank(**options))
+    assert ranking.to_json() == before
+    assert again.usage == ranking.usage
+    # And back again, from a file.
+    back = {name: ranking.config[name] for name in options}
+    assert comparable(Ranking.from_dict(again.to_dict()).reensemble(**back)) == comparable(ranking)
+
+
+def test_nothing_said_is_nothing_changed() -> None:
+    ranking = Judged(3).rank()
+    assert ranking.reensemble().to_dict() == ranking.to_dict()
+    with DirectRanker(model=scripted()) as ranker:
+        empty, one = ranker.rank("q", []), ranker.rank("q", ["a", "b"])
+    assert len(empty.reensemble("reciprocal_rank")) == 0
+    assert one.reensemble("reciprocal_rank").final.tolist() == [1.0, 0.5]
+
+
+def test_by_hand() -> None:
+    # Three judges give d0 9 1 1, d1 1 8 8 and d2 5 5 5: sums 11, 17 and 15; ranks of each judge
+    # 1 3 3, 3 1 1 and 2 2 2: 1.67, 2.33 and 1.5; medians 1, 8 and 5.
+    scores = {"A": (9, 1, 5), "B": (1, 8, 5), "C": (1, 8, 5)}
+
+    def answer(request: ChatRequest) -> str:
+        return f'{{"Score": {scores[request.tag.persona][int(request.tag.doc_id)]}}}'
+
+    with MCRanker(team=list(scores), criteria="none", model=scripted(answer)) as ranker:
+        ranking = ranker.rank("q", ["a", "b", "c"])
+    assert (ranking.ids, ranking.final.tolist()) == (["1", "2", "0"], [11, 17, 15])
+    assert ranking.reensemble("reciprocal_rank").ids == ["1", "0", "2"]
+    assert ranking.reensemble("median").final.tolist() == [1, 8, 5]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"ensemble": "medan"}, "there is no ensemble 'medan'; did you mean 'median'"),
+        ({"ensemble": "assessor"}, "ensemble='assessor' asks a model; rank again with it"),
+        ({"missing": "zero"}, "missing='zero': Input should be"),
+        ({"missing_constant": -1.0}, "missing_constant=-1.0: "),
+        ({"first_stage_weight": 1.5}, "first_stage_weight=1.5: "),
+    ],
+)
+def test_impossible_choices_are_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Judged(3).rank().reensemble(**options)
+
+
+def test_a_missing_score_may_be_refused() -> None:
+    ranking = next(made for seed in range(9) if (made := Judged(seed).rank()).missing)
+    with pytest.raises(MissingScoreError, match='scores are missing and missing="fail"; see'):
+        ranking.reensemble(missing="fail")
+
+
+def test_an_assessors_ranking_goes_back_to_the_scores() -> None:
+    judged = Judged(2)
+    by_sum = judged.rank(ensemble="sum", depth=None)
+    ranking = judged.rank(ensemble="assessor", depth=None)
+    assert [hit.missing["(assessor)"] for hit in ranking]  # it gave no final score at all
+    assert comparable(ranking.reensemble("sum")) == {
+        **comparable(by_sum),
+        "models": ranking.models,
+    }
+    with pytest.raises(ConfigError, match="asks a model"):
+        ranking.reensemble(first_stage_weight=0.5)
+
+
+def top_1(seed: int) -> Ranking:
+    judged = Judged(seed)
+    judged.config |= {"ensemble": "sum", "first_stage_weight": 0.0, "missing": "lowest"}
+    return judged.rank(top_k=1)
+
+
+def test_what_top_k_left_out_is_only_needed_where_it_counts() -> None:
+    rankings = [top_1(seed) for seed in range(60)]
+    skipped = [each for each in rankings if each.skipped]
+    assert len(skipped) > 5
+    refused = 0
+    for ranking in skipped:
+        with pytest.raises(ConfigError, match="top_k=1 left out scores that this needs"):
+            ranking.reensemble("reciprocal_rank")
+        with pytest.raises(ConfigError, match="top_k=1 left out scores that this needs"):
+            ranking.reensemble(first_stage_weight=0.5)
+        try:
+            again = ranking.reensemble(missing="constant", missing_constant=1.0)
+        except ConfigError:
+            refused += 1
+        else:
+            assert again[0].score is not None
+            assert all(hit.at_most is None or hit.at_most <= again[0].score for hit in again)
+    assert 0 < refused < len(skipped)
+    complete = next(each for each in rankings if not each.skipped)
+    assert complete.reensemble("reciprocal_rank").config["top_k"] == 1
