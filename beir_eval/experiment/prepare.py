@@ -1,7 +1,7 @@
 """What is ranked, made ready: queries, the passages that the first stage found, judgements.
 
-It is written to the folder ``data`` (see `beir_eval.experiment.run_folder`), so that reports need neither
-the data set nor the first stage again.
+It is written to the folder ``data`` (see `beir_eval.experiment.run_folder`), so that reports need
+neither the data set nor the first stage again.
 """
 
 from __future__ import annotations

@@ -122,8 +122,8 @@ def find(dataset: Dataset, stage: FirstStage, *, cache: Path | bool | None = Non
         stage: how.
         cache: folder where indexes and runs are kept and found again, by the content of corpus
             and queries, the settings, and the engine's version; True for
-            `beir_eval.retrieval.cache.default_store`, None or False for no folder. A run file is read
-            anew each time.
+            `beir_eval.retrieval.cache.default_store`, None or False for no folder. A run file is
+            read anew each time.
 
     Raises:
         SettingError: no prebuilt index is known for the data set.

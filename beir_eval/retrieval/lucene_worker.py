@@ -1,7 +1,7 @@
 """The process that Lucene runs in: one job from a file, its outcome to a file.
 
-Started by `beir_eval.retrieval.lucene` as ``python -P lucene_worker.py JOB``, and on its own: it imports
-nothing of this package. The Java machine may end it at any time; then there is no outcome.
+Started by `beir_eval.retrieval.lucene` as ``python -P lucene_worker.py JOB``, and on its own: it
+imports nothing of this package. The Java machine may end it at any time; then there is no outcome.
 
 A job is a JSON object with ``jar``, ``task``, ``outcome`` (the file for the outcome), and
 

@@ -217,8 +217,8 @@ command = click.Group(
                     ["--out"], metavar="FILE", help="Write to FILE instead of standard output."
                 ),
             ],
-            help="Write every answer as one JSON object a line, in the order in which they came.\n\n"
-            "Damaged answers are left out, and the exit code is 1. All that can be read of a "
+            help="Write every answer as one JSON object a line, in the order in which they came."
+            "\n\nDamaged answers are left out, and the exit code is 1. All that can be read of a "
             "damaged file is written.",
         ),
         Verb(

@@ -1,8 +1,8 @@
 """The JSON of a reply: what stands under one key, or nothing at all.
 
 A reply is read as strict JSON wherever its objects stand: alone, in a code fence, among
-prose. Where that fails, it is read as `mcranker.replies.loose_json` says. Prose around the object may
-take it back, see `mcranker.replies.prose`. Reading takes time in proportion to the reply's
+prose. Where that fails, it is read as `mcranker.replies.loose_json` says. Prose around the object
+may take it back, see `mcranker.replies.prose`. Reading takes time in proportion to the reply's
 length, of at most `LONGEST` characters.
 """
 

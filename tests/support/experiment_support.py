@@ -1,4 +1,4 @@
-"""Experiments on the small data set of `tests.support.beir_folder`, with models that are made up."""
+"""Experiments on the small data set of `tests.support.beir_folder`, with made-up models."""
 
 from __future__ import annotations
 

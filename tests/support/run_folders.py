@@ -76,7 +76,7 @@ def make_run_folders(
     model: str = "scripted:by-chance",
     unfinished: Collection[tuple[str, str]] = (),
 ) -> Path:
-    """Write folders as `beir_eval.experiment.run_folder` describes them; the same arguments, the same bytes.
+    """Write folders as `beir_eval.experiment.run_folder` describes them; always the same bytes.
 
     Labels that start with ``DIRECT`` are ranked by `DirectRanker`, all others by `MCRanker` with
     two recruits and the NLP scientist, both with a model that scores by chance (by `seed`) and a

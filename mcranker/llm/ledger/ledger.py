@@ -1,7 +1,7 @@
 """The ledger: every answer that was ever paid for, in one SQLite file.
 
-An answer is found by its `mcranker.llm.ledger.request_key`. The file holds replies, what they used, and
-the name of the model; nothing of a request but its hash. Several processes may share it.
+An answer is found by its `mcranker.llm.ledger.request_key`. The file holds replies, what they
+used, and the name of the model; nothing of a request but its hash. Several processes may share it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `mcranker.llm.providers.bodies` says, kept to by the providers' libraries, which all use httpx2.
+"""The limits of `mcranker.llm.providers.bodies` for the providers' libraries, which use httpx2.
 
 They read every body whole. So the stream of each answer is replaced by one that ends, or fails,
 where the most is read; a hook of httpx2's does that before anything of the body is read.

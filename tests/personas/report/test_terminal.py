@@ -28,7 +28,7 @@ def member(name: str, **more: Any) -> dict[str, Any]:
 
 
 def four(**more: Any) -> dict[str, Any]:
-    """d2 17, d3 16, d1 15, d4 12 as `tests.personas.inspection.test_inspection` works them out, by a team."""
+    """d2 17, d3 16, d1 15, d4 12 by a team, as `test_inspection` works them out."""
     team = {"members": [member(name) for name in ("Virologist", "Parent", "Editor")]}
     return stored(FOUR, team=team, **more)
 
