@@ -1,0 +1,335 @@
+"""Keys and addresses: none is shown that holds a secret, and none is taken that cannot be."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from mcranker.cli import cli
+from mcranker.errors import (
+    AuthenticationFailed,
+    ConfigError,
+    ConnectionFailed,
+    MCRankerError,
+    ModelError,
+    ServerFailed,
+)
+from mcranker.llm import masking
+from mcranker.llm.connect import connect
+from mcranker.llm.masking import shown_url
+from mcranker.llm.providers.http_errors import (
+    MESSAGE_LIMIT,
+    PAGE_LIMIT,
+    READ_LIMIT,
+    Problem,
+    Service,
+    error_for,
+    parse_object,
+    read_problem,
+)
+from tests.attack.raw_server import sends, serve_raw
+from tests.attack.scale import scaled
+from tests.attack.wire_models import CHATS, CHECKS, KEY
+from tests.attack.wire_support import SERVICE, TOKEN, asking, failure, failure_of
+from tests.support.beir_folder import write_folder
+from tests.support.loopback import (
+    Answer,
+    Body,
+    clean_environment,
+    completion,
+    openai_error,
+    serve_in_thread,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    clean_environment(monkeypatch)
+
+
+# --- secrets ----------------------------------------------------------------------------
+
+
+def _pages_with(key: str, place: int) -> Iterator[bytes]:
+    """Error pages in which a key begins at about this place."""
+    for filler in ("x", "x ", "iVBORw0K"):
+        before = (filler * place)[:place]
+        # A shape within a word is none.
+        for between in ("", " ", '"', "=") if key == KEY else (" ", '"', "="):
+            page = f"{before}{between}{key} {filler * 50}"
+            yield page.encode()
+            yield json.dumps({"error": {"message": page}}).encode()
+            yield f"<p>{page}</p>".encode()
+            yield f"{'<br>' * (place // 8)}{page}".encode()
+
+
+@pytest.mark.parametrize("edge", [80, MESSAGE_LIMIT, READ_LIMIT, PAGE_LIMIT])
+def test_no_cut_shows_half_a_key(edge: int) -> None:
+    random_places = random.Random(edge)
+    for _ in range(scaled(8)):
+        place = max(0, edge + random_places.randint(-len(KEY) - 12, 3))
+        for key in (KEY, "sk-proj-Ab12Cd34Ef56Gh78"):
+            for page in _pages_with(key, place):
+                texts = [str(error_for(read_problem(401, page, {}), SERVICE))]
+                with pytest.raises(ServerFailed) as caught:
+                    parse_object(b"!" + page, SERVICE)
+                texts.append(str(caught.value))
+                for text in texts:
+                    found = [n for n in range(6, len(key)) if key[:n] in text]
+                    # A shape shows when six characters follow its beginning.
+                    assert not found or (key is not KEY and found[-1] < len("sk-proj-")), text
+
+
+ADDRESSES = [
+    ("https://h/v1?api_key=hunter2", "https://h/v1?api_key=[key]"),
+    ("https://h/v1?hunter2", "https://h/v1?[key]"),
+    ("https://h/v1#hunter2", "https://h/v1#[key]"),
+    ("https://me:hunter2@h/v1", "https://[key]@h/v1"),
+    ("https://me:hun/ter2@h/v1", "https://[key]@h/v1"),
+    ("https://hunter2@h:8/v1", "https://[key]@h:8/v1"),
+    ("me:hunter2@h", "[key]@h"),
+    ("https://h/token=hunter2/v1", "https://h/[key]/v1"),
+    ("https://h/sk-hunter2hunter2/v1", "https://h/[key]/v1"),
+    ("https://h/3f2504e0-4f89-11d3-9a0c-0305e82c3301/v1", "https://h/[key]/v1"),
+    ("https://h/9f86d081884c7d659a2feaa0c55ad015/v1", "https://h/[key]/v1"),
+    ("https://h/q0Zt_Yw8-Lr3pXe5Vb7Nn1Mm4Kk6Jj9Hh2Gg0Ff/v1", "https://h/[key]/v1"),
+    ("https://h/%73k-hunter2hunter2/v1", "https://h/[key]/v1"),
+    ("sk-hunter2hunter2", "[key]"),
+]
+PLAIN_ADDRESSES = [
+    "https://api.openai.com/v1",
+    "http://localhost:8000/v1",
+    "http://[::1]:8000/v1",
+    "https://x.openai.azure.com/openai/deployments/gpt-4o-mini-2024-07-18",
+    "https://api.cloudflare.com/client/v4/@cf/meta/llama-3.1-8b-instruct",
+    "https://h/models/Qwen2.5-72B-Instruct/v1",
+    "https://h/models/Llama-3.3-70B-Instruct-Turbo-FP8/v1",
+    "http://[::1",
+    "http://h:x",
+    "",
+]
+
+
+@pytest.mark.parametrize(("url", "shown"), ADDRESSES)
+def test_no_secret_of_an_address_is_shown(url: str, shown: str) -> None:
+    assert shown_url(url) == shown
+    assert shown_url(shown) == shown
+
+
+@pytest.mark.parametrize("url", PLAIN_ADDRESSES)
+def test_an_address_without_secrets_is_shown_as_it_is(url: str) -> None:
+    assert shown_url(url) == url
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("me:hunter2@proxy:3128", "[key]@proxy:3128"),
+        ("at 'me:hunter2@proxy:x'", "at '[key]@proxy:x'"),
+        ("url=https://me:hunter2@h/v1?k=hunter2", "url=https://[key]@h/v1?k=[key]"),
+        ("see https://platform.openai.com/account/api-keys.", None),
+        ("at 12:30, write to me@example.org (a:b)", None),
+        ("task-specific risk-averse", None),
+    ],
+)
+def test_secrets_in_a_text(text: str, shown: str | None) -> None:
+    assert masking.masked(text) == (shown or text)
+
+
+# The providers' libraries use what aiohttp will drop one day.
+@pytest.mark.filterwarnings("ignore:.*will be removed:DeprecationWarning")
+@pytest.mark.parametrize("name", ["openai", "compatible", "anthropic"])
+@pytest.mark.parametrize(
+    "proxy", ["http://me:hunter2@127.0.0.1:9", "me:hunter2@nonsense:x", "http://me:hunter2@a..b:9"]
+)
+async def test_the_password_of_a_proxy_is_never_shown(
+    name: str, proxy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", proxy)
+    error = await failure_of(name, "http://inside.example")
+    assert type(error) is ConnectionFailed
+    assert "hunter2" not in str(error)
+
+
+def test_any_text_can_be_shown_as_an_address() -> None:
+    letters = random.Random(7)
+    for _ in range(scaled(3000)):
+        text = "".join(letters.choices(":/@?#[]%.=&a1\x00é\ud800 ", k=letters.randint(0, 30)))
+        assert len(shown_url(f"http://{text}")) < 200
+
+
+SECRET_URLS = ["https://me:hunter2@h", "https://h/v1?k=hunter2", "https://h/v1#hunter2"]
+
+
+@pytest.mark.parametrize("url", SECRET_URLS)
+@pytest.mark.parametrize("model", ["openai:m", "anthropic:m"])
+def test_a_refused_address_is_not_shown(
+    url: str, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        connect(model, base_url=url, api_key="k")
+    assert "base_url=" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+    with pytest.raises(ConfigError) as caught:
+        connect(None, base_url=url)
+    assert "hunter2" not in str(caught.value)
+    variable = f"{model.partition(':')[0].upper()}_BASE_URL"
+    monkeypatch.setenv(variable, url)
+    with pytest.raises(ConfigError) as caught:
+        connect(model, api_key="k")
+    assert str(caught.value).startswith(f"{variable}=")
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [*CHATS, *CHECKS])
+async def test_a_token_in_the_path_is_never_shown(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "mcranker")
+    said = f"no route /{TOKEN}/v1 for {KEY} at http://127.0.0.1/{TOKEN}/v1?x={TOKEN}".encode()
+    head = b"HTTP/1.1 %s x\r\nLocation: http://u:%s@h/%s\r\nContent-Length: %d\r\n\r\n"
+    errors: list[ModelError] = []
+    async with (
+        serve_raw(sends()) as server,
+        asking(name, f"{server.root}/{TOKEN}") as call,
+    ):
+        for status in (b"401", b"404", b"500", b"302", b"200"):
+            token = TOKEN.encode()
+            server.script = sends(head % (status, token, token, len(said)), said)
+            errors.append(await failure(call))
+    assert f"/{TOKEN}/" in server.asked[0].line
+    ours = [each.getMessage() for each in caplog.records if each.name.startswith("mcranker")]
+    for text in (*map(str, errors), *ours):
+        assert TOKEN not in text
+        assert KEY not in text
+
+
+def test_nothing_that_is_kept_holds_a_secret(tmp_path: Path) -> None:
+    from beir_eval.experiment import run_suite
+    from tests.support.experiment_support import plan, suite
+
+    asked = {"n": 0}
+
+    def answer(_: Body) -> Answer | Body:
+        asked["n"] += 1
+        said = f"bad key {KEY} for /{TOKEN}/v1"
+        return completion('{"Score": 7}') if asked["n"] % 2 else Answer(400, openai_error(said))
+
+    with serve_in_thread(answer) as server:
+        options = {
+            "base_url": f"{server.root}/{TOKEN}/v1",
+            "api_key": KEY,
+            "ledger": tmp_path / "ledger.sqlite",
+        }
+        out = plan(tmp_path / "out", "openai:m", options=options, limit=2)
+        with contextlib.suppress(MCRankerError):
+            run_suite(suite(write_folder(tmp_path / "tiny"), "DIRECT"), out)
+    assert asked["n"] > 2
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert any(path.name == "manifest.json" for path in files)
+    assert any(b"/[key]/v1" in path.read_bytes() for path in files)
+    for path in files:
+        assert TOKEN.encode() not in path.read_bytes(), path
+        assert KEY.encode() not in path.read_bytes(), path
+
+
+def test_a_suite_is_shown_without_the_secrets_of_its_address(tmp_path: Path) -> None:
+    from beir_eval.cli.suites import command
+
+    file = tmp_path / "mine.toml"
+    address = f"https://gateway.example/{TOKEN}/v1"
+    file.write_text(
+        f'title = "t"\ndatasets = ["mini"]\n[settings]\nbase_url = "{address}"\n'
+        '[[rankers]]\nlabel = "a"\nranker = "direct"\n'
+    )
+    for args in ([str(file)], [str(file), "--output", "json"]):
+        shown = CliRunner().invoke(command, args, standalone_mode=False, catch_exceptions=False)
+        assert "https://gateway.example/[key]/v1" in shown.stdout.replace("\n", "")
+        assert TOKEN not in shown.stdout
+
+
+# --- which key, and where it comes from -------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "base_url", "variable"),
+    [
+        ("openai:m", None, "OPENAI_API_KEY"),
+        ("openai:m", "http://127.0.0.1:1/v1", "OPENAI_API_KEY"),
+        ("anthropic:m", None, "ANTHROPIC_API_KEY"),
+        ("anthropic:m", "http://127.0.0.1:1", "ANTHROPIC_API_KEY"),
+    ],
+)
+def test_messages_name_the_variable_of_the_key(
+    model: str, base_url: str | None, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "two words")
+    with pytest.raises(AuthenticationFailed, match=rf"copy it again and set {variable}$"):
+        connect(model, base_url=base_url)
+    with pytest.raises(AuthenticationFailed, match=r"copy it again and pass it as api_key=$"):
+        connect(model, base_url=base_url, api_key="two words")
+    monkeypatch.setenv(variable, "k")
+    service: Service = connect(model, base_url=base_url)._service  # type: ignore[attr-defined]
+    assert f"(set {variable} or pass api_key=)" in str(error_for(Problem(401), service))
+
+
+# --- addresses that cannot be -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ["openai:m", "anthropic:m"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "", "  ", "http://a..b", "http://.a", "http://a b", "http://h/a b", "http://h:99999/v1",
+        "http://h:0", "http://h\n/v1", "http://h/v1\nx", "http://h\t/v1", "http://h/\x00",
+        "http://\udcff/", "http://h/\udcff", "http://h/v1#x", "http://h/v1#", "http://h/v1?",
+        f"http://{'a' * 64}.example", "http://-a", "http://h\\x", "http://%61b", "http://[::1",
+        "http://[::1]x", "http://xn--/", "http://@h", "http://:8000", "http:///v1", "//h/v1",
+        "h", "file:///etc/passwd", "javascript:0", "http://" + ".".join(["abcdefgh"] * 32),
+    ],
+)  # fmt: skip
+def test_an_address_that_cannot_be(url: str, model: str) -> None:
+    with pytest.raises(ConfigError, match=r"^base_url='"):
+        connect(model, base_url=url, api_key="k")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://h/v1", "HTTP://H/V1", "http://my_host:8000", "http://h.", "http://127.0.0.1:65535",
+     "http://[::1]:8/v1", "https://b\u00fccher.example/v1", "http://h/a%20b", " http://h/v1 "],
+)  # fmt: skip
+def test_an_address_that_can_be(url: str) -> None:
+    assert connect("openai:m", base_url=url).endpoint == url.strip()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("verb", [("rank", "q", "a"), ("doctor",)])
+def test_an_empty_address_on_the_command_line(verb: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(cli, [*verb, "--model", "openai:m", "--base-url", ""])
+    assert done.exit_code in (1, 2)
+    assert "--base-url is empty; leave it out" in done.output
+
+
+def test_an_empty_address_of_an_experiment(tmp_path: Path) -> None:
+    from beir_eval.cli.group import cli as beir_eval
+
+    folder = write_folder(tmp_path / "tiny")
+    args = ["run", "--ranker", "direct", "--dataset", str(folder), "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(beir_eval, [*args, "--model", "openai:m", "--base-url", ""])
+    assert done.exit_code != 0
+    assert "--base-url is empty; leave it out" in done.output
+
+
+def test_no_address_goes_with_a_local_model_or_a_model_object() -> None:
+    with pytest.raises(ConfigError, match="takes no base_url="):
+        connect("local:smollm2-135m", base_url="")
+    with pytest.raises(ConfigError, match="go with a model's name"):
+        connect(connect("openai:m", api_key="k"), base_url="")
