@@ -25,6 +25,7 @@ __all__ = ["command"]
 
 def _run(ctx: click.Context) -> int:
     given, invocation = ctx.params, ctx.ensure_object(Invocation)
+    invocation.doing("getting ready; nothing was sent")
     experiment = given_experiment(ctx)
     quiet = given["quiet"]
     with invocation.noting(live_is_wanted(quiet=quiet)):

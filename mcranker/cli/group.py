@@ -108,6 +108,12 @@ class Verbs(click.Group):
     def _plugins(self) -> Mapping[str, EntryPoint]:
         return {} if self._group is None else plugins(self._group)
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        try:
+            return super().make_context(*args, **extra)
+        except BrokenPipeError as error:  # help is printed here
+            raise _PipeClosed from error
+
     def invoke(self, ctx: click.Context) -> Any:
         invocation = ctx.ensure_object(Invocation)
         try:
