@@ -23,7 +23,7 @@ from mcranker.trec import decimal
 from personas.atomic import write_whole
 from personas.ensembles import HIGHEST_SCORE
 
-__all__ = ["Run", "read_trec", "write_trec"]
+__all__ = ["Run", "check_name", "read_trec", "write_trec"]
 
 Run: TypeAlias = Mapping[str, Sequence[tuple[str, float]]]
 """Query id -> (document id, score), best first. Ids hold no white space."""
@@ -106,7 +106,7 @@ def write_trec(run: Run, path: str | os.PathLike[str], tag: str) -> None:
             be written.
     """
     path = Path(path)
-    _check_name(tag, "the tag")
+    check_name(tag, "the tag")
     text = "".join(_lines(run, tag))
     try:
         write_whole(path, text)
@@ -146,13 +146,13 @@ def _parse_line(fields: list[bytes], place: str) -> tuple[str, str, int, float]:
 
 def _lines(run: Run, tag: str) -> Iterator[str]:
     for query_id, documents in run.items():
-        _check_name(query_id, "query id")
+        check_name(query_id, "query id")
         if not documents:
             _log.warning("query %r has no documents: it leaves no line in a TREC run", query_id)
         seen = set()
         before = math.inf
         for rank, (doc_id, score) in enumerate(documents, start=1):
-            _check_name(doc_id, f"document id of query {query_id!r}")
+            check_name(doc_id, f"document id of query {query_id!r}")
             if doc_id in seen:
                 raise RunError(
                     f"query {query_id!r}: document {doc_id!r} stands twice; a run lists it once"
@@ -188,7 +188,12 @@ def _step(single: float) -> float:
     return max(math.ldexp(1.0, exponent - 24), _SMALLEST_STEP)
 
 
-def _check_name(name: str, what: str) -> None:
+def check_name(name: str, what: str) -> None:
+    """See that a TREC run can hold an id or a tag; `what` is what messages call it.
+
+    Raises:
+        RunError: it is empty, or holds white space or a zero byte.
+    """
     if not name or _NO_ID.search(name):
         raise RunError(
             f"{what} {name!r} is empty, or holds white space or a zero byte: not possible in a "

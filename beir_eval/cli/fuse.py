@@ -27,8 +27,10 @@ def _fuse(ctx: click.Context) -> int:
     check_outputs(given["out"])
 
     from beir_eval.measures.fusion import fuse
-    from beir_eval.runs import read_trec, write_trec
+    from beir_eval.runs import check_name, read_trec, write_trec
 
+    tag = given["tag"] or given["method"]
+    check_name(tag, "the tag")
     runs = [read_trec(path) for path in paths]
     if not given["quiet"]:
         say("ranx starts, which takes some 10 seconds")
@@ -44,7 +46,7 @@ def _fuse(ctx: click.Context) -> int:
         params=params,
         depth=given["depth"],
     )
-    write_trec(fused, given["out"], given["tag"] or given["method"])
+    write_trec(fused, given["out"], tag)
     partial = [query_id for query_id in fused if any(query_id not in run for run in runs)]
     documents = sum(map(len, fused.values()))
     if given["output"] == "json":

@@ -14,7 +14,9 @@
         run.trec            the rankings as a TREC run
         metrics.json        `Metrics` of that run
 
-Nothing but ``rankings.jsonl`` is there before a run is finished, and the manifest.
+Nothing but ``rankings.jsonl`` is there before a run is finished, and the manifest. While a program
+writes to a folder there is a file ``.lock`` as well, see `beir_eval.lock`. Everything is checked
+where it is read: an error names the file, and the line.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 from personas import library, save
@@ -64,8 +65,9 @@ def write_files(place: Path) -> Path:
     make_run_folders(place / "runs", suite=no_suite)
     for name in ("tiny", "nocorpus", "noqueries", "grades", "twice", "badgz"):
         write_folder(place / name)
-    write_folder(place / "\udcfftiny")
-    save(library.team("entity_lookup"), place / "\udcffteam.yaml")
+    if sys.platform == "linux":  # other systems have no such names
+        write_folder(place / "\udcfftiny")
+        save(library.team("entity_lookup"), place / "\udcffteam.yaml")
     (place / "nocorpus" / "corpus.jsonl").unlink()
     (place / "noqueries" / "queries.jsonl").unlink()
     written(place / "grades" / "qrels" / "test.tsv", FILES["grade.tsv"])

@@ -255,6 +255,7 @@ personas report runs --out o --against {LONG} => no run 'xxxx
 # --- files ---
 mcranker rank q --docs gone.jsonl => gone.jsonl
 mcranker rank q --docs adir => adir
+mcranker rank q --docs /dev/zero => /dev/zero
 mcranker rank q --docs empty => empty
 mcranker rank q --docs blank.jsonl => blank.jsonl
 mcranker rank q --docs latin.jsonl => latin.jsonl:2
@@ -314,6 +315,8 @@ mcranker inspect runs => runs
 mcranker inspect runs/scifact/data => data
 beir-eval evaluate gone --qrels qrels.tsv => gone
 beir-eval evaluate adir --qrels qrels.tsv => adir
+beir-eval evaluate /dev/zero --qrels qrels.tsv => /dev/zero
+beir-eval evaluate run.trec --qrels /dev/zero => /dev/zero
 beir-eval evaluate bad.trec --qrels qrels.tsv => bad.trec:1
 beir-eval evaluate latin.jsonl --qrels qrels.tsv => latin.jsonl:1
 beir-eval evaluate zero.bin --qrels qrels.tsv => zero.bin:1

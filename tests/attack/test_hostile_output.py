@@ -6,13 +6,17 @@ import ast
 import io
 import json
 import logging
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import Result
+from rich.console import Console
 
 from mcranker import ChatRequest, MCRanker, ScriptedChat
+from mcranker.cli.progress import Live, QueryTracker
 from mcranker.logs import safe_logger
+from personas import Member, Persona, Team
 from personas.plain import json_text, shown
 from tests.attack.commands import HOSTILE, call, unsafe, written
 from tests.support.beir_folder import write_folder
@@ -33,6 +37,9 @@ datasets = ["mini"]
 label = "a"
 ranker = "direct"
 """
+
+
+named = pytest.mark.skipif(sys.platform == "win32", reason="no file can be called so")
 
 
 @pytest.fixture
@@ -100,6 +107,7 @@ def test_rankings_and_teams_on_a_terminal(model: Connected, tmp_path: Path) -> N
     harmless("personas", "diff", "team.yaml", "entity_lookup")
 
 
+@named
 @pytest.mark.usefixtures("terminal", "model")
 def test_experiments_on_a_terminal(tmp_path: Path) -> None:
     data, out = write_folder(tmp_path / f"tiny{ODD_ID}"), f"out{ODD_ID}"
@@ -123,6 +131,7 @@ def test_experiments_on_a_terminal(tmp_path: Path) -> None:
     harmless("beir-eval", "retrieve", data, "--out", f"found{ODD_ID}")
 
 
+@named
 @pytest.mark.usefixtures("terminal", "model")
 def test_a_suite_on_a_terminal(tmp_path: Path) -> None:
     suite = written(tmp_path / f"s{ODD_ID}.toml", SUITE)
@@ -138,6 +147,16 @@ def test_what_is_no_terminal_gets_the_text_as_it_is(model: Connected, tmp_path: 
     assert found["ranking"]["hits"][0]["title"] == HOSTILE
 
 
+def test_the_live_display_takes_a_label_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What looks like rich's markup would change colours, or end the run by an error."""
+    shown_there = io.StringIO()
+    console = Console(file=shown_there, force_terminal=True, width=100)
+    monkeypatch.setattr("mcranker.cli.progress._console", lambda: console)
+    with Live(QueryTracker(stage="data, [/b] [red]label"), wanted=True) as live:
+        live.update()
+    assert "data, [/b] [red]label" in shown_there.getvalue()
+
+
 def test_json_reads_back_as_what_it_was() -> None:
     value = {HOSTILE: [HOSTILE, "\ud800", "漢字 👩\u200d🔬\n\t", None, 1.5]}
     text = json_text(value)
@@ -147,19 +166,15 @@ def test_json_reads_back_as_what_it_was() -> None:
     assert shown("a\n\tb\r\x1b") == "a\n\tb\\r\\x1b"
 
 
-def test_warnings_of_the_library_steer_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_warnings_of_the_library_steer_no_terminal() -> None:
     """Without a handler Python writes them to standard error as they are."""
-
-    def answer(request: ChatRequest) -> str:
-        return HOSTILE if request.tag.stage == "score" else '{"Criteria": []}'
-
+    team = Team(members=(Member(persona=Persona(name=f"P{HOSTILE}")),))
     log = io.StringIO()
     handler = logging.StreamHandler(log)
     logging.getLogger("mcranker").addHandler(handler)
     try:
-        with MCRanker(
-            model=ScriptedChat(answer), ledger=None, team_size=1, criteria="none"
-        ) as ranker:
+        model = ScriptedChat(lambda _: HOSTILE)
+        with MCRanker(model=model, ledger=None, team=team, criteria="none") as ranker:
             ranker.rank("q", {f"d{HOSTILE}": "text"})
     finally:
         logging.getLogger("mcranker").removeHandler(handler)

@@ -214,7 +214,7 @@ async def test_a_token_in_the_path_is_never_shown(
 
 
 def test_nothing_that_is_kept_holds_a_secret(tmp_path: Path) -> None:
-    from beir_eval.experiment import run_suite
+    from beir_eval.experiment.run import run_suite
     from tests.support.experiment_support import plan, suite
 
     asked = {"n": 0}
