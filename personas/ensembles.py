@@ -70,9 +70,9 @@ class Ensemble:
 
     Attributes:
         name: the name under which it is found.
-        combine: takes scores of shape (passages, personas), none of them missing, equal passages
-            as one row, rows in first-stage order; returns one finite score a row, the higher the
-            better. Equal scores keep first-stage order.
+        combine: takes scores of shape (passages, personas), at least one of each and none
+            missing, equal passages as one row, rows in first-stage order; returns one finite
+            score a row, the higher the better. Equal ones keep first-stage order.
         description: where the final score comes from; a sentence for reports.
         monotone: whether each row is combined by itself, and a higher score never gives a lower
             result. Then the highest possible result of a passage is known while some scores are

@@ -249,11 +249,6 @@ class Inspection:
         return said or max(known, default=0.0) or _DEFAULT_TOP
 
     @property
-    def rule(self) -> Rule:
-        """How the scores became final ones, as far as it is known here."""
-        return Rule.of(self.config)
-
-    @property
     def ensemble(self) -> Ensemble | None:
         """How the scores became one a passage; None if that is not known here."""
         return find_ensemble(self.config)

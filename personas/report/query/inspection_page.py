@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from personas.ensembles import Rule
 from personas.inspection.inspection import InspectedHit, Inspection, OtherRanking
 from personas.inspection.stored import StoredRanking
 from personas.report.formats import cut, exact, fixed
@@ -289,7 +290,7 @@ def _ensemble(inspection: Inspection) -> str:
     if len(inspection.personas) < 2:
         return ""
     said = inspection.ensemble.description if inspection.ensemble else ""
-    weight = inspection.rule.first_stage_weight
+    weight = Rule.of(inspection.config).first_stage_weight
     if said and weight:
         return f"{said} The first stage’s score counts {exact(100 * weight)}% in it."  # noqa: RUF001
     return said
