@@ -82,9 +82,10 @@ def connect(
                 "or set MCRANKER_MODEL"
             )
         logger.info("model %s: %s", model, reason)
-    for given in (model, base_url or ""):
-        if not can_be_encoded(given):
-            raise ConfigError(f"{given!r} names no model and no server: it is not UTF-8")
+    if not can_be_encoded(model):
+        raise ConfigError(f"{model!r} names no model: it is not UTF-8")
+    if not can_be_encoded(base_url or ""):
+        raise ConfigError(f"base_url={base_url!r} names no server: it is not UTF-8")
     kind, name = _split(model)
     if kind == "local":
         if base_url is not None or api_key:

@@ -18,6 +18,7 @@ import sqlite3
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -679,14 +680,15 @@ asyncio.run(main())
     ],
 )
 def test_a_ledger_that_cannot_be_written_is_found_out_before_a_call(
-    whole: Path, tmp_path: Path, what: str, says: str
+    whole: Path, what: str, says: str
 ) -> None:
-    path = copied(whole, tmp_path / "folder", log=what == "has_no_room")
-    for folder in (path.parent, *path.parents[1:4]):  # pytest makes them for their owner alone
-        with contextlib.suppress(PermissionError):
-            folder.chmod(0o755)
-    out, errors = start(UNWRITABLE, path, what).communicate(timeout=STUCK)
-    path.parent.chmod(0o755)
+    # Not in pytest's own folders, which are for their owner alone.
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        path = copied(whole, Path(folder) / "folder", log=what == "has_no_room")
+        path.parent.chmod(0o755)
+        out, errors = start(UNWRITABLE, path, what).communicate(timeout=STUCK)
+        path.parent.chmod(0o755)
     assert not errors
     lines = out.splitlines()
     assert len(lines) == 2

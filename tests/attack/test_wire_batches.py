@@ -63,7 +63,7 @@ async def test_a_list_of_batches_without_end(
     provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert MOST_PAGES == 1000
-    monkeypatch.setattr(f"mcranker.llm.{provider}_batches.MOST_PAGES", 20)
+    monkeypatch.setattr(f"mcranker.llm.batch.{provider}_batches.MOST_PAGES", 20)
     async with workplace(provider, tmp_path) as place:
         batch: Body = {
             "id": "other",
