@@ -13,7 +13,7 @@ from mcranker.cli.fetching import fetch_models
 from mcranker.cli.invocation import Invocation
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.options import given_ledger, ledger_flag, model_flags, model_names
-from mcranker.cli.progress import Live, QueryTracker, first_stage, live_is_wanted
+from mcranker.cli.progress import Live, QueryTracker, live_is_wanted
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.tables import print_page, show_ranking
 from mcranker.cli.verb import Verb, quiet_flag
@@ -92,7 +92,7 @@ async def _rank_all(ctx: click.Context, dataset: Dataset, run: Run, count: int) 
         for query_id in list(dataset.queries)[:count]:
             documents = [(dataset.corpus[doc_id], score) for doc_id, score in run[query_id]]
             docs = [Passage(each.id, each.text, each.title, score) for each, score in documents]
-            tracker = QueryTracker(first_stage(ranker))
+            tracker = QueryTracker.of(ranker)
             invocation.reached = _Reached(len(rankings) + 1, count, tracker)
             query = Query(dataset.queries[query_id], query_id)
             async with ranker.astream(query, docs) as events:

@@ -30,7 +30,6 @@ __all__ = [
     "RunTracker",
     "Tracker",
     "download_bar",
-    "first_stage",
     "live_is_wanted",
 ]
 
@@ -69,11 +68,12 @@ class QueryTracker:
     """Counts the events of one query.
 
     Attributes:
-        stage: what is done first, see `first_stage`.
+        assessed: an assessor has the last word on the passages.
         clock: the time in seconds.
     """
 
     stage: str = "recruiting"
+    assessed: bool = False
     clock: Callable[[], float] = time.perf_counter
     done: int = 0
     total: int | None = None
@@ -81,6 +81,16 @@ class QueryTracker:
     _written: int = 0
     _since: float | None = None
     _before: int = 0
+
+    @classmethod
+    def of(cls, ranker: Ranker) -> QueryTracker:
+        """A tracker that knows what this ranker does first and last."""
+        seats = getattr(ranker, "seats", None)
+        if seats is None or not (seats.recruits or seats.members):
+            first = "scoring"
+        else:
+            first = "recruiting" if seats.recruits else "writing criteria"
+        return cls(first, assessed=ranker.config.ensemble == "assessor")
 
     def take(self, event: Event) -> None:
         """Count one event."""
@@ -90,17 +100,24 @@ class QueryTracker:
             case events.RankingStarted(passages=passages):
                 self._passages = passages
             case events.TeamRecruited(personas=personas):
-                if self.stage != "scoring":  # those who are on the team already may have begun
+                # Those who are on the team from the start may have begun to write, and to score.
+                if self.stage != "scoring":
                     self._enter("writing criteria", len(personas))
                     self.done = self._written
             case events.RubricWritten():
                 self._written += 1
                 if self.stage == "writing criteria":
                     self.done = self._written
+                    if self.done == self.total:
+                        self._enter("scoring", None)
             case events.PassageScored(done=done, total=total):
                 self._count("scoring", done, total)
+                if self.assessed and done == total:
+                    self._enter("assessing", None)
             case events.PassageAssessed(done=done, total=total):
-                self._count("assessing", done, total)
+                # The assessor works while scores are still coming.
+                if self.stage != "scoring":
+                    self._count("assessing", done, total)
             case _:
                 pass
 
@@ -124,23 +141,16 @@ class QueryTracker:
             return None
         return (1 - self.done / self.total) * self._passages / rate
 
-    def _enter(self, stage: str, total: int) -> None:
-        self.stage, self.done, self.total = stage, 0, total
+    def _enter(self, stage: str, total: int | None) -> None:
+        self.stage, self.done, self.total, self._since = stage, 0, total, None
 
     def _count(self, stage: str, done: int, total: int) -> None:
         if self.stage != stage:
             self._enter(stage, total)
+        if self._since is None:
             # The speed is taken from the first score on: what came before went into starting.
             self._since, self._before = self.clock(), done
         self.done, self.total = done, total
-
-
-def first_stage(ranker: Ranker) -> str:
-    """What a ranker does first for a query, as a `QueryTracker` names it."""
-    seats = getattr(ranker, "seats", None)
-    if seats is None or not (seats.recruits or seats.members):
-        return "scoring"
-    return "recruiting" if seats.recruits else "writing criteria"
 
 
 @dataclass(slots=True)

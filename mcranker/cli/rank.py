@@ -24,7 +24,7 @@ from mcranker.cli.options import (
     team_flag,
     with_criteria_flag,
 )
-from mcranker.cli.progress import Live, QueryTracker, RunTracker, first_stage, live_is_wanted
+from mcranker.cli.progress import Live, QueryTracker, RunTracker, live_is_wanted
 from mcranker.cli.reading import (
     FORMATS,
     STDIN,
@@ -40,6 +40,7 @@ from mcranker.errors import InputError
 from mcranker.events import RankingDone
 from mcranker.models import ROLES
 from mcranker.rankers import FATAL_ERRORS, RankedQuery, Ranker
+from mcranker.ranking import Ranking
 from mcranker.trec import can_be_named
 from mcranker.types import Passage, Query
 from personas.words import counted
@@ -94,9 +95,13 @@ def _rank(ctx: click.Context) -> int:
         fetch_models(model_names(ctx), quiet=quiet)
         ranker = make_ranker(ctx, given["ranker"])
     with opened(wanted) as results:
-        work = _rank_many if wanted.many else _rank_one
         live = live_is_wanted(quiet=quiet)
-        run_loop(partial(work, ranker, job, results, invocation, live=live))
+        if wanted.many:
+            run_loop(partial(_rank_many, ranker, job, results, invocation, live=live))
+        else:
+            ranking = run_loop(partial(_rank_one, ranker, job, invocation, live=live))
+            invocation.doing("writing the report" if wanted.report else "writing the results")
+            results.add(ranking)
         return results.finish(len(job.queries))
 
 
@@ -108,11 +113,9 @@ def _dry_run(ctx: click.Context, job: _Job) -> int:
         return show_estimate(ranker.estimate_many(job.work()), ctx.params["output"])
 
 
-async def _rank_one(
-    ranker: Ranker, job: _Job, results: Results, invocation: Invocation, *, live: bool
-) -> None:
+async def _rank_one(ranker: Ranker, job: _Job, invocation: Invocation, *, live: bool) -> Ranking:
     ((query, passages),) = job.work()
-    tracker = QueryTracker(first_stage(ranker))
+    tracker = QueryTracker.of(ranker)
     invocation.reached = lambda: tracker.reached
     async with ranker, ranker.astream(query, passages) as events:
         with Live(tracker, wanted=live) as display, invocation.held():
@@ -120,8 +123,7 @@ async def _rank_one(
                 tracker.take(event)
                 display.update()
     assert isinstance(event, RankingDone), "the last event of every ranking"
-    invocation.doing("writing the report" if results.wanted.report else "writing the results")
-    results.add(event.ranking)
+    return event.ranking
 
 
 async def _rank_many(

@@ -27,9 +27,13 @@ def mend_streams() -> None:
             writer = 1
         if reader != 1:
             os.close(reader)
-        sys.stdout = os.fdopen(writer, "w", encoding="utf-8", errors="backslashreplace")
+        sys.stdout = os.fdopen(
+            writer, "w", encoding="utf-8", errors="backslashreplace", closefd=False
+        )
     if sys.stderr is None:
-        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
+        sys.stderr = os.fdopen(
+            os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8", closefd=False
+        )
 
 
 def leave_unwritten() -> None:

@@ -20,7 +20,7 @@ from mcranker.cli.options import (
     model_names,
     team_flag,
 )
-from mcranker.cli.progress import Live, QueryTracker, first_stage, live_is_wanted
+from mcranker.cli.progress import Live, QueryTracker, live_is_wanted
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.tables import print_page, show_team
 from mcranker.cli.verb import GroupedOption, Verb, output_flag, quiet_flag
@@ -91,7 +91,7 @@ def _team(ctx: click.Context) -> int:
 async def _recruit(
     ranker: MCRanker, query: Query, example: str | None, invocation: Invocation, *, live: bool
 ) -> Team:
-    tracker = QueryTracker(first_stage(ranker))
+    tracker = QueryTracker.of(ranker)
     invocation.reached = lambda: tracker.reached
     async with ranker:
         with Live(tracker, wanted=live) as display, invocation.held():

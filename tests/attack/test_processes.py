@@ -1,0 +1,377 @@
+"""Processes: forked ones, ones that end in the middle of something, killed ones, unread ones."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from mcranker.llm.ledger.upkeep import verify
+from tests.attack.scale import scaled
+from tests.mcranker.cli.test_cli_process import environment
+from tests.mcranker.rankers.test_resume import calls_of, write_collection
+from tests.support.chaos import Chaos, chaos
+from tests.support.ranking_process import CONCURRENCY
+
+ROOT = Path(__file__).parent.parent.parent
+STUCK = 60  # seconds after which a process counts as stuck
+COMMANDS = {
+    "mcranker": "mcranker.cli",
+    "beir-eval": "beir_eval.cli",
+    "personas": "mcranker.cli.personas.group",
+}
+
+posix = pytest.mark.skipif(os.name != "posix", reason="signals, forks and descriptors")
+
+
+def run(*command: str, given: str | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        check=False,
+        capture_output=True,
+        cwd=ROOT,
+        env=environment(PYTHONWARNINGS="default", MCRANKER_LEDGER="none", **env),
+        input=given,
+        text=True,
+        timeout=STUCK,
+    )
+
+
+@posix
+@pytest.mark.parametrize(
+    ("mode", "back_end"),
+    [
+        ("after", "url"),
+        ("after", "openai"),
+        ("after", "anthropic"),
+        ("during", "url"),
+        ("in_a_loop", "url"),
+        ("nothing", "url"),
+        ("half_way", "url"),
+        ("grandchild", "url"),
+        ("pools", "url"),
+    ],
+)
+def test_a_forked_process_ranks_and_so_does_its_parent(mode: str, back_end: str) -> None:
+    with chaos({}, latency=(0.001, 0.01)) as server:
+        done = run(sys.executable, "-m", "tests.attack.forking", server.url, mode, back_end)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "fine\n", "")
+
+
+BEGIN = """\
+import asyncio, sys, threading, time
+from concurrent.futures import ThreadPoolExecutor
+from mcranker import MCRanker
+from tests.support.ranking_process import queries
+
+delay = float(sys.argv[2])
+ranker = MCRanker(2, model="openai:test", base_url=sys.argv[1], concurrency=8)
+work = queries(3, passages=10)
+query, docs = work[0]
+
+def rank():
+    ranker.rank(query, docs)
+    print("ranked", flush=True)
+"""
+ENDS = {
+    "forgotten": ("rank()", ["ranked"]),
+    "a daemon thread": (
+        "threading.Thread(target=rank, daemon=True).start(); time.sleep(delay); sys.exit()",
+        None,
+    ),
+    "another thread": (
+        "threading.Thread(target=rank).start(); time.sleep(delay); sys.exit()",
+        ["ranked"],
+    ),
+    "a thread that begins late": (
+        "threading.Thread(target=lambda: (time.sleep(delay), rank())).start()",
+        ["ranked"],
+    ),
+    "a pool of threads": (
+        "pool = ThreadPoolExecutor(2); [pool.submit(rank) for _ in range(3)]; time.sleep(delay)",
+        ["ranked"] * 3,
+    ),
+    "rank_many half way": ("ranked = ranker.rank_many(work); next(ranked); time.sleep(delay)", []),
+    "a stream half way": (
+        "async def main():\n"
+        "    async for event in ranker.astream(query, docs):\n"
+        "        await asyncio.sleep(delay)\n"
+        "        sys.exit()\n"
+        "asyncio.run(main())",
+        [],
+    ),
+    "a task left behind": (
+        "async def main():\n"
+        "    task = asyncio.create_task(ranker.arank(query, docs))\n"
+        "    await asyncio.sleep(0.01 + delay)\n"
+        "asyncio.run(main())",
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_process_ends_quietly_whatever_is_under_way(end: str) -> None:
+    script, printed = ENDS[end]
+    luck = random.Random(end)
+    with chaos({}, latency=(0.01, 0.05)) as server:
+        for _ in range(scaled(1)):
+            delay = str(luck.uniform(0.0, 0.3))
+            done = run(sys.executable, "-c", f"{BEGIN}\n{script}\n", server.url, delay)
+            assert (done.returncode, done.stderr) == (0, ""), delay
+            assert done.stdout.split() in ([[], ["ranked"]] if printed is None else [printed])
+
+
+def test_an_exception_at_the_top_is_all_that_is_told() -> None:
+    script = (
+        f"{BEGIN}\nthreading.Thread(target=rank, daemon=True).start(); time.sleep(delay); 1 / 0"
+    )
+    with chaos({}, latency=(0.01, 0.05)) as server:
+        done = run(sys.executable, "-c", script, server.url, "0.1")
+    assert done.returncode == 1
+    assert done.stderr.count("Traceback") == 1
+    assert done.stderr.endswith("ZeroDivisionError: division by zero\n")
+
+
+def test_a_ranker_that_is_closed_while_a_thread_ranks_says_so() -> None:
+    script = f"""{BEGIN}
+def told():
+    try:
+        rank()
+    except Exception as error:
+        print(repr(error))
+thread = threading.Thread(target=told); thread.start()
+time.sleep(0.1); ranker.close(); thread.join(10)
+"""
+    with chaos({}, latency=(0.05, 0.1)) as server:
+        done = run(sys.executable, "-c", script, server.url, "0")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("MCRankerError('the ranker was closed while it was at work")
+
+
+@posix
+def test_ctrl_c_in_a_running_loop_as_of_a_notebook() -> None:
+    script = f"""{BEGIN}
+import os, signal
+async def cells():
+    for _ in range(2):
+        threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            rank()
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+    rank()
+loop = asyncio.new_event_loop()  # one that is deaf to Ctrl-C, so a cell gets it
+loop.run_until_complete(cells())
+loop.close()
+"""
+    with chaos({}, latency=(0.05, 0.1)) as server:
+        done = run(sys.executable, "-c", script, server.url, "0.15")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split() == ["interrupted", "interrupted", "ranked"]
+
+
+class Ranking:
+    """The command over three queries, in a folder of its own."""
+
+    count, passages = 3, 20
+
+    def __init__(self, server: Chaos, folder: Path) -> None:
+        self.server = server
+        self.folder = folder
+        self.temporary = folder / "tmp"
+        self.temporary.mkdir()
+        names = ("queries.jsonl", "run.trec", "corpus.jsonl")
+        write_collection({name: folder / name for name in names}, self.count, self.passages)
+        self.known = {*names, "tmp", "ledger", "ledger-wal", "ledger-shm"}
+
+    @property
+    def command(self) -> list[str]:
+        command = [sys.executable, "-m", "mcranker", "rank", "--model", "openai:test"]
+        command += ["--queries", "queries.jsonl", "--run", "run.trec", "--corpus", "corpus.jsonl"]
+        command += ["--output", "trec", "--out", "out.trec", "--save", "saved.jsonl"]
+        return [*command, "--base-url", self.server.url, "--concurrency", str(CONCURRENCY)]
+
+    def start(self) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            self.command,
+            cwd=self.folder,
+            env=environment(MCRANKER_LEDGER="ledger", TMPDIR=str(self.temporary)),
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def left(self) -> set[str]:
+        """Files beyond those that may be there."""
+        found = {each.name for each in (*self.folder.iterdir(), *self.temporary.iterdir())}
+        return found - self.known
+
+
+@posix
+@pytest.mark.parametrize("seed", range(2))
+def test_ended_at_random_moments_nothing_is_asked_twice_or_left(tmp_path: Path, seed: int) -> None:
+    luck = random.Random(seed)
+    runs: list[tuple[int, int, float]] = []
+    with chaos({}, seed=seed, latency=(0.005, 0.02)) as server:
+        ranking = Ranking(server, tmp_path)
+        calls = calls_of(ranking.count, passages=ranking.passages)
+        for number in range(scaled(10)):
+            how = luck.choice([signal.SIGTERM, signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
+            began = len(server.receptions)
+            reached = server.alarm(began + luck.randint(0, calls // 12))
+            with ranking.start() as process:
+                if number % 5 == 4:  # while it starts
+                    reached.wait(luck.uniform(0.0, 0.8))
+                else:
+                    wait_for(reached, process)
+                    time.sleep(luck.uniform(0.0, 0.02))
+                runs.append((began, len(server.receptions), time.monotonic()))
+                process.send_signal(how)
+                _, stderr = process.communicate(timeout=STUCK)
+            if process.returncode == 0:
+                break
+            if how == signal.SIGKILL:
+                assert process.returncode == -how
+                for name in ranking.left():  # what a kill leaves is not what is tested here
+                    (tmp_path / name).unlink()
+                continue
+            assert ranking.left() == set()
+            assert "Traceback" not in stderr or process.returncode == -how
+            if stderr and process.returncode != -how:
+                assert process.returncode == 128 + how
+                said = "interrupted" if how == signal.SIGINT else "stopped by SIGTERM"
+                assert stderr.startswith(f"mcranker: {said} ")
+                assert stderr.count("\n") == 1
+        with ranking.start() as process:
+            _, stderr = process.communicate(timeout=STUCK)
+        assert (process.returncode, stderr) == (0, "")
+        assert asked_again(server, runs) == []
+        assert server.distinct == calls
+    assert verify(tmp_path / "ledger") == (calls, [])
+    assert ranking.left() == {"out.trec", "saved.jsonl"}
+
+
+def wait_for(reached: threading.Event, process: subprocess.Popen[str]) -> None:
+    """Until the server has been asked so often, or the process has ended."""
+    deadline = time.monotonic() + STUCK
+    while not reached.wait(0.01) and process.poll() is None:
+        assert time.monotonic() < deadline
+
+
+# Between the end of an answer and the moment from which another process finds it in the ledger.
+COMMIT = 0.25  # seconds
+
+
+def asked_again(server: Chaos, runs: Sequence[tuple[int, int, float]]) -> list[str]:
+    """Prompts of which a run got the answer long enough before it was ended, and that came again.
+
+    Args:
+        server: who was asked.
+        runs: for each, how many requests had come when it began and when it was ended, and when
+            that was.
+    """
+    again = []
+    for began, count, moment in runs:
+        of_run = server.receptions[began:count]
+        known = {each.prompt for each in of_run if each.answered and each.ended < moment - COMMIT}
+        again += [each.prompt for each in server.receptions[count:] if each.prompt in known]
+    return again
+
+
+@posix
+def test_two_signals_in_a_row_are_one(tmp_path: Path) -> None:
+    luck = random.Random(3)
+    with chaos({}, latency=(0.01, 0.05)) as server:
+        ranking = Ranking(server, tmp_path)
+        for _ in range(scaled(3)):
+            how = luck.choice([signal.SIGTERM, signal.SIGINT])
+            reached = server.alarm(len(server.receptions) + 5)
+            with ranking.start() as process:
+                wait_for(reached, process)
+                process.send_signal(how)
+                time.sleep(luck.uniform(0.0, 0.03))
+                process.send_signal(how)
+                _, stderr = process.communicate(timeout=STUCK)
+            # The second may come when all is said and done, and end what is left of the process.
+            assert process.returncode in (128 + how, -how)
+            assert stderr.count("\n") == 1
+            assert "Traceback" not in stderr
+            assert ranking.left() == set()
+
+
+@posix
+def test_a_background_job_is_deaf_to_ctrl_c_and_hears_the_other(tmp_path: Path) -> None:
+    with chaos({}, latency=(0.05, 0.1)) as server:
+        ranking = Ranking(server, tmp_path)
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            process = ranking.start()
+        finally:
+            signal.signal(signal.SIGINT, before)
+        with process:
+            wait_for(server.alarm(5), process)
+            process.send_signal(signal.SIGINT)
+            wait_for(server.alarm(len(server.receptions) + 20), process)
+            assert process.poll() is None
+            process.send_signal(signal.SIGTERM)
+            _, stderr = process.communicate(timeout=STUCK)
+    assert process.returncode == 143
+    assert stderr.startswith("mcranker: stopped by SIGTERM after 0 of 3 queries")
+    assert ranking.left() == set()
+
+
+def told(command: str, args: Sequence[str], redirected: str) -> tuple[int, str]:
+    """The exit code, and what came on standard error, of a command whose output is redirected."""
+    code = f"import sys; from {COMMANDS[command]} import main; sys.argv[0] = {command!r}; main()"
+    done = run(
+        *("sh", "-c", f'exec "$@" {redirected}', "sh", sys.executable, "-c", code, *args),
+        COLUMNS="100",
+    )
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+    return done.returncode, done.stderr
+
+
+@posix
+@pytest.mark.parametrize(
+    ("command", "args"),
+    [
+        ("mcranker", ["--help"]),
+        ("mcranker", ["models", "--output", "json"]),
+        ("beir-eval", ["datasets"]),
+        ("personas", ["list"]),
+    ],
+)
+def test_streams_that_are_closed(command: str, args: list[str]) -> None:
+    assert told(command, args, ">&-") == (141, "")
+    assert told(command, args, "2>&-") == (0, "")
+    assert told(command, args, "<&- >&- 2>&-") == (141, "")
+    code, stderr = told(command, args, ">/dev/full")
+    assert (code, stderr) == (1, f"{command}: error: No space left on device\n")
+
+
+@posix
+def test_a_closed_descriptor_is_not_taken_by_a_file(tmp_path: Path) -> None:
+    """With the number of standard output, a ledger would get what libraries print."""
+    with chaos({}) as server:
+        ranking = Ranking(server, tmp_path)
+        command = "exec " + " ".join(f"'{each}'" for each in ranking.command)
+        done = subprocess.run(
+            ["sh", "-c", f"{command} <&- >&- 2>&-"],
+            check=False,
+            cwd=tmp_path,
+            env=environment(MCRANKER_LEDGER="ledger"),
+            timeout=STUCK,
+        )
+    assert done.returncode == 0
+    assert verify(tmp_path / "ledger")[1] == []
+    assert ranking.left() == {"out.trec", "saved.jsonl"}

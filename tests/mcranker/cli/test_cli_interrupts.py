@@ -1,0 +1,270 @@
+"""Ctrl-C and other signals: what was being done is named, whenever they come."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import anyio
+import pytest
+
+from beir_eval.cli.group import cli as beir_eval
+from mcranker import ChatRequest
+from mcranker.cli import cli as mcranker
+from mcranker.cli.personas.group import cli as personas
+from mcranker.cli.signals import Interrupts, run
+from mcranker.runtime.bridge import interruptible
+from tests.support.cli_support import Connected, answer, invoke, scripted
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals")
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Connected:
+    monkeypatch.chdir(tmp_path)
+    return scripted(monkeypatch, tmp_path)
+
+
+def interrupting(number: signal.Signals) -> Callable[..., NoReturn]:
+    """A function that is interrupted, if the signal does that at once."""
+
+    def raising(*_: object, **__: object) -> NoReturn:
+        signal.raise_signal(number)
+        raise AssertionError("the signal did nothing")
+
+    return raising
+
+
+def when(stage: str, model: Connected) -> None:
+    """Interrupt the first call of a stage; for scores, the second."""
+    scores = 0
+
+    async def interrupted(request: ChatRequest) -> str:
+        nonlocal scores
+        scores += request.tag.stage == "score"
+        if request.tag.stage == stage and scores != 1:
+            await anyio.sleep(0.05)  # until what came before has been counted
+            signal.raise_signal(signal.SIGINT)
+            await anyio.sleep_forever()
+        said = answer(request)
+        assert isinstance(said, str)
+        return said
+
+    model.answer = interrupted
+
+
+RANK = ("rank", "q", "a", "b", "--concurrency", "1", "--team-size", "2")
+
+
+@pytest.mark.parametrize(
+    ("stage", "args", "said"),
+    [
+        ("recruit", RANK, "while recruiting"),
+        ("criteria", RANK, "while writing criteria, 0 of 2 done"),
+        ("score", RANK, "while scoring, 1 of 4 done"),
+        ("assess", (*RANK, "--ensemble", "assessor"), "while assessing"),
+        ("score", (*RANK[:-2], "--ranker", "direct"), "while scoring"),
+        ("criteria", ("team", "q"), "while writing criteria, 0 of 3 done"),
+    ],
+)
+def test_the_stage_is_named(model: Connected, stage: str, args: tuple[str, ...], said: str) -> None:
+    when(stage, model)
+    done = invoke(*args)
+    assert done.exit_code == 130
+    assert done.stderr.startswith(f"mcranker: interrupted {said}")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("where", "args", "said"),
+    [
+        ("mcranker.cli.rank.read_passages", ["--docs", "d"], "while reading queries and passages"),
+        ("mcranker.cli.rank.make_ranker", ["a"], "while getting ready; nothing was sent"),
+        (
+            "mcranker.rankers.base.Ranker.estimate_many",
+            ["a", "--dry-run"],
+            "while estimating; nothing was sent",
+        ),
+        (
+            "mcranker.llm.local.model_files.resolve",
+            ["a", "--model", "local:smollm2-135m"],
+            "while fetching smollm2-135m; nothing of it was kept",
+        ),
+        ("mcranker.ranking.Ranking.to_html", ["a", "--report", "r"], "while writing the report"),
+        (
+            "mcranker.ranking.Ranking.to_trec",
+            ["a", "--output", "trec"],
+            "while writing the results",
+        ),
+    ],
+)
+def test_what_is_done_before_and_after_is_named(
+    model: Connected, monkeypatch: pytest.MonkeyPatch, where: str, args: list[str], said: str
+) -> None:
+    pytest.importorskip("xllamacpp")
+    for number, how, code in [
+        (signal.SIGINT, "interrupted", 130),
+        (signal.SIGTERM, "stopped by SIGTERM", 143),
+        (signal.SIGHUP, "stopped by SIGHUP", 129),
+    ]:
+        raising = interrupting(number)
+        monkeypatch.setattr(where, raising)
+        done = invoke("rank", "q", *args, "--quiet")
+        assert (done.exit_code, done.stderr) == (code, f"mcranker: {how} {said}\n")
+        assert {each.name for each in Path.cwd().iterdir()} <= {"cache"}
+
+
+def test_loading_a_model_is_named(model: Connected, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mcranker.llm import llama_local
+
+    monkeypatch.setattr(llama_local, "loading", lambda: "local:big")
+    when("recruit", model)
+    assert invoke(*RANK).stderr == "mcranker: interrupted while loading the model local:big\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "where", "args", "said"),
+    [
+        (
+            beir_eval,
+            "beir_eval.runs.read_trec",
+            ["evaluate", "r", "--qrels", "q"],
+            "beir-eval evaluate",
+        ),
+        (
+            beir_eval,
+            "beir_eval.experiment.run_folder.find_runs",
+            ["report", "r"],
+            "beir-eval report",
+        ),
+        (personas, "personas.library.members", ["list"], "personas list"),
+        (
+            mcranker,
+            "mcranker.llm.ledger.upkeep.stats",
+            ["ledger", "stats", "--ledger", "q"],
+            "mcranker ledger",
+        ),
+    ],
+)
+def test_other_verbs_are_named(
+    model: Connected,
+    monkeypatch: pytest.MonkeyPatch,
+    command: Any,
+    where: str,
+    args: list[str],
+    said: str,
+) -> None:
+    from click.testing import CliRunner
+
+    Path("q").write_text("q1 0 d1 1\n")
+    monkeypatch.setattr(where, interrupting(signal.SIGTERM))
+    done = CliRunner().invoke(command, args)
+    program = said.split()[0]
+    assert (done.exit_code, done.stderr) == (143, f"{program}: stopped by SIGTERM in '{said}'\n")
+
+
+def test_preparing_a_data_set_is_interrupted_at_once(
+    model: Connected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from click.testing import CliRunner
+
+    monkeypatch.setattr("beir_eval.retrieval.first_stage.find", interrupting(signal.SIGINT))
+    monkeypatch.setattr("beir_eval.cli.run.fetch_models", lambda models, quiet: None)
+    args = ["run", "--dataset", "mini", "--ranker", "direct", "--out", "runs"]
+    done = CliRunner().invoke(beir_eval, args)
+    said = "beir-eval: interrupted while preparing the data set mini\n"
+    assert (done.exit_code, done.stderr) == (130, said)
+
+
+def test_with_json_there_is_an_envelope(model: Connected) -> None:
+    when("recruit", model)
+    done = invoke(*RANK, "--output", "json")
+    whole = json.loads(done.stdout)
+    assert (done.exit_code, whole["exit_code"], whole["status"]) == (130, 130, "error")
+    assert whole["errors"] == [
+        {"code": "Interrupted", "message": "interrupted while recruiting", "retryable": True}
+    ]
+
+
+class TestInterrupts:
+    def test_the_first_interrupts_and_the_others_are_ignored(self) -> None:
+        with Interrupts() as interrupts:
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
+                try:
+                    signal.raise_signal(number)
+                except KeyboardInterrupt:
+                    assert number == signal.SIGTERM
+                    assert interrupts.first == signal.SIGTERM
+                else:
+                    assert interrupts.first == signal.SIGTERM
+            assert interrupts.exit_code == 143
+
+    def test_what_runs_in_a_loop_cleans_up_before_the_interrupt_goes_on(self) -> None:
+        cleaned = []
+
+        async def main() -> None:
+            try:
+                signal.raise_signal(signal.SIGTERM)
+                await anyio.sleep_forever()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await anyio.sleep(0.01)
+                    signal.raise_signal(signal.SIGTERM)
+                    await anyio.sleep(0.01)
+                    cleaned.append(True)
+
+        with Interrupts(), pytest.raises(KeyboardInterrupt):
+            run(main)
+        assert cleaned == [True]
+
+    def test_an_idle_loop_wakes_up(self) -> None:
+        def press() -> None:
+            time.sleep(0.05)
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+        with Interrupts():
+            thread = threading.Thread(target=press)
+            thread.start()
+            with pytest.raises(KeyboardInterrupt):
+                run(anyio.sleep_forever)
+            thread.join()
+
+    def test_long_work_that_a_loop_waits_for_is_interrupted_at_once(self) -> None:
+        async def main() -> None:
+            with interruptible():
+                interrupting(signal.SIGTERM)()
+
+        with Interrupts(), pytest.raises(KeyboardInterrupt):
+            run(main)
+
+    def test_everything_is_as_before_afterwards(self) -> None:
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        before = [signal.getsignal(number) for number in numbers]
+        with Interrupts():
+            assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+        assert [signal.getsignal(number) for number in numbers] == before
+
+    def test_what_was_ignored_stays_so(self) -> None:
+        before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nohup
+        try:
+            with Interrupts():
+                signal.raise_signal(signal.SIGHUP)
+        finally:
+            signal.signal(signal.SIGHUP, before)
+
+    def test_a_late_second_one_ends_the_process(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        ended: list[int] = []
+        monkeypatch.setattr("os._exit", ended.append)
+        with Interrupts():
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+            later = time.monotonic() + 2.1
+            monkeypatch.setattr("time.monotonic", lambda: later)
+            signal.raise_signal(signal.SIGINT)
+        assert ended == [130]
