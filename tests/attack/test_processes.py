@@ -191,7 +191,7 @@ class Ranking:
         self.temporary.mkdir()
         names = ("queries.jsonl", "run.trec", "corpus.jsonl")
         write_collection({name: folder / name for name in names}, self.count, self.passages)
-        self.known = {*names, "tmp", "ledger", "ledger-wal", "ledger-shm"}
+        self.known = {*names, "tmp", "ledger", "ledger-wal", "ledger-shm", "ledger-claims"}
 
     @property
     def command(self) -> list[str]:

@@ -121,7 +121,7 @@ def test_what_is_done_before_and_after_is_named(
 
 
 def test_loading_a_model_is_named(model: Connected, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mcranker.llm import llama_local
+    from mcranker.llm.local import llama_local
 
     monkeypatch.setattr(llama_local, "loading", lambda: "local:big")
     when("recruit", model)

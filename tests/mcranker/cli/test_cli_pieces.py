@@ -97,8 +97,14 @@ def test_progress_of_a_query() -> None:
     assert tracker.passages_per_second() == pytest.approx(0.5)
     assert tracker.seconds_left() == pytest.approx(15)
     assert tracker.reached == "while scoring, 5 of 20 done"
+    # The assessor works while scores are coming, and is named when they have come.
+    tracker.assessed = True
     tracker.take(PassageAssessed("", "d", 1.0, "", 1, 10))
-    assert (tracker.stage, tracker.done, tracker.total) == ("assessing", 1, 10)
+    assert tracker.reached == "while scoring, 5 of 20 done"
+    tracker.take(PassageScored("", "d", "a", 1.0, "", 20, 20))
+    assert tracker.reached == "while assessing"
+    tracker.take(PassageAssessed("", "d", 1.0, "", 2, 10))
+    assert (tracker.stage, tracker.done, tracker.total) == ("assessing", 2, 10)
     assert tracker.passages_per_second() is None
 
 
