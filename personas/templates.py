@@ -83,7 +83,7 @@ PROMPTS: Mapping[str, Placeholders] = {
 }
 """Every prompt of a set and its placeholders."""
 
-_PLACEHOLDER = re.compile(r"\{\{\s*([^{}\n]*?)\s*\}\}")
+_PLACEHOLDER = re.compile(r"\{\{(?!\{)\s*+((?:[^{}\n]*[^\s{}])?)\s*+\}\}")
 _ROLE_LINE = re.compile(r"^\[(system|user|assistant)\][ \t]*$", re.MULTILINE)
 _HEADING = re.compile(r"^([A-Z][\w ]{0,40}):", re.MULTILINE)
 _OF_OTHERS = frozenset(

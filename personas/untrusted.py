@@ -113,7 +113,7 @@ class Cleaner:
         names = [re.escape(name).replace("\\ ", r"\s{1,3}") for name in (*headings, *_TURNS)]
         # The run of all that is no letter, from the end of one word to the beginning of the next.
         self._forged = re.compile(
-            r"(?<![\W_])(?:[^\w\r\n]|_)*+[\r\n][\W_]*+"
+            r"(?<![\W_])[^\w\r\n]*+(?:_++[^\w\r\n]*+)*+[\r\n][\W_]*+"
             rf"(?=(?:{'|'.join(sorted(names))})[\s*_`]{{0,5}}[:\uff1a]|{'|'.join(_ENTRIES)})",
             re.IGNORECASE,
         )

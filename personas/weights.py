@@ -10,7 +10,7 @@ from personas.errors import shown
 
 __all__ = ["normalize_weights"]
 
-_NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*%?\s*")
+_NUMBER = re.compile(r"([0-9]++(?:\.[0-9]++)?|\.[0-9]++)\s*+%?+")
 _TOTAL = 100.0
 _TOLERANCE = 1e-9
 _LARGEST = 1e12
@@ -70,7 +70,7 @@ def _number(weight: RawWeight, place: int) -> float | None:
         return None
     value: float
     if isinstance(weight, str):
-        match = _NUMBER.fullmatch(weight)
+        match = _NUMBER.fullmatch(weight.strip())
         if match is None:
             raise _no_number(weight, place)
         value = float(match.group(1))

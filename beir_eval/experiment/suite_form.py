@@ -30,7 +30,7 @@ LONGEST_FOLDER_NAME = 80
 _LONGEST_MESSAGE = 400
 _MOST_DOTS = 1_000
 _IN_WORDS = {"datasets": "data set", "rankers": "ranker"}
-_LINE_OF_TOML = re.compile(r"(.*) \(at line (\d+), column (\d+)\)")
+_LINE_OF_TOML = re.compile(r" \(at line (\d{1,9}), column (\d{1,9})\)\Z")
 
 
 _Words = Annotated[str, Field(max_length=200)]
@@ -144,9 +144,8 @@ def read_form(text: str, place: str) -> SuiteForm:
     try:
         form = SuiteForm.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as failure:
-        if found := _LINE_OF_TOML.fullmatch(str(failure)):
-            what, line, column = found.groups()
-            what = what[:_LONGEST_MESSAGE]
+        if found := _LINE_OF_TOML.search(str(failure)):
+            what, (line, column) = str(failure)[: found.start()][:_LONGEST_MESSAGE], found.groups()
             raise SuiteError(f"{place}:{line}: not TOML: {what} (column {column})") from failure
         raise SuiteError(f"{place}: not TOML: {str(failure)[:_LONGEST_MESSAGE]}") from failure
     except ValidationError as failure:

@@ -88,7 +88,7 @@ def measure_names(text: str) -> list[str]:
         MeasureError: there is none.
     """
     # Commas within brackets part a measure's parameters.
-    listed = (name.strip() for name in re.split(r",(?![^()]*\))", text))
+    listed = (name.strip() for name in re.findall(r"(?:\([^()]*+\)|[^,])++", text))
     names = list(dict.fromkeys(name for name in listed if name))
     if not names:
         raise MeasureError("no measure is given; name one or more, e.g. 'nDCG@10'")

@@ -75,7 +75,7 @@ def words(text: str) -> Iterator[str]:
 @cache
 def _ascii_pattern() -> re.Pattern[str]:
     return re.compile(
-        r"_*[A-Za-z0-9](?:[A-Za-z0-9_]++|(?<=[A-Za-z])[.':](?=[A-Za-z])|(?<=[0-9])[.',;](?=[0-9]))*"
+        r"(?:(?<!_)_++)?[A-Za-z0-9](?:[A-Za-z0-9_]++|(?<=[A-Za-z])[.':](?=[A-Za-z])|(?<=[0-9])[.',;](?=[0-9]))*"
     )
 
 
@@ -94,7 +94,7 @@ def _unicode_pattern() -> re.Pattern[str]:
         rf"|{after_digit}[{_INSIDE_DIGITS}](?=\d)"
     )
     return re.compile(
-        rf"[{_CONNECTORS}]*{start}(?:{inner})*"
+        rf"(?:(?<![{_CONNECTORS}])[{_CONNECTORS}]++)?{start}(?:{inner})*"
         rf"|[{_KATAKANA}][{_KATAKANA}{_CONNECTORS}{marks}]*"
         rf"|[{_IDEOGRAPHS}{_HIRAGANA}][{marks}]*"
     )

@@ -35,8 +35,9 @@ _THINKING = ("<think>", "</think>")
 _LANGUAGE = re.compile(r"\A[a-zA-Z]*\s*")
 _BRACES_OF_PROSE = re.compile(r"\{[^{}:\"']+\}")
 _COLON = re.compile("[:=]")
-_KEY_BEFORE = re.compile(r"([A-Za-z]+(?:[ _]+[A-Za-z]+)*)\s*[\"'`\u2018\u2019\u201c\u201d]?\s*\Z")
-_VALUE_AFTER = re.compile(r"\s*[\"'`\u2018\u2019\u201c\u201d]?\s*(?:(\d{1,5})|[\[{])")
+_NO_KEY = re.compile("[^A-Za-z_ ]")
+_QUOTES_AND_SPACE = "\"'`\u2018\u2019\u201c\u201d \n\r\t"
+_VALUE_AFTER = re.compile(r"(?<!\s)\s*+[\"'`\u2018\u2019\u201c\u201d]?+\s*+(?:(\d{1,5})|[\[{])")
 _NEAR = 60
 
 
@@ -231,8 +232,9 @@ def _numbers_under(key: str, text: str) -> list[int | None]:
     """The number, or None for a list or object, wherever one follows the key and a colon."""
     numbers: list[int | None] = []
     for colon in _COLON.finditer(text):
-        name = _KEY_BEFORE.search(text[max(0, colon.start() - _NEAR) : colon.start()])
+        before = text[max(0, colon.start() - _NEAR) : colon.start()].rstrip(_QUOTES_AND_SPACE)
+        name = _NO_KEY.split(before)[-1]
         value = _VALUE_AFTER.match(text[colon.end() : colon.end() + _NEAR])
-        if name and value and fold(name.group(1)) == fold(key):
+        if value and fold(name) == fold(key):
             numbers.append(int(value.group(1)) if value.group(1) else None)
     return numbers

@@ -30,24 +30,27 @@ _DOUBLE = '"\u201c\u201d'
 _KEY = rf"(?:[{_QUOTES}][^{_QUOTES}:\n]{{1,80}}[{_QUOTES}]|\w{{1,40}})\s*+[:=]"
 _BLANK = re.compile(r"(?:\s++|//[^\n]*+|\#[^\n]*+|/\*(?s:.*?)(?:\*/|\Z))*+")
 _BARE = re.compile(r"(?:[^,{}\[\]\n\r#/]++|/(?![/*]))*+")
-_BARE_KEY = re.compile(r"(\d{1,4}\s*|[^\W\d][\w .()%/-]{0,80})[:=]\s*+")
-_AFTER_KEY = re.compile(r"\s*+(?:([:=])\s*+|\Z)")
+_SPACE = re.compile(r"\s*+")
+_COLON = re.compile("[:=]")
+_BARE_KEY = re.compile(r"\d{1,4}|[^\W\d][\w .()%/-]*+")
+_LONGEST_KEY = 80
+_AFTER_KEY = re.compile(r"(?<!\s)\s*+(?:([:=])|\Z)")
 _AFTER_MEMBER = re.compile(
-    rf"\s*+(?:[}}\]\#]|//|/\*|,\s*+(?:[}}\]/\#]|{_KEY}|[{_QUOTES}][^{_QUOTES}\n]{{0,80}}+[{_QUOTES}]?+\s*+\Z)"
+    rf"(?<!\s)\s*+(?:[}}\]\#]|//|/\*|,\s*+(?:[}}\]/\#]|{_KEY}|[{_QUOTES}][^{_QUOTES}\n]{{0,80}}+[{_QUOTES}]?+\s*+\Z)"
     rf"|(?<=\s){_KEY})"
 )
 _AFTER_ITEM = re.compile(
-    rf"\s*+(?:[}}\]\#]|//|/\*|,\s*+(?:[{_QUOTES}{{}}\[\]\d/\#-]|\w{{1,40}}\s*+[,\]])"
+    rf"(?<!\s)\s*+(?:[}}\]\#]|//|/\*|,\s*+(?:[{_QUOTES}{{}}\[\]\d/\#-]|\w{{1,40}}\s*+[,\]])"
     rf"|(?<=\s)[{_QUOTES}{{\[])"
 )
-_MAY_END = re.compile(rf"\s*+(?:(:|,\s*+[{_QUOTES}])|[,}}\]])")
+_MAY_END = re.compile(rf"(?<!\s)\s*+(?:(:|,\s*+[{_QUOTES}])|[,}}\]])")
 _MARKS = {
     quote: re.compile(rf"\\.|[{_SINGLE if quote in _SINGLE else _DOUBLE}]", re.DOTALL)
     for quote in _QUOTES
 }
 _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\\'|\\|"')
-_WHOLE = re.compile(r"(-?\d+)(?:\.0*)?(?:[eE][+-]?0+)?", re.ASCII)
-_REAL = re.compile(r"-?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_WHOLE = re.compile(r"(-?\d++)(?:\.0*+)?+(?:[eE][+-]?0++)?", re.ASCII)
+_REAL = re.compile(r"-?(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE][+-]?\d++)?", re.ASCII)
 _WORDS = {"null": None, "none": None, "true": True, "false": False}
 
 
@@ -106,7 +109,7 @@ def _read_members(text: str, start: int, members: dict[str, Any], depth: int) ->
     """Read an object's members; where it ends, or None where the text ends before."""
     if depth > _DEEPEST:
         raise Unreadable("it is nested too deeply.")
-    at = _past_blank(text, start + 1)
+    at = _past(_BLANK, text, start + 1)
     while at < len(text):
         if text[at] == "}":
             return at + 1
@@ -122,7 +125,7 @@ def _read_members(text: str, start: int, members: dict[str, Any], depth: int) ->
 def _read_items(text: str, start: int, items: list[Any], depth: int) -> int | None:
     if depth > _DEEPEST:
         raise Unreadable("it is nested too deeply.")
-    at = _past_blank(text, start + 1)
+    at = _past(_BLANK, text, start + 1)
     while at < len(text):
         if text[at] == "]":
             return at + 1
@@ -139,12 +142,12 @@ def _past_comma(text: str, at: int, value: Any, closing: str, openings: str) -> 
 
     A comma may be missing where it is clear that one entry ends and another one begins.
     """
-    at = _past_blank(text, at)
+    at = _past(_BLANK, text, at)
     if at == len(text) or text[at] == closing:
         return at
     bare = isinstance(value, Bare | int | float)
     if text[at] == ",":
-        at = _past_blank(text, at + 1)
+        at = _past(_BLANK, text, at + 1)
         if at == len(text) and bare:
             raise Unreadable("it breaks off before its end.")
         return at
@@ -160,10 +163,12 @@ def _read_key(text: str, at: int) -> _Read:
         if quote is None or (after is not None and after.group(1) is None):
             return _Read(None, len(text))
         if after is not None and len(quote.group()) == 1:
-            return _Read(text[at + 1 : quote.start()], after.end())
-    elif bare := _BARE_KEY.match(text, at):
-        return _Read(bare.group(1).strip(), bare.end())
-    elif _past_bare(text, at) == len(text):
+            return _Read(text[at + 1 : quote.start()], _past(_SPACE, text, after.end()))
+    elif colon := _COLON.search(text, at, at + _LONGEST_KEY):
+        name = text[at : colon.start()].strip()
+        if _BARE_KEY.fullmatch(name):
+            return _Read(name, _past(_SPACE, text, colon.end()))
+    elif _past(_BARE, text, at) == len(text):
         raise Unreadable("it breaks off before its end.")
     raise Unreadable("it is not JSON.")
 
@@ -210,7 +215,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def _read_bare(text: str, at: int) -> _Read:
-    end = _past_bare(text, at)
+    end = _past(_BARE, text, at)
     word = text[at:end].strip()
     if end == len(text):
         return _Read(CUT, end)
@@ -225,13 +230,8 @@ def _read_bare(text: str, at: int) -> _Read:
     return _Read(Bare(word), end)
 
 
-def _past_bare(text: str, at: int) -> int:
-    found = _BARE.match(text, at)
-    assert found is not None, "the pattern may be empty"
-    return found.end()
-
-
-def _past_blank(text: str, at: int) -> int:
-    found = _BLANK.match(text, at)
-    assert found is not None, "the pattern may be empty"
+def _past(pattern: re.Pattern[str], text: str, at: int) -> int:
+    """Where a match of a pattern that may be empty ends."""
+    found = pattern.match(text, at)
+    assert found is not None
     return found.end()

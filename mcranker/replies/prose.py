@@ -33,7 +33,7 @@ _LINKS = (
 _ANSWER = r"(?:answer|score|rating|relevance|grade|verdict)s?\b"
 _NO_RANGE = r"(?!\s*+(?:to|-|\u2013|\u2014|through)\s*+\d)"
 _OUT_OF = r"(?:/|(?:out\s++)?of\b)\s*+(\d{1,4})\b"
-_TAIL = rf"[*_\"'`)\]}}]*+\s*+(?:{_OUT_OF}\s*+)?"
+_TAIL = rf"[*_\"'`)\]}}]*+[ \t]*+(?:{_OUT_OF}[ \t]*+)?"
 _END = r"(?:[.!;,]|\n|\Z)"
 _CLAIMS = (
     re.compile(rf"\b{_ANSWER}{_LINKS}{_NUMBER_OR_WORD}{_NO_RANGE}", re.IGNORECASE),
@@ -49,11 +49,11 @@ _FINAL_CLAIM = re.compile(
     rf"{_NUMBER_OR_WORD}{_NO_RANGE}",
     re.IGNORECASE,
 )
-_SCALE = re.compile(rf"\s*+{_OUT_OF}", re.IGNORECASE)
+_SCALE = re.compile(rf"(?<!\s)\s*+{_OUT_OF}", re.IGNORECASE)
 _EXAMPLE = re.compile(
     r"\b(?:(?:format|form|template|schema|structure)\s+(?:is|was|would be|should be|must be|looks "
     r"like)|(?:for )?example|for instance|e\.g\.|such as|instead of|rather than|not|never|nor)"
-    r"[\s,:`*\"'(]*(?:json)?[\s`]*\Z",
+    r"[\s,:`*\"'(]*+(?:json)?+[\s`]*+\Z",
     re.IGNORECASE,
 )
 _NEAR = 100

@@ -20,17 +20,17 @@ from personas.schema import MOST_CRITERIA
 
 __all__ = ["Unreadable", "read_criterion_scores", "read_personas", "read_rubric", "read_score"]
 
-_INTEGER = re.compile(r"\A\s*\"?(\d{1,4})\"?\s*\Z")
-_PLAIN = re.compile(r'\s*\{\s*"([^"\\]*)"\s*:\s*(0|[1-9][0-9]{0,3})\s*\}\s*')
+_INTEGER = re.compile(r"\A\s*+\"?(\d{1,4})\"?\s*+\Z")
+_PLAIN = re.compile(r'\{\s*+"([^"\\]*+)"\s*+:\s*+(0|[1-9][0-9]{0,3})\s*+\}')
 """What nearly all replies with a score are, and what need not be looked at any closer."""
-_NUMBER_AND_MORE = re.compile(r"\D*+\d++[/.,\d-]*+.+", re.DOTALL)
+_NUMBER_AND_MORE = re.compile(r"\d[^\d/.,-]")
 _WEIGHT_IN_TEXT = re.compile(
-    r"[\s,;(.]*\b(?:the\s+)?weight(?:\s+to\s+this\s+criterion)?(?:\s+is)?\s*:?\s*"
-    r"(\d{1,3}(?:\.\d+)?)\s*%?\s*[.)]*\s*\Z",
+    r"\b(?:the\s++)?weight(?:\s++to\s++this\s++criterion)?(?:\s++is)?\s*+:?+\s*+"
+    r"(\d{1,3}(?:\.\d+)?)\s*+%?+\s*+[.)]*+\s*+\Z",
     re.IGNORECASE,
 )
 _WEIGHT = re.compile(
-    r"\s*(?:about\s+|~\s*)?(\d+(?:\.\d+)?|\.\d+)\s*(%|percent|points)?\s*", re.IGNORECASE
+    r"(?:about\s++|~\s*+)?(\d++(?:\.\d++)?|\.\d++)(?:\s*+(%|percent|points))?", re.IGNORECASE
 )
 _SHARE = r"\d\s*(?:%|percent\b|points?\b)"
 _SHARE_IN_NAME = re.compile(
@@ -62,7 +62,7 @@ def read_score(text: str, *, key: str, top: int, cut: bool = False) -> int:
     Raises:
         Unreadable: no such key, not an integer, out of range, or a number in doubt.
     """
-    plain = _PLAIN.fullmatch(text)
+    plain = _PLAIN.fullmatch(text.strip())
     if plain and plain.group(1) == key:
         return _in_range(int(plain.group(2)), top, key)
     text = without_thinking(text)
@@ -167,7 +167,7 @@ def read_rubric(text: str) -> Rubric:
 
 
 def _in_range(value: Any, top: int, key: str) -> int:
-    if isinstance(value, Bare) and _NUMBER_AND_MORE.fullmatch(value):
+    if isinstance(value, Bare) and _NUMBER_AND_MORE.search(value):
         raise in_doubt(key)
     if isinstance(value, str) and _INTEGER.match(value):
         value = int(value.strip().strip('"'))
@@ -225,7 +225,7 @@ def _optional_text(data: Mapping[str, Any], key: str) -> str:
 def _named_criterion(name: str, value: Any) -> dict[str, Any]:
     if isinstance(value, Mapping):
         return {"Criterion": name, **value}
-    if isinstance(value, str) and not _WEIGHT.fullmatch(value):
+    if isinstance(value, str) and not _WEIGHT.fullmatch(value[:_TAIL].strip()):
         return {"Criterion": name, "Explanation": value}
     return {"Criterion": name, "Weight": value}
 
@@ -262,7 +262,7 @@ def _split_weight(text: str, weight: Any) -> tuple[str, Any]:
     found = _WEIGHT_IN_TEXT.search(text, max(0, len(text) - _TAIL))
     if not found:
         return text, weight
-    kept = text[: found.start()].strip()
+    kept = text[: found.start()].rstrip(",;(. \n\r\t").strip()
     return kept, weight if weight is not None else float(found.group(1))
 
 
@@ -292,7 +292,7 @@ def _weight(given: Any) -> str | float | None:
     if given is None or (isinstance(given, str) and not given.strip()):
         return None
     if isinstance(given, str):
-        match = _WEIGHT.fullmatch(given[:_TAIL])
+        match = _WEIGHT.fullmatch(given[:_TAIL].strip())
         weight = match.group(1) + ("%" if match.group(2) else "") if match else None
     else:
         weight = None if isinstance(given, bool) or not isinstance(given, int | float) else given

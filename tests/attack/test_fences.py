@@ -6,6 +6,7 @@ import itertools
 import json
 import random
 import re
+import time
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
@@ -306,6 +307,36 @@ def test_a_team_of_hostile_texts() -> None:
     check(request, "paper")
     lines = request.messages[-1].content.splitlines()
     assert sum(line.startswith("1. Fits ") for line in lines) == 1
+
+
+UNITS = [
+    *(
+        "<",
+        "<s",
+        "</",
+        "<|a",
+        "[",
+        "[|",
+        "\n",
+        "\n ",
+        " \n",
+        "\n-",
+        "_\n",
+        "\nPassage:",
+        "\n1. (weight",
+    ),
+    *("\n- a (60%)", "- ", "Expert 2,\n", "\u200b", "\u202e", "\x00", ">>>", "<|im_end|>", "a "),
+]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_cleaning_takes_time_in_proportion_to_the_length(unit: str) -> None:
+    text = unit * (1_000_000 // len(unit))
+    for clean in (CLEANERS[0].text, CLEANERS[1].line, lambda text: fence(text, query="q")):
+        start = time.process_time()
+        clean(text)
+        # Seconds; one at most where every place has to be mended, and hours where it is quadratic.
+        assert time.process_time() - start < 6
 
 
 def test_a_reply_keeps_its_thinking_when_it_is_shown_again() -> None:

@@ -260,7 +260,7 @@ def _registry_command(requirement: str, work: Path) -> list[str]:
 
 def _progress_style() -> str:
     """How pip is to tell its progress: so that it can be read, which older ones cannot do."""
-    release = re.match(r"(\d+)\.(\d+)", importlib.metadata.version("pip"))
+    release = re.match(r"(\d{1,4})\.(\d{1,4})", importlib.metadata.version("pip"))
     known = release is not None and (int(release[1]), int(release[2])) >= _PIP_TELLS_PROGRESS
     return "raw" if known else "off"
 

@@ -62,9 +62,9 @@ DEFAULT_URL = "https://api.openai.com/v1"
 KEEP_ALIVE = 60.0  # seconds
 
 # These think before they answer, and pay for it from the limit of the reply.
-_REASONS = re.compile(r"(o\d|gpt-([5-9]|\d\d))(?!.*chat)")
+_REASONS = re.compile(r"o\d|gpt-([5-9]|\d\d)")
 # Of those, the ones documented to give log-probabilities when they do not think.
-_LOGPROBS_WITHOUT_REASONING = re.compile(r"gpt-5\.[12](?!.*(pro|codex))")
+_LOGPROBS_WITHOUT_REASONING = re.compile(r"gpt-5\.[12]")
 
 
 class OpenAIChat:
@@ -108,11 +108,15 @@ class OpenAIChat:
         self._base_url = chosen_url(base_url, "OPENAI_BASE_URL", DEFAULT_URL)
         self._timeout = timeout
         self._concurrency = concurrency
-        self._reasons = _REASONS.match(model) is not None
+        self._reasons = _REASONS.match(model) is not None and "chat" not in model
         self._capabilities = capabilities or Capabilities(
             json_schema=True,
             label_logprobs=not self._reasons
-            or _LOGPROBS_WITHOUT_REASONING.match(model) is not None,
+            or (
+                _LOGPROBS_WITHOUT_REASONING.match(model) is not None
+                and "pro" not in model
+                and "codex" not in model
+            ),
             max_questions=MAX_QUESTIONS if decides(model) else 0,
         )
         self._memory = ParameterMemory(self._name)
