@@ -6,6 +6,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
+import os
+import subprocess
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
@@ -301,3 +303,31 @@ async def test_texts_and_lists_end_even_if_the_model_does_not(chat: LocalChat) -
     names = json.loads(reply.text)["Names"]
     assert len(names) <= LONGEST_LIST
     assert all(len(name) <= LONGEST_TEXT for name in names)
+
+
+FORKED = """
+import os, signal, sys
+from mcranker.rankers.direct import DirectRanker
+
+ranker = DirectRanker(model="local:smollm2-135m", ledger=None)
+rank = lambda: [hit.doc_id for hit in ranker.rank("masks", ["cloth masks", "soup"])]
+found = rank()
+children = []
+for work in (rank, lambda: None, ranker.close):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        assert work() in (found, None)
+        sys.exit(0)
+    children.append(child)
+print([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children], rank() == found)
+"""
+
+
+@needs_model
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks")
+def test_a_forked_process_loads_the_model_again_and_ends() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=200, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "[0, 0, 0] True\n"), done.stderr
