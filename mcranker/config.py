@@ -22,7 +22,8 @@ from mcranker.llm.chat import Capabilities
 from mcranker.llm.limits.concurrency import MOST_LEARNED
 from mcranker.method.answers import SCORINGS, Scoring
 from personas.ensembles import ENSEMBLES, Rule
-from personas.plain import can_be_encoded, in_brief
+from personas.errors import shown
+from personas.plain import can_be_encoded
 
 __all__ = ["NO_YES", "PRESETS", "WEAK_MODEL_DEFAULTS", "RankerConfig"]
 
@@ -361,7 +362,7 @@ class RankerConfig(BaseModel):
         if config is None:
             return cls(**options)
         if not isinstance(config, RankerConfig):
-            raise ConfigError(f"config={in_brief(config)} is no RankerConfig; give one, or none")
+            raise ConfigError(f"config={shown(config)} is no RankerConfig; give one, or none")
         if not options:
             return config
         fields = config.model_dump(include=config.model_fields_set)
@@ -445,7 +446,7 @@ def _explain(error: ValidationError) -> str:
         elif detail["type"] == "value_error" and not name:
             problems.append(str(detail["ctx"]["error"]))
         elif detail["type"] == "value_error":
-            problems.append(f"{name}={in_brief(detail['input'])}: {detail['ctx']['error']}")
+            problems.append(f"{name}={shown(detail['input'])}: {detail['ctx']['error']}")
         else:
-            problems.append(f"{name}={in_brief(detail['input'])}: {detail['msg']}")
+            problems.append(f"{name}={shown(detail['input'])}: {detail['msg']}")
     return "; ".join(problems)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import reprlib
 
-__all__ = ["PersonasError", "PromptError", "SchemaError", "shown"]
+__all__ = ["PersonasError", "PromptError", "SchemaError"]
 
 
 class PersonasError(ValueError):

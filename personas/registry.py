@@ -9,9 +9,12 @@ from importlib import import_module
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
+from personas.errors import shown
+
 __all__ = ["Registry"]
 
 T = TypeVar("T")
+_LONGEST = 100  # characters that are compared with names
 
 
 class Registry(Generic[T]):
@@ -63,9 +66,9 @@ class Registry(Generic[T]):
         """
         value = self._builtin.get(name) or self._added.get(name)
         if value is None:
-            close = difflib.get_close_matches(name, self.names, n=1)
+            close = difflib.get_close_matches(name[:_LONGEST], self.names, n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(self.names)}"
-            raise self._error(f"there is no {self._kind} {name!r}; {hint}")
+            raise self._error(f"there is no {self._kind} {shown(name)}; {hint}")
         module, _, attribute = value.partition(":")
         try:
             loaded: T = attrgetter(attribute)(import_module(module))

@@ -21,13 +21,14 @@ from mcranker.errors import (
     UnsupportedCapability,
 )
 from mcranker.inputs import Docs
+from mcranker.logs import safe_logger
 from mcranker.ranking import Ranking
 from mcranker.runtime.bridge import Stream, task_group
 from mcranker.types import Query
 
 __all__ = ["FATAL_ERRORS", "RankedQuery", "Work", "dispatch", "each_of"]
 
-logger = logging.getLogger("mcranker")
+logger = safe_logger("mcranker")
 
 Work: TypeAlias = Iterable[tuple[str | Query, Docs]] | AsyncIterable[tuple[str | Query, Docs]]
 """Queries with their passages, one after the other; read only as fast as they are ranked."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-import logging
 import signal
 import threading
 import weakref
@@ -20,6 +19,7 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from mcranker.errors import MCRankerError
+from mcranker.logs import safe_logger
 from mcranker.runtime.forks import abandon, renew_in_child
 
 __all__ = ["Bridge", "Loop", "Stream", "interruptible", "task_group"]
@@ -29,7 +29,7 @@ _STREAM_BUFFER = 64  # items
 _UNTAKEN = (anyio.BrokenResourceError, anyio.ClosedResourceError)
 _STOP_SECONDS = 5.0  # allowed to what is still under way when a bridge is closed
 
-logger = logging.getLogger("mcranker")
+logger = safe_logger("mcranker")
 
 
 @contextlib.asynccontextmanager
