@@ -118,7 +118,7 @@ def test_a_page_leads_home_and_to_its_neighbours() -> None:
         ("\N{ROCKET}" * 250_000, "\N{ROCKET}" * 180, 60, 20, 4),
         ("\x00\ud800\u2067" * 100_000, "\x01" * 180, 60, 3, 0),
         # What stands around the passages, the names of the personas too, would fill pages.
-        ("<&\"'" * 5_000, "<" * 180, 3, 100, 20),
+        ("<&\"'" * 5_000, "<" * 180, 5, 100, 20),
     ],
     ids=["words", "most", "markup", "emoji", "controls", "team"],
 )
