@@ -8,9 +8,12 @@ import pytest
 
 
 def pytest_configure() -> None:
-    """Shells start background jobs deaf to Ctrl-C; tests that press it would wait for ever."""
+    """Background jobs are deaf to Ctrl-C, those of nohup to SIGHUP; tests send both."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    hang_up = getattr(signal, "SIGHUP", None)
+    if hang_up is not None and signal.getsignal(hang_up) is signal.SIG_IGN:
+        signal.signal(hang_up, signal.SIG_DFL)
 
 
 @pytest.fixture
