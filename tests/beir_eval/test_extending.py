@@ -29,6 +29,7 @@ from mcranker import (
 from mcranker.config import RankerConfig
 from mcranker.method.answers import SCORINGS
 from mcranker.rankers import RANKERS
+from personas.ensembles import ENSEMBLES
 from personas.inspection.inspection import Inspection
 from tests.support.cli_support import answer
 from tests.support.loopback import Body, completion, serve_in_thread
@@ -63,10 +64,10 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def installed(package: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The package is there in this process."""
     monkeypatch.syspath_prepend(package)
-    for registry in (RANKERS, SCORINGS):
+    for registry in (RANKERS, SCORINGS, ENSEMBLES):
         vars(registry).pop("_added", None)
     yield
-    for registry in (RANKERS, SCORINGS):
+    for registry in (RANKERS, SCORINGS, ENSEMBLES):
         vars(registry).pop("_added", None)
 
 
@@ -180,7 +181,6 @@ def test_replies_of_another_form_do_not_count_twice_in_an_estimate() -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_an_ensemble() -> None:
-    pytest.importorskip("personas.ensembles")
     options: dict[str, Any] = {"ensemble": "median"}
     with MCRanker(model=ScriptedChat(answer), **options) as ranker:
         ranking = ranker.rank(QUERY, DOCS)
