@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         RateLimited,
         ReplyError,
         RequestRejected,
+        RunError,
         ServerFailed,
         UnsupportedCapability,
     )
@@ -85,10 +86,10 @@ _EXPORTS = {
     "Tag Usage Capabilities",
     "mcranker.llm.connect": "connect",
     "mcranker.llm.scripted": "ScriptedChat",
-    "mcranker.errors": "MCRankerError ConfigError InputError MissingScoreError DownloadError "
-    "LedgerError BudgetExceeded ModelError ConnectionFailed ModelTimeout AuthenticationFailed "
-    "ModelNotFound ModelFileError RateLimited ServerFailed RequestRejected ContextTooLong "
-    "ContentRefused UnsupportedCapability ReplyError",
+    "mcranker.errors": "MCRankerError ConfigError InputError RunError MissingScoreError "
+    "DownloadError LedgerError BudgetExceeded ModelError ConnectionFailed ModelTimeout "
+    "AuthenticationFailed ModelNotFound ModelFileError RateLimited ServerFailed RequestRejected "
+    "ContextTooLong ContentRefused UnsupportedCapability ReplyError",
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 
@@ -143,6 +144,7 @@ __all__ = [
     "RequestRejected",
     "Rubric",
     "RubricWritten",
+    "RunError",
     "Score",
     "Scoring",
     "ScriptedChat",

@@ -3,6 +3,7 @@
     MCRankerError
     ├── ConfigError               an option, or two options that do not go together
     ├── InputError                the query or the passages
+    │   └── RunError              a run, or a run file, that is not one
     ├── MissingScoreError         a score is missing and the policy is "fail"
     ├── DownloadError             a model file could not be fetched, checked or stored
     ├── LedgerError               the file that keeps the answers cannot be used
@@ -49,6 +50,7 @@ __all__ = [
     "RateLimited",
     "ReplyError",
     "RequestRejected",
+    "RunError",
     "ServerFailed",
     "UnsupportedCapability",
 ]
@@ -64,6 +66,10 @@ class ConfigError(MCRankerError, ValueError):
 
 class InputError(MCRankerError, ValueError):
     """The query or the passages cannot be ranked as given."""
+
+
+class RunError(InputError):
+    """A run cannot be read or written: a bad line, a document twice, a score that is no number."""
 
 
 class MissingScoreError(MCRankerError):

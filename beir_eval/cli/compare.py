@@ -58,7 +58,7 @@ def _basis(ctx: click.Context) -> Basis | None:
 
 def _write(comparison: RunComparison, form: str, out: str | None) -> None:
     from beir_eval.compare.text import as_dict, as_markdown, show_comparison
-    from mcranker.cli.tables import print_page, rendered
+    from personas.console import print_page, rendered
 
     if form == "table" and out is None:
         print_page(lambda console: show_comparison(console, comparison))

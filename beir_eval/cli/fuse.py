@@ -27,7 +27,7 @@ def _fuse(ctx: click.Context) -> int:
     check_outputs(given["out"])
 
     from beir_eval.measures.fusion import fuse
-    from beir_eval.runs import check_name, read_trec, write_trec
+    from mcranker.trec import check_name, read_trec, write_trec
 
     tag = given["tag"] or given["method"]
     check_name(tag, "the tag")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from beir_eval.compare.lines import (
+from beir_eval.compare.phrases import (
     about,
     headings,
     notes,

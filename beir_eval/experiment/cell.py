@@ -19,18 +19,18 @@ from beir_eval.experiment.run_folder import (
     RunManifest,
 )
 from beir_eval.files import append_whole, read_lines, write_form
-from beir_eval.runs import write_trec
 from mcranker.logs import safe_logger
+from mcranker.trec import write_trec
 from personas.atomic import replacing
 from personas.ensembles import find_ensemble
 
 if TYPE_CHECKING:
-    from beir_eval.experiment.prepare import Prepared
+    from beir_eval.experiment.prepare import RankingInput
     from beir_eval.experiment.suite import RankerSpec
     from mcranker.rankers import Ranker
     from mcranker.ranking import Ranking
 
-__all__ = ["Cell", "judges"]
+__all__ = ["RunJob", "judges"]
 
 _log = safe_logger("mcranker.beir_eval.cell")
 
@@ -49,7 +49,7 @@ HOW_NOT_WHAT = frozenset(
 
 
 @dataclass
-class Cell:
+class RunJob:
     """One ranker over one data set.
 
     Attributes:
@@ -62,7 +62,7 @@ class Cell:
 
     path: Path
     spec: RankerSpec
-    prepared: Prepared
+    prepared: RankingInput
     measures: Sequence[str]
     failed: dict[str, str] = field(default_factory=dict)
 

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from beir_eval.data.qrels import HIGHEST_GRADE
-from beir_eval.errors import ExtraMissing, MeasureError, RunError
+from beir_eval.errors import ExtraMissing, MeasureError
+from mcranker.errors import RunError
 from mcranker.logs import safe_logger
 from personas.plain import in_brief
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from beir_eval.runs import Run
+    from mcranker.trec import Run
 
 __all__ = ["Evaluation", "evaluate", "measure_names"]
 

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from beir_eval.experiment.run_folder import TieBounds
 from beir_eval.measures.metrics import evaluate
-from beir_eval.runs import Run
+from mcranker.trec import Run
 
 __all__ = ["Scored", "tie_bounds"]
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from beir_eval.errors import SettingError
 from beir_eval.persona_report.pages import Chunk, write_pages
-from beir_eval.persona_report.prepare import Prepared, Prepares, ranked_queries
+from beir_eval.persona_report.prepare import ReportInput, ReportInputs, ranked_queries
 from beir_eval.persona_report.sources import Source, find_sources
 from beir_eval.persona_report.workers import in_order, usable_processors
 from personas.atomic import replacing_folder
@@ -93,7 +93,7 @@ def write_persona_report(
 
     The folder appears whole or not at all, and replaces a report that is there. The same runs
     give the same pages, whatever the number of processes. Memory is bounded by a few queries a
-    process, besides what the pages about all queries show and 16 bytes for each passage.
+    process, besides what the pages about all queries show.
 
     Scripts that use several processes must be importable: what they do stands below
     ``if __name__ == "__main__":``.
@@ -151,8 +151,8 @@ class _Work:
         self._sources = sources
         self._folder = folder
         self._progress = progress
-        self._prepares = Prepares(scratch)
-        self._prepared: dict[int, Prepared] = {}
+        self._prepares = ReportInputs(scratch)
+        self._prepared: dict[int, ReportInput] = {}
 
     def do(self, processes: int | None) -> None:
         """Write everything."""

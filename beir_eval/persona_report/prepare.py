@@ -9,13 +9,13 @@ from pathlib import Path
 from beir_eval.errors import RunFolderError
 from beir_eval.experiment.rankings import RANKINGS, Ranked, index_rankings, judged_by_team
 from beir_eval.experiment.run_folder import Metrics, RunFolder
-from beir_eval.persona_report.lines import index_passages
+from beir_eval.persona_report.line_index import index_passages
+from beir_eval.persona_report.notes import dataset_line, run_notes, run_settings
 from beir_eval.persona_report.pages import Chunk, OtherPlan, QueryPlan, RunPlan
 from beir_eval.persona_report.sources import Source
-from beir_eval.persona_report.words import dataset_line, run_notes, run_settings
 from personas.ensembles import highest_score
 
-__all__ = ["FailedQuery", "Prepared", "Prepares", "ranked_queries"]
+__all__ = ["FailedQuery", "ReportInput", "ReportInputs", "ranked_queries"]
 
 _CHUNK = 16
 """Queries that a worker takes at a time."""
@@ -36,7 +36,7 @@ class FailedQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class ReportInput:
     """One run.
 
     Attributes:
@@ -97,14 +97,14 @@ def ranked_queries(source: Source) -> Ranked:
     return index_rankings(source.run.path / RANKINGS, finished=source.run.manifest.finished)
 
 
-class Prepares:
+class ReportInputs:
     """Makes runs ready, and indexes the texts of what several of them have ranked once."""
 
     def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
         self._indexes: dict[Path, Path] = {}
 
-    def prepare(self, source: Source, ranked: Ranked, folder: Path) -> Prepared:
+    def prepare(self, source: Source, ranked: Ranked, folder: Path) -> ReportInput:
         """The run, whose pages go to `folder`.
 
         Raises:
@@ -122,7 +122,7 @@ class Prepares:
         config, other = source.run.manifest.config, source.other
         other_ranked = index_rankings(other.path / RANKINGS, finished=True) if other else None
         passages = source.data.path / "passages.jsonl"
-        return Prepared(
+        return ReportInput(
             source=source,
             plan=RunPlan(
                 folder=folder,

@@ -11,11 +11,11 @@ from beir_eval.measures import paper
 from beir_eval.report.model import Column
 from beir_eval.report.notes import conditions
 
-__all__ = ["Arrangement", "Place", "arrange"]
+__all__ = ["Arrangement", "Slot", "arrange"]
 
 NO_SUITE, NO_SUITE_TITLE = "runs", "Runs"
 
-Place = tuple[str, str]
+Slot = tuple[str, str]
 """A column, by the content of its data, and a row, by its label."""
 
 
@@ -36,7 +36,7 @@ class Arrangement:
     suite: SuiteNote | None
     data: Mapping[str, DataFolder]
     labels: tuple[str, ...]
-    runs: Mapping[Place, RunFolder]
+    runs: Mapping[Slot, RunFolder]
     unfinished: tuple[tuple[str, str], ...]
 
     @property
@@ -72,7 +72,7 @@ class Arrangement:
         """Whether a row is called so, here or in tables."""
         return label in self.labels or label in [self.shown(each) for each in self.labels]
 
-    def paper_value(self, place: Place) -> float | None:
+    def paper_value(self, place: Slot) -> float | None:
         """The paper's NDCG@10 for that place, 0 to 1; None if it has none.
 
         Raises:
@@ -109,7 +109,7 @@ def arrange(runs: Sequence[RunFolder]) -> list[Arrangement]:
 
 def _arranged(name: str, members: Sequence[RunFolder]) -> Arrangement:
     data = [run.data() for run in members]
-    finished: dict[Place, RunFolder] = {}
+    finished: dict[Slot, RunFolder] = {}
     folders: dict[str, DataFolder] = {}
     unfinished = []
     for label, run, folder in zip(row_labels(members), members, data, strict=True):

@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
 
-from beir_eval.errors import SettingError
+from beir_eval.errors import MeasureError, RunFolderError, SettingError
 from beir_eval.experiment.labels import natural
-from beir_eval.experiment.run_folder import FIRST_STAGE, Metrics, RunFolder
+from beir_eval.experiment.run_folder import FIRST_STAGE, DataFolder, Metrics, RunFolder, SuiteNote
 from beir_eval.measures import paper
-from beir_eval.measures.significance import usual_correction
-from beir_eval.report.arrangement import Arrangement, Place, arrange
-from beir_eval.report.figure import build_figure
-from beir_eval.report.model import Cell, Column, Report, Row, Section
+from beir_eval.measures.significance import (
+    Comparison,
+    Interval,
+    bootstrap_intervals,
+    compare_runs,
+    usual_correction,
+)
+from beir_eval.report.arrangement import Arrangement, Slot, arrange
+from beir_eval.report.model import Column, Figure, Point, Report, Row, Section, TableCell
 from beir_eval.report.notes import model_names, notes
-from beir_eval.report.shelf import Shelf
-from beir_eval.report.statistics import Settings, statistics
+from mcranker.trec import Run
 
-__all__ = ["build_report"]
+__all__ = ["Settings", "build_report"]
 
 MEASURE = "nDCG@10"
 """What the paper's numbers are of; heads a report on runs of which none is finished."""
 EQUAL = 1e-12
 """Values that differ by no more share a rank."""
+Values: TypeAlias = Mapping[str, Mapping[str, Mapping[str, float]]]
+"""Data set -> label -> query id -> value."""
 
 
 def build_report(
@@ -88,14 +97,16 @@ def _section(plan: Arrangement, baseline: str, shelf: Shelf, settings: Settings)
         columns=columns,
         rows=rows,
         baseline=plan.shown(baseline),
-        figure=build_figure(plan.suite, columns, rows),
+        figure=_figure(plan.suite, columns, rows),
         unfinished=plan.unfinished,
         paper_source=paper.paper_source() if has_paper else "",
         notes=notes(columns, rows, plan.unfinished),
     )
 
 
-def _cells(plan: Arrangement, baseline: str, shelf: Shelf, settings: Settings) -> dict[Place, Cell]:
+def _cells(
+    plan: Arrangement, baseline: str, shelf: Shelf, settings: Settings
+) -> dict[Slot, TableCell]:
     metrics = _metrics(plan, shelf)
     by_column: dict[str, dict[str, Metrics]] = {content: {} for content in plan.data}
     for (content, label), each in metrics.items():
@@ -104,7 +115,7 @@ def _cells(plan: Arrangement, baseline: str, shelf: Shelf, settings: Settings) -
         content: _ranks({label: each.means[shelf.measure] for label, each in column.items()})
         for content, column in by_column.items()
     }
-    found = statistics(
+    found = _statistics(
         {
             content: {label: each.per_query[shelf.measure] for label, each in column.items()}
             for content, column in by_column.items()
@@ -114,7 +125,7 @@ def _cells(plan: Arrangement, baseline: str, shelf: Shelf, settings: Settings) -
     )
     is_papers_measure = shelf.measure.lower() == MEASURE.lower()
     return {
-        place: Cell(
+        place: TableCell(
             value=each.means[shelf.measure],
             paper=plan.paper_value(place) if is_papers_measure else None,
             rank=ranks[place[0]][place[1]],
@@ -128,7 +139,7 @@ def _cells(plan: Arrangement, baseline: str, shelf: Shelf, settings: Settings) -
     }
 
 
-def _metrics(plan: Arrangement, shelf: Shelf) -> dict[Place, Metrics]:
+def _metrics(plan: Arrangement, shelf: Shelf) -> dict[Slot, Metrics]:
     """Every column's first stage, then all runs."""
     found = {
         (content, FIRST_STAGE): shelf.of_first_stage(data) for content, data in plan.data.items()
@@ -139,7 +150,7 @@ def _metrics(plan: Arrangement, shelf: Shelf) -> dict[Place, Metrics]:
 
 
 def _rows(
-    plan: Arrangement, baseline: str, columns: Sequence[Column], cells: Mapping[Place, Cell]
+    plan: Arrangement, baseline: str, columns: Sequence[Column], cells: Mapping[Slot, TableCell]
 ) -> tuple[Row, ...]:
     rows = {
         label: tuple(cells.get((content, label)) for content in plan.data) for label in plan.labels
@@ -206,3 +217,202 @@ def _ranks(values: Mapping[str, float]) -> dict[str, int]:
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [each for each in values if each is not None]
     return math.fsum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def _figure(
+    suite: SuiteNote | None, columns: Sequence[Column], rows: Sequence[Row]
+) -> Figure | None:
+    """The suite's figure; None if it has none, or nothing of it was run.
+
+    Lines go by `SuiteNote.x` from left to right; bars stand in the order of the rows.
+
+    Raises:
+        SuiteError: it names a figure that the paper has not.
+    """
+    if suite is None or suite.figure is None:
+        return None
+    note = suite.figure
+    lines: dict[str, list[Point]] = {}
+    for place, column in enumerate(columns):
+        for row in rows:
+            cell = row.cells[place]
+            if cell is None or cell.manifest is None or cell.manifest.suite is None:
+                continue
+            point = _point(note.kind, cell, cell.manifest.suite, row.label)
+            if point is not None:
+                name = _line_name(cell.manifest.suite.series, column.name, len(columns))
+                lines.setdefault(name, []).append(point)
+    if not lines:
+        return None
+    if note.kind == "line":
+        for points in lines.values():
+            points.sort(key=lambda point: float(point.x))
+    return Figure(
+        note=note,
+        lines=tuple((name, tuple(points)) for name, points in lines.items()),
+        paper=paper.paper_words(note.paper) if note.paper else "",
+    )
+
+
+def _point(kind: str, cell: TableCell, suite: SuiteNote, label: str) -> Point | None:
+    """None where a run has no number to stand at on the axis of a line figure."""
+    x = suite.x
+    if kind == "bars":
+        return Point(label if x is None else str(x), cell.value, cell.interval)
+    if isinstance(x, int | float):
+        return Point(float(x), cell.value, cell.interval)
+    return None
+
+
+def _line_name(series: str, column: str, columns: int) -> str:
+    if not series:
+        return column
+    return series if columns == 1 else f"{series}, {column}"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How it is tested, as `beir_eval.measures.significance` takes it."""
+
+    test: str
+    correction: str
+    level: float
+    resamples: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """By data set and label.
+
+    Attributes:
+        intervals: of the values.
+        comparisons: with the baseline's; none for the baseline itself, and where it is missing.
+        differences: intervals of the differences of `comparisons`.
+    """
+
+    intervals: Mapping[tuple[str, str], Interval]
+    comparisons: Mapping[tuple[str, str], Comparison]
+    differences: Mapping[tuple[str, str], Interval]
+
+
+def _statistics(values: Values, baseline: str, settings: Settings) -> Statistics:
+    """Intervals of all values, and comparisons with the baseline as one family.
+
+    Raises:
+        SettingError: one of the settings is unknown or out of its range.
+        ExtraMissing: the test needs a package that is not installed.
+    """
+    compared = compare_runs(
+        values,
+        baseline,
+        test=settings.test,
+        correction=settings.correction,
+        seed=settings.seed,
+    )
+    intervals: dict[tuple[str, str], Interval] = {}
+    differences: dict[tuple[str, str], Interval] = {}
+    for data, runs in values.items():
+        # Differences are resampled beside the values: they get the same draws, which are made once.
+        rows = {("value", label): of_run for label, of_run in runs.items()}
+        for label in compared[data]:
+            base = runs[baseline]
+            rows["difference", label] = {
+                query_id: value - base[query_id] for query_id, value in runs[label].items()
+            }
+        found = bootstrap_intervals(
+            rows, level=settings.level, resamples=settings.resamples, seed=settings.seed
+        )
+        for (kind, label), interval in found.items():
+            (intervals if kind == "value" else differences)[data, label] = interval
+    return Statistics(
+        intervals=intervals,
+        comparisons={
+            (data, label): comparison
+            for data, by_label in compared.items()
+            for label, comparison in by_label.items()
+        },
+        differences=differences,
+    )
+
+
+class Shelf:
+    """Metrics of run folders, all with one measure.
+
+    Args:
+        measure: as ir-measures writes it; upper and lower case make no difference where the
+            folders have it.
+    """
+
+    def __init__(self, measure: str) -> None:
+        self.measure = measure
+        self._kept: dict[Path, Metrics] = {}
+        self._qrels: dict[str, Mapping[str, Mapping[str, int]]] = {}
+
+    def of_first_stage(self, data: DataFolder) -> Metrics:
+        """Metrics of the first stage's run.
+
+        Raises:
+            RunFolderError, RunError: a file cannot be read.
+            MeasureError: the measure is unknown, or has values outside 0 to 1.
+        """
+        if data.path not in self._kept:
+            self._kept[data.path] = self._with_measure(
+                data.metrics(), data.path, data, data.first_stage
+            )
+        return self._kept[data.path]
+
+    def of_run(self, run: RunFolder, data: DataFolder) -> Metrics:
+        """Metrics of a finished run, over the same queries as those of its first stage.
+
+        Raises:
+            RunFolderError: they are of other queries, or a file cannot be read.
+            RunError: the run cannot be read.
+            MeasureError: the measure is unknown, or has values outside 0 to 1.
+        """
+        if run.path not in self._kept:
+            self._kept[run.path] = self._with_measure(run.metrics(), run.path, data, run.run)
+        metrics, first_stage = self._kept[run.path], self.of_first_stage(data)
+        ours, theirs = (each.per_query[self.measure] for each in (metrics, first_stage))
+        if ours.keys() != theirs.keys():
+            odd = min(ours.keys() ^ theirs.keys())
+            raise RunFolderError(
+                f"{run.path}: its metrics and those of its first stage are of different queries, "
+                f"e.g. {odd!r} is in one only; run the same 'beir-eval run' again"
+            )
+        return metrics
+
+    def _with_measure(
+        self, metrics: Metrics, path: Path, data: DataFolder, run: Callable[[], Run]
+    ) -> Metrics:
+        measure = self.measure
+        if measure not in metrics.means or measure not in metrics.per_query:
+            metrics = _added(metrics, measure, run(), self._qrels_of(data))
+        values = metrics.per_query[measure].values()
+        if not all(0 <= value <= 1 for value in (*values, metrics.means[measure])):
+            raise MeasureError(
+                f"{path}: measure {measure!r} has values outside 0 to 1; a report takes measures "
+                "such as 'nDCG@10', 'R@100' or 'AP'"
+            )
+        return metrics
+
+    def _qrels_of(self, data: DataFolder) -> Mapping[str, Mapping[str, int]]:
+        content = data.manifest.content
+        if content not in self._qrels:
+            self._qrels[content] = data.qrels()
+        return self._qrels[content]
+
+
+def _added(
+    metrics: Metrics, measure: str, run: Run, qrels: Mapping[str, Mapping[str, int]]
+) -> Metrics:
+    from beir_eval.measures.metrics import evaluate
+
+    found = evaluate(run, qrels, (measure,))
+    return metrics.model_copy(
+        update={
+            "measures": (*metrics.measures, measure),
+            "means": {**metrics.means, **found.means},
+            "per_query": {**metrics.per_query, measure: dict(found.per_query[measure])},
+        }
+    )

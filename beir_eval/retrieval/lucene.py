@@ -20,7 +20,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from beir_eval.errors import ExtraMissing, RunError
+from beir_eval.errors import ExtraMissing
+from mcranker.errors import RunError
 from mcranker.logs import safe_logger
 
 if TYPE_CHECKING:

@@ -223,7 +223,7 @@ async def _answer(chat: ChatModel) -> Finding:
 def _print(finding: Finding) -> None:
     from rich.text import Text
 
-    from mcranker.cli.tables import print_page
+    from personas.console import print_page
 
     def show(console: Console) -> None:
         line = Text(f"{finding.status:8}", style=_COLOURS[finding.status])

@@ -29,7 +29,7 @@ name of a persona without a rubric.
 
 _FILES = {".yaml", ".yml", ".json"}
 _MOST_MADE_UP = 20
-"""Recruits that an estimate makes up, at most; see `mcranker.llm.estimating`."""
+"""Recruits that an estimate makes up, at most; see `mcranker.estimate`."""
 
 
 def as_team(team: TeamSpec) -> Team:

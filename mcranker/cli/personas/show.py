@@ -25,7 +25,7 @@ def _show(ctx: click.Context) -> int:
     found = [(name, find(name)) for name in ctx.params["names"]]
     form = ctx.params["output"]
     if form == "table":
-        from mcranker.cli.tables import print_page
+        from personas.console import print_page
 
         print_page(lambda console: _show_records(console, found))
     elif form == "yaml":

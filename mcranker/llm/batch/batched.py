@@ -13,18 +13,18 @@ import anyio
 
 from mcranker.errors import ConfigError, UnsupportedCapability
 from mcranker.llm.batch.anthropic_batches import AnthropicBatches
-from mcranker.llm.batch.collector import BatchDesk
+from mcranker.llm.batch.collector import BatchCollector
 from mcranker.llm.batch.notes import BatchNotes
 from mcranker.llm.batch.openai_batches import OpenAIBatches
 from mcranker.llm.batch.protocol import BATCH_SUFFIX, BatchService
-from mcranker.llm.batch.request import Keeper, Pace, Tools
+from mcranker.llm.batch.request import AnswerStore, BatchContext, BatchTimings
 from mcranker.llm.chat import Capabilities, ChatModel, ChatReply, ChatRequest
 from mcranker.llm.ledger.request_key import request_key
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.openai_chat import OpenAIChat
 
-__all__ = ["Batched", "Pace", "batched"]
+__all__ = ["BatchTimings", "Batched", "batched"]
 
 
 class Batched:
@@ -45,7 +45,7 @@ class Batched:
         service: the provider's batch API.
         notes: the folder for the notes.
         ledger: where answers are kept; None to hand them out only.
-        pace: when things happen.
+        timings: when things happen.
         sleep: waits so many seconds; tests replace it.
         clock: seconds since 1970; tests replace it.
     """
@@ -55,15 +55,19 @@ class Batched:
         service: BatchService,
         notes: Path,
         *,
-        ledger: Keeper | None = None,
-        pace: Pace | None = None,
+        ledger: AnswerStore | None = None,
+        timings: BatchTimings | None = None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._chat = service.chat
-        self._tools = Tools(service, BatchNotes(notes), ledger, pace or Pace(), clock)
+        self._context = BatchContext(
+            service, BatchNotes(notes), ledger, timings or BatchTimings(), clock
+        )
         self._sleep = sleep
-        self._desks: WeakKeyDictionary[asyncio.AbstractEventLoop, BatchDesk] = WeakKeyDictionary()
+        self._collectors: WeakKeyDictionary[asyncio.AbstractEventLoop, BatchCollector] = (
+            WeakKeyDictionary()
+        )
 
     @property
     def name(self) -> str:
@@ -84,20 +88,20 @@ class Batched:
                 f"{self.name}: batches have no decisions; use panel=False", model=self.name
             )
         key = request_key(self._chat, request).hex()
-        return await self._desk().answer(key, request)
+        return await self._collector().answer(key, request)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop; batches under way go on."""
         await self._chat.aclose()
 
-    def _desk(self) -> BatchDesk:
+    def _collector(self) -> BatchCollector:
         loop = asyncio.get_running_loop()
-        if loop not in self._desks:
-            self._desks[loop] = BatchDesk(self._tools, sleep=self._sleep)
-        return self._desks[loop]
+        if loop not in self._collectors:
+            self._collectors[loop] = BatchCollector(self._context, sleep=self._sleep)
+        return self._collectors[loop]
 
 
-def batched(model: ChatModel, folder: Path, ledger: Keeper | None) -> Batched:
+def batched(model: ChatModel, folder: Path, ledger: AnswerStore | None) -> Batched:
     """The model, asked through its provider's batch API.
 
     Args:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from personas.report.dataset.parts import size
-from personas.report.formats import decimals, fixed, judgement, weight
+from personas.report.formats import judgement
 from personas.report.site import PAGE_BYTES, query_page
 from personas.survey.model import CASE_KINDS, Case, CaseKind, Survey
+from personas.words import decimals, fixed, weight
 
 __all__ = ["Card", "Judge", "Kind", "fitting", "kinds"]
 
@@ -87,7 +87,7 @@ def fitting(survey: Survey, render: Callable[[Sequence[Kind]], str]) -> str:
     most = max((len(survey.cases.get(name, ())) for name in CASE_KINDS), default=0)
     while True:
         page = render(kinds(survey, most))
-        excess = size(page) - PAGE_BYTES
+        excess = len(page.encode()) - PAGE_BYTES
         if excess < 0 or not most:
             return page
         # At least one fewer of each kind, and as many as the excess makes likely.

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from personas.report.dataset.words import optional, signed
 from personas.survey.model import PersonaFigures, QueryFigures, Survey
+from personas.words import optional, signed
 
 __all__ = [
     "Bar",

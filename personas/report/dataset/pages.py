@@ -18,24 +18,22 @@ from personas.report.dataset.overview import (
     recruitment,
     worths,
 )
-from personas.report.dataset.parts import Finder, Part, deal_out, size
-from personas.report.dataset.rows import (
+from personas.report.dataset.tables import (
+    Finder,
     common_personas,
+    criteria_finder,
     criterion_row,
     pair_row,
+    pairs_finder,
     persona_row,
+    personas_finder,
+    queries_finder,
     query_columns,
     query_rows,
 )
-from personas.report.dataset.tables import (
-    criteria_finder,
-    pairs_finder,
-    personas_finder,
-    queries_finder,
-)
-from personas.report.dataset.words import change, count, optional, signed
-from personas.report.formats import alpha_reading, tau_reading, value
+from personas.report.formats import alpha_reading, printable, tau_reading, value
 from personas.report.page import render_page
+from personas.report.site import Page
 from personas.survey.model import Survey
 
 __all__ = ["survey_pages"]
@@ -71,18 +69,19 @@ class _Listing:
     table: Finder
     values: dict[str, Any]
 
-    def parts(self, rows: Sequence[Markup]) -> tuple[Part, ...]:
-        """The rows, dealt out to pages."""
+    def pages(self, rows: Sequence[Markup]) -> tuple[Page, ...]:
+        """As many pages as keep each below `site.PAGE_BYTES`; at least one."""
+        empty = site.pages_of([self.name], [0])
+        room = site.PAGE_BYTES - site.LINK_BYTES - len(self.render(empty[0], empty, ()).encode())
+        sizes = [len(printable(row).encode()) + 1 for row in rows]
+        ends = site.ends_of_pages(sizes, room, room)
+        names = [site.numbered(self.name, number) for number in range(1, len(ends) + 1)]
+        return site.pages_of(names, ends)
 
-        def frame(parts: Sequence[Part]) -> int:
-            empty = (replace(part, rows=Markup("")) for part in (parts[0], parts[-1]))
-            return max(size(self.page(part, parts)) for part in empty)
-
-        return deal_out(self.name, rows, frame)
-
-    def page(self, part: Part, parts: Sequence[Part]) -> str:
-        """The page of one part."""
-        values = {"table": self.table, "part": part, "parts": parts, **self.values}
+    def render(self, page: Page, pages: Sequence[Page], rows: Sequence[Markup]) -> str:
+        """The HTML of one page; `rows` are those of all pages."""
+        its = Markup("\n").join(rows[page.first - 1 : page.last])
+        values = {"table": self.table, "part": page, "parts": pages, "rows": its, **self.values}
         return _page(self.survey, self.entries, self.name, self.template, values)
 
 
@@ -106,20 +105,16 @@ def survey_pages(survey: Survey, *, runs: str = "") -> Iterator[tuple[str, str]]
     )
     texts = {query.place: query.query for query in survey.queries}
     personas = _personas(survey, entries)
-    people = personas.parts(
-        [persona_row(number, each, texts) for number, each in enumerate(survey.personas, start=1)]
-    )
-    yield site.OVERVIEW, _overview(survey, entries, people)
-    queries = _queries(survey, entries)
-    rows = query_rows(survey, query_columns(survey))
-    criteria = _criteria(survey, entries)
-    for listing, parts in (
-        (queries, queries.parts(rows)),
+    people = [persona_row(number, each, texts) for number, each in enumerate(survey.personas, 1)]
+    yield site.OVERVIEW, _overview(survey, entries, personas.pages(people))
+    for listing, rows in (
+        (_queries(survey, entries), query_rows(survey, query_columns(survey))),
         (personas, people),
-        (criteria, criteria.parts([criterion_row(each, texts) for each in survey.criteria])),
+        (_criteria(survey, entries), [criterion_row(each, texts) for each in survey.criteria]),
     ):
-        for part in parts:
-            yield part.name, listing.page(part, parts)
+        pages = listing.pages(rows)
+        for page in pages:
+            yield page.name, listing.render(page, pages, rows)
     yield (
         site.CASES,
         fitting(
@@ -141,7 +136,7 @@ def _page(
     )
 
 
-def _overview(survey: Survey, entries: _Entries, people: Sequence[Part]) -> str:
+def _overview(survey: Survey, entries: _Entries, people: Sequence[Page]) -> str:
     left_out = worths(survey)
     values = {
         "effects": effectiveness(survey),
@@ -160,18 +155,14 @@ def _overview(survey: Survey, entries: _Entries, people: Sequence[Part]) -> str:
             (name.replace("_", " "), value(each)) for name, each in survey.settings.items()
         ],
         "persona_page": {
-            number: f"{part.name}#persona-{number}"
-            for part in people
-            for number in range(part.first, part.last + 1)
+            number: f"{page.name}#persona-{number}"
+            for page in people
+            for number in range(page.first, page.last + 1)
         },
         "queries_page": site.QUERIES,
         "personas_page": site.PERSONAS,
         "cases_page": site.CASES,
         "query_page": site.query_page,
-        "count": count,
-        "signed": signed,
-        "optional": optional,
-        "change": change,
     }
     return _page(survey, entries, site.OVERVIEW, "index.html", values)
 
@@ -194,9 +185,9 @@ def _personas(survey: Survey, entries: _Entries) -> _Listing:
     rows = [pair_row(pair) for pair in survey.pairs]
     values = {
         "pairs": pairs_finder() if rows else None,
-        "pairs_part": Part(site.PERSONAS, 1, min(1, len(rows)), len(rows), Markup("\n").join(rows)),
+        "pairs_page": site.pages_of([site.PERSONAS], [len(rows)])[0],
+        "pairs_rows": Markup("\n").join(rows),
         "worths": any(each.without for each in survey.personas),
-        "count": count,
     }
     return _Listing(
         survey, entries, site.PERSONAS, "personas.html", personas_finder(survey), values
@@ -204,6 +195,4 @@ def _personas(survey: Survey, entries: _Entries) -> _Listing:
 
 
 def _criteria(survey: Survey, entries: _Entries) -> _Listing:
-    return _Listing(
-        survey, entries, site.CRITERIA, "criteria.html", criteria_finder(survey), {"count": count}
-    )
+    return _Listing(survey, entries, site.CRITERIA, "criteria.html", criteria_finder(survey), {})

@@ -307,7 +307,8 @@ def test_no_key_is_found_out_before_any_call(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_importing_does_not_import_the_library() -> None:
     code = (
-        "import sys; from mcranker.llm.providers import openai_chat, anthropic_messages;"
+        "import sys; from mcranker.llm import connect;"
+        "from mcranker.llm.providers import openai_chat, anthropic_messages;"
         "openai_chat.OpenAIChat('m', api_key='k'); anthropic_messages.AnthropicMessages('m',"
         "api_key='k'); assert not {'openai', 'anthropic', 'httpx2', 'aiohttp'} & set(sys.modules)"
     )

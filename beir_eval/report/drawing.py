@@ -15,7 +15,8 @@ from html import escape
 
 from beir_eval.report.model import Point
 from beir_eval.report.numbers import interval, points
-from personas.report.formats import bare, exact, printable
+from personas.report.formats import bare, printable
+from personas.words import exact
 
 __all__ = [
     "BOLD",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "Part",
+    "ChangedQueries",
     "RunLine",
     "ScoreRow",
     "about",
@@ -78,7 +78,7 @@ class ScoreRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ChangedQueries:
     """Queries that changed in one direction."""
 
     title: str
@@ -146,7 +146,7 @@ def notes(comparison: RunComparison) -> list[str]:
     return lines
 
 
-def sections(comparison: RunComparison) -> list[Part]:
+def sections(comparison: RunComparison) -> list[ChangedQueries]:
     """Losses, then gains; a part without queries is left out."""
     found = comparison.comparison
     parts = (
@@ -154,7 +154,7 @@ def sections(comparison: RunComparison) -> list[Part]:
         ("Better in B", comparison.gains, found.wins),
     )
     return [
-        Part(
+        ChangedQueries(
             f"{name}: {len(queries)} of {counted(total, 'query', 'queries')}",
             queries,
             worse=queries is comparison.losses,

@@ -7,7 +7,7 @@ from typing import Any
 
 from beir_eval.experiment.run_folder import DataManifest
 from beir_eval.persona_report.sources import Source
-from beir_eval.report.notes import conditions
+from beir_eval.report.notes import conditions, program_note
 
 __all__ = ["dataset_line", "run_notes", "run_settings"]
 
@@ -82,12 +82,4 @@ def run_notes(
         notes.append(
             "The scoring model is marked weak: other defaults than the paper's were in effect."
         )
-    programs = sorted(
-        {each for each in manifest.models.values() if each.startswith(("scripted:", "simulated:"))}
-    )
-    if programs:
-        notes.append(
-            f"{', '.join(programs)} answers by a program: these numbers say nothing about any "
-            "language model."
-        )
-    return tuple(notes)
+    return (*notes, *program_note(manifest.models.values()))
