@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable
 from typing import TextIO
@@ -17,7 +18,8 @@ from personas.plain import plain
 
 __all__ = ["letter", "moved", "names", "numbers", "print_page", "rendered", "table"]
 
-_FILE_WIDTH = 110  # columns of a page that goes to a file or a pipe
+_FILE_WIDTH = 110
+_WIDTH = re.compile("[1-9][0-9]{0,3}")
 _LETTERS = 26
 
 
@@ -38,11 +40,10 @@ def print_page(show: Callable[[Console], None], file: TextIO | None = None) -> N
 def rendered(show: Callable[[Console], None], encoding: str = "utf-8") -> str:
     """The page as plain text that `encoding` can hold, without trailing blanks."""
     pipe = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="replace", newline="")
-    width = os.environ.get("COLUMNS", "")
     show(
         Console(
             file=pipe,
-            width=int(width) if width.isdigit() and int(width) > 0 else _FILE_WIDTH,
+            width=file_width(),
             force_terminal=False,
             color_system=None,
             legacy_windows=False,
@@ -50,6 +51,12 @@ def rendered(show: Callable[[Console], None], encoding: str = "utf-8") -> str:
     )
     pipe.seek(0)
     return "".join(f"{line.rstrip()}\n" for line in pipe)
+
+
+def file_width() -> int:
+    """Columns of a page that goes to a file or a pipe: what COLUMNS says, else 110."""
+    said = os.environ.get("COLUMNS", "")
+    return int(said) if _WIDTH.fullmatch(said) else _FILE_WIDTH
 
 
 def table(columns: Iterable[Column | str], rows: Iterable[Iterable[str | Text]]) -> Table:

@@ -12,6 +12,7 @@ from beir_eval.data.catalogue import known
 from beir_eval.data.datasets import COLLECTIONS, Dataset, Wanted, load_folder
 from beir_eval.data.ir_source import load_id
 from beir_eval.errors import DatasetError
+from mcranker.paths import is_folder
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -65,7 +66,7 @@ def load(
         return replace(load_folder(folder, wanted), about=_ABOUT[name])
     entry = known(name) if by_name else None
     path = Path(name)
-    if entry is None and path.is_dir():
+    if entry is None and is_folder(path):
         whole = path.resolve().name
         source = "a folder in BEIR format"
         return load_folder(path, Wanted(whole, name, source, split, judged_only, known(whole)))
