@@ -14,16 +14,6 @@ there is one, as ``FILE:LINE``.
 
 from __future__ import annotations
 
-__all__ = [
-    "BeirEvalError",
-    "DatasetError",
-    "ExtraMissing",
-    "MeasureError",
-    "RunFolderError",
-    "SettingError",
-    "SuiteError",
-]
-
 
 class BeirEvalError(Exception):
     """Base of every error of this package; its text says what happened and what to do.

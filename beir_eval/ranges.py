@@ -8,8 +8,6 @@ import numbers
 from beir_eval.errors import SettingError
 from personas.plain import in_brief
 
-__all__ = ["check_number", "check_whole"]
-
 LARGEST = 2**63 - 1
 
 

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from mcranker.rankers.dispatch import RankedQuery
     from mcranker.rankers.mcranker import MCRanker
     from mcranker.ranking import Hit, Ranking
-    from mcranker.replies.read import Unreadable
+    from mcranker.replies.loose_json import Unreadable
     from mcranker.types import MissingScore, Passage, Query, Score, UsageTable
     from personas import Criterion, Ensemble, Member, Persona, Rubric, Team
 
@@ -77,7 +77,7 @@ _EXPORTS = {
     "mcranker.rankers.mcranker": "MCRanker",
     "mcranker.rankers.direct": "DirectRanker",
     "mcranker.method.answers": "Scoring",
-    "mcranker.replies.read": "Unreadable",
+    "mcranker.replies.loose_json": "Unreadable",
     "mcranker.ranking": "Ranking Hit",
     "mcranker.estimate": "Estimate",
     "mcranker.events": "Event RankingStarted TeamRecruited RubricWritten PassageScored "

@@ -31,30 +31,6 @@ one of these at the boundary where they arise, and kept as ``__cause__``.
 
 from __future__ import annotations
 
-__all__ = [
-    "AuthenticationFailed",
-    "BudgetExceeded",
-    "ConfigError",
-    "ConnectionFailed",
-    "ContentRefused",
-    "ContextTooLong",
-    "DownloadError",
-    "InputError",
-    "LedgerError",
-    "MCRankerError",
-    "MissingScoreError",
-    "ModelError",
-    "ModelFileError",
-    "ModelNotFound",
-    "ModelTimeout",
-    "RateLimited",
-    "ReplyError",
-    "RequestRejected",
-    "RunError",
-    "ServerFailed",
-    "UnsupportedCapability",
-]
-
 
 class MCRankerError(Exception):
     """Base of every error of this package; its text says what happened and what to do."""

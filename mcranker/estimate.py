@@ -21,8 +21,6 @@ from mcranker.models import Models
 from mcranker.types import Passage, UsageTable
 from personas.ensembles import distinct
 
-__all__ = ["Estimate", "Forecast"]
-
 REPAIR_TOKENS = 128  # of the turn that asks again for a reply that could not be read
 Count = Callable[[str, ChatRequest, ChatReply], None]
 """Takes the model's name, what would be asked, and the answer, known or made up."""

@@ -15,8 +15,6 @@ from mcranker.types import Passage, Query
 from personas.ensembles import HIGHEST_SCORE
 from personas.plain import in_brief
 
-__all__ = ["Docs", "as_passages", "as_query"]
-
 Docs: TypeAlias = Iterable[str | Mapping[str, Any] | Passage] | Mapping[str, str]
 """Passages in first-stage order: texts, records, `Passage` objects, or a mapping id -> text."""
 

@@ -20,18 +20,6 @@ from mcranker.llm.limits.limits import Limits
 from mcranker.llm.limits.retries import Retrying
 from mcranker.llm.scripted import ScriptedChat
 
-__all__ = [
-    "MODEL_OPTIONS",
-    "NO_MODELS",
-    "ROLES",
-    "LedgerSpec",
-    "ModelSpec",
-    "Models",
-    "Roles",
-    "check_capabilities",
-    "connect_roles",
-]
-
 ModelSpec = str | ChatModel | None
 LedgerSpec = str | os.PathLike[str] | Ledger | None
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from mcranker.llm.chat import Stage, Usage
     from personas import Team
 
-__all__ = ["HIGHEST_GRADE", "Hit", "Ranking", "combined", "used_by"]
-
 HIGHEST_GRADE = 1_000_000
 """Grades go as far below 0. Programs that measure take memory for each up to the highest."""
 

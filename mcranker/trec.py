@@ -22,8 +22,6 @@ from mcranker.logs import safe_logger
 from personas.atomic import write_whole
 from personas.ensembles import HIGHEST_SCORE
 
-__all__ = ["Run", "check_name", "decimal", "parse_trec", "read_trec", "trec_run", "write_trec"]
-
 Run: TypeAlias = Mapping[str, Sequence[tuple[str, float]]]
 """Query id -> (document id, score), best first. Ids hold no white space."""
 

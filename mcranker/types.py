@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from mcranker.errors import ModelError
     from mcranker.llm.chat import Stage, Usage
 
-__all__ = ["MissingScore", "Passage", "Query", "Score", "ScoreMatrix", "UsageTable"]
-
 
 @dataclass(frozen=True, slots=True)
 class Query:

@@ -16,8 +16,6 @@ from rich.text import Text
 
 from personas.plain import plain
 
-__all__ = ["letter", "moved", "names", "numbers", "print_page", "rendered", "table"]
-
 _FILE_WIDTH = 110
 _WIDTH = re.compile("[1-9][0-9]{0,3}")
 _LETTERS = 26

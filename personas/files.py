@@ -23,21 +23,6 @@ from personas.atomic import write_whole
 from personas.errors import SchemaError, shown
 from personas.schema import Criterion, Member, Persona, Rubric, Team
 
-__all__ = [
-    "DEEPEST",
-    "FORMATS",
-    "LARGEST",
-    "MOST_VALUES",
-    "dumps",
-    "line_numbers",
-    "load",
-    "load_any",
-    "loads",
-    "loads_any",
-    "read_text",
-    "save",
-]
-
 M = TypeVar("M", bound=BaseModel)
 _BAD_TAGS = (AttributeError, IndexError, KeyError, TypeError)
 """What PyYAML raises where a tag such as ``!!bool`` does not fit its value."""

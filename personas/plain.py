@@ -18,8 +18,6 @@ import re
 import unicodedata
 from typing import Any
 
-__all__ = ["can_be_encoded", "in_brief", "json_text", "one_line", "plain", "safe_json", "shown"]
-
 # Control characters, invisible formatting (bidirectional marks and tags among them), lone
 # surrogates, line and paragraph separators.
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})

@@ -15,8 +15,6 @@ from personas import library
 from personas.errors import SchemaError
 from personas.schema import Criterion, Member, Persona, Rubric
 
-__all__ = ["HANDS", "ORIGINS", "Hand", "Provenance", "provenance", "sealed"]
-
 Hand: TypeAlias = Literal["model", "library", "human"]
 """Who wrote a part: a model, this project's library (the NLP scientist included), or a person."""
 

@@ -20,8 +20,6 @@ from pydantic import (
 
 from personas.weights import normalize_weights
 
-__all__ = ["MOST_CRITERIA", "Criterion", "Member", "Origin", "Persona", "Rubric", "Team"]
-
 Origin = Literal["fixed", "recruited", "library", "human"]
 """Where a member comes from: fixed by the method, recruited by a model, the library, a person."""
 

@@ -24,9 +24,7 @@ from typing import Literal, NamedTuple, cast
 
 from personas.errors import PromptError
 from personas.files import read_text
-from personas.untrusted import Cleaner, fence
-
-__all__ = ["BUILTIN_SETS", "PROMPTS", "Placeholders", "PromptSet", "Template", "Turn", "fence"]
+from personas.untrusted import Cleaner
 
 Role = Literal["system", "user", "assistant"]
 

@@ -4,22 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = [
-    "counted",
-    "decimals",
-    "dollars",
-    "exact",
-    "file_size",
-    "fixed",
-    "optional",
-    "percent",
-    "score_column",
-    "seconds",
-    "signed",
-    "weight",
-    "whole",
-]
-
 _MISSING = "-"
 _MINUS = "\N{MINUS SIGN}"
 _MOST_DECIMALS = 2

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from beir_eval.compare.model import RunComparison
     from beir_eval.compare.pair import Direction
 
-__all__ = ["command"]
-
 
 def _compare(ctx: click.Context) -> int:
     from beir_eval.compare.pair import compare_pair

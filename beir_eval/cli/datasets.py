@@ -12,8 +12,6 @@ from mcranker.cli.verb import Verb, output_flag
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["command"]
-
 OTHERS = (
     "Also: any id of ir_datasets, such as beir/fiqa/test or msmarco-passage/dev/small, and any "
     "folder in BEIR format (corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv)."

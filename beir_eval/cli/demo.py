@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from mcranker.ranking import Ranking
     from mcranker.trec import Run
 
-__all__ = ["command"]
-
 COLLECTION = "mini"
 MEASURE = "nDCG@10"
 BM25_ORDER, TEAM_ORDER, BOTH = "BM25", "the team", "half each"

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from mcranker.trec import Run
 
-__all__ = ["command"]
-
 Qrels = Mapping[str, Mapping[str, int]]
 SHOWN_IDS = 5
 SMALLEST_P = 0.0001

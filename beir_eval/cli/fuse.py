@@ -14,8 +14,6 @@ from mcranker.cli.invocation import say
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.verb import Verb, output_flag, quiet_flag
 
-__all__ = ["command"]
-
 
 def _fuse(ctx: click.Context) -> int:
     given = ctx.params

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from beir_eval.cli.inspect_sources import Chosen, Listed
 
-__all__ = ["command"]
-
 _LONGEST_ID = 24
 _NOT_SHOWN = {"seconds", "unreadable"}
 _OF_HITS = (

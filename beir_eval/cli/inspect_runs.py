@@ -23,8 +23,6 @@ from personas.inspection.inspection import OtherRanking
 from personas.inspection.stored import StoredRanking
 from personas.words import counted
 
-__all__ = ["choose_from_run", "run_folder_of"]
-
 _MOST_NAMED = 8
 _MANIFEST = "manifest.json"
 

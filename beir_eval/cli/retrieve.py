@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from beir_eval.retrieval.first_stage import FirstStage
     from mcranker.trec import Run
 
-__all__ = ["command"]
-
 MEASURES = "nDCG@10,R@100"
 TAG = "BM25"
 

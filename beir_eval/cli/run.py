@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from mcranker.estimate import Estimate
 
-__all__ = ["command"]
-
 
 def _run(ctx: click.Context) -> int:
     given, invocation = ctx.params, ctx.ensure_object(Invocation)

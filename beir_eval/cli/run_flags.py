@@ -20,8 +20,6 @@ from mcranker.config import RankerConfig
 from mcranker.models import ROLES
 from mcranker.rankers import RANKERS
 
-__all__ = ["run_flags"]
-
 WHAT, OUTPUT = "What is run", "Output"
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from beir_eval.experiment.suite import DatasetSpec, Suite
     from beir_eval.retrieval.first_stage import FirstStage
 
-__all__ = ["given_experiment", "needed_models"]
-
 ENGINES = ("bm25s", "pyserini")
 
 
@@ -55,7 +53,8 @@ def needed_models(experiment: Experiment) -> list[str]:
 
 
 def _suite(ctx: click.Context) -> Suite:
-    from beir_eval.experiment.suite import RankerSpec, Suite, folder_name, load_suite
+    from beir_eval.experiment.suite import RankerSpec, Suite, load_suite
+    from beir_eval.experiment.suite_form import folder_name
 
     given = ctx.params
     named = dict(_pair(ctx, text) for text in given["use"])

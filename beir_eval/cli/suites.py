@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from beir_eval.experiment.run_folder import SuiteNote
     from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite
 
-__all__ = ["command"]
-
 
 def _suites(ctx: click.Context) -> int:
     name, as_toml, output = (ctx.params[each] for each in ("name", "as_toml", "output"))

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from mcranker.events import Event
     from mcranker.rankers import RankedQuery
 
-__all__ = ["CellTracker", "Display"]
-
 
 @dataclass(slots=True)
 class CellTracker:

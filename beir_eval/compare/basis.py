@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from beir_eval.experiment.run_folder import DataFolder
     from mcranker.trec import Run
 
-__all__ = ["Basis", "Texts", "basis_of_dataset", "basis_of_folder", "basis_of_qrels"]
-
 Texts = Mapping[str, tuple[str, str]]
 """Document id -> title and text."""
 

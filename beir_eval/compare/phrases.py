@@ -24,26 +24,6 @@ if TYPE_CHECKING:
         TeamMember,
     )
 
-__all__ = [
-    "ChangedQueries",
-    "RunLine",
-    "ScoreRow",
-    "about",
-    "headings",
-    "notes",
-    "passage_cells",
-    "pulls",
-    "reasons",
-    "run_lines",
-    "score_rows",
-    "sections",
-    "signed",
-    "teams",
-    "title",
-    "values_line",
-    "verdict",
-]
-
 NONE = "-"  # where a run has no such rank, score or grade
 SETTINGS = 8  # settings that differ, at most
 CRITERIA = 5  # criteria of a persona, at most

@@ -18,14 +18,6 @@ from mcranker.trec import Run, read_trec
 from personas import Team
 from personas.inspection.stored import StoredHit
 
-__all__ = [
-    "FIRST_STAGE_NAME",
-    "ComparedRun",
-    "Pair",
-    "Ranked",
-    "open_pair",
-]
-
 FIRST_STAGE_NAME = "first-stage"
 """Stands for the first stage's run of what the other run has ranked."""
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from beir_eval.compare.model import ChangedQuery, RunComparison
 
-__all__ = ["as_dict", "as_markdown", "show_comparison"]
-
 NOTHING = "No query differs."
 LONGEST_ID = 24  # columns
 LONGEST_NAME = 30  # columns

@@ -24,17 +24,6 @@ if TYPE_CHECKING:
 
     from beir_eval.data.catalogue import Known
 
-__all__ = [
-    "COLLECTIONS",
-    "Dataset",
-    "Document",
-    "Wanted",
-    "assemble",
-    "check_id",
-    "load_folder",
-    "log_absent",
-]
-
 COLLECTIONS: Mapping[str, str] = {
     "mini": "a small collection that comes with the package, for demonstrations and tests",
 }

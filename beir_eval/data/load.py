@@ -17,8 +17,6 @@ from mcranker.paths import is_folder
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-__all__ = ["load"]
-
 _ABOUT = {
     "mini": "Short passages on everyday subjects: health, consumer law, money, software, travel, "
     "shopping, history and the environment. The queries are questions, and one claim; a relevant "

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from mcranker.rankers import Ranker
     from mcranker.ranking import Ranking
 
-__all__ = ["RunJob", "judges"]
-
 _log = safe_logger("mcranker.beir_eval.cell")
 
 HOW_NOT_WHAT = frozenset(

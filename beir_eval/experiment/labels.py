@@ -9,8 +9,6 @@ from pathlib import Path
 
 from beir_eval.experiment.run_folder import DataManifest, RunFolder
 
-__all__ = ["by_role", "column_names", "natural", "row_labels"]
-
 
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:
     """A key to sort by in which ``table2`` comes before ``table10``."""

@@ -15,8 +15,6 @@ from mcranker.types import UsageTable
 from personas.ensembles import find_ensemble
 from personas.inspection.stored import ASSESSOR, StoredHit, StoredRanking
 
-__all__ = ["Outcome"]
-
 LONGEST_REASON = 120
 
 

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from mcranker.trec import Run
     from mcranker.types import Passage, Query
 
-__all__ = ["RankingInput", "chosen_queries", "prepare"]
-
 _log = safe_logger("mcranker.beir_eval.prepare")
 
 

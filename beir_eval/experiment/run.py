@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 from beir_eval.errors import SettingError
 from beir_eval.experiment.cell import RunJob, judges
 from beir_eval.experiment.prepare import RankingInput, chosen_queries, keep_data, prepare
-from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite, folder_name
-from beir_eval.experiment.suite_form import dataset_folder_name
+from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite
+from beir_eval.experiment.suite_form import dataset_folder_name, folder_name
 from beir_eval.lock import locked
 from beir_eval.ranges import check_whole
 from beir_eval.retrieval.first_stage import FirstStage
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from mcranker.events import Event
     from mcranker.models import Models
     from mcranker.rankers import RankedQuery, Ranker
-
-__all__ = ["CellResult", "Experiment", "Plan", "Watch", "run_suite"]
 
 GIVE_UP = 5
 """Queries that fail one after the other, before a run is stopped: the model is out of reach."""

@@ -37,25 +37,6 @@ from mcranker.paths import is_folder
 from mcranker.trec import read_trec
 from personas.inspection.stored import StoredRanking, check_plain
 
-__all__ = [
-    "DATA_FOLDER",
-    "FIRST_STAGE",
-    "RANKINGS",
-    "DataFolder",
-    "DataManifest",
-    "FigureNote",
-    "FirstStageNote",
-    "Metrics",
-    "RunFolder",
-    "RunManifest",
-    "ScoreCounts",
-    "SuiteNote",
-    "Taken",
-    "TieBounds",
-    "find_runs",
-    "shown_options",
-]
-
 VERSION = 1
 DATA_FOLDER = "data"
 FIRST_STAGE = "first stage"

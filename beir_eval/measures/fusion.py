@@ -25,8 +25,6 @@ from beir_eval.ranges import check_number, check_whole
 from mcranker.errors import RunError
 from mcranker.trec import Run
 
-__all__ = ["METHODS", "NORMS", "Method", "Param", "fuse"]
-
 
 @dataclass(frozen=True, slots=True)
 class Param:

@@ -7,18 +7,16 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from beir_eval.data.qrels import HIGHEST_GRADE
 from beir_eval.errors import ExtraMissing, MeasureError
 from mcranker.errors import RunError
 from mcranker.logs import safe_logger
+from mcranker.ranking import HIGHEST_GRADE
 from personas.plain import in_brief
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from mcranker.trec import Run
-
-__all__ = ["Evaluation", "evaluate", "measure_names"]
 
 _LARGEST = 2**31 - 1  # whole number that the programs behind ir-measures take
 _SHOWN = 200  # characters of a name or a foreign message

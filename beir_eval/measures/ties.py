@@ -15,8 +15,6 @@ from beir_eval.experiment.run_folder import TieBounds
 from beir_eval.measures.metrics import evaluate
 from mcranker.trec import Run
 
-__all__ = ["Scored", "tie_bounds"]
-
 Scored: TypeAlias = Sequence[tuple[str, float | None]]
 """(document id, score), best first; None where there is no score."""
 

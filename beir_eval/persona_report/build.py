@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from personas.report.dataset.runs_page import RunEntry
     from personas.survey.surveyor import Surveyor
 
-__all__ = ["PersonaReport", "Progress", "ReportedRun", "write_persona_report"]
-
 Progress: TypeAlias = Callable[[int, int], None]
 """Takes how many queries have their pages, and how many there are."""
 

@@ -14,8 +14,6 @@ from typing import Any
 from beir_eval.errors import RunFolderError
 from beir_eval.files import Line, read_lines
 
-__all__ = ["Passages", "index_passages"]
-
 
 def index_passages(path: Path, index: Path) -> None:
     """Write the index by which `Passages` finds the lines of a file.

@@ -9,8 +9,6 @@ from beir_eval.experiment.run_folder import DataManifest
 from beir_eval.persona_report.sources import Source
 from beir_eval.report.notes import conditions, program_note
 
-__all__ = ["dataset_line", "run_notes", "run_settings"]
-
 _SETTINGS = (
     "preset",
     "team_size",

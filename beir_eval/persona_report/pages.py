@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from personas.inspection.inspection import Inspection, OtherRanking
     from personas.survey.surveyor import Surveyor
 
-__all__ = ["Chunk", "OtherPlan", "QueryPlan", "RunPlan", "Surveyed", "write_pages"]
-
 
 @dataclass(frozen=True, slots=True)
 class OtherPlan:

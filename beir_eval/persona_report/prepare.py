@@ -15,8 +15,6 @@ from beir_eval.persona_report.pages import Chunk, OtherPlan, QueryPlan, RunPlan
 from beir_eval.persona_report.sources import Source
 from personas.ensembles import highest_score
 
-__all__ = ["FailedQuery", "ReportInput", "ReportInputs", "ranked_queries"]
-
 _CHUNK = 16
 """Queries that a worker takes at a time."""
 _MEASURE = "nDCG@10"

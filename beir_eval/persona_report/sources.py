@@ -15,8 +15,6 @@ from beir_eval.experiment.run_folder import DATA_FOLDER, DataFolder, RunFolder, 
 from mcranker.paths import is_folder
 from personas.ensembles import highest_score
 
-__all__ = ["NOBODY", "Source", "find_sources"]
-
 NOBODY = "none"
 """Compare with no other run."""
 

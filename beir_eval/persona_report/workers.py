@@ -16,8 +16,6 @@ from typing import TypeVar
 
 from beir_eval.errors import BeirEvalError
 
-__all__ = ["in_order", "usable_processors"]
-
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 

@@ -11,8 +11,6 @@ from beir_eval.measures import paper
 from beir_eval.report.model import Column
 from beir_eval.report.notes import conditions
 
-__all__ = ["Arrangement", "Slot", "arrange"]
-
 NO_SUITE, NO_SUITE_TITLE = "runs", "Runs"
 
 Slot = tuple[str, str]

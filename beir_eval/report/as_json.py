@@ -13,8 +13,6 @@ from beir_eval.measures.significance import Interval
 from beir_eval.report.model import Figure, Report, Section, TableCell
 from personas.plain import safe_json
 
-__all__ = ["render_json"]
-
 VERSION = 1
 
 

@@ -24,8 +24,6 @@ from beir_eval.report.model import Column, Figure, Point, Report, Row, Section, 
 from beir_eval.report.notes import model_names, notes
 from mcranker.trec import Run
 
-__all__ = ["Settings", "build_report"]
-
 MEASURE = "nDCG@10"
 """What the paper's numbers are of; heads a report on runs of which none is finished."""
 EQUAL = 1e-12

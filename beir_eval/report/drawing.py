@@ -18,25 +18,6 @@ from beir_eval.report.numbers import interval, points
 from personas.report.formats import bare, printable
 from personas.words import exact
 
-__all__ = [
-    "BOLD",
-    "EDGE",
-    "SERIES",
-    "STYLE",
-    "WIDTH",
-    "Drawing",
-    "Lines",
-    "cut_to",
-    "nice_ticks",
-    "number",
-    "path_of_marker",
-    "scaled",
-    "spread",
-    "told",
-    "width_of",
-    "wrapped",
-]
-
 WIDTH = 580.0
 EDGE = 16.0
 BOLD = 1.12

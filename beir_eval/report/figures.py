@@ -29,8 +29,6 @@ from beir_eval.report.model import Figure, Point
 from beir_eval.report.numbers import heading
 from beir_eval.report.numbers import points as times_100
 
-__all__ = ["render_svg"]
-
 _TITLE, _NOTE = 17.0, 13.0
 _WHISKERS = "Whiskers: bootstrap confidence interval of the mean over queries."
 _NOTHING = "No finished run has a place in this figure yet."

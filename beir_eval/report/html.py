@@ -24,8 +24,6 @@ from personas.words import counted, whole
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["render_html"]
-
 _NUMBERS = (
     "heading",
     "interval",

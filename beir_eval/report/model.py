@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from beir_eval.experiment.run_folder import DataManifest, FigureNote, Metrics, RunManifest
 from beir_eval.measures.significance import Comparison, Interval
 
-__all__ = ["Column", "Figure", "Point", "Report", "Row", "Section", "TableCell"]
-
 
 @dataclass(frozen=True, slots=True)
 class Column:

@@ -12,8 +12,6 @@ from beir_eval.report.model import Column, Row
 from beir_eval.report.numbers import points
 from personas.words import whole
 
-__all__ = ["conditions", "model_names", "notes", "paper_note", "program_note"]
-
 _COUNTING = (
     "Calls, tokens, cost and model time are those of each run by itself: an answer that several "
     "runs share through the ledger counts in each. Model time adds up calls that ran side by side."

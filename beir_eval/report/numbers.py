@@ -4,18 +4,6 @@ from __future__ import annotations
 
 from personas.words import fixed
 
-__all__ = [
-    "LEGEND",
-    "NOTHING",
-    "heading",
-    "interval",
-    "mark",
-    "p_text",
-    "points",
-    "rate",
-    "signed_points",
-]
-
 NOTHING = "-"
 """Stands where there is no number."""
 

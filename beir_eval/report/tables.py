@@ -19,8 +19,6 @@ from beir_eval.report.numbers import (
 )
 from personas.words import counted, dollars, seconds, whole
 
-__all__ = ["Entry", "Table", "condition_lines", "figure_table", "legend", "section_tables"]
-
 PAPER = "paper"
 AVERAGE = "average"
 _TESTS = {

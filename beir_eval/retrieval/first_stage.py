@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from beir_eval.experiment.run_folder import FirstStageNote
     from beir_eval.retrieval.lucene import Lucene
 
-__all__ = ["BM25", "Engine", "Fields", "FirstStage", "Index", "find", "retrieve"]
-
 Engine: TypeAlias = Literal["bm25s", "pyserini", "file"]
 Index: TypeAlias = Literal["corpus", "prebuilt"]
 Fields: TypeAlias = Literal["flat", "multifield"]

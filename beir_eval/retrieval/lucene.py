@@ -27,8 +27,6 @@ from mcranker.logs import safe_logger
 if TYPE_CHECKING:
     from beir_eval.data.datasets import Document
 
-__all__ = ["FIELDS", "Lucene"]
-
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "flat": ("contents",),
     "multifield": ("contents", "title"),

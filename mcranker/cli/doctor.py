@@ -34,8 +34,6 @@ from personas.words import counted, file_size, seconds
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Finding", "command"]
-
 Status = Literal["ok", "missing", "failed"]
 
 _KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")

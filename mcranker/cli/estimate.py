@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from mcranker.estimate import Estimate
     from mcranker.llm.chat import Stage
 
-__all__ = ["check_local_models", "show_estimate"]
-
 MOST_NAMED = 20  # personas of a stage with a row each
 
 

@@ -32,8 +32,6 @@ from mcranker.cli.plugins import LazyVerb, load_plugin, plugin_help, plugins
 from mcranker.cli.streams import leave_unwritten, mend_streams
 from personas.plain import shown
 
-__all__ = ["EXIT_CODES", "VERBS", "Verbs", "cli", "main"]
-
 VERBS = {
     "rank": LazyVerb("mcranker.cli.rank", "Rank passages for a query."),
     "team": LazyVerb("mcranker.cli.team", "Recruit a team and write its rubrics, without scoring."),

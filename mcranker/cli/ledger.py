@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from mcranker.llm.ledger.upkeep import Share
 
-__all__ = ["command"]
-
 _SHOWN_PROBLEMS = 10
 
 

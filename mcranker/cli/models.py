@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from mcranker.llm.local.catalogue import CatalogueEntry
 
-__all__ = ["command"]
-
 
 def _download(ctx: click.Context) -> int:
     from mcranker.llm.local.catalogue import find, not_found

@@ -29,19 +29,6 @@ from personas.ensembles import HIGHEST_SCORE
 from personas.plain import in_brief
 from personas.words import counted
 
-__all__ = [
-    "FORMATS",
-    "STDIN",
-    "Format",
-    "joined",
-    "named_source",
-    "read_corpus",
-    "read_lines",
-    "read_passages",
-    "read_queries",
-    "read_run",
-]
-
 Format = Literal["jsonl", "json", "tsv", "text"]
 FORMATS = get_args(Format)
 STDIN = "-"

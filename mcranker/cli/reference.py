@@ -15,8 +15,6 @@ import click
 
 from mcranker.cli.group import Verbs
 
-__all__ = ["options_module", "reference"]
-
 WIDTH = 92
 OWN = "mcranker.cli.group:cli"
 RESULTS = {"mcranker": ("ranking", "{}"), "personas": ("members", "[]")}

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from mcranker.rankers import RankedQuery
     from mcranker.ranking import Ranking
 
-__all__ = ["OUTPUTS", "Destinations", "Results", "opened"]
-
 Output = Literal["table", "json", "jsonl", "trec"]
 OUTPUTS = get_args(Output)
 

@@ -6,8 +6,6 @@ import contextlib
 import os
 import sys
 
-__all__ = ["leave_unwritten", "mend_streams"]
-
 
 def mend_streams() -> None:
     """Open the standard streams that are closed (``>&-``), before a file gets their number.

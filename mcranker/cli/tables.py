@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from mcranker.ranking import Hit, Ranking
     from personas import Member
 
-__all__ = ["show_ranking"]
-
 ROOM_FOR_PASSAGE = 24  # columns; with less, the personas' headings are letters
 EXCERPT = 400  # characters of a passage looked at
 LONGEST_ID = 24  # columns

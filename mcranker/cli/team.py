@@ -30,8 +30,6 @@ from mcranker.types import Query
 from personas import Team, dumps
 from personas.console import print_page
 
-__all__ = ["command"]
-
 _FIELDS = (
     "preset",
     "team_size",

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from personas import Member, Persona, Rubric, Team
     from personas.provenance import Hand, Provenance
 
-__all__ = ["line", "show_member", "show_persona", "show_rubric", "show_team"]
-
 _BY_ORIGIN: dict[str, Hand] = {
     "fixed": "library",
     "recruited": "model",

@@ -10,20 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
-__all__ = [
-    "REASONING_TOKENS",
-    "Capabilities",
-    "ChatModel",
-    "ChatReply",
-    "ChatRequest",
-    "Message",
-    "Question",
-    "ReplySchema",
-    "ReusesAnswers",
-    "Tag",
-    "Usage",
-]
-
 Stage = Literal["recruit", "criteria", "score", "assess", "probe"]
 
 REASONING_TOKENS = 4096

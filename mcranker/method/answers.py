@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from mcranker.errors import ConfigError
 from mcranker.llm.chat import Capabilities, ChatReply, ReplySchema
-from mcranker.replies.read import Unreadable, read_criterion_scores, read_score
+from mcranker.replies.loose_json import Unreadable
+from mcranker.replies.read import read_criterion_scores, read_score
 from mcranker.replies.schemas import criterion_scores_schema, integer_schema
 from mcranker.types import Score
 from personas import PromptSet, Rubric
@@ -17,8 +18,6 @@ from personas.registry import Registry
 
 if TYPE_CHECKING:
     from mcranker.config import RankerConfig
-
-__all__ = ["SCORINGS", "Scoring", "expected_value", "weighted_mean"]
 
 
 class Scoring(ABC):

@@ -10,12 +10,10 @@ from mcranker.llm.chat import ChatReply, Question
 from mcranker.method.annotator import ScorePassage, Scores, TakesScores, missing_score
 from mcranker.method.answers import weighted_mean
 from mcranker.method.session import Session
-from mcranker.replies.read import Unreadable
+from mcranker.replies.loose_json import Unreadable
 from mcranker.runtime.actor import Actor
 from mcranker.types import Passage, Score
 from personas import Criterion, Member
-
-__all__ = ["Panel", "may_be_panel"]
 
 
 def may_be_panel(session: Session) -> bool:

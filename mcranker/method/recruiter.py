@@ -8,15 +8,14 @@ from mcranker.logs import safe_logger
 from mcranker.method.seats import Seats, as_recruited
 from mcranker.method.session import Session
 from mcranker.method.subjects import CALIBRATION_QUERIES, first_words, lift_by_topic, suitability
-from mcranker.replies.read import Unreadable, read_personas
+from mcranker.replies.loose_json import Unreadable
+from mcranker.replies.read import read_personas
 from mcranker.replies.schemas import TEAM_SCHEMA, library_team_schema
 from mcranker.runtime.actor import Actor
 from mcranker.runtime.bridge import task_group
 from mcranker.types import Passage
 from personas import Member, Persona, library
 from personas.provenance import sealed
-
-__all__ = ["Recruiter", "recruit"]
 
 logger = safe_logger("mcranker.method.recruit")
 

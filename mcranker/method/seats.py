@@ -18,8 +18,6 @@ from personas.errors import shown
 if TYPE_CHECKING:
     from mcranker.config import RankerConfig
 
-__all__ = ["Seats", "TeamSpec", "as_recruited", "as_team"]
-
 TeamSpec: TypeAlias = Team | str | os.PathLike[str] | Sequence[str | Persona | Member]
 """A team, a file, the name of a team or member of the library, or a list of its members.
 

@@ -14,8 +14,6 @@ from collections.abc import Mapping, Sequence
 
 from personas import Member
 
-__all__ = ["CALIBRATION_QUERIES", "first_words", "lift_by_topic", "suitability"]
-
 CALIBRATION_QUERIES = (
     "N/A",
     "How does it work?",

@@ -29,8 +29,6 @@ from mcranker.ranking import Ranking
 from mcranker.runtime.bridge import Bridge, Stream
 from mcranker.types import Passage, Query, ScoreMatrix, UsageTable
 
-__all__ = ["Ranker"]
-
 logger = safe_logger("mcranker")
 
 _ROLE_OF = {

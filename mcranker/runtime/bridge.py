@@ -22,8 +22,6 @@ from mcranker.errors import MCRankerError
 from mcranker.logs import safe_logger
 from mcranker.runtime.forks import abandon, renew_in_child
 
-__all__ = ["Bridge", "Loop", "Stream", "interruptible", "task_group"]
-
 T = TypeVar("T")
 _STREAM_BUFFER = 64  # items
 _UNTAKEN = (anyio.BrokenResourceError, anyio.ClosedResourceError)

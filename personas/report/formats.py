@@ -6,18 +6,6 @@ import json
 import re
 from typing import Any
 
-__all__ = [
-    "alpha_reading",
-    "bare",
-    "clean",
-    "contained",
-    "cut",
-    "judgement",
-    "printable",
-    "tau_reading",
-    "value",
-]
-
 _POP = "\u2069"
 _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _ISOLATES = re.compile("[\u2066-\u2069]")

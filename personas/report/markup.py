@@ -16,20 +16,6 @@ from markupsafe import Markup
 from personas.report.formats import clean, cut
 from personas.words import whole
 
-__all__ = [
-    "EMPTY_QUERY",
-    "bar",
-    "change",
-    "escaped",
-    "fitting",
-    "iso",
-    "moved",
-    "page_bytes",
-    "part",
-    "shortened",
-    "tersely",
-]
-
 EMPTY_QUERY = "(empty query)"
 
 _UP = Markup(

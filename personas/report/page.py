@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-__all__ = ["asset", "environment", "policy", "render_page"]
-
 _FILTERS = {
     formats: ("bare", "cut", "value"),
     markup: ("bar", "change", "iso", "moved", "part"),

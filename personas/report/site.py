@@ -9,22 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-__all__ = [
-    "CASES",
-    "CRITERIA",
-    "LINK_BYTES",
-    "OVERVIEW",
-    "PAGE_BYTES",
-    "PERSONAS",
-    "QUERIES",
-    "Page",
-    "PageContext",
-    "ends_of_pages",
-    "numbered",
-    "pages_of",
-    "query_page",
-]
-
 OVERVIEW = "index.html"
 QUERIES = "queries.html"
 PERSONAS = "personas.html"

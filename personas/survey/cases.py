@@ -12,8 +12,6 @@ from personas.survey.model import CASE_KINDS, Case, CaseKind
 from personas.survey.query import DEPTH, MOST_NAME, MOST_TEXT
 from personas.survey.sums import cut
 
-__all__ = ["MOST_CASES", "CaseTable"]
-
 MOST_CASES = 50
 _MOST_EXCERPT = 400
 

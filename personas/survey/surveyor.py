@@ -14,8 +14,6 @@ from personas.survey.query import MOST_NAME, MOST_TEXT, QueryFindings
 from personas.survey.sums import cut, mean
 from personas.survey.tables import CriterionTable, PersonaTable, WithoutSums
 
-__all__ = ["Surveyor"]
-
 
 @dataclass(slots=True)
 class Surveyor:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from beir_eval import DatasetError, evaluate, load
-from beir_eval.data.qrels import HIGHEST_GRADE, read_qrels
+from beir_eval.data.qrels import read_qrels
 from beir_eval.errors import BeirEvalError, MeasureError, SuiteError
 from beir_eval.experiment.suite import load_suite
 from beir_eval.text_files import check_zip, read_lines
@@ -25,6 +25,7 @@ from mcranker import InputError
 from mcranker.bounded_lines import LONGEST_LINE, TooLong, bounded_lines, bounded_whole
 from mcranker.cli.reading import read_corpus, read_passages, read_queries, read_run
 from mcranker.errors import RunError
+from mcranker.ranking import HIGHEST_GRADE
 from mcranker.trec import read_trec, write_trec
 from tests.attack.commands import refused, written
 from tests.attack.scale import scaled
@@ -196,7 +197,7 @@ def test_scores_of_runs(score: str, tmp_path: Path) -> None:
     run = written(tmp_path / "r.trec", f"q1 Q0 d1 1 {score} x\n")
     with pytest.raises(RunError, match=r"r\.trec:1: score"):
         read_trec(run)
-    with pytest.raises(InputError, match=r"r\.trec:1: the score"):
+    with pytest.raises(InputError, match=r"r\.trec:1: score"):
         read_run(str(run))
 
 

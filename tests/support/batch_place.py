@@ -16,9 +16,10 @@ from mcranker.errors import (
     MCRankerError,
 )
 from mcranker.llm.batch.anthropic_batches import AnthropicBatches
-from mcranker.llm.batch.batched import Batched, BatchTimings
+from mcranker.llm.batch.batched import Batched
 from mcranker.llm.batch.openai_batches import OpenAIBatches
 from mcranker.llm.batch.protocol import BatchService
+from mcranker.llm.batch.request import BatchTimings
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Message, Tag
 from mcranker.llm.ledger.ledger import Ledger
 from mcranker.llm.ledger.request_key import request_key

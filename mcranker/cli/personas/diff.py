@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     Diff: TypeAlias = TeamDiff | MemberDiff | RubricDiff
 
-__all__ = ["command"]
-
 INDENT = 2  # columns a level
 _STYLES = {"+": "green", "-": "red", "~": "yellow", ">": "cyan"}
 

@@ -13,8 +13,6 @@ from mcranker.cli.verb import Verb, output_flag
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["command"]
-
 
 def _list(ctx: click.Context) -> int:
     words = [word.casefold() for word in ctx.params["topics"]]

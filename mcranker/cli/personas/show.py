@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from mcranker.cli.personas.records import Record
     from personas import Team
 
-__all__ = ["command"]
-
 
 def _show(ctx: click.Context) -> int:
     from mcranker.cli.personas.records import as_dict, find, hands, kind

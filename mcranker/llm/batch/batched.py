@@ -24,8 +24,6 @@ from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.openai_chat import OpenAIChat
 
-__all__ = ["BatchTimings", "Batched", "batched"]
-
 
 class Batched:
     """A chat model whose requests travel in batches.

@@ -19,8 +19,6 @@ from mcranker.llm.chat import ChatReply, ChatRequest, Stage
 from mcranker.llm.masking import shown_url
 from mcranker.logs import safe_logger
 
-__all__ = ["BatchCollector"]
-
 logger = safe_logger("mcranker.llm")
 
 

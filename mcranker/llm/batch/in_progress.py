@@ -30,8 +30,6 @@ from mcranker.llm.providers.http_errors import Problem, parse_object, said_by
 from mcranker.llm.providers.parameters import NEEDED, refused_parameter
 from mcranker.logs import safe_logger
 
-__all__ = ["BatchInProgress"]
-
 MOST_BATCHES = 3  # that a request goes with, where the provider fails it
 SLOWER = 1.5  # each wait between two looks at a batch is so many times the one before
 

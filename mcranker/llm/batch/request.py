@@ -14,8 +14,6 @@ from mcranker.llm.batch.notes import BatchNotes
 from mcranker.llm.batch.protocol import BatchService
 from mcranker.llm.chat import ChatReply, ChatRequest
 
-__all__ = ["AnswerStore", "BatchContext", "BatchTimings", "BatchedRequest"]
-
 
 class AnswerStore(Protocol):
     """What a ledger does for batches."""

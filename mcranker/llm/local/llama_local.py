@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["LocalChat", "ServerAddress", "loading"]
-
 SLOTS = 4  # prompts evaluated at once
 MAX_CONTEXT = 8192  # tokens, shared by the slots; bounds the memory
 MAX_THREADS = 8  # more than the physical cores of a usual machine only get in each other's way

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     import anthropic
 
-__all__ = ["AnthropicMessages"]
-
 _ANTHROPIC = Provider(
     name="Anthropic",
     url="https://api.anthropic.com",

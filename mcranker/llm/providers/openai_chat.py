@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     import httpx2
     import openai
 
-__all__ = ["OpenAIChat"]
-
 _OPENAI = Provider(
     name="OpenAI",
     url="https://api.openai.com/v1",

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from mcranker.llm.chat import Question
 
-__all__ = ["DECISION_MODELS", "MAX_QUESTIONS", "decides", "decision_body", "decision_reply"]
-
 DECISION_MODELS = frozenset({"gpt-6-luna"})
 """The models that answer decisions; their dated snapshots do as well."""
 

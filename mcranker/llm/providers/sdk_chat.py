@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from mcranker.llm.batch.protocol import Writer
     from mcranker.llm.chat import ChatRequest
 
-__all__ = ["Provider", "SdkChat", "library_error"]
-
 KEEP_ALIVE = 60.0  # seconds
 
 

@@ -10,8 +10,6 @@ from personas.report.site import PAGE_BYTES, query_page
 from personas.survey.model import CASE_KINDS, Case, CaseKind, Survey
 from personas.words import decimals, fixed, weight
 
-__all__ = ["Card", "Judge", "Kind", "fitting", "kinds"]
-
 _JUDGES = 12
 _LEVELS = 10
 

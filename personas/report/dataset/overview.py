@@ -9,21 +9,6 @@ from operator import attrgetter
 from personas.survey.model import PersonaFigures, QueryFigures, Survey
 from personas.words import optional, signed
 
-__all__ = [
-    "Bar",
-    "Contest",
-    "Effect",
-    "Listed",
-    "Ranked",
-    "Recruitment",
-    "contests",
-    "effectiveness",
-    "model_names",
-    "most_disputed",
-    "recruitment",
-    "worths",
-]
-
 TOP = 10
 BARS = 20
 WORTHS = 15

@@ -36,8 +36,6 @@ from personas.report.page import render_page
 from personas.report.site import Page
 from personas.survey.model import Survey
 
-__all__ = ["survey_pages"]
-
 _SITE = (
     (site.OVERVIEW, "Overview"),
     (site.QUERIES, "Queries"),

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from personas.report.page import render_page
 from personas.survey.model import Totals
 
-__all__ = ["RunEntry", "render_runs"]
-
 
 @dataclass(frozen=True, slots=True)
 class RunEntry:

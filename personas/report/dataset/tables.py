@@ -25,21 +25,6 @@ from personas.survey.model import (
 )
 from personas.words import optional, percent, signed, weight, whole
 
-__all__ = [
-    "Finder",
-    "QueryColumn",
-    "common_personas",
-    "criteria_finder",
-    "criterion_row",
-    "pair_row",
-    "pairs_finder",
-    "persona_row",
-    "personas_finder",
-    "queries_finder",
-    "query_columns",
-    "query_rows",
-]
-
 _QUERY, _NAME, _ID, _REASON = 160, 40, 40, 240
 _PERSONA = 120
 _NAMES, _USERS = 8, 4

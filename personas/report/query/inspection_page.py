@@ -39,8 +39,6 @@ from personas.report.site import (
 )
 from personas.words import exact, fixed
 
-__all__ = ["inspection_pages", "render_inspection"]
-
 PAGE_LIMIT = 600_000
 """Bytes of all passages' texts on a page by itself; long ones are cut alike to fit."""
 

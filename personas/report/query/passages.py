@@ -16,18 +16,6 @@ from personas.report.formats import bare, judgement
 from personas.report.markup import escaped, moved, shortened
 from personas.words import decimals, fixed, weight, whole
 
-__all__ = [
-    "GENEROUS",
-    "MISSING",
-    "SKIPPED",
-    "TEXT_LIMIT",
-    "TIGHT",
-    "Limits",
-    "PassageFormat",
-    "heat_row",
-    "passage_details",
-]
-
 TEXT_LIMIT = 20_000
 """Bytes of one passage's text that are shown at most, as they stand in the page."""
 

@@ -13,8 +13,6 @@ from personas.report.formats import alpha_reading, tau_reading
 from personas.schema import Criterion, Member
 from personas.words import optional, whole
 
-__all__ = ["agreement", "by_person", "judgements", "seen_members"]
-
 MOST_PAIRS = 200
 """Pairs of personas that are shown, at most."""
 

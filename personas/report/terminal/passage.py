@@ -13,8 +13,6 @@ from personas.plain import plain
 from personas.report.terminal.screen import AT_MOST, NOTE, Screen, clipped, shade
 from personas.words import counted, exact, weight
 
-__all__ = ["show_passage"]
-
 _MOST_TEXT = 4000  # characters
 _MOST_PARAGRAPHS = 20
 _LABEL = 14

@@ -23,8 +23,6 @@ from personas.report.terminal.screen import (
 )
 from personas.words import counted, decimals, exact, fixed
 
-__all__ = ["show_ranking"]
-
 _LONGEST_ID = 24
 _LONGEST_NAME = 12  # columns of a persona's name above its scores
 _EXCERPT = 400  # characters of a passage looked at

@@ -17,19 +17,6 @@ from personas.plain import plain
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = [
-    "AT_MOST",
-    "MISSING",
-    "NOTE",
-    "SKIPPED",
-    "SPREAD",
-    "WIDE",
-    "Column",
-    "Screen",
-    "clipped",
-    "shade",
-]
-
 NOTE = "dim"
 """Style of what explains the rest."""
 MISSING, SKIPPED = "-", "·"

@@ -14,8 +14,6 @@ from personas.report.terminal.screen import NOTE, Screen, clipped
 from personas.survey.query import DEPTH, QueryFindings
 from personas.words import counted, dollars, seconds
 
-__all__ = ["show_agreement", "show_calls", "show_head"]
-
 _MOST_QUERY = 1000
 _MOST_PAIRS = 10
 _MOST_STAGES = 20

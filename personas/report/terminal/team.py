@@ -14,8 +14,6 @@ from personas.report.terminal.screen import NOTE, Screen, clipped
 from personas.schema import Criterion, Member
 from personas.words import weight
 
-__all__ = ["show_team"]
-
 _INDENT = 3
 _MOST_WORDS = 400
 _MOST_CRITERIA = 20

@@ -13,8 +13,6 @@ from personas.inspection.stored import StoredRanking
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["find_hit", "print_inspection", "show_inspection"]
-
 _LONGEST_ID = 200
 _CLOSE = 0.75  # how alike ids must be to be suggested, 0 to 1
 

@@ -25,7 +25,8 @@ from mcranker.llm.ledger.request_key import request_key
 from mcranker.llm.local.llama_local import LocalChat, ServerAddress
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from personas import PromptSet
-from personas.templates import BUILTIN_SETS, PROMPTS, fence
+from personas.templates import BUILTIN_SETS, PROMPTS
+from personas.untrusted import fence
 from tests.support.loopback import Body, anthropic_message, serve
 from tests.support.scripted import RECRUITS, RUBRIC
 

@@ -13,7 +13,8 @@ from mcranker.errors import (
     ModelTimeout,
     UnsupportedCapability,
 )
-from mcranker.llm.batch.batched import BatchTimings, batched
+from mcranker.llm.batch.batched import batched
+from mcranker.llm.batch.request import BatchTimings
 from mcranker.llm.chat import ChatModel, ChatReply, Question, Usage
 from mcranker.llm.prices import cost
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
