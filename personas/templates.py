@@ -124,7 +124,7 @@ class Template:
         pieces = _ROLE_LINE.split(text)
         blocks = [("user", pieces[0]), *zip(pieces[1::2], pieces[2::2], strict=True)]
         turns = tuple(
-            (cast(Role, role), tuple(_PLACEHOLDER.split(block.strip())))
+            (cast("Role", role), tuple(_PLACEHOLDER.split(block.strip())))
             for role, block in blocks
             if block.strip()
         )

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from beir_eval.cli.run_flags import run_flags
-from beir_eval.cli.run_plan import given_experiment, needed_models
+from beir_eval.cli.run_plan import given_experiment, needed_models, run_flags
 from beir_eval.cli.tracking import Display
 from beir_eval.experiment.run import CellResult, Experiment
 from mcranker.cli.failures import DONE, ERROR, MISSING_SCORES, failure, print_json

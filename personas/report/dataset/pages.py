@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from markupsafe import Markup
 
 from personas.report import site
-from personas.report.dataset.cases import fitting, kinds
 from personas.report.dataset.overview import (
     contests,
     effectiveness,
@@ -31,10 +30,11 @@ from personas.report.dataset.tables import (
     query_columns,
     query_rows,
 )
-from personas.report.formats import alpha_reading, printable, tau_reading, value
+from personas.report.formats import alpha_reading, judgement, printable, tau_reading, value
 from personas.report.page import render_page
-from personas.report.site import Page
-from personas.survey.model import Survey
+from personas.report.site import PAGE_BYTES, Page, query_page
+from personas.survey.model import CASE_KINDS, Case, CaseKind, Survey, Totals
+from personas.words import decimals, fixed, weight
 
 _SITE = (
     (site.OVERVIEW, "Overview"),
@@ -45,6 +45,10 @@ _SITE = (
 )
 _Entries: TypeAlias = Sequence[tuple[str, str]]
 _TEASERS = 2
+
+
+_JUDGES = 12
+_LEVELS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,3 +198,178 @@ def _personas(survey: Survey, entries: _Entries) -> _Listing:
 
 def _criteria(survey: Survey, entries: _Entries) -> _Listing:
     return _Listing(survey, entries, site.CRITERIA, "criteria.html", criteria_finder(survey), {})
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """One persona of a case: its score, how strong a colour that gets, its heaviest criterion."""
+
+    persona: str
+    score: str
+    level: int
+    criterion: str
+    weight: str
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One case.
+
+    Attributes:
+        key: id of the card.
+        case: what it shows.
+        page: path of the query's page.
+        passage: address of the passage there.
+        judgement: in words.
+        other_score: as it is printed; empty if there is none.
+        judges: the personas, at most `_JUDGES`.
+        more: how many more there are.
+    """
+
+    key: str
+    case: Case
+    page: str
+    passage: str
+    judgement: str
+    other_score: str
+    judges: tuple[Judge, ...]
+    more: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """The cases of one kind, strongest first.
+
+    Attributes:
+        key: id of its part of the page.
+        name: what happened in them.
+        cards: the cases shown.
+        found: how many the survey holds.
+    """
+
+    key: str
+    name: CaseKind
+    cards: tuple[Card, ...]
+    found: int
+
+
+def kinds(survey: Survey, most: int | None = None) -> tuple[Kind, ...]:
+    """All four kinds in their fixed order, with at most that many cases each."""
+    graded = any((case.grade or 0) > 1 for cases in survey.cases.values() for case in cases)
+    return tuple(
+        _kind(name, survey.cases.get(name, ()), most, graded=graded) for name in CASE_KINDS
+    )
+
+
+def fitting(survey: Survey, render: Callable[[Sequence[Kind]], str]) -> str:
+    """The page with as many cases as fit below `PAGE_BYTES`, strongest ones of each kind first.
+
+    Args:
+        survey: what was found.
+        render: makes the page of some cases.
+    """
+    most = max((len(survey.cases.get(name, ())) for name in CASE_KINDS), default=0)
+    while True:
+        page = render(kinds(survey, most))
+        excess = len(page.encode()) - PAGE_BYTES
+        if excess < 0 or not most:
+            return page
+        # At least one fewer of each kind, and as many as the excess makes likely.
+        most = min(most - 1, most * PAGE_BYTES // (PAGE_BYTES + excess))
+
+
+def _kind(name: CaseKind, cases: Sequence[Case], most: int | None, *, graded: bool) -> Kind:
+    key = f"cases-{name.replace('_', '-')}"
+    cards = tuple(
+        _card(f"{key}-{number}", case, graded=graded)
+        for number, case in enumerate(cases[:most], start=1)
+    )
+    return Kind(key, name, cards, len(cases))
+
+
+def _card(key: str, case: Case, *, graded: bool) -> Card:
+    other = case.other_score
+    judged = judgement(case.grade, graded=graded)
+    page = query_page(case.place)
+    known = [score for score in case.scores.values() if score is not None]
+    places = decimals(known)
+    judges = tuple(_judge(case, persona, places) for persona in list(case.scores)[:_JUDGES])
+    return Card(
+        key,
+        case,
+        page,
+        f"{page}#passage-{case.rank}",
+        judged if case.grade is not None else f"{judged}, taken as not relevant",
+        "" if other is None else fixed(other, decimals([other])),
+        judges,
+        len(case.scores) - len(judges),
+    )
+
+
+def _judge(case: Case, persona: str, places: int) -> Judge:
+    score = case.scores[persona]
+    share = 0.0 if score is None or not case.top else score / case.top
+    criterion, percent = case.criteria.get(persona, ("", 0.0))
+    return Judge(
+        persona,
+        "" if score is None else fixed(score, places),
+        min(_LEVELS, max(0, round(_LEVELS * share))),
+        criterion,
+        weight(percent) if criterion else "",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RunEntry:
+    """One run of the report.
+
+    Attributes:
+        page: path of its overview below the report's folder.
+        title: of the run.
+        dataset: what was ranked, in a few words.
+        first_stage: how the first stage is called.
+        other: name of the ranker compared with; empty if there is none.
+        personas: how many different ones judged.
+        totals: over all its queries.
+        finished: whether every query was tried; else these are those that were.
+    """
+
+    page: str
+    title: str
+    dataset: str
+    first_stage: str
+    other: str
+    personas: int
+    totals: Totals
+    finished: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Runs over the same data; a name is empty where they do not share it."""
+
+    dataset: str
+    entries: tuple[RunEntry, ...]
+    first_stage: str
+    other: str
+
+
+def render_runs(entries: Sequence[RunEntry]) -> str:
+    """The page; runs over the same data stand together, in the order in which they come."""
+    datasets = dict.fromkeys(entry.dataset for entry in entries)
+    groups = [
+        _group(dataset, tuple(entry for entry in entries if entry.dataset == dataset))
+        for dataset in datasets
+    ]
+    return render_page("runs.html", groups=groups, runs=len(entries))
+
+
+def _group(dataset: str, entries: tuple[RunEntry, ...]) -> _Group:
+    first_stages = {entry.first_stage for entry in entries}
+    others = {entry.other for entry in entries}
+    return _Group(
+        dataset,
+        entries,
+        first_stages.pop() if len(first_stages) == 1 else "",
+        others.pop() if len(others) == 1 else "",
+    )
