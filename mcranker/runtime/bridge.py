@@ -161,9 +161,11 @@ class Loop:
         if threading.current_thread() is self._thread:
             raise RuntimeError("a call from the ranker's own event loop would wait for itself")
         call = _Call(function)
-        self._begin(call)
         try:
+            self._begin(call)
             return call.future.result()
+        except _Ended:
+            raise
         except concurrent.futures.CancelledError:
             _process.stay_if_it_ends()
             raise MCRankerError(
@@ -213,7 +215,9 @@ class Loop:
             if not ready.done():
                 ready.set_exception(error)
             else:
-                logger.warning("a ranker could not be closed in an orderly way: %s", error)
+                # When the process ends, there may be no threads for it any more, and no harm.
+                level = logging.WARNING if threading.main_thread().is_alive() else logging.INFO
+                logger.log(level, "a ranker could not be closed in an orderly way: %s", error)
         finally:
             _process.forget(self)
             for future in list(self._futures):
@@ -262,7 +266,8 @@ class _Process:
     """The loops of this process, and the threads that may still need them."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        # A finaliser may run in the middle of anything, and takes it once more.
+        self.lock = threading.RLock()
         self._loops: set[Loop] = set()
         self._callers: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         self._watched = False
@@ -272,7 +277,7 @@ class _Process:
         for loop in self._loops:
             loop.ends = True
             abandon(loop)
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         self._loops, self._callers, self._watched = set(), weakref.WeakSet(), False
 
     def watch(self, loop: Loop) -> None:
