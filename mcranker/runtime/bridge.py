@@ -180,7 +180,7 @@ class Loop:
 
     def leave(self, function: Callable[[], Awaitable[None]]) -> None:
         """``await function()`` to release something, unless the loop has ended and so has it."""
-        with contextlib.suppress(_Ended):
+        with contextlib.suppress(_Ended, MCRankerError):
             if threading.current_thread() is not self._thread:
                 self.call(function)
             else:  # from the finalizer of something that nobody refers to any more
