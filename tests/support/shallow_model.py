@@ -96,7 +96,7 @@ def _packed(name: str) -> bytes:
 
 
 def _string(whole: bytes, at: int) -> tuple[str, int]:
-    (length,) = struct.unpack_from("<Q", whole, at)
+    length: int = struct.unpack_from("<Q", whole, at)[0]
     return whole[at + 8 : at + 8 + length].decode(), at + 8 + length
 
 
@@ -108,7 +108,8 @@ def _end_of_value(whole: bytes, at: int, kind: int) -> int:
     of, count = struct.unpack_from("<IQ", whole, at)
     at += 12
     if of in _SIZES:
-        return at + count * _SIZES[of]
+        end: int = at + count * _SIZES[of]
+        return end
     for _ in range(count):
         at = _end_of_value(whole, at, of)
     return at
