@@ -22,6 +22,12 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tries follow each other at once, in processes that a test starts as well."""
+    monkeypatch.setenv("MCRANKER_BACKOFF", "0")
+
+
+@pytest.fixture(autouse=True)
 def _no_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests that want a ledger name one of their own; the user's is never touched."""
     monkeypatch.setenv("MCRANKER_LEDGER", "none")

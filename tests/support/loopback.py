@@ -205,7 +205,7 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide keys, addresses and proxies of the machine that runs the tests."""
     hidden = ("OPENAI_", "ANTHROPIC_", "MCRANKER_")
     for name in list(os.environ):
-        if name == "MCRANKER_LEDGER":
+        if name in {"MCRANKER_LEDGER", "MCRANKER_BACKOFF"}:
             continue
         if name.startswith(hidden) or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
