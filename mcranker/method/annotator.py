@@ -19,6 +19,7 @@ from personas.templates import Template, Turn
 __all__ = [
     "Annotator",
     "ScorePassage",
+    "ScorePassages",
     "ScorePrompt",
     "Scores",
     "TakesScores",
@@ -37,6 +38,13 @@ class ScorePassage:
     """To a judge: score the passage of this row of the score matrix."""
 
     row: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScorePassages:
+    """To a judge that takes several at once: score the passages of these rows."""
+
+    rows: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,10 @@ from personas.registry import Registry
 if TYPE_CHECKING:
     from mcranker.config import RankerConfig
 
-__all__ = ["SCORINGS", "Scoring", "expected_value", "weighted_mean"]
+__all__ = ["SCORINGS", "TYPED_SCORINGS", "Scoring", "expected_value", "weighted_mean"]
+
+TYPED_SCORINGS = ("integer", "expected", "per_criterion")
+"""The schemes that answers to typed questions serve, see `mcranker.method.panel`."""
 
 
 class Scoring(ABC):
