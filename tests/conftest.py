@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 
 import pytest
+
+# The many processes that tests start read the packages compiled, and so does the next run.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_configure() -> None:
