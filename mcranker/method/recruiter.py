@@ -1,4 +1,11 @@
-"""The actor that recruits: it invents personas, or picks them from the library."""
+"""The actor that recruits: it invents personas, or picks them from the library.
+
+A small model cannot name experts, nor pick them from a list, but the words with which it would go
+on after "this question belongs to the field of" tell the subject well. Each persona of the library
+is scored by the mean log-probability of the first words of its topics, less the same for queries
+that are about nothing in particular or about something else, so that words that are likely anywhere
+do not count.
+"""
 
 from __future__ import annotations
 
