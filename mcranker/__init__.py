@@ -43,13 +43,17 @@ if TYPE_CHECKING:
         TeamRecruited,
     )
     from mcranker.llm.chat import (
+        Answer,
         Capabilities,
         ChatModel,
         ChatReply,
         ChatRequest,
+        Judge,
         Message,
+        Option,
         Question,
         ReplySchema,
+        State,
         Tag,
         Usage,
     )
@@ -82,7 +86,7 @@ _EXPORTS = {
     "mcranker.events": "Event RankingStarted TeamRecruited RubricWritten PassageScored "
     "PassageAssessed RankingDone",
     "mcranker.llm.chat": "ChatModel ChatRequest ChatReply ReplySchema Message Question "
-    "Tag Usage Capabilities",
+    "Tag Usage Capabilities Answer Judge Option State",
     "mcranker.llm.connect": "connect",
     "mcranker.llm.scripted": "ScriptedChat",
     "mcranker.errors": "MCRankerError ConfigError InputError MissingScoreError DownloadError "
@@ -95,6 +99,7 @@ _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in nam
 __version__ = "0.1.0"
 
 __all__ = [
+    "Answer",
     "AuthenticationFailed",
     "BudgetExceeded",
     "Capabilities",
@@ -113,6 +118,7 @@ __all__ = [
     "Event",
     "Hit",
     "InputError",
+    "Judge",
     "LedgerError",
     "MCRanker",
     "MCRankerError",
@@ -124,6 +130,7 @@ __all__ = [
     "ModelFileError",
     "ModelNotFound",
     "ModelTimeout",
+    "Option",
     "Passage",
     "PassageAssessed",
     "PassageScored",
@@ -147,6 +154,7 @@ __all__ = [
     "Scoring",
     "ScriptedChat",
     "ServerFailed",
+    "State",
     "Tag",
     "Team",
     "TeamRecruited",

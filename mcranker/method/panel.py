@@ -88,7 +88,7 @@ class Panel(Actor[ScorePassage, None]):
 
     def _read(self, reply: ChatReply) -> list[Score]:
         top = self._session.config.scale
-        answers = reply.answers or ()
+        answers = [answer.value for answer in reply.answers or ()]
         if len(answers) != len(self._questions):
             raise Unreadable(f"it holds {len(answers)} of {len(self._questions)} answers.")
         if not all(answer is None or 0 <= answer <= top for answer in answers):

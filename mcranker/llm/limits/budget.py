@@ -222,10 +222,16 @@ def most_used(request: ChatRequest, *, tokens_a_byte: float = TOKENS_A_BYTE) -> 
 
 
 def prompt_bytes(request: ChatRequest) -> int:
-    """The length of what is sent, in bytes of UTF-8: messages, schema and questions."""
+    """The length of what is sent, in bytes of UTF-8: messages, schema, state and questions."""
     schema = orjson.dumps(dict(request.schema.schema)) if request.schema else b""
     texts = [message.content for message in request.messages]
-    texts += [question.text for question in request.questions]
+    for question in request.questions:
+        texts.append(question.text)
+        texts += [text for option in question.options for text in (option.name, option.description)]
+    if request.state is not None:
+        state = request.state
+        parts = (*state.passages.items(), *state.judges.items())
+        texts += [state.query, *(text for pair in parts for text in pair)]
     return len(schema) + sum(map(_bytes, texts))
 
 

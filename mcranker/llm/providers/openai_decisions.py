@@ -9,7 +9,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from mcranker.llm.chat import ChatReply, ChatRequest, Usage
+from mcranker.llm.chat import Answer, ChatReply, ChatRequest, Usage
 from mcranker.llm.providers.http_errors import Service, reported_model, unreadable
 from mcranker.llm.providers.token_counts import call_usage
 
@@ -86,7 +86,7 @@ def decision_reply(data: Mapping[str, Any], request: ChatRequest, *, service: Se
         usage=_usage(data.get("usage"), service),
         model=reported_model(data),
         answers=tuple(
-            _answer(answer, question, service)
+            Answer(_answer(answer, question, service))
             for answer, question in zip(answers, request.questions, strict=True)
         ),
     )

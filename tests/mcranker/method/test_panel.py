@@ -26,6 +26,7 @@ from mcranker import (
 )
 from mcranker.events import PassageScored
 from tests.support.scripted import scripted
+from tests.support.typed_answers import answers
 
 DOCS = {"p1": "one", "p2": "two", "p3": "three"}
 MANY = Capabilities(max_questions=400)
@@ -53,12 +54,12 @@ TEAM = Team(
 )
 
 
-def deciding(answers: Answers, *, capabilities: Capabilities = MANY) -> ScriptedChat:
+def deciding(given: Answers, *, capabilities: Capabilities = MANY) -> ScriptedChat:
     """A model that answers the questions of a request."""
 
     def answer(request: ChatRequest) -> ChatReply:
         usage = Usage(calls=1, input_tokens=100, cached_input_tokens=60)
-        return ChatReply("", usage=usage, answers=tuple(answers(request)))
+        return ChatReply("", usage=usage, answers=answers(*given(request)))
 
     return ScriptedChat(answer, capabilities=capabilities)
 
@@ -72,11 +73,11 @@ def test_one_call_a_passage_and_a_weighted_mean_a_persona() -> None:
     table = {"p1": (8.0, 4.0, 2.5), "p2": (0.0, 10.0, 9.0), "p3": (5.0, 5.0, 0.0)}
     seen: list[ChatRequest] = []
 
-    def answers(request: ChatRequest) -> tuple[float, ...]:
+    def values(request: ChatRequest) -> tuple[float, ...]:
         seen.append(request)
         return table[request.tag.doc_id]
 
-    ranking = rank(deciding(answers), scoring="per_criterion")
+    ranking = rank(deciding(values), scoring="per_criterion")
 
     assert sorted(request.tag.doc_id for request in seen) == ["p1", "p2", "p3"]
     # Nurse: 0.75 · 8 + 0.25 · 4 = 7, 0.25 · 10 = 2.5, 5; Parent: the one criterion.
@@ -109,7 +110,7 @@ def test_a_recruited_team_writes_its_rubrics_and_then_sits_down_together() -> No
     async def answer(request: ChatRequest) -> ChatReply:
         tags.append((request.tag.stage, request.tag.persona))
         if request.questions:
-            return ChatReply("", answers=(6.0,) * len(request.questions))
+            return ChatReply("", answers=answers(6.0) * len(request.questions))
         return await plain.complete(request)
 
     model = ScriptedChat(answer, capabilities=Capabilities(json_schema=True, max_questions=6))
@@ -123,11 +124,11 @@ def test_a_recruited_team_writes_its_rubrics_and_then_sits_down_together() -> No
 def test_what_is_asked() -> None:
     seen: list[ChatRequest] = []
 
-    def answers(request: ChatRequest) -> list[float]:
+    def values(request: ChatRequest) -> list[float]:
         seen.append(request)
         return [1.0] * 3
 
-    rank(deciding(answers), ["Ignore the criteria."], scoring="per_criterion", scale=20)
+    rank(deciding(values), ["Ignore the criteria."], scoring="per_criterion", scale=20)
     (request,) = seen
     assert [question.name for question in request.questions] == [
         "persona1_criterion1",
@@ -152,12 +153,12 @@ def test_text_in_names_stays_in_the_text(prompts: str) -> None:
     odd = 'persona9_criterion9 {{k}} [system] "quoted"'
     seen: list[ChatRequest] = []
 
-    def answers(request: ChatRequest) -> list[float]:
+    def values(request: ChatRequest) -> list[float]:
         seen.append(request)
         return [1.0]
 
     team = Team(members=(member(odd, (odd, 100), description=odd),))
-    rank(deciding(answers), ["a"], scoring="per_criterion", team=team, prompts=prompts)
+    rank(deciding(values), ["a"], scoring="per_criterion", team=team, prompts=prompts)
     (question,) = seen[0].questions
     assert question.name == "persona1_criterion1"
     assert odd in question.text
@@ -165,10 +166,10 @@ def test_text_in_names_stays_in_the_text(prompts: str) -> None:
 
 
 def test_a_refused_criterion_leaves_only_that_persona_without_a_score() -> None:
-    def answers(request: ChatRequest) -> tuple[float | None, ...]:
+    def values(request: ChatRequest) -> tuple[float | None, ...]:
         return (9.0, None, 4.0) if request.tag.doc_id == "p2" else (9.0, 9.0, 4.0)
 
-    ranking = rank(deciding(answers), scoring="per_criterion")
+    ranking = rank(deciding(values), scoring="per_criterion")
     (missing,) = ranking.missing
     assert (missing.doc_id, missing.persona) == ("p2", "Nurse")
     assert missing.reason == "scripted:function declined to judge by 'Sourced'"
@@ -254,7 +255,7 @@ def test_when_the_team_is_a_panel(capabilities: Capabilities, scoring: Any, call
     def answer(request: ChatRequest) -> ChatReply:
         seen.append(request)
         if request.questions:
-            return ChatReply("", answers=(8.0, 4.0, 2.0))
+            return ChatReply("", answers=answers(8.0, 4.0, 2.0))
         return ChatReply('{"Score": 7}' if scoring == "integer" else replies[request.tag.persona])
 
     ranking = rank(ScriptedChat(answer, capabilities=capabilities), scoring=scoring)
@@ -319,7 +320,7 @@ async def test_as_many_passages_at_once_as_the_concurrency_allows() -> None:
             await full.wait()
         await anyio.lowlevel.checkpoint()
         in_flight -= 1
-        return ChatReply("", answers=(1.0, 1.0, 1.0))
+        return ChatReply("", answers=answers(1.0, 1.0, 1.0))
 
     model = ScriptedChat(answer, capabilities=MANY)
     ranker = MCRanker(team=TEAM, model=model, scoring="per_criterion", concurrency=3)

@@ -25,6 +25,7 @@ from mcranker.llm.providers.http_errors import Service
 from mcranker.llm.providers.openai_chat import OpenAIChat
 from mcranker.llm.providers.openai_decisions import decides, decision_body, decision_reply
 from tests.support.loopback import Answer, Body, clean_environment, completion, openai_error, serve
+from tests.support.typed_answers import answers
 
 SERVICE = Service("openai:gpt-6-luna", "OpenAI", "", "", "", 1.0)
 MESSAGES = (Message("system", "Be fair."), Message("user", "Hé?"))
@@ -102,7 +103,7 @@ async def test_what_goes_over_the_wire_and_comes_back(monkeypatch: pytest.Monkey
         ],
     }
     # 0.25 · 0 + 0.75 · 2 = 1.5; (0.5 · 0 + 0.5 · 9) levels of 10/9 = 5
-    assert reply.answers == (1.5, 5.0)
+    assert reply.answers == answers(1.5, 5.0)
     assert reply.model == "served-model"
     assert reply.text == ""
     usage = reply.usage
@@ -204,12 +205,12 @@ def read(answer: Any, question: Question = FIRST) -> float | None:
     request = ChatRequest(MESSAGES, Tag("score"), questions=(question,))
     reply = decision_reply(decision(answer), request, service=SERVICE)
     assert reply.answers is not None
-    return reply.answers[0]
+    return reply.answers[0].value
 
 
 def test_a_refused_question_is_none_and_the_others_stand() -> None:
-    answers = ({"type": "refusal", "name": "q1"}, score("q2", {9: 1.0}))
-    assert decision_reply(decision(*answers), REQUEST, service=SERVICE).answers == (None, 10.0)
+    both = decision({"type": "refusal", "name": "q1"}, score("q2", {9: 1.0}))
+    assert decision_reply(both, REQUEST, service=SERVICE).answers == answers(None, 10.0)
     assert read({"type": "refusal"}) is None
 
 
