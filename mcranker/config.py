@@ -375,19 +375,39 @@ class RankerConfig(BaseModel):
             }
         return cls(**{**fields, **options})
 
-    def for_model(self, capabilities: Capabilities) -> RankerConfig:
-        """This configuration with the defaults for weak models, where it is one.
+    def for_model(
+        self,
+        capabilities: Capabilities,
+        *,
+        recruiter: Capabilities | None = None,
+        criteria: Capabilities | None = None,
+    ) -> RankerConfig:
+        """This configuration with the defaults for the models, where they have others.
 
         Fields that a caller or a preset has set are kept, and fields that would contradict
         those are left at their plain defaults.
+
+        Args:
+            capabilities: of the model that scores.
+            recruiter: of the one that recruits, if it is another.
+            criteria: of the one that writes criteria, if it is another.
         """
-        if not capabilities.weak or self.preset == "reference":
+        if self.preset == "reference":
             return self
+        defaults = dict(WEAK_MODEL_DEFAULTS) if capabilities.weak else {}
+        if not (recruiter or capabilities).prompts:
+            defaults["recruiting"] = "library"
+        if not (criteria or capabilities).prompts:
+            defaults["criteria"] = "library"
+        if capabilities.first_stage_weight:
+            defaults["first_stage_weight"] = capabilities.first_stage_weight
+        if self.top_k is not None:
+            defaults.pop("first_stage_weight", None)
         chosen = {
-            name: value
-            for name, value in WEAK_MODEL_DEFAULTS.items()
-            if name not in self.model_fields_set
+            name: value for name, value in defaults.items() if name not in self.model_fields_set
         }
+        if not chosen:
+            return self
         scoring = chosen.get("scoring", self.scoring)
         if scoring != "expected" or "scale" in self.model_fields_set:
             chosen.pop("labels", None)

@@ -209,12 +209,38 @@ def _kind(spec: ModelSpec) -> str:
     return spec.partition(":")[0] if isinstance(spec, str) else ""
 
 
-def check_capabilities(config: RankerConfig, model: ChatModel) -> None:
-    """Refuse a scoring scheme that the scoring model cannot serve, before any call.
+def check_capabilities(config: RankerConfig, models: Models) -> None:
+    """Refuse what a model cannot do and the configuration needs, before any call.
 
     Raises:
-        UnsupportedCapability: the model lacks what the scheme needs.
+        UnsupportedCapability: a model lacks what its role needs.
     """
+    for role, model, needed, advice in (
+        (
+            "invent personas",
+            models.recruiter,
+            config.recruiting == "invent",
+            'recruiting="library" or a recruiter_model that does',
+        ),
+        (
+            "write criteria",
+            models.criteria,
+            config.criteria in ("query", "dataset"),
+            'criteria="library" or a criteria_model that does',
+        ),
+        (
+            "combine scores",
+            models.assessor,
+            config.rule.ensemble.asks,
+            'ensemble="sum" or an assessor_model that does',
+        ),
+    ):
+        if needed and not model.capabilities.prompts:
+            raise UnsupportedCapability(
+                f"{model.name} answers typed questions only, and cannot {role}; use {advice}",
+                model=model.name,
+            )
+    model = models.scoring
     if lack := config.scoring_class.lack(model.capabilities):
         raise UnsupportedCapability(
             f'{model.name} {lack}, which scoring="{config.scoring}" needs; '

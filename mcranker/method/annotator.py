@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from mcranker.errors import ModelError, ReplyError, RequestRejected
+from mcranker.errors import ModelError, ReplyError, RequestRejected, UnsupportedCapability
+from mcranker.logs import safe_logger
 from mcranker.method.session import Session
 from mcranker.replies.read import read_rubric
 from mcranker.replies.schemas import RUBRIC_SCHEMA
@@ -25,6 +26,8 @@ __all__ = [
     "WriteRubric",
     "missing_score",
 ]
+
+logger = safe_logger("mcranker.method.annotator")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,7 @@ class Annotator(Actor[WriteRubric | ScorePassage, Member]):
         rubric, written = member.rubric, False
         if config.criteria == "none":
             rubric = None
-        elif rubric is None:
+        elif rubric is None and self._may_write():
             known = self._session.memory.dataset_rubrics if config.criteria == "dataset" else {}
             if member.name not in known:
                 known.setdefault(member.name, await self._write_rubric())
@@ -104,6 +107,25 @@ class Annotator(Actor[WriteRubric | ScorePassage, Member]):
         if written:
             self.member = sealed(self.member, persona=False, rubric=True)
         self._prompt = ScorePrompt.of_member(self.member, self._session)
+
+    def _may_write(self) -> bool:
+        """Whether a rubric that is lacking is written; else the persona's name has to do.
+
+        Raises:
+            UnsupportedCapability: it cannot be written, and the scoring scheme needs it.
+        """
+        session, model = self._session, self._session.models.criteria
+        if model.capabilities.prompts:
+            return True
+        lacking = f"{self.member.name!r} has no rubric, and {model.name} writes none"
+        if session.config.scoring_class.needs_rubric:
+            raise UnsupportedCapability(
+                f'{lacking}, which scoring="{session.config.scoring}" needs; give the persona '
+                "criteria, or a criteria_model that writes them",
+                model=model.name,
+            )
+        logger.info("%s; it judges by its name", lacking)
+        return False
 
     async def _write_rubric(self) -> Rubric:
         """The rubric that the criteria model writes; for the data set if so configured."""

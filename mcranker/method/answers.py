@@ -104,7 +104,8 @@ class ExpectedScoring(Scoring):
 
     @classmethod
     def lack(cls, capabilities: Capabilities) -> str:
-        return "" if capabilities.label_logprobs else "gives no log-probabilities"
+        typed = not capabilities.prompts  # its answers are expectations already
+        return "" if capabilities.label_logprobs or typed else "gives no log-probabilities"
 
 
 class CriterionScoring(Scoring):

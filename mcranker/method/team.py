@@ -15,6 +15,7 @@ from mcranker.method.panel import Panel, may_be_panel
 from mcranker.method.recruiter import recruit
 from mcranker.method.seats import Seats
 from mcranker.method.session import Session
+from mcranker.method.typed_judges import TypedJudges
 from mcranker.runtime.actor import Actor
 from mcranker.runtime.bridge import task_group
 from mcranker.types import ScoreMatrix
@@ -61,9 +62,11 @@ async def score_by_team(session: Session, seats: Seats, *, locked: bool = False)
         group.start_soon(ensembler.run)
         if ensembler.assessor is not None:
             group.start_soon(ensembler.assessor.run)
-        if may_be_panel(session):
+        if may_be_panel(session) or not _answers_prompts(session):
             annotators = await _seat(session, seats, group, locked=locked, scores=ensembler)
-            judges: Sequence[Panel] = await _judge_together(session, annotators, group, ensembler)
+            judges: Sequence[Panel | TypedJudges] = await _judge_together(
+                session, annotators, group, ensembler
+            )
         else:
             annotators = await _seat(
                 session, seats, group, locked=locked, scores=ensembler, announce=ensembler
@@ -171,21 +174,29 @@ async def _seat(
 
 async def _judge_together(
     session: Session, annotators: Sequence[Annotator], group: TaskGroup, ensembler: Ensembler
-) -> Sequence[Panel]:
+) -> Sequence[Panel | TypedJudges]:
     """Announce one panel in place of all annotators, or each of them where it does not fit."""
     names = {annotator.column: annotator.member.name for annotator in annotators}
     members = [annotator.member for annotator in annotators]
-    if not Panel.fits(members, session):
+    panel: Panel | TypedJudges
+    if not _answers_prompts(session):
+        panel = TypedJudges(members, session, ensembler)
+    elif Panel.fits(members, session):
+        panel = Panel(members, session, ensembler)
+    else:
         await ensembler.tell(TeamKnown(len(names), len(names)))
         for annotator in annotators:
             column = annotator.column
             await ensembler.tell(Ready(column, annotator, {column: names[column]}))
         return ()
-    panel = Panel(members, session, ensembler)
     group.start_soon(panel.run)
     await ensembler.tell(TeamKnown(len(names), judges=1))
     await ensembler.tell(Ready(0, panel, names))
     return (panel,)
+
+
+def _answers_prompts(session: Session) -> bool:
+    return session.models.scoring.capabilities.prompts
 
 
 def _refuse_without_rubric(members: Sequence[Member]) -> None:

@@ -12,6 +12,7 @@ from mcranker.method.annotator import ScorePassage, ScorePrompt, Scores, TakesSc
 from mcranker.method.seats import TeamSpec
 from mcranker.method.session import Session
 from mcranker.method.team import score_by_judge
+from mcranker.method.typed_judges import TypedJudges
 from mcranker.models import LedgerSpec, ModelSpec, Roles
 from mcranker.options import RankerOptions
 from mcranker.rankers.pointwise import PointwiseRanker
@@ -85,8 +86,15 @@ class DirectRanker(PointwiseRanker):
 
     async def _run(self, session: Session) -> Ranking:
         members = await self.assemble(session) if self.with_criteria else ()
+        prompts = self.models.scoring.capabilities.prompts
         scored = await score_by_judge(
-            session, JUDGE, lambda ensembler: DirectJudge(members, session, ensembler)
+            session,
+            JUDGE,
+            lambda ensembler: (
+                DirectJudge(members, session, ensembler)
+                if prompts
+                else TypedJudges((), session, ensembler)
+            ),
         )
         return self.build_ranking(session, replace(scored, members=members))
 

@@ -53,14 +53,19 @@ class PointwiseRanker(Ranker):
         super().__init__(
             model=roles, config=config, base_url=base_url, api_key=api_key, ledger=ledger
         )
-        scoring = self.models.scoring
-        self.config = config.for_model(scoring.capabilities)
-        check_capabilities(self.config, scoring)
+        models, scoring = self.models, self.models.scoring
+        self.config = config.for_model(
+            scoring.capabilities,
+            recruiter=models.recruiter.capabilities,
+            criteria=models.criteria.capabilities,
+        )
+        check_capabilities(self.config, models)
         self.seats = Seats.of(self.config, self.team) if needs_team else Seats()
         self.prompts = PromptSet.load(self.config.prompts)
         self._memory = Memory()
         if self.config is not config:
-            logger.info("%s is a weak model, so %s", scoring.name, _changes(config, self.config))
+            kind = "a weak model" if scoring.capabilities.weak else "no chat model"
+            logger.info("%s is %s, so %s", scoring.name, kind, _changes(config, self.config))
 
     @property
     def prompt_hashes(self) -> Mapping[str, str]:

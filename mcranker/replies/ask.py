@@ -16,6 +16,7 @@ from mcranker.llm.chat import (
     Question,
     ReplySchema,
     ReusesAnswers,
+    State,
     Tag,
     Usage,
 )
@@ -46,6 +47,7 @@ async def ask(
     schema: ReplySchema | None = None,
     labels: tuple[str, ...] = (),
     questions: tuple[Question, ...] = (),
+    state: State | None = None,
 ) -> T:
     """What `read` makes of the reply.
 
@@ -64,7 +66,8 @@ async def ask(
         max_tokens: limit of the reply.
         schema: form of the reply.
         labels: texts whose probabilities are wanted.
-        questions: what is to be judged of the prompt.
+        questions: what is to be judged of the state, or of the prompt where there is none.
+        state: what the questions are about.
 
     Raises:
         ReplyError: the last reply could not be read either.
@@ -82,6 +85,7 @@ async def ask(
         schema=schema,
         labels=labels,
         questions=questions,
+        state=state,
         temperature=config.temperature,
         max_tokens=max_tokens,
         seed=config.seed,

@@ -67,15 +67,22 @@ class Encoder:
         model: the ONNX file.
         tokenizer: its ``tokenizer.json``.
         name: as users name the model, for messages.
+        mark: tells the model from others; None for what is noted of its file.
+
+    Attributes:
+        mark: tells vectors of this model, made in this way, from others.
+        users: who share it.
     """
 
-    def __init__(self, model: Path, tokenizer: Path, name: str) -> None:
-        self.mark = f"{file_mark(model)} {MAX_TOKENS}"
+    def __init__(self, model: Path, tokenizer: Path, name: str, mark: str | None = None) -> None:
+        self.mark = f"{mark or file_mark(model)} {MAX_TOKENS}"
         self.users = 0
         self._files = (model, tokenizer)
         self._name = name
         path = default_vectors_path()
-        self._cache = path and VectorCache(path, encoder=self.mark, dimensions=DIMENSIONS)
+        self._cache: VectorCache | None = None
+        if path is not None:
+            self._cache = VectorCache(path, encoder=self.mark, dimensions=DIMENSIONS)
         self._remembered: OrderedDict[str, Vector] = OrderedDict()
         self._begin()
         renew_in_child(self)
@@ -205,12 +212,12 @@ class Encoder:
                     call.fail(error)
 
 
-def encoder_of(model: Path, tokenizer: Path, name: str) -> Encoder:
+def encoder_of(model: Path, tokenizer: Path, name: str, mark: str | None = None) -> Encoder:
     """The encoder of a model file, for one more user of those in this process who share it."""
     with _encoders.lock:
         found = _encoders.open.get(model)
         if found is None:
-            found = _encoders.open[model] = Encoder(model, tokenizer, name)
+            found = _encoders.open[model] = Encoder(model, tokenizer, name, mark)
         found.users += 1
         return found
 
