@@ -19,6 +19,7 @@ from mcranker.errors import ModelNotFound
 
 __all__ = [
     "DEFAULT_MODEL",
+    "SUGGESTED_MODEL",
     "CatalogueEntry",
     "CatalogueFile",
     "HubSource",
@@ -29,6 +30,8 @@ __all__ = [
 ]
 
 DEFAULT_MODEL = "minilm"
+SUGGESTED_MODEL = "qwen3-4b"
+"""What a reader with a hub and some memory is advised to try instead."""
 
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\.(gguf|onnx|json)$")]
 _FROZEN = ConfigDict(frozen=True, extra="forbid")

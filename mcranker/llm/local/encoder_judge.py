@@ -29,19 +29,22 @@ from mcranker.llm.local.catalogue import find, not_found
 from mcranker.llm.local.encoder import Encoded, Encoder, encoder_of
 from mcranker.llm.local.model_files import Progress, resolve_encoder
 
-__all__ = ["EncoderJudge", "is_encoder", "relevance", "view"]
+__all__ = ["EncoderJudge", "is_encoder", "relevance", "views"]
 
 PACKAGES = ("onnxruntime", "tokenizers")
 """What encodes texts."""
 
-STEEPNESS, MIDDLE = 12.0, 0.45
-"""Of the calibration, see `relevance`."""
+HIGHEST = 0.8
+"""The similarity that counts as fully relevant, see `relevance`."""
 
 CHOICE_WIDTH = 0.05
 """Options whose similarity is that much lower are less likely by a factor of e."""
 
 FIRST_STAGE_WEIGHT = 0.3
-"""Share of the first stage's score where nobody sets one."""
+"""Share of the first stage's score where nobody sets one.
+
+It gave the highest NDCG@10 of 0, 0.1, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5 and 0.6 on SciFact's 809
+training queries."""
 
 MAX_QUESTIONS = 10_000  # in one request; bounds its memory
 _VERSION = 1  # another number where answers change, and the ledger asks anew
@@ -56,8 +59,8 @@ def is_encoder(name: str) -> bool:
 class EncoderJudge:
     """Answers typed questions about a state by the similarity of vectors. Make one with `open`.
 
-    The answer to a ``yes_no`` or a ``score`` is the `relevance` of the similarity of the passage to
-    the query as the judge sees it (`view`), of a score times `Question.top`. A ``choice`` falls on
+    The answer to a ``yes_no`` or a ``score`` is the `relevance` of the mean similarity of the passage
+    to the query as the judge sees it (`views`), of a score times `Question.top`. A ``choice`` falls on
     the option that is nearest to the query, by its name or by one of the phrases, parted by
     commas, of its description.
 
@@ -152,17 +155,29 @@ class EncoderJudge:
 
 
 def relevance(similarity: float) -> float:
-    """How relevant a passage of this similarity (-1 to 1) is, 0 to 1: a logistic curve.
+    """How relevant a passage of this similarity (-1 to 1) is, 0 to 1.
 
-    ``1 / (1 + exp(-STEEPNESS · (similarity - MIDDLE)))``
+    It rises evenly from 0, for texts that have nothing in common, to 1 at `HIGHEST`. On SciFact's
+    809 training queries this gave a higher NDCG@10 of teams than nine other straight lines, and
+    0.01 more than a logistic curve fitted to their judgements, since a curve brings the best and
+    the worst passages together.
     """
-    return 1.0 / (1.0 + math.exp(-STEEPNESS * (similarity - MIDDLE)))
+    return min(max(similarity / HIGHEST, 0.0), 1.0)
 
 
-def view(question: Question, state: State) -> str:
-    """The query as the question's judge sees it; the query itself where nobody judges."""
+def views(question: Question, state: State) -> list[str]:
+    """The query as the question's judge sees it: by the judge's name, and by its criteria's names.
+
+    Short wordings that hold the query itself; the query alone where nobody judges.
+    """
     judge = question.judge
-    return state.query if judge is None else f"{judge.name}: {state.query}"
+    if judge is None:
+        return [state.query]
+    seen = [f"{judge.name}: {state.query}"]
+    if judge.criteria:
+        names = ", ".join(name for name, _, _ in judge.criteria)
+        seen.append(f"{state.query} ({names})")
+    return seen
 
 
 class _Similarities(NamedTuple):
@@ -183,7 +198,7 @@ def _texts(questions: Sequence[Question], state: State) -> Iterator[str]:
             for phrases in _phrases(question):
                 yield from phrases
         else:
-            yield view(question, state)
+            yield from views(question, state)
             yield from _passages(question, state)
 
 
@@ -199,8 +214,9 @@ def _answer(question: Question, state: State, similar: _Similarities) -> Answer:
     passages = _passages(question, state)
     if not passages:
         return Answer(None, problem="there is no passage to judge")
-    seen = view(question, state)
-    value = relevance(max(similar.of(seen, passage) for passage in passages))
+    seen = views(question, state)
+    means = [math.fsum(similar.of(each, text) for each in seen) / len(seen) for text in passages]
+    value = relevance(max(means))
     return Answer(value if question.kind == "yes_no" else value * question.top)
 
 
