@@ -59,10 +59,10 @@ def is_encoder(name: str) -> bool:
 class EncoderJudge:
     """Answers typed questions about a state by the similarity of vectors. Make one with `open`.
 
-    The answer to a ``yes_no`` or a ``score`` is the `relevance` of the mean similarity of the passage
-    to the query as the judge sees it (`views`), of a score times `Question.top`. A ``choice`` falls on
-    the option that is nearest to the query, by its name or by one of the phrases, parted by
-    commas, of its description.
+    The answer to a ``yes_no`` or a ``score`` is the `relevance` of the mean similarity of the
+    passage to the query as the judge sees it (`views`), of a score times `Question.top`. A
+    ``choice`` falls on the option that is nearest to the query, by its name or by one of the
+    phrases, parted by commas, of its description.
 
     A question about no passage in particular is about the nearest of all. Question texts and
     levels are not read. Judges of one model share it, see `Encoder`; it is loaded at the first text
