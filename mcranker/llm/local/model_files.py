@@ -108,12 +108,12 @@ def resolve_encoder(
     if other is not None and present(entry) is None and present(other) is not None:
         entry = other
     try:
-        model = resolve(entry.name, progress=progress)
+        model = present(entry) or download(entry, progress=progress)
     except DownloadError as error:
         if other is None or entry is other:
             raise
         try:
-            model = resolve(other.name, progress=progress)
+            model = present(other) or download(other, progress=progress)
         except (DownloadError, ConfigError) as second:
             raise DownloadError(f"{error} Nor is it to be had elsewhere: {second}") from second
         _log.warning("%s; so local:%s is taken, which is the same model", error, other.name)
