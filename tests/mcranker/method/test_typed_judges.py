@@ -12,7 +12,7 @@ from mcranker import DirectRanker, MCRanker
 from mcranker.errors import ReplyError, UnsupportedCapability
 from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest, Question
 from mcranker.llm.scripted import ScriptedChat
-from personas import Criterion, Member, Persona, Rubric
+from personas import Criterion, Member, Persona, Rubric, library
 
 CRITERIA = (Criterion(name="Safe", weight=75), Criterion(name="Cheap", weight=25))
 NURSE = Member(persona=Persona(name="Nurse"), rubric=Rubric(criteria=CRITERIA))
@@ -53,9 +53,7 @@ class Typed:
     def _one(self, question: Question, request: ChatRequest) -> Answer:
         if question.kind == "choice":
             names = [option.name for option in question.options]
-            wanted = [
-                0.6 if name == "Virologist" else 0.3 if name == "Parent" else 0 for name in names
-            ]
+            wanted = [{"Virologist": 0.6, "Parent": 0.3}.get(name, 0.0) for name in names]
             rest = (1 - sum(wanted)) / len(names)
             return Answer(0.0, probabilities=tuple(each + rest for each in wanted))
         assert request.state is not None
@@ -142,8 +140,10 @@ def test_recruits_are_the_likeliest_of_the_library() -> None:
     assert all(member.rubric is not None for member in team.members)
     (request,) = typed.asked
     (question,) = request.questions
-    assert [option.name for option in question.options][:2] == ["Agronomist", "Anthropologist"]
-    assert "farming" in question.options[0].description or question.options[0].description
+    members = [each for each in library.members() if each.origin != "fixed"]
+    assert [(option.name, option.description) for option in question.options] == [
+        (each.name, ", ".join(each.persona.topics)) for each in members
+    ]
 
 
 def test_recruits_without_probabilities_are_an_error() -> None:

@@ -121,10 +121,14 @@ async def test_a_text_does_not_depend_on_what_the_cache_had(
     third.release(wait=True)
 
 
+def damage(path: Path) -> None:
+    path.write_bytes(b"not a database, though somebody put it there" * 50)
+
+
 async def test_a_cache_that_cannot_be_used_stops_nothing(
     vectors: Path, encoder: Encoder, caplog: pytest.LogCaptureFixture
 ) -> None:
-    vectors.write_bytes(b"not a database, though somebody put it there" * 50)
+    damage(vectors)
     path = Path("/no/such/other.onnx")
     with_cache = encoder_of(path, path, "local:tiny", "tiny")
     with caplog.at_level(logging.WARNING):
@@ -186,12 +190,13 @@ async def test_a_forked_process_encodes_with_threads_of_its_own(
     before = (await encoder.encode([ONE])).vectors
     child = os.fork()
     if child == 0:
+        code = 1
         try:
             after = asyncio.run(encoder.encode([ONE, TWO])).vectors
-            os._exit(0 if (after[0] == before[0]).all() and engine.loads == 2 else 1)
-        except BaseException:
-            os._exit(2)
-    assert os.waitpid(child, 0)[1] == 0
+            code = 0 if (after[0] == before[0]).all() and engine.loads == 2 else 1
+        finally:
+            os._exit(code)
+    assert await asyncio.to_thread(os.waitpid, child, 0) == (child, 0)
 
 
 async def test_texts_of_any_kind_are_encoded(encoder: Encoder) -> None:
