@@ -209,41 +209,43 @@ def _kind(spec: ModelSpec) -> str:
     return spec.partition(":")[0] if isinstance(spec, str) else ""
 
 
-def check_capabilities(config: RankerConfig, models: Models) -> None:
-    """Refuse what a model cannot do and the configuration needs, before any call.
+def check_capabilities(config: RankerConfig, models: Models, *, recruits: int) -> None:
+    """Refuse what the models of the roles cannot serve, before any call.
+
+    Args:
+        config: the choices in effect.
+        models: of the roles.
+        recruits: how many personas are to be recruited.
 
     Raises:
-        UnsupportedCapability: a model lacks what its role needs.
+        UnsupportedCapability: a model lacks what it is to do.
     """
-    for role, model, needed, advice in (
-        (
-            "invent personas",
-            models.recruiter,
-            config.recruiting == "invent",
-            'recruiting="library" or a recruiter_model that does',
-        ),
-        (
-            "write criteria",
-            models.criteria,
-            config.criteria in ("query", "dataset"),
-            'criteria="library" or a criteria_model that does',
-        ),
-        (
-            "combine scores",
-            models.assessor,
-            config.rule.ensemble.asks,
-            'ensemble="sum" or an assessor_model that does',
-        ),
-    ):
-        if needed and not model.capabilities.prompts:
-            raise UnsupportedCapability(
-                f"{model.name} answers typed questions only, and cannot {role}; use {advice}",
-                model=model.name,
-            )
     model = models.scoring
-    if lack := config.scoring_class.lack(model.capabilities):
+    offers = model.capabilities
+    if config.questions is None and (lack := config.scoring_class.lack(offers)):
         raise UnsupportedCapability(
             f'{model.name} {lack}, which scoring="{config.scoring}" needs; '
             'use scoring="integer" or another scoring_model',
             model=model.name,
         )
+    if config.questions and not offers.max_questions and config.scoring == "expected":
+        raise UnsupportedCapability(
+            f"{model.name} answers questions={config.questions!r} in one text, without "
+            'probabilities, which scoring="expected" needs; use scoring="integer" or another '
+            "scoring_model",
+            model=model.name,
+        )
+    tasks = {
+        "criteria": (config.criteria in ("query", "dataset"), 'criteria="library"'),
+        "recruiter": (recruits > 0 and config.recruiting == "invent", 'recruiting="library"'),
+        "assessor": (config.rule.ensemble.asks, 'ensemble="sum"'),
+    }
+    for role, (writes, instead) in tasks.items():
+        chat = getattr(models, role)
+        name = "criteria role" if role == "criteria" else role
+        if writes and not chat.capabilities.prompts:
+            raise UnsupportedCapability(
+                f"{chat.name} answers typed questions and writes nothing, as the {name} has to; "
+                f"use {instead} or another {role}_model",
+                model=chat.name,
+            )

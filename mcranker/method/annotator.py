@@ -20,6 +20,7 @@ from personas.templates import Template, Turn
 __all__ = [
     "Annotator",
     "ScorePassage",
+    "ScorePassages",
     "ScorePrompt",
     "Scores",
     "TakesScores",
@@ -40,6 +41,13 @@ class ScorePassage:
     """To a judge: score the passage of this row of the score matrix."""
 
     row: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScorePassages:
+    """To a judge that takes several at once: score the passages of these rows."""
+
+    rows: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,16 +120,16 @@ class Annotator(Actor[WriteRubric | ScorePassage, Member]):
         """Whether a rubric that is lacking is written; else the persona's name has to do.
 
         Raises:
-            UnsupportedCapability: it cannot be written, and the scoring scheme needs it.
+            UnsupportedCapability: it cannot be written, and the questions are made from it.
         """
-        session, model = self._session, self._session.models.criteria
+        config, model = self._session.config, self._session.models.criteria
         if model.capabilities.prompts:
             return True
         lacking = f"{self.member.name!r} has no rubric, and {model.name} writes none"
-        if session.config.scoring_class.needs_rubric:
+        if config.scoring_class.needs_rubric or config.questions == "per_criterion":
             raise UnsupportedCapability(
-                f'{lacking}, which scoring="{session.config.scoring}" needs; give the persona '
-                "criteria, or a criteria_model that writes them",
+                f"{lacking}; give the persona criteria, take a criteria_model that writes them, or "
+                'judge by persona (questions="per_persona")',
                 model=model.name,
             )
         logger.info("%s; it judges by its name", lacking)

@@ -18,7 +18,10 @@ from personas.registry import Registry
 if TYPE_CHECKING:
     from mcranker.config import RankerConfig
 
-__all__ = ["SCORINGS", "Scoring", "expected_value", "weighted_mean"]
+__all__ = ["SCORINGS", "TYPED_SCORINGS", "Scoring", "expected_value", "weighted_mean"]
+
+TYPED_SCORINGS = ("integer", "expected", "per_criterion")
+"""The schemes that answers to typed questions serve, see `mcranker.method.panel`."""
 
 
 class Scoring(ABC):
@@ -104,8 +107,7 @@ class ExpectedScoring(Scoring):
 
     @classmethod
     def lack(cls, capabilities: Capabilities) -> str:
-        typed = not capabilities.prompts  # its answers are expectations already
-        return "" if capabilities.label_logprobs or typed else "gives no log-probabilities"
+        return "" if capabilities.label_logprobs else "gives no log-probabilities"
 
 
 class CriterionScoring(Scoring):

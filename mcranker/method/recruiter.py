@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mcranker.llm.chat import ChatReply, Option, Question, State
+from mcranker.llm.chat import Answer, ChatReply, Option, Question, State
 from mcranker.logs import safe_logger
 from mcranker.method.seats import Seats, as_recruited
 from mcranker.method.session import Session
@@ -45,8 +45,8 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
     """Guesses who would ask the query, from the query and one example passage (Eq. 1).
 
     With ``recruiting="library"`` it picks from the library instead: by one constrained
-    choice; where the model is weak, by likelihoods (see `mcranker.method.subjects`); and where
-    it answers no prompts, by the probabilities of a typed choice.
+    choice, by a typed question, or, where the model is weak, by likelihoods (see
+    `mcranker.method.subjects`).
     `seats` say how many are recruited, and who may not be.
     """
 
@@ -60,7 +60,7 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
         if self._session.config.recruiting == "invent":
             return await self._invent(example)
         if not self._model.capabilities.prompts:
-            return await self._likeliest()
+            return await self._most_likely()
         if self._model.capabilities.weak and self._model.capabilities.label_logprobs:
             return await self._most_suitable()
         return await self._choose()
@@ -131,6 +131,40 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
             schema=library_team_schema([member.name for member in candidates]),
         )
 
+    async def _most_likely(self) -> tuple[Member, ...]:
+        """The members whom the answer to a typed question makes the likeliest to judge well."""
+        session, candidates = self._session, self._seats.candidates
+        members = tuple(
+            Option(member.name, ", ".join(member.persona.topics)) for member in candidates
+        )
+        task = session.prompts["typed_recruit"].render({})
+        question = Question("judge", task[-1].text, kind="choice", options=members)
+
+        def read(reply: ChatReply) -> tuple[float, ...]:
+            (answer,) = reply.answers or (Answer(None),)
+            if answer.probabilities is None or len(answer.probabilities) != len(candidates):
+                problem = answer.problem or "it has no probability of each of the library"
+                raise Unreadable(f"{problem}.")
+            return answer.probabilities
+
+        chances = await session.ask(
+            self._model,
+            (),
+            read,
+            stage="recruit",
+            max_tokens=session.config.max_tokens,
+            questions=(question,),
+            state=State(session.prompts.cleaner.text(session.query.text), {}),
+        )
+        best = sorted(zip(chances, candidates, strict=True), key=lambda pair: -pair[0])
+        return tuple(
+            _with_reason(
+                member,
+                Persona(name=member.name, reason=f"Likely to judge it best (probability {p:.2f})."),
+            )
+            for p, member in best[: self._seats.recruits]
+        )
+
     async def _most_suitable(self) -> tuple[Member, ...]:
         """The members whose topics the model most likely names for the query."""
         candidates = [member for member in self._seats.candidates if member.persona.topics]
@@ -152,39 +186,6 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
             )
             chosen.append(_with_reason(member, Persona(name=member.name, reason=f"{reason}.")))
         return tuple(chosen)
-
-    async def _likeliest(self) -> tuple[Member, ...]:
-        """The members whom the model most likely chooses, knowing their names and topics."""
-        candidates = self._seats.candidates
-        options = tuple(
-            Option(member.name, ", ".join(member.persona.topics)) for member in candidates
-        )
-
-        def read(reply: ChatReply) -> tuple[float, ...]:
-            listed = reply.answers[0].probabilities if reply.answers else None
-            if listed is None or len(listed) != len(candidates):
-                raise Unreadable(f"it holds no probabilities of the {len(candidates)} options.")
-            return listed
-
-        probabilities = await self._session.ask(
-            self._model,
-            (),
-            read,
-            stage="recruit",
-            max_tokens=self._session.config.max_tokens,
-            questions=(
-                Question(
-                    "recruit", "Who knows most about the query?", kind="choice", options=options
-                ),
-            ),
-            state=State(self._session.query.text, {}),
-        )
-        best = sorted(zip(probabilities, candidates, strict=True), key=lambda pair: -pair[0])
-        reason = f"Among the likeliest of the library, by {self._model.name}."
-        return tuple(
-            _with_reason(member, Persona(name=member.name, reason=reason))
-            for _, member in best[: self._seats.recruits]
-        )
 
     async def _subject(self, query: str, words: tuple[str, ...]) -> Mapping[str, float]:
         return await self._session.ask(

@@ -22,7 +22,7 @@ from personas import PromptSet, Rubric
 from personas.ensembles import distinct
 from personas.templates import Turn, fence
 
-__all__ = ["Memory", "Session"]
+__all__ = ["Memory", "Session", "passage_text"]
 
 T = TypeVar("T")
 _WORD = re.compile(r"\S+")

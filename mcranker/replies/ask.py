@@ -66,8 +66,8 @@ async def ask(
         max_tokens: limit of the reply.
         schema: form of the reply.
         labels: texts whose probabilities are wanted.
-        questions: what is to be judged of the state, or of the prompt where there is none.
-        state: what the questions are about.
+        questions: what is to be judged of the state, or of the prompt.
+        state: what the questions are about, if that is not the prompt.
 
     Raises:
         ReplyError: the last reply could not be read either.

@@ -170,14 +170,13 @@ def views(question: Question, state: State) -> list[str]:
 
     Short wordings that hold the query itself; the query alone where nobody judges.
     """
-    judge = question.judge
-    if judge is None:
-        return [state.query]
-    seen = [f"{judge.name}: {state.query}"]
-    if judge.criteria:
+    judge, seen = question.judge, []
+    if judge is not None and judge.name:
+        seen.append(f"{judge.name}: {state.query}")
+    if judge is not None and judge.criteria:
         names = ", ".join(name for name, _, _ in judge.criteria)
         seen.append(f"{state.query} ({names})")
-    return seen
+    return seen or [state.query]
 
 
 class _Similarities(NamedTuple):

@@ -39,7 +39,7 @@ from mcranker.llm.providers.http_errors import (
     unreadable,
 )
 from mcranker.llm.providers.openai_decisions import (
-    MAX_QUESTIONS,
+    DECISIONS,
     decides,
     decision_body,
     decision_reply,
@@ -47,6 +47,7 @@ from mcranker.llm.providers.openai_decisions import (
 from mcranker.llm.providers.openai_protocol import chat_body, chat_reply
 from mcranker.llm.providers.parameters import RENAMED, ParameterMemory
 from mcranker.llm.providers.per_loop import PerLoop
+from mcranker.llm.typed_answers import check_limits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -117,8 +118,13 @@ class OpenAIChat:
                 and "pro" not in model
                 and "codex" not in model
             ),
-            max_questions=MAX_QUESTIONS if decides(model) else 0,
         )
+        if capabilities is None and decides(model):
+            self._capabilities = replace(
+                DECISIONS,
+                json_schema=self._capabilities.json_schema,
+                label_logprobs=self._capabilities.label_logprobs,
+            )
         self._memory = ParameterMemory(self._name)
         self._clients: PerLoop[openai.AsyncOpenAI] = PerLoop(self._open, _close)
         self._service = Service(
@@ -148,6 +154,7 @@ class OpenAIChat:
     async def complete(self, request: ChatRequest) -> ChatReply:
         try:
             if request.questions:
+                check_limits(request, self._capabilities, self._name)
                 data = await self._post("/decisions", decision_body(request, self._model))
                 return decision_reply(data, request, service=self._service)
             data = await self._memory.ask(self._chat_body(request), self._send_chat)

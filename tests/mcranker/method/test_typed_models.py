@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from mcranker import DirectRanker, MCRanker
-from mcranker.errors import ReplyError, UnsupportedCapability
-from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest, Question
+from mcranker.errors import UnsupportedCapability
+from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest, Judge, Question
 from mcranker.llm.scripted import ScriptedChat
 from personas import Criterion, Member, Persona, Rubric, library
 
@@ -20,24 +19,18 @@ PARENT = Member(persona=Persona(name="Parent"))
 DOCS = {"a": "first", "b": "second"}
 
 
-def chance(question: Question, passage: str) -> float | None:
-    """By the judge's last criterion, and by the passage."""
-    judge = question.judge
-    key = judge.criteria[-1][0] if judge and judge.criteria else judge.name if judge else ""
-    likely = {"Safe": 0.8, "Cheap": 0.4, "Parent": 0.2, "": 0.6}[key]
+def chance(question: Question, passage: str) -> float:
+    """By the judge, and by the passage."""
+    assert question.judge is not None
+    likely = {"Nurse": 0.8, "Parent": 0.2, "": 0.6}.get(question.judge.name, 0.4)
     return likely if passage == "first" else likely / 2
 
 
 class Typed:
     """A model that answers typed questions, and keeps the requests."""
 
-    def __init__(
-        self,
-        answer: Callable[[Question, str], float | None] = chance,
-        capabilities: Capabilities | None = None,
-    ) -> None:
+    def __init__(self, capabilities: Capabilities | None = None) -> None:
         self.asked: list[ChatRequest] = []
-        self._answer = answer
         self.model = ScriptedChat(
             self._reply,
             name="typed:one",
@@ -47,7 +40,6 @@ class Typed:
     def _reply(self, request: ChatRequest) -> ChatReply:
         self.asked.append(request)
         assert request.state is not None
-        assert not request.messages
         return ChatReply("", answers=tuple(self._one(each, request) for each in request.questions))
 
     def _one(self, question: Question, request: ChatRequest) -> Answer:
@@ -57,37 +49,12 @@ class Typed:
             rest = (1 - sum(wanted)) / len(names)
             return Answer(0.0, probabilities=tuple(each + rest for each in wanted))
         assert request.state is not None
-        value = self._answer(question, request.state.passages[question.passage])
-        return Answer(value, problem="" if value is not None else "declined")
+        return Answer(question.top * chance(question, request.state.passages[question.passage]))
 
 
 def rank(typed: Typed, **options: Any) -> Any:
     with MCRanker(model=typed.model, **{"team": [NURSE, PARENT], **options}) as ranker:
         return ranker.rank("query", DOCS)
-
-
-def test_one_request_a_passage_asks_all_personas_and_scores_stand_on_the_scale() -> None:
-    typed = Typed()
-    ranking = rank(typed)
-    assert [len(request.questions) for request in typed.asked] == [2, 2]
-    first = ranking[0]
-    assert first.doc_id == "a"
-    # The last of the nurse's criteria is "Cheap": 0.4 of 10; the parent has none: 0.2 of 10.
-    assert first.scores == {"Nurse": pytest.approx(4.0), "Parent": pytest.approx(2.0)}
-    assert ranking.usage.calls == 2
-
-
-def test_labels_are_a_scale_as_well() -> None:
-    ranking = rank(Typed(), scoring="expected", labels=("No", "Perhaps", "Yes"))
-    assert ranking[0].scores["Nurse"] == pytest.approx(0.8)
-
-
-def test_each_criterion_by_itself_is_combined_by_the_weights() -> None:
-    typed = Typed()
-    ranking = rank(typed, team=[NURSE], scoring="per_criterion")
-    assert [len(request.questions) for request in typed.asked] == [2, 2]
-    # 0.75 · 8 + 0.25 · 4
-    assert ranking[0].scores["Nurse"] == pytest.approx(7.0)
 
 
 def test_a_persona_without_a_rubric_judges_by_its_name_and_that_is_told(
@@ -96,44 +63,18 @@ def test_a_persona_without_a_rubric_judges_by_its_name_and_that_is_told(
     with caplog.at_level(logging.INFO):
         ranking = rank(Typed())
     assert "'Parent' has no rubric, and typed:one writes none; it judges by its name" in caplog.text
+    assert ranking[0].scores == {"Nurse": pytest.approx(8.0), "Parent": pytest.approx(2.0)}
     assert [member.rubric is None for member in ranking.team.members] == [False, True]
 
 
-def test_scores_by_criterion_need_a_rubric() -> None:
+@pytest.mark.parametrize("options", [{"scoring": "per_criterion"}, {"questions": "per_criterion"}])
+def test_scores_by_criterion_need_a_rubric(options: dict[str, Any]) -> None:
     with pytest.raises(UnsupportedCapability, match=r"'Parent' has no rubric.*criteria_model"):
-        rank(Typed(), scoring="per_criterion")
-
-
-def test_an_answer_that_is_declined_is_a_missing_score() -> None:
-    def declining(question: Question, passage: str) -> float | None:
-        known = chance(question, passage)
-        return None if question.judge and question.judge.name == "Parent" else known
-
-    ranking = rank(Typed(declining))
-    assert len(ranking.missing) == 2
-    assert {each.reason for each in ranking.missing} == {"declined"}
-
-
-@pytest.mark.parametrize("value", [1.5, -0.1, float("nan")])
-def test_an_answer_off_the_scale_is_a_missing_score(value: float) -> None:
-    ranking = rank(Typed(lambda question, passage: value), team=[NURSE])
-    assert len(ranking.missing) == 2
-    assert "not all of its answers are from 0 to 1" in ranking.missing[0].reason
-
-
-def test_a_reply_with_other_answers_than_asked_is_a_missing_score() -> None:
-    model = ScriptedChat(
-        lambda request: ChatReply("", answers=(Answer(0.5),) * 5),
-        name="typed:odd",
-        capabilities=Capabilities(prompts=False, max_questions=100),
-    )
-    with MCRanker(model=model, team=[NURSE]) as ranker:
-        ranking = ranker.rank("query", DOCS)
-    assert "it holds 5 answers" in ranking.missing[0].reason
+        rank(Typed(), **options)
 
 
 def test_recruits_are_the_likeliest_of_the_library() -> None:
-    typed = Typed(lambda question, passage: 0.5)
+    typed = Typed()
     with MCRanker(model=typed.model) as ranker:
         team = ranker.recruit_team("How do viruses spread?")
     assert [member.name for member in team.members] == ["NLP scientist", "Virologist", "Parent"]
@@ -146,16 +87,6 @@ def test_recruits_are_the_likeliest_of_the_library() -> None:
     ]
 
 
-def test_recruits_without_probabilities_are_an_error() -> None:
-    model = ScriptedChat(
-        lambda request: ChatReply("", answers=(Answer(0.0),)),
-        name="typed:odd",
-        capabilities=Capabilities(prompts=False, max_questions=100),
-    )
-    with MCRanker(model=model) as ranker, pytest.raises(ReplyError, match="no probabilities"):
-        ranker.recruit_team("query")
-
-
 def test_nobody_forbidden_is_recruited() -> None:
     with MCRanker(model=Typed().model, forbid=("virologist",), team_size=2) as ranker:
         team = ranker.recruit_team("How do viruses spread?")
@@ -166,7 +97,7 @@ def test_direct_asks_one_question_that_is_nobodys() -> None:
     typed = Typed()
     with DirectRanker(model=typed.model) as ranker:
         ranking = ranker.rank("query", DOCS)
-    assert [request.questions[0].judge for request in typed.asked] == [None, None]
+    assert [request.questions[0].judge for request in typed.asked] == [Judge("")] * 2
     assert ranking[0].score == pytest.approx(6.0)
 
 
@@ -180,11 +111,10 @@ def test_calls_are_known_before() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"recruiting": "invent"}, 'invent personas; use recruiting="library"'),
-        ({"criteria": "query"}, 'write criteria; use criteria="library"'),
-        ({"criteria": "dataset", "dataset": "x"}, 'write criteria; use criteria="library"'),
-        ({"ensemble": "assessor"}, 'combine scores; use ensemble="sum"'),
-        ({"preset": "reference"}, "invent personas"),
+        ({"recruiting": "invent"}, 'as the recruiter has to; use recruiting="library"'),
+        ({"criteria": "query"}, 'as the criteria role has to; use criteria="library"'),
+        ({"criteria": "dataset", "dataset": "x"}, 'use criteria="library"'),
+        ({"ensemble": "assessor"}, 'as the assessor has to; use ensemble="sum"'),
     ],
 )
 def test_what_it_cannot_do_is_refused_before_any_call(options: dict[str, Any], said: str) -> None:
