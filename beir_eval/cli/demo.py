@@ -53,7 +53,7 @@ a larger model: --model openai:NAME, anthropic:NAME or local:FILE.gguf."""
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What was ranked, the measures of BM25's order, the team's and both together, and a warning."""
+    """What was ranked, the measures of three orders, and what to make of them."""
 
     rankings: tuple[Ranking, ...]
     measures: dict[str, Evaluation]

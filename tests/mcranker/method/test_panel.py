@@ -31,6 +31,8 @@ from tests.support.typed_answers import answers
 DOCS = {"p1": "one", "p2": "two", "p3": "three"}
 MANY = Capabilities(max_questions=400)
 
+PER_CRITERION: dict[str, Any] = {"scoring": "per_criterion"}
+
 Answers = Callable[[ChatRequest], Sequence[float | None]]
 
 
@@ -194,9 +196,6 @@ def test_all_refused_criteria_are_named() -> None:
         ((), "it holds 0 of 3 answers"),
         ((1.0, 2.0), "it holds 2 of 3 answers"),
         ((1.0, 2.0, 3.0, 4.0), "it holds 4 of 3 answers"),
-        ((1.0, 2.0, 10.5), "not all of its answers are from 0 to 10"),
-        ((1.0, float("nan"), 3.0), "not all of its answers are from 0 to 10"),
-        ((-0.5, None, 3.0), "not all of its answers are from 0 to 10"),
     ],
 )
 def test_answers_that_cannot_be_told_apart_are_all_missing(
@@ -243,7 +242,6 @@ def test_a_panel_of_a_model_that_is_down_is_an_error() -> None:
     ("capabilities", "scoring", "calls"),
     [
         (Capabilities(max_questions=3), "per_criterion", 3),
-        (Capabilities(max_questions=2), "per_criterion", 6),
         (Capabilities(), "per_criterion", 6),
         (MANY, "integer", 6),
     ],
@@ -265,6 +263,60 @@ def test_when_the_team_is_a_panel(capabilities: Capabilities, scoring: Any, call
     # Both ways give the same: 0.75 · 8 + 0.25 · 4 = 7, and 2.
     expected = {"Nurse": 7.0, "Parent": 7.0 if scoring == "integer" else 2.0}
     assert all(dict(hit.scores) == expected for hit in ranking)
+
+
+def test_a_team_above_the_limit_of_questions_is_divided_over_calls() -> None:
+    asked: list[tuple[str, list[str]]] = []
+
+    def values(request: ChatRequest) -> list[float]:
+        names = [question.name for question in request.questions]
+        asked.append((request.tag.doc_id, names))
+        table = {
+            "persona1_criterion1": 8.0,
+            "persona1_criterion2": 4.0,
+            "persona2_criterion1": 2.0,
+        }
+        return [table[name] for name in names]
+
+    ranking = rank(deciding(values, capabilities=Capabilities(max_questions=2)), **PER_CRITERION)
+    first = ["persona1_criterion1", "persona1_criterion2"]
+    assert sorted(asked) == sorted(
+        (doc_id, part) for doc_id in DOCS for part in (first, ["persona2_criterion1"])
+    )
+    assert all(hit.scores == {"Nurse": 7.0, "Parent": 2.0} for hit in ranking)
+
+
+def test_where_ten_levels_are_the_most_the_question_promises_these_and_no_others() -> None:
+    seen: list[ChatRequest] = []
+
+    def values(request: ChatRequest) -> list[float]:
+        seen.append(request)
+        return [10.0] * 3
+
+    ten = Capabilities(max_questions=400, max_levels=10)
+    rank(deciding(values, capabilities=ten), ["a"], **PER_CRITERION)
+    (question, *_) = seen[0].questions
+    assert [level.name for level in question.levels] == [str(each) for each in range(10)]
+    assert question.top == 10
+    assert "to 9 (fully met)" in question.text
+
+
+@pytest.mark.parametrize("value", [10.5, -0.5, float("nan"), float("inf")])
+def test_an_answer_off_the_scale_leaves_only_that_persona_without_a_score(value: float) -> None:
+    ranking = rank(deciding(lambda _: (1.0, value, 3.0)), ["a"], **PER_CRITERION)
+    (missing,) = ranking.missing
+    assert missing.persona == "Nurse"
+    assert missing.reason == (
+        f"scripted:function gave no score by 'Sourced': its score {value!r} is not from 0 to 10"
+    )
+    assert ranking[0].scores == {"Nurse": None, "Parent": 3.0}
+
+
+def test_numbers_in_place_of_answers_are_refused() -> None:
+    bare: Any = (1.0, 2.0, 3.0)
+    model = ScriptedChat(lambda _: ChatReply("", answers=bare), capabilities=MANY)
+    ranking = rank(model, ["a"], **PER_CRITERION)
+    assert "its answers hold 1.0; each is to be an Answer" in ranking.missing[0].reason
 
 
 def test_the_panel_can_be_switched_off() -> None:

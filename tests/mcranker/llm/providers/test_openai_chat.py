@@ -5,6 +5,7 @@ import inspect
 import logging
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -37,6 +38,7 @@ from mcranker.llm.chat import (
 )
 from mcranker.llm.providers.http_errors import Service
 from mcranker.llm.providers.openai_chat import OpenAIChat, sdk_error
+from mcranker.llm.providers.openai_decisions import DECISIONS
 from tests.mcranker.llm.providers.test_compatible_http import closed_port
 from tests.support.loopback import (
     Answer,
@@ -138,11 +140,9 @@ async def test_models_that_think_are_told_not_to(name: str, reasons: bool, logpr
         await model.aclose()
     assert server.bodies[0].get("reasoning_effort") == ("none" if reasons else None)
     assert server.bodies[0]["max_completion_tokens"] == 5
-    assert model.capabilities == Capabilities(
-        json_schema=True,
-        label_logprobs=logprobs,
-        max_questions=400 if name == "gpt-6-luna" else 0,
-    )
+    typed = DECISIONS if name == "gpt-6-luna" else Capabilities()
+    offered = replace(typed, json_schema=True, label_logprobs=logprobs)
+    assert model.capabilities == offered
 
 
 async def test_a_model_that_must_think_gets_room_for_it() -> None:
