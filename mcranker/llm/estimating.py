@@ -11,6 +11,7 @@ from mcranker.llm.chat import Answer, ChatModel, ChatReply, ChatRequest, Questio
 from mcranker.llm.ledger.ledger import Ledger
 from mcranker.llm.ledger.request_key import request_key
 from mcranker.llm.limits.budget import prompt_bytes
+from mcranker.llm.prices import billed_as
 from mcranker.llm.wrapper import Wrapper
 
 __all__ = ["Count", "EstimatingChat"]
@@ -73,7 +74,7 @@ class EstimatingChat(Wrapper):
                 self._counted.add(key)
             else:
                 reply = found
-        self._count(self.name, request, reply)
+        self._count(billed_as(self.name, request), request, reply)
         return reply
 
     async def aclose(self) -> None:
