@@ -62,20 +62,20 @@ LUNA, JEV = "openai:gpt-6-luna", "systemone:jev-latest"
 BOTH = replace(DECISIONS, json_schema=True)
 PERSONA: dict[str, Any] = {"questions": "per_persona"}
 CRITERION: dict[str, Any] = {"questions": "per_criterion"}
-EXPECTED: dict[str, Any] = {"scoring": "expected"}
+MEAN: dict[str, Any] = {"scoring": "expected"}
 TEN: dict[str, Any] = {"passages_per_call": 10}
 WAYS = (
     Way("chat, a prompt a persona", LUNA, PLAIN, {}, _chat),
     Way("chat, `per_persona`", LUNA, PLAIN, PERSONA, _chat),
     Way("chat, `per_persona`, ten passages", LUNA, PLAIN, PERSONA | TEN, _chat),
     Way("decisions, `scoring=per_criterion`", LUNA, BOTH, {"scoring": "per_criterion"}, _decisions),
-    Way("decisions, `per_persona`", LUNA, BOTH, EXPECTED | PERSONA, _decisions),
-    Way("decisions, `per_persona`, ten passages", LUNA, BOTH, EXPECTED | PERSONA | TEN, _decisions),
+    Way("decisions, `per_persona`", LUNA, BOTH, MEAN | PERSONA, _decisions),
+    Way("decisions, `per_persona`, ten passages", LUNA, BOTH, MEAN | PERSONA | TEN, _decisions),
     Way(
         "decisions, `per_criterion`, ten passages",
         LUNA,
         BOTH,
-        EXPECTED | CRITERION | TEN,
+        MEAN | CRITERION | TEN,
         _decisions,
     ),
     Way("System One, `per_persona`", JEV, LIMITS, {}, _system_one),

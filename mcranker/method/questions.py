@@ -215,7 +215,7 @@ class _Scale:
                 Option(str(place), places.get(place, "")) for place in range(count)
             )
         else:
-            self._levels = tuple(Option(str(line), text) for line, text in enumerate(described))
+            self._levels = tuple(map(Option, described))
         if not FEWEST_LEVELS <= len(self._levels) <= (most or len(self._levels)):
             raise ConfigError(
                 f"{session.models.scoring.name} takes {FEWEST_LEVELS} to {most} levels, and these "

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcranker import (
@@ -127,7 +127,7 @@ def test_one_passage_and_its_questions_hold_all_that_is_needed() -> None:
     assert first.judge is not None
     assert first.judge.criteria[1] == ("Nurse 2", "How Nurse 2.", 25.0)
     described = ["irrelevant", "related", "serves it in part", "serves it fully"]
-    assert [level.description for level in first.levels] == described
+    assert [level.name for level in first.levels] == described
     assert first.top == 10
 
 
@@ -503,6 +503,7 @@ def test_what_is_recorded_of_other_models_stays_as_it_was() -> None:
     assert "typed_score" in MCRanker(model=Judging().model, team=TEAM).prompt_hashes
 
 
+@settings(deadline=None)
 @given(
     st.integers(1, 20),
     st.integers(1, 12),
