@@ -8,8 +8,6 @@ from mcranker.llm.batch.protocol import BATCH_SUFFIX
 from mcranker.llm.chat import ChatRequest, Usage
 from mcranker.llm.providers.openai_decisions import decides
 
-__all__ = ["DECISIONS_SUFFIX", "billed_as", "cost"]
-
 DECISIONS_SUFFIX = "+decisions"
 """What the name of a model of OpenAI ends with where it was asked typed questions."""
 
