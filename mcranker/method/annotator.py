@@ -99,12 +99,8 @@ class Annotator(Actor[WriteRubric | ScorePassage, Member]):
         """The rubric that the criteria model writes; for the data set if so configured."""
         session = self._session
         config, prompts = session.config, session.prompts
-        if config.criteria == "dataset":
-            template = prompts["criteria_dataset"]
-        elif self.member.origin == "fixed":
-            template = prompts["criteria_scientist"]
-        else:
-            template = prompts["criteria"]
+        brief = "criteria_dataset" if config.criteria == "dataset" else "criteria"
+        template = prompts[f"{brief}_scientist" if self.member.origin == "fixed" else brief]
         return await session.ask(
             session.models.criteria,
             template.render(
@@ -137,7 +133,11 @@ class ScorePrompt:
         config = session.config
         self._answer = config.scoring_class(config, session.prompts, rubric)
         self._template = template.bind(
-            {"query": session.query.text, "answer": self._answer.instruction}
+            {
+                "query": session.query.text,
+                "answer": self._answer.instruction,
+                "k": str(config.scale),
+            }
         )
 
     @classmethod
@@ -146,7 +146,7 @@ class ScorePrompt:
         values = {"persona": member.name, "description": member.persona.description}
         if member.rubric is None:
             return cls(session.prompts["score_without_criteria"].bind(values), session, None)
-        values |= _criteria_values((member,), session.prompts)
+        values |= _criteria_values(member, session.prompts)
         return cls(session.prompts["score"].bind(values), session, member.rubric)
 
     @classmethod
@@ -155,7 +155,7 @@ class ScorePrompt:
         if not members:
             return cls(session.prompts["direct"], session, None)
         template = session.prompts["direct_with_criteria"].bind(
-            _criteria_values(members, session.prompts)
+            _criteria_by_persona(members, session.prompts)
         )
         return cls(template, session, None)
 
@@ -202,15 +202,40 @@ def missing_score(error: ModelError) -> Score:
     raise error
 
 
-def _criteria_values(members: Sequence[Member], prompts: PromptSet) -> dict[str, str]:
+def _criteria_values(member: Member, prompts: PromptSet) -> dict[str, str]:
     """The criteria as prompts show them: in full, and by name only."""
     full, names = [], []
-    criteria = [c for member in members if member.rubric for c in member.rubric.criteria]
-    for number, criterion in enumerate(criteria, start=1):
-        weight = f"{criterion.weight:.0f}%"
-        name = prompts.cleaner.line(criterion.name)
-        description = prompts.cleaner.text(criterion.description)
-        explained = f": {description}" if description else ""
-        full.append(f"{number}. {name} (weight {weight}){explained}")
-        names.append(f"- {name} ({weight})")
+    for number, criterion in enumerate(member.rubric.criteria if member.rubric else (), start=1):
+        values = {
+            "number": str(number),
+            "name": criterion.name,
+            "weight": f"{criterion.weight:.0f}",
+            "explanation": prompts.cleaner.text(criterion.description),
+        }
+        explained = values["explanation"]
+        full.append(prompts.piece("criterion" if explained else "criterion_unexplained", values))
+        names.append(prompts.piece("criterion_name", values))
     return {"criteria": "\n".join(full), "criteria_names": "\n".join(names)}
+
+
+def _criteria_by_persona(members: Sequence[Member], prompts: PromptSet) -> dict[str, str]:
+    """The criteria of a whole team, persona by persona, each with its own weights (Table 2)."""
+    of_each = [
+        {
+            name: prompts.piece(
+                "criteria_of",
+                {
+                    "number": str(number),
+                    "persona": member.name,
+                    "description": member.persona.description,
+                    "criteria": text,
+                },
+            )
+            for name, text in _criteria_values(member, prompts).items()
+        }
+        for number, member in enumerate(members, start=1)
+        if member.rubric is not None
+    ]
+    return {
+        name: "\n\n".join(each[name] for each in of_each) for name in ("criteria", "criteria_names")
+    }

@@ -21,7 +21,6 @@ from mcranker.types import Passage, Query, UsageTable
 from personas import PromptSet, Rubric
 from personas.ensembles import distinct
 from personas.templates import Turn
-from personas.untrusted import fence
 
 T = TypeVar("T")
 _WORD = re.compile(r"\S+")
@@ -111,7 +110,8 @@ class Session:
 
     def fenced(self, passage: Passage) -> str:
         """The passage as models see it: between markers that it cannot contain."""
-        return fence(passage_text(passage, self.config), query=self.query.text)
+        text = passage_text(passage, self.config)
+        return self.prompts.passage(text, query=self.query.text)
 
     def calls_at_once(self, model: ChatModel) -> int:
         """Calls to be kept ready for `model`.

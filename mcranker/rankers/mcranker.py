@@ -86,13 +86,15 @@ class MCRanker(PointwiseRanker):
         config: RankerConfig | None = None,
         **options: Unpack[RankerOptions],
     ) -> None:
+        chosen = RankerConfig.of(config, options, team_size=team_size)
         super().__init__(
-            RankerConfig.of(config, options, team_size=team_size),
+            chosen,
             Roles(model, recruiter_model, criteria_model, scoring_model, assessor_model),
             base_url=base_url,
             api_key=api_key,
             team=team,
             ledger=ledger,
+            prompt="score_without_criteria" if chosen.criteria == "none" else "score",
         )
 
     def recruit_team(self, query: str | Query, example: str | Passage | None = None) -> Team:

@@ -20,7 +20,7 @@ from mcranker.models import LedgerSpec, Models, Roles, check_capabilities
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking, combined
 from mcranker.types import Passage, Query, ScoreMatrix
-from personas import Member, PromptSet, Team
+from personas import Member, PromptError, PromptSet, Team
 
 logger = safe_logger("mcranker")
 
@@ -40,6 +40,7 @@ class PointwiseRanker(Ranker):
         team: TeamSpec | None = None,
         ledger: LedgerSpec = "default",
         needs_team: bool = True,
+        prompt: str,
     ) -> None:
         self.team = None if team is None else as_team(team)
         if self.team is not None and "team_size" not in config.model_fields_set:
@@ -56,6 +57,7 @@ class PointwiseRanker(Ranker):
         check_capabilities(self.config, scoring)
         self.seats = Seats.of(self.config, self.team) if needs_team else Seats()
         self.prompts = PromptSet.load(self.config.prompts)
+        _check_answer(self.prompts, prompt, self.config)
         self._memory = Memory()
         if self.config is not config:
             logger.info("%s is a weak model, so %s", scoring.name, _changes(config, self.config))
@@ -159,6 +161,16 @@ class PointwiseRanker(Ranker):
             calls=session.usage,
             seconds={**session.seconds, "total": time.perf_counter() - session.started},
             assessor_reasons=_reasons(scored.assessed, rows),
+        )
+
+
+def _check_answer(prompts: PromptSet, prompt: str, config: RankerConfig) -> None:
+    """Refuse a scheme whose instruction the scoring prompt has no place for."""
+    if config.scoring != "integer" and "answer" not in prompts[prompt].placeholders:
+        raise PromptError(
+            f"prompts={config.prompts!r}: {prompt}.txt has no {{{{answer}}}}, so the model is not "
+            f"told how to answer with scoring={config.scoring!r}; write {{{{answer}}}} there, or "
+            'use scoring="integer"'
         )
 
 
