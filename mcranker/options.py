@@ -5,6 +5,8 @@ Made by ``python -m mcranker.cli.reference options > mcranker/options.py``; edit
 
 from typing import Literal, TypedDict
 
+__all__ = ["RankerOptions"]
+
 
 class RankerOptions(TypedDict, total=False):
     """The fields of `RankerConfig`, without ``team_size``, which rankers take by itself."""
@@ -16,6 +18,7 @@ class RankerOptions(TypedDict, total=False):
     forbid: tuple[str, ...]
     criteria: Literal["query", "dataset", "library", "none"]
     dataset: str
+    dataset_team: bool
     scoring: str
     scale: int
     labels: tuple[str, ...]
@@ -24,6 +27,7 @@ class RankerOptions(TypedDict, total=False):
     missing: Literal["mean_of_team", "lowest", "constant", "fail"]
     missing_constant: float
     reask: int
+    ask_anew: int
     first_stage_weight: float
     depth: int | None
     example_rank: int

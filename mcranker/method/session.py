@@ -18,7 +18,7 @@ from mcranker.llm.chat import ChatModel, ChatReply, Question, ReplySchema, Stage
 from mcranker.models import Models
 from mcranker.replies.ask import ask
 from mcranker.types import Passage, Query, UsageTable
-from personas import PromptSet, Rubric
+from personas import Member, PromptSet, Rubric
 from personas.ensembles import distinct
 from personas.templates import Turn
 
@@ -32,10 +32,12 @@ class Memory:
 
     Attributes:
         dataset_rubrics: persona -> its rubric for the data set, ``criteria="dataset"``.
+        dataset_team: the recruits of all queries, with ``dataset_team`` besides.
         subject_baselines: a weak recruiter's answers to the calibration queries.
     """
 
     dataset_rubrics: dict[str, Rubric] = field(default_factory=dict)
+    dataset_team: list[Member] = field(default_factory=list)
     subject_baselines: list[Mapping[str, float]] = field(default_factory=list)
 
 

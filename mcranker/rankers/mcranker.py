@@ -7,6 +7,7 @@ from typing import ClassVar, Unpack
 from mcranker.config import RankerConfig
 from mcranker.events import Emit
 from mcranker.inputs import as_passages, as_query
+from mcranker.method.recruiter import NO_EXAMPLE
 from mcranker.method.seats import TeamSpec
 from mcranker.method.session import Session
 from mcranker.method.team import score_by_team
@@ -16,9 +17,6 @@ from mcranker.rankers.pointwise import PointwiseRanker
 from mcranker.ranking import Ranking
 from mcranker.types import Passage, Query
 from personas import Team
-
-_NO_EXAMPLE = "(no example is at hand)"
-
 
 class MCRanker(PointwiseRanker):
     """Ranks passages with a team of personas that write weighted criteria and score by them.
@@ -123,7 +121,7 @@ class MCRanker(PointwiseRanker):
         emit: Emit | None = None,
     ) -> Team:
         """`recruit_team` for callers with an event loop; `emit` takes events as they happen."""
-        passages = as_passages([_NO_EXAMPLE if example is None else example])
+        passages = as_passages([NO_EXAMPLE if example is None else example])
         session = self.open_session(as_query(query), passages, emit)
         return self.build_team(session, await self.assemble(session))
 

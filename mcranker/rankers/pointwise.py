@@ -81,7 +81,9 @@ class PointwiseRanker(Ranker):
     def _double(self, models: Models) -> Self:
         double = super()._double(models)
         double._memory = Memory(  # noqa: SLF001 - of the same class
-            dict(self._memory.dataset_rubrics), list(self._memory.subject_baselines)
+            dict(self._memory.dataset_rubrics),
+            list(self._memory.dataset_team),
+            list(self._memory.subject_baselines),
         )
         double.seats = self.seats.for_estimates()
         return double
@@ -118,7 +120,7 @@ class PointwiseRanker(Ranker):
         members = tuple(members)
         query = session.asked.text.strip()[:_LONGEST_QUERY]
         if self.team is None:
-            return Team(members=members, query=query)
+            return Team(members=members, query="" if self.config.one_team else query)
         made_for_query = self.seats.recruits > 0 or (
             self.config.criteria != "dataset"
             and any(
