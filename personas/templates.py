@@ -19,7 +19,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Literal, NamedTuple, cast
@@ -55,7 +55,7 @@ def _placeholders(required: str, optional: str = "", one_of: str = "") -> Placeh
 _CRITERIA = "criteria criteria_names"
 _PERSON = "persona a_persona"
 
-PROMPTS: Mapping[str, Placeholders] = {
+PROMPTS: dict[str, Placeholders] = {
     # App. D.1; {{others}} is empty, or says who is on the team already and who is not wanted
     "recruit": _placeholders("query", "passage number others"),
     # Our addition: picking from the library, by one choice or by the subject's likelihood
@@ -85,7 +85,7 @@ PROMPTS: Mapping[str, Placeholders] = {
 }
 """Every prompt of a set and its placeholders: those without which it could not work, and others."""
 
-PIECES: Mapping[str, Placeholders] = {
+PIECES: dict[str, Placeholders] = {
     # Put in for {{passage}}; {{token}} is what the passage cannot contain
     "passage": _placeholders("text", "token"),
     # A line of {{criteria}}, with and without an explanation, and one of {{criteria_names}}
@@ -113,6 +113,21 @@ _INSTEAD = {
 """What a folder's own prompts have in place of a piece that they lack."""
 
 _LINES = frozenset(PIECES) - {"criteria_dataset_scientist"}
+TYPED_PROMPTS: dict[str, Placeholders] = {
+    # Our addition: typed questions about a state of query, judges and passages
+    "typed_task": _placeholders(""),
+    "typed_judge": _placeholders("persona", "description criteria"),
+    "typed_score": _placeholders("passage judge"),
+    "typed_criterion": _placeholders("passage judge criterion"),
+    "typed_direct": _placeholders("passage", "criteria"),
+    # A line for each level that is described, the lowest first
+    "typed_levels": _placeholders(""),
+    "typed_recruit": _placeholders(""),
+    # The same in one prompt, for models that answer in text
+    "typed_reply": _placeholders("query passages questions levels", "judges task"),
+}
+"""Prompts of typed questions. A folder may leave them out; the shipped ones then stand in."""
+
 _PLACEHOLDER = re.compile(r"\{\{(?!\{)\s*+((?:[^{}\n]*[^\s{}])?)\s*+\}\}")
 _ROLE_LINE = re.compile(r"^\[(system|user|assistant)\][ \t]*$", re.MULTILINE)
 _HEADING = re.compile(r"^([A-Za-z][\w -]{0,40}):", re.MULTILINE)
@@ -212,21 +227,33 @@ class PromptSet:
         cleaner: neutralises texts that others wrote, for these prompts.
     """
 
-    def __init__(self, name: str, texts: Mapping[str, str], *, source: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        texts: Mapping[str, str],
+        *,
+        source: str,
+        typed: Mapping[str, str] | None = None,
+    ) -> None:
         self.name = name
         self._texts = dict(texts)
-        complete = {**_shipped("paper", PIECES), **texts}
+        complete = {**_shipped("paper"), **texts}
         for piece, other in _INSTEAD.items():
             complete[piece] = texts.get(piece, complete[other])
+        self._typed = {**_shipped("typed"), **(typed or {})}
         templates = {
             prompt: _checked(Template.parse(prompt, text), f"{source}/{prompt}.txt")
-            for prompt, text in complete.items()
+            for prompt, text in {**complete, **self._typed}.items()
         }
         headings = {found for text in texts.values() for found in _HEADING.findall(text)}
-        entries = {_beginning(templates[piece]) for piece in _LINES} - {""}
-        self.cleaner = Cleaner(headings, sorted(entries))
+        entries = sorted({_beginning(templates[piece]) for piece in _LINES} - {""})
+        self.cleaner = Cleaner(headings, entries)
+        headings |= {found for text in self._typed.values() for found in _HEADING.findall(text)}
+        typed_cleaner = Cleaner(headings, entries)
         self._templates = {
-            prompt: replace(template, cleaner=self.cleaner)
+            prompt: replace(
+                template, cleaner=typed_cleaner if prompt in self._typed else self.cleaner
+            )
             for prompt, template in templates.items()
         }
 
@@ -240,7 +267,7 @@ class PromptSet:
         """
         if name_or_folder in BUILTIN_SETS:
             name = str(name_or_folder)
-            return cls(name, _shipped(name, [*PROMPTS, *PIECES]), source=f"prompts/{name}")
+            return cls(name, _shipped(name), source=f"prompts/{name}")
         path = Path(name_or_folder).expanduser()
         if not path.is_dir():
             raise PromptError(
@@ -254,11 +281,15 @@ class PromptSet:
                 "a folder holds every prompt, so start from a copy of a shipped set"
             )
         try:
-            own = [*PROMPTS, *(each for each in PIECES if (path / f"{each}.txt").is_file())]
-            texts = {prompt: read_text(path / f"{prompt}.txt") for prompt in own}
+            found = {
+                prompt: read_text(path / f"{prompt}.txt")
+                for prompt in (*PROMPTS, *PIECES, *TYPED_PROMPTS)
+                if (path / f"{prompt}.txt").is_file()
+            }
         except ValueError as error:
             raise PromptError(str(error)) from error
-        return cls(path.name, texts, source=str(path))
+        typed = {prompt: found.pop(prompt) for prompt in TYPED_PROMPTS & found.keys()}
+        return cls(path.name, found, source=str(path), typed=typed)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write every prompt and piece as a file into `folder`, which must be new or empty.
@@ -271,7 +302,8 @@ class PromptSet:
             path.mkdir(parents=True, exist_ok=True)
             if any(path.iterdir()):
                 raise PromptError(f"{path}: is not empty; name a new folder")
-            for prompt, text in {**_shipped("paper", _LINES), **self._texts}.items():
+            shipped = {piece: text for piece, text in _shipped("paper").items() if piece in _LINES}
+            for prompt, text in {**shipped, **self._texts, **self._typed}.items():
                 (path / f"{prompt}.txt").write_text(text, encoding="utf-8")
         except OSError as error:
             raise PromptError(f"{path}: cannot be written: {error.strerror or error}") from error
@@ -301,22 +333,34 @@ class PromptSet:
 
         Pieces are among them where they are other ones than those that are shipped.
         """
-        shipped = {name: _shipped(name, PIECES) for name in BUILTIN_SETS}
-        return {
-            prompt: hashlib.sha256(text.encode()).hexdigest()
-            for prompt, text in sorted(self._texts.items())
-            if prompt in PROMPTS or text not in [each.get(prompt) for each in shipped.values()]
-        }
+        shipped = [_shipped(name) for name in BUILTIN_SETS]
+        return _hashes(
+            {
+                prompt: text
+                for prompt, text in self._texts.items()
+                if prompt in PROMPTS or text not in [each.get(prompt) for each in shipped]
+            }
+        )
+
+    @cached_property
+    def typed_hashes(self) -> Mapping[str, str]:
+        """The same for the prompts of typed questions."""
+        return _hashes(self._typed)
 
 
-def _shipped(name: str, prompts: Iterable[str]) -> dict[str, str]:
-    """The texts of a shipped set, of those that it has."""
-    folder = resources.files("personas") / "prompts" / name
-    files = {prompt: folder / f"{prompt}.txt" for prompt in prompts}
+def _hashes(texts: Mapping[str, str]) -> Mapping[str, str]:
     return {
-        prompt: file.read_text(encoding="utf-8")
-        for prompt, file in files.items()
-        if prompt in PROMPTS or file.is_file()
+        prompt: hashlib.sha256(text.encode()).hexdigest() for prompt, text in sorted(texts.items())
+    }
+
+
+@cache
+def _shipped(folder: str) -> Mapping[str, str]:
+    """The prompts and pieces of a folder that is shipped."""
+    path = resources.files("personas") / "prompts" / folder
+    files = {prompt: path / f"{prompt}.txt" for prompt in (*PROMPTS, *PIECES, *TYPED_PROMPTS)}
+    return {
+        prompt: file.read_text(encoding="utf-8") for prompt, file in files.items() if file.is_file()
     }
 
 
@@ -345,7 +389,7 @@ def _merge(parts: tuple[str, ...], values: Mapping[str, str]) -> tuple[str, ...]
 
 
 def _checked(template: Template, where: str) -> Template:
-    needed = {**PROMPTS, **PIECES}[template.name]
+    needed = (PROMPTS | PIECES | TYPED_PROMPTS)[template.name]
     if not template.turns:
         raise PromptError(f"{where}: is empty")
     missing = needed.required - template.placeholders

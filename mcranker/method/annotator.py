@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from mcranker.errors import ModelError, ReplyError, RequestRejected
+from mcranker.method.rubric_text import rubric_as_text, rubrics_as_text
 from mcranker.method.session import Session
 from mcranker.replies.read import read_rubric
 from mcranker.replies.schemas import RUBRIC_SCHEMA
 from mcranker.runtime.actor import Actor
 from mcranker.types import Passage, Score
-from personas import Member, PromptSet, Rubric
+from personas import Member, Rubric
 from personas.provenance import sealed
 from personas.templates import Template, Turn
 
@@ -27,6 +28,13 @@ class ScorePassage:
     """To a judge: score the passage of this row of the score matrix."""
 
     row: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScorePassages:
+    """To a judge that takes several at once: score the passages of these rows."""
+
+    rows: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +154,7 @@ class ScorePrompt:
         values = {"persona": member.name, "description": member.persona.description}
         if member.rubric is None:
             return cls(session.prompts["score_without_criteria"].bind(values), session, None)
-        values |= _criteria_values(member, session.prompts)
+        values |= rubric_as_text(member, session.prompts)
         return cls(session.prompts["score"].bind(values), session, member.rubric)
 
     @classmethod
@@ -155,7 +163,7 @@ class ScorePrompt:
         if not members:
             return cls(session.prompts["direct"], session, None)
         template = session.prompts["direct_with_criteria"].bind(
-            _criteria_by_persona(members, session.prompts)
+            rubrics_as_text(members, session.prompts)
         )
         return cls(template, session, None)
 
@@ -200,42 +208,3 @@ def missing_score(error: ModelError) -> Score:
     if error.retryable and error.others_answered is not False:
         return Score(None, reason=str(error), failure=error)
     raise error
-
-
-def _criteria_values(member: Member, prompts: PromptSet) -> dict[str, str]:
-    """The criteria as prompts show them: in full, and by name only."""
-    full, names = [], []
-    for number, criterion in enumerate(member.rubric.criteria if member.rubric else (), start=1):
-        values = {
-            "number": str(number),
-            "name": criterion.name,
-            "weight": f"{criterion.weight:.0f}",
-            "explanation": prompts.cleaner.text(criterion.description),
-        }
-        explained = values["explanation"]
-        full.append(prompts.piece("criterion" if explained else "criterion_unexplained", values))
-        names.append(prompts.piece("criterion_name", values))
-    return {"criteria": "\n".join(full), "criteria_names": "\n".join(names)}
-
-
-def _criteria_by_persona(members: Sequence[Member], prompts: PromptSet) -> dict[str, str]:
-    """The criteria of a whole team, persona by persona, each with its own weights (Table 2)."""
-    of_each = [
-        {
-            name: prompts.piece(
-                "criteria_of",
-                {
-                    "number": str(number),
-                    "persona": member.name,
-                    "description": member.persona.description,
-                    "criteria": text,
-                },
-            )
-            for name, text in _criteria_values(member, prompts).items()
-        }
-        for number, member in enumerate(members, start=1)
-        if member.rubric is not None
-    ]
-    return {
-        name: "\n\n".join(each[name] for each in of_each) for name in ("criteria", "criteria_names")
-    }

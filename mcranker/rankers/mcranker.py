@@ -18,6 +18,7 @@ from mcranker.ranking import Ranking
 from mcranker.types import Passage, Query
 from personas import Team
 
+
 class MCRanker(PointwiseRanker):
     """Ranks passages with a team of personas that write weighted criteria and score by them.
 
