@@ -16,6 +16,7 @@ class RankerOptions(TypedDict, total=False):
     forbid: tuple[str, ...]
     criteria: Literal["query", "dataset", "library", "none"]
     dataset: str
+    dataset_team: bool
     scoring: str
     scale: int
     labels: tuple[str, ...]
@@ -26,6 +27,7 @@ class RankerOptions(TypedDict, total=False):
     missing: Literal["mean_of_team", "lowest", "constant", "fail"]
     missing_constant: float
     reask: int
+    ask_anew: int
     first_stage_weight: float
     depth: int | None
     example_rank: int

@@ -226,6 +226,8 @@ def judges(spec: RankerSpec) -> int:
 
 
 def _check_same(path: Path, known: RunManifest, wanted: RunManifest) -> None:
+    from mcranker import RankerConfig
+
     changed = [
         f"{name} was {getattr(known, name)!r} and is {getattr(wanted, name)!r}"
         for name in ("label", "ranker", "data")
@@ -233,6 +235,10 @@ def _check_same(path: Path, known: RunManifest, wanted: RunManifest) -> None:
     ]
     for name in ("config", "models", "prompt_hashes"):
         before, now = getattr(known, name), getattr(wanted, name)
+        if name == "config":
+            # A choice that was not there yet was what is the default now.
+            defaults = RankerConfig().recorded()
+            before = {**{key: defaults[key] for key in now if key in defaults}, **before}
         changed += [
             f"{key} was {before.get(key)!r} and is {now.get(key)!r}"
             for key in dict.fromkeys([*before, *now])
