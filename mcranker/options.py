@@ -5,6 +5,8 @@ Made by ``python -m mcranker.cli.reference options > mcranker/options.py``; edit
 
 from typing import Literal, TypedDict
 
+__all__ = ["RankerOptions"]
+
 
 class RankerOptions(TypedDict, total=False):
     """The fields of `RankerConfig`, without ``team_size``, which rankers take by itself."""
@@ -21,6 +23,7 @@ class RankerOptions(TypedDict, total=False):
     labels: tuple[str, ...]
     panel: bool
     ensemble: str
+    rank_ties: Literal["average", "min", "ordinal"]
     missing: Literal["mean_of_team", "lowest", "constant", "fail"]
     missing_constant: float
     reask: int
