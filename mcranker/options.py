@@ -22,6 +22,8 @@ class RankerOptions(TypedDict, total=False):
     scale: int
     labels: tuple[str, ...]
     panel: bool
+    questions: Literal["per_persona", "per_criterion"] | None
+    passages_per_call: int | None
     ensemble: str
     rank_ties: Literal["average", "min", "ordinal"]
     missing: Literal["mean_of_team", "lowest", "constant", "fail"]

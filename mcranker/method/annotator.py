@@ -30,6 +30,13 @@ class ScorePassage:
 
 
 @dataclass(frozen=True, slots=True)
+class ScorePassages:
+    """To a judge that takes several at once: score the passages of these rows."""
+
+    rows: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Scores:
     """From a judge: its scores of one passage, one for each of its columns."""
 
