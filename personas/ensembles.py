@@ -29,10 +29,10 @@ MissingPolicy = Literal["mean_of_team", "lowest", "constant"]
 """What stands in for a missing score; a ranker may also refuse to go on without it (``fail``)."""
 
 RankTies = Literal["average", "min", "ordinal"]
-"""The rank of passages with equal scores, where an ensemble ranks them persona by persona: the mean
-of the ranks that they share (2 and 3 become 2.5), the first of them, or 2 for the one that the first
-stage has before and 3 for the other. The paper does not say. With ``"ordinal"`` the first stage's
-order counts once for each persona, as much as the scores do where few levels are used."""
+"""The rank of passages with equal scores, where an ensemble ranks them persona by persona: the
+mean of the ranks that they share (2 and 3 become 2.5), the first of them (2), or each its own in
+first-stage order (2, then 3). The paper does not say. With ``"ordinal"`` the first stage's order
+counts once for each persona, as much as the scores do where few levels are used."""
 
 _RANK_TIES: Mapping[str, RankTies] = {"average": "average", "min": "min"}
 

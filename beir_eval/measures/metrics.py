@@ -107,7 +107,7 @@ class Evaluator:
         params = [measure.params for measure in self._measures.values()]
         if any("cutoff" not in each or each.get("judged_only") for each in params):
             return None
-        return max(each["cutoff"] for each in params)
+        return max(int(each["cutoff"]) for each in params)
 
     def mean(self, name: str, values: Mapping[str, float]) -> float:
         """A measure's value over all judged queries, from those of each."""
