@@ -173,6 +173,11 @@ class RankerConfig(BaseModel):
     ensemble: Annotated[str, ENSEMBLES] = Field(
         "sum", description="How the personas' scores become one (paper, Eq. 4)."
     )
+    rank_ties: Literal["average", "min", "ordinal"] = Field(
+        "average",
+        description="With reciprocal_rank, the rank of passages to which a persona gave the same "
+        "score: the mean of their ranks, the first of them, or each its own by first-stage order.",
+    )
     missing: Literal["mean_of_team", "lowest", "constant", "fail"] = Field(
         "mean_of_team",
         description="What stands in for a missing score: the mean of the passage's other "
@@ -518,9 +523,11 @@ class RankerConfig(BaseModel):
     def recorded(self) -> dict[str, Any]:
         """All fields as plain values, as rankings and run folders keep them.
 
-        ``scale`` is what the scoring scheme makes of it.
+        ``scale`` is what the scoring scheme makes of it. ``rank_ties`` is there where it counts.
         """
         values = self.model_dump(mode="json")
+        if not self.rule.ensemble.ranks:
+            del values["rank_ties"]
         return values if self.labels else {**values, "scale": self.top}
 
     @property
