@@ -156,6 +156,19 @@ class RankerConfig(BaseModel):
         allow_inf_nan=False,
         description='The constant for missing="constant".',
     )
+    top_n: int | None = Field(
+        None,
+        ge=1,
+        le=LARGEST,
+        description="Return only the first so many passages.",
+    )
+    min_relevance: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="Return only passages of this relevance or more: the final score on its "
+        "scale, from 0 to 1.",
+    )
     reask: int = Field(
         1, ge=0, le=5, description="How often an unreadable answer is asked for again."
     )

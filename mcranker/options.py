@@ -5,6 +5,8 @@ Made by ``python -m mcranker.cli.reference options > mcranker/options.py``; edit
 
 from typing import Literal, TypedDict
 
+__all__ = ["RankerOptions"]
+
 
 class RankerOptions(TypedDict, total=False):
     """The fields of `RankerConfig`, without ``team_size``, which rankers take by itself."""
@@ -23,6 +25,8 @@ class RankerOptions(TypedDict, total=False):
     ensemble: str
     missing: Literal["mean_of_team", "lowest", "constant", "fail"]
     missing_constant: float
+    top_n: int | None
+    min_relevance: float | None
     reask: int
     first_stage_weight: float
     depth: int | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,12 +31,14 @@ class Passage:
         text: its body.
         title: its title, or empty.
         score: the first stage's score, the higher the better, or None if not known.
+        metadata: what else came with it; models are not shown it.
     """
 
     id: str
     text: str
     title: str = ""
     score: float | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def content(self) -> tuple[str, str]:

@@ -226,6 +226,8 @@ def judges(spec: RankerSpec) -> int:
 
 
 def _check_same(path: Path, known: RunManifest, wanted: RunManifest) -> None:
+    from mcranker.config import RankerConfig
+
     changed = [
         f"{name} was {getattr(known, name)!r} and is {getattr(wanted, name)!r}"
         for name in ("label", "ranker", "data")
@@ -233,6 +235,10 @@ def _check_same(path: Path, known: RunManifest, wanted: RunManifest) -> None:
     ]
     for name in ("config", "models", "prompt_hashes"):
         before, now = getattr(known, name), getattr(wanted, name)
+        if name == "config":
+            # An option that the folder does not know had no other value then than its default.
+            default = RankerConfig().recorded()
+            before = {key: default.get(key) for key in now} | before
         changed += [
             f"{key} was {before.get(key)!r} and is {now.get(key)!r}"
             for key in dict.fromkeys([*before, *now])
@@ -294,12 +300,12 @@ class Outcome:
 
     def take(self, ranking: StoredRanking) -> None:
         """Count a ranking; texts may be left out."""
-        query_id, hits = ranking.query.id, ranking.best_first
-        self._scored[query_id] = [(hit.doc_id, hit.score) for hit in hits]
-        self.run[query_id] = _with_numbers(hits)
+        query_id, returned = ranking.query.id, ranking.returned
+        self._scored[query_id] = [(hit.doc_id, hit.score) for hit in returned]
+        self.run[query_id] = _with_numbers(returned)
         ensemble = find_ensemble(ranking.config)
         assessed = ensemble is not None and ensemble.asks
-        for hit in hits:
+        for hit in ranking.hits:
             missing = hit.missing
             self._missing += len(missing)
             self._skipped += len(hit.skipped)

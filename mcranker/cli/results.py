@@ -67,7 +67,7 @@ class Results:
             ranking.to_html(self.wanted.report)
         match self.wanted.output:
             case "json":
-                self._rankings.append(ranking.to_dict())
+                self._rankings.append({**ranking.to_dict(), "hits": _hits(ranking)})
             case "jsonl":
                 self._write("".join(_hit_lines(ranking)))
             case "trec":
@@ -135,6 +135,11 @@ def opened(wanted: Destinations) -> Iterator[Results]:
         yield Results(wanted, write, save)
 
 
+def _hits(ranking: Ranking) -> list[dict[str, Any]]:
+    """The hits that ``--top-n`` and ``--min-relevance`` leave."""
+    return [hit.model_dump(mode="json") for hit in ranking.stored().returned]
+
+
 def _hit_lines(ranking: Ranking) -> Iterator[str]:
-    for hit in ranking.to_dict()["hits"]:
+    for hit in _hits(ranking):
         yield json_text({"query_id": ranking.query.id, **hit}) + "\n"

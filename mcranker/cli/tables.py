@@ -46,6 +46,8 @@ def show_ranking(console: Console, ranking: Ranking, top: int) -> None:
     rest = len(ranking) - len(hits)
     if rest:
         line(console, Text(f"{rest:,} more; --top {len(ranking)} shows all", style="dim"))
+    if len(ranking) < len(ranking.passages):
+        line(console, Text(_left_out_line(ranking), style="dim"))
     if ranking.skipped:
         line(console, Text(_skipped_line(ranking), style="dim"), wrap=True)
     line(console, Text(_summary(ranking), style="dim"), wrap=True)
@@ -124,6 +126,15 @@ def _summary(ranking: Ranking) -> str:
     parts.append(seconds(ranking.seconds["total"]))
     parts += dict.fromkeys(plain(name) for name in ranking.models.values())
     return ", ".join(parts)
+
+
+def _left_out_line(ranking: Ranking) -> str:
+    limits = " and ".join(
+        f"--{name.replace('_', '-')} {ranking.config[name]:g}"
+        for name in ("min_relevance", "top_n")
+        if ranking.config.get(name) is not None
+    )
+    return f"{counted(len(ranking.passages) - len(ranking), 'passage')} left out by {limits}"
 
 
 def _skipped_line(ranking: Ranking) -> str:
