@@ -169,6 +169,19 @@ class RankerConfig(BaseModel):
         description="Return only passages of this relevance or more: the final score on its "
         "scale, from 0 to 1.",
     )
+    deadline: float | None = Field(
+        None,
+        ge=0.001,
+        le=1e9,
+        allow_inf_nan=False,
+        description="Seconds for a query, after which it is ranked by the scores that are there; "
+        "none to wait for all.",
+    )
+    on_failure: Literal["error", "first_stage"] = Field(
+        "error",
+        description="When the model fails: an error, or the passages in first-stage order, with "
+        "the failure noted.",
+    )
     reask: int = Field(
         1, ge=0, le=5, description="How often an unreadable answer is asked for again."
     )
@@ -343,6 +356,11 @@ class RankerConfig(BaseModel):
             raise ValueError('criteria="dataset" needs dataset=: say in words what the data set is')
         if self.criteria == "none" and self.scoring_class.needs_rubric:
             raise ValueError(f'scoring="{self.scoring}" needs criteria; criteria="none" has none')
+        if self.deadline is not None and self.missing == "fail":
+            raise ValueError(
+                f"deadline={self.deadline:g} ranks without the scores that are missing by then, "
+                'which missing="fail" forbids; use one of the two'
+            )
         if self.top_k is not None and not self.rule.ensemble.monotone:
             raise ValueError(
                 f"ensemble={self.ensemble!r} needs every score, and top_k={self.top_k} leaves some "

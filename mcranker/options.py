@@ -27,6 +27,8 @@ class RankerOptions(TypedDict, total=False):
     missing_constant: float
     top_n: int | None
     min_relevance: float | None
+    deadline: float | None
+    on_failure: Literal["error", "first_stage"]
     reask: int
     first_stage_weight: float
     depth: int | None

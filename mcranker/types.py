@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from mcranker.llm.chat import Stage, Usage
 
 
+DEADLINE = "deadline"
+"""Why a score is missing that had not come when the deadline did."""
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """What is searched for. `id` names it in runs and reports and may be empty."""
@@ -112,6 +116,13 @@ class ScoreMatrix:
         for place in self.reasons:
             empty[place] = False
         return empty
+
+    def close(self, reason: str) -> None:
+        """Note that no score will come any more where none has: it is missing for `reason`."""
+        import numpy as np
+
+        for row, column in np.argwhere(self.unasked).tolist():
+            self.reasons[row, column] = reason
 
     def take(self, rows: NDArray[np.intp]) -> ScoreMatrix:
         """The matrix whose row i is this one's row ``rows[i]``; rows may repeat.

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeVar
 
+import anyio
 import numpy as np
 from numpy.typing import NDArray
 
@@ -56,6 +59,7 @@ class Session:
         seconds: wall time from the beginning of each stage to its end; stages overlap.
         started: when work began, on the clock of `time.perf_counter`.
         number: tells the rankings of this process apart.
+        deadline: when nothing is waited for any more, on the clock of `anyio.current_time`.
     """
 
     query: Query
@@ -73,6 +77,7 @@ class Session:
     seconds: dict[str, float] = field(default_factory=dict)
     started: float = field(default_factory=time.perf_counter)
     number: int = field(default_factory=count(1).__next__)
+    deadline: float = math.inf
     _began: dict[str, float] = field(default_factory=dict)
 
     @classmethod
@@ -104,6 +109,12 @@ class Session:
             asked=asked,
             given=given,
         )
+
+    @contextmanager
+    def until_deadline(self) -> Iterator[None]:
+        """Cancel what is done in the block when the deadline comes, and go on behind it."""
+        with anyio.CancelScope(deadline=self.deadline):
+            yield
 
     def passage(self, row: int) -> Passage:
         """The passage of a row of the score matrix."""
