@@ -208,6 +208,13 @@ class RankerConfig(BaseModel):
     max_passage_words: int | None = Field(
         None, ge=1, le=LARGEST, description="Cut a passage's text after so many words."
     )
+    max_passage_tokens: int | None = Field(
+        None,
+        ge=1,
+        le=LARGEST,
+        description="Cut a passage's text after so many tokens of the scoring model, where its "
+        "tokenizer is at hand, as with local models.",
+    )
     single_quotes: bool = Field(
         False, description="Whether double quotes in passages become single ones."
     )
@@ -417,6 +424,8 @@ class RankerConfig(BaseModel):
             for name, value in WEAK_MODEL_DEFAULTS.items()
             if name not in self.model_fields_set
         }
+        if self.max_passage_tokens is not None:
+            chosen.pop("max_passage_words", None)
         scoring = chosen.get("scoring", self.scoring)
         if scoring != "expected" or "scale" in self.model_fields_set:
             chosen.pop("labels", None)

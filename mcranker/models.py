@@ -19,6 +19,7 @@ from mcranker.llm.limits.budget import Budget, Budgeted
 from mcranker.llm.limits.limits import Limits
 from mcranker.llm.limits.retries import Retrying
 from mcranker.llm.scripted import ScriptedChat
+from mcranker.llm.wrapper import tokenizer_of
 
 ModelSpec = str | ChatModel | None
 LedgerSpec = str | os.PathLike[str] | Ledger | None
@@ -198,11 +199,17 @@ def _kind(spec: ModelSpec) -> str:
 
 
 def check_capabilities(config: RankerConfig, model: ChatModel) -> None:
-    """Refuse a scoring scheme that the scoring model cannot serve, before any call.
+    """Refuse what the scoring model cannot serve, before any call.
 
     Raises:
-        UnsupportedCapability: the model lacks what the scheme needs.
+        UnsupportedCapability: the model lacks what the configuration needs.
     """
+    if config.max_passage_tokens is not None and tokenizer_of(model) is None:
+        raise UnsupportedCapability(
+            f"the tokenizer of {model.name} is not known here, which "
+            f"max_passage_tokens={config.max_passage_tokens} needs; use max_passage_words",
+            model=model.name,
+        )
     if lack := config.scoring_class.lack(model.capabilities):
         raise UnsupportedCapability(
             f'{model.name} {lack}, which scoring="{config.scoring}" needs; '

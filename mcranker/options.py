@@ -36,6 +36,7 @@ class RankerOptions(TypedDict, total=False):
     lowercase_query: bool
     title_separator: str
     max_passage_words: int | None
+    max_passage_tokens: int | None
     single_quotes: bool
     snake_case_personas: bool
     prompts: str

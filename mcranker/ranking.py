@@ -56,6 +56,7 @@ class Hit:
         at_most: the highest final score it could have got from them; None if nobody was
             skipped.
         relevance: where `score` lies on `Ranking.scale`, from 0 to 1; None without a score.
+        cut: characters at the end of the passage that models did not see.
     """
 
     rank: int
@@ -69,6 +70,7 @@ class Hit:
     skipped: tuple[str, ...] = ()
     at_most: float | None = None
     relevance: float | None = None
+    cut: int = 0
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -119,6 +121,8 @@ class Ranking(Sequence[Hit]):
             and follow in first-stage order.
         failure: why no passage was judged and the order is the first stage's, with
             ``on_failure="first_stage"``; else empty.
+        cut: place in `passages` -> characters that ``max_passage_words`` or
+            ``max_passage_tokens`` took off its end before models saw it.
     """
 
     query: Query
@@ -139,6 +143,7 @@ class Ranking(Sequence[Hit]):
     scale: tuple[float, float] | None = None
     partial: bool = False
     failure: str = ""
+    cut: Mapping[int, int] = field(default_factory=dict)
     _returned: tuple[int, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -438,6 +443,7 @@ class Ranking(Sequence[Hit]):
             scale=stored.scale,
             partial=stored.partial,
             failure=stored.failure,
+            cut={row: hit.cut for row, hit in enumerate(hits) if hit.cut},
         )
 
     def _hit(self, place: int) -> Hit:
@@ -465,6 +471,7 @@ class Ranking(Sequence[Hit]):
             skipped=tuple(self.personas[column] for column in self._skipped(row)),
             at_most=self.bounds.get(row),
             relevance=relevance(score, self.scale),
+            cut=self.cut.get(row, 0),
         )
 
     def _final(self, row: int) -> float | None:
@@ -586,6 +593,7 @@ def _stored_hit(hit: Hit) -> StoredHit:
         skipped=hit.skipped,
         at_most=hit.at_most,
         relevance=hit.relevance,
+        cut=hit.cut,
         criteria={name: dict(each) for name, each in hit.criteria.items()},
         first_stage_rank=hit.first_stage_rank,
         first_stage_score=passage.score,

@@ -50,6 +50,8 @@ def show_ranking(console: Console, ranking: Ranking, top: int) -> None:
         line(console, Text(_left_out_line(ranking), style="dim"))
     if ranking.skipped:
         line(console, Text(_skipped_line(ranking), style="dim"), wrap=True)
+    if ranking.cut:
+        line(console, Text(_cut_line(ranking), style="dim"))
     line(console, Text(_summary(ranking), style="dim"), wrap=True)
     for text in _missing_lines(ranking):
         line(console, Text(text, style="yellow"))
@@ -135,6 +137,15 @@ def _left_out_line(ranking: Ranking) -> str:
         if ranking.config.get(name) is not None
     )
     return f"{counted(len(ranking.passages) - len(ranking), 'passage')} left out by {limits}"
+
+
+def _cut_line(ranking: Ranking) -> str:
+    limits = " and ".join(
+        f"{ranking.config[f'max_passage_{unit}']} {unit}"
+        for unit in ("words", "tokens")
+        if ranking.config.get(f"max_passage_{unit}") is not None
+    )
+    return f"{counted(len(ranking.cut), 'passage')} cut to {limits} for the model"
 
 
 def _skipped_line(ranking: Ranking) -> str:

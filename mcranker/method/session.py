@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from mcranker.config import RankerConfig
 from mcranker.events import Emit, Event
 from mcranker.llm.chat import ChatModel, ChatReply, Question, ReplySchema, Stage, Tag
+from mcranker.llm.wrapper import tokenizer_of
 from mcranker.models import Models
 from mcranker.replies.ask import ask
 from mcranker.types import Passage, Query, UsageTable
@@ -59,6 +60,7 @@ class Session:
         seconds: wall time from the beginning of each stage to its end; stages overlap.
         started: when work began, on the clock of `time.perf_counter`.
         number: tells the rankings of this process apart.
+        texts: content of a passage -> its text, cut by tokens.
         deadline: when nothing is waited for any more, on the clock of `anyio.current_time`.
     """
 
@@ -77,6 +79,7 @@ class Session:
     seconds: dict[str, float] = field(default_factory=dict)
     started: float = field(default_factory=time.perf_counter)
     number: int = field(default_factory=count(1).__next__)
+    texts: dict[tuple[str, str], str] = field(default_factory=dict)
     deadline: float = math.inf
     _began: dict[str, float] = field(default_factory=dict)
 
@@ -122,7 +125,28 @@ class Session:
 
     def fenced(self, passage: Passage) -> str:
         """The passage as models see it: between markers that it cannot contain."""
-        return fence(passage_text(passage, self.config), query=self.query.text)
+        text = passage_text(passage, self.shown_text(passage), self.config)
+        return fence(text, query=self.query.text)
+
+    def shown_text(self, passage: Passage) -> str:
+        """The part of the passage's text that models see."""
+        known = self.texts.get(passage.content)
+        return _cut(passage.text, self.config.max_passage_words) if known is None else known
+
+    async def cut_by_tokens(self) -> None:
+        """Cut the passages' texts to ``max_passage_tokens``.
+
+        Raises:
+            ModelError: the tokenizer, or the way to it, failed.
+        """
+        most, tokenizer = self.config.max_passage_tokens, tokenizer_of(self.models.scoring)
+        if most is None or tokenizer is None:
+            return
+        for row in range(len(self.distinct)):
+            passage = self.passage(row)
+            text = self.shown_text(passage)
+            if passage.content not in self.texts:
+                self.texts[passage.content] = await tokenizer.cut(text, most)
 
     def calls_at_once(self, model: ChatModel) -> int:
         """Calls to be kept ready for `model`.
@@ -176,9 +200,8 @@ class Session:
             await self.emit(event)
 
 
-def passage_text(passage: Passage, config: RankerConfig) -> str:
-    """Title, separator and text; the text cut to the limit, its white space kept."""
-    body = _cut(passage.text, config.max_passage_words)
+def passage_text(passage: Passage, body: str, config: RankerConfig) -> str:
+    """Title, separator and `body`, which is the text, perhaps cut."""
     text = f"{passage.title}{config.title_separator}{body}" if passage.title else body
     return text.replace('"', "'") if config.single_quotes else text
 

@@ -61,6 +61,7 @@ async def score_by_team(session: Session, seats: Seats, *, locked: bool = False)
     annotators: list[Annotator] = []
     judges: Sequence[Panel] = ()
     with session.until_deadline():
+        await session.cut_by_tokens()
         async with task_group() as group:
             group.start_soon(ensembler.run)
             if ensembler.assessor is not None:
@@ -107,6 +108,7 @@ async def score_by_judge(
     with session.until_deadline():
         # It may have come already, and then nothing must begin.
         await anyio.lowlevel.checkpoint_if_cancelled()
+        await session.cut_by_tokens()
         async with task_group() as group:
             group.start_soon(ensembler.run)
             group.start_soon(judge.run)
@@ -129,6 +131,7 @@ async def assemble(session: Session, seats: Seats, *, locked: bool = False) -> l
     """
     annotators: list[Annotator] = []
     with session.until_deadline():
+        await session.cut_by_tokens()
         async with task_group() as group:
             await _seat(session, seats, group, annotators, locked=locked)
             for annotator in annotators:

@@ -181,6 +181,7 @@ class PointwiseRanker(Ranker):
             seconds={**session.seconds, "total": time.perf_counter() - session.started},
             assessor_reasons=_reasons(scored.assessed, rows),
             partial=scored.partial,
+            cut=_cut(session),
         )
 
 
@@ -190,6 +191,18 @@ def _changes(config: RankerConfig, resolved: RankerConfig) -> str:
         name: value for name, value in resolved.model_dump().items() if value != before[name]
     }
     return ", ".join(f"{name}={value!r}" for name, value in changed.items()) or "nothing changes"
+
+
+def _cut(session: Session) -> dict[int, int]:
+    """Place of each passage that models did not see whole -> characters they did not see."""
+    config = session.config
+    if config.max_passage_words is None and config.max_passage_tokens is None:
+        return {}
+    lengths = [len(each.text) - len(session.shown_text(each)) for each in session.passages]
+    cut = {row: length for row, length in enumerate(lengths) if length}
+    if cut:
+        logger.info("%d of %d passages were cut for the model", len(cut), len(lengths))
+    return cut
 
 
 def _reasons(assessed: ScoreMatrix | None, rows: NDArray[np.intp]) -> dict[int, str]:

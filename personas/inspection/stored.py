@@ -65,6 +65,7 @@ class StoredHit(_Stored):
     skipped: tuple[str, ...] = Field((), strict=False)
     at_most: _Score | None = None
     relevance: Annotated[float, Field(ge=0, le=1)] | None = None
+    cut: _Count = 0
     criteria: dict[str, dict[str, _Score]]
     first_stage_rank: int = Field(ge=1)
     first_stage_score: _Score | None
