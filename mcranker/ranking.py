@@ -290,7 +290,6 @@ class Ranking(Sequence[Hit]):
         changed = replace(
             self,
             config=config,
-            scale=None,
             assessor_reasons={},
             **combined(
                 rule,
@@ -504,7 +503,7 @@ def combined(
     assessed: ScoreMatrix | None = None,
     refuse_missing: bool = False,
 ) -> dict[str, Any]:
-    """The fields `order`, `final` and `bounds` of a ranking (Eq. 4, 3.1).
+    """The fields `order`, `final`, `bounds` and `scale` of a ranking (Eq. 4, 3.1).
 
     A passage that was not scored by all has the place of the highest score that it could have
     reached. Passages that were not judged follow in first-stage order.
@@ -548,6 +547,7 @@ def combined(
         "order": np.concatenate([places[descending(judged)], np.flatnonzero(row_of < 0)]),
         "final": final,
         "bounds": dict(zip(places[partly].tolist(), judged[partly].tolist(), strict=True)),
+        "scale": rule.span(matrix.values.shape[1]),
     }
 
 
