@@ -44,13 +44,17 @@ if TYPE_CHECKING:
         TeamRecruited,
     )
     from mcranker.llm.chat import (
+        Answer,
         Capabilities,
         ChatModel,
         ChatReply,
         ChatRequest,
+        Judge,
         Message,
+        Option,
         Question,
         ReplySchema,
+        State,
         Tag,
         Usage,
     )
@@ -83,7 +87,7 @@ _EXPORTS = {
     "mcranker.events": "Event RankingStarted TeamRecruited RubricWritten PassageScored "
     "PassageAssessed RankingDone",
     "mcranker.llm.chat": "ChatModel ChatRequest ChatReply ReplySchema Message Question "
-    "Tag Usage Capabilities",
+    "Tag Usage Capabilities Answer Judge Option State",
     "mcranker.llm.connect": "connect",
     "mcranker.llm.scripted": "ScriptedChat",
     "mcranker.errors": "MCRankerError ConfigError InputError RunError MissingScoreError "
@@ -96,6 +100,7 @@ _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in nam
 __version__ = "0.1.0"
 
 __all__ = [
+    "Answer",
     "AuthenticationFailed",
     "BudgetExceeded",
     "Capabilities",
@@ -114,6 +119,7 @@ __all__ = [
     "Event",
     "Hit",
     "InputError",
+    "Judge",
     "LedgerError",
     "MCRanker",
     "MCRankerError",
@@ -125,6 +131,7 @@ __all__ = [
     "ModelFileError",
     "ModelNotFound",
     "ModelTimeout",
+    "Option",
     "Passage",
     "PassageAssessed",
     "PassageScored",
@@ -149,6 +156,7 @@ __all__ = [
     "Scoring",
     "ScriptedChat",
     "ServerFailed",
+    "State",
     "Tag",
     "Team",
     "TeamRecruited",

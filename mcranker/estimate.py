@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from mcranker.config import RankerConfig
-from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Usage
+from mcranker.llm.chat import Answer, ChatModel, ChatReply, ChatRequest, Question, Usage
 from mcranker.llm.ledger.ledger import Ledger
 from mcranker.llm.ledger.ledgered import Ledgered
 from mcranker.llm.ledger.request_key import request_key
@@ -265,8 +265,15 @@ class EstimatingChat(Wrapper):
             label_logprobs=dict.fromkeys(request.labels, -math.log(max(1, len(request.labels))))
             if request.labels
             else None,
-            answers=tuple(each.top / 2 for each in request.questions) or None,
+            answers=tuple(map(_answered, request.questions)) or None,
         )
+
+
+def _answered(question: Question) -> Answer:
+    if question.kind == "choice":
+        count = len(question.options)
+        return Answer(0.0, probabilities=(1 / count,) * count)
+    return Answer(0.5 if question.kind == "yes_no" else question.top / 2)
 
 
 def _filled(schema: Mapping[str, Any], team_size: int) -> Any:

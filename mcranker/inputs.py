@@ -20,7 +20,7 @@ from mcranker.logs import safe_logger
 from mcranker.surrogates import encodable
 from mcranker.types import Passage, Query
 from personas.ensembles import HIGHEST_SCORE
-from personas.plain import in_brief
+from personas.errors import shown
 
 Doc: TypeAlias = (
     str | Mapping[str, Any] | Passage | LangChainDocument | LlamaIndexNode | HaystackDocument
@@ -178,7 +178,7 @@ def _score(score: object, where: str) -> float | None:
         if abs(number) <= HIGHEST_SCORE:
             return number
     raise InputError(
-        f"{where} has the score {in_brief(score)}; give a finite number, up to {HIGHEST_SCORE:.3g}"
+        f"{where} has the score {shown(score)}; give a finite number, up to {HIGHEST_SCORE:.3g}"
     )
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, TextIO, cast, overload
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast, overload
 
 from mcranker.errors import ConfigError, InputError, MissingScoreError
 from mcranker.trec import trec_run
 from mcranker.types import MissingScore, Passage, Query, ScoreMatrix, UsageTable
 from personas.ensembles import Rule, descending, distinct, find_ensemble, relevance
-from personas.errors import PersonasError, SchemaError
+from personas.errors import PersonasError, SchemaError, shown
 from personas.inspection.stored import (
     ASSESSOR,
     StoredCalls,
@@ -22,7 +22,7 @@ from personas.inspection.stored import (
     plain_values,
     returned,
 )
-from personas.plain import in_brief, json_text
+from personas.plain import json_text
 
 if TYPE_CHECKING:
     import os
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     from mcranker.llm.chat import Stage, Usage
     from personas import Team
+
+T = TypeVar("T")
 
 HIGHEST_GRADE = 1_000_000
 """Grades go as far below 0. Programs that measure take memory for each up to the highest."""
@@ -55,6 +57,10 @@ class Hit:
             ``top_k`` ranks any more.
         at_most: the highest final score it could have got from them; None if nobody was
             skipped.
+        confidence: persona -> how sure the model is, 0 to 1, where it answers typed questions and
+            says so.
+        probabilities: persona -> probability of each level, from 0 to k at equal distances,
+            where the model gives them.
         relevance: where `score` lies on `Ranking.scale`, from 0 to 1; None without a score.
         cut: characters at the end of the passage that models did not see.
     """
@@ -71,6 +77,8 @@ class Hit:
     at_most: float | None = None
     relevance: float | None = None
     cut: int = 0
+    confidence: Mapping[str, float] = field(default_factory=dict)
+    probabilities: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -407,6 +415,10 @@ class Ranking(Sequence[Hit]):
                 matrix.values[row, column] = math.nan if score is None else score
                 if name in hit.missing:
                     matrix.reasons[row, column] = hit.missing[name]
+                if name in hit.confidence:
+                    matrix.confidence[row, column] = hit.confidence[name]
+                if name in hit.probabilities:
+                    matrix.probabilities[row, column] = hit.probabilities[name]
                 if given := hit.criteria.get(name):
                     names = stored.criteria_of(name)
                     if set(given) != set(names):
@@ -471,6 +483,8 @@ class Ranking(Sequence[Hit]):
             at_most=self.bounds.get(row),
             relevance=relevance(score, self.scale),
             cut=self.cut.get(row, 0),
+            confidence=_by_name(self.matrix.confidence, row, columns),
+            probabilities=_by_name(self.matrix.probabilities, row, columns),
         )
 
     def _final(self, row: int) -> float | None:
@@ -563,6 +577,12 @@ def _scale(
     return span
 
 
+def _by_name(
+    cells: Mapping[tuple[int, int], T], row: int, columns: Sequence[tuple[int, str]]
+) -> dict[str, T]:
+    return {name: cells[row, column] for column, name in columns if (row, column) in cells}
+
+
 def used_by(row: StoredCalls) -> tuple[Stage, str, str, Usage]:
     """Stage, persona, model, and what they took."""
     from mcranker.llm.chat import Usage
@@ -595,6 +615,8 @@ def _stored_hit(hit: Hit) -> StoredHit:
         relevance=hit.relevance,
         cut=hit.cut,
         criteria={name: dict(each) for name, each in hit.criteria.items()},
+        confidence=dict(hit.confidence),
+        probabilities=dict(hit.probabilities),
         first_stage_rank=hit.first_stage_rank,
         first_stage_score=passage.score,
         title=passage.title,
@@ -642,7 +664,7 @@ def _checked_grades(grades: Mapping[str, int] | None) -> dict[str, int] | None:
         whole = hasattr(grade, "__index__") and not isinstance(grade, bool)
         if not (whole and abs(int(grade)) <= HIGHEST_GRADE):
             raise InputError(
-                f"grades: the grade of {doc_id!r} is {in_brief(grade)}; give a whole number, "
+                f"grades: the grade of {doc_id!r} is {shown(grade)}; give a whole number, "
                 f"above 0 for relevant, up to {HIGHEST_GRADE:,}"
             )
     return {doc_id: int(grade) for doc_id, grade in grades.items()}

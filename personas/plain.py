@@ -48,15 +48,6 @@ def shown(text: str) -> str:
     return text.translate(_VISIBLE)
 
 
-def in_brief(value: object, limit: int = 200) -> str:
-    """`value` as Python writes it, cut at `limit` characters; its type where that is impossible."""
-    try:
-        text = repr(value)
-    except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists
-        text = f"<{type(value).__name__}>"
-    return text if len(text) <= limit else f"{text[:limit]}..."
-
-
 def can_be_encoded(text: str) -> bool:
     """Whether `text` can be written as UTF-8: it holds no half of a pair of surrogates.
 

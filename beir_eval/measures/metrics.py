@@ -11,7 +11,7 @@ from beir_eval.errors import ExtraMissing, MeasureError
 from mcranker.errors import RunError
 from mcranker.logs import safe_logger
 from mcranker.ranking import HIGHEST_GRADE
-from personas.plain import in_brief
+from personas.errors import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -160,7 +160,7 @@ def _checked(query_id: str, grades: Mapping[str, int]) -> dict[str, int]:
     for doc_id, grade in grades.items():
         if not (hasattr(grade, "__index__") and abs(grade) <= HIGHEST_GRADE):
             raise MeasureError(
-                f"query {query_id!r} and document {doc_id!r} have the grade {in_brief(grade)}; "
+                f"query {query_id!r} and document {doc_id!r} have the grade {shown(grade)}; "
                 f"give a whole number from {-HIGHEST_GRADE:,} to {HIGHEST_GRADE:,}"
             )
     return {doc_id: int(grade) for doc_id, grade in grades.items()}

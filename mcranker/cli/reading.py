@@ -27,7 +27,7 @@ from mcranker.inputs import as_passages
 from mcranker.trec import decimal, parse_trec
 from mcranker.types import Passage, Query
 from personas.ensembles import HIGHEST_SCORE
-from personas.plain import in_brief
+from personas.errors import shown
 from personas.words import counted
 
 Format = Literal["jsonl", "json", "tsv", "text"]
@@ -299,7 +299,7 @@ def _number(text: str, where: str, what: str) -> float:
         value = math.nan
     if not abs(value) <= HIGHEST_SCORE:
         raise InputError(
-            f"{where}: the {what} {in_brief(text)} is no finite number of up to {HIGHEST_SCORE:.3g}"
+            f"{where}: the {what} {shown(text)} is no finite number of up to {HIGHEST_SCORE:.3g}"
         )
     return value
 

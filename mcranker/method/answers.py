@@ -16,6 +16,9 @@ from mcranker.types import Score
 from personas import PromptSet, Rubric
 from personas.registry import Registry
 
+TYPED_SCORINGS = ("integer", "expected", "per_criterion")
+"""The schemes that answers to typed questions serve, see `mcranker.method.panel`."""
+
 
 class ScaleOptions(Protocol):
     """What a scheme reads of `mcranker.RankerConfig`, which has more."""

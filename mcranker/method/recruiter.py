@@ -1,10 +1,18 @@
-"""The actor that recruits: it invents personas, or picks them from the library."""
+"""The actor that recruits: it invents personas, or picks them from the library.
+
+A small model cannot name experts, nor pick them from a list, but the words with which it would go
+on after "this question belongs to the field of" tell the subject well. Each persona of the library
+is scored by the mean log-probability of the first words of its topics, less the same for queries
+that are about nothing in particular or about something else, so that words that are likely anywhere
+do not count.
+"""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
 
+from mcranker.llm.chat import Answer, ChatReply, Option, Question, State
 from mcranker.logs import safe_logger
 from mcranker.method.seats import Seats, as_recruited
 from mcranker.method.session import Session
@@ -56,7 +64,7 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
     """Guesses who would ask the query, from the query and one example passage (Eq. 1).
 
     With ``recruiting="library"`` it picks from the library instead: by one constrained
-    choice, or, where the model is weak, by likelihoods (see `mcranker.method.recruiter`).
+    choice, by a typed question, or, where the model is weak, by likelihoods.
     `seats` say how many are recruited, and who may not be.
     """
 
@@ -69,6 +77,8 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
     async def _recruit(self, example: Passage) -> tuple[Member, ...]:
         if self._session.config.recruiting == "invent":
             return await self._invent(example)
+        if not self._model.capabilities.prompts:
+            return await self._most_likely()
         if self._model.capabilities.weak and self._model.capabilities.label_logprobs:
             return await self._most_suitable()
         return await self._choose()
@@ -137,6 +147,40 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
             stage="recruit",
             max_tokens=self._session.config.max_tokens,
             schema=library_team_schema([member.name for member in candidates]),
+        )
+
+    async def _most_likely(self) -> tuple[Member, ...]:
+        """The members whom the answer to a typed question makes the likeliest to judge well."""
+        session, candidates = self._session, self._seats.candidates
+        members = tuple(
+            Option(member.name, ", ".join(member.persona.topics)) for member in candidates
+        )
+        task = session.prompts["typed_recruit"].render({})
+        question = Question("judge", task[-1].text, kind="choice", options=members)
+
+        def read(reply: ChatReply) -> tuple[float, ...]:
+            (answer,) = reply.answers or (Answer(None),)
+            if answer.probabilities is None or len(answer.probabilities) != len(candidates):
+                problem = answer.problem or "it has no probability of each of the library"
+                raise Unreadable(f"{problem}.")
+            return answer.probabilities
+
+        chances = await session.ask(
+            self._model,
+            (),
+            read,
+            stage="recruit",
+            max_tokens=session.config.max_tokens,
+            questions=(question,),
+            state=State(session.prompts.cleaner.text(session.query.text), {}),
+        )
+        best = sorted(zip(chances, candidates, strict=True), key=lambda pair: -pair[0])
+        return tuple(
+            _with_reason(
+                member,
+                Persona(name=member.name, reason=f"Likely to judge it best (probability {p:.2f})."),
+            )
+            for p, member in best[: self._seats.recruits]
         )
 
     async def _most_suitable(self) -> tuple[Member, ...]:

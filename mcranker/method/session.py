@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mcranker.config import RankerConfig
 from mcranker.events import Emit, Event
-from mcranker.llm.chat import ChatModel, ChatReply, Question, ReplySchema, Stage, Tag
+from mcranker.llm.chat import ChatModel, ChatReply, Question, ReplySchema, Stage, State, Tag
 from mcranker.llm.wrapper import tokenizer_of
 from mcranker.models import Models
 from mcranker.replies.ask import ask
@@ -170,6 +170,7 @@ class Session:
         schema: ReplySchema | None = None,
         labels: tuple[str, ...] = (),
         questions: tuple[Question, ...] = (),
+        state: State | None = None,
     ) -> T:
         """What `read` makes of the model's reply, see `mcranker.replies.ask`."""
         self.mark(stage)
@@ -185,6 +186,7 @@ class Session:
             schema=schema,
             labels=labels,
             questions=questions,
+            state=state,
         )
         self.mark(stage)
         return result

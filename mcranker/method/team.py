@@ -59,7 +59,7 @@ async def score_by_team(session: Session, seats: Seats, *, locked: bool = False)
     """
     ensembler = Ensembler(session, len(seats.members) + seats.recruits)
     annotators: list[Annotator] = []
-    judges: Sequence[Panel] = ()
+    panel: Panel | None = None
     with session.until_deadline():
         await session.cut_by_tokens()
         async with task_group() as group:
@@ -77,9 +77,9 @@ async def score_by_team(session: Session, seats: Seats, *, locked: bool = False)
                 announce=None if together else ensembler,
             )
             if together:
-                judges = await _judge_together(session, annotators, group, ensembler)
+                panel = await _judge_together(session, annotators, group, ensembler)
             await ensembler.complete.wait()
-            for actor in (*annotators, *judges, ensembler.assessor, ensembler):
+            for actor in (*annotators, panel, ensembler.assessor, ensembler):
                 if actor is not None:
                     actor.close()
     partial = not ensembler.complete.is_set()
@@ -91,7 +91,7 @@ async def score_by_team(session: Session, seats: Seats, *, locked: bool = False)
 
 
 async def score_by_judge(
-    session: Session, name: str, make: Callable[[Ensembler], Actor[ScorePassage, None]]
+    session: Session, name: str, make: Callable[[Ensembler], Actor[ScorePassage, None] | Panel]
 ) -> Scored:
     """Let one judge score every passage.
 
@@ -113,7 +113,8 @@ async def score_by_judge(
             group.start_soon(ensembler.run)
             group.start_soon(judge.run)
             await ensembler.tell(TeamKnown(columns=1, judges=1))
-            await ensembler.tell(Ready(0, judge, {0: name}))
+            at_once = judge.at_once if isinstance(judge, Panel) else None
+            await ensembler.tell(Ready(0, judge, {0: name}, at_once))
             await ensembler.complete.wait()
             judge.close()
             ensembler.close()
@@ -193,21 +194,14 @@ async def _seat(
 
 async def _judge_together(
     session: Session, annotators: Sequence[Annotator], group: TaskGroup, ensembler: Ensembler
-) -> Sequence[Panel]:
-    """Announce one panel in place of all annotators, or each of them where it does not fit."""
+) -> Panel:
+    """Announce one panel in place of all annotators."""
     names = {annotator.column: annotator.member.name for annotator in annotators}
-    members = [annotator.member for annotator in annotators]
-    if not Panel.fits(members, session):
-        await ensembler.tell(TeamKnown(len(names), len(names)))
-        for annotator in annotators:
-            column = annotator.column
-            await ensembler.tell(Ready(column, annotator, {column: names[column]}))
-        return ()
-    panel = Panel(members, session, ensembler)
+    panel = Panel.of_team([annotator.member for annotator in annotators], session, ensembler)
     group.start_soon(panel.run)
     await ensembler.tell(TeamKnown(len(names), judges=1))
-    await ensembler.tell(Ready(0, panel, names))
-    return (panel,)
+    await ensembler.tell(Ready(0, panel, names, panel.at_once))
+    return panel
 
 
 def _refuse_without_rubric(members: Sequence[Member]) -> None:

@@ -16,6 +16,7 @@ from mcranker.llm.chat import (
     Question,
     ReplySchema,
     ReusesAnswers,
+    State,
     Tag,
     Usage,
 )
@@ -44,6 +45,7 @@ async def ask(
     schema: ReplySchema | None = None,
     labels: tuple[str, ...] = (),
     questions: tuple[Question, ...] = (),
+    state: State | None = None,
 ) -> T:
     """What `read` makes of the reply.
 
@@ -62,7 +64,8 @@ async def ask(
         max_tokens: limit of the reply.
         schema: form of the reply.
         labels: texts whose probabilities are wanted.
-        questions: what is to be judged of the prompt.
+        questions: what is to be judged of the state, or of the prompt.
+        state: what the questions are about, if that is not the prompt.
 
     Raises:
         ReplyError: the last reply could not be read either.
@@ -80,6 +83,7 @@ async def ask(
         schema=schema,
         labels=labels,
         questions=questions,
+        state=state,
         temperature=config.temperature,
         max_tokens=max_tokens,
         seed=config.seed,

@@ -95,6 +95,34 @@ def read_criterion_scores(text: str, *, count: int, top: int) -> tuple[int, ...]
     return counts
 
 
+def read_named_integers(text: str, tops: Mapping[str, int]) -> tuple[int | str, ...]:
+    """The integer under each name, 0 to what `tops` has for it, or what is wrong with it.
+
+    Raises:
+        Unreadable: none of the names stands in the reply.
+    """
+    record: Mapping[str, Any] = {}
+    for name in tops:
+        try:
+            record = {fold(key): value for key, value in find(text, name).record.items()}
+        except Unreadable as problem:
+            first = problem
+        else:
+            break
+    else:
+        raise first
+    return tuple(_integer_under(record, name, top) for name, top in tops.items())
+
+
+def _integer_under(record: Mapping[str, Any], name: str, top: int) -> int | str:
+    if fold(name) not in record:
+        return "no answer to this question"
+    try:
+        return _in_range(record[fold(name)], top, name)
+    except Unreadable as problem:
+        return f"odd answer: {problem}"
+
+
 def read_personas(text: str) -> tuple[Persona, ...]:
     """The people under ``Identities``, each once, in order, with the reason given for them.
 

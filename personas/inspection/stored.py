@@ -9,6 +9,7 @@ deep.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import not_
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -21,8 +22,8 @@ from pydantic import (
 )
 
 from personas.ensembles import HIGHEST_SCORE
-from personas.errors import SchemaError
-from personas.plain import in_brief, plain
+from personas.errors import SchemaError, shown
+from personas.plain import plain
 from personas.schema import Team
 
 ASSESSOR = "(assessor)"
@@ -37,6 +38,7 @@ _LONGEST_ERROR = 1000
 _WITHOUT_TEXTS = {"hits": {"__all__": {"title", "text"}}}
 
 _Score = Annotated[float, Field(ge=-HIGHEST_SCORE, le=HIGHEST_SCORE)]
+_Share = Annotated[float, Field(ge=0, le=1)]
 _Count = Annotated[int, Field(ge=0, le=_LARGEST)]
 
 
@@ -67,6 +69,10 @@ class StoredHit(_Stored):
     relevance: Annotated[float, Field(ge=0, le=1)] | None = None
     cut: _Count = 0
     criteria: dict[str, dict[str, _Score]]
+    confidence: dict[str, _Share] = Field({}, exclude_if=not_)
+    probabilities: dict[str, Annotated[tuple[_Share, ...], Field(strict=False)]] = Field(
+        {}, exclude_if=not_
+    )
     first_stage_rank: int = Field(ge=1)
     first_stage_score: _Score | None
     title: str | None = None
@@ -240,7 +246,7 @@ def _plain_value(value: object, depth: int) -> Any:
             return {str(name): _plain_value(inner, depth + 1) for name, inner in value.items()}
         case list() | tuple() if depth <= _DEEPEST:
             return [_plain_value(inner, depth + 1) for inner in value]
-    return in_brief(value) if isinstance(value, Mapping | list | tuple) else str(value)
+    return shown(value) if isinstance(value, Mapping | list | tuple) else str(value)
 
 
 def check_plain(value: object, depth: int = 0) -> None:

@@ -192,7 +192,7 @@ def relevances(ranking: Ranking) -> dict[str, float | None]:
 def test_by_hand() -> None:
     # Three personas give up to 10 each: 21 of 30, 6 of 30, 0 of 30.
     found = judged(7, 2, 0)
-    assert found.scale == (0, 30)
+    assert found.scale == (0.0, 30.0)
     assert [hit.score for hit in found] == [21, 6, 0]
     assert relevances(found) == {"0": 0.7, "1": 0.2, "2": 0}
     # Rank 1, 2 and 3 of each: 3/1, 3/2 and 3/3, of 3 at most.
@@ -204,15 +204,15 @@ def test_by_hand() -> None:
         {"0": 1, "1": (2 / 7 + 1 / 2) / 2, "2": 0}
     )
     # What stands in for a missing score may be above all others: 3 * 20.
-    assert judged(7, 2, missing="constant", missing_constant=20).scale == (0, 60)
-    assert judged(7, 2, ensemble="median").scale == (0, 10)
-    assert judged(3, 1, scale=4).scale == (0, 12)
+    assert judged(7, 2, missing="constant", missing_constant=20).scale == (0.0, 60.0)
+    assert judged(7, 2, ensemble="median").scale == (0.0, 10.0)
+    assert judged(3, 1, scale=4).scale == (0.0, 12.0)
 
 
 def test_where_no_scale_is_known_the_rankings_own_scores_are_it() -> None:
     # Deviations from the mean 3: three times 4, -1 and -3.
     found = judged(7, 2, 0, ensemble="deviation")
-    assert found.scale == (-9, 12)
+    assert found.scale == (-9.0, 12.0)
     assert relevances(found) == {"0": 1, "1": pytest.approx(6 / 21), "2": 0}
     alone = judged(7, ensemble="deviation", min_relevance=0.5)
     assert (alone.scale, relevances(alone)) == (None, {"0": None})
@@ -225,12 +225,12 @@ def test_an_assessors_scale_is_its_own() -> None:
 
     with MCRanker(model=ScriptedChat(answer), ledger=None, team=TEAM, ensemble="assessor") as made:
         found = made.rank("q", ["a"])
-    assert (found.scale, found[0].relevance) == ((0, 10), 0.4)
+    assert (found.scale, found[0].relevance) == ((0.0, 10.0), 0.4)
     # Three grades are a scale of the team; the assessor's 10 is not among what is stored of it.
     with ranker(1, "assessor", "grades", missing="lowest", first_stage_weight=0) as made:
         found = made.rank("q", DOCS)
     assert found.config["scale"] == 3
-    assert Ranking.from_dict(found.to_dict()).scale == found.scale == (0, 10)
+    assert Ranking.from_dict(found.to_dict()).scale == found.scale == (0.0, 10.0)
 
 
 def test_a_ranking_stored_before_there_was_a_scale_gets_its_own() -> None:
@@ -247,7 +247,7 @@ def test_a_ranking_stored_before_there_was_a_scale_gets_its_own() -> None:
 
 def test_scores_combined_anew_have_another_scale() -> None:
     found = judged(7, 2, 0).reensemble("reciprocal_rank")
-    assert found.scale == (0, 3)
+    assert found.scale == (0.0, 3.0)
     assert found[0].relevance == 1
 
 
@@ -307,7 +307,7 @@ def test_a_ranker_of_another_package_has_them_too() -> None:
 def test_no_persona_no_scale() -> None:
     assert Rule.of({"ensemble": "sum", "scale": 10}).span(0) is None
     assert Rule.of({"ensemble": "sum"}).span(3) is None
-    assert Rule.of({"first_stage_weight": 0.2}).span(0) == (0, 1)
+    assert Rule.of({"first_stage_weight": 0.2}).span(0) == (0.0, 1.0)
 
 
 def test_usage_is_that_of_the_whole_ranking() -> None:

@@ -108,8 +108,7 @@ def _end_of_value(whole: bytes, at: int, kind: int) -> int:
     of, count = struct.unpack_from("<IQ", whole, at)
     at += 12
     if of in _SIZES:
-        end: int = at + count * _SIZES[of]
-        return end
+        return at + int(count) * _SIZES[of]
     for _ in range(count):
         at = _end_of_value(whole, at, of)
     return at

@@ -8,6 +8,7 @@ typed calls.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mcranker.errors import AuthenticationFailed, ModelError, ReplyError
@@ -15,7 +16,7 @@ from mcranker.llm.batch.protocol import TRANSFER_SECONDS
 from mcranker.llm.chat import REASONING_TOKENS, Capabilities, ChatReply, ChatRequest
 from mcranker.llm.providers.http_errors import Service, StatusError, error_for, refusal
 from mcranker.llm.providers.openai_decisions import (
-    MAX_QUESTIONS,
+    DECISIONS,
     decides,
     decision_body,
     decision_reply,
@@ -23,6 +24,7 @@ from mcranker.llm.providers.openai_decisions import (
 from mcranker.llm.providers.openai_protocol import chat_body, chat_reply
 from mcranker.llm.providers.parameters import RENAMED
 from mcranker.llm.providers.sdk_chat import Provider, SdkChat, library_error
+from mcranker.llm.typed_answers import check_limits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,8 +98,13 @@ class OpenAIChat(SdkChat):
                 and "pro" not in model
                 and "codex" not in model
             ),
-            max_questions=MAX_QUESTIONS if decides(model) else 0,
         )
+        if capabilities is None and decides(model):
+            self._capabilities = replace(
+                DECISIONS,
+                json_schema=self._capabilities.json_schema,
+                label_logprobs=self._capabilities.label_logprobs,
+            )
 
     @property
     def capabilities(self) -> Capabilities:
@@ -106,6 +113,7 @@ class OpenAIChat(SdkChat):
     async def complete(self, request: ChatRequest) -> ChatReply:
         try:
             if request.questions:
+                check_limits(request, self._capabilities, self.name)
                 data = await self._post("/decisions", decision_body(request, self._model))
                 return decision_reply(data, request, service=self._service)
             data = await self._memory.ask(self._body(request), self._send_chat)

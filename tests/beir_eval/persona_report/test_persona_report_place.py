@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from beir_eval.errors import BeirEvalError, SettingError
-from beir_eval.persona_report import line_index, workers
+from beir_eval.persona_report import build, line_index
 from beir_eval.persona_report.build import write_persona_report
 from tests.support.persona_reports import content, runs, team_of
 
@@ -192,7 +192,7 @@ def test_results_come_in_order_and_few_jobs_wait(processes: int) -> None:
             yield number
 
     results = []
-    with closing(workers.in_order(double, jobs(), processes)) as found:
+    with closing(build.in_order(double, jobs(), processes)) as found:
         for place, result in enumerate(found):
             results.append(result)
             assert len(taken) <= place + 1 + 3 * processes
@@ -202,13 +202,13 @@ def test_results_come_in_order_and_few_jobs_wait(processes: int) -> None:
 def test_a_worker_that_ends_is_told() -> None:
     with (
         pytest.raises(BeirEvalError, match="one of 2 worker processes ended before its work"),
-        closing(workers.in_order(end, iter(range(3)), 2)) as found,
+        closing(build.in_order(end, iter(range(3)), 2)) as found,
     ):
         list(found)
 
 
 def test_there_is_a_processor() -> None:
-    assert workers.usable_processors() >= 1
+    assert build.usable_processors() >= 1
 
 
 def test_passages_are_found_by_id(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from mcranker import (
 from mcranker.types import DEADLINE
 from personas.inspection.inspection import Inspection
 from tests.support.scripted import RECRUITS, RUBRIC
+from tests.support.typed_answers import answers
 from tests.support.virtual_time import now, simulate
 
 DOCS = [Passage(f"d{place}", f"text {place}") for place in range(12)]
@@ -177,7 +178,7 @@ def test_by_hand() -> None:
     given = [score for score in partly.scores.values() if score is not None]
     # The mean of the passage's other scores stands in for the third.
     assert partly.score == pytest.approx(3 * sum(given) / len(given))
-    assert partly.relevance == pytest.approx(partly.score / 30)
+    assert partly.relevance == pytest.approx(sum(given) / len(given) / 10)
     unjudged = ranking[-1]
     assert (unjudged.doc_id, unjudged.score, unjudged.relevance) == ("d11", None, None)
     assert set(unjudged.missing.values()) == {"deadline"}
@@ -210,8 +211,8 @@ def test_a_panel_has_a_deadline_too() -> None:
     async def answer(request: ChatRequest) -> ChatReply:
         await anyio.sleep(1)
         texts = {"recruit": RECRUITS, "criteria": RUBRIC}
-        answers = tuple(float(each.top) for each in request.questions) or None
-        return ChatReply(texts.get(request.tag.stage, ""), answers=answers)
+        given = answers(*(float(each.top) for each in request.questions))
+        return ChatReply(texts.get(request.tag.stage, ""), answers=given or None)
 
     async def main() -> Ranking:
         abilities = Capabilities(json_schema=True, max_questions=50)
