@@ -190,6 +190,32 @@ class RankerConfig(BaseModel):
         allow_inf_nan=False,
         description='The constant for missing="constant".',
     )
+    top_n: int | None = Field(
+        None,
+        ge=1,
+        le=LARGEST,
+        description="Return only the first so many passages.",
+    )
+    min_relevance: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="Return only passages of this relevance or more: the final score on its "
+        "scale, from 0 to 1.",
+    )
+    deadline: float | None = Field(
+        None,
+        ge=0.001,
+        le=1e9,
+        allow_inf_nan=False,
+        description="Seconds for a query, after which it is ranked by the scores that are there; "
+        "none to wait for all.",
+    )
+    on_failure: Literal["error", "first_stage"] = Field(
+        "error",
+        description="When the model fails: an error, or the passages in first-stage order, with "
+        "the failure noted.",
+    )
     reask: int = Field(
         1,
         ge=0,
@@ -226,6 +252,13 @@ class RankerConfig(BaseModel):
     title_separator: str = Field("\n", description="What stands between title and text.")
     max_passage_words: int | None = Field(
         None, ge=1, le=LARGEST, description="Cut a passage's text after so many words."
+    )
+    max_passage_tokens: int | None = Field(
+        None,
+        ge=1,
+        le=LARGEST,
+        description="Cut a passage's text after so many tokens of the scoring model, where its "
+        "tokenizer is at hand, as with local models.",
     )
     single_quotes: bool = Field(
         False, description="Whether double quotes in passages become single ones."
@@ -377,6 +410,11 @@ class RankerConfig(BaseModel):
             raise ValueError('criteria="dataset" needs dataset=: say in words what the data set is')
         if self.criteria == "none" and self.scoring_class.needs_rubric:
             raise ValueError(f'scoring="{self.scoring}" needs criteria; criteria="none" has none')
+        if self.deadline is not None and self.missing == "fail":
+            raise ValueError(
+                f"deadline={self.deadline:g} ranks without the scores that are missing by then, "
+                'which missing="fail" forbids; use one of the two'
+            )
         self._check_questions()
         if self.top_k is not None and not self.rule.ensemble.monotone:
             raise ValueError(
@@ -482,6 +520,8 @@ class RankerConfig(BaseModel):
             for name, value in WEAK_MODEL_DEFAULTS.items()
             if name not in self.model_fields_set
         }
+        if self.max_passage_tokens is not None:
+            chosen.pop("max_passage_words", None)
         scoring = chosen.get("scoring", self.scoring)
         if scoring != "expected" or "scale" in self.model_fields_set:
             chosen.pop("labels", None)

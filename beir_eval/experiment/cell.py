@@ -302,12 +302,12 @@ class Outcome:
 
     def take(self, ranking: StoredRanking) -> None:
         """Count a ranking; texts may be left out."""
-        query_id, hits = ranking.query.id, ranking.best_first
+        query_id, returned = ranking.query.id, ranking.returned
         self._tied[query_id] = Tied.of_ranking(ranking, self.texts)
-        self.run[query_id] = _with_numbers(hits)
+        self.run[query_id] = _with_numbers(returned)
         ensemble = find_ensemble(ranking.config)
         assessed = ensemble is not None and ensemble.asks
-        for hit in hits:
+        for hit in ranking.hits:
             missing = hit.missing
             self._missing += len(missing)
             self._skipped += len(hit.skipped)

@@ -139,7 +139,7 @@ async def _rank_many(
         async with ranker, ranker.arank_many(job.work()) as stream:
             with invocation.held():
                 async for ranked in stream:
-                    tracker.take(len(ranked.ranking or ()))
+                    tracker.take(len(ranked.ranking.passages) if ranked.ranking else 0)
                     display.update()
                     early[ranked.place] = ranked
                     while place in early:
@@ -255,7 +255,7 @@ def _flags() -> list[click.Parameter]:
             ["--format"],
             type=click.Choice(FORMATS),
             help="Format of --docs, where the suffix does not say it. jsonl, json: objects "
-            "with id, text and perhaps title, or strings. tsv: id, tab, text. text: one "
+            "with text and perhaps id and title, or strings. tsv: id, tab, text. text: one "
             "passage a line.",
         ),
         into(["--query-id"], metavar="ID", help='Names the query in the output ("1" in a run).'),

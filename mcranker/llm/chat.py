@@ -319,6 +319,19 @@ class ChatModel(Protocol):
 
 
 @runtime_checkable
+class CutsByTokens(Protocol):
+    """A `ChatModel` whose tokenizer is at hand."""
+
+    async def cut(self, text: str, tokens: int) -> str:
+        """The beginning of `text` that has up to so many tokens.
+
+        Raises:
+            ModelError: the tokenizer, or the way to it, failed.
+        """
+        ...
+
+
+@runtime_checkable
 class ReusesAnswers(Protocol):
     """A `ChatModel` that keeps its answers and gives them again."""
 

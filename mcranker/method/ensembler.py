@@ -20,7 +20,7 @@ from mcranker.method.assessor import Assess, Assessed, Assessor
 from mcranker.method.schedule import EveryScore, Schedule, TopScores
 from mcranker.method.session import Session
 from mcranker.runtime.actor import Actor
-from mcranker.types import Score, ScoreMatrix
+from mcranker.types import DEADLINE, Score, ScoreMatrix
 
 _SPARE = 8
 """One call for so many places is handed out before there is a place for it."""
@@ -122,6 +122,13 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
         each = self._team.columns // self._team.judges if self._team else 1
         total = self._schedule.total * each
         return Progress(self._scored, total, self._under_way, self._assessments)
+
+    def close_at_deadline(self, columns: int) -> None:
+        """What has not come by now is missing. The matrix keeps the first so many columns."""
+        self.matrix.values = self.matrix.values[:, :columns]
+        for scores in (self.matrix, self.assessed):
+            if scores is not None:
+                scores.close(DEADLINE)
 
     async def _take_in(self, message: TeamKnown | Ready | Scores | Assessed) -> None:
         match message:

@@ -256,7 +256,10 @@ def _in_words(member: Member, session: Session) -> str:
 def _state(
     session: Session, names: Sequence[str], passages: Sequence[Passage], judges: dict[str, str]
 ) -> State:
-    texts = [without_tokens(passage_text(passage, session.config)) for passage in passages]
+    texts = [
+        without_tokens(passage_text(passage, session.shown_text(passage), session.config))
+        for passage in passages
+    ]
     query = session.prompts.cleaner.text(session.query.text)
     return State(query, dict(zip(names, texts, strict=True)), judges)
 

@@ -102,7 +102,8 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
 
     async def _invent(self, example: Passage) -> tuple[Member, ...]:
         prompts = self._session.prompts
-        shown = passage_text(example, self._session.config)
+        session = self._session
+        shown = passage_text(example, session.shown_text(example), session.config)
         turns = prompts["recruit"].render(
             {
                 "query": self._about,

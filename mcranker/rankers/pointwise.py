@@ -7,10 +7,12 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Self
 
+import anyio
 import numpy as np
 from numpy.typing import NDArray
 
 from mcranker.config import RankerConfig
+from mcranker.errors import ModelError
 from mcranker.events import Emit, RankingStarted
 from mcranker.logs import safe_logger
 from mcranker.method.seats import Seats, TeamSpec, as_team
@@ -79,9 +81,20 @@ class PointwiseRanker(Ranker):
         self, query: Query, passages: tuple[Passage, ...], emit: Emit | None
     ) -> Ranking:
         session = self.open_session(query, passages, emit)
+        if self.config.deadline is not None:
+            session.deadline = anyio.current_time() + self.config.deadline
         if emit is not None:
             await emit(RankingStarted(query.id, query.text, len(session.distinct)))
-        return await self._run(session)
+        try:
+            return await self._run(session)
+        except ModelError as error:
+            return self._instead_of(error, query, passages, session.usage)
+
+    async def _rank_in_time(
+        self, query: Query, passages: tuple[Passage, ...], emit: Emit | None
+    ) -> Ranking:
+        # The session keeps the deadline, and so what has come by then.
+        return await self._rank(query, passages, emit)
 
     def _double(self, models: Models) -> Self:
         double = super()._double(models)
@@ -140,22 +153,30 @@ class PointwiseRanker(Ranker):
         """The finished ranking: scores combined, ties by first-stage order (3.1).
 
         A passage that was not scored by all stands where the highest score that it could have
-        reached puts it. Passages beyond ``depth`` follow in first-stage order.
+        reached puts it. Passages beyond ``depth``, and those that had no score at the deadline,
+        follow in first-stage order.
 
         Raises:
             MissingScoreError: a score is missing and ``missing="fail"``.
         """
         beyond = len(session.given) - len(session.passages)
         rows = np.concatenate([session.group_of, np.full(beyond, -1, dtype=np.intp)])
+        matrix, assessed, judged = scored.matrix, scored.assessed, rows
+        if scored.partial:
+            known = np.flatnonzero(~np.isnan(matrix.values).all(axis=1))
+            row_of = np.full(len(matrix.values) + 1, -1, dtype=np.intp)  # the last is of row -1
+            row_of[known] = np.arange(len(known))
+            judged, matrix = row_of[rows], matrix.take(known)
+            assessed = None if assessed is None else assessed.take(known)
         return Ranking(
             query=session.asked,
             passages=session.given,
             **combined(
                 self.config.rule,
-                scored.matrix,
-                rows,
+                matrix,
+                judged,
                 session.given,
-                assessed=scored.assessed,
+                assessed=assessed,
                 refuse_missing=self.config.missing == "fail",
             ),
             matrix=scored.matrix.take(rows),
@@ -168,6 +189,8 @@ class PointwiseRanker(Ranker):
             calls=session.usage,
             seconds={**session.seconds, "total": time.perf_counter() - session.started},
             assessor_reasons=_reasons(scored.assessed, rows),
+            partial=scored.partial,
+            cut=_cut(session),
         )
 
 
@@ -189,6 +212,18 @@ def _changes(config: RankerConfig, resolved: RankerConfig) -> str:
         name: value for name, value in resolved.model_dump().items() if value != before[name]
     }
     return ", ".join(f"{name}={value!r}" for name, value in changed.items()) or "nothing changes"
+
+
+def _cut(session: Session) -> dict[int, int]:
+    """Place of each passage that models did not see whole -> characters they did not see."""
+    config = session.config
+    if config.max_passage_words is None and config.max_passage_tokens is None:
+        return {}
+    lengths = [len(each.text) - len(session.shown_text(each)) for each in session.passages]
+    cut = {row: length for row, length in enumerate(lengths) if length}
+    if cut:
+        logger.info("%d of %d passages were cut for the model", len(cut), len(lengths))
+    return cut
 
 
 def _reasons(assessed: ScoreMatrix | None, rows: NDArray[np.intp]) -> dict[int, str]:

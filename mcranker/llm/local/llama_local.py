@@ -217,6 +217,17 @@ class LocalChat:
             data = await client.post("v1/systemone", body)
         return systemone_reply(data, request, service=self._service)
 
+    async def cut(self, text: str, tokens: int) -> str:
+        """The beginning of `text` that has up to so many tokens.
+
+        Raises:
+            ModelFileError, ConnectionFailed: the model cannot be loaded or has stopped.
+        """
+        client = await self._connected()
+        data = await client.post("tokenize", {"content": text, "with_pieces": True})
+        pieces = [token["piece"] for token in data["tokens"]]
+        return text if len(pieces) <= tokens else beginning(text, pieces[:tokens])
+
     async def server(self) -> ServerAddress:
         """Where the model can be asked over HTTP too, by any OpenAI or Anthropic client.
 
@@ -504,6 +515,19 @@ def _bounded(schema: dict[str, Any]) -> dict[str, Any]:
     if schema.get("type") == "array":
         limited.setdefault("maxItems", LONGEST_LIST)
     return limited
+
+
+def beginning(text: str, pieces: Sequence[str | list[int]]) -> str:
+    """The beginning of `text` whose tokens are these; a character that they cut is left out.
+
+    Args:
+        text: what was tokenized.
+        pieces: text of each token, or its bytes where they are no whole characters.
+    """
+    raw = b"".join(each.encode() if isinstance(each, str) else bytes(each) for each in pieces)
+    said = raw.decode(errors="ignore")
+    # Some tokenizers put a blank before the first word.
+    return text[: len(said if text.startswith(said) else said.removeprefix(" "))]
 
 
 @dataclass(slots=True)
