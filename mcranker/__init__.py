@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         RateLimited,
         ReplyError,
         RequestRejected,
+        RunError,
         ServerFailed,
         UnsupportedCapability,
     )
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
     from mcranker.rankers.dispatch import RankedQuery
     from mcranker.rankers.mcranker import MCRanker
     from mcranker.ranking import Hit, Ranking
-    from mcranker.replies.read import Unreadable
+    from mcranker.replies.loose_json import Unreadable
     from mcranker.types import MissingScore, Passage, Query, Score, UsageTable
     from personas import Criterion, Ensemble, Member, Persona, Rubric, Team
 
@@ -80,7 +81,7 @@ _EXPORTS = {
     "mcranker.rankers.mcranker": "MCRanker",
     "mcranker.rankers.direct": "DirectRanker",
     "mcranker.method.answers": "Scoring",
-    "mcranker.replies.read": "Unreadable",
+    "mcranker.replies.loose_json": "Unreadable",
     "mcranker.ranking": "Ranking Hit",
     "mcranker.estimate": "Estimate",
     "mcranker.events": "Event RankingStarted TeamRecruited RubricWritten PassageScored "
@@ -89,10 +90,10 @@ _EXPORTS = {
     "Tag Usage Capabilities Answer Judge Option State",
     "mcranker.llm.connect": "connect",
     "mcranker.llm.scripted": "ScriptedChat",
-    "mcranker.errors": "MCRankerError ConfigError InputError MissingScoreError DownloadError "
-    "LedgerError BudgetExceeded ModelError ConnectionFailed ModelTimeout AuthenticationFailed "
-    "ModelNotFound ModelFileError RateLimited ServerFailed RequestRejected ContextTooLong "
-    "ContentRefused UnsupportedCapability ReplyError",
+    "mcranker.errors": "MCRankerError ConfigError InputError RunError MissingScoreError "
+    "DownloadError LedgerError BudgetExceeded ModelError ConnectionFailed ModelTimeout "
+    "AuthenticationFailed ModelNotFound ModelFileError RateLimited ServerFailed RequestRejected "
+    "ContextTooLong ContentRefused UnsupportedCapability ReplyError",
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 
@@ -150,6 +151,7 @@ __all__ = [
     "RequestRejected",
     "Rubric",
     "RubricWritten",
+    "RunError",
     "Score",
     "Scoring",
     "ScriptedChat",

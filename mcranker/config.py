@@ -25,8 +25,6 @@ from personas.ensembles import ENSEMBLES, Rule
 from personas.errors import shown
 from personas.plain import can_be_encoded
 
-__all__ = ["NO_YES", "PRESETS", "WEAK_MODEL_DEFAULTS", "RankerConfig"]
-
 MOST_IN_A_BATCH = 10_000
 """Calls that wait together for a batch, at most, where nobody has set ``concurrency``."""
 

@@ -11,7 +11,7 @@ from mcranker.errors import ConfigError, InputError, MissingScoreError
 from mcranker.trec import trec_run
 from mcranker.types import MissingScore, Passage, Query, ScoreMatrix, UsageTable
 from personas.ensembles import Rule, descending, distinct
-from personas.errors import PersonasError, SchemaError
+from personas.errors import PersonasError, SchemaError, shown
 from personas.inspection.stored import (
     ASSESSOR,
     StoredCalls,
@@ -20,7 +20,7 @@ from personas.inspection.stored import (
     StoredRanking,
     StoredUsage,
 )
-from personas.plain import in_brief, json_text
+from personas.plain import json_text
 
 if TYPE_CHECKING:
     import os
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from mcranker.llm.chat import Stage, Usage
     from personas import Team
-
-__all__ = ["HIGHEST_GRADE", "Hit", "Ranking", "combined", "used_by"]
 
 T = TypeVar("T")
 
@@ -594,7 +592,7 @@ def _checked_grades(grades: Mapping[str, int] | None) -> dict[str, int] | None:
         whole = hasattr(grade, "__index__") and not isinstance(grade, bool)
         if not (whole and abs(int(grade)) <= HIGHEST_GRADE):
             raise InputError(
-                f"grades: the grade of {doc_id!r} is {in_brief(grade)}; give a whole number, "
+                f"grades: the grade of {doc_id!r} is {shown(grade)}; give a whole number, "
                 f"above 0 for relevant, up to {HIGHEST_GRADE:,}"
             )
     return {doc_id: int(grade) for doc_id, grade in grades.items()}

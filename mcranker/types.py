@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-__all__ = ["MissingScore", "Passage", "Query", "Score", "ScoreMatrix", "UsageTable"]
-
 
 @dataclass(frozen=True, slots=True)
 class Query:

@@ -24,18 +24,7 @@ from typing import Literal, NamedTuple, cast
 
 from personas.errors import PromptError
 from personas.files import read_text
-from personas.untrusted import Cleaner, fence
-
-__all__ = [
-    "BUILTIN_SETS",
-    "PROMPTS",
-    "TYPED_PROMPTS",
-    "Placeholders",
-    "PromptSet",
-    "Template",
-    "Turn",
-    "fence",
-]
+from personas.untrusted import Cleaner
 
 Role = Literal["system", "user", "assistant"]
 
@@ -150,7 +139,7 @@ class Template:
         pieces = _ROLE_LINE.split(text)
         blocks = [("user", pieces[0]), *zip(pieces[1::2], pieces[2::2], strict=True)]
         turns = tuple(
-            (cast(Role, role), tuple(_PLACEHOLDER.split(block.strip())))
+            (cast("Role", role), tuple(_PLACEHOLDER.split(block.strip())))
             for role, block in blocks
             if block.strip()
         )

@@ -6,8 +6,6 @@ from mcranker.llm.connect import DEFAULT_ANTHROPIC, DEFAULT_OPENAI
 from mcranker.llm.local.catalogue import SUGGESTED_MODEL, find
 from personas.words import file_size
 
-__all__ = ["better_judges"]
-
 
 def better_judges() -> str:
     """Which models to name instead: with a key, and from the hub with size and licence."""

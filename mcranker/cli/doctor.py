@@ -37,8 +37,6 @@ from personas.words import counted, file_size, seconds
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Finding", "command"]
-
 Status = Literal["ok", "missing", "failed"]
 
 _KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
@@ -47,6 +45,7 @@ _SETTINGS = (
     "MCRANKER_BASE_URL",
     "MCRANKER_CACHE",
     "MCRANKER_LEDGER",
+    "MCRANKER_BACKOFF",
     "MCRANKER_VECTORS",
     "OPENAI_BASE_URL",
     "ANTHROPIC_BASE_URL",
@@ -260,7 +259,7 @@ async def _answer(chat: ChatModel) -> Finding:
 def _print(finding: Finding) -> None:
     from rich.text import Text
 
-    from mcranker.cli.tables import print_page
+    from personas.console import print_page
 
     def show(console: Console) -> None:
         line = Text(f"{finding.status:8}", style=_COLOURS[finding.status])

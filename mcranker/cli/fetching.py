@@ -15,8 +15,6 @@ from mcranker.cli.progress import download_bar
 if TYPE_CHECKING:
     from mcranker.llm.local.catalogue import CatalogueEntry
 
-__all__ = ["ENCODER", "ENGINE", "fetch_models", "is_here"]
-
 ENGINE = "xllamacpp"
 """The package of the local engine."""
 

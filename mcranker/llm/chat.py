@@ -10,24 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
-__all__ = [
-    "REASONING_TOKENS",
-    "Answer",
-    "Capabilities",
-    "ChatModel",
-    "ChatReply",
-    "ChatRequest",
-    "Judge",
-    "Message",
-    "Option",
-    "Question",
-    "ReplySchema",
-    "ReusesAnswers",
-    "State",
-    "Tag",
-    "Usage",
-]
-
 Stage = Literal["recruit", "criteria", "score", "assess", "probe"]
 
 REASONING_TOKENS = 4096

@@ -22,8 +22,6 @@ from personas.plain import can_be_encoded
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["DEFAULT_ANTHROPIC", "DEFAULT_LOCAL", "DEFAULT_OPENAI", "choose_default", "connect"]
-
 DEFAULT_OPENAI = "openai:gpt-6-luna"
 DEFAULT_ANTHROPIC = "anthropic:claude-haiku-5-5"
 DEFAULT_LOCAL = "local:minilm"

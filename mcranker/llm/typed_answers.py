@@ -13,17 +13,6 @@ from typing import Any
 from mcranker.errors import RequestRejected
 from mcranker.llm.chat import Answer, Capabilities, ChatRequest, Question
 
-__all__ = [
-    "DECLINED",
-    "OddAnswer",
-    "check_limits",
-    "choice",
-    "level_score",
-    "missing",
-    "read_answer",
-    "yes_no",
-]
-
 DECLINED = "declined"
 """`Answer.problem` of a question that the model refuses to answer."""
 

@@ -17,17 +17,6 @@ from personas import Member, PromptSet, Rubric
 from personas.provenance import sealed
 from personas.templates import Template, Turn
 
-__all__ = [
-    "Annotator",
-    "ScorePassage",
-    "ScorePassages",
-    "ScorePrompt",
-    "Scores",
-    "TakesScores",
-    "WriteRubric",
-    "missing_score",
-]
-
 logger = safe_logger("mcranker.method.annotator")
 
 

@@ -22,8 +22,6 @@ from mcranker.method.session import Session
 from mcranker.runtime.actor import Actor
 from mcranker.types import Score, ScoreMatrix
 
-__all__ = ["Ensembler", "Progress", "Ready", "TeamKnown"]
-
 _SPARE = 8
 """One call for so many places is handed out before there is a place for it."""
 

@@ -14,13 +14,11 @@ from mcranker.method.annotator import ScorePassages, Scores, TakesScores, missin
 from mcranker.method.answers import weighted_mean
 from mcranker.method.questions import Asked, Entry, PromptSheet, Sheet, TypedSheet
 from mcranker.method.session import Session
-from mcranker.replies.read import Unreadable
+from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.structured import questions_as_prompt, read_answers
 from mcranker.runtime.actor import Actor
 from mcranker.types import Passage, Score
 from personas import Member, Rubric
-
-__all__ = ["Panel", "may_be_panel"]
 
 MOST_IN_A_REPLY = 60
 """Questions put to a model that answers them in the text of one reply."""
@@ -252,9 +250,9 @@ def _checked(reply: ChatReply, questions: Sequence[Question]) -> tuple[Answer, .
     answers = reply.answers or ()
     if len(answers) != len(questions):
         raise Unreadable(f"it holds {len(answers)} of {len(questions)} answers.")
-    odd = next((each for each in answers if not isinstance(each, Answer)), None)
-    if odd is not None:
-        raise Unreadable(f"its answers hold {odd!r}; each is to be an Answer.")
+    for each in answers:
+        if not isinstance(each, Answer):
+            raise Unreadable(f"its answers hold {each!r}; each is to be an Answer.")
     return tuple(map(_on_scale, answers, questions))
 
 

@@ -17,8 +17,6 @@ from personas import Criterion, Member
 from personas.templates import Turn
 from personas.untrusted import without_tokens
 
-__all__ = ["DirectSheet", "Entry", "PromptSheet", "Sheet", "TypedSheet"]
-
 NO_YES = ("No", "Yes")
 FEWEST_LEVELS = 2
 

@@ -20,9 +20,8 @@ from mcranker.replies.ask import ask
 from mcranker.types import Passage, Query, UsageTable
 from personas import PromptSet, Rubric
 from personas.ensembles import distinct
-from personas.templates import Turn, fence
-
-__all__ = ["Memory", "Session", "passage_text"]
+from personas.templates import Turn
+from personas.untrusted import fence
 
 T = TypeVar("T")
 _WORD = re.compile(r"\S+")

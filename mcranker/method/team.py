@@ -20,8 +20,6 @@ from mcranker.runtime.bridge import task_group
 from mcranker.types import ScoreMatrix
 from personas import Member
 
-__all__ = ["Scored", "assemble", "score_by_judge", "score_by_team"]
-
 
 @dataclass(frozen=True, slots=True)
 class Scored:

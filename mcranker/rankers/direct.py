@@ -21,8 +21,6 @@ from mcranker.ranking import Ranking
 from mcranker.runtime.actor import Actor
 from personas import Member
 
-__all__ = ["DirectRanker"]
-
 JUDGE = "DIRECT"
 
 

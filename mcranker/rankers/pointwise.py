@@ -22,8 +22,6 @@ from mcranker.ranking import Ranking, combined
 from mcranker.types import Passage, Query, ScoreMatrix
 from personas import Member, PromptSet, Team
 
-__all__ = ["PointwiseRanker"]
-
 logger = safe_logger("mcranker")
 
 _LONGEST_QUERY = 20_000  # characters that a team's query may have

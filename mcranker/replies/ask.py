@@ -20,14 +20,12 @@ from mcranker.llm.chat import (
     Tag,
     Usage,
 )
-from mcranker.replies.read import Unreadable
+from mcranker.replies.loose_json import Unreadable
 from mcranker.surrogates import encodable
 from mcranker.types import UsageTable
 from personas import PromptSet
 from personas.templates import Turn
 from personas.untrusted import without_tokens
-
-__all__ = ["ask"]
 
 T = TypeVar("T")
 _SHOWN_REPLY = 160

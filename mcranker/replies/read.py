@@ -13,19 +13,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from mcranker.replies.json import Unreadable, find, fold, in_doubt, without_thinking
-from mcranker.replies.loose_json import Bare
+from mcranker.replies.json import find, fold, in_doubt, without_thinking
+from mcranker.replies.loose_json import Bare, Unreadable
 from personas import Persona, Rubric, normalize_weights
 from personas.schema import MOST_CRITERIA
-
-__all__ = [
-    "Unreadable",
-    "read_criterion_scores",
-    "read_named_integers",
-    "read_personas",
-    "read_rubric",
-    "read_score",
-]
 
 _INTEGER = re.compile(r"\A\s*+\"?(\d{1,4})\"?\s*+\Z")
 _PLAIN = re.compile(r'\{\s*+"([^"\\]*+)"\s*+:\s*+(0|[1-9][0-9]{0,3})\s*+\}')

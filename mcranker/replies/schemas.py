@@ -11,15 +11,6 @@ from typing import Any
 
 from mcranker.llm.chat import ReplySchema
 
-__all__ = [
-    "RUBRIC_SCHEMA",
-    "TEAM_SCHEMA",
-    "criterion_scores_schema",
-    "integer_schema",
-    "library_team_schema",
-    "named_integers_schema",
-]
-
 _STRING = {"type": "string"}
 
 

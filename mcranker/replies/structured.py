@@ -9,9 +9,8 @@ from mcranker.llm.typed_answers import missing
 from mcranker.replies.read import read_named_integers
 from mcranker.replies.schemas import named_integers_schema
 from personas import PromptSet
-from personas.templates import Turn, fence
-
-__all__ = ["questions_as_prompt", "read_answers"]
+from personas.templates import Turn
+from personas.untrusted import fence
 
 
 def questions_as_prompt(

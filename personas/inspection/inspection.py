@@ -21,8 +21,6 @@ from personas.inspection.agreement import TeamAgreement
 from personas.inspection.stored import StoredCalls, StoredHit, StoredRanking
 from personas.schema import Member, Team
 
-__all__ = ["InspectedHit", "Inspection", "OtherPlace", "OtherRanking"]
-
 _DEFAULT_TOP = 10.0
 
 

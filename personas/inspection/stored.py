@@ -26,17 +26,6 @@ from personas.errors import SchemaError
 from personas.plain import plain
 from personas.schema import Team
 
-__all__ = [
-    "ASSESSOR",
-    "StoredCalls",
-    "StoredHead",
-    "StoredHit",
-    "StoredQuery",
-    "StoredRanking",
-    "StoredUsage",
-    "check_plain",
-]
-
 ASSESSOR = "(assessor)"
 """The name under which the assessor's own missing scores are listed."""
 

@@ -9,8 +9,6 @@ import orjson
 
 from mcranker.llm.chat import ChatModel, ChatRequest, Question
 
-__all__ = ["request_key"]
-
 _FORMAT = 1  # another number, and no answer of former versions is found any more
 
 

@@ -15,8 +15,6 @@ import orjson
 
 from mcranker.llm.chat import Answer, ChatReply, Usage
 
-__all__ = ["COLUMNS", "MOST", "Damaged", "Row", "Unkeepable", "answer_form", "reply_of", "row_of"]
-
 Row = tuple[Any, ...]
 """The values of `COLUMNS`; texts are bytes in a row that was read."""
 

@@ -24,8 +24,6 @@ from mcranker.llm.ledger.reading import Reading, faults
 from mcranker.llm.ledger.rows import Damaged, answer_form, reply_of
 from mcranker.llm.prices import cost
 
-__all__ = ["Export", "Selection", "Share", "file_bytes", "prune", "stats", "verify"]
-
 _PIECE = 10_000  # rows removed in one transaction
 _FREED_PAGES = 1000  # given back in one transaction
 _SHOWN_PROBLEMS = 20

@@ -25,8 +25,6 @@ from mcranker.llm.prices import cost
 from mcranker.llm.wrapper import Wrapper
 from mcranker.runtime.forks import renew_in_child
 
-__all__ = ["Budget", "Budgeted", "most_used", "prompt_bytes", "question_bytes", "state_bytes"]
-
 TOKENS_A_BYTE = 1 / 3  # more than plain text has in any script; English has a quarter
 TOKENS_A_MESSAGE = 8  # for what providers put around each message
 MARGIN = 1.1  # above the largest ratio of tokens to bytes seen

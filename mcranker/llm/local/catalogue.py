@@ -17,18 +17,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mcranker.errors import ModelNotFound
 
-__all__ = [
-    "DEFAULT_MODEL",
-    "SUGGESTED_MODEL",
-    "CatalogueEntry",
-    "CatalogueFile",
-    "HubSource",
-    "RegistrySource",
-    "catalogue",
-    "find",
-    "not_found",
-]
-
 DEFAULT_MODEL = "minilm"
 SUGGESTED_MODEL = "qwen3-4b"
 """What a reader with a hub and some memory is advised to try instead."""

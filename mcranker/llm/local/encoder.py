@@ -25,8 +25,6 @@ from mcranker.llm.local.vectors import Vector, VectorCache, default_vectors_path
 from mcranker.logs import safe_logger
 from mcranker.runtime.forks import abandon, renew_in_child
 
-__all__ = ["DIMENSIONS", "MAX_TOKENS", "Encoded", "Encoder", "encoder_of"]
-
 DIMENSIONS = 384
 MAX_TOKENS = 256
 """What the model reads of a text; the rest of it does not count."""

@@ -29,8 +29,6 @@ from mcranker.llm.local.catalogue import find, not_found
 from mcranker.llm.local.encoder import Encoded, Encoder, encoder_of
 from mcranker.llm.local.model_files import Progress, resolve_encoder
 
-__all__ = ["EncoderJudge", "is_encoder", "relevance", "views"]
-
 PACKAGES = ("onnxruntime", "tokenizers")
 """What encodes texts."""
 

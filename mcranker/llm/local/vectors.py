@@ -17,8 +17,6 @@ from mcranker.llm.local.model_files import cache_folder
 from mcranker.logs import safe_logger
 from mcranker.runtime.forks import abandon, renew_in_child
 
-__all__ = ["Vector", "VectorCache", "default_vectors_path", "vectors_in"]
-
 MOST_VECTORS = 500_000
 """Vectors kept, some 450 MB; beyond it the oldest tenth goes."""
 

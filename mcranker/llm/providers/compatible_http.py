@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
     import aiohttp
 
-__all__ = ["CompatibleChat"]
-
 KEEP_ALIVE = 60.0  # seconds; shorter ones cost a new connection, and a TLS handshake, each time
 
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from mcranker.llm.chat import Option, Question
 
-__all__ = ["DECISIONS", "DECISION_MODELS", "decides", "decision_body", "decision_reply"]
-
 DECISION_MODELS = frozenset({"gpt-6-luna"})
 """The models of OpenAI that answer decisions; their dated snapshots do as well."""
 

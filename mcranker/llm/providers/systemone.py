@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from mcranker.llm.chat import Question
 
-__all__ = ["LIMITS", "SystemOneChat", "only_typed", "systemone_body", "systemone_reply"]
-
 DEFAULT_URL = "https://api.typesafe.ai/v1"
 KEY_VARIABLE = "TYPESAFE_API_KEY"
 URL_VARIABLE = "TYPESAFE_BASE_URL"

@@ -61,7 +61,8 @@ def environment(**more: str) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(hidden) and not name.lower().endswith("_proxy")
     }
-    return kept | {"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8"} | more
+    fixed = {"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8", "MCRANKER_BACKOFF": "0"}
+    return kept | fixed | more
 
 
 def run(

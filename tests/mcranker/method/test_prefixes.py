@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import pytest
@@ -22,13 +22,17 @@ from mcranker import (
 )
 from mcranker.llm.chat import Stage, Tag
 from mcranker.llm.ledger.request_key import request_key
-from mcranker.llm.local.llama_local import LocalChat, ServerAddress
+from mcranker.llm.local.llama_local import ServerAddress
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from personas import PromptSet
-from personas.templates import BUILTIN_SETS, PROMPTS, fence
+from personas.templates import BUILTIN_SETS, PROMPTS
+from personas.untrusted import fence
 from tests.support.loopback import Body, anthropic_message, serve
 from tests.support.scripted import RECRUITS, RUBRIC
+from tests.support.shallow_model import shallow_engine, shallow_model
 from tests.support.typed_answers import answers
+
+__all__ = ["shallow_engine", "shallow_model"]
 
 QUERY = "Which masks protect best?"
 TEXTS = {"p1": "N95 masks filter well.", "p2": "Soup <|im_end|> wants salt.", "p3": "N95"}
@@ -189,23 +193,18 @@ async def test_what_is_asked_once_is_not_marked(stage: Stage) -> None:
     assert body["messages"] == [{"role": "user", "content": "a" * 9000}]
 
 
-@pytest.fixture
-async def engine() -> AsyncIterator[ServerAddress]:
-    chat = LocalChat.open("smollm2-135m")
-    yield await chat.server()
-    await chat.aclose()
-
-
 @pytest.mark.anyio
 @pytest.mark.local_model
 @pytest.mark.parametrize("role", ["system", "user"])
 async def test_a_real_server_takes_marked_blocks_and_says_what_it_had_kept(
-    role: Literal["system", "user"], engine: ServerAddress
+    role: Literal["system", "user"], shallow_engine: ServerAddress
 ) -> None:
     beginning = "Look for plain words, sources and dates. " * 80
     passage = "Masks filter the air. Is this about masks?"
     # A name that says that the model takes a temperature; this server takes any name.
-    model = AnthropicMessages("claude-sonnet-4-5", base_url=engine.url, api_key=engine.key)
+    model = AnthropicMessages(
+        "claude-sonnet-4-5", base_url=shallow_engine.url, api_key=shallow_engine.key
+    )
     replies = []
     for shared in (0, len(beginning), len(beginning)):
         if role == "system":

@@ -270,11 +270,11 @@ def test_ctrl_c_cancels_the_calls_before_it_goes_on() -> None:
         text=True,
     ) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "asked\n"
+        # The recruiter is asked, and the NLP scientist for its rubric.
+        assert [process.stdout.readline() for _ in range(2)] == ["asked\n", "asked\n"]
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
-    # The recruiter was asked, and the NLP scientist for its rubric.
-    assert sorted(out.split()) == ["asked", "cancelled", "cancelled", "interrupted"]
+    assert sorted(out.split()) == ["cancelled", "cancelled", "interrupted"]
     assert err == ""
 
 

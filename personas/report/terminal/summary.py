@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from rich.text import Text
 
+from personas.console import letter
 from personas.inspection.inspection import Inspection
 from personas.inspection.stored import StoredCalls
-from personas.report.formats import alpha_reading, money, seconds
-from personas.report.terminal.parts import NOTE, Sheet, clipped, counted, letter
+from personas.report.formats import alpha_reading
+from personas.report.terminal.screen import NOTE, Screen, clipped
 from personas.survey.query import DEPTH, QueryFindings
-
-__all__ = ["show_agreement", "show_calls", "show_head"]
+from personas.words import counted, dollars, seconds
 
 _MOST_QUERY = 1000
 _MOST_PAIRS = 10
@@ -21,9 +21,9 @@ _MOST_IDS = 5
 _SUMMED = ("calls", "input_tokens", "cached_input_tokens", "output_tokens")
 
 
-def show_head(sheet: Sheet, inspection: Inspection) -> None:
+def show_head(screen: Screen, inspection: Inspection) -> None:
     """The query, and what ranked how many passages."""
-    sheet.words(clipped(inspection.query, _MOST_QUERY), "bold")
+    screen.words(clipped(inspection.query, _MOST_QUERY), "bold")
     query = [f"query {clipped(inspection.query_id, 80)}"] if inspection.query_id else []
     parts = [
         *query,
@@ -35,64 +35,64 @@ def show_head(sheet: Sheet, inspection: Inspection) -> None:
             if inspection.config.get(name)
         ),
     ]
-    sheet.words(", ".join(parts), NOTE)
+    screen.words(", ".join(parts), NOTE)
 
 
-def show_agreement(sheet: Sheet, inspection: Inspection) -> None:
+def show_agreement(screen: Screen, inspection: Inspection) -> None:
     """How far the personas agree, and how good the ranking is where judgements are known."""
     findings = QueryFindings.of(1, inspection)
     if len(findings.judges) > 1 and inspection.hits:
-        sheet.line()
-        _show_agreement(sheet, findings)
+        screen.line()
+        _show_agreement(screen, findings)
     if inspection.grades is not None:
-        sheet.line()
-        _show_effectiveness(sheet, inspection, findings)
+        screen.line()
+        _show_effectiveness(screen, inspection, findings)
 
 
-def show_calls(sheet: Sheet, inspection: Inspection) -> None:
+def show_calls(screen: Screen, inspection: Inspection) -> None:
     """Calls, tokens, cost and time, by stage and together; the models."""
-    sheet.line()
-    sheet.line("Calls", "bold")
+    screen.line()
+    screen.line("Calls", "bold")
     total, reused = inspection.total, inspection.reused
     if not total.calls:
-        sheet.words("no model was called")
+        screen.words("no model was called")
     rows = _by_stage(inspection)
     for row in list(rows.values())[:_MOST_STAGES]:
         by = f" ({clipped(row.model, 80)})" if len(set(inspection.models.values())) > 1 else ""
-        sheet.words(f"{clipped(row.stage, 40):<9} {_counts(row)}{by}", NOTE, hang=10)
+        screen.words(f"{clipped(row.stage, 40):<9} {_counts(row)}{by}", NOTE, hang=10)
     if len(rows) > 1:
-        sheet.words(f"{'together':<9} {_counts(total)}", hang=10)
+        screen.words(f"{'together':<9} {_counts(total)}", hang=10)
     if reused:
-        sheet.words(f"{counted(reused, 'answer')} from the ledger, which took no call")
+        screen.words(f"{counted(reused, 'answer')} from the ledger, which took no call")
     times = [
         f"{clipped(stage, 40)} {seconds(spent)}"
         for stage, spent in list(inspection.seconds.items())[:_MOST_STAGES]
     ]
     if times:
-        sheet.words(f"{'time':<9} {', '.join(times)}", NOTE, hang=10)
+        screen.words(f"{'time':<9} {', '.join(times)}", NOTE, hang=10)
     for model, roles in _models(inspection.models).items():
-        sheet.words(f"{'model':<9} {model}{roles}", NOTE, hang=10)
+        screen.words(f"{'model':<9} {model}{roles}", NOTE, hang=10)
 
 
-def _show_agreement(sheet: Sheet, findings: QueryFindings) -> None:
+def _show_agreement(screen: Screen, findings: QueryFindings) -> None:
     figures = findings.figures
-    sheet.line("Agreement", "bold")
+    screen.line("Agreement", "bold")
     if figures.tau is None:
-        sheet.words(
+        screen.words(
             "Kendall's tau-b is not defined: no two of them scored the same passages apart."
         )
     else:
-        sheet.words(f"Kendall's tau-b {figures.tau:.2f}{_pairs(findings)}")
+        screen.words(f"Kendall's tau-b {figures.tau:.2f}{_pairs(findings)}")
     if figures.alpha is None:
-        sheet.words(
+        screen.words(
             "Krippendorff's alpha is not defined: no passage has two scores, or all are equal."
         )
     else:
         reading = f"the personas {alpha_reading(figures.alpha)}"
-        sheet.words(f"Krippendorff's alpha {figures.alpha:.2f}: {reading}")
+        screen.words(f"Krippendorff's alpha {figures.alpha:.2f}: {reading}")
     if figures.disagreement is not None:
-        sheet.words(f"mean disagreement {100 * figures.disagreement:.1f}% of the highest score")
-    sheet.words(
+        screen.words(f"mean disagreement {100 * figures.disagreement:.1f}% of the highest score")
+    screen.words(
         "Tau and alpha are 1 for full agreement and about 0 for chance. Tau compares the orders, "
         "alpha the scores.",
         NOTE,
@@ -113,22 +113,22 @@ def _pairs(findings: QueryFindings) -> str:
     return f", mean of {', '.join(each)}"
 
 
-def _show_effectiveness(sheet: Sheet, inspection: Inspection, findings: QueryFindings) -> None:
+def _show_effectiveness(screen: Screen, inspection: Inspection, findings: QueryFindings) -> None:
     grades, figures = inspection.grades or {}, findings.figures
-    sheet.line("Judgements", "bold")
+    screen.line("Judgements", "bold")
     relevant = [doc_id for doc_id, grade in grades.items() if grade > 0]
     ranks = [hit.rank for hit in inspection.hits if (hit.grade or 0) > 0]
     listed = ", ".join(map(str, ranks[:DEPTH])) + (", ..." if len(ranks) > DEPTH else "")
     at = f", at {'ranks' if len(ranks) > 1 else 'rank'} {listed}" if ranks else ""
-    sheet.words(f"{counted(len(relevant), 'relevant passage')}, {len(ranks)} of them here{at}")
+    screen.words(f"{counted(len(relevant), 'relevant passage')}, {len(ranks)} of them here{at}")
     here = {hit.doc_id for hit in inspection.hits}
     lost = [doc_id for doc_id in relevant if doc_id not in here]
     if lost:
         names = ", ".join(clipped(doc_id, 40) for doc_id in lost[:_MOST_IDS])
         more = f" and {len(lost) - _MOST_IDS} more" if len(lost) > _MOST_IDS else ""
-        sheet.words(f"not found by the first stage: {names}{more}", NOTE)
+        screen.words(f"not found by the first stage: {names}{more}", NOTE)
     if figures.ndcg is None:
-        sheet.words("no judgement is known for this query")
+        screen.words("no judgement is known for this query")
         return
     values = Text(f"NDCG@10 {figures.ndcg:.3f}", style="bold")
     if figures.first_stage_ndcg is not None:
@@ -136,7 +136,7 @@ def _show_effectiveness(sheet: Sheet, inspection: Inspection, findings: QueryFin
     if inspection.other is not None and figures.other_ndcg is not None:
         name = clipped(inspection.other.name, 40)
         values.append(f", {name} {figures.other_ndcg:.3f}", style="not bold")
-    sheet.words(values)
+    screen.words(values)
     if findings.left_out is not None and len(findings.judges) > 1:
         without = [
             f"{letter(place)} {findings.left_out.without[judge.name]:.3f}"
@@ -144,7 +144,7 @@ def _show_effectiveness(sheet: Sheet, inspection: Inspection, findings: QueryFin
             if judge.name in findings.left_out.without
         ]
         if without:
-            sheet.words(f"NDCG@10 without {', '.join(without)}", NOTE)
+            screen.words(f"NDCG@10 without {', '.join(without)}", NOTE)
 
 
 def _by_stage(inspection: Inspection) -> Mapping[tuple[str, str], StoredCalls]:
@@ -166,7 +166,7 @@ def _counts(row: StoredCalls) -> str:
     cached = f" ({row.cached_input_tokens:,} cached)" if row.cached_input_tokens else ""
     return (
         f"{counted(row.calls, 'call')}, {counted(row.input_tokens, 'token')} in{cached}, "
-        f"{row.output_tokens:,} out, {money(row.cost)}"
+        f"{row.output_tokens:,} out, {dollars(row.cost)}"
     )
 
 

@@ -15,26 +15,8 @@ from html import escape
 
 from beir_eval.report.model import Point
 from beir_eval.report.numbers import interval, points
-from personas.report.formats import bare, exact, printable
-
-__all__ = [
-    "BOLD",
-    "EDGE",
-    "SERIES",
-    "STYLE",
-    "WIDTH",
-    "Drawing",
-    "Lines",
-    "cut_to",
-    "nice_ticks",
-    "number",
-    "path_of_marker",
-    "scaled",
-    "spread",
-    "told",
-    "width_of",
-    "wrapped",
-]
+from personas.report.formats import bare, printable
+from personas.words import exact
 
 WIDTH = 580.0
 EDGE = 16.0

@@ -155,7 +155,7 @@ def test_lines_in_any_order_are_sorted_by_score_then_rank(tmp_path: Path) -> Non
     [
         (b"q1 Q0 d1 1 0.5", r"run\.txt:2: 5 columns; .* query-id Q0 document-id"),
         (b"q1 Q0 d1 1 0.5 my tag", r"run\.txt:2: 7 columns"),
-        (b"q1 Q0 d1 first 0.5 t", r"run\.txt:2: rank 'first' is no whole number"),
+        (b"q1 Q0 d1 first 0.5 t", r"run\.txt:2: rank 'first' is no number"),
         (b"q1 Q0 d1 1 high t", r"run\.txt:2: score 'high' is no number"),
         (b"q1 Q0 d1 1 nan t", r"run\.txt:2: score 'nan' is not finite"),
         (b"q1 Q0 d1 1 -inf t", r"run\.txt:2: score '-inf' is not finite"),

@@ -5,13 +5,9 @@ All foreign text goes through `clipped`, and then into `Text` objects, which kno
 
 from __future__ import annotations
 
-import io
-import os
-import re
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
@@ -21,24 +17,6 @@ from personas.plain import plain
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = [
-    "AT_MOST",
-    "MISSING",
-    "NOTE",
-    "SKIPPED",
-    "SPREAD",
-    "WIDE",
-    "Column",
-    "Sheet",
-    "clipped",
-    "counted",
-    "file_width",
-    "letter",
-    "moved",
-    "print_page",
-    "shade",
-]
-
 NOTE = "dim"
 """Style of what explains the rest."""
 MISSING, SKIPPED = "-", "·"
@@ -47,20 +25,14 @@ SPREAD = "±"
 """Heads the column of the personas' disagreement."""
 AT_MOST = "≤"
 
-_FILE_WIDTH = 110
-_WIDTH = re.compile("[1-9][0-9]{0,3}")
 _TEXT_WIDTH = 110  # columns of running text, at most
-_LETTERS = 26
 
 WIDE = 100
 """Columns from which on tables are set more loosely."""
 
-_UP, _DOWN, _SAME = "▲", "▼", "="
 _BAR, _HALF_BAR, _RULE, _CUT = "━", "╸", "─", "…"
 # What stands for these signs where the encoding has no others than ASCII's.
-_ASCII = str.maketrans(
-    f"{_UP}{_DOWN}{AT_MOST}{SKIPPED}{SPREAD}{_BAR}{_HALF_BAR}{_RULE}{_CUT}", "+-<.*=--~"
-)
+_ASCII = str.maketrans(f"▲▼{AT_MOST}{SKIPPED}{SPREAD}{_BAR}{_HALF_BAR}{_RULE}{_CUT}", "+-<.*=--~")
 
 # Backgrounds from a low score to a high one, from grey to a strong blue, all of about the same
 # lightness: white can be read on each, and none stands out on a dark terminal that does not on
@@ -92,7 +64,7 @@ class Column:
         return max([*map(cell_len, self.heading), *(cell.cell_len for cell in self.cells)])
 
 
-class Sheet:
+class Screen:
     """A console with what this page needs of it.
 
     Attributes:
@@ -165,66 +137,15 @@ class Sheet:
         return space + text if right else text + space
 
 
-def print_page(show: Callable[[Console], None], file: TextIO | None = None) -> None:
-    """Show a page on a terminal, or write it as plain text to whatever else `file` is.
-
-    Args:
-        show: prints the page.
-        file: without, standard output.
-    """
-    from rich.console import Console
-
-    out = sys.stdout if file is None else file
-    if out.isatty():
-        show(Console(file=out))
-        return
-    encoding = getattr(out, "encoding", None) or "utf-8"
-    pipe = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="replace", newline="")
-    show(
-        Console(
-            file=pipe,
-            width=file_width(),
-            force_terminal=False,
-            color_system=None,
-            legacy_windows=False,
-        )
-    )
-    pipe.seek(0)
-    out.write("".join(f"{line.rstrip()}\n" for line in pipe))
-
-
-def file_width() -> int:
-    """Columns of a page that goes to a file or a pipe: what COLUMNS says, else 110."""
-    said = os.environ.get("COLUMNS", "")
-    return int(said) if _WIDTH.fullmatch(said) else _FILE_WIDTH
-
-
 def clipped(text: str, limit: int) -> str:
     """Foreign text on one line, safe for a terminal, no more than `limit` characters of it."""
     shown = plain(text, limit)
     return f"{shown}{_CUT}" if len(text) > limit else shown
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
-    """``1 call``, ``1,234 calls``."""
-    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
-
-
-def letter(place: int) -> str:
-    """What stands for the member in that place, from 0: ``A`` to ``Z``, ``A1``, ``A2``, ..."""
-    return chr(ord("A") + place) if place < _LETTERS else f"A{place - _LETTERS + 1}"
-
-
-def moved(places: int) -> Text:
-    """How many ranks a passage rose or fell: ``▲3``, ``▼2``, ``=``."""
-    if places > 0:
-        return Text(f"{_UP}{places}", style="green")
-    return Text(f"{_DOWN}{-places}", style="red") if places < 0 else Text(_SAME, style=NOTE)
-
-
-def shade(sheet: Sheet, share: float) -> str:
+def shade(screen: Screen, share: float) -> str:
     """Style of a score's cell, by the score as a share of the highest possible, 0 to 1."""
-    if not sheet.shaded:
+    if not screen.shaded:
         return ""
     level = round(_LEVELS * min(1.0, max(0.0, share)))
     parts = [low + (high - low) * level // _LEVELS for low, high in zip(_LOW, _HIGH, strict=True)]
