@@ -420,15 +420,14 @@ class RankerConfig(BaseModel):
         """
         config = self._for_weak() if capabilities.weak else self
         config = _with_share(config, capabilities.first_stage_weight)
-        typed = not capabilities.prompts or config.passages_per_call is not None
-        if not typed or config.questions is not None:
-            return config
         chosen: dict[str, Any] = {}
-        if "scoring" not in config.model_fields_set and not capabilities.prompts:
+        if not capabilities.prompts and "scoring" not in config.model_fields_set:
             chosen["scoring"] = "expected"
-        by_criterion = config.scoring_class.needs_rubric
-        chosen["questions"] = "per_criterion" if by_criterion else "per_persona"
-        return RankerConfig.of(config, chosen)
+        asks = not capabilities.prompts or config.passages_per_call is not None
+        if asks and config.questions is None:
+            by_criterion = config.scoring_class.needs_rubric
+            chosen["questions"] = "per_criterion" if by_criterion else "per_persona"
+        return RankerConfig.of(config, chosen) if chosen else config
 
     def for_writers(self, recruiter: Capabilities, criteria: Capabilities) -> RankerConfig:
         """This configuration with the library's personas and rubrics, where nobody can write any.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcranker import (
@@ -126,11 +126,29 @@ def test_one_passage_and_its_questions_hold_all_that_is_needed() -> None:
     assert "Parent" not in first.text
     assert first.judge is not None
     assert first.judge.criteria[1] == ("Nurse 2", "How Nurse 2.", 25.0)
-    assert [level.name for level in first.levels] == [str(number) for number in range(10)]
-    assert (first.levels[0].description, first.levels[9].description) == (
-        "irrelevant",
-        "serves it fully",
-    )
+    described = ["irrelevant", "related", "serves it in part", "serves it fully"]
+    assert [level.name for level in first.levels] == described
+    assert first.top == 10
+
+
+def test_integer_scoring_asks_for_the_numbers_of_the_scale() -> None:
+    judging = Judging()
+    judging.rank({"d": "text 1"}, scoring="integer")
+    levels = judging.asked[0].questions[0].levels
+    assert [level.name for level in levels] == [str(number) for number in range(10)]
+    described = {level.name: level.description for level in levels if level.description}
+    assert described == {
+        "0": "irrelevant",
+        "3": "related",
+        "6": "serves it in part",
+        "9": "serves it fully",
+    }
+
+
+def test_more_labels_than_the_model_takes_levels() -> None:
+    labels = tuple(f"level {number}" for number in range(11))
+    with pytest.raises(ConfigError, match="takes 2 to 10 levels, and these are 11; change labels="):
+        Judging().rank({"d": "text 1"}, labels=labels, scoring="expected")
 
 
 def test_several_passages_share_the_judges_in_the_state() -> None:
@@ -485,6 +503,7 @@ def test_what_is_recorded_of_other_models_stays_as_it_was() -> None:
     assert "typed_score" in MCRanker(model=Judging().model, team=TEAM).prompt_hashes
 
 
+@settings(deadline=None)
 @given(
     st.integers(1, 20),
     st.integers(1, 12),
