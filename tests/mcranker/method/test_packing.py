@@ -27,6 +27,7 @@ from mcranker import (
     RankerConfig,
     Ranking,
     RateLimited,
+    ReplyError,
     Rubric,
     ScriptedChat,
     ServerFailed,
@@ -34,6 +35,7 @@ from mcranker import (
     UnsupportedCapability,
 )
 from mcranker.events import PassageScored
+from personas import library
 from tests.support.scripted import scripted
 
 TYPED = Capabilities(max_questions=64, max_levels=10, prompts=False)
@@ -394,6 +396,32 @@ def test_a_library_team_is_recruited_by_a_choice() -> None:
     recorded = ranker.config.recorded()
     assert (recorded["recruiting"], recorded["criteria"]) == ("library", "library")
     assert (recorded["questions"], recorded["scoring"]) == ("per_persona", "expected")
+
+
+def test_where_the_options_are_too_many_each_member_is_asked_about() -> None:
+    asked: list[ChatRequest] = []
+
+    def answer(request: ChatRequest) -> ChatReply:
+        asked.append(request)
+        likely = [0.9 if "Geneticist" in each.text else 0.1 for each in request.questions]
+        return ChatReply("", answers=tuple(Answer(p, None, (1 - p, p)) for p in likely))
+
+    few = Capabilities(max_questions=20, max_choices=10, prompts=False)
+    model = ScriptedChat(answer, capabilities=few)
+    team = MCRanker(model=model, team_size=2).recruit_team("masks")
+    assert [each.name for each in team.members] == ["NLP scientist", "Geneticist"]
+    assert all(len(each.questions) <= 20 for each in asked)
+    texts = [question.text for each in asked for question in each.questions]
+    assert len(texts) == len(set(texts)) == len(library.members()) - 1
+
+
+@pytest.mark.parametrize(
+    "odd", [Answer(None, problem="declined"), Answer(0.0), Answer(0.0, None, (0.5, 0.5))]
+)
+def test_a_recruiter_without_an_answer_is_an_error(odd: Answer) -> None:
+    model = ScriptedChat(lambda _: ChatReply("", answers=(odd,)), capabilities=TYPED)
+    with pytest.raises(ReplyError, match=r"'judge': (declined|it has no probability of each)"):
+        MCRanker(model=model).recruit_team("masks")
 
 
 # --- models that answer in text ---------------------------------------------------------------
