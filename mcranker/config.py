@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from mcranker.errors import ConfigError
-from mcranker.llm.chat import Capabilities
+from mcranker.llm.chat import Capabilities, Stage
 from mcranker.llm.limits.concurrency import MOST_LEARNED
 from mcranker.method.answers import SCORINGS, TYPED_SCORINGS, Scoring
 from personas.ensembles import ENSEMBLES, Rule
@@ -54,15 +54,22 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
                 "max_passage_words": 512,
                 "single_quotes": True,
                 "snake_case_personas": True,
+                "dataset_team": True,
                 "missing": "constant",
                 "missing_constant": 5.0,
                 "reask": 0,
+                "ask_anew": 20,
+                "temperature": None,
                 "depth": 30,
             }
         ),
     }
 )
-"""What each preset sets. ``reference`` holds what the authors' code does and the paper omits."""
+"""What each preset sets.
+
+``reference`` holds what the authors' code, as published, does otherwise than the paper says; what
+it does that no field can follow is listed in ``docs/evaluation.md``.
+"""
 
 WEAK_MODEL_DEFAULTS: Mapping[str, Any] = MappingProxyType(
     {
@@ -98,7 +105,9 @@ class RankerConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False)
 
     preset: Literal["paper", "reference"] = Field(
-        "paper", description="Follow the paper, or also what the authors' code adds to it."
+        "paper",
+        description="Follow the paper, or its authors' code where a field can (point by point in "
+        "docs/evaluation.md).",
     )
     team_size: int = Field(
         3,
@@ -130,6 +139,11 @@ class RankerConfig(BaseModel):
         "where a persona has them there, or judge without.",
     )
     dataset: str = Field("", description='What the collection is; needed for criteria="dataset".')
+    dataset_team: bool = Field(
+        False,
+        description='With criteria="dataset": recruit one team for the data set as well, from '
+        "its description and without an example passage.",
+    )
     scoring: Annotated[str, SCORINGS] = Field(
         "integer",
         description="One integer a passage (paper), the expectation over the labels' "
@@ -160,6 +174,11 @@ class RankerConfig(BaseModel):
     ensemble: Annotated[str, ENSEMBLES] = Field(
         "sum", description="How the personas' scores become one (paper, Eq. 4)."
     )
+    rank_ties: Literal["average", "min", "ordinal"] = Field(
+        "average",
+        description="With reciprocal_rank, the rank of passages to which a persona gave the same "
+        "score: the mean of their ranks, the first of them, or each its own by first-stage order.",
+    )
     missing: Literal["mean_of_team", "lowest", "constant", "fail"] = Field(
         "mean_of_team",
         description="What stands in for a missing score: the mean of the passage's other "
@@ -173,7 +192,18 @@ class RankerConfig(BaseModel):
         description='The constant for missing="constant".',
     )
     reask: int = Field(
-        1, ge=0, le=5, description="How often an unreadable answer is asked for again."
+        1,
+        ge=0,
+        le=5,
+        description="How often an unreadable answer is asked for again, with what is wrong.",
+    )
+    ask_anew: int = Field(
+        0,
+        ge=0,
+        le=100,
+        description="How often recruiter and criteria writers are asked the same question anew "
+        "after an unreadable answer, before reask; never at temperature 0, where the answer would "
+        "be the same.",
     )
     first_stage_weight: float = Field(
         0.0,
@@ -202,7 +232,9 @@ class RankerConfig(BaseModel):
         False, description="Whether double quotes in passages become single ones."
     )
     snake_case_personas: bool = Field(
-        False, description="Whether recruits' names are lower-cased with underscores."
+        False,
+        description="Whether recruits' names are lower-cased with underscores, and cut to what "
+        "follows a slash.",
     )
     prompts: str = Field(
         "paper", description="Prompt set: paper, compact, or a folder with one's own wording."
@@ -481,12 +513,24 @@ class RankerConfig(BaseModel):
         """The highest score one persona can give, e.g. k, or the number of labels less one."""
         return self.scoring_class.top(self)
 
+    @property
+    def one_team(self) -> bool:
+        """Whether all queries have the same recruits."""
+        return self.criteria == "dataset" and self.dataset_team
+
+    def anew(self, stage: Stage) -> int:
+        """How often the same question is asked anew at this stage; see ``ask_anew``."""
+        by_team = stage in ("recruit", "criteria")
+        return self.ask_anew if by_team and self.temperature != 0 else 0
+
     def recorded(self) -> dict[str, Any]:
         """All fields as plain values, as rankings and run folders keep them.
 
-        ``scale`` is what the scoring scheme makes of it.
+        ``scale`` is what the scoring scheme makes of it. ``rank_ties`` is there where it counts.
         """
         values = self.model_dump(mode="json")
+        if not self.rule.ensemble.ranks:
+            del values["rank_ties"]
         return values if self.labels else {**values, "scale": self.top}
 
     @property

@@ -24,15 +24,7 @@ from mcranker.cli.options import model_flags
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import Verb, output_flag, quiet_flag
 from mcranker.errors import LedgerError, MCRankerError, ReplyError
-from mcranker.llm.chat import (
-    ChatModel,
-    ChatReply,
-    ChatRequest,
-    Message,
-    Question,
-    State,
-    Tag,
-)
+from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Message, Question, State, Tag
 from mcranker.llm.connect import DEFAULT_LOCAL, choose_default, connect
 from mcranker.llm.ledger.ledger import default_ledger_path
 from mcranker.llm.ledger.upkeep import file_bytes, stats

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from mcranker.errors import ConfigError
 from mcranker.llm.chat import Judge, Option, Question, State
+from mcranker.method.rubric_text import rubric_as_text, rubrics_as_text
 from mcranker.method.session import Session, passage_text
 from mcranker.types import Passage
 from personas import Criterion, Member
@@ -167,7 +168,7 @@ class DirectSheet:
         self._task = session.prompts["typed_task"].render({})
         self._scale = _Scale(session)
         criteria = [each for member in members for each in _criteria(member)]
-        self._criteria = _listed(criteria, session)
+        self._criteria = rubrics_as_text(members, session.prompts)["criteria"]
         self._judge = _judge("", "", criteria)
         self.entries: Sequence[Entry] = [Entry(0)]
 
@@ -246,20 +247,10 @@ def _in_words(member: Member, session: Session) -> str:
             {
                 "persona": member.name,
                 "description": member.persona.description,
-                "criteria": _listed(_criteria(member), session),
+                "criteria": rubric_as_text(member, session.prompts)["criteria"],
             }
         )
     )
-
-
-def _listed(criteria: Sequence[Criterion], session: Session) -> str:
-    cleaner = session.prompts.cleaner
-    lines = []
-    for number, criterion in enumerate(criteria, start=1):
-        explained = f": {cleaner.text(criterion.description)}" if criterion.description else ""
-        name = cleaner.line(criterion.name)
-        lines.append(f"{number}. {name} (weight {criterion.weight:.0f}%){explained}")
-    return "\n".join(lines)
 
 
 def _state(

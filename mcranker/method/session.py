@@ -18,10 +18,9 @@ from mcranker.llm.chat import ChatModel, ChatReply, Question, ReplySchema, Stage
 from mcranker.models import Models
 from mcranker.replies.ask import ask
 from mcranker.types import Passage, Query, UsageTable
-from personas import PromptSet, Rubric
+from personas import Member, PromptSet, Rubric
 from personas.ensembles import distinct
 from personas.templates import Turn
-from personas.untrusted import fence
 
 T = TypeVar("T")
 _WORD = re.compile(r"\S+")
@@ -33,10 +32,12 @@ class Memory:
 
     Attributes:
         dataset_rubrics: persona -> its rubric for the data set, ``criteria="dataset"``.
+        dataset_team: the recruits of all queries, with ``dataset_team`` besides.
         subject_baselines: a weak recruiter's answers to the calibration queries.
     """
 
     dataset_rubrics: dict[str, Rubric] = field(default_factory=dict)
+    dataset_team: list[Member] = field(default_factory=list)
     subject_baselines: list[Mapping[str, float]] = field(default_factory=list)
 
 
@@ -111,7 +112,8 @@ class Session:
 
     def fenced(self, passage: Passage) -> str:
         """The passage as models see it: between markers that it cannot contain."""
-        return fence(passage_text(passage, self.config), query=self.query.text)
+        text = passage_text(passage, self.config)
+        return self.prompts.passage(text, query=self.query.text)
 
     def calls_at_once(self, model: ChatModel) -> int:
         """Calls to be kept ready for `model`.

@@ -55,7 +55,8 @@ async def score_by_team(session: Session, seats: Seats, *, locked: bool = False)
         ModelError: the model as such failed, not just one passage's request.
     """
     async with task_group() as group:
-        ensembler = Ensembler(session, len(seats.members) + seats.recruits)
+        scientists = [each.name for each in seats.members if each.origin == "fixed"]
+        ensembler = Ensembler(session, len(seats.members) + seats.recruits, scientists)
         group.start_soon(ensembler.run)
         if ensembler.assessor is not None:
             group.start_soon(ensembler.assessor.run)

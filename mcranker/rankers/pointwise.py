@@ -20,7 +20,7 @@ from mcranker.models import LedgerSpec, Models, Roles, check_capabilities
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking, combined
 from mcranker.types import Passage, Query, ScoreMatrix
-from personas import Member, PromptSet, Team
+from personas import Member, PromptError, PromptSet, Team
 
 logger = safe_logger("mcranker")
 
@@ -40,6 +40,7 @@ class PointwiseRanker(Ranker):
         team: TeamSpec | None = None,
         ledger: LedgerSpec = "default",
         needs_team: bool = True,
+        prompt: str,
     ) -> None:
         self.team = None if team is None else as_team(team)
         if self.team is not None and "team_size" not in config.model_fields_set:
@@ -58,6 +59,7 @@ class PointwiseRanker(Ranker):
         self.seats = Seats.of(self.config, self.team) if needs_team else Seats()
         check_capabilities(self.config, self.models, recruits=self.seats.recruits)
         self.prompts = PromptSet.load(self.config.prompts)
+        _check_answer(self.prompts, prompt, self.config)
         self._memory = Memory()
         if self.config is not config:
             kind = "is a weak model" if scoring.capabilities.weak else "answers typed questions"
@@ -84,7 +86,9 @@ class PointwiseRanker(Ranker):
     def _double(self, models: Models) -> Self:
         double = super()._double(models)
         double._memory = Memory(  # noqa: SLF001 - of the same class
-            dict(self._memory.dataset_rubrics), list(self._memory.subject_baselines)
+            dict(self._memory.dataset_rubrics),
+            list(self._memory.dataset_team),
+            list(self._memory.subject_baselines),
         )
         double.seats = self.seats.for_estimates()
         return double
@@ -121,7 +125,7 @@ class PointwiseRanker(Ranker):
         members = tuple(members)
         query = session.asked.text.strip()[:_LONGEST_QUERY]
         if self.team is None:
-            return Team(members=members, query=query)
+            return Team(members=members, query="" if self.config.one_team else query)
         made_for_query = self.seats.recruits > 0 or (
             self.config.criteria != "dataset"
             and any(
@@ -164,6 +168,18 @@ class PointwiseRanker(Ranker):
             calls=session.usage,
             seconds={**session.seconds, "total": time.perf_counter() - session.started},
             assessor_reasons=_reasons(scored.assessed, rows),
+        )
+
+
+def _check_answer(prompts: PromptSet, prompt: str, config: RankerConfig) -> None:
+    """Refuse a scheme whose instruction the scoring prompt has no place for."""
+    if config.questions or config.scoring == "integer":
+        return
+    if "answer" not in prompts[prompt].placeholders:
+        raise PromptError(
+            f"prompts={config.prompts!r}: {prompt}.txt has no {{{{answer}}}}, so the model is not "
+            f"told how to answer with scoring={config.scoring!r}; write {{{{answer}}}} there, or "
+            'use scoring="integer"'
         )
 
 

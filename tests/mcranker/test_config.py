@@ -30,6 +30,9 @@ DIFFERENCES = {
     "missing": ("mean_of_team", "constant"),
     "missing_constant": (0.0, 5.0),
     "reask": (1, 0),
+    "ask_anew": (0, 20),
+    "dataset_team": (False, True),
+    "temperature": (0.0, None),
     "depth": (None, 30),
 }
 
