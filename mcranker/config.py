@@ -79,6 +79,7 @@ WEAK_MODEL_DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "scoring": "expected",
         "labels": NO_YES,
         "max_passage_words": 100,
+        "first_stage_weight": 0.95,  # with less, SmolLM2's teams rank worse than BM25
     }
 )
 """What a model marked weak gets in fields that nobody set."""
@@ -523,6 +524,8 @@ class RankerConfig(BaseModel):
         if self.max_passage_tokens is not None:
             chosen.pop("max_passage_words", None)
         scoring = chosen.get("scoring", self.scoring)
+        if self.top_k is not None:
+            chosen.pop("first_stage_weight", None)
         if scoring != "expected" or "scale" in self.model_fields_set:
             chosen.pop("labels", None)
         if self.rule.ensemble.asks and "scoring" not in self.model_fields_set:
