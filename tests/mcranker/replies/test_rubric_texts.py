@@ -90,7 +90,7 @@ def test_the_papers_sentence_may_be_the_weight() -> None:
         "The weight to this criterion is: 30/100",
         "The weight to this criterion is: 30% of the total, at most 40%.",
         "The weight to this criterion is: 30.5.2, if any.",
-        "First: the weight to this criterion is: 30%. Then: the weight to this criterion is: 40%. x",
+        "First, the weight to this criterion is: 3%. Then the weight to this criterion is: 4%. x",
     ],
 )
 def test_weights_in_doubt_are_still_asked_for_again(text: str) -> None:
