@@ -173,6 +173,11 @@ class RankerConfig(BaseModel):
     ensemble: Annotated[str, ENSEMBLES] = Field(
         "sum", description="How the personas' scores become one (paper, Eq. 4)."
     )
+    rank_ties: Literal["average", "min", "ordinal"] = Field(
+        "average",
+        description="With reciprocal_rank, the rank of passages to which a persona gave the same "
+        "score: the mean of their ranks, the first of them, or each its own by first-stage order.",
+    )
     missing: Literal["mean_of_team", "lowest", "constant", "fail"] = Field(
         "mean_of_team",
         description="What stands in for a missing score: the mean of the passage's other "
@@ -441,20 +446,20 @@ class RankerConfig(BaseModel):
     def for_model(self, capabilities: Capabilities) -> RankerConfig:
         """This configuration with the defaults for the scoring model, where it has some.
 
-        Weak models have, and those that answer typed questions only. Fields that a caller or a
-        preset has set are kept, and fields that would contradict those are left at their plain
-        defaults.
+        Weak models have, those that answer typed questions only, and those whose scores go best
+        with a share of the first stage's. Fields that a caller or a preset has set are kept, and
+        fields that would contradict those are left at their plain defaults.
         """
         config = self._for_weak() if capabilities.weak else self
-        typed = not capabilities.prompts or config.passages_per_call is not None
-        if not typed or config.questions is not None:
-            return config
+        config = _with_share(config, capabilities.first_stage_weight)
         chosen: dict[str, Any] = {}
-        if "scoring" not in config.model_fields_set and not capabilities.prompts:
+        if not capabilities.prompts and "scoring" not in config.model_fields_set:
             chosen["scoring"] = "expected"
-        by_criterion = config.scoring_class.needs_rubric
-        chosen["questions"] = "per_criterion" if by_criterion else "per_persona"
-        return RankerConfig.of(config, chosen)
+        asks = not capabilities.prompts or config.passages_per_call is not None
+        if asks and config.questions is None:
+            by_criterion = config.scoring_class.needs_rubric
+            chosen["questions"] = "per_criterion" if by_criterion else "per_persona"
+        return RankerConfig.of(config, chosen) if chosen else config
 
     def for_writers(self, recruiter: Capabilities, criteria: Capabilities) -> RankerConfig:
         """This configuration with the library's personas and rubrics, where nobody can write any.
@@ -518,9 +523,11 @@ class RankerConfig(BaseModel):
     def recorded(self) -> dict[str, Any]:
         """All fields as plain values, as rankings and run folders keep them.
 
-        ``scale`` is what the scoring scheme makes of it.
+        ``scale`` is what the scoring scheme makes of it. ``rank_ties`` is there where it counts.
         """
         values = self.model_dump(mode="json")
+        if not self.rule.ensemble.ranks:
+            del values["rank_ties"]
         return values if self.labels else {**values, "scale": self.top}
 
     @property
@@ -532,6 +539,14 @@ class RankerConfig(BaseModel):
     def all_labels(self) -> tuple[str, ...]:
         """The labels of ``scoring="expected"``, least relevant first; label i counts i."""
         return self.labels or tuple(str(value) for value in range(self.scale + 1))
+
+
+def _with_share(config: RankerConfig, weight: float) -> RankerConfig:
+    """With this share of the first stage's score, where nothing speaks against it."""
+    settled = "first_stage_weight" in config.model_fields_set or config.preset == "reference"
+    if not weight or settled or config.top_k is not None:
+        return config
+    return RankerConfig.of(config, {"first_stage_weight": weight})
 
 
 def _explain(error: ValidationError) -> str:

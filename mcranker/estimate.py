@@ -14,7 +14,7 @@ from mcranker.llm.ledger.ledger import Ledger
 from mcranker.llm.ledger.ledgered import Ledgered
 from mcranker.llm.ledger.request_key import request_key
 from mcranker.llm.limits.budget import most_used, prompt_bytes
-from mcranker.llm.prices import cost
+from mcranker.llm.prices import billed_as, cost
 from mcranker.llm.wrapper import Wrapper
 from mcranker.method.topk import fewest_rows
 from mcranker.models import Models
@@ -244,7 +244,7 @@ class EstimatingChat(Wrapper):
                 self._counted.add(key)
             else:
                 reply = found
-        self._count(self.name, request, reply)
+        self._count(billed_as(self.name, request), request, reply)
         return reply
 
     async def aclose(self) -> None:

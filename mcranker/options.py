@@ -24,6 +24,7 @@ class RankerOptions(TypedDict, total=False):
     questions: Literal["per_persona", "per_criterion"] | None
     passages_per_call: int | None
     ensemble: str
+    rank_ties: Literal["average", "min", "ordinal"]
     missing: Literal["mean_of_team", "lowest", "constant", "fail"]
     missing_constant: float
     reask: int

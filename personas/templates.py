@@ -123,6 +123,7 @@ TYPED_PROMPTS: dict[str, Placeholders] = {
     # A line for each level that is described, the lowest first
     "typed_levels": _placeholders(""),
     "typed_recruit": _placeholders(""),
+    "typed_suits": _placeholders("persona topics"),
     # The same in one prompt, for models that answer in text
     "typed_reply": _placeholders("query passages questions levels", "judges task"),
 }

@@ -170,30 +170,39 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
         )
 
     async def _most_likely(self) -> tuple[Member, ...]:
-        """The members whom the answer to a typed question makes the likeliest to judge well."""
-        session, candidates = self._session, self._seats.candidates
-        members = tuple(
-            Option(member.name, ", ".join(member.persona.topics)) for member in candidates
-        )
-        task = session.prompts["typed_recruit"].render({})
-        question = Question("judge", task[-1].text, kind="choice", options=members)
+        """The members whom the answers to typed questions make the likeliest to judge well.
 
-        def read(reply: ChatReply) -> tuple[float, ...]:
-            (answer,) = reply.answers or (Answer(None),)
-            if answer.probabilities is None or len(answer.probabilities) != len(candidates):
-                problem = answer.problem or "it has no probability of each of the library"
-                raise Unreadable(f"{problem}.")
-            return answer.probabilities
-
-        chances = await session.ask(
-            self._model,
-            (),
-            read,
-            stage="recruit",
-            max_tokens=session.config.max_tokens,
-            questions=(question,),
-            state=State(session.prompts.cleaner.text(self._about), {}),
-        )
+        That is one choice among all, or where the model takes fewer options, a yes/no question
+        about each.
+        """
+        candidates, limits = self._seats.candidates, self._model.capabilities
+        if limits.max_choices is None or len(candidates) <= limits.max_choices:
+            members = tuple(
+                Option(each.name, ", ".join(each.persona.topics)) for each in candidates
+            )
+            task = self._session.prompts["typed_recruit"].render({})[-1].text
+            (answer,) = await self._answers((Question("judge", task, 1, "choice", members),))
+            chances = answer.probabilities or ()
+        else:
+            chances = ()
+            template = self._session.prompts["typed_suits"]
+            most = limits.max_questions
+            for start in range(0, len(candidates), most):
+                questions = tuple(
+                    Question(
+                        f"judge_{number}",
+                        template.render(
+                            {
+                                "persona": each.name,
+                                "topics": ", ".join(each.persona.topics),
+                            }
+                        )[-1].text,
+                        kind="yes_no",
+                    )
+                    for number, each in enumerate(candidates[start : start + most], start=1)
+                )
+                answers = await self._answers(questions)
+                chances += tuple(each.value for each in answers if each.value is not None)
         best = sorted(zip(chances, candidates, strict=True), key=lambda pair: -pair[0])
         return tuple(
             _with_reason(
@@ -201,6 +210,31 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
                 Persona(name=member.name, reason=f"Likely to judge it best (probability {p:.2f})."),
             )
             for p, member in best[: self._seats.recruits]
+        )
+
+    async def _answers(self, questions: tuple[Question, ...]) -> tuple[Answer, ...]:
+        """The answer to each question about the query, with all the probabilities."""
+
+        def read(reply: ChatReply) -> tuple[Answer, ...]:
+            answers = reply.answers or ()
+            if len(answers) != len(questions):
+                raise Unreadable(f"it holds {len(answers)} of {len(questions)} answers.")
+            for answer, question in zip(answers, questions, strict=True):
+                given = len(answer.probabilities or ())
+                if answer.value is None or (question.options and given != len(question.options)):
+                    problem = answer.problem or "it has no probability of each option"
+                    raise Unreadable(f"{question.name!r}: {problem}.")
+            return answers
+
+        session = self._session
+        return await session.ask(
+            self._model,
+            (),
+            read,
+            stage="recruit",
+            max_tokens=session.config.max_tokens,
+            questions=questions,
+            state=State(session.prompts.cleaner.text(self._about), {}),
         )
 
     async def _most_suitable(self) -> tuple[Member, ...]:

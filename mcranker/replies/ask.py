@@ -20,6 +20,7 @@ from mcranker.llm.chat import (
     Tag,
     Usage,
 )
+from mcranker.llm.prices import billed_as
 from mcranker.replies.loose_json import Unreadable
 from mcranker.surrogates import encodable
 from mcranker.types import UsageTable
@@ -98,12 +99,13 @@ async def ask(
     while True:
         asked.append(request)
         reply = await model.complete(request)
-        usage.add(tag.stage, tag.persona, model.name, reply.usage, reused=reply.reused)
+        billed = billed_as(model.name, request)
+        usage.add(tag.stage, tag.persona, billed, reply.usage, reused=reply.reused)
         try:
             return read(reply)
         except Unreadable as problem:
             unread = Usage(unreadable=1)
-            usage.add(tag.stage, tag.persona, model.name, unread, reused=reply.reused)
+            usage.add(tag.stage, tag.persona, billed, unread, reused=reply.reused)
             # A reply read from probabilities does not change by asking again.
             if len(asked) > anew + config.reask or labels or questions:
                 await _note_unusable(model, asked)

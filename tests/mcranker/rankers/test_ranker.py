@@ -59,14 +59,15 @@ def test_reciprocal_rank_is_the_middle_of_equation_4() -> None:
     ranker = MCRanker(model=scripted(by_table(TABLE)), ensemble="reciprocal_rank")
     ranking = ranker.rank("masks", DOCS)
 
-    # Ranks, ties by first-stage order:   p1 p2 p3 p4 p5
-    #   NLP scientist  4 9 4 7 0    ->    3  1  4  2  5
-    #   Virologist     8 6 8 10 1   ->    2  4  3  1  5
-    #   Worried parent 5 3 5 1 10   ->    2  4  3  5  1
+    # Ranks, the mean for ties:           p1  p2  p3  p4  p5
+    #   NLP scientist  4 9 4 7 0    ->    3.5  1  3.5  2  5
+    #   Virologist     8 6 8 10 1   ->    2.5  4  2.5  1  5
+    #   Worried parent 5 3 5 1 10   ->    2.5  4  2.5  5  1
+    tied = 1 / 3.5 + 1 / 2.5 + 1 / 2.5
     expected = {
-        "p1": 1 / 3 + 1 / 2 + 1 / 2,
+        "p1": tied,
         "p2": 1 / 1 + 1 / 4 + 1 / 4,
-        "p3": 1 / 4 + 1 / 3 + 1 / 3,
+        "p3": tied,
         "p4": 1 / 2 + 1 / 1 + 1 / 5,
         "p5": 1 / 5 + 1 / 5 + 1 / 1,
     }

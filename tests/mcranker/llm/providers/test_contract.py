@@ -33,6 +33,7 @@ from mcranker.llm.chat import ChatModel, ChatRequest, Message, Question, Tag
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.openai_chat import OpenAIChat
+from mcranker.llm.providers.systemone import SystemOneChat
 from tests.support.loopback import (
     Answer,
     Body,
@@ -51,6 +52,7 @@ from tests.support.loopback import (
     serve,
     serve_in_thread,
 )
+from tests.support.systemone_server import answered, response
 
 KEY = "k-secret"
 REQUEST = ChatRequest(messages=(Message("user", "Hé?"),), tag=Tag("score"), max_tokens=5)
@@ -140,6 +142,18 @@ BACK_ENDS = {
         key_advice="api_key=",
         connection_advice="check that the server runs",
         labels=True,
+    ),
+    "systemone": BackEnd(
+        make=SystemOneChat,
+        model="m",
+        name="systemone:m",
+        path="/v1/systemone",
+        request=QUESTION,
+        good=response("served-model", {"q1": answered({"type": "score", "criteria": "012"}, 0.5)}),
+        usage=(120, 0, 1),
+        foreign=completion("7"),
+        key_advice="set TYPESAFE_API_KEY or pass api_key=",
+        connection_advice="check that the server runs",
     ),
     "anthropic": BackEnd(
         make=AnthropicMessages,
