@@ -524,7 +524,7 @@ def combined(
     assessed: ScoreMatrix | None = None,
     refuse_missing: bool = False,
 ) -> dict[str, Any]:
-    """The fields `order`, `final`, `bounds` and `scale` of a ranking (Eq. 4, 3.1).
+    """The fields `order`, `final`, `bounds` and `scale` of a ranking (Eq. 4).
 
     A passage that was not scored by all has the place of the highest score that it could have
     reached. Passages that were not judged follow in first-stage order.

@@ -150,7 +150,7 @@ class PointwiseRanker(Ranker):
         return self.team.model_copy(update={"members": members, **changed})
 
     def build_ranking(self, session: Session, scored: Scored) -> Ranking:
-        """The finished ranking: scores combined, ties by first-stage order (3.1).
+        """The finished ranking: scores combined (Eq. 4), ties by first-stage order.
 
         A passage that was not scored by all stands where the highest score that it could have
         reached puts it. Passages beyond ``depth``, and those that had no score at the deadline,
