@@ -20,18 +20,19 @@ from pydantic import (
 from mcranker.errors import ConfigError
 from mcranker.llm.chat import Capabilities
 from mcranker.llm.limits.concurrency import MOST_LEARNED
-from mcranker.method.answers import SCORINGS, Scoring
+from mcranker.method.answers import SCORINGS, TYPED_SCORINGS, Scoring
 from personas.ensembles import ENSEMBLES, Rule
 from personas.errors import shown
 from personas.plain import can_be_encoded
-
-__all__ = ["NO_YES", "PRESETS", "WEAK_MODEL_DEFAULTS", "RankerConfig"]
 
 MOST_IN_A_BATCH = 10_000
 """Calls that wait together for a batch, at most, where nobody has set ``concurrency``."""
 
 QUERIES_OF_A_BATCH = 100
 """Queries whose calls go into one batch, where nobody has set ``query_concurrency``."""
+
+MOST_IN_A_CALL = 100
+"""Passages that one call may judge."""
 
 LARGEST = 2**63 - 1
 """Whole numbers go no further, either way: databases and JSON hold 64 bits."""
@@ -142,6 +143,18 @@ class RankerConfig(BaseModel):
         True,
         description="With per_criterion scoring: all personas' criteria in one call a passage, "
         "where the model answers many questions at once.",
+    )
+    questions: Literal["per_persona", "per_criterion"] | None = Field(
+        None,
+        description="Ask typed questions, several in one call: one a persona, or one a criterion. "
+        "None: per_persona for models that answer nothing else, and with passages_per_call.",
+    )
+    passages_per_call: int | None = Field(
+        None,
+        ge=1,
+        le=MOST_IN_A_CALL,
+        description="With typed questions: so many passages in one call, in an order that turns "
+        "from call to call; none for one. Fewer calls, and passages that are judged beside others.",
     )
     ensemble: Annotated[str, ENSEMBLES] = Field(
         "sum", description="How the personas' scores become one (paper, Eq. 4)."
@@ -332,6 +345,7 @@ class RankerConfig(BaseModel):
             raise ValueError('criteria="dataset" needs dataset=: say in words what the data set is')
         if self.criteria == "none" and self.scoring_class.needs_rubric:
             raise ValueError(f'scoring="{self.scoring}" needs criteria; criteria="none" has none')
+        self._check_questions()
         if self.top_k is not None and not self.rule.ensemble.monotone:
             raise ValueError(
                 f"ensemble={self.ensemble!r} needs every score, and top_k={self.top_k} leaves some "
@@ -344,6 +358,28 @@ class RankerConfig(BaseModel):
                 "the two"
             )
         return self
+
+    def _check_questions(self) -> None:
+        if self.questions is None and self.passages_per_call is None:
+            return
+        asked = f"questions={self.questions!r}" if self.questions else "passages_per_call"
+        if self.scoring not in TYPED_SCORINGS:
+            raise ValueError(
+                f"{asked} goes with scoring={' or '.join(map(repr, TYPED_SCORINGS))}, "
+                f"not with {self.scoring!r}"
+            )
+        if self.questions == "per_persona" and self.scoring_class.needs_rubric:
+            raise ValueError(
+                f'scoring="{self.scoring}" needs an answer to each criterion; use '
+                'questions="per_criterion", or scoring="expected"'
+            )
+        if self.questions == "per_criterion" and self.criteria == "none":
+            raise ValueError('questions="per_criterion" needs criteria; criteria="none" has none')
+        if not self.panel:
+            raise ValueError(
+                f"panel=False asks each persona by itself, and {asked} asks all in one call; "
+                "leave out one of the two"
+            )
 
     @classmethod
     def of(
@@ -376,12 +412,38 @@ class RankerConfig(BaseModel):
         return cls(**{**fields, **options})
 
     def for_model(self, capabilities: Capabilities) -> RankerConfig:
-        """This configuration with the defaults for weak models, where it is one.
+        """This configuration with the defaults for the scoring model, where it has some.
 
-        Fields that a caller or a preset has set are kept, and fields that would contradict
-        those are left at their plain defaults.
+        Weak models have, and those that answer typed questions only. Fields that a caller or a
+        preset has set are kept, and fields that would contradict those are left at their plain
+        defaults.
         """
-        if not capabilities.weak or self.preset == "reference":
+        config = self._for_weak() if capabilities.weak else self
+        typed = not capabilities.prompts or config.passages_per_call is not None
+        if not typed or config.questions is not None:
+            return config
+        chosen: dict[str, Any] = {}
+        if "scoring" not in config.model_fields_set and not capabilities.prompts:
+            chosen["scoring"] = "expected"
+        by_criterion = config.scoring_class.needs_rubric
+        chosen["questions"] = "per_criterion" if by_criterion else "per_persona"
+        return RankerConfig.of(config, chosen)
+
+    def for_writers(self, recruiter: Capabilities, criteria: Capabilities) -> RankerConfig:
+        """This configuration with the library's personas and rubrics, where nobody can write any.
+
+        That is where the models of these roles answer typed questions only; fields that are set
+        are kept.
+        """
+        chosen = {
+            name: "library"
+            for name, role in (("recruiting", recruiter), ("criteria", criteria))
+            if not role.prompts and name not in self.model_fields_set
+        }
+        return RankerConfig.of(self, chosen) if chosen else self
+
+    def _for_weak(self) -> RankerConfig:
+        if self.preset == "reference":
             return self
         chosen = {
             name: value

@@ -13,9 +13,7 @@ from mcranker.logs import safe_logger
 from mcranker.surrogates import encodable
 from mcranker.types import Passage, Query
 from personas.ensembles import HIGHEST_SCORE
-from personas.plain import in_brief
-
-__all__ = ["Docs", "as_passages", "as_query"]
+from personas.errors import shown
 
 Docs: TypeAlias = Iterable[str | Mapping[str, Any] | Passage] | Mapping[str, str]
 """Passages in first-stage order: texts, records, `Passage` objects, or a mapping id -> text."""
@@ -163,7 +161,7 @@ def _score(score: object, where: str) -> float | None:
         if abs(number) <= HIGHEST_SCORE:
             return number
     raise InputError(
-        f"{where} has the score {in_brief(score)}; give a finite number, up to {HIGHEST_SCORE:.3g}"
+        f"{where} has the score {shown(score)}; give a finite number, up to {HIGHEST_SCORE:.3g}"
     )
 
 

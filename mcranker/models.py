@@ -21,18 +21,6 @@ from mcranker.llm.limits.limits import FIRST_PAUSE, Limits
 from mcranker.llm.limits.retries import ATTEMPTS, FIRST_WAIT, Retrying
 from mcranker.llm.scripted import ScriptedChat
 
-__all__ = [
-    "MODEL_OPTIONS",
-    "NO_MODELS",
-    "ROLES",
-    "LedgerSpec",
-    "ModelSpec",
-    "Models",
-    "Roles",
-    "check_capabilities",
-    "connect_roles",
-]
-
 ModelSpec = str | ChatModel | None
 LedgerSpec = str | os.PathLike[str] | Ledger | None
 
@@ -233,15 +221,41 @@ def _kind(spec: ModelSpec) -> str:
     return spec.partition(":")[0] if isinstance(spec, str) else ""
 
 
-def check_capabilities(config: RankerConfig, model: ChatModel) -> None:
-    """Refuse a scoring scheme that the scoring model cannot serve, before any call.
+def check_capabilities(config: RankerConfig, models: Models, *, recruits: int) -> None:
+    """Refuse what the models of the roles cannot serve, before any call.
+
+    Args:
+        config: the choices in effect.
+        models: of the roles.
+        recruits: how many personas are to be recruited.
 
     Raises:
-        UnsupportedCapability: the model lacks what the scheme needs.
+        UnsupportedCapability: a model lacks what it is to do.
     """
-    if lack := config.scoring_class.lack(model.capabilities):
+    model = models.scoring
+    offers = model.capabilities
+    if config.questions is None and (lack := config.scoring_class.lack(offers)):
         raise UnsupportedCapability(
             f'{model.name} {lack}, which scoring="{config.scoring}" needs; '
             'use scoring="integer" or another scoring_model',
             model=model.name,
         )
+    if config.questions and not offers.max_questions and config.scoring == "expected":
+        raise UnsupportedCapability(
+            f"{model.name} answers questions={config.questions!r} in one text, without "
+            'probabilities, which scoring="expected" needs; use scoring="integer" or another '
+            "scoring_model",
+            model=model.name,
+        )
+    tasks = {
+        "recruiter": (recruits > 0 and config.recruiting == "invent", 'recruiting="library"'),
+        "assessor": (config.rule.ensemble.asks, 'ensemble="sum"'),
+    }
+    for role, (writes, instead) in tasks.items():
+        chat = getattr(models, role)
+        if writes and not chat.capabilities.prompts:
+            raise UnsupportedCapability(
+                f"{chat.name} answers typed questions and writes nothing, as the {role} has to; "
+                f"use {instead} or another {role}_model",
+                model=chat.name,
+            )

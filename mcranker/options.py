@@ -5,8 +5,6 @@ Made by ``python -m mcranker.cli.reference options > mcranker/options.py``; edit
 
 from typing import Literal, TypedDict
 
-__all__ = ["RankerOptions"]
-
 
 class RankerOptions(TypedDict, total=False):
     """The fields of `RankerConfig`, without ``team_size``, which rankers take by itself."""
@@ -22,6 +20,8 @@ class RankerOptions(TypedDict, total=False):
     scale: int
     labels: tuple[str, ...]
     panel: bool
+    questions: Literal["per_persona", "per_criterion"] | None
+    passages_per_call: int | None
     ensemble: str
     missing: Literal["mean_of_team", "lowest", "constant", "fail"]
     missing_constant: float

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, TextIO, cast, overload
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast, overload
 
 from mcranker.errors import ConfigError, InputError, MissingScoreError
 from mcranker.trec import trec_run
 from mcranker.types import MissingScore, Passage, Query, ScoreMatrix, UsageTable
 from personas.ensembles import Rule, descending, distinct
-from personas.errors import PersonasError, SchemaError
+from personas.errors import PersonasError, SchemaError, shown
 from personas.inspection.stored import (
     ASSESSOR,
     StoredCalls,
@@ -20,7 +20,7 @@ from personas.inspection.stored import (
     StoredRanking,
     StoredUsage,
 )
-from personas.plain import in_brief, json_text
+from personas.plain import json_text
 
 if TYPE_CHECKING:
     import os
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mcranker.llm.chat import Stage, Usage
     from personas import Team
 
-__all__ = ["HIGHEST_GRADE", "Hit", "Ranking", "combined", "used_by"]
+T = TypeVar("T")
 
 HIGHEST_GRADE = 1_000_000
 """Grades go as far below 0. Programs that measure take memory for each up to the highest."""
@@ -55,6 +55,10 @@ class Hit:
             ``top_k`` ranks any more.
         at_most: the highest final score it could have got from them; None if nobody was
             skipped.
+        confidence: persona -> how sure the model is, 0 to 1, where it answers typed questions and
+            says so.
+        probabilities: persona -> probability of each level, from 0 to k at equal distances,
+            where the model gives them.
     """
 
     rank: int
@@ -67,6 +71,8 @@ class Hit:
     passage: Passage
     skipped: tuple[str, ...] = ()
     at_most: float | None = None
+    confidence: Mapping[str, float] = field(default_factory=dict)
+    probabilities: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     @property
     def index(self) -> int:
@@ -363,6 +369,10 @@ class Ranking(Sequence[Hit]):
                 matrix.values[row, column] = math.nan if score is None else score
                 if name in hit.missing:
                     matrix.reasons[row, column] = hit.missing[name]
+                if name in hit.confidence:
+                    matrix.confidence[row, column] = hit.confidence[name]
+                if name in hit.probabilities:
+                    matrix.probabilities[row, column] = hit.probabilities[name]
                 if given := hit.criteria.get(name):
                     names = stored.criteria_of(name)
                     if set(given) != set(names):
@@ -421,6 +431,8 @@ class Ranking(Sequence[Hit]):
             passage=passage,
             skipped=tuple(self.personas[column] for column in self._skipped(row)),
             at_most=self.bounds.get(row),
+            confidence=_by_name(self.matrix.confidence, row, columns),
+            probabilities=_by_name(self.matrix.probabilities, row, columns),
         )
 
     def _skipped(self, row: int) -> list[int]:
@@ -496,6 +508,12 @@ def combined(
     }
 
 
+def _by_name(
+    cells: Mapping[tuple[int, int], T], row: int, columns: Sequence[tuple[int, str]]
+) -> dict[str, T]:
+    return {name: cells[row, column] for column, name in columns if (row, column) in cells}
+
+
 def used_by(row: StoredCalls) -> tuple[Stage, str, str, Usage]:
     """Stage, persona, model, and what they took."""
     from mcranker.llm.chat import Usage
@@ -526,6 +544,8 @@ def _stored_hit(hit: Hit) -> StoredHit:
         skipped=hit.skipped,
         at_most=hit.at_most,
         criteria={name: dict(each) for name, each in hit.criteria.items()},
+        confidence=dict(hit.confidence),
+        probabilities=dict(hit.probabilities),
         first_stage_rank=hit.first_stage_rank,
         first_stage_score=passage.score,
         title=passage.title,
@@ -572,7 +592,7 @@ def _checked_grades(grades: Mapping[str, int] | None) -> dict[str, int] | None:
         whole = hasattr(grade, "__index__") and not isinstance(grade, bool)
         if not (whole and abs(int(grade)) <= HIGHEST_GRADE):
             raise InputError(
-                f"grades: the grade of {doc_id!r} is {in_brief(grade)}; give a whole number, "
+                f"grades: the grade of {doc_id!r} is {shown(grade)}; give a whole number, "
                 f"above 0 for relevant, up to {HIGHEST_GRADE:,}"
             )
     return {doc_id: int(grade) for doc_id, grade in grades.items()}

@@ -20,22 +20,6 @@ if TYPE_CHECKING:
 
     Matrix: TypeAlias = NDArray[np.float64]
 
-__all__ = [
-    "ENSEMBLES",
-    "HIGHEST_SCORE",
-    "Ensemble",
-    "MissingPolicy",
-    "Rule",
-    "descending",
-    "distinct",
-    "fill_missing",
-    "find_ensemble",
-    "highest_score",
-    "interpolate",
-    "reciprocal_rank",
-    "score_sum",
-]
-
 HIGHEST_SCORE = (2 - 2**-23) * 2.0**127
 """What a score may be, and its negative: TREC runs hold single precision, and squares and sums of
 such scores are still finite in double precision."""

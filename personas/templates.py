@@ -17,16 +17,14 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Literal, NamedTuple, cast
 
 from personas.errors import PromptError
 from personas.files import read_text
-from personas.untrusted import Cleaner, fence
-
-__all__ = ["BUILTIN_SETS", "PROMPTS", "Placeholders", "PromptSet", "Template", "Turn", "fence"]
+from personas.untrusted import Cleaner
 
 Role = Literal["system", "user", "assistant"]
 
@@ -53,7 +51,7 @@ def _placeholders(required: str, optional: str = "", one_of: str = "") -> Placeh
 
 _CRITERIA = "criteria criteria_names"
 
-PROMPTS: Mapping[str, Placeholders] = {
+PROMPTS: dict[str, Placeholders] = {
     # App. D.1; {{others}} is empty, or says who is on the team already and who is not wanted
     "recruit": _placeholders("query passage number", "others"),
     # Our addition: picking from the library, by one choice or by the subject's likelihood
@@ -82,6 +80,21 @@ PROMPTS: Mapping[str, Placeholders] = {
     "repair": _placeholders("problem"),
 }
 """Every prompt of a set and its placeholders."""
+
+TYPED_PROMPTS: dict[str, Placeholders] = {
+    # Our addition: typed questions about a state of query, judges and passages
+    "typed_task": _placeholders(""),
+    "typed_judge": _placeholders("persona", "description criteria"),
+    "typed_score": _placeholders("passage judge"),
+    "typed_criterion": _placeholders("passage judge criterion"),
+    "typed_direct": _placeholders("passage", "criteria"),
+    # A line for each level that is described, the lowest first
+    "typed_levels": _placeholders(""),
+    "typed_recruit": _placeholders(""),
+    # The same in one prompt, for models that answer in text
+    "typed_reply": _placeholders("query passages questions levels", "judges task"),
+}
+"""Prompts of typed questions. A folder may leave them out; the shipped ones then stand in."""
 
 _PLACEHOLDER = re.compile(r"\{\{(?!\{)\s*+((?:[^{}\n]*[^\s{}])?)\s*+\}\}")
 _ROLE_LINE = re.compile(r"^\[(system|user|assistant)\][ \t]*$", re.MULTILINE)
@@ -126,7 +139,7 @@ class Template:
         pieces = _ROLE_LINE.split(text)
         blocks = [("user", pieces[0]), *zip(pieces[1::2], pieces[2::2], strict=True)]
         turns = tuple(
-            (cast(Role, role), tuple(_PLACEHOLDER.split(block.strip())))
+            (cast("Role", role), tuple(_PLACEHOLDER.split(block.strip())))
             for role, block in blocks
             if block.strip()
         )
@@ -179,17 +192,29 @@ class PromptSet:
         cleaner: neutralises texts that others wrote, for these prompts.
     """
 
-    def __init__(self, name: str, texts: Mapping[str, str], *, source: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        texts: Mapping[str, str],
+        *,
+        source: str,
+        typed: Mapping[str, str] | None = None,
+    ) -> None:
         self.name = name
         headings = {found for text in texts.values() for found in _HEADING.findall(text)}
         self.cleaner = Cleaner(headings)
         self._texts = dict(texts)
+        self._typed = _shipped_typed() | dict(typed or {})
+        headings |= {found for text in self._typed.values() for found in _HEADING.findall(text)}
         self._templates = {
             prompt: replace(
-                _checked(Template.parse(prompt, text), f"{source}/{prompt}.txt"),
-                cleaner=self.cleaner,
+                _checked(Template.parse(prompt, text), f"{source}/{prompt}.txt"), cleaner=cleaner
             )
-            for prompt, text in texts.items()
+            for cleaner, group in (
+                (self.cleaner, self._texts),
+                (Cleaner(headings), self._typed),
+            )
+            for prompt, text in group.items()
         }
 
     @classmethod
@@ -220,9 +245,14 @@ class PromptSet:
             )
         try:
             texts = {prompt: read_text(path / f"{prompt}.txt") for prompt in PROMPTS}
+            typed = {
+                prompt: read_text(path / f"{prompt}.txt")
+                for prompt in TYPED_PROMPTS
+                if (path / f"{prompt}.txt").is_file()
+            }
         except ValueError as error:
             raise PromptError(str(error)) from error
-        return cls(path.name, texts, source=str(path))
+        return cls(path.name, texts, source=str(path), typed=typed)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write every prompt as a file into `folder`, which must be new or empty.
@@ -235,7 +265,7 @@ class PromptSet:
             path.mkdir(parents=True, exist_ok=True)
             if any(path.iterdir()):
                 raise PromptError(f"{path}: is not empty; name a new folder")
-            for prompt, text in self._texts.items():
+            for prompt, text in (self._texts | self._typed).items():
                 (path / f"{prompt}.txt").write_text(text, encoding="utf-8")
         except OSError as error:
             raise PromptError(f"{path}: cannot be written: {error.strerror or error}") from error
@@ -246,10 +276,26 @@ class PromptSet:
     @cached_property
     def hashes(self) -> Mapping[str, str]:
         """SHA-256 of each prompt's text, in hexadecimal; they name what a run was asked."""
-        return {
-            prompt: hashlib.sha256(text.encode()).hexdigest()
-            for prompt, text in sorted(self._texts.items())
-        }
+        return _hashes(self._texts)
+
+    @cached_property
+    def typed_hashes(self) -> Mapping[str, str]:
+        """The same for the prompts of typed questions."""
+        return _hashes(self._typed)
+
+
+@lru_cache(maxsize=1)
+def _shipped_typed() -> dict[str, str]:
+    folder = resources.files("personas") / "prompts" / "typed"
+    return {
+        prompt: (folder / f"{prompt}.txt").read_text(encoding="utf-8") for prompt in TYPED_PROMPTS
+    }
+
+
+def _hashes(texts: Mapping[str, str]) -> Mapping[str, str]:
+    return {
+        prompt: hashlib.sha256(text.encode()).hexdigest() for prompt, text in sorted(texts.items())
+    }
 
 
 def _merge(parts: tuple[str, ...], values: Mapping[str, str]) -> tuple[str, ...]:
@@ -263,7 +309,7 @@ def _merge(parts: tuple[str, ...], values: Mapping[str, str]) -> tuple[str, ...]
 
 
 def _checked(template: Template, where: str) -> Template:
-    needed = PROMPTS[template.name]
+    needed = (PROMPTS | TYPED_PROMPTS)[template.name]
     if not template.turns:
         raise PromptError(f"{where}: is empty")
     missing = needed.required - template.placeholders

@@ -27,8 +27,6 @@ import hashlib
 import re
 from collections.abc import Iterable
 
-__all__ = ["Cleaner", "fence", "without_tokens"]
-
 _BARRED = re.compile(r"<(?=[|\uff5c][^|\uff5c<>\n]{1,40}[|\uff5c]>)")
 _TAG = re.compile(r"<(/?(\w{1,40})>|\|\w{2,40}>|\w{2,40}\|>)")
 _TAGS = frozenset(

@@ -7,10 +7,24 @@ import signal
 import sys
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.attack.scale import scaled
 
 # The many processes that tests start read the packages compiled, and so does the next run.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+# The time of an example depends on what else runs here. The same examples are tried each time, and
+# others where more than usual are wanted.
+settings.register_profile(
+    "here",
+    deadline=None,
+    derandomize=scaled(1) == 1,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("here")
 
 
 def pytest_configure() -> None:

@@ -15,18 +15,17 @@ from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.options import given_ledger, ledger_flag, model_flags, model_names
 from mcranker.cli.progress import Live, QueryTracker, live_is_wanted
 from mcranker.cli.signals import run as run_loop
-from mcranker.cli.tables import print_page, show_ranking
+from mcranker.cli.tables import show_ranking
 from mcranker.cli.verb import Verb, quiet_flag
+from personas.console import print_page, table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from beir_eval.data.datasets import Dataset
     from beir_eval.measures.metrics import Evaluation
-    from beir_eval.runs import Run
     from mcranker.ranking import Ranking
-
-__all__ = ["command"]
+    from mcranker.trec import Run
 
 COLLECTION = "mini"
 MEASURE = "nDCG@10"
@@ -54,7 +53,7 @@ class _Outcome:
 
 def _demo(ctx: click.Context) -> int:
     given = ctx.params
-    from beir_eval.data.datasets import load
+    from beir_eval.data.load import load
     from beir_eval.retrieval.first_stage import retrieve
 
     dataset = load(COLLECTION)
@@ -161,21 +160,21 @@ def _show(console: Console, outcome: _Outcome, dataset: Dataset) -> None:
 
 
 def _table(outcome: _Outcome, dataset: Dataset) -> object:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
+    from rich.table import Column
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column(f"{MEASURE} of the order of", no_wrap=True)
-    for name in outcome.measures:
-        table.add_column(name, justify="right")
+    columns = [Column(name, justify="right") for name in outcome.measures]
     evaluations = outcome.measures.values()
-    for ranking in outcome.rankings:
-        shown = textwrap.shorten(dataset.queries[ranking.query.id], 60, placeholder=" ...")
-        values = (each.per_query[MEASURE][ranking.query.id] for each in evaluations)
-        table.add_row(shown, *(f"{value:.3f}" for value in values))
-    table.add_section()
-    table.add_row("mean", *(f"{each.means[MEASURE]:.3f}" for each in evaluations))
-    return table
+    rows = (
+        (
+            textwrap.shorten(dataset.queries[each.query.id], 60, placeholder=" ..."),
+            *(f"{found.per_query[MEASURE][each.query.id]:.3f}" for found in evaluations),
+        )
+        for each in outcome.rankings
+    )
+    made = table([Column(f"{MEASURE} of the order of", no_wrap=True), *columns], rows)
+    made.add_section()
+    made.add_row("mean", *(f"{each.means[MEASURE]:.3f}" for each in evaluations))
+    return made
 
 
 def _verdict(outcome: _Outcome) -> str:

@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
+from rich.table import Column, Table
+from rich.text import Text
 
-from beir_eval.cli.findings import LEVEL, Findings
 from beir_eval.cli.flags import judgement_flags, measures_flag, statistics_flags
-from beir_eval.measures.significance import usual_correction
+from beir_eval.measures.metrics import Evaluation
+from beir_eval.measures.significance import Comparison, Interval, usual_correction
 from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.verb import Verb, output_flag
+from personas.console import table
+from personas.plain import plain
+from personas.words import counted
 
 if TYPE_CHECKING:
-    from beir_eval.measures.metrics import Evaluation
-    from beir_eval.measures.significance import Comparison, Interval
-    from beir_eval.runs import Run
+    from rich.console import Console
 
-__all__ = ["command"]
+    from mcranker.trec import Run
 
 Qrels = Mapping[str, Mapping[str, int]]
+SHOWN_IDS = 5
+SMALLEST_P = 0.0001
+LEVEL = 0.95
 
 
 def _evaluate(ctx: click.Context) -> int:
     _check_flags(ctx)
     from beir_eval.measures.metrics import evaluate, measure_names
-    from beir_eval.runs import read_trec
+    from mcranker.trec import read_trec
 
     given = ctx.params
     measures = measure_names(given["measures"])
@@ -43,10 +49,9 @@ def _evaluate(ctx: click.Context) -> int:
     findings = _findings(given, evaluations)
     if given["output"] == "json":
         return print_json(evaluation=_record(findings, given))
-    from beir_eval.cli.evaluate_tables import show_findings
-    from mcranker.cli.tables import print_page
+    from personas.console import print_page
 
-    print_page(lambda console: show_findings(console, findings, per_query=given["per_query"]))
+    print_page(lambda console: _show_findings(console, findings, per_query=given["per_query"]))
     return DONE
 
 
@@ -87,7 +92,7 @@ def _qrels(given: Mapping[str, Any]) -> Qrels:
         from beir_eval.data.qrels import read_qrels
 
         return read_qrels(given["qrels"])
-    from beir_eval.data.datasets import load
+    from beir_eval.data.load import load
 
     return load(given["dataset"], split=given["split"]).qrels
 
@@ -159,6 +164,111 @@ def _run_record(
     if per_query:
         record["per_query"] = evaluation.per_query
     return record
+
+
+def _show_findings(console: Console, findings: Findings, *, per_query: bool) -> None:
+    """Means, then comparisons, then the values of every query."""
+    console.print(_means(findings))
+    queries = counted(findings.judged, "judged query", "judged queries")
+    text = f"Means over {queries}."
+    if findings.intervals:
+        text += f" In brackets: {LEVEL:.0%} bootstrap intervals of {findings.resamples:,} resamples"
+        text += f", seed {findings.seed}."
+    console.print(Text(text))
+    for name, evaluation in findings.evaluations.items():
+        missing = evaluation.missing_queries
+        if missing:
+            shown = ", ".join(missing[:SHOWN_IDS]) + (", ..." if missing[SHOWN_IDS:] else "")
+            count = counted(len(missing), "judged query has", "judged queries have")
+            line = f"{name}: {count} no results (taken as an empty list): {shown}"
+            console.print(Text(plain(line)), style="yellow", soft_wrap=True)
+    for measure in findings.comparisons:
+        console.print()
+        console.print(_comparisons(findings, measure))
+    if per_query:
+        for measure in findings.measures:
+            console.print()
+            console.print(_per_query(findings, measure))
+
+
+def _table(first: str, others: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    columns = [Column(Text(plain(each)), justify="right", overflow="fold") for each in others]
+    return table([Column(Text(plain(first)), overflow="fold"), *columns], rows)
+
+
+def _means(findings: Findings) -> Table:
+    with_missing = any(each.missing_queries for each in findings.evaluations.values())
+    rows = []
+    for name, evaluation in findings.evaluations.items():
+        cells = [name]
+        for measure, mean in evaluation.means.items():
+            interval = findings.intervals.get(measure, {}).get(name)
+            span = f" [{interval.low:.4f}, {interval.high:.4f}]" if interval else ""
+            cells.append(f"{mean:.4f}{span}")
+        missing = [str(len(evaluation.missing_queries))] if with_missing else []
+        rows.append([*cells, *missing])
+    return _table("run", [*findings.measures, *(["no results"] if with_missing else [])], rows)
+
+
+def _comparisons(findings: Findings, measure: str) -> Table:
+    corrected = [] if findings.correction == "none" else [f"p ({findings.correction})"]
+    rows = []
+    for name, each in findings.comparisons[measure].items():
+        p_values = [each.p_value, *([each.p_adjusted] if corrected else [])]
+        counts = (each.wins, each.ties, each.losses)
+        rows.append([name, f"{each.difference:+.4f}", *map(_p_text, p_values), *map(str, counts)])
+    return _table(
+        f"{measure} against {findings.baseline}",
+        ["difference", f"p ({findings.test})", *corrected, "better", "equal", "worse"],
+        rows,
+    )
+
+
+def _p_text(p_value: float) -> str:
+    return f"{p_value:.4f}" if p_value >= SMALLEST_P else f"<{SMALLEST_P}"
+
+
+def _per_query(findings: Findings, measure: str) -> Table:
+    columns = [each.per_query[measure] for each in findings.evaluations.values()]
+    rows = (
+        (query_id, *(f"{column[query_id]:.4f}" for column in columns)) for query_id in columns[0]
+    )
+    return _table(f"{measure} of query", list(findings.evaluations), rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Everything that the verb shows.
+
+    Attributes:
+        judged: queries with judgements.
+        evaluations: run's name -> its values.
+        comparisons: measure -> run's name -> against the first run; empty if not asked for.
+        intervals: measure -> run's name -> of its mean; empty if not asked for.
+        test: of `comparisons`.
+        correction: of `comparisons`.
+        resamples: of `intervals`.
+        seed: of both.
+    """
+
+    judged: int
+    evaluations: Mapping[str, Evaluation]
+    comparisons: Mapping[str, Mapping[str, Comparison]]
+    intervals: Mapping[str, Mapping[str, Interval]]
+    test: str
+    correction: str
+    resamples: int
+    seed: int
+
+    @property
+    def baseline(self) -> str:
+        """Name of the first run."""
+        return next(iter(self.evaluations))
+
+    @property
+    def measures(self) -> Sequence[str]:
+        """In the order in which they were asked for."""
+        return list(next(iter(self.evaluations.values())).means)
 
 
 command = Verb(

@@ -8,15 +8,6 @@ from beir_eval.measures.significance import CORRECTIONS, HIGHEST_SEED, TESTS
 from mcranker.cli.number_types import RealNumber, WholeNumber
 from mcranker.cli.verb import OTHER, GroupedOption
 
-__all__ = [
-    "bm25_flags",
-    "count_flag",
-    "judgement_flags",
-    "measures_flag",
-    "no_cache_flag",
-    "statistics_flags",
-]
-
 FIRST_STAGE, STATISTICS = "First stage", "Statistics"
 
 

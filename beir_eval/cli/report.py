@@ -19,8 +19,6 @@ from personas.words import counted
 if TYPE_CHECKING:
     from beir_eval.report.model import Report
 
-__all__ = ["command"]
-
 NAME = "report"
 
 _SUFFIXES = {"md": ".md", "html": ".html", "latex": ".tex", "json": ".json"}

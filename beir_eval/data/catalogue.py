@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-__all__ = ["CATALOGUE", "Known", "known"]
-
 
 @dataclass(frozen=True, slots=True)
 class Known:

@@ -22,7 +22,7 @@ where it is read: an error names the file, and the line.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -33,28 +33,9 @@ from beir_eval.data.qrels import read_qrels
 from beir_eval.errors import DatasetError, RunFolderError
 from beir_eval.experiment.rankings import RANKINGS, read_rankings
 from beir_eval.files import read_form, read_records
-from beir_eval.runs import read_trec
 from mcranker.paths import is_folder
+from mcranker.trec import read_trec
 from personas.inspection.stored import StoredRanking, check_plain
-
-__all__ = [
-    "DATA_FOLDER",
-    "FIRST_STAGE",
-    "RANKINGS",
-    "DataFolder",
-    "DataManifest",
-    "FigureNote",
-    "FirstStageNote",
-    "Metrics",
-    "RunFolder",
-    "RunManifest",
-    "ScoreCounts",
-    "SuiteNote",
-    "Taken",
-    "TieBounds",
-    "find_runs",
-    "shown_options",
-]
 
 VERSION = 1
 DATA_FOLDER = "data"
@@ -304,12 +285,12 @@ class DataFolder:
         except DatasetError as failure:
             raise RunFolderError(str(failure)) from failure
 
-    def passages(self, doc_ids: Collection[str] | None = None) -> dict[str, tuple[str, str]]:
-        """Document id -> title and text; of these documents, or of all."""
+    def passages(self, wanted: Container[str] | None = None) -> dict[str, tuple[str, str]]:
+        """Document id -> title and text, of those `wanted` if not of all."""
         return {
             line["_id"]: (line["title"], line["text"])
             for line in read_records(self.path / "passages.jsonl", "_id", "title", "text")
-            if doc_ids is None or line["_id"] in doc_ids
+            if wanted is None or line["_id"] in wanted
         }
 
     def first_stage(self) -> dict[str, list[tuple[str, float]]]:

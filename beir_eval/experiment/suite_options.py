@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from mcranker.rankers import Ranker
 
-__all__ = ["Options", "beside", "checked_model", "located_model"]
-
 _KEPT_OUT = {
     "api_key": "keys are not kept in files; set OPENAI_API_KEY or ANTHROPIC_API_KEY",
     "ledger": "one ledger serves all runs; name it by --ledger",

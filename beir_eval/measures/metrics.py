@@ -7,17 +7,16 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from beir_eval.data.qrels import HIGHEST_GRADE
-from beir_eval.errors import ExtraMissing, MeasureError, RunError
+from beir_eval.errors import ExtraMissing, MeasureError
+from mcranker.errors import RunError
 from mcranker.logs import safe_logger
-from personas.plain import in_brief
+from mcranker.ranking import HIGHEST_GRADE
+from personas.errors import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from beir_eval.runs import Run
-
-__all__ = ["Evaluation", "evaluate", "measure_names"]
+    from mcranker.trec import Run
 
 _LARGEST = 2**31 - 1  # whole number that the programs behind ir-measures take
 _SHOWN = 200  # characters of a name or a foreign message
@@ -161,7 +160,7 @@ def _checked(query_id: str, grades: Mapping[str, int]) -> dict[str, int]:
     for doc_id, grade in grades.items():
         if not (hasattr(grade, "__index__") and abs(grade) <= HIGHEST_GRADE):
             raise MeasureError(
-                f"query {query_id!r} and document {doc_id!r} have the grade {in_brief(grade)}; "
+                f"query {query_id!r} and document {doc_id!r} have the grade {shown(grade)}; "
                 f"give a whole number from {-HIGHEST_GRADE:,} to {HIGHEST_GRADE:,}"
             )
     return {doc_id: int(grade) for doc_id, grade in grades.items()}

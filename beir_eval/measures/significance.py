@@ -30,19 +30,6 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.float64]
 
-__all__ = [
-    "CORRECTIONS",
-    "TESTS",
-    "Comparison",
-    "Correction",
-    "Interval",
-    "Test",
-    "adjust",
-    "bootstrap_intervals",
-    "compare_runs",
-    "usual_correction",
-]
-
 Test = Literal["student", "fisher", "tukey"]
 Correction = Literal["holm", "bonferroni", "bh", "none"]
 TESTS: tuple[str, ...] = get_args(Test)

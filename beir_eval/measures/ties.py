@@ -13,9 +13,7 @@ from typing import TypeAlias
 
 from beir_eval.experiment.run_folder import TieBounds
 from beir_eval.measures.metrics import evaluate
-from beir_eval.runs import Run
-
-__all__ = ["Scored", "tie_bounds"]
+from mcranker.trec import Run
 
 Scored: TypeAlias = Sequence[tuple[str, float | None]]
 """(document id, score), best first; None where there is no score."""

@@ -7,28 +7,24 @@ direction end where it ends.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from beir_eval.report import numbers
-from beir_eval.report.figure_parts import STYLE as FIGURE_STYLE
+from beir_eval.report.drawing import STYLE as FIGURE_STYLE
 from beir_eval.report.figures import render_svg
-from beir_eval.report.model import Cell, Column, Report, Row, Section
+from beir_eval.report.model import Column, Report, Row, Section, TableCell
 from beir_eval.report.notes import paper_note
 from beir_eval.report.tables import Table, figure_table, legend
-from personas.report import formats, markup
-from personas.words import dollars, seconds
+from personas.report import formats
+from personas.report.page import asset, environment, policy
+from personas.words import counted, whole
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["render_html"]
-
 _NUMBERS = (
-    "count",
     "heading",
     "interval",
     "mark",
@@ -37,7 +33,6 @@ _NUMBERS = (
     "rate",
     "signed_points",
 )
-_FORMATS = ("bare", "cut", "exact")
 _WIDE = 4
 _FEW_GAPS = 3
 _MOST_GAPS = 200
@@ -132,35 +127,31 @@ def _gaps(section: Section) -> tuple[_Gap, ...]:
     )
 
 
-def _what_lacks(cell: Cell) -> tuple[str, ...]:
+def _what_lacks(cell: TableCell) -> tuple[str, ...]:
     found = []
     metrics = cell.metrics
     if without := len(metrics.missing_queries):
         found.append(
-            f"{numbers.count(without)} {_plural(without, 'query has', 'queries have')} no results "
-            f"and {_plural(without, 'counts', 'count')} as 0"
+            f"{counted(without, 'query has', 'queries have')} no results and "
+            f"{'counts' if without == 1 else 'count'} as 0"
         )
     if failed := len(metrics.failed):
         reasons = ", ".join(dict.fromkeys(metrics.failed.values()))
         found.append(
-            f"{numbers.count(failed)} {_plural(failed, 'query was', 'queries were')} not ranked "
+            f"{counted(failed, 'query was', 'queries were')} not ranked "
             f"({formats.cut(reasons, _REASON)})"
         )
     if metrics.scores and metrics.scores.missing:
         scores = metrics.scores
-        reasons = ", ".join(f"{why}: {numbers.count(n)}" for why, n in scores.reasons.items())
+        reasons = ", ".join(f"{why}: {whole(n)}" for why, n in scores.reasons.items())
         found.append(
-            f"{numbers.count(scores.missing)} of {numbers.count(scores.asked)} scores are missing"
+            f"{whole(scores.missing)} of {whole(scores.asked)} scores are missing"
             + (f" ({formats.cut(reasons, _REASON)})" if reasons else "")
         )
     return tuple(found)
 
 
-def _plural(number: int, one: str, more: str) -> str:
-    return one if number == 1 else more
-
-
-def _tooltip(cell: Cell, column: Column, row: Row, section: Section) -> str:
+def _tooltip(cell: TableCell, column: Column, row: Row, section: Section) -> str:
     """What a pointer over a value shows."""
     ends = numbers.interval(cell.interval.low, cell.interval.high)
     told = [f"{column.name}, {row.label}: {numbers.points(cell.value)} (interval {ends})"]
@@ -176,52 +167,24 @@ def _tooltip(cell: Cell, column: Column, row: Row, section: Section) -> str:
 
 @cache
 def _environment() -> Environment:
-    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    ours, shared = PackageLoader("beir_eval", "report"), PackageLoader("personas", "report")
-    environment = Environment(
-        # The frame of the page and its look are those of the project's other reports.
-        loader=ChoiceLoader([ours, shared]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update({name: getattr(numbers, name) for name in _NUMBERS})
-    environment.filters.update({name: getattr(formats, name) for name in _FORMATS})
-    environment.filters.update(
-        iso=markup.iso,
-        paper_note=paper_note,
-        dollars=dollars,
-        seconds=seconds,
-        # Our own drawing, in which all text is escaped.
-        svg=Markup,
-    )
-
-    def asset(loader: PackageLoader, name: str) -> str:
-        return loader.get_source(environment, name)[0].replace("\r\n", "\n")
-
-    style = asset(shared, "report.css") + asset(ours, "report.css")
-    script = asset(shared, "tables.js") + asset(ours, "report.js")
-    policy = (
-        f"default-src 'none'; style-src {_source(style)} {_source(FIGURE_STYLE)}; "
-        f"script-src {_source(script)}; base-uri 'none'; form-action 'none'"
-    )
+    # The frame of the page and its look are those of the project's other reports.
+    made = environment("beir_eval")
+    made.filters.update({name: getattr(numbers, name) for name in _NUMBERS})
+    # The drawing is our own, and all text in it is escaped.
+    made.filters.update(paper_note=paper_note, svg=Markup)
+    style = asset("report.css") + asset("report.css", "beir_eval")
+    script = asset("tables.js") + asset("report.js", "beir_eval")
     # Our own files, not text from outside: the hashes hold only if they stay as they are.
-    environment.globals.update(
+    made.globals.update(
         style=Markup(style),  # noqa: S704
         script=Markup(script),  # noqa: S704
-        policy=Markup(policy),  # noqa: S704
+        policy=Markup(policy([style, FIGURE_STYLE], script)),  # noqa: S704
         tooltip=_tooltip,
         marks=numbers.LEGEND,
         nothing=numbers.NOTHING,
         wide=_WIDE,
         few_gaps=_FEW_GAPS,
     )
-    return environment
-
-
-def _source(text: str) -> str:
-    digest = hashlib.sha256(text.encode()).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"
+    return made

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from beir_eval.experiment.run_folder import DataManifest, FigureNote, Metrics, RunManifest
 from beir_eval.measures.significance import Comparison, Interval
 
-__all__ = ["Cell", "Column", "Figure", "Point", "Report", "Row", "Section"]
-
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -34,15 +32,15 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class TableCell:
     """One run's value on one data set.
 
     Attributes:
         value: mean of the report's measure, 0 to 1 (tables show it times 100).
+        interval: bootstrap confidence interval of `value`.
         paper: the paper's number, 0 to 1; None if it has none.
         rank: 1 for the best of the column, 2 for the second; equal values share; the first
             stage takes part. 0 for all others, and where the column has one run only.
-        interval: bootstrap confidence interval of `value`.
         comparison: with the baseline's; None for the baseline itself and where it is missing.
         metrics: the rest.
         manifest: what ranked; None for the first stage.
@@ -51,9 +49,9 @@ class Cell:
     """
 
     value: float
+    interval: Interval
     paper: float | None
     rank: int
-    interval: Interval
     comparison: Comparison | None
     metrics: Metrics
     manifest: RunManifest | None
@@ -66,24 +64,24 @@ class Row:
 
     Attributes:
         label: the ranker's.
-        cells: one a column of the section; None where it was not run, or is not finished.
-        average: mean of `value` over the columns, None if any is missing.
-        paper_average: mean of the paper's numbers over the same columns; None if any is missing.
-        rank: as `Cell.rank`, of the averages.
         is_baseline: whether the others are compared with it.
         weak: whether the scoring model is marked weak.
         models: the models' names, e.g. ``"local:smollm2-135m"``, or role by role where they
             differ; empty for the first stage.
+        average: mean of `value` over the columns, None if any is missing.
+        paper_average: mean of the paper's numbers over the same columns; None if any is missing.
+        rank: as `TableCell.rank`, of the averages.
+        cells: one a column of the section; None where it was not run, or is not finished.
     """
 
     label: str
-    cells: tuple[Cell | None, ...]
-    average: float | None
-    paper_average: float | None
-    rank: int
     is_baseline: bool
     weak: bool
     models: str
+    average: float | None
+    paper_average: float | None
+    rank: int
+    cells: tuple[TableCell | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,24 +117,24 @@ class Section:
     Attributes:
         name: of the suite; ``"runs"`` for those without one.
         title: heading.
+        baseline: label of the row that the others are compared with.
+        paper_source: what the paper's numbers are of; empty if none stand there.
         columns: data sets.
         rows: the first stage's first, then the rankers', in the suite's order.
-        baseline: label of the row that the others are compared with.
         figure: the figure that the runs make, or None.
         unfinished: (data set, label) of runs left out because they are not finished.
-        paper_source: what the paper's numbers are of; empty if none stand there.
         notes: sentences that every form of the report shows below the tables: which models,
             their defaults where they are weak, what is unfinished, how calls are counted.
     """
 
     name: str
     title: str
+    baseline: str
+    paper_source: str
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
-    baseline: str
     figure: Figure | None
     unfinished: tuple[tuple[str, str], ...]
-    paper_source: str
     notes: tuple[str, ...] = ()
 
 
@@ -146,18 +144,18 @@ class Report:
 
     Attributes:
         measure: whose values the tables show, as ir-measures writes it.
-        sections: by name of the suite in their natural order; runs without a suite last.
         test: name of the significance test, e.g. ``"student"``.
         correction: e.g. ``"holm"``.
         level: of the confidence intervals, e.g. 0.95.
         resamples: of the bootstrap.
         seed: of the bootstrap.
+        sections: by name of the suite in their natural order; runs without a suite last.
     """
 
     measure: str
-    sections: tuple[Section, ...]
     test: str
     correction: str
     level: float
     resamples: int
     seed: int
+    sections: tuple[Section, ...]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from beir_eval.experiment.labels import by_role
 from beir_eval.experiment.run_folder import DataManifest, RunManifest
 from beir_eval.measures import paper
 from beir_eval.report.model import Column, Row
-from beir_eval.report.numbers import count, points
-
-__all__ = ["conditions", "model_names", "notes", "paper_note"]
+from beir_eval.report.numbers import points
+from personas.words import whole
 
 _COUNTING = (
     "Calls, tokens, cost and model time are those of each run by itself: an answer that several "
@@ -21,15 +21,12 @@ REASONS = 3
 LONGEST_REASON = 160
 """Characters of a reason, at most."""
 
-_NOT_MODELS = ("scripted:", "simulated:")
-"""Names of models that are none start so."""
-
 
 def conditions(data: DataManifest, paper_queries: int | None) -> str:
     """How much of a data set was ranked, and how much the paper ranked."""
-    queries = count(data.queries)
+    queries = whole(data.queries)
     if data.queries != data.queries_in_full:
-        queries += f" of {count(data.queries_in_full)}"
+        queries += f" of {whole(data.queries_in_full)}"
     stage = data.first_stage
     settings = [
         str(value) if key == "engine" else f"{key} {value}" for key, value in stage.settings.items()
@@ -38,14 +35,14 @@ def conditions(data: DataManifest, paper_queries: int | None) -> str:
     ours = f"{queries} queries, top {data.depth} by {by}"
     if paper_queries is None:
         return ours
-    return f"{ours}; the paper: {count(paper_queries)} queries, top {paper.DEPTH}"
+    return f"{ours}; the paper: {whole(paper_queries)} queries, top {paper.DEPTH}"
 
 
 def model_names(manifests: Mapping[str, RunManifest]) -> str:
     """The models of a row, given its manifests by column: role by role where they differ."""
     columns_of: dict[str, list[str]] = {}
     for column, manifest in manifests.items():
-        columns_of.setdefault(_by_role(manifest.models), []).append(column)
+        columns_of.setdefault(by_role(manifest.models), []).append(column)
     if len(columns_of) == 1:
         return next(iter(columns_of))
     return "; ".join(f"{', '.join(columns)}: {names}" for names, columns in columns_of.items())
@@ -59,7 +56,8 @@ def notes(
     said = []
     if rankers:
         said.append(_models_note(rankers))
-        said += _substitute_note(rankers)
+        manifests = (cell.manifest for row in rankers for cell in row.cells if cell)
+        said += program_note(name for each in manifests if each for name in each.models.values())
         said += _weak_notes(rankers)
     if unfinished:
         left_out = ", ".join(f"{label} on {dataset}" for dataset, label in unfinished)
@@ -75,19 +73,19 @@ def notes(
     return tuple(said)
 
 
+def program_note(models: Iterable[str]) -> list[str]:
+    """That some of these models are none, in a sentence; nothing if all are models."""
+    names = sorted({name for name in models if name.startswith(("scripted:", "simulated:"))})
+    said = "answers by a program: these numbers say nothing about any language model."
+    return [f"{', '.join(names)} {said}"] if names else []
+
+
 def paper_note(source: str) -> str:
     """What the columns with the paper's numbers are."""
     return (
         f"Columns marked 'paper' hold the paper's numbers, not ours: {source}. Averages of the "
         "paper's numbers are over the data sets of the table."
     )
-
-
-def _by_role(models: Mapping[str, str]) -> str:
-    names = list(dict.fromkeys(models.values()))
-    if len(names) <= 1:
-        return "".join(names)
-    return ", ".join(f"{role} {name}" for role, name in models.items())
 
 
 def _models_note(rankers: Sequence[Row]) -> str:
@@ -98,23 +96,6 @@ def _models_note(rankers: Sequence[Row]) -> str:
         return f"Model: {next(iter(labels_of))}."
     parts = (f"{names} ({', '.join(labels)})" for names, labels in labels_of.items())
     return f"Models: {'; '.join(parts)}."
-
-
-def _substitute_note(rankers: Sequence[Row]) -> list[str]:
-    names = {
-        name
-        for row in rankers
-        for cell in row.cells
-        if cell and cell.manifest
-        for name in cell.manifest.models.values()
-        if name.startswith(_NOT_MODELS)
-    }
-    if not names:
-        return []
-    return [
-        f"{', '.join(sorted(names))} answers by a program: these numbers say nothing about any "
-        "language model."
-    ]
 
 
 def _weak_notes(rankers: Sequence[Row]) -> list[str]:
@@ -167,9 +148,9 @@ def _lost_notes(rankers: Sequence[Row]) -> list[str]:
 
 def _most_common(reasons: Counter[str]) -> str:
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-    shown = [f"{_cut(reason)} ({count(number)})" for reason, number in ordered[:REASONS]]
+    shown = [f"{_cut(reason)} ({whole(number)})" for reason, number in ordered[:REASONS]]
     rest = sum(number for _, number in ordered[REASONS:])
-    return "; ".join([*shown, *([f"others ({count(rest)})"] if rest else [])])
+    return "; ".join([*shown, *([f"others ({whole(rest)})"] if rest else [])])
 
 
 def _cut(reason: str) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from beir_eval.report.model import Cell, Column, Figure, Report, Row, Section
+from beir_eval.report.model import Column, Figure, Report, Row, Section, TableCell
 from beir_eval.report.numbers import (
     LEGEND,
     NOTHING,
-    count,
     heading,
     interval,
     mark,
@@ -18,9 +17,7 @@ from beir_eval.report.numbers import (
     rate,
     signed_points,
 )
-from personas.words import counted, dollars, seconds
-
-__all__ = ["Entry", "Table", "condition_lines", "figure_table", "legend", "section_tables"]
+from personas.words import counted, dollars, seconds, whole
 
 PAPER = "paper"
 AVERAGE = "average"
@@ -184,7 +181,7 @@ def _comparisons(report: Report, section: Section) -> Table:
                 _words(interval(between.low, between.high, signed=True) if between else NOTHING),
                 _words(p_text(found.p_value)),
                 _words(p_text(found.p_adjusted)),
-                *(_words(count(each)) for each in (found.wins, found.ties, found.losses)),
+                *(_words(whole(each)) for each in (found.wins, found.ties, found.losses)),
             )
         )
     return Table(
@@ -193,7 +190,7 @@ def _comparisons(report: Report, section: Section) -> Table:
         rows=tuple(rows),
         texts=2,
         note=f"{legend(report, section)} Intervals: bootstrap over the queries, "
-        f"{count(report.resamples)} resamples, seed {report.seed}.",
+        f"{whole(report.resamples)} resamples, seed {report.seed}.",
     )
 
 
@@ -206,13 +203,13 @@ def _answers(report: Report, section: Section) -> Table:
             (
                 _words(row.label),
                 _words(column.name),
-                _words(count(scores.asked) if scores else NOTHING),
-                _words(count(scores.missing) if scores else NOTHING),
+                _words(whole(scores.asked) if scores else NOTHING),
+                _words(whole(scores.missing) if scores else NOTHING),
                 _words(rate(scores.missing, scores.asked) if scores else NOTHING),
-                _words(count(scores.skipped) if scores else NOTHING),
-                _words(count(scores.unreadable) if scores else NOTHING),
-                _words(count(len(metrics.missing_queries))),
-                _words(count(len(metrics.failed)) if cell.manifest else NOTHING),
+                _words(whole(scores.skipped) if scores else NOTHING),
+                _words(whole(scores.unreadable) if scores else NOTHING),
+                _words(whole(len(metrics.missing_queries))),
+                _words(whole(len(metrics.failed)) if cell.manifest else NOTHING),
                 _words(points(ties.worst if ties else None)),
                 _words(points(ties.best if ties else None)),
             )
@@ -238,10 +235,10 @@ def _taken(section: Section) -> Table:
             (
                 _words(row.label),
                 _words(column.name),
-                _words(count(taken.calls)),
-                _words(count(taken.input_tokens)),
-                _words(count(taken.cached_input_tokens)),
-                _words(count(taken.output_tokens)),
+                _words(whole(taken.calls)),
+                _words(whole(taken.input_tokens)),
+                _words(whole(taken.cached_input_tokens)),
+                _words(whole(taken.output_tokens)),
                 _words("not known" if taken.cost is None else dollars(taken.cost)),
                 _words(seconds(taken.seconds)),
             )
@@ -254,14 +251,14 @@ def _taken(section: Section) -> Table:
     )
 
 
-def _cells(section: Section) -> Iterator[tuple[Row, Column, Cell]]:
+def _cells(section: Section) -> Iterator[tuple[Row, Column, TableCell]]:
     for row in section.rows:
         for column, cell in zip(section.columns, row.cells, strict=True):
             if cell is not None:
                 yield row, column, cell
 
 
-def _value(cell: Cell | None) -> Entry:
+def _value(cell: TableCell | None) -> Entry:
     if cell is None:
         return _words(NOTHING)
     found = cell.comparison

@@ -10,18 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-from beir_eval.errors import RunError, SettingError
+from beir_eval.errors import SettingError
 from beir_eval.retrieval import cache as stored
 from beir_eval.retrieval.bm25 import BM25, check_depth, check_k1_and_b, versions
-from beir_eval.runs import read_trec
+from mcranker.errors import RunError
 from mcranker.logs import safe_logger
+from mcranker.trec import read_trec
 
 if TYPE_CHECKING:
     from beir_eval.data.datasets import Dataset
     from beir_eval.experiment.run_folder import FirstStageNote
     from beir_eval.retrieval.lucene import Lucene
-
-__all__ = ["BM25", "Engine", "Fields", "FirstStage", "Index", "find", "retrieve"]
 
 Engine: TypeAlias = Literal["bm25s", "pyserini", "file"]
 Index: TypeAlias = Literal["corpus", "prebuilt"]

@@ -34,8 +34,6 @@ from personas.words import counted, file_size, seconds
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Finding", "command"]
-
 Status = Literal["ok", "missing", "failed"]
 
 _KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
@@ -224,7 +222,7 @@ async def _answer(chat: ChatModel) -> Finding:
 def _print(finding: Finding) -> None:
     from rich.text import Text
 
-    from mcranker.cli.tables import print_page
+    from personas.console import print_page
 
     def show(console: Console) -> None:
         line = Text(f"{finding.status:8}", style=_COLOURS[finding.status])

@@ -11,8 +11,6 @@ import click
 from mcranker.cli.invocation import Invocation
 from mcranker.cli.progress import download_bar
 
-__all__ = ["ENGINE", "fetch_models", "is_here"]
-
 ENGINE = "xllamacpp"
 """The package of the local engine."""
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from mcranker.llm.local.catalogue import CatalogueEntry
 
-__all__ = ["command"]
-
 
 def _download(ctx: click.Context) -> int:
     from mcranker.llm.local.catalogue import find, not_found
@@ -45,7 +43,7 @@ def _list(output: str) -> int:
     entries = catalogue()
     if output == "json":
         return print_json(models=[_record(entry) for entry in entries])
-    from mcranker.cli.tables import print_page
+    from personas.console import print_page
 
     print_page(lambda console: _show(console, entries))
     return DONE
@@ -56,27 +54,23 @@ def _record(entry: CatalogueEntry) -> dict[str, Any]:
 
 
 def _show(console: Console, entries: tuple[CatalogueEntry, ...]) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
+    from rich.table import Column
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("name", style="cyan", no_wrap=True)
-    table.add_column("size", justify="right", no_wrap=True)
-    table.add_column("licence", no_wrap=True)
-    table.add_column("weak")
-    table.add_column("here")
-    table.add_column("")
-    for entry in entries:
-        table.add_row(
+    from personas.console import names, numbers, table
+
+    licence = Column("licence", no_wrap=True)
+    rows = (
+        (
             entry.name,
             file_size(entry.size),
             entry.licence,
             "weak" if entry.weak else "",
             "yes" if is_here(entry.file) else "",
-            Text(entry.note),
+            entry.note,
         )
-    console.print(table)
+        for entry in entries
+    )
+    console.print(table([names("name"), *numbers("size"), licence, "weak", "here", ""], rows))
 
 
 command = click.Group(

@@ -18,22 +18,6 @@ from mcranker.models import MODEL_OPTIONS, ROLES
 from mcranker.rankers import RANKERS, Ranker
 from personas.registry import Registry
 
-__all__ = [
-    "METHOD",
-    "MODELS",
-    "WEAK_MODEL_NOTE",
-    "config_flags",
-    "given_config",
-    "given_ledger",
-    "ledger_flag",
-    "make_ranker",
-    "model_flags",
-    "model_names",
-    "ranker_flag",
-    "team_flag",
-    "with_criteria_flag",
-]
-
 METHOD, MODELS = "Method", "Models"
 
 _ROLES = {

@@ -24,15 +24,6 @@ if TYPE_CHECKING:
     from mcranker.events import Event
     from mcranker.rankers import Ranker
 
-__all__ = [
-    "Live",
-    "QueryTracker",
-    "RunTracker",
-    "Tracker",
-    "download_bar",
-    "live_is_wanted",
-]
-
 SETTLED = 0.5  # seconds of scoring before its speed means anything
 
 

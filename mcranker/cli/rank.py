@@ -45,8 +45,6 @@ from mcranker.trec import can_be_named
 from mcranker.types import Passage, Query
 from personas.words import counted
 
-__all__ = ["command"]
-
 INPUT, OUTPUT = "Input", "Output"
 _REPORT_OF_MANY = "use --save FILE, and then 'mcranker inspect FILE --query ID --html PAGE'"
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import sys
 from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
@@ -24,24 +23,11 @@ from mcranker.bounded_lines import (
 )
 from mcranker.errors import InputError
 from mcranker.inputs import as_passages
-from mcranker.trec import decimal
+from mcranker.trec import decimal, parse_trec
 from mcranker.types import Passage, Query
 from personas.ensembles import HIGHEST_SCORE
-from personas.plain import in_brief
+from personas.errors import shown
 from personas.words import counted
-
-__all__ = [
-    "FORMATS",
-    "STDIN",
-    "Format",
-    "joined",
-    "named_source",
-    "read_corpus",
-    "read_lines",
-    "read_passages",
-    "read_queries",
-    "read_run",
-]
 
 Format = Literal["jsonl", "json", "tsv", "text"]
 FORMATS = get_args(Format)
@@ -58,7 +44,6 @@ _SUFFIXES: dict[str, Format] = {
 }
 _ID_COLUMNS = {"_id", "id", "docid", "doc_id", "docno", "pid", "qid", "query_id", "query-id"}
 
-_FIELD = re.compile(r"[^ \t\n\r\x0b\f]+")  # tools for runs know only the white space of ASCII
 
 _Entry = tuple[str, str | dict[str, Any]]
 """Where it stands, and a text or a record."""
@@ -134,33 +119,12 @@ def read_run(source: str) -> dict[str, list[tuple[str, float]]]:
     """A TREC run: query id -> (document id, score), best first by score, then by rank.
 
     Raises:
-        InputError: the file cannot be read, is empty, a line has not six columns, a rank or
-            score is no number, or a document stands twice under a query.
+        InputError: the file cannot be read or is empty, or as `mcranker.trec.read_trec`.
     """
-    found: dict[str, dict[str, tuple[float, float]]] = {}
-    for where, line in read_lines(source):
-        fields = _FIELD.findall(line)
-        if len(fields) != 6:
-            raise InputError(
-                f"{where}: {counted(len(fields), 'column')}; a line of a TREC run has six: "
-                "query-id Q0 document-id rank score tag"
-            )
-        query_id, _, doc_id, rank, score, _ = fields
-        documents = found.setdefault(query_id, {})
-        if doc_id in documents:
-            raise InputError(f"{where}: document {doc_id!r} stands twice under {query_id!r}")
-        documents[doc_id] = (_number(score, where, "score"), _number(rank, where, "rank"))
+    found = parse_trec((where, line.encode()) for where, line in read_lines(source))
     if not found:
         raise InputError(f"{named_source(source)}: there is no line of a run in it")
-    return {
-        query_id: [
-            (doc_id, score)
-            for doc_id, (score, _) in sorted(
-                documents.items(), key=lambda item: (-item[1][0], item[1][1])
-            )
-        ]
-        for query_id, documents in found.items()
-    }
+    return found
 
 
 def read_lines(source: str, *, longest: int = LONGEST_LINE) -> Iterator[tuple[str, str]]:
@@ -323,7 +287,7 @@ def _number(text: str, where: str, what: str) -> float:
         value = math.nan
     if not abs(value) <= HIGHEST_SCORE:
         raise InputError(
-            f"{where}: the {what} {in_brief(text)} is no finite number of up to {HIGHEST_SCORE:.3g}"
+            f"{where}: the {what} {shown(text)} is no finite number of up to {HIGHEST_SCORE:.3g}"
         )
     return value
 

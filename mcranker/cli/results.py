@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from mcranker.rankers import RankedQuery
     from mcranker.ranking import Ranking
 
-__all__ = ["OUTPUTS", "Destinations", "Results", "opened"]
-
 Output = Literal["table", "json", "jsonl", "trec"]
 OUTPUTS = get_args(Output)
 
@@ -113,7 +111,8 @@ class Results:
         return code
 
     def _write_table(self, ranking: Ranking) -> None:
-        from mcranker.cli.tables import print_page, rendered, show_ranking
+        from mcranker.cli.tables import show_ranking
+        from personas.console import print_page, rendered
 
         if self.wanted.out is None:
             print_page(lambda console: show_ranking(console, ranking, self.wanted.top))

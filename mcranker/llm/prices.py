@@ -7,8 +7,6 @@ from functools import lru_cache
 from mcranker.llm.batch.protocol import BATCH_SUFFIX
 from mcranker.llm.chat import Usage
 
-__all__ = ["cost"]
-
 _PROVIDERS = ("openai", "anthropic")
 _FREE = ("local", "scripted")
 _SHORT = 100_000  # tokens of a call, below which no price depends on its length

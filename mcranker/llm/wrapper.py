@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from mcranker.llm.chat import Capabilities, ChatModel
 
-__all__ = ["Wrapper"]
-
 
 class Wrapper:
     """A chat model that stands around another one; subclasses say how they answer."""

@@ -16,16 +16,6 @@ from personas import Member, PromptSet, Rubric
 from personas.provenance import sealed
 from personas.templates import Template, Turn
 
-__all__ = [
-    "Annotator",
-    "ScorePassage",
-    "ScorePrompt",
-    "Scores",
-    "TakesScores",
-    "WriteRubric",
-    "missing_score",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class WriteRubric:
@@ -37,6 +27,13 @@ class ScorePassage:
     """To a judge: score the passage of this row of the score matrix."""
 
     row: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScorePassages:
+    """To a judge that takes several at once: score the passages of these rows."""
+
+    rows: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,6 @@ from mcranker.replies.schemas import integer_schema
 from mcranker.runtime.actor import Actor
 from mcranker.types import Score
 
-__all__ = ["Assess", "Assessed", "Assessor", "TakesAssessments"]
-
 
 @dataclass(frozen=True, slots=True)
 class Assess:

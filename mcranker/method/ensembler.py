@@ -15,14 +15,12 @@ from numpy.typing import NDArray
 from mcranker.errors import ModelError
 from mcranker.events import PassageAssessed, PassageScored
 from mcranker.llm.limits.silence import DOWN
-from mcranker.method.annotator import ScorePassage, Scores
+from mcranker.method.annotator import ScorePassage, ScorePassages, Scores
 from mcranker.method.assessor import Assess, Assessed, Assessor
 from mcranker.method.schedule import EveryScore, Schedule, TopScores
 from mcranker.method.session import Session
 from mcranker.runtime.actor import Actor
 from mcranker.types import Score, ScoreMatrix
-
-__all__ = ["Ensembler", "Progress", "Ready", "TeamKnown"]
 
 _SPARE = 8
 """One call for so many places is handed out before there is a place for it."""
@@ -44,11 +42,14 @@ class Ready:
         judge: its number, from 0.
         actor: takes `ScorePassage` and tells its `Scores`.
         columns: where its scores go: place in the score matrix -> persona.
+        at_once: so many passages, at most, are given to it together as `ScorePassages`; None for
+            one by one.
     """
 
     judge: int
     actor: Actor[Any, Any]
     columns: Mapping[int, str]
+    at_once: int | None = None
 
 
 class Progress(NamedTuple):
@@ -58,7 +59,7 @@ class Progress(NamedTuple):
     scored: int
     #: scores that there will be, as far as is known
     total: int
-    #: calls that judges have been given and that have not ended
+    #: scorings of a passage that judges have been given and that have not ended
     in_flight: int
     #: passages that the assessor has judged
     assessed: int
@@ -129,6 +130,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
                 await self._take_assessment(message)
             case Ready():
                 self._judges[message.judge] = message
+                self._most *= message.at_once or 1
                 self._schedule.ready(message.judge)
             case TeamKnown():
                 self._take_team(message)
@@ -213,11 +215,23 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
             while self._under_way < self._most and (call := self._schedule.take()) is not None:
                 row, judge = call
                 self._under_way += 1
-                await self._judges[judge].actor.tell(ScorePassage(row))
+                ready = self._judges[judge]
+                if ready.at_once is None:
+                    await ready.actor.tell(ScorePassage(row))
+                else:
+                    await ready.actor.tell(ScorePassages(self._together(row, ready.at_once)))
             while self.assessor and self._may_assess():
                 row = self._to_assess.popleft()
                 self._assessing += 1
                 await self.assessor.tell(Assess(row, self._given(row)))
+
+    def _together(self, row: int, most: int) -> tuple[int, ...]:
+        """A row and those that follow it, for one judge that takes several at once."""
+        rows = [row]
+        while len(rows) < most and (call := self._schedule.take()) is not None:
+            rows.append(call[0])
+        self._under_way += len(rows) - 1
+        return tuple(rows)
 
     def _may_assess(self) -> bool:
         if self._assess_last and not self._schedule.finished:

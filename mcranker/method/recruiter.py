@@ -1,14 +1,23 @@
-"""The actor that recruits: it invents personas, or picks them from the library."""
+"""The actor that recruits: it invents personas, or picks them from the library.
+
+A small model cannot name experts, nor pick them from a list, but the words with which it would go
+on after "this question belongs to the field of" tell the subject well. Each persona of the library
+is scored by the mean log-probability of the first words of its topics, less the same for queries
+that are about nothing in particular or about something else, so that words that are likely anywhere
+do not count.
+"""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 
+from mcranker.llm.chat import Answer, ChatReply, Option, Question, State
 from mcranker.logs import safe_logger
 from mcranker.method.seats import Seats, as_recruited
 from mcranker.method.session import Session
-from mcranker.method.subjects import CALIBRATION_QUERIES, first_words, lift_by_topic, suitability
-from mcranker.replies.read import Unreadable, read_personas
+from mcranker.replies.loose_json import Unreadable
+from mcranker.replies.read import read_personas
 from mcranker.replies.schemas import TEAM_SCHEMA, library_team_schema
 from mcranker.runtime.actor import Actor
 from mcranker.runtime.bridge import task_group
@@ -16,9 +25,20 @@ from mcranker.types import Passage
 from personas import Member, Persona, library
 from personas.provenance import sealed
 
-__all__ = ["Recruiter", "recruit"]
-
 logger = safe_logger("mcranker.method.recruit")
+
+
+CALIBRATION_QUERIES = (
+    "N/A",
+    "How does it work?",
+    "Tell me more about this.",
+    "How to plant tomatoes in spring?",
+    "What is the capital of Peru?",
+    "latest smartphone reviews",
+)
+"""Three queries about nothing in particular, and three about things far apart."""
+_UNLISTED = 0.5
+"""How far below the least likely word listed a word that is not listed counts, in nats."""
 
 
 async def recruit(session: Session, seats: Seats) -> tuple[Member, ...]:
@@ -44,7 +64,7 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
     """Guesses who would ask the query, from the query and one example passage (Eq. 1).
 
     With ``recruiting="library"`` it picks from the library instead: by one constrained
-    choice, or, where the model is weak, by likelihoods (see `mcranker.method.subjects`).
+    choice, by a typed question, or, where the model is weak, by likelihoods.
     `seats` say how many are recruited, and who may not be.
     """
 
@@ -57,6 +77,8 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
     async def _recruit(self, example: Passage) -> tuple[Member, ...]:
         if self._session.config.recruiting == "invent":
             return await self._invent(example)
+        if not self._model.capabilities.prompts:
+            return await self._most_likely()
         if self._model.capabilities.weak and self._model.capabilities.label_logprobs:
             return await self._most_suitable()
         return await self._choose()
@@ -127,6 +149,40 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
             schema=library_team_schema([member.name for member in candidates]),
         )
 
+    async def _most_likely(self) -> tuple[Member, ...]:
+        """The members whom the answer to a typed question makes the likeliest to judge well."""
+        session, candidates = self._session, self._seats.candidates
+        members = tuple(
+            Option(member.name, ", ".join(member.persona.topics)) for member in candidates
+        )
+        task = session.prompts["typed_recruit"].render({})
+        question = Question("judge", task[-1].text, kind="choice", options=members)
+
+        def read(reply: ChatReply) -> tuple[float, ...]:
+            (answer,) = reply.answers or (Answer(None),)
+            if answer.probabilities is None or len(answer.probabilities) != len(candidates):
+                problem = answer.problem or "it has no probability of each of the library"
+                raise Unreadable(f"{problem}.")
+            return answer.probabilities
+
+        chances = await session.ask(
+            self._model,
+            (),
+            read,
+            stage="recruit",
+            max_tokens=session.config.max_tokens,
+            questions=(question,),
+            state=State(session.prompts.cleaner.text(session.query.text), {}),
+        )
+        best = sorted(zip(chances, candidates, strict=True), key=lambda pair: -pair[0])
+        return tuple(
+            _with_reason(
+                member,
+                Persona(name=member.name, reason=f"Likely to judge it best (probability {p:.2f})."),
+            )
+            for p, member in best[: self._seats.recruits]
+        )
+
     async def _most_suitable(self) -> tuple[Member, ...]:
         """The members whose topics the model most likely names for the query."""
         candidates = [member for member in self._seats.candidates if member.persona.topics]
@@ -167,3 +223,55 @@ def _snake_cased(persona: Persona) -> Persona:
 def _with_reason(member: Member, persona: Persona) -> Member:
     reasoned = member.persona.model_copy(update={"reason": persona.reason})
     return member.model_copy(update={"persona": reasoned})
+
+
+def first_words(members: Sequence[Member]) -> tuple[str, ...]:
+    """The first word of every topic of every member, each once, in alphabetical order."""
+    return tuple(
+        sorted({_first_word(topic) for member in members for topic in member.persona.topics})
+    )
+
+
+def suitability(
+    members: Sequence[Member],
+    logprobs: Mapping[str, float],
+    baselines: Sequence[Mapping[str, float]],
+) -> list[float]:
+    """How much better each member's topics fit this query than the calibration queries, in nats.
+
+    Args:
+        members: in the order of the result; each has at least one topic.
+        logprobs: first word -> log-probability for the query.
+        baselines: the same for each of the calibration queries.
+    """
+    base = [_mean_logprobs(members, each) for each in baselines]
+    here = _mean_logprobs(members, logprobs)
+    return [value - statistics.fmean(column) for value, *column in zip(here, *base, strict=True)]
+
+
+def lift_by_topic(
+    member: Member, logprobs: Mapping[str, float], baselines: Sequence[Mapping[str, float]]
+) -> list[tuple[float, str]]:
+    """The member's topics by how much the query speaks for them, in nats, most first."""
+    lifts = []
+    for topic in member.persona.topics:
+        word = _first_word(topic)
+        usual = statistics.fmean(_logprob(each, word) for each in baselines)
+        lifts.append((_logprob(logprobs, word) - usual, topic))
+    return sorted(lifts, key=lambda pair: -pair[0])
+
+
+def _mean_logprobs(members: Sequence[Member], logprobs: Mapping[str, float]) -> list[float]:
+    return [
+        statistics.fmean(_logprob(logprobs, _first_word(topic)) for topic in member.persona.topics)
+        for member in members
+    ]
+
+
+def _logprob(logprobs: Mapping[str, float], word: str) -> float:
+    known = logprobs.get(word)
+    return known if known is not None else min(logprobs.values(), default=0.0) - _UNLISTED
+
+
+def _first_word(topic: str) -> str:
+    return topic.split(maxsplit=1)[0].casefold()

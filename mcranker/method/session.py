@@ -14,15 +14,14 @@ from numpy.typing import NDArray
 
 from mcranker.config import RankerConfig
 from mcranker.events import Emit, Event
-from mcranker.llm.chat import ChatModel, ChatReply, Question, ReplySchema, Stage, Tag
+from mcranker.llm.chat import ChatModel, ChatReply, Question, ReplySchema, Stage, State, Tag
 from mcranker.models import Models
 from mcranker.replies.ask import ask
 from mcranker.types import Passage, Query, UsageTable
 from personas import PromptSet, Rubric
 from personas.ensembles import distinct
-from personas.templates import Turn, fence
-
-__all__ = ["Memory", "Session"]
+from personas.templates import Turn
+from personas.untrusted import fence
 
 T = TypeVar("T")
 _WORD = re.compile(r"\S+")
@@ -136,6 +135,7 @@ class Session:
         schema: ReplySchema | None = None,
         labels: tuple[str, ...] = (),
         questions: tuple[Question, ...] = (),
+        state: State | None = None,
     ) -> T:
         """What `read` makes of the model's reply, see `mcranker.replies.ask`."""
         self.mark(stage)
@@ -151,6 +151,7 @@ class Session:
             schema=schema,
             labels=labels,
             questions=questions,
+            state=state,
         )
         self.mark(stage)
         return result

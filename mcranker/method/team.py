@@ -20,8 +20,6 @@ from mcranker.runtime.bridge import task_group
 from mcranker.types import ScoreMatrix
 from personas import Member
 
-__all__ = ["Scored", "assemble", "score_by_judge", "score_by_team"]
-
 
 @dataclass(frozen=True, slots=True)
 class Scored:
@@ -63,14 +61,14 @@ async def score_by_team(session: Session, seats: Seats, *, locked: bool = False)
             group.start_soon(ensembler.assessor.run)
         if may_be_panel(session):
             annotators = await _seat(session, seats, group, locked=locked, scores=ensembler)
-            judges: Sequence[Panel] = await _judge_together(session, annotators, group, ensembler)
+            panel = await _judge_together(session, annotators, group, ensembler)
         else:
             annotators = await _seat(
                 session, seats, group, locked=locked, scores=ensembler, announce=ensembler
             )
-            judges = ()
+            panel = None
         await ensembler.complete.wait()
-        for actor in (*annotators, *judges, ensembler.assessor, ensembler):
+        for actor in (*annotators, panel, ensembler.assessor, ensembler):
             if actor is not None:
                 actor.close()
     members = [annotator.member for annotator in annotators]
@@ -79,7 +77,7 @@ async def score_by_team(session: Session, seats: Seats, *, locked: bool = False)
 
 
 async def score_by_judge(
-    session: Session, name: str, make: Callable[[Ensembler], Actor[ScorePassage, None]]
+    session: Session, name: str, make: Callable[[Ensembler], Actor[ScorePassage, None] | Panel]
 ) -> Scored:
     """Let one judge score every passage.
 
@@ -97,7 +95,8 @@ async def score_by_judge(
         group.start_soon(ensembler.run)
         group.start_soon(judge.run)
         await ensembler.tell(TeamKnown(columns=1, judges=1))
-        await ensembler.tell(Ready(0, judge, {0: name}))
+        at_once = judge.at_once if isinstance(judge, Panel) else None
+        await ensembler.tell(Ready(0, judge, {0: name}, at_once))
         await ensembler.complete.wait()
         judge.close()
         ensembler.close()
@@ -171,21 +170,14 @@ async def _seat(
 
 async def _judge_together(
     session: Session, annotators: Sequence[Annotator], group: TaskGroup, ensembler: Ensembler
-) -> Sequence[Panel]:
-    """Announce one panel in place of all annotators, or each of them where it does not fit."""
+) -> Panel:
+    """Announce one panel in place of all annotators."""
     names = {annotator.column: annotator.member.name for annotator in annotators}
-    members = [annotator.member for annotator in annotators]
-    if not Panel.fits(members, session):
-        await ensembler.tell(TeamKnown(len(names), len(names)))
-        for annotator in annotators:
-            column = annotator.column
-            await ensembler.tell(Ready(column, annotator, {column: names[column]}))
-        return ()
-    panel = Panel(members, session, ensembler)
+    panel = Panel.of_team([annotator.member for annotator in annotators], session, ensembler)
     group.start_soon(panel.run)
     await ensembler.tell(TeamKnown(len(names), judges=1))
-    await ensembler.tell(Ready(0, panel, names))
-    return (panel,)
+    await ensembler.tell(Ready(0, panel, names, panel.at_once))
+    return panel
 
 
 def _refuse_without_rubric(members: Sequence[Member]) -> None:

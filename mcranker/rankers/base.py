@@ -29,8 +29,6 @@ from mcranker.ranking import Ranking
 from mcranker.runtime.bridge import Bridge, Stream
 from mcranker.types import Passage, Query, ScoreMatrix, UsageTable
 
-__all__ = ["Ranker"]
-
 logger = safe_logger("mcranker")
 
 _ROLE_OF = {
@@ -45,7 +43,8 @@ class Ranker(ABC):
     """Ranks passages for a query. Subclasses say how, in `_rank`; see ``docs/extending.md``.
 
     Usable as ``with`` and ``async with``; closing releases connections and threads. A
-    ranker may be used from several threads and event loops.
+    ranker may be used from several threads and event loops, and in processes that are forked
+    from this one; each opens connections of its own.
 
     Args:
         model: answers its calls, as for `MCRanker`; `Roles` for several models. It is not
@@ -195,7 +194,8 @@ class Ranker(ABC):
 
         Raises:
             InputError: query or docs cannot be ranked as given; raised before any call.
-            ModelError: the model, or the way to it, failed.
+            ModelError: the model, or the way to it, failed. A passage whose calls fail while
+                others are answered is none: its scores are missing, with the reason.
             MissingScoreError: a score is missing and ``missing="fail"``.
             BudgetExceeded: more calls would go beyond ``max_calls`` or ``max_cost``.
         """

@@ -9,6 +9,8 @@ from typing import ClassVar, Unpack
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError
 from mcranker.method.annotator import ScorePassage, ScorePrompt, Scores, TakesScores
+from mcranker.method.panel import Panel
+from mcranker.method.questions import DirectSheet
 from mcranker.method.seats import TeamSpec
 from mcranker.method.session import Session
 from mcranker.method.team import score_by_judge
@@ -18,8 +20,6 @@ from mcranker.rankers.pointwise import PointwiseRanker
 from mcranker.ranking import Ranking
 from mcranker.runtime.actor import Actor
 from personas import Member
-
-__all__ = ["DirectRanker"]
 
 JUDGE = "DIRECT"
 
@@ -85,9 +85,15 @@ class DirectRanker(PointwiseRanker):
 
     async def _run(self, session: Session) -> Ranking:
         members = await self.assemble(session) if self.with_criteria else ()
-        scored = await score_by_judge(
-            session, JUDGE, lambda ensembler: DirectJudge(members, session, ensembler)
-        )
+        if session.config.questions is None:
+            scored = await score_by_judge(
+                session, JUDGE, lambda ensembler: DirectJudge(members, session, ensembler)
+            )
+        else:
+            sheet = DirectSheet(members, session)
+            scored = await score_by_judge(
+                session, JUDGE, lambda ensembler: Panel(sheet, [None], session, ensembler)
+            )
         return self.build_ranking(session, replace(scored, members=members))
 
 
@@ -115,6 +121,11 @@ def _refuse_team_options(config: RankerConfig) -> None:
         raise ConfigError(
             f'scoring="{config.scoring}" scores by each persona\'s rubric, which DIRECT has not; '
             "use MCRanker, or with_criteria=True to put the criteria into the prompt"
+        )
+    if config.questions == "per_criterion":
+        raise ConfigError(
+            'questions="per_criterion" asks by each persona\'s rubric, which DIRECT has not; use '
+            'questions="per_persona", or MCRanker'
         )
     if config.ensemble != "sum":
         raise ConfigError(

@@ -17,8 +17,6 @@ from mcranker.ranking import Ranking
 from mcranker.types import Passage, Query
 from personas import Team
 
-__all__ = ["MCRanker"]
-
 _NO_EXAMPLE = "(no example is at hand)"
 
 

@@ -22,8 +22,6 @@ from mcranker.ranking import Ranking, combined
 from mcranker.types import Passage, Query, ScoreMatrix
 from personas import Member, PromptSet, Team
 
-__all__ = ["PointwiseRanker"]
-
 logger = safe_logger("mcranker")
 
 _LONGEST_QUERY = 20_000  # characters that a team's query may have
@@ -54,17 +52,22 @@ class PointwiseRanker(Ranker):
             model=roles, config=config, base_url=base_url, api_key=api_key, ledger=ledger
         )
         scoring = self.models.scoring
-        self.config = config.for_model(scoring.capabilities)
-        check_capabilities(self.config, scoring)
+        self.config = config.for_model(scoring.capabilities).for_writers(
+            self.models.recruiter.capabilities, self.models.criteria.capabilities
+        )
         self.seats = Seats.of(self.config, self.team) if needs_team else Seats()
+        check_capabilities(self.config, self.models, recruits=self.seats.recruits)
         self.prompts = PromptSet.load(self.config.prompts)
         self._memory = Memory()
         if self.config is not config:
-            logger.info("%s is a weak model, so %s", scoring.name, _changes(config, self.config))
+            kind = "is a weak model" if scoring.capabilities.weak else "answers typed questions"
+            logger.info("%s %s, so %s", scoring.name, kind, _changes(config, self.config))
 
     @property
     def prompt_hashes(self) -> Mapping[str, str]:
-        return self.prompts.hashes
+        if self.config.questions is None:
+            return self.prompts.hashes
+        return {**self.prompts.hashes, **self.prompts.typed_hashes}
 
     @abstractmethod
     async def _run(self, session: Session) -> Ranking:
@@ -157,7 +160,7 @@ class PointwiseRanker(Ranker):
             ranker=self.name,
             config=self.config.recorded(),
             models=self._models_used(session.usage),
-            prompt_hashes=self.prompts.hashes,
+            prompt_hashes=self.prompt_hashes,
             calls=session.usage,
             seconds={**session.seconds, "total": time.perf_counter() - session.started},
             assessor_reasons=_reasons(scored.assessed, rows),

@@ -16,17 +16,16 @@ from mcranker.llm.chat import (
     Question,
     ReplySchema,
     ReusesAnswers,
+    State,
     Tag,
     Usage,
 )
-from mcranker.replies.read import Unreadable
+from mcranker.replies.loose_json import Unreadable
 from mcranker.surrogates import encodable
 from mcranker.types import UsageTable
 from personas import PromptSet
 from personas.templates import Turn
 from personas.untrusted import without_tokens
-
-__all__ = ["ask"]
 
 T = TypeVar("T")
 _SHOWN_REPLY = 160
@@ -46,6 +45,7 @@ async def ask(
     schema: ReplySchema | None = None,
     labels: tuple[str, ...] = (),
     questions: tuple[Question, ...] = (),
+    state: State | None = None,
 ) -> T:
     """What `read` makes of the reply.
 
@@ -64,7 +64,8 @@ async def ask(
         max_tokens: limit of the reply.
         schema: form of the reply.
         labels: texts whose probabilities are wanted.
-        questions: what is to be judged of the prompt.
+        questions: what is to be judged of the state, or of the prompt.
+        state: what the questions are about, if that is not the prompt.
 
     Raises:
         ReplyError: the last reply could not be read either.
@@ -82,6 +83,7 @@ async def ask(
         schema=schema,
         labels=labels,
         questions=questions,
+        state=state,
         temperature=config.temperature,
         max_tokens=max_tokens,
         seed=config.seed,

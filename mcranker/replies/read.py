@@ -13,12 +13,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from mcranker.replies.json import Unreadable, find, fold, in_doubt, without_thinking
-from mcranker.replies.loose_json import Bare
+from mcranker.replies.json import find, fold, in_doubt, without_thinking
+from mcranker.replies.loose_json import Bare, Unreadable
 from personas import Persona, Rubric, normalize_weights
 from personas.schema import MOST_CRITERIA
-
-__all__ = ["Unreadable", "read_criterion_scores", "read_personas", "read_rubric", "read_score"]
 
 _INTEGER = re.compile(r"\A\s*+\"?(\d{1,4})\"?\s*+\Z")
 _PLAIN = re.compile(r'\{\s*+"([^"\\]*+)"\s*+:\s*+(0|[1-9][0-9]{0,3})\s*+\}')
@@ -95,6 +93,34 @@ def read_criterion_scores(text: str, *, count: int, top: int) -> tuple[int, ...]
     counts = tuple(_in_range(score, top, "Scores") for score in scores)
     found.confirm("Scores", set(counts), top)
     return counts
+
+
+def read_named_integers(text: str, tops: Mapping[str, int]) -> tuple[int | str, ...]:
+    """The integer under each name, 0 to what `tops` has for it, or what is wrong with it.
+
+    Raises:
+        Unreadable: none of the names stands in the reply.
+    """
+    record: Mapping[str, Any] = {}
+    for name in tops:
+        try:
+            record = {fold(key): value for key, value in find(text, name).record.items()}
+        except Unreadable as problem:
+            first = problem
+        else:
+            break
+    else:
+        raise first
+    return tuple(_integer_under(record, name, top) for name, top in tops.items())
+
+
+def _integer_under(record: Mapping[str, Any], name: str, top: int) -> int | str:
+    if fold(name) not in record:
+        return "no answer to this question"
+    try:
+        return _in_range(record[fold(name)], top, name)
+    except Unreadable as problem:
+        return f"odd answer: {problem}"
 
 
 def read_personas(text: str) -> tuple[Persona, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,6 @@ from personas.errors import SchemaError
 from personas.inspection.agreement import TeamAgreement
 from personas.inspection.stored import StoredCalls, StoredHit, StoredRanking
 from personas.schema import Member, Team
-
-__all__ = ["InspectedHit", "Inspection", "OtherPlace", "OtherRanking"]
 
 _DEFAULT_TOP = 10.0
 
@@ -81,6 +79,9 @@ class InspectedHit:
         at_most: the highest final score it could have got from them, by which it is ranked;
             None if nobody was skipped.
         grade: the judgement, above 0 for relevant; None where there is none.
+        confidence: persona -> how sure the model said it was, 0 to 1, where it said so.
+        probabilities: persona -> probability of each level, from 0 to the highest score at equal
+            distances, where the model gave them.
         other: where the ranker that this one is compared with has it; None if nowhere.
     """
 
@@ -100,6 +101,8 @@ class InspectedHit:
     skipped: tuple[str, ...] = ()
     at_most: float | None = None
     grade: int | None = None
+    confidence: Mapping[str, float] = field(default_factory=dict)
+    probabilities: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     other: OtherPlace | None = None
 
     @property
@@ -345,6 +348,8 @@ def _inspected(
             disagreement=_spread([score for score in hit.scores.values() if score is not None]),
             skipped=hit.skipped,
             at_most=hit.at_most,
+            confidence=hit.confidence,
+            probabilities=hit.probabilities,
             grade=grades.get(hit.doc_id),
             other=other.get(hit.doc_id),
         )

@@ -9,6 +9,7 @@ deep.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import not_
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -25,17 +26,6 @@ from personas.errors import SchemaError
 from personas.plain import plain
 from personas.schema import Team
 
-__all__ = [
-    "ASSESSOR",
-    "StoredCalls",
-    "StoredHead",
-    "StoredHit",
-    "StoredQuery",
-    "StoredRanking",
-    "StoredUsage",
-    "check_plain",
-]
-
 ASSESSOR = "(assessor)"
 """The name under which the assessor's own missing scores are listed."""
 
@@ -48,6 +38,7 @@ _LONGEST_ERROR = 1000
 _WITHOUT_TEXTS = {"hits": {"__all__": {"title", "text"}}}
 
 _Score = Annotated[float, Field(ge=-HIGHEST_SCORE, le=HIGHEST_SCORE)]
+_Share = Annotated[float, Field(ge=0, le=1)]
 _Count = Annotated[int, Field(ge=0, le=_LARGEST)]
 
 
@@ -76,6 +67,10 @@ class StoredHit(_Stored):
     skipped: tuple[str, ...] = Field((), strict=False)
     at_most: _Score | None = None
     criteria: dict[str, dict[str, _Score]]
+    confidence: dict[str, _Share] = Field({}, exclude_if=not_)
+    probabilities: dict[str, Annotated[tuple[_Share, ...], Field(strict=False)]] = Field(
+        {}, exclude_if=not_
+    )
     first_stage_rank: int = Field(ge=1)
     first_stage_score: _Score | None
     title: str | None = None

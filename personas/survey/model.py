@@ -8,19 +8,6 @@ from typing import Literal, TypeAlias, get_args
 
 from personas.schema import Origin
 
-__all__ = [
-    "CASE_KINDS",
-    "Case",
-    "CaseKind",
-    "CriterionFigures",
-    "PairFigures",
-    "PersonaFigures",
-    "QueryFigures",
-    "Survey",
-    "Totals",
-    "Without",
-]
-
 CaseKind: TypeAlias = Literal["saw_through", "recognised", "fooled", "overlooked"]
 """What the team made of a passage, against the other ranker.
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from beir_eval.errors import RunFolderError
-from beir_eval.experiment.outcome import Outcome
+from beir_eval.experiment.cell import Outcome
 from beir_eval.experiment.rankings import index_rankings, read_rankings
 from mcranker import ConfigError, InputError, MCRanker, MissingScoreError, Ranking
 from personas.errors import SchemaError

@@ -153,7 +153,7 @@ def assert_sound(reply: ChatReply, request: ChatRequest) -> None:
         assert -1e4 <= logprob <= 0.0
     assert (reply.answers is None) == (not request.questions)
     for answer, question in zip(reply.answers or (), request.questions, strict=True):
-        assert answer is None or 0.0 <= answer <= question.top
+        assert answer.value is None or 0.0 <= answer.value <= question.top
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from personas import PromptError, PromptSet
-from personas.templates import BUILTIN_SETS, PROMPTS, Template, Turn, fence
+from personas.templates import BUILTIN_SETS, PROMPTS, Template, Turn
+from personas.untrusted import fence
 
 CONTROL_TOKENS = [
     *("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|start_header_id|>"),

@@ -15,7 +15,7 @@ from beir_eval.experiment.run_folder import (
     TieBounds,
 )
 from beir_eval.measures.significance import Comparison, Interval
-from beir_eval.report.model import Cell, Column, Report, Row, Section
+from beir_eval.report.model import Column, Report, Row, Section, TableCell
 
 __all__ = ["Page", "cell", "column", "report", "row", "section"]
 
@@ -105,14 +105,14 @@ def cell(
     p: float | None = None,
     first_stage: bool = False,
     **metrics: object,
-) -> Cell:
+) -> TableCell:
     ranked = {
         "scores": ScoreCounts(asked=400, unreadable=7),
         "taken": Taken(
             calls=1234, input_tokens=5678, cached_input_tokens=99, output_tokens=42, seconds=75
         ),
     }
-    return Cell(
+    return TableCell(
         value=value,
         paper=paper,
         rank=rank,
@@ -144,7 +144,7 @@ def cell(
     )
 
 
-def row(label: str, *cells: Cell | None, **changes: object) -> Row:
+def row(label: str, *cells: TableCell | None, **changes: object) -> Row:
     values = [each.value for each in cells if each is not None]
     whole = len(values) == len(cells)
     base = Row(
@@ -175,4 +175,4 @@ def section(*rows: Row, columns: tuple[Column, ...] = (column(),), **changes: ob
 
 
 def report(*sections: Section, measure: str = "nDCG@10") -> Report:
-    return Report(measure, sections, "student", "holm", 0.95, 1000, 7)
+    return Report(measure, "student", "holm", 0.95, 1000, 7, sections)

@@ -27,7 +27,6 @@ from beir_eval.experiment.run_folder import (
 )
 from beir_eval.files import write_form
 from beir_eval.measures.metrics import evaluate
-from beir_eval.runs import read_trec, write_trec
 from mcranker import (
     ChatReply,
     ChatRequest,
@@ -39,6 +38,7 @@ from mcranker import (
     ScriptedChat,
     Usage,
 )
+from mcranker.trec import read_trec, write_trec
 from personas.atomic import write_whole
 from tests.support.scripted import RECRUITS, RUBRIC
 

@@ -96,7 +96,7 @@ def _packed(name: str) -> bytes:
 
 
 def _string(whole: bytes, at: int) -> tuple[str, int]:
-    (length,) = struct.unpack_from("<Q", whole, at)
+    length: int = struct.unpack_from("<Q", whole, at)[0]
     return whole[at + 8 : at + 8 + length].decode(), at + 8 + length
 
 

@@ -12,12 +12,18 @@ from dataclasses import dataclass, field
 import orjson
 
 from mcranker.errors import BudgetExceeded, ConfigError, ContentRefused, ReplyError
-from mcranker.llm.chat import REASONING_TOKENS, ChatModel, ChatReply, ChatRequest, Usage
+from mcranker.llm.chat import (
+    REASONING_TOKENS,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Question,
+    State,
+    Usage,
+)
 from mcranker.llm.prices import cost
 from mcranker.llm.wrapper import Wrapper
 from mcranker.runtime.forks import renew_in_child
-
-__all__ = ["Budget", "Budgeted", "most_used", "prompt_bytes"]
 
 TOKENS_A_BYTE = 1 / 3  # more than plain text has in any script; English has a quarter
 TOKENS_A_MESSAGE = 8  # for what providers put around each message
@@ -222,11 +228,25 @@ def most_used(request: ChatRequest, *, tokens_a_byte: float = TOKENS_A_BYTE) -> 
 
 
 def prompt_bytes(request: ChatRequest) -> int:
-    """The length of what is sent, in bytes of UTF-8: messages, schema and questions."""
+    """The length of what is sent, in bytes of UTF-8: messages, schema, state and questions."""
     schema = orjson.dumps(dict(request.schema.schema)) if request.schema else b""
     texts = [message.content for message in request.messages]
-    texts += [question.text for question in request.questions]
-    return len(schema) + sum(map(_bytes, texts))
+    questions = sum(map(question_bytes, request.questions))
+    return len(schema) + sum(map(_bytes, texts)) + questions + state_bytes(request.state)
+
+
+def question_bytes(question: Question) -> int:
+    """The length of a question and its options, in bytes of UTF-8."""
+    texts = [text for option in question.options for text in (option.name, option.description)]
+    return _bytes(question.text) + sum(map(_bytes, texts))
+
+
+def state_bytes(state: State | None) -> int:
+    """The length of a state, in bytes of UTF-8; 0 for none."""
+    if state is None:
+        return 0
+    pairs = (*state.passages.items(), *state.judges.items())
+    return _bytes(state.query) + sum(_bytes(text) for pair in pairs for text in pair)
 
 
 @dataclass(slots=True, eq=False)

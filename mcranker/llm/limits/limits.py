@@ -14,11 +14,9 @@ from weakref import WeakKeyDictionary
 
 from mcranker.errors import ConnectionFailed, ModelTimeout, RateLimited, ServerFailed
 from mcranker.llm.chat import ChatRequest, Usage
-from mcranker.llm.limits.concurrency import MOST_LEARNED, LearnedConcurrency
+from mcranker.llm.limits.concurrency import LearnedConcurrency
 from mcranker.llm.limits.pace import Pace, estimated_tokens
 from mcranker.runtime.forks import renew_in_child
-
-__all__ = ["FIRST_PAUSE", "MOST_LEARNED", "PATIENCE", "Limits", "LimitsStatistics", "Place"]
 
 FIRST_PAUSE = 1.0
 """Seconds without calls after a refusal that does not say for how long; see `Limits`."""

@@ -26,8 +26,6 @@ from mcranker.llm.wrapper import Wrapper
 from mcranker.logs import safe_logger
 from mcranker.runtime.forks import renew_in_child
 
-__all__ = ["ATTEMPTS", "FIRST_WAIT", "Retrying", "RetryingStatistics"]
-
 ATTEMPTS = 6
 """Tries in all, the first included."""
 FIRST_WAIT = 0.5

@@ -17,16 +17,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mcranker.errors import ModelNotFound
 
-__all__ = [
-    "DEFAULT_MODEL",
-    "CatalogueEntry",
-    "HubSource",
-    "RegistrySource",
-    "catalogue",
-    "find",
-    "not_found",
-]
-
 DEFAULT_MODEL = "smollm2-135m"
 
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\.gguf$")]

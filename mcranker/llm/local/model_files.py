@@ -31,8 +31,6 @@ from mcranker.llm.local.catalogue import CatalogueEntry, HubSource, RegistrySour
 from mcranker.llm.masking import masked
 from mcranker.logs import safe_logger
 
-__all__ = ["Progress", "cache_folder", "download", "file_mark", "resolve"]
-
 Progress = Callable[[int, int | None], None]
 
 MESSAGE_LIMIT = 1000  # characters of what a source says

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from beir_eval import BeirEvalError, write_trec
+from beir_eval import BeirEvalError, RunError, write_trec
 from beir_eval.cli.evaluate import command
 
 QRELS = "query-id\tcorpus-id\tscore\nq1\ta\t1\nq2\ta\t1\nq3\ta\t1\nq4\ta\t1\n"
@@ -165,7 +165,7 @@ def test_bad_usage(arguments: list[str], complaint: str) -> None:
 def test_errors_are_those_of_the_package(arguments: list[str], complaint: str) -> None:
     result = evaluate(*arguments)
 
-    assert isinstance(result.exception, BeirEvalError)
+    assert isinstance(result.exception, BeirEvalError | RunError)
     assert complaint in str(result.exception)
     assert result.stdout == ""
 

@@ -9,7 +9,7 @@ import pytest
 
 from beir_eval import evaluate, load
 from beir_eval.errors import DatasetError, SettingError
-from beir_eval.experiment.cell import Cell
+from beir_eval.experiment.cell import RunJob
 from beir_eval.experiment.prepare import chosen_queries
 from beir_eval.experiment.run import CellResult, Experiment, run_suite
 from beir_eval.experiment.run_folder import DataFolder, RunFolder
@@ -146,5 +146,5 @@ def test_a_query_that_the_first_stage_finds_nothing_for(folder: Path, tmp_path: 
 def test_cells_are_one_folder_each(folder: Path, tmp_path: Path) -> None:
     experiment = Experiment(suite(folder), plan(tmp_path, knowing()))
     prepared = experiment.prepared(experiment.datasets[0])
-    cells: list[Cell] = list(experiment.cells(prepared))
+    cells: list[RunJob] = list(experiment.cells(prepared))
     assert len({cell.path for cell in cells}) == len(experiment) == len(RANKERS)

@@ -150,7 +150,7 @@ def test_what_came_back_and_what_it_took() -> None:
     assert page.texts(2)[2] == [
         *["A", "400", "6 1.5%", "3", "7", "2", "1", "48.00 to 53.00"],
     ]
-    assert page.texts(3)[2] == ["A", "1,234", "5,678", "99", "42", "$0.00", "75.0 s"]
+    assert page.texts(3)[2] == ["A", "1,234", "5,678", "99", "42", "$0", "75.0 s"]
     assert (
         "SciFact, A: 2 queries have no results and count as 0; "
         "1 query was not ranked (timed <out>); 6 of 400 scores are missing (no score: 6)."

@@ -271,5 +271,4 @@ def test_numbers_as_text() -> None:
         *("-", "0.0%", "<0.1%", "1.5%", "100.0%"),
     ]
     assert numbers.rate(99_999, 100_000) == ">99.9%"
-    assert numbers.count(1234567) == "1,234,567"
     assert [numbers.heading(each) for each in ("nDCG@10", "R@100")] == ["NDCG@10", "R@100"]

@@ -25,10 +25,12 @@ from mcranker.llm.ledger.request_key import request_key
 from mcranker.llm.local.llama_local import ServerAddress
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from personas import PromptSet
-from personas.templates import BUILTIN_SETS, PROMPTS, fence
+from personas.templates import BUILTIN_SETS, PROMPTS
+from personas.untrusted import fence
 from tests.support.loopback import Body, anthropic_message, serve
 from tests.support.scripted import RECRUITS, RUBRIC
 from tests.support.shallow_model import shallow_engine, shallow_model
+from tests.support.typed_answers import answers
 
 __all__ = ["shallow_engine", "shallow_model"]
 
@@ -94,7 +96,7 @@ def test_requests_to_one_judge_share_all_that_comes_before_the_passage(
             assert rest.startswith(fence(TEXTS[tag.doc_id], query=QUERY))
             assert QUERY in shared
             shared_by[tag.stage, tag.persona].append(shared)
-        return ChatReply(REPLIES[tag.stage], answers=tuple(1.0 for _ in request.questions))
+        return ChatReply(REPLIES[tag.stage], answers=answers(*(1.0 for _ in request.questions)))
 
     model = ScriptedChat(answer, capabilities=Capabilities(max_questions=9))
     ranker(model=model, prompts=prompts, **options).rank(QUERY, TEXTS)

@@ -29,6 +29,7 @@ from mcranker import (
 )
 from mcranker.llm.chat import Usage
 from tests.support.scripted import by_table, scripted
+from tests.support.typed_answers import answers
 
 NAMES = ("Ann", "Ben", "Cho", "Dee", "Eve")
 DOCS = {f"d{place}": f"text {place}" for place in range(8)}
@@ -264,7 +265,7 @@ def test_a_missing_score_is_no_skipped_one() -> None:
 
 def test_one_call_for_the_whole_team_leaves_nothing_out() -> None:
     def answer(request: ChatRequest) -> ChatReply:
-        return ChatReply("", answers=(5.0,) * len(request.questions))
+        return ChatReply("", answers=answers(5.0) * len(request.questions))
 
     model = ScriptedChat(answer, capabilities=Capabilities(json_schema=True, max_questions=50))
     ranking = MCRanker(team="health_questions", model=model, scoring="per_criterion", top_k=2).rank(

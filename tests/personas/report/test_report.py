@@ -216,7 +216,7 @@ def test_calls_tokens_and_cost() -> None:
     data["usage"]["by_stage"][0].update(cost=0.0123, cached_input_tokens=5_678)
     data["seconds"] = {"score": 1.234, "total": 200.0}
     page = seen(data)
-    for words in ("41,234", "5,678", "$0.0123", "price not known", "1.23 s", "3 min 20 s"):
+    for words in ("41,234", "5,678", "$0.012", "price not known", "1.23 s", "3 min 20 s"):
         assert words in page.text
     for name, digest in data["prompt_hashes"].items():
         assert name in page.text

@@ -181,7 +181,7 @@ def test_calls_are_added_up_by_stage() -> None:
     assert "score 6 calls, 2,000 tokens in (200 cached), 14 out, $0.50" in found
     assert "criteria 2 calls, 2,000 tokens in (200 cached), 14 out, price not known" in found
     assert "together 7 calls, 2,100 tokens in (200 cached), 20 out, price not known" in found
-    assert "time score 3.00 s, total 1 min 15 s" in found
+    assert "time score 3.00 s, total 75.0 s" in found
     assert "model openai:m" in found
 
 

@@ -23,10 +23,9 @@ from mcranker.errors import (
     ModelNotFound,
     ReplyError,
 )
-from mcranker.llm.bounded_schema import LONGEST_LIST, LONGEST_TEXT
 from mcranker.llm.chat import ChatRequest, Message, ReplySchema, Tag
 from mcranker.llm.local import llama_local
-from mcranker.llm.local.llama_local import LocalChat
+from mcranker.llm.local.llama_local import LONGEST_LIST, LONGEST_TEXT, LocalChat
 from tests.support.shallow_model import shallow_model
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import httpx2
@@ -32,6 +33,7 @@ from mcranker.llm.chat import (
 )
 from mcranker.llm.providers.http_errors import Service
 from mcranker.llm.providers.openai_chat import OpenAIChat, sdk_error
+from mcranker.llm.providers.openai_decisions import DECISIONS
 from tests.support.loopback import (
     Answer,
     Body,
@@ -129,11 +131,9 @@ async def test_models_that_think_are_told_not_to(name: str, reasons: bool, logpr
         await model.aclose()
     assert server.bodies[0].get("reasoning_effort") == ("none" if reasons else None)
     assert server.bodies[0]["max_completion_tokens"] == 5
-    assert model.capabilities == Capabilities(
-        json_schema=True,
-        label_logprobs=logprobs,
-        max_questions=400 if name == "gpt-6-luna" else 0,
-    )
+    typed = DECISIONS if name == "gpt-6-luna" else Capabilities()
+    offered = replace(typed, json_schema=True, label_logprobs=logprobs)
+    assert model.capabilities == offered
 
 
 async def test_a_model_that_must_think_gets_room_for_it() -> None:
@@ -195,7 +195,8 @@ def test_no_key_is_found_out_before_any_call(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_importing_does_not_import_the_library() -> None:
     code = (
-        "import sys; from mcranker.llm.providers import openai_chat, anthropic_messages;"
+        "import sys; from mcranker.llm import connect;"
+        "from mcranker.llm.providers import openai_chat, anthropic_messages;"
         "openai_chat.OpenAIChat('m', api_key='k'); anthropic_messages.AnthropicMessages('m',"
         "api_key='k'); assert not {'openai', 'anthropic', 'httpx2', 'aiohttp'} & set(sys.modules)"
     )
