@@ -414,11 +414,12 @@ class RankerConfig(BaseModel):
     def for_model(self, capabilities: Capabilities) -> RankerConfig:
         """This configuration with the defaults for the scoring model, where it has some.
 
-        Weak models have, and those that answer typed questions only. Fields that a caller or a
-        preset has set are kept, and fields that would contradict those are left at their plain
-        defaults.
+        Weak models have, those that answer typed questions only, and those whose scores go best
+        with a share of the first stage's. Fields that a caller or a preset has set are kept, and
+        fields that would contradict those are left at their plain defaults.
         """
         config = self._for_weak() if capabilities.weak else self
+        config = _with_share(config, capabilities.first_stage_weight)
         typed = not capabilities.prompts or config.passages_per_call is not None
         if not typed or config.questions is not None:
             return config
@@ -495,6 +496,14 @@ class RankerConfig(BaseModel):
     def all_labels(self) -> tuple[str, ...]:
         """The labels of ``scoring="expected"``, least relevant first; label i counts i."""
         return self.labels or tuple(str(value) for value in range(self.scale + 1))
+
+
+def _with_share(config: RankerConfig, weight: float) -> RankerConfig:
+    """With this share of the first stage's score, where nothing speaks against it."""
+    settled = "first_stage_weight" in config.model_fields_set or config.preset == "reference"
+    if not weight or settled or config.top_k is not None:
+        return config
+    return RankerConfig.of(config, {"first_stage_weight": weight})
 
 
 def _explain(error: ValidationError) -> str:

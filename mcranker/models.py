@@ -248,14 +248,16 @@ def check_capabilities(config: RankerConfig, models: Models, *, recruits: int) -
             model=model.name,
         )
     tasks = {
+        "criteria": (config.criteria in ("query", "dataset"), 'criteria="library"'),
         "recruiter": (recruits > 0 and config.recruiting == "invent", 'recruiting="library"'),
         "assessor": (config.rule.ensemble.asks, 'ensemble="sum"'),
     }
     for role, (writes, instead) in tasks.items():
         chat = getattr(models, role)
+        name = "criteria role" if role == "criteria" else role
         if writes and not chat.capabilities.prompts:
             raise UnsupportedCapability(
-                f"{chat.name} answers typed questions and writes nothing, as the {role} has to; "
+                f"{chat.name} answers typed questions and writes nothing, as the {name} has to; "
                 f"use {instead} or another {role}_model",
                 model=chat.name,
             )

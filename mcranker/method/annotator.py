@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from mcranker.errors import ModelError, ReplyError, RequestRejected
+from mcranker.errors import ModelError, ReplyError, RequestRejected, UnsupportedCapability
+from mcranker.logs import safe_logger
 from mcranker.method.session import Session
 from mcranker.replies.read import read_rubric
 from mcranker.replies.schemas import RUBRIC_SCHEMA
@@ -15,6 +16,8 @@ from mcranker.types import Passage, Score
 from personas import Member, PromptSet, Rubric
 from personas.provenance import sealed
 from personas.templates import Template, Turn
+
+logger = safe_logger("mcranker.method.annotator")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,7 @@ class Annotator(Actor[WriteRubric | ScorePassage, Member]):
         rubric, written = member.rubric, False
         if config.criteria == "none":
             rubric = None
-        elif rubric is None:
+        elif rubric is None and self._may_write():
             known = self._session.memory.dataset_rubrics if config.criteria == "dataset" else {}
             if member.name not in known:
                 known.setdefault(member.name, await self._write_rubric())
@@ -101,6 +104,25 @@ class Annotator(Actor[WriteRubric | ScorePassage, Member]):
         if written:
             self.member = sealed(self.member, persona=False, rubric=True)
         self._prompt = ScorePrompt.of_member(self.member, self._session)
+
+    def _may_write(self) -> bool:
+        """Whether a rubric that is lacking is written; else the persona's name has to do.
+
+        Raises:
+            UnsupportedCapability: it cannot be written, and the questions are made from it.
+        """
+        config, model = self._session.config, self._session.models.criteria
+        if model.capabilities.prompts:
+            return True
+        lacking = f"{self.member.name!r} has no rubric, and {model.name} writes none"
+        if config.scoring_class.needs_rubric or config.questions == "per_criterion":
+            raise UnsupportedCapability(
+                f"{lacking}; give the persona criteria, take a criteria_model that writes them, or "
+                'judge by persona (questions="per_persona")',
+                model=model.name,
+            )
+        logger.info("%s; it judges by its name", lacking)
+        return False
 
     async def _write_rubric(self) -> Rubric:
         """The rubric that the criteria model writes; for the data set if so configured."""

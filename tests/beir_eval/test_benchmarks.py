@@ -144,6 +144,17 @@ def test_pages_of_a_query_are_timed(
     assert min(outcome["read_ms"], outcome["page_ms"], outcome["both_ms"]) > 0
 
 
+@pytest.mark.local_model
+def test_the_encoder_is_timed_with_nothing_known_and_with_its_vectors(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("encoder", "--passages 5", monkeypatch)
+    measured = json.loads(capsys.readouterr().out.splitlines()[-1])["measured"]
+    tokens = [row["tokens_encoded"] for row in measured.values()]
+    assert tokens[0] > tokens[1] > tokens[2] == 0
+    assert min(row["seconds"] for row in measured.values()) > 0
+
+
 def run(script: str, options: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", [script, *options.split()])
     load(script).main()
