@@ -70,8 +70,9 @@ def environment(**more: str) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(hidden) and not name.lower().endswith("_proxy")
     }
-    fixed = {"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8", "MCRANKER_BACKOFF": "0"}
-    return kept | fixed | more
+    # The user's ledger may know an earlier server at the same port.
+    fixed = {"MCRANKER_LEDGER": "none", "MCRANKER_BACKOFF": "0"}
+    return kept | fixed | {"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8"} | more
 
 
 def run(
