@@ -129,7 +129,7 @@ class SimulatedProvider:
     refusals: list[float] = field(default_factory=list)
     in_flight: int = 0
     name: str = "simulated"
-    capabilities: Capabilities = Capabilities()
+    capabilities: Capabilities = field(default_factory=Capabilities)
 
     def __post_init__(self) -> None:
         self._luck = random.Random(self.seed)

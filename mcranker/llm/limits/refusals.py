@@ -345,4 +345,4 @@ class _Span:
 
 
 def _doubled(rate: float, times: float) -> float:
-    return min(FASTEST, rate * 2.0 ** min(50.0, times))
+    return min(FASTEST, rate * math.exp2(min(50.0, times)))
