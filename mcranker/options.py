@@ -5,8 +5,6 @@ Made by ``python -m mcranker.cli.reference options > mcranker/options.py``; edit
 
 from typing import Literal, TypedDict
 
-__all__ = ["RankerOptions"]
-
 
 class RankerOptions(TypedDict, total=False):
     """The fields of `RankerConfig`, without ``team_size``, which rankers take by itself."""

@@ -118,7 +118,8 @@ def test_every_value_tells_its_details_under_a_pointer() -> None:
     titles = Page(render_html(report(usual()))).attributes("title")
     assert (
         "SciFact, MC: 2 recruits: 71.23, with ties drawn by lot 71.23 (interval 61.23 to 81.23); "
-        "+21.23 against DIRECT; p 0.015, corrected 0.030; better on 12, equal on 5, worse on 3 queries"
+        "+21.23 against DIRECT; p 0.015, corrected 0.030; "
+        "better on 12, equal on 5, worse on 3 queries"
     ) in titles
 
 
