@@ -407,6 +407,12 @@ class RankerConfig(BaseModel):
             raise ValueError(f'labels go with scoring="expected", not with {self.scoring!r}')
         if self.labels and "scale" in self.model_fields_set:
             raise ValueError("labels are a scale of their own; leave out either labels or scale")
+        constant, preset = self.missing_constant, PRESETS[self.preset].get("missing_constant")
+        if self.missing == "constant" and constant != preset and constant > self.top:
+            raise ValueError(
+                f"missing_constant={constant} is above the highest score, {self.top:g}: a passage "
+                f"would win by a missing score; give 0 to {self.top:g}"
+            )
         if self.criteria == "dataset" and not self.dataset.strip():
             raise ValueError('criteria="dataset" needs dataset=: say in words what the data set is')
         if self.criteria == "none" and self.scoring_class.needs_rubric:
@@ -530,6 +536,8 @@ class RankerConfig(BaseModel):
             chosen.pop("labels", None)
         if self.rule.ensemble.asks and "scoring" not in self.model_fields_set:
             chosen.pop("labels", None)
+        if self.missing == "constant" and self.missing_constant > len(NO_YES) - 1:
+            chosen.pop("labels", None)
         return RankerConfig.of(self, chosen)
 
     @property
@@ -569,14 +577,16 @@ class RankerConfig(BaseModel):
         ``scale`` is what the scoring scheme makes of it. ``rank_ties`` is there where it counts.
         """
         values = self.model_dump(mode="json")
+        values["missing_constant"] = self.rule.constant
         if not self.rule.ensemble.ranks:
             del values["rank_ties"]
         return values if self.labels else {**values, "scale": self.top}
 
     @property
     def rule(self) -> Rule:
-        """How scores become final ones."""
-        return Rule.of({**vars(self), "top_score": self.top})
+        """How scores become final ones; nothing that stands in is above the highest score."""
+        constant = min(self.missing_constant, self.top)
+        return Rule.of({**vars(self), "missing_constant": constant, "top_score": self.top})
 
     @property
     def all_labels(self) -> tuple[str, ...]:

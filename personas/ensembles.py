@@ -209,9 +209,9 @@ class Rule:
         if assessed is None:
             return self._combined(values) if unasked is None else self.reach(values, unasked)
         if self.missing == "mean_of_team":
-            means = self._filled(values).mean(axis=1)
+            means = self.filled(values).mean(axis=1)
             assessed = np.where(np.isnan(assessed), means, assessed)
-        return self._filled(assessed[:, None])[:, 0]
+        return self.filled(assessed[:, None])[:, 0]
 
     def _combined(self, values: Matrix) -> Matrix:
         import numpy as np
@@ -219,7 +219,7 @@ class Rule:
         if not values.size:
             return np.zeros(len(values))
         options = {"rank_ties": self.rank_ties} if self.ensemble.ranks else {}
-        found = self.ensemble.combine(self._filled(values), **options)
+        found = self.ensemble.combine(self.filled(values), **options)
         combined = np.asarray(found, dtype=np.float64)
         if combined.shape != (len(values),) or not np.isfinite(combined).all():
             raise PersonasError(
@@ -229,7 +229,8 @@ class Rule:
             )
         return combined
 
-    def _filled(self, values: Matrix) -> Matrix:
+    def filled(self, values: Matrix) -> Matrix:
+        """The scores, with what stands in for those that are missing."""
         return fill_missing(values, self.missing, constant=self.constant)
 
 
