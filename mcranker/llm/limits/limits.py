@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from mcranker.errors import ConnectionFailed, ModelTimeout, RateLimited, ServerFailed
 from mcranker.llm.chat import ChatRequest, Usage
-from mcranker.llm.limits.concurrency import LearnedConcurrency, USED
+from mcranker.llm.limits.concurrency import USED, LearnedConcurrency
 from mcranker.llm.limits.pace import Pace, estimated_tokens
 from mcranker.runtime.forks import renew_in_child
 
