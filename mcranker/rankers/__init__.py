@@ -19,6 +19,7 @@ RANKERS: Registry[type[Ranker]] = Registry(
     {
         "mcranker": "mcranker.rankers.mcranker:MCRanker",
         "direct": "mcranker.rankers.direct:DirectRanker",
+        "rerank": "mcranker.rankers.rerank:RerankRanker",
     },
     ConfigError,
     lambda found: isinstance(found, type) and issubclass(found, Ranker),
