@@ -97,7 +97,7 @@ def _weights() -> dict[str, Matrix]:
         "blk.0.attn_output.weight": one,
         "blk.0.ffn_up.weight": zeros(INNER, WIDTH),
         "blk.0.ffn_down.weight": zeros(WIDTH, INNER),
-        "cls.weight": drawn(WIDTH, WIDTH) / 8,
+        "cls.weight": drawn(WIDTH, WIDTH) / np.float32(8),
         "cls.output.weight": drawn(1, WIDTH),
         "cls.output.bias": np.array([0.25], np.float32),
     }
