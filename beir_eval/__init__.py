@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from beir_eval.measures.significance import (
         Comparison,
         Interval,
-        bootstrap_intervals,
         compare_runs,
+        confidence_intervals,
     )
     from beir_eval.measures.ties import tie_bounds
     from beir_eval.persona_report.build import PersonaReport, write_persona_report
@@ -74,7 +74,7 @@ _EXPORTS = {
     "beir_eval.experiment.suite": "DatasetSpec RankerSpec Suite load_suite shipped_suites",
     "beir_eval.measures.fusion": "fuse",
     "beir_eval.measures.metrics": "Evaluation evaluate",
-    "beir_eval.measures.significance": "Comparison Interval bootstrap_intervals compare_runs",
+    "beir_eval.measures.significance": "Comparison Interval compare_runs confidence_intervals",
     "beir_eval.measures.ties": "tie_bounds",
     "beir_eval.persona_report.build": "PersonaReport write_persona_report",
     "beir_eval.report.build": "build_report",
@@ -118,9 +118,9 @@ __all__ = [
     "Suite",
     "SuiteError",
     "Watch",
-    "bootstrap_intervals",
     "build_report",
     "compare_runs",
+    "confidence_intervals",
     "evaluate",
     "find",
     "find_runs",

@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from mcranker.errors import ConfigError
-from mcranker.llm.chat import Capabilities
+from mcranker.llm.chat import Capabilities, Stage
 from mcranker.llm.limits.concurrency import MOST_LEARNED
 from mcranker.method.answers import SCORINGS, TYPED_SCORINGS, Scoring
 from personas.ensembles import ENSEMBLES, Rule
@@ -54,15 +54,22 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
                 "max_passage_words": 512,
                 "single_quotes": True,
                 "snake_case_personas": True,
+                "dataset_team": True,
                 "missing": "constant",
                 "missing_constant": 5.0,
                 "reask": 0,
+                "ask_anew": 20,
+                "temperature": None,
                 "depth": 30,
             }
         ),
     }
 )
-"""What each preset sets. ``reference`` holds what the authors' code does and the paper omits."""
+"""What each preset sets.
+
+``reference`` holds what the authors' code, as published, does otherwise than the paper says; what
+it does that no field can follow is listed in ``docs/evaluation.md``.
+"""
 
 WEAK_MODEL_DEFAULTS: Mapping[str, Any] = MappingProxyType(
     {
@@ -72,6 +79,7 @@ WEAK_MODEL_DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "scoring": "expected",
         "labels": NO_YES,
         "max_passage_words": 100,
+        "first_stage_weight": 0.95,  # with less, SmolLM2's teams rank worse than BM25
     }
 )
 """What a model marked weak gets in fields that nobody set."""
@@ -97,7 +105,9 @@ class RankerConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False)
 
     preset: Literal["paper", "reference"] = Field(
-        "paper", description="Follow the paper, or also what the authors' code adds to it."
+        "paper",
+        description="Follow the paper, or its authors' code where a field can (point by point in "
+        "docs/evaluation.md).",
     )
     team_size: int = Field(
         3,
@@ -129,6 +139,11 @@ class RankerConfig(BaseModel):
         "where a persona has them there, or judge without.",
     )
     dataset: str = Field("", description='What the collection is; needed for criteria="dataset".')
+    dataset_team: bool = Field(
+        False,
+        description='With criteria="dataset": recruit one team for the data set as well, from '
+        "its description and without an example passage.",
+    )
     scoring: Annotated[str, SCORINGS] = Field(
         "integer",
         description="One integer a passage (paper), the expectation over the labels' "
@@ -158,6 +173,11 @@ class RankerConfig(BaseModel):
     )
     ensemble: Annotated[str, ENSEMBLES] = Field(
         "sum", description="How the personas' scores become one (paper, Eq. 4)."
+    )
+    rank_ties: Literal["average", "min", "ordinal"] = Field(
+        "average",
+        description="With reciprocal_rank, the rank of passages to which a persona gave the same "
+        "score: the mean of their ranks, the first of them, or each its own by first-stage order.",
     )
     missing: Literal["mean_of_team", "lowest", "constant", "fail"] = Field(
         "mean_of_team",
@@ -198,7 +218,18 @@ class RankerConfig(BaseModel):
         "the failure noted.",
     )
     reask: int = Field(
-        1, ge=0, le=5, description="How often an unreadable answer is asked for again."
+        1,
+        ge=0,
+        le=5,
+        description="How often an unreadable answer is asked for again, with what is wrong.",
+    )
+    ask_anew: int = Field(
+        0,
+        ge=0,
+        le=100,
+        description="How often recruiter and criteria writers are asked the same question anew "
+        "after an unreadable answer, before reask; never at temperature 0, where the answer would "
+        "be the same.",
     )
     first_stage_weight: float = Field(
         0.0,
@@ -234,7 +265,9 @@ class RankerConfig(BaseModel):
         False, description="Whether double quotes in passages become single ones."
     )
     snake_case_personas: bool = Field(
-        False, description="Whether recruits' names are lower-cased with underscores."
+        False,
+        description="Whether recruits' names are lower-cased with underscores, and cut to what "
+        "follows a slash.",
     )
     prompts: str = Field(
         "paper", description="Prompt set: paper, compact, or a folder with one's own wording."
@@ -374,6 +407,12 @@ class RankerConfig(BaseModel):
             raise ValueError(f'labels go with scoring="expected", not with {self.scoring!r}')
         if self.labels and "scale" in self.model_fields_set:
             raise ValueError("labels are a scale of their own; leave out either labels or scale")
+        constant, preset = self.missing_constant, PRESETS[self.preset].get("missing_constant")
+        if self.missing == "constant" and constant != preset and constant > self.top:
+            raise ValueError(
+                f"missing_constant={constant} is above the highest score, {self.top:g}: a passage "
+                f"would win by a missing score; give 0 to {self.top:g}"
+            )
         if self.criteria == "dataset" and not self.dataset.strip():
             raise ValueError('criteria="dataset" needs dataset=: say in words what the data set is')
         if self.criteria == "none" and self.scoring_class.needs_rubric:
@@ -458,15 +497,14 @@ class RankerConfig(BaseModel):
         """
         config = self._for_weak() if capabilities.weak else self
         config = _with_share(config, capabilities.first_stage_weight)
-        typed = not capabilities.prompts or config.passages_per_call is not None
-        if not typed or config.questions is not None:
-            return config
         chosen: dict[str, Any] = {}
-        if "scoring" not in config.model_fields_set and not capabilities.prompts:
+        if not capabilities.prompts and "scoring" not in config.model_fields_set:
             chosen["scoring"] = "expected"
-        by_criterion = config.scoring_class.needs_rubric
-        chosen["questions"] = "per_criterion" if by_criterion else "per_persona"
-        return RankerConfig.of(config, chosen)
+        asks = not capabilities.prompts or config.passages_per_call is not None
+        if asks and config.questions is None:
+            by_criterion = config.scoring_class.needs_rubric
+            chosen["questions"] = "per_criterion" if by_criterion else "per_persona"
+        return RankerConfig.of(config, chosen) if chosen else config
 
     def for_writers(self, recruiter: Capabilities, criteria: Capabilities) -> RankerConfig:
         """This configuration with the library's personas and rubrics, where nobody can write any.
@@ -492,9 +530,13 @@ class RankerConfig(BaseModel):
         if self.max_passage_tokens is not None:
             chosen.pop("max_passage_words", None)
         scoring = chosen.get("scoring", self.scoring)
+        if self.top_k is not None:
+            chosen.pop("first_stage_weight", None)
         if scoring != "expected" or "scale" in self.model_fields_set:
             chosen.pop("labels", None)
         if self.rule.ensemble.asks and "scoring" not in self.model_fields_set:
+            chosen.pop("labels", None)
+        if self.missing == "constant" and self.missing_constant > len(NO_YES) - 1:
             chosen.pop("labels", None)
         return RankerConfig.of(self, chosen)
 
@@ -519,18 +561,32 @@ class RankerConfig(BaseModel):
         """The highest score one persona can give, e.g. k, or the number of labels less one."""
         return self.scoring_class.top(self)
 
+    @property
+    def one_team(self) -> bool:
+        """Whether all queries have the same recruits."""
+        return self.criteria == "dataset" and self.dataset_team
+
+    def anew(self, stage: Stage) -> int:
+        """How often the same question is asked anew at this stage; see ``ask_anew``."""
+        by_team = stage in ("recruit", "criteria")
+        return self.ask_anew if by_team and self.temperature != 0 else 0
+
     def recorded(self) -> dict[str, Any]:
         """All fields as plain values, as rankings and run folders keep them.
 
-        ``scale`` is what the scoring scheme makes of it.
+        ``scale`` is what the scoring scheme makes of it. ``rank_ties`` is there where it counts.
         """
         values = self.model_dump(mode="json")
+        values["missing_constant"] = self.rule.constant
+        if not self.rule.ensemble.ranks:
+            del values["rank_ties"]
         return values if self.labels else {**values, "scale": self.top}
 
     @property
     def rule(self) -> Rule:
-        """How scores become final ones."""
-        return Rule.of({**vars(self), "top_score": self.top})
+        """How scores become final ones; nothing that stands in is above the highest score."""
+        constant = min(self.missing_constant, self.top)
+        return Rule.of({**vars(self), "missing_constant": constant, "top_score": self.top})
 
     @property
     def all_labels(self) -> tuple[str, ...]:

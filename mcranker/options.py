@@ -16,6 +16,7 @@ class RankerOptions(TypedDict, total=False):
     forbid: tuple[str, ...]
     criteria: Literal["query", "dataset", "library", "none"]
     dataset: str
+    dataset_team: bool
     scoring: str
     scale: int
     labels: tuple[str, ...]
@@ -23,6 +24,7 @@ class RankerOptions(TypedDict, total=False):
     questions: Literal["per_persona", "per_criterion"] | None
     passages_per_call: int | None
     ensemble: str
+    rank_ties: Literal["average", "min", "ordinal"]
     missing: Literal["mean_of_team", "lowest", "constant", "fail"]
     missing_constant: float
     top_n: int | None
@@ -30,6 +32,7 @@ class RankerOptions(TypedDict, total=False):
     deadline: float | None
     on_failure: Literal["error", "first_stage"]
     reask: int
+    ask_anew: int
     first_stage_weight: float
     depth: int | None
     example_rank: int

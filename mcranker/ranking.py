@@ -247,6 +247,7 @@ class Ranking(Sequence[Hit]):
         missing: str | None = None,
         missing_constant: float | None = None,
         first_stage_weight: float | None = None,
+        rank_ties: str | None = None,
     ) -> Ranking:
         """The same scores combined in another way; no call is made.
 
@@ -259,6 +260,7 @@ class Ranking(Sequence[Hit]):
             missing: what stands in for a missing score, as in `RankerConfig`.
             missing_constant: the constant for ``missing="constant"``.
             first_stage_weight: share of the first stage's score, 0 to 1.
+            rank_ties: the rank of equal scores with ``"reciprocal_rank"``, see `RankerConfig`.
 
         What is None stays as it was. Calls and times are those of this ranking.
 
@@ -276,11 +278,16 @@ class Ranking(Sequence[Hit]):
             "missing": missing,
             "missing_constant": missing_constant,
             "first_stage_weight": first_stage_weight,
+            "rank_ties": rank_ties,
         }
         chosen = {name: value for name, value in options.items() if value is not None}
         checked = RankerConfig(**chosen).model_dump(mode="json", include=set(chosen))
         config = {**self.config, **checked}
+        if ensemble is not None and ensemble != self.config.get("ensemble"):
+            config["rank_ties"] = RankerConfig(**chosen).rank_ties
         rule = Rule.of(config)
+        if not rule.ensemble.ranks:
+            config.pop("rank_ties", None)
         if rule.ensemble.asks:
             raise ConfigError(
                 f"ensemble={rule.ensemble.name!r} asks a model; rank again with it (scores that "
@@ -517,7 +524,7 @@ def combined(
     assessed: ScoreMatrix | None = None,
     refuse_missing: bool = False,
 ) -> dict[str, Any]:
-    """The fields `order`, `final`, `bounds` and `scale` of a ranking (Eq. 4, 3.1).
+    """The fields `order`, `final`, `bounds` and `scale` of a ranking (Eq. 4).
 
     A passage that was not scored by all has the place of the highest score that it could have
     reached. Passages that were not judged follow in first-stage order.

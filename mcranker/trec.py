@@ -135,6 +135,17 @@ def write_trec(run: Run, path: str | os.PathLike[str], tag: str) -> None:
         raise RunError(f"cannot write the run {os.fspath(path)!r}: {failure.strerror}") from failure
 
 
+def with_ties(documents: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+    """One query's documents with the ties that `write_trec` set apart: equal scores again."""
+    found: list[tuple[str, float]] = []
+    before = math.inf
+    for doc_id, score in documents:
+        tied = bool(found) and score == before - _step(before)
+        found.append((doc_id, found[-1][1] if tied else score))
+        before = _single(score, doc_id)
+    return found
+
+
 def trec_run(query_id: str, ids: Sequence[str], scores: Sequence[float], tag: str) -> str:
     """One query's lines of a run; equal scores are set apart by the smallest 32-bit step.
 

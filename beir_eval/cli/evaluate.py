@@ -13,6 +13,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from beir_eval.cli.flags import judgement_flags, measures_flag, statistics_flags
+from beir_eval.errors import SettingError
 from beir_eval.measures.metrics import Evaluation
 from beir_eval.measures.significance import Comparison, Interval, usual_correction
 from mcranker.cli.failures import DONE, print_json
@@ -63,8 +64,7 @@ def _check_flags(ctx: click.Context) -> None:
         "split": ("dataset",),
         "test": ("compare",),
         "correction": ("compare",),
-        "resamples": ("intervals",),
-        "seed": ("compare", "intervals"),
+        "seed": ("compare",),
     }
     for name, needed in companions.items():
         is_given = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
@@ -112,11 +112,12 @@ def _findings(given: Mapping[str, Any], evaluations: Mapping[str, Evaluation]) -
         for measure, by_run in values.items():
             comparisons[measure] = compare_runs({measure: by_run}, baseline, **options)[measure]
     if given["intervals"]:
-        from beir_eval.measures.significance import bootstrap_intervals
+        from beir_eval.measures.significance import confidence_intervals
 
-        options = {name: given[name] for name in ("resamples", "seed")}
         for measure, by_run in values.items():
-            intervals[measure] = bootstrap_intervals(by_run, level=LEVEL, **options)
+            if len(next(iter(by_run.values()))) == 1:
+                raise SettingError("one query has no interval; leave --intervals out")
+            intervals[measure] = confidence_intervals(by_run, level=LEVEL)
     first = next(iter(values.values()))
     return Findings(
         judged=len(next(iter(first.values()))),
@@ -125,7 +126,6 @@ def _findings(given: Mapping[str, Any], evaluations: Mapping[str, Evaluation]) -
         intervals=intervals,
         test=given["test"],
         correction=given["correction"] or usual_correction(given["test"]),
-        resamples=given["resamples"],
         seed=given["seed"],
     )
 
@@ -137,11 +137,10 @@ def _record(findings: Findings, given: Mapping[str, Any]) -> dict[str, Any]:
             "baseline": findings.baseline,
             "test": findings.test,
             "correction": findings.correction,
+            "seed": findings.seed,
         }
     if given["intervals"]:
-        record |= {"level": LEVEL, "resamples": findings.resamples}
-    if given["compare"] or given["intervals"]:
-        record["seed"] = findings.seed
+        record["level"] = LEVEL
     record["runs"] = [
         _run_record(name, each, findings, per_query=given["per_query"])
         for name, each in findings.evaluations.items()
@@ -172,8 +171,7 @@ def _show_findings(console: Console, findings: Findings, *, per_query: bool) -> 
     queries = counted(findings.judged, "judged query", "judged queries")
     text = f"Means over {queries}."
     if findings.intervals:
-        text += f" In brackets: {LEVEL:.0%} bootstrap intervals of {findings.resamples:,} resamples"
-        text += f", seed {findings.seed}."
+        text += f" In brackets: {LEVEL:.0%} confidence intervals (Student's)."
     console.print(Text(text))
     for name, evaluation in findings.evaluations.items():
         missing = evaluation.missing_queries
@@ -247,8 +245,7 @@ class Findings:
         intervals: measure -> run's name -> of its mean; empty if not asked for.
         test: of `comparisons`.
         correction: of `comparisons`.
-        resamples: of `intervals`.
-        seed: of both.
+        seed: of `comparisons`.
     """
 
     judged: int
@@ -257,7 +254,6 @@ class Findings:
     intervals: Mapping[str, Mapping[str, Interval]]
     test: str
     correction: str
-    resamples: int
     seed: int
 
     @property
@@ -287,7 +283,7 @@ command = Verb(
         click.Option(
             ["--intervals"],
             is_flag=True,
-            help=f"Show {LEVEL:.0%} confidence intervals of the means (bootstrap over queries).",
+            help=f"Show {LEVEL:.0%} confidence intervals of the means (Student's, over queries).",
         ),
         *statistics_flags(),
         output_flag("evaluation"),

@@ -98,7 +98,6 @@ def _built(given: Mapping[str, Any]) -> Report:
         test=given["test"],
         correction=given["correction"],
         level=given["level"],
-        resamples=given["resamples"],
         seed=given["seed"],
     )
 

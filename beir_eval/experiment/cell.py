@@ -23,7 +23,7 @@ from beir_eval.experiment.run_folder import (
 )
 from beir_eval.files import append_whole, read_lines, write_form
 from beir_eval.measures.metrics import evaluate
-from beir_eval.measures.ties import tie_bounds
+from beir_eval.measures.ties import Tied, tie_figures
 from mcranker.logs import safe_logger
 from mcranker.ranking import used_by
 from mcranker.trec import write_trec
@@ -150,7 +150,7 @@ class RunJob:
             )
         in_order = [offsets[query_id] for query_id in self.prepared.queries if query_id in offsets]
         _keep_lines(self._rankings, in_order)
-        outcome = Outcome()
+        outcome = Outcome(self.prepared.texts)
         for ranking in read_rankings(self._rankings):
             outcome.take(ranking)
         metrics = outcome.metrics(self.prepared.qrels, self.measures, self.failed)
@@ -226,7 +226,7 @@ def judges(spec: RankerSpec) -> int:
 
 
 def _check_same(path: Path, known: RunManifest, wanted: RunManifest) -> None:
-    from mcranker.config import RankerConfig
+    from mcranker import RankerConfig
 
     changed = [
         f"{name} was {getattr(known, name)!r} and is {getattr(wanted, name)!r}"
@@ -236,9 +236,9 @@ def _check_same(path: Path, known: RunManifest, wanted: RunManifest) -> None:
     for name in ("config", "models", "prompt_hashes"):
         before, now = getattr(known, name), getattr(wanted, name)
         if name == "config":
-            # An option that the folder does not know had no other value then than its default.
-            default = RankerConfig().recorded()
-            before = {key: default.get(key) for key in now} | before
+            # A choice that was not there yet was what is the default now, but for ties in ranks.
+            defaults = {**RankerConfig().recorded(), "rank_ties": "ordinal"}
+            before = {**{key: defaults[key] for key in now if key in defaults}, **before}
         changed += [
             f"{key} was {before.get(key)!r} and is {now.get(key)!r}"
             for key in dict.fromkeys([*before, *now])
@@ -283,15 +283,17 @@ def _keep_lines(path: Path, offsets: Iterable[int]) -> None:
 
 @dataclass(slots=True)
 class Outcome:
-    """Takes rankings one by one and sums them up; keeps ids and scores, no texts.
+    """Takes rankings one by one and sums them up; keeps ids and scores.
 
     Attributes:
+        texts: document id -> title and text; equal passages were judged as one.
         run: query id -> (document id, score), best first. A passage without a score of its own
             has the highest that it could have got, or one below all others.
     """
 
+    texts: Mapping[str, tuple[str, str]]
     run: dict[str, list[tuple[str, float]]] = field(default_factory=dict)
-    _scored: dict[str, list[tuple[str, float | None]]] = field(default_factory=dict)
+    _tied: dict[str, Tied] = field(default_factory=dict)
     _asked: int = 0
     _missing: int = 0
     _skipped: int = 0
@@ -301,7 +303,7 @@ class Outcome:
     def take(self, ranking: StoredRanking) -> None:
         """Count a ranking; texts may be left out."""
         query_id, returned = ranking.query.id, ranking.returned
-        self._scored[query_id] = [(hit.doc_id, hit.score) for hit in returned]
+        self._tied[query_id] = Tied.of_ranking(ranking, self.texts)
         self.run[query_id] = _with_numbers(returned)
         ensemble = find_ensemble(ranking.config)
         assessed = ensemble is not None and ensemble.asks
@@ -331,11 +333,13 @@ class Outcome:
             failed: query id -> why it was not ranked.
         """
         evaluation = evaluate(self.run, qrels, measures)
+        ties = tie_figures(self._tied, qrels, measures)
         return Metrics(
             measures=tuple(measures),
             means=dict(evaluation.means),
             per_query={name: dict(values) for name, values in evaluation.per_query.items()},
-            ties=dict(tie_bounds(self._scored, qrels, measures)),
+            ties=dict(ties.bounds),
+            by_lot={name: dict(values) for name, values in ties.by_lot.items()},
             missing_queries=evaluation.missing_queries,
             failed=dict(failed),
             scores=ScoreCounts(

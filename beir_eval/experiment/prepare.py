@@ -25,6 +25,7 @@ from beir_eval.experiment.run_folder import (
 from beir_eval.files import write_form
 from beir_eval.lock import locked
 from beir_eval.measures.metrics import evaluate
+from beir_eval.measures.ties import Tied, tie_figures
 from mcranker.logs import safe_logger
 from mcranker.trec import write_trec
 from personas.atomic import replacing_folder
@@ -168,10 +169,14 @@ def _keep_data(prepared: RankingInput, folder: Path, measures: Sequence[str]) ->
         if same and set(measures) <= set(found.metrics().measures):
             return found
     evaluation = evaluate(prepared.run, prepared.qrels, measures)
+    tied = {query_id: Tied.of_scores(found) for query_id, found in prepared.run.items()}
+    ties = tie_figures(tied, prepared.qrels, measures)
     metrics = Metrics(
         measures=tuple(measures),
         means=dict(evaluation.means),
         per_query={name: dict(values) for name, values in evaluation.per_query.items()},
+        ties=dict(ties.bounds),
+        by_lot={name: dict(values) for name, values in ties.by_lot.items()},
         missing_queries=evaluation.missing_queries,
     )
     with replacing_folder(path) as new:

@@ -187,10 +187,19 @@ class RunManifest(_Kept):
 
 
 class TieBounds(_Kept):
-    """A measure's mean if tied passages stood in the worst and in the best order."""
+    """A measure's mean if ties were broken otherwise, see `beir_eval.measures.ties`.
+
+    Attributes:
+        worst: with ties in the worst order.
+        best: with ties in the best order.
+        by_lot: with ties drawn by lot; None in folders of a version that did not know it.
+        sampled: whether `worst` and `best` are the ends of a sample, and not exact.
+    """
 
     worst: float
     best: float
+    by_lot: float | None = None
+    sampled: bool = False
 
 
 class ScoreCounts(_Kept):
@@ -239,7 +248,9 @@ class Metrics(_Kept):
         measures: names as ir-measures writes them; the first one heads the tables.
         means: measure -> its value over all judged queries.
         per_query: measure -> query id -> value, every judged query.
-        ties: measure -> its mean with ties at their worst and best.
+        ties: measure -> its mean with ties at their worst, at their best, and drawn by lot.
+        by_lot: measure -> query id -> value with ties drawn by lot, of the queries that have ties;
+            for the others it is that of `per_query`.
         missing_queries: judged queries without results; they count 0.
         failed: query id -> why it was not ranked.
         scores: what became of the scores; None for a first stage.
@@ -251,6 +262,7 @@ class Metrics(_Kept):
     means: dict[str, float]
     per_query: dict[str, dict[str, float]]
     ties: dict[str, TieBounds] = Field(default_factory=dict)
+    by_lot: dict[str, dict[str, float]] = Field(default_factory=dict)
     missing_queries: tuple[str, ...] = ()
     failed: dict[str, str] = Field(default_factory=dict)
     scores: ScoreCounts | None = None

@@ -10,18 +10,29 @@ from typing import TypeAlias
 
 from beir_eval.errors import MeasureError, RunFolderError, SettingError
 from beir_eval.experiment.labels import column_names, natural, row_labels
+from beir_eval.experiment.rankings import RANKINGS
 from beir_eval.experiment.run_folder import FIRST_STAGE, DataFolder, Metrics, RunFolder, SuiteNote
 from beir_eval.measures import paper
 from beir_eval.measures.significance import (
     Comparison,
     Interval,
-    bootstrap_intervals,
     compare_runs,
+    confidence_intervals,
     usual_correction,
 )
+from beir_eval.measures.ties import Tied, tie_figures
 from beir_eval.report.model import Column, Figure, Point, Report, Row, Section, TableCell
-from beir_eval.report.notes import conditions, model_names, notes
-from mcranker.trec import Run
+from beir_eval.report.notes import (
+    MOST_MISSING,
+    conditions,
+    measured_to,
+    missing_share,
+    model_names,
+    notes,
+)
+from beir_eval.report.numbers import MISSING_SIGN, TIES_SIGN, mark
+from mcranker.trec import Run, with_ties
+from personas.ensembles import Rule
 
 MEASURE = "nDCG@10"
 """What the paper's numbers are of; heads a report on runs of which none is finished."""
@@ -44,7 +55,6 @@ def build_report(
     test: str = "student",
     correction: str | None = None,
     level: float = 0.95,
-    resamples: int = 10_000,
     seed: int = 0,
 ) -> Report:
     """What the runs came to, in sections by suite; the order of `runs` makes no difference.
@@ -59,9 +69,8 @@ def build_report(
         test: paired test, one of `beir_eval.measures.significance.TESTS`.
         correction: of the p-values, over all comparisons of a section: one of
             `beir_eval.measures.significance.CORRECTIONS`; None for the one that goes with the test.
-        level: of the bootstrap intervals, above 0 and below 1.
-        resamples: of the bootstrap, 1 or more.
-        seed: of the bootstrap and of tests by chance, 0 or more.
+        level: of the confidence intervals, above 0 and below 1.
+        seed: of the randomization test, 0 or more.
 
     Raises:
         RunFolderError: a folder is damaged, or its run and its data do not belong together.
@@ -71,7 +80,7 @@ def build_report(
         SuiteError: a suite names a table or a figure that the paper has not.
         ExtraMissing: the test, or `measure`, needs a package that is not installed.
     """
-    settings = Settings(test, correction or usual_correction(test), level, resamples, seed)
+    settings = Settings(test, correction or usual_correction(test), level, seed)
     arrangements = arrange(runs)
     _check_baseline(baseline, arrangements)
     shelf = Shelf(_measure(measure, arrangements))
@@ -83,7 +92,6 @@ def build_report(
         test=settings.test,
         correction=settings.correction,
         level=level,
-        resamples=resamples,
         seed=seed,
     )
 
@@ -92,6 +100,7 @@ def _section(plan: Arrangement, baseline: str, shelf: Shelf, settings: Settings)
     columns = plan.columns()
     cells = _cells(plan, baseline, shelf, settings)
     rows = _rows(plan, baseline, columns, cells)
+    measured = measured_to(shelf.measure, [column.data.depth for column in columns])
     has_paper = any(cell.paper is not None for cell in cells.values())
     return Section(
         name=plan.name,
@@ -102,7 +111,8 @@ def _section(plan: Arrangement, baseline: str, shelf: Shelf, settings: Settings)
         figure=_figure(plan.suite, columns, rows),
         unfinished=plan.unfinished,
         paper_source=paper.paper_source() if has_paper else "",
-        notes=notes(columns, rows, plan.unfinished),
+        notes=notes(columns, rows, plan.unfinished, plan.shown(baseline)),
+        measured=measured,
     )
 
 
@@ -113,13 +123,20 @@ def _cells(
     by_column: dict[str, dict[str, Metrics]] = {content: {} for content in plan.data}
     for (content, label), each in metrics.items():
         by_column[content][label] = each
+    measure = shelf.measure
     ranks = {
-        content: _ranks({label: each.means[shelf.measure] for label, each in column.items()})
+        content: _ranks(
+            {
+                label: _honest_mean(each, measure)
+                for label, each in column.items()
+                if missing_share(each) <= MOST_MISSING
+            }
+        )
         for content, column in by_column.items()
     }
     found = _statistics(
         {
-            content: {label: each.per_query[shelf.measure] for label, each in column.items()}
+            content: {label: _honest(each, measure) for label, each in column.items()}
             for content, column in by_column.items()
         },
         baseline,
@@ -130,15 +147,49 @@ def _cells(
         place: TableCell(
             value=each.means[shelf.measure],
             paper=plan.paper_value(place) if is_papers_measure else None,
-            rank=ranks[place[0]][place[1]],
+            rank=ranks[place[0]].get(place[1], 0),
             interval=found.intervals[place],
             comparison=found.comparisons.get(place),
             metrics=each,
             manifest=plan.runs[place].manifest if place in plan.runs else None,
             difference=found.differences.get(place),
+            by_lot=bounds.by_lot if (bounds := each.ties.get(measure)) else None,
+            missing=missing_share(each),
+            signs=_signs(
+                each,
+                by_column[place[0]].get(baseline),
+                found.comparisons.get(place),
+                measure,
+            ),
         )
         for place, each in metrics.items()
     }
+
+
+def _honest(metrics: Metrics, measure: str) -> dict[str, float]:
+    """Query id -> value, ties drawn by lot where that is known."""
+    return {**metrics.per_query[measure], **metrics.by_lot.get(measure, {})}
+
+
+def _honest_mean(metrics: Metrics, measure: str) -> float:
+    bounds = metrics.ties.get(measure)
+    return metrics.means[measure] if bounds is None or bounds.by_lot is None else bounds.by_lot
+
+
+def _signs(
+    metrics: Metrics, base: Metrics | None, comparison: Comparison | None, measure: str
+) -> str:
+    """What stands beside a value: significance, and what it owes to ties and missing scores."""
+    lost = missing_share(metrics) > MOST_MISSING
+    signs = MISSING_SIGN if lost else ""
+    if base is None or comparison is None:
+        return signs
+    ranked = metrics.means[measure] - base.means[measure]
+    if ranked > EQUAL and comparison.difference < ranked / 2:
+        signs = TIES_SIGN + signs
+    if lost or missing_share(base) > MOST_MISSING:
+        return signs  # what stood in for the scores is no finding
+    return mark(comparison.p_adjusted) + signs
 
 
 def _metrics(plan: Arrangement, shelf: Shelf) -> dict[Slot, Metrics]:
@@ -157,10 +208,6 @@ def _rows(
     rows = {
         label: tuple(cells.get((content, label)) for content in plan.data) for label in plan.labels
     }
-    averages = {
-        label: _mean([cell.value if cell else None for cell in row]) for label, row in rows.items()
-    }
-    ranks = _ranks({label: value for label, value in averages.items() if value is not None})
     made = []
     for label, row in rows.items():
         manifests = {
@@ -172,9 +219,9 @@ def _rows(
             Row(
                 label=plan.shown(label),
                 cells=row,
-                average=averages[label],
+                average=_mean([cell.value if cell else None for cell in row]),
+                average_by_lot=_mean([cell.honest if cell else None for cell in row]),
                 paper_average=_mean([cell.paper if cell else None for cell in row]),
-                rank=ranks.get(label, 0),
                 is_baseline=label == baseline,
                 weak=any(manifest.weak for manifest in manifests.values()),
                 models=model_names(manifests),
@@ -260,9 +307,9 @@ def _point(kind: str, cell: TableCell, suite: SuiteNote, label: str) -> Point | 
     """None where a run has no number to stand at on the axis of a line figure."""
     x = suite.x
     if kind == "bars":
-        return Point(label if x is None else str(x), cell.value, cell.interval)
+        return Point(label if x is None else str(x), cell.honest, cell.interval, cell.queries)
     if isinstance(x, int | float):
-        return Point(float(x), cell.value, cell.interval)
+        return Point(float(x), cell.honest, cell.interval, cell.queries)
     return None
 
 
@@ -279,7 +326,6 @@ class Settings:
     test: str
     correction: str
     level: float
-    resamples: int
     seed: int
 
 
@@ -301,6 +347,8 @@ class Statistics:
 def _statistics(values: Values, baseline: str, settings: Settings) -> Statistics:
     """Intervals of all values, and comparisons with the baseline as one family.
 
+    Measures of a report lie within 0 and 1, and so do the intervals.
+
     Raises:
         SettingError: one of the settings is unknown or out of its range.
         ExtraMissing: the test needs a package that is not installed.
@@ -315,18 +363,21 @@ def _statistics(values: Values, baseline: str, settings: Settings) -> Statistics
     intervals: dict[tuple[str, str], Interval] = {}
     differences: dict[tuple[str, str], Interval] = {}
     for data, runs in values.items():
-        # Differences are resampled beside the values: they get the same draws, which are made once.
-        rows = {("value", label): of_run for label, of_run in runs.items()}
-        for label in compared[data]:
-            base = runs[baseline]
-            rows["difference", label] = {
-                query_id: value - base[query_id] for query_id, value in runs[label].items()
-            }
-        found = bootstrap_intervals(
-            rows, level=settings.level, resamples=settings.resamples, seed=settings.seed
+        of_values = confidence_intervals(runs, level=settings.level, low=0.0, high=1.0)
+        of_differences = confidence_intervals(
+            {
+                label: {
+                    query_id: value - runs[baseline][query_id]
+                    for query_id, value in runs[label].items()
+                }
+                for label in compared[data]
+            },
+            level=settings.level,
+            low=-1.0,
+            high=1.0,
         )
-        for (kind, label), interval in found.items():
-            (intervals if kind == "value" else differences)[data, label] = interval
+        intervals |= {(data, label): found for label, found in of_values.items()}
+        differences |= {(data, label): found for label, found in of_differences.items()}
     return Statistics(
         intervals=intervals,
         comparisons={
@@ -340,6 +391,9 @@ def _statistics(values: Values, baseline: str, settings: Settings) -> Statistics
 
 class Shelf:
     """Metrics of run folders, all with one measure.
+
+    What folders of former versions lack, the measure or its ties drawn by lot, is computed from
+    their rankings where they are there.
 
     Args:
         measure: as ir-measures writes it; upper and lower case make no difference where the
@@ -359,9 +413,14 @@ class Shelf:
             MeasureError: the measure is unknown, or has values outside 0 to 1.
         """
         if data.path not in self._kept:
-            self._kept[data.path] = self._with_measure(
-                data.metrics(), data.path, data, data.first_stage
-            )
+            metrics = self._with_measure(data.metrics(), data.path, data, data.first_stage)
+
+            def tied() -> dict[str, Tied]:
+                run = data.first_stage()
+                return {each: Tied.of_scores(with_ties(found)) for each, found in run.items()}
+
+            trec = data.path / "first_stage.trec"
+            self._kept[data.path] = self._with_ties(metrics, data, trec, tied)
         return self._kept[data.path]
 
     def of_run(self, run: RunFolder, data: DataFolder) -> Metrics:
@@ -373,7 +432,12 @@ class Shelf:
             MeasureError: the measure is unknown, or has values outside 0 to 1.
         """
         if run.path not in self._kept:
-            self._kept[run.path] = self._with_measure(run.metrics(), run.path, data, run.run)
+            metrics = self._with_measure(run.metrics(), run.path, data, run.run)
+
+            def tied() -> dict[str, Tied]:
+                return _tied(run, data)
+
+            self._kept[run.path] = self._with_ties(metrics, data, run.path / RANKINGS, tied)
         metrics, first_stage = self._kept[run.path], self.of_first_stage(data)
         ours, theirs = (each.per_query[self.measure] for each in (metrics, first_stage))
         if ours.keys() != theirs.keys():
@@ -398,11 +462,37 @@ class Shelf:
             )
         return metrics
 
+    def _with_ties(
+        self, metrics: Metrics, data: DataFolder, file: Path, tied: Callable[[], dict[str, Tied]]
+    ) -> Metrics:
+        """With ties drawn by lot, if `file` is there from which `tied` reads what was ranked."""
+        known = metrics.ties.get(self.measure)
+        if (known is not None and known.by_lot is not None) or not file.exists():
+            return metrics
+        found = tie_figures(tied(), self._qrels_of(data), (self.measure,))
+        by_lot = {name: dict(values) for name, values in found.by_lot.items()}
+        return metrics.model_copy(
+            update={
+                "ties": {**metrics.ties, **found.bounds},
+                "by_lot": {**metrics.by_lot, **by_lot},
+            }
+        )
+
     def _qrels_of(self, data: DataFolder) -> Mapping[str, Mapping[str, int]]:
         content = data.manifest.content
         if content not in self._qrels:
             self._qrels[content] = data.qrels()
         return self._qrels[content]
+
+
+def _tied(run: RunFolder, data: DataFolder) -> dict[str, Tied]:
+    texts: Mapping[str, tuple[str, str]] | None = None
+    found = {}
+    for ranking in run.rankings():
+        if texts is None and Rule.of(ranking.config).keeps_order:
+            texts = data.passages()
+        found[ranking.query.id] = Tied.of_ranking(ranking, texts)
+    return found
 
 
 def _added(

@@ -30,7 +30,7 @@ from beir_eval.report.numbers import heading
 from beir_eval.report.numbers import points as times_100
 
 _TITLE, _NOTE = 17.0, 13.0
-_WHISKERS = "Whiskers: bootstrap confidence interval of the mean over queries."
+_WHISKERS = "Ties drawn by lot. Whiskers: confidence interval of the mean over queries."
 _NOTHING = "No finished run has a place in this figure yet."
 _NAME, _TICK = 14.0, 13.0
 _LONGEST_BAR, _LONGEST_LINE = 208.0, 160.0

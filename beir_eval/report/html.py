@@ -16,7 +16,15 @@ from beir_eval.report.drawing import STYLE as FIGURE_STYLE
 from beir_eval.report.figures import render_svg
 from beir_eval.report.model import Column, Report, Row, Section, TableCell
 from beir_eval.report.notes import paper_note
-from beir_eval.report.tables import Table, figure_table, legend
+from beir_eval.report.tables import (
+    Table,
+    column_queries,
+    figure_table,
+    has_paper,
+    legend,
+    lost,
+    ties_note,
+)
 from personas.report import formats
 from personas.report.page import asset, environment, policy
 from personas.words import counted, whole
@@ -27,7 +35,6 @@ if TYPE_CHECKING:
 _NUMBERS = (
     "heading",
     "interval",
-    "mark",
     "p_text",
     "points",
     "rate",
@@ -56,22 +63,26 @@ class _View:
         section: what is shown.
         has_paper: for each column, and last for the averages, whether the paper's numbers stand
             there.
-        averages: whether there is more than one column.
+        by_lot: the same of values with ties drawn by lot.
+        queries: for each column, how many queries its means are over.
         models: whether rows differ in their models, so that each names its own.
         gaps: runs with queries or scores that lack, at most `_MOST_GAPS`.
         more_gaps: how many more there are.
         legend: what the marks mean; empty if nothing is compared.
+        ties_note: what the figures for ties are.
         svg: the figure; empty if there is none.
         values: of the figure, as a table; None if there is none.
     """
 
     section: Section
     has_paper: tuple[bool, ...]
-    averages: bool
+    by_lot: tuple[bool, ...]
+    queries: tuple[int, ...]
     models: bool
     gaps: tuple[_Gap, ...]
     more_gaps: int
     legend: str
+    ties_note: str
     svg: str
     values: Table | None
 
@@ -97,25 +108,24 @@ def render_html(report: Report) -> str:
 
 def _view(report: Report, section: Section) -> _View:
     gaps = _gaps(section)
+    places = range(len(section.columns))
+    lots = [section.by_lot(place) for place in places]
     return _View(
         section=section,
         has_paper=(
-            *(_has_paper(section, place) for place in range(len(section.columns))),
+            *(has_paper(section, place) for place in places),
             any(row.paper_average is not None for row in section.rows),
         ),
-        averages=len(section.columns) > 1,
+        by_lot=(*lots, any(lots)),
+        queries=tuple(column_queries(section, place) for place in places),
         models=len({row.models for row in section.rows if row.models}) > 1,
         gaps=gaps[:_MOST_GAPS],
         more_gaps=max(0, len(gaps) - _MOST_GAPS),
         legend=legend(report, section),
+        ties_note=ties_note(report, section),
         svg=render_svg(section.figure, measure=report.measure) if section.figure else "",
         values=figure_table(report, section.figure) if section.figure else None,
     )
-
-
-def _has_paper(section: Section, place: int) -> bool:
-    cells = (row.cells[place] for row in section.rows)
-    return any(cell is not None and cell.paper is not None for cell in cells)
 
 
 def _gaps(section: Section) -> tuple[_Gap, ...]:
@@ -154,7 +164,10 @@ def _what_lacks(cell: TableCell) -> tuple[str, ...]:
 def _tooltip(cell: TableCell, column: Column, row: Row, section: Section) -> str:
     """What a pointer over a value shows."""
     ends = numbers.interval(cell.interval.low, cell.interval.high)
-    told = [f"{column.name}, {row.label}: {numbers.points(cell.value)} (interval {ends})"]
+    told = [
+        f"{column.name}, {row.label}: {numbers.points(cell.value)}, with ties drawn by lot "
+        f"{numbers.points(cell.honest)} (interval {ends})"
+    ]
     if cell.comparison is not None:
         than = cell.comparison
         told += [
@@ -173,7 +186,7 @@ def _environment() -> Environment:
     made = environment("beir_eval")
     made.filters.update({name: getattr(numbers, name) for name in _NUMBERS})
     # The drawing is our own, and all text in it is escaped.
-    made.filters.update(paper_note=paper_note, svg=Markup)
+    made.filters.update(paper_note=paper_note, svg=Markup, lost=lost)
     style = asset("report.css") + asset("report.css", "beir_eval")
     script = asset("tables.js") + asset("report.js", "beir_eval")
     # Our own files, not text from outside: the hashes hold only if they stay as they are.

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from beir_eval.experiment.run_folder import DataManifest, FigureNote, Metrics, RunManifest
 from beir_eval.measures.significance import Comparison, Interval
+from beir_eval.report.numbers import points
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +38,20 @@ class TableCell:
 
     Attributes:
         value: mean of the report's measure, 0 to 1 (tables show it times 100).
-        interval: bootstrap confidence interval of `value`.
+        interval: confidence interval of `honest`.
         paper: the paper's number, 0 to 1; None if it has none.
-        rank: 1 for the best of the column, 2 for the second; equal values share; the first
-            stage takes part. 0 for all others, and where the column has one run only.
-        comparison: with the baseline's; None for the baseline itself and where it is missing.
+        rank: 1 for the best of the column by `honest`, 2 for the second; equal values share; the
+            first stage takes part. 0 for all others, for those of which too many scores are
+            missing, and where the column has one run only.
+        comparison: with the baseline's, both `honest`; None for the baseline itself and where it
+            is missing.
         metrics: the rest.
         manifest: what ranked; None for the first stage.
-        difference: bootstrap confidence interval of `comparison.difference`; None where there
-            is no comparison.
+        difference: confidence interval of `comparison.difference`; None where there is no
+            comparison.
+        by_lot: mean with ties drawn by lot; None where it cannot be known.
+        missing: share of the scores asked for that are missing, 0 to 1.
+        signs: marks that stand beside the value, as the legend of its table explains them.
     """
 
     value: float
@@ -56,6 +62,19 @@ class TableCell:
     metrics: Metrics
     manifest: RunManifest | None
     difference: Interval | None = None
+    by_lot: float | None = None
+    missing: float = 0.0
+    signs: str = ""
+
+    @property
+    def honest(self) -> float:
+        """The mean that owes nothing to the order in which tied passages came, if it is known."""
+        return self.value if self.by_lot is None else self.by_lot
+
+    @property
+    def queries(self) -> int:
+        """Queries that the mean is over."""
+        return max((len(values) for values in self.metrics.per_query.values()), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +87,9 @@ class Row:
         weak: whether the scoring model is marked weak.
         models: the models' names, e.g. ``"local:smollm2-135m"``, or role by role where they
             differ; empty for the first stage.
-        average: mean of `value` over the columns, None if any is missing.
+        average: mean of `value` over the columns, None if any is missing. Averages are not tested.
+        average_by_lot: the same of `TableCell.honest`.
         paper_average: mean of the paper's numbers over the same columns; None if any is missing.
-        rank: as `TableCell.rank`, of the averages.
         cells: one a column of the section; None where it was not run, or is not finished.
     """
 
@@ -79,18 +98,19 @@ class Row:
     weak: bool
     models: str
     average: float | None
+    average_by_lot: float | None
     paper_average: float | None
-    rank: int
     cells: tuple[TableCell | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One value of a figure; `x` is a number for lines and the bar's name for bars."""
+    """One value of a figure, ties drawn by lot; `x` is a number for lines, for bars their name."""
 
     x: float | str
     value: float
     interval: Interval
+    queries: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +143,8 @@ class Section:
         rows: the first stage's first, then the rankers', in the suite's order.
         figure: the figure that the runs make, or None.
         unfinished: (data set, label) of runs left out because they are not finished.
+        measured: what the values are, e.g. ``"NDCG@10"``, or ``"NDCG@10 of the top 5"`` where
+            fewer passages were ranked than the measure looks at.
         notes: sentences that every form of the report shows below the tables: which models,
             their defaults where they are weak, what is unfinished, how calls are counted.
     """
@@ -136,6 +158,18 @@ class Section:
     figure: Figure | None
     unfinished: tuple[tuple[str, str], ...]
     notes: tuple[str, ...] = ()
+    measured: str = ""
+
+    @property
+    def averaged(self) -> bool:
+        """Whether there are averages: over two data sets or more, and each of them once."""
+        names = [column.data.dataset for column in self.columns]
+        return 1 < len(names) == len(set(names))
+
+    def by_lot(self, place: int) -> bool:
+        """Whether ties drawn by lot change a value of that column, as the tables show it."""
+        cells = [row.cells[place] for row in self.rows]
+        return any(points(each.value) != points(each.honest) for each in cells if each)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +181,7 @@ class Report:
         test: name of the significance test, e.g. ``"student"``.
         correction: e.g. ``"holm"``.
         level: of the confidence intervals, e.g. 0.95.
-        resamples: of the bootstrap.
-        seed: of the bootstrap.
+        seed: of the randomization test.
         sections: by name of the suite in their natural order; runs without a suite last.
     """
 
@@ -156,6 +189,5 @@ class Report:
     test: str
     correction: str
     level: float
-    resamples: int
     seed: int
     sections: tuple[Section, ...]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from beir_eval.experiment.labels import by_role
-from beir_eval.experiment.run_folder import DataManifest, RunManifest
+from beir_eval.experiment.run_folder import DataManifest, Metrics, RunManifest
 from beir_eval.measures import paper
-from beir_eval.report.model import Column, Row
-from beir_eval.report.numbers import points
+from beir_eval.report.model import Column, Row, TableCell
+from beir_eval.report.numbers import TIES_SIGN, heading, points, rate, signed_points
 from personas.words import whole
 
 _COUNTING = (
@@ -20,6 +21,30 @@ REASONS = 3
 """Reasons told apart, the most frequent ones."""
 LONGEST_REASON = 160
 """Characters of a reason, at most."""
+
+
+MOST_MISSING = 0.01
+"""Share of missing scores up to which a run is compared like any other."""
+FEW_QUERIES = 20
+"""Below it, a note says that intervals and tests rest on few queries."""
+_CUTOFF = re.compile(r"@(\d+)$")
+
+
+def missing_share(metrics: Metrics) -> float:
+    """Missing scores over those asked for, 0 to 1."""
+    scores = metrics.scores
+    return scores.missing / scores.asked if scores and scores.asked else 0.0
+
+
+def measured_to(measure: str, depths: Sequence[int]) -> str:
+    """The measure as tables are headed, with the depth where fewer passages were ranked."""
+    cutoff = _CUTOFF.search(measure)
+    short = sorted({depth for depth in depths if cutoff and depth < int(cutoff[1])})
+    if not short:
+        return heading(measure)
+    if len(set(depths)) > 1:
+        return f"{heading(measure)} (fewer passages ranked: {', '.join(map(str, short))})"
+    return f"{heading(measure)} of the top {short[0]}"
 
 
 def conditions(data: DataManifest, paper_queries: int | None) -> str:
@@ -49,7 +74,10 @@ def model_names(manifests: Mapping[str, RunManifest]) -> str:
 
 
 def notes(
-    columns: Sequence[Column], rows: Sequence[Row], unfinished: Sequence[tuple[str, str]]
+    columns: Sequence[Column],
+    rows: Sequence[Row],
+    unfinished: Sequence[tuple[str, str]],
+    baseline: str,
 ) -> tuple[str, ...]:
     """Sentences below the tables of a section, in the order of their weight."""
     rankers = [row for row in rows if row.models]
@@ -66,7 +94,10 @@ def notes(
             f"Not finished and left out: {left_out}; the same 'beir-eval run' again finishes them."
         )
     said += _lost_notes(rankers)
-    said += _ties_note(columns, rankers)
+    said += _missing_note(columns, rankers)
+    said += _ties_note(columns, rankers, baseline)
+    said += _few_note(columns, rows)
+    said += _averages_note(columns)
     if any(cell and cell.paper is not None for row in rows for cell in row.cells):
         said += _subset_note(columns)
     if rankers:
@@ -175,23 +206,78 @@ def _cut(reason: str) -> str:
     return line if len(line) <= LONGEST_REASON else f"{line[: LONGEST_REASON - 3]}..."
 
 
-def _ties_note(columns: Sequence[Column], rankers: Sequence[Row]) -> list[str]:
-    decided = [
-        f"{row.label} on {column.name}, {points(bounds.worst)} to {points(bounds.best)}"
-        for row in rankers
-        for column, cell in zip(columns, row.cells, strict=True)
-        if cell
-        and cell.comparison is not None
-        and (bounds := cell.metrics.ties.get(cell.metrics.measures[0])) is not None
-        and bounds.worst <= cell.value - cell.comparison.difference <= bounds.best
-        and bounds.worst < bounds.best
+def _missing_note(columns: Sequence[Column], rankers: Sequence[Row]) -> list[str]:
+    lost = [
+        f"{row.label} on {column.name} ({rate(scores.missing, scores.asked)})"
+        for row, column, cell in _each(columns, rankers)
+        if cell.missing > MOST_MISSING and (scores := cell.metrics.scores)
     ]
-    if not decided:
+    if not lost:
         return []
     return [
-        "Tied scores keep the order of the first stage, and that alone decides who is better than "
-        f"the baseline here: {'; '.join(decided)} with ties at their worst and best."
+        f"More than 1% of the scores are missing: {', '.join(lost)}. What stood in for them counts "
+        "in the values; such rows are never the best, and no comparison with them is marked."
     ]
+
+
+def _ties_note(columns: Sequence[Column], rankers: Sequence[Row], baseline: str) -> list[str]:
+    led = [
+        f"{row.label} on {column.name}, {points(cell.value)} as ranked and {points(cell.honest)} "
+        f"by lot, {signed_points(than.difference)} by lot against {baseline}"
+        for row, column, cell in _each(columns, rankers)
+        if TIES_SIGN in cell.signs and (than := cell.comparison)
+    ]
+    said = []
+    if led:
+        said.append(
+            "Tied scores keep the order of the first stage, and at least half of the lead over the "
+            f"baseline is due to that here, the baseline's ties included: {'; '.join(led)}."
+        )
+    unknown = [
+        f"{row.label} on {column.name}"
+        for row, column, cell in _each(columns, rankers)
+        if cell.by_lot is None
+    ]
+    if unknown:
+        said.append(
+            "Ties drawn by lot are not known, because the rankings are not in the folder; values, "
+            f"intervals and tests are as ranked: {', '.join(unknown)}."
+        )
+    return said
+
+
+def _few_note(columns: Sequence[Column], rows: Sequence[Row]) -> list[str]:
+    few = [
+        f"{column.name} (n = {cells[0].queries})"
+        for place, column in enumerate(columns)
+        if (cells := [cell for row in rows if (cell := row.cells[place])])
+        and cells[0].queries < FEW_QUERIES
+    ]
+    if not few:
+        return []
+    return [
+        f"Fewer than {FEW_QUERIES} queries: {', '.join(few)}. Intervals and tests of so few are "
+        "rough, and marks of significance say little about other queries."
+    ]
+
+
+def _averages_note(columns: Sequence[Column]) -> list[str]:
+    times = Counter(column.data.dataset for column in columns)
+    several = [name for name, count in times.items() if count > 1]
+    if not several:
+        return []
+    return [
+        f"No averages: {', '.join(several)} stands here with different depths, queries or settings."
+    ]
+
+
+def _each(
+    columns: Sequence[Column], rows: Sequence[Row]
+) -> Iterator[tuple[Row, Column, TableCell]]:
+    for row in rows:
+        for column, cell in zip(columns, row.cells, strict=True):
+            if cell:
+                yield row, column, cell
 
 
 def _subset_note(columns: Sequence[Column]) -> list[str]:

@@ -14,6 +14,10 @@ LEGEND = "† p < 0.05, ‡ p < 0.01"
 """What the marks mean."""
 
 
+TIES_SIGN, MISSING_SIGN = "§", "¶"
+"""Beside a value that leads by ties, and one of which scores are missing."""
+
+
 def points(value: float | None) -> str:
     """A measure of 0 to 1, times 100: ``67.89``."""
     return NOTHING if value is None else fixed(100 * value, 2)

@@ -39,7 +39,11 @@ if TYPE_CHECKING:
 
 Status = Literal["ok", "missing", "failed"]
 
-_KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
+_KEYS = {
+    "OPENAI_API_KEY": "openai:NAME",
+    "ANTHROPIC_API_KEY": "anthropic:NAME",
+    "TYPESAFE_API_KEY": "systemone:NAME",
+}
 _SETTINGS = (
     "MCRANKER_MODEL",
     "MCRANKER_BASE_URL",
@@ -49,6 +53,7 @@ _SETTINGS = (
     "MCRANKER_VECTORS",
     "OPENAI_BASE_URL",
     "ANTHROPIC_BASE_URL",
+    "TYPESAFE_BASE_URL",
     "HF_HUB_OFFLINE",
     "HTTP_PROXY",
     "HTTPS_PROXY",
@@ -122,12 +127,11 @@ def _findings(ctx: click.Context) -> Iterator[Finding]:
 
 def _environment(environ: Mapping[str, str]) -> Iterator[Finding]:
     """Names of variables only; no value is ever shown."""
-    for name in _KEYS:
+    for name, model in _KEYS.items():
         if environ.get(name, "").strip():
             yield Finding("ok", name, "is set")
         else:
-            provider = name.partition("_")[0].lower()
-            yield Finding("missing", name, f"set it to use {provider}:NAME")
+            yield Finding("missing", name, f"set it to use {model}")
     for name in _SETTINGS:
         if environ.get(name, "").strip() or environ.get(name.lower(), "").strip():
             yield Finding("ok", name, "is set")
@@ -207,7 +211,7 @@ def _model(ctx: click.Context) -> Iterator[Finding]:
         for words, there in {
             "JSON schemas": offers.json_schema,
             "log-probabilities": offers.label_logprobs,
-            "answers to typed questions": offers.max_questions > 0,
+            "typed questions": offers.max_questions > 0,
         }.items()
         if there
     ]
@@ -235,9 +239,9 @@ def _absent_file(name: str) -> str:
 
 
 async def _answer(chat: ChatModel) -> Finding:
+    probe = _PROBE if chat.capabilities.prompts else _TYPED_PROBE
     started = time.perf_counter()
     try:
-        probe = _PROBE if chat.capabilities.prompts else _TYPED_PROBE
         reply: ChatReply | ReplyError = await chat.complete(probe)
     except ReplyError as error:  # an odd answer is an answer
         reply = error
@@ -248,12 +252,14 @@ async def _answer(chat: ChatModel) -> Finding:
     took = seconds(time.perf_counter() - started)
     if isinstance(reply, ReplyError):
         return Finding("ok", "answer", f"in {took}, though an odd one: {plain(str(reply), 200)}")
+    said = repr(plain(reply.text, 60))
+    if reply.answers is not None:
+        (answer,) = reply.answers
+        if answer.value is None:
+            return Finding("failed", "answer", f"in {took}, but none to use: {answer.problem}")
+        said = f"yes with probability {answer.value:.2f}"
     tokens = f"{reply.usage.input_tokens} + {reply.usage.output_tokens} tokens"
-    if reply.answers:
-        given = reply.answers[0].value
-        said = "no answer" if given is None else f"relevant with probability {given:.2f}"
-        return Finding("ok", "answer", f"{said} in {took}, {tokens}")
-    return Finding("ok", "answer", f"{plain(reply.text, 60)!r} in {took}, {tokens}")
+    return Finding("ok", "answer", f"{said} in {took}, {tokens}")
 
 
 def _print(finding: Finding) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -74,6 +74,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
     Args:
         session: the query.
         seats: columns of the score matrix, at most until the team is known.
+        scientists: names of personas that are the NLP scientist, for the assessor.
 
     Attributes:
         matrix: the scores; rows as `Session.distinct`.
@@ -82,7 +83,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
         complete: set when every score that was worth asking for is there, or is missing.
     """
 
-    def __init__(self, session: Session, seats: int) -> None:
+    def __init__(self, session: Session, seats: int, scientists: Collection[str] = ()) -> None:
         super().__init__("ensembler", self._take_in, mailbox=2 * session.config.workers)
         self._session = session
         rows = len(session.distinct)
@@ -108,7 +109,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
         self.assessed: ScoreMatrix | None = None
         self._rule = session.config.rule
         if self._rule.ensemble.asks:
-            self.assessor = Assessor(session, self)
+            self.assessor = Assessor(session, self, scientists)
             self.assessed = ScoreMatrix.empty(rows, 1)
             self._most_assessing = session.calls_at_once(session.models.assessor)
             # A model with few prompt prefixes would evaluate them anew by turns.

@@ -22,10 +22,9 @@ from mcranker.llm.wrapper import tokenizer_of
 from mcranker.models import Models
 from mcranker.replies.ask import ask
 from mcranker.types import Passage, Query, UsageTable
-from personas import PromptSet, Rubric
+from personas import Member, PromptSet, Rubric
 from personas.ensembles import distinct
 from personas.templates import Turn
-from personas.untrusted import fence
 
 T = TypeVar("T")
 _WORD = re.compile(r"\S+")
@@ -37,10 +36,12 @@ class Memory:
 
     Attributes:
         dataset_rubrics: persona -> its rubric for the data set, ``criteria="dataset"``.
+        dataset_team: the recruits of all queries, with ``dataset_team`` besides.
         subject_baselines: a weak recruiter's answers to the calibration queries.
     """
 
     dataset_rubrics: dict[str, Rubric] = field(default_factory=dict)
+    dataset_team: list[Member] = field(default_factory=list)
     subject_baselines: list[Mapping[str, float]] = field(default_factory=list)
 
 
@@ -126,7 +127,7 @@ class Session:
     def fenced(self, passage: Passage) -> str:
         """The passage as models see it: between markers that it cannot contain."""
         text = passage_text(passage, self.shown_text(passage), self.config)
-        return fence(text, query=self.query.text)
+        return self.prompts.passage(text, query=self.query.text)
 
     def shown_text(self, passage: Passage) -> str:
         """The part of the passage's text that models see."""

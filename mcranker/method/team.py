@@ -57,7 +57,8 @@ async def score_by_team(session: Session, seats: Seats, *, locked: bool = False)
         ReplyError: the recruiter's answer or a rubric cannot be read, asked twice.
         ModelError: the model as such failed, not just one passage's request.
     """
-    ensembler = Ensembler(session, len(seats.members) + seats.recruits)
+    scientists = [each.name for each in seats.members if each.origin == "fixed"]
+    ensembler = Ensembler(session, len(seats.members) + seats.recruits, scientists)
     annotators: list[Annotator] = []
     panel: Panel | None = None
     with session.until_deadline():

@@ -22,7 +22,7 @@ from mcranker.models import LedgerSpec, Models, Roles, check_capabilities
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking, combined
 from mcranker.types import Passage, Query, ScoreMatrix
-from personas import Member, PromptSet, Team
+from personas import Member, PromptError, PromptSet, Team
 
 logger = safe_logger("mcranker")
 
@@ -42,6 +42,7 @@ class PointwiseRanker(Ranker):
         team: TeamSpec | None = None,
         ledger: LedgerSpec = "default",
         needs_team: bool = True,
+        prompt: str,
     ) -> None:
         self.team = None if team is None else as_team(team)
         if self.team is not None and "team_size" not in config.model_fields_set:
@@ -60,6 +61,7 @@ class PointwiseRanker(Ranker):
         self.seats = Seats.of(self.config, self.team) if needs_team else Seats()
         check_capabilities(self.config, self.models, recruits=self.seats.recruits)
         self.prompts = PromptSet.load(self.config.prompts)
+        _check_answer(self.prompts, prompt, self.config)
         self._memory = Memory()
         if self.config is not config:
             kind = "is a weak model" if scoring.capabilities.weak else "answers typed questions"
@@ -97,7 +99,9 @@ class PointwiseRanker(Ranker):
     def _double(self, models: Models) -> Self:
         double = super()._double(models)
         double._memory = Memory(  # noqa: SLF001 - of the same class
-            dict(self._memory.dataset_rubrics), list(self._memory.subject_baselines)
+            dict(self._memory.dataset_rubrics),
+            list(self._memory.dataset_team),
+            list(self._memory.subject_baselines),
         )
         double.seats = self.seats.for_estimates()
         return double
@@ -134,7 +138,7 @@ class PointwiseRanker(Ranker):
         members = tuple(members)
         query = session.asked.text.strip()[:_LONGEST_QUERY]
         if self.team is None:
-            return Team(members=members, query=query)
+            return Team(members=members, query="" if self.config.one_team else query)
         made_for_query = self.seats.recruits > 0 or (
             self.config.criteria != "dataset"
             and any(
@@ -146,7 +150,7 @@ class PointwiseRanker(Ranker):
         return self.team.model_copy(update={"members": members, **changed})
 
     def build_ranking(self, session: Session, scored: Scored) -> Ranking:
-        """The finished ranking: scores combined, ties by first-stage order (3.1).
+        """The finished ranking: scores combined (Eq. 4), ties by first-stage order.
 
         A passage that was not scored by all stands where the highest score that it could have
         reached puts it. Passages beyond ``depth``, and those that had no score at the deadline,
@@ -187,6 +191,18 @@ class PointwiseRanker(Ranker):
             assessor_reasons=_reasons(scored.assessed, rows),
             partial=scored.partial,
             cut=_cut(session),
+        )
+
+
+def _check_answer(prompts: PromptSet, prompt: str, config: RankerConfig) -> None:
+    """Refuse a scheme whose instruction the scoring prompt has no place for."""
+    if config.questions or config.scoring == "integer":
+        return
+    if "answer" not in prompts[prompt].placeholders:
+        raise PromptError(
+            f"prompts={config.prompts!r}: {prompt}.txt has no {{{{answer}}}}, so the model is not "
+            f"told how to answer with scoring={config.scoring!r}; write {{{{answer}}}} there, or "
+            'use scoring="integer"'
         )
 
 

@@ -80,7 +80,7 @@ def use(data: object) -> None:
     inspection = Inspection.from_dict(StoredRanking.read(data), grades={"a": 1})
     render_inspection(StoredRanking.read(data))
     Surveyor().take(1, inspection)
-    outcome = Outcome()
+    outcome = Outcome({})
     outcome.take(StoredRanking.read(data))
     ranking = Ranking.from_dict(StoredRanking.read(data))
     assert Ranking.from_dict(ranking.to_dict()).to_dict() == ranking.to_dict()

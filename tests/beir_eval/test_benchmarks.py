@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import socket
 import sys
 import time
@@ -163,3 +164,22 @@ def run(script: str, options: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def at_once(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Stands for `throughput.alone`: a process of its own takes seconds to start."""
     return function(*args, **kwargs)
+
+
+def test_prompts_shows_every_kind_of_request(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["prompts.py", "--preset", "reference"])
+    load("prompts").main()
+    printed = capsys.readouterr().out
+    sections = printed.split("\n===== ")[1:]
+    kinds = [re.findall(r"^--- (\w+)", section, re.MULTILINE) for section in sections]
+    recruited = ["recruit", *["criteria"] * 3]
+    assert kinds == [
+        [*recruited, *["score"] * 3, "assess"],
+        ["recruit", *["score"] * 3],
+        ["score"],
+        [*recruited, "score"],
+        [*recruited, *["score"] * 3],
+    ]
+    assert printed.count("temperature: None") == sum(map(len, kinds))

@@ -25,8 +25,8 @@ def made(out: Path, **options: Any) -> Path:
 
 
 def report_on(out: Path, **options: Any) -> Report:
-    """The report on all runs below `out`, with few resamples."""
-    return build_report(find_runs([out]), **{"resamples": 200, **options})
+    """The report on all runs below `out`."""
+    return build_report(find_runs([out]), **options)
 
 
 def only(report: Report) -> Section:

@@ -16,6 +16,7 @@ from beir_eval.experiment.run_folder import (
 )
 from beir_eval.measures.significance import Comparison, Interval
 from beir_eval.report.model import Column, Report, Row, Section, TableCell
+from beir_eval.report.numbers import mark
 
 __all__ = ["Page", "cell", "column", "report", "row", "section"]
 
@@ -122,8 +123,8 @@ def cell(
             {
                 "measures": ("nDCG@10",),
                 "means": {"nDCG@10": value},
-                "per_query": {},
-                "ties": {"nDCG@10": TieBounds(worst=value - 0.02, best=value + 0.03)},
+                "per_query": {"nDCG@10": {f"q{n}": value for n in range(20)}},
+                "ties": {"nDCG@10": TieBounds(worst=value - 0.02, best=value + 0.03, by_lot=value)},
                 **({} if first_stage else ranked),
                 **metrics,
             }
@@ -141,6 +142,7 @@ def cell(
             data="0",
         ),
         difference=None if p is None else Interval(-0.01, 0.04),
+        signs=mark(p),
     )
 
 
@@ -151,8 +153,8 @@ def row(label: str, *cells: TableCell | None, **changes: object) -> Row:
         label=label,
         cells=cells,
         average=sum(values) / len(values) if whole else None,
+        average_by_lot=sum(each.honest for each in cells if each) / len(values) if whole else None,
         paper_average=None,
-        rank=0,
         is_baseline=False,
         weak=False,
         models="openai:m",
@@ -170,9 +172,10 @@ def section(*rows: Row, columns: tuple[Column, ...] = (column(),), **changes: ob
         figure=None,
         unfinished=(),
         paper_source="",
+        measured="NDCG@10",
     )
     return replace(base, **changes)  # type: ignore[arg-type]  # any field, by name
 
 
 def report(*sections: Section, measure: str = "nDCG@10") -> Report:
-    return Report(measure, "student", "holm", 0.95, 1000, 7, sections)
+    return Report(measure, "student", "holm", 0.95, 7, sections)

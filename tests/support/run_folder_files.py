@@ -270,7 +270,9 @@ def _made_up(plan: Plan, label: str, ids: Sequence[str]) -> Metrics:
         measures=(MEASURE,),
         means={MEASURE: mean},
         per_query={MEASURE: values},
-        ties={MEASURE: TieBounds(worst=mean - 0.01 * ranked, best=mean + 0.01 * ranked)},
+        ties={
+            MEASURE: TieBounds(worst=mean - 0.01 * ranked, best=mean + 0.01 * ranked, by_lot=mean)
+        },
         scores=ScoreCounts(asked=calls) if ranked else None,
         taken=Taken(
             calls=calls,

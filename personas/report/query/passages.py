@@ -146,7 +146,10 @@ class PassageFormat:
     def without_score(self, hit: InspectedHit, persona: str) -> str:
         """The cell of a persona who gave no score."""
         if persona in hit.missing:
-            return _marked("missing", MISSING, _missing_title(hit.missing[persona]))
+            title, stood = _missing_title(hit.missing[persona]), hit.stood_in.get(persona)
+            if stood is None:
+                return _marked("missing", MISSING, title)
+            return _marked("missing", f"({stood:.4g})", f"{stood:.4g} stood in; {title}")
         if persona in hit.skipped:
             return _marked("skipped", SKIPPED, _UNREACHING)
         if hit.judged:
@@ -258,8 +261,10 @@ def passage_details(form: PassageFormat, shown: Shown, limits: Limits = GENEROUS
         add(_scores(form, shown, limits.criteria))
     for name, why in hit.missing.items():
         who = form.names.get(name) or escaped(name, _NAME)
+        stood = hit.stood_in.get(name)
+        instead = "" if stood is None else f" {stood:.4g} stood in for it."
         add(
-            f'<p class="gap"><strong>No score by <bdi>{who}</bdi>.</strong> '
+            f'<p class="gap"><strong>No score by <bdi>{who}</bdi>.{instead}</strong> '
             f'<span class="iso">{escaped(why or "No reason is known.", limits.reason)}</span></p>\n'
         )
     if shown.cut:

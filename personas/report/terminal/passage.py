@@ -37,7 +37,8 @@ def show_passage(screen: Screen, inspection: Inspection, hit: InspectedHit) -> N
         screen.words("The passage was not scored; it keeps its place in first-stage order.")
     for name, why in hit.missing.items():
         reason = clipped(why, 1000) or "no reason is known"
-        screen.words(f"No score by {clipped(name, 80)}: {reason}", "yellow", hang=2)
+        stood = f" ({hit.stood_in[name]:.4g} stood in for it)" if name in hit.stood_in else ""
+        screen.words(f"No score by {clipped(name, 80)}{stood}: {reason}", "yellow", hang=2)
 
 
 def _show_text(screen: Screen, text: str) -> None:

@@ -58,7 +58,7 @@ def _score_text(inspection: Inspection, hit: InspectedHit, persona: str, places:
     if score is not None:
         return fixed(score, places)
     if persona in hit.missing:
-        return MISSING
+        return f"({hit.stood_in[persona]:.4g})" if persona in hit.stood_in else MISSING
     return SKIPPED if hit.judged or persona in hit.skipped else ""
 
 
@@ -217,7 +217,8 @@ def _legend(inspection: Inspection) -> str:
         name = inspection.other.name
         parts.append(f"{_short(name)}: rank by {clipped(name, 60)}")
     if inspection.missing:
-        parts.append(f"{MISSING} a missing score")
+        said = f"{MISSING} a missing score"
+        parts.append("(7.5) what stood in for a missing score" if _filled(inspection) else said)
     if inspection.skipped:
         goal = f"rank {inspection.top_k}" if inspection.top_k else "the first ranks"
         parts.append(
@@ -225,6 +226,10 @@ def _legend(inspection: Inspection) -> str:
             f"passage could not reach {goal}; {AT_MOST} the score it could have got at most"
         )
     return "; ".join(parts) + "."
+
+
+def _filled(inspection: Inspection) -> bool:
+    return any(name in hit.stood_in for hit in inspection.hits for name in inspection.personas)
 
 
 def _show_notable(screen: Screen, inspection: Inspection) -> None:

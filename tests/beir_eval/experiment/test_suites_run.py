@@ -44,7 +44,7 @@ def test_a_suite_runs_to_its_end(
     result = CliRunner().invoke(cli, ["run", name, *args, "--no-cache"])
     assert result.exit_code == 0, result.stderr
     suite = load_suite(name)
-    report = build_report(find_runs([out]), resamples=100)
+    report = build_report(find_runs([out]))
     (section,) = report.sections
     assert [row.label for row in section.rows] == ["BM25", *(each.label for each in suite.rankers)]
     assert all(cell is not None for row in section.rows for cell in row.cells)

@@ -133,7 +133,7 @@ async def test_two_hundred_random_queries(seed: int) -> None:
 
         options = {
             "missing": str(rng.choice(["mean_of_team", "lowest", "constant"])),
-            "missing_constant": float(rng.choice([0, 5, 12])),
+            "missing_constant": float(rng.choice([0, 5, 10])),
             "reask": 0,
             "concurrency": int(rng.choice([1, 3, 100])),
         }
