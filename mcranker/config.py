@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from mcranker.errors import ConfigError
-from mcranker.llm.chat import Capabilities
+from mcranker.llm.chat import Capabilities, Stage
 from mcranker.llm.limits.concurrency import MOST_LEARNED
 from mcranker.method.answers import SCORINGS, TYPED_SCORINGS, Scoring
 from personas.ensembles import ENSEMBLES, Rule
@@ -54,15 +54,22 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
                 "max_passage_words": 512,
                 "single_quotes": True,
                 "snake_case_personas": True,
+                "dataset_team": True,
                 "missing": "constant",
                 "missing_constant": 5.0,
                 "reask": 0,
+                "ask_anew": 20,
+                "temperature": None,
                 "depth": 30,
             }
         ),
     }
 )
-"""What each preset sets. ``reference`` holds what the authors' code does and the paper omits."""
+"""What each preset sets.
+
+``reference`` holds what the authors' code, as published, does otherwise than the paper says; what
+it does that no field can follow is listed in ``docs/evaluation.md``.
+"""
 
 WEAK_MODEL_DEFAULTS: Mapping[str, Any] = MappingProxyType(
     {
@@ -72,6 +79,7 @@ WEAK_MODEL_DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "scoring": "expected",
         "labels": NO_YES,
         "max_passage_words": 100,
+        "first_stage_weight": 0.95,  # with less, SmolLM2's teams rank worse than BM25
     }
 )
 """What a model marked weak gets in fields that nobody set."""
@@ -97,7 +105,9 @@ class RankerConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False)
 
     preset: Literal["paper", "reference"] = Field(
-        "paper", description="Follow the paper, or also what the authors' code adds to it."
+        "paper",
+        description="Follow the paper, or its authors' code where a field can (point by point in "
+        "docs/evaluation.md).",
     )
     team_size: int = Field(
         3,
@@ -129,6 +139,11 @@ class RankerConfig(BaseModel):
         "where a persona has them there, or judge without.",
     )
     dataset: str = Field("", description='What the collection is; needed for criteria="dataset".')
+    dataset_team: bool = Field(
+        False,
+        description='With criteria="dataset": recruit one team for the data set as well, from '
+        "its description and without an example passage.",
+    )
     scoring: Annotated[str, SCORINGS] = Field(
         "integer",
         description="One integer a passage (paper), the expectation over the labels' "
@@ -176,8 +191,45 @@ class RankerConfig(BaseModel):
         allow_inf_nan=False,
         description='The constant for missing="constant".',
     )
+    top_n: int | None = Field(
+        None,
+        ge=1,
+        le=LARGEST,
+        description="Return only the first so many passages.",
+    )
+    min_relevance: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="Return only passages of this relevance or more: the final score on its "
+        "scale, from 0 to 1.",
+    )
+    deadline: float | None = Field(
+        None,
+        ge=0.001,
+        le=1e9,
+        allow_inf_nan=False,
+        description="Seconds for a query, after which it is ranked by the scores that are there; "
+        "none to wait for all.",
+    )
+    on_failure: Literal["error", "first_stage"] = Field(
+        "error",
+        description="When the model fails: an error, or the passages in first-stage order, with "
+        "the failure noted.",
+    )
     reask: int = Field(
-        1, ge=0, le=5, description="How often an unreadable answer is asked for again."
+        1,
+        ge=0,
+        le=5,
+        description="How often an unreadable answer is asked for again, with what is wrong.",
+    )
+    ask_anew: int = Field(
+        0,
+        ge=0,
+        le=100,
+        description="How often recruiter and criteria writers are asked the same question anew "
+        "after an unreadable answer, before reask; never at temperature 0, where the answer would "
+        "be the same.",
     )
     first_stage_weight: float = Field(
         0.0,
@@ -202,11 +254,20 @@ class RankerConfig(BaseModel):
     max_passage_words: int | None = Field(
         None, ge=1, le=LARGEST, description="Cut a passage's text after so many words."
     )
+    max_passage_tokens: int | None = Field(
+        None,
+        ge=1,
+        le=LARGEST,
+        description="Cut a passage's text after so many tokens of the scoring model, where its "
+        "tokenizer is at hand, as with local models.",
+    )
     single_quotes: bool = Field(
         False, description="Whether double quotes in passages become single ones."
     )
     snake_case_personas: bool = Field(
-        False, description="Whether recruits' names are lower-cased with underscores."
+        False,
+        description="Whether recruits' names are lower-cased with underscores, and cut to what "
+        "follows a slash.",
     )
     prompts: str = Field(
         "paper", description="Prompt set: paper, compact, or a folder with one's own wording."
@@ -356,6 +417,11 @@ class RankerConfig(BaseModel):
             raise ValueError('criteria="dataset" needs dataset=: say in words what the data set is')
         if self.criteria == "none" and self.scoring_class.needs_rubric:
             raise ValueError(f'scoring="{self.scoring}" needs criteria; criteria="none" has none')
+        if self.deadline is not None and self.missing == "fail":
+            raise ValueError(
+                f"deadline={self.deadline:g} ranks without the scores that are missing by then, "
+                'which missing="fail" forbids; use one of the two'
+            )
         self._check_questions()
         if self.top_k is not None and not self.rule.ensemble.monotone:
             raise ValueError(
@@ -425,20 +491,20 @@ class RankerConfig(BaseModel):
     def for_model(self, capabilities: Capabilities) -> RankerConfig:
         """This configuration with the defaults for the scoring model, where it has some.
 
-        Weak models have, and those that answer typed questions only. Fields that a caller or a
-        preset has set are kept, and fields that would contradict those are left at their plain
-        defaults.
+        Weak models have, those that answer typed questions only, and those whose scores go best
+        with a share of the first stage's. Fields that a caller or a preset has set are kept, and
+        fields that would contradict those are left at their plain defaults.
         """
         config = self._for_weak() if capabilities.weak else self
-        typed = not capabilities.prompts or config.passages_per_call is not None
-        if not typed or config.questions is not None:
-            return config
+        config = _with_share(config, capabilities.first_stage_weight)
         chosen: dict[str, Any] = {}
-        if "scoring" not in config.model_fields_set and not capabilities.prompts:
+        if not capabilities.prompts and "scoring" not in config.model_fields_set:
             chosen["scoring"] = "expected"
-        by_criterion = config.scoring_class.needs_rubric
-        chosen["questions"] = "per_criterion" if by_criterion else "per_persona"
-        return RankerConfig.of(config, chosen)
+        asks = not capabilities.prompts or config.passages_per_call is not None
+        if asks and config.questions is None:
+            by_criterion = config.scoring_class.needs_rubric
+            chosen["questions"] = "per_criterion" if by_criterion else "per_persona"
+        return RankerConfig.of(config, chosen) if chosen else config
 
     def for_writers(self, recruiter: Capabilities, criteria: Capabilities) -> RankerConfig:
         """This configuration with the library's personas and rubrics, where nobody can write any.
@@ -461,7 +527,11 @@ class RankerConfig(BaseModel):
             for name, value in WEAK_MODEL_DEFAULTS.items()
             if name not in self.model_fields_set
         }
+        if self.max_passage_tokens is not None:
+            chosen.pop("max_passage_words", None)
         scoring = chosen.get("scoring", self.scoring)
+        if self.top_k is not None:
+            chosen.pop("first_stage_weight", None)
         if scoring != "expected" or "scale" in self.model_fields_set:
             chosen.pop("labels", None)
         if self.rule.ensemble.asks and "scoring" not in self.model_fields_set:
@@ -491,6 +561,16 @@ class RankerConfig(BaseModel):
         """The highest score one persona can give, e.g. k, or the number of labels less one."""
         return self.scoring_class.top(self)
 
+    @property
+    def one_team(self) -> bool:
+        """Whether all queries have the same recruits."""
+        return self.criteria == "dataset" and self.dataset_team
+
+    def anew(self, stage: Stage) -> int:
+        """How often the same question is asked anew at this stage; see ``ask_anew``."""
+        by_team = stage in ("recruit", "criteria")
+        return self.ask_anew if by_team and self.temperature != 0 else 0
+
     def recorded(self) -> dict[str, Any]:
         """All fields as plain values, as rankings and run folders keep them.
 
@@ -512,6 +592,14 @@ class RankerConfig(BaseModel):
     def all_labels(self) -> tuple[str, ...]:
         """The labels of ``scoring="expected"``, least relevant first; label i counts i."""
         return self.labels or tuple(str(value) for value in range(self.scale + 1))
+
+
+def _with_share(config: RankerConfig, weight: float) -> RankerConfig:
+    """With this share of the first stage's score, where nothing speaks against it."""
+    settled = "first_stage_weight" in config.model_fields_set or config.preset == "reference"
+    if not weight or settled or config.top_k is not None:
+        return config
+    return RankerConfig.of(config, {"first_stage_weight": weight})
 
 
 def _explain(error: ValidationError) -> str:

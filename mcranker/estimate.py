@@ -14,7 +14,7 @@ from mcranker.llm.ledger.ledger import Ledger
 from mcranker.llm.ledger.ledgered import Ledgered
 from mcranker.llm.ledger.request_key import request_key
 from mcranker.llm.limits.budget import most_used, prompt_bytes
-from mcranker.llm.prices import cost
+from mcranker.llm.prices import billed_as, cost
 from mcranker.llm.wrapper import Wrapper
 from mcranker.method.topk import fewest_rows
 from mcranker.models import Models
@@ -51,8 +51,8 @@ class Estimate:
             what the answers took that are in the ledger already.
         calls_at_least: calls with ``top_k``, if it can leave out as many as it ever can.
         cost_at_most: US dollars, if nothing is cached, all replies are as long as they may
-            be, and each is asked for again as often as ``reask`` allows; None if a model's
-            price is not known.
+            be, and each is asked for again as often as ``ask_anew`` and ``reask`` allow; None
+            if a model's price is not known.
     """
 
     table: UsageTable = field(default_factory=UsageTable)
@@ -173,17 +173,18 @@ class Forecast:
         elif not reply.reused:
             self._calls_at_least += 1
         if not reply.reused:
-            most = _most_used(request, self._config.reask)
+            anew = self._config.anew(tag.stage)
+            most = _most_used(request, self._config.reask, anew)
             self._at_most[model] = self._at_most.get(model, Usage()) + most
 
 
-def _most_used(request: ChatRequest, reask: int) -> Usage:
+def _most_used(request: ChatRequest, reask: int, anew: int) -> Usage:
     """What a request and its repetitions can take."""
     most = most_used(request)
     if request.labels or request.questions:
         return most
     repaired = Usage(input_tokens=request.max_tokens + REPAIR_TOKENS)
-    return sum([most + repaired] * reask, start=most)
+    return sum([most] * anew + [most + repaired] * reask, start=most)
 
 
 def _total(costs: Sequence[float | None]) -> float | None:
@@ -243,7 +244,7 @@ class EstimatingChat(Wrapper):
                 self._counted.add(key)
             else:
                 reply = found
-        self._count(self.name, request, reply)
+        self._count(billed_as(self.name, request), request, reply)
         return reply
 
     async def aclose(self) -> None:

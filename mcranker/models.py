@@ -20,6 +20,7 @@ from mcranker.llm.limits.budget import Budget, Budgeted
 from mcranker.llm.limits.limits import FIRST_PAUSE, Limits
 from mcranker.llm.limits.retries import ATTEMPTS, FIRST_WAIT, Retrying
 from mcranker.llm.scripted import ScriptedChat
+from mcranker.llm.wrapper import tokenizer_of
 
 ModelSpec = str | ChatModel | None
 LedgerSpec = str | os.PathLike[str] | Ledger | None
@@ -234,6 +235,12 @@ def check_capabilities(config: RankerConfig, models: Models, *, recruits: int) -
     """
     model = models.scoring
     offers = model.capabilities
+    if config.max_passage_tokens is not None and tokenizer_of(model) is None:
+        raise UnsupportedCapability(
+            f"the tokenizer of {model.name} is not known here, which "
+            f"max_passage_tokens={config.max_passage_tokens} needs; use max_passage_words",
+            model=model.name,
+        )
     if config.questions is None and (lack := config.scoring_class.lack(offers)):
         raise UnsupportedCapability(
             f'{model.name} {lack}, which scoring="{config.scoring}" needs; '
@@ -248,14 +255,16 @@ def check_capabilities(config: RankerConfig, models: Models, *, recruits: int) -
             model=model.name,
         )
     tasks = {
+        "criteria": (config.criteria in ("query", "dataset"), 'criteria="library"'),
         "recruiter": (recruits > 0 and config.recruiting == "invent", 'recruiting="library"'),
         "assessor": (config.rule.ensemble.asks, 'ensemble="sum"'),
     }
     for role, (writes, instead) in tasks.items():
         chat = getattr(models, role)
+        name = "criteria role" if role == "criteria" else role
         if writes and not chat.capabilities.prompts:
             raise UnsupportedCapability(
-                f"{chat.name} answers typed questions and writes nothing, as the {role} has to; "
+                f"{chat.name} answers typed questions and writes nothing, as the {name} has to; "
                 f"use {instead} or another {role}_model",
                 model=chat.name,
             )

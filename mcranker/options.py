@@ -16,6 +16,7 @@ class RankerOptions(TypedDict, total=False):
     forbid: tuple[str, ...]
     criteria: Literal["query", "dataset", "library", "none"]
     dataset: str
+    dataset_team: bool
     scoring: str
     scale: int
     labels: tuple[str, ...]
@@ -26,13 +27,19 @@ class RankerOptions(TypedDict, total=False):
     rank_ties: Literal["average", "min", "ordinal"]
     missing: Literal["mean_of_team", "lowest", "constant", "fail"]
     missing_constant: float
+    top_n: int | None
+    min_relevance: float | None
+    deadline: float | None
+    on_failure: Literal["error", "first_stage"]
     reask: int
+    ask_anew: int
     first_stage_weight: float
     depth: int | None
     example_rank: int
     lowercase_query: bool
     title_separator: str
     max_passage_words: int | None
+    max_passage_tokens: int | None
     single_quotes: bool
     snake_case_personas: bool
     prompts: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 if TYPE_CHECKING:
     import numpy as np
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from mcranker.llm.chat import Stage, Usage
 
 T = TypeVar("T")
+
+
+DEADLINE = "deadline"
+"""Why a score is missing that had not come when the deadline did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +37,14 @@ class Passage:
         text: its body.
         title: its title, or empty.
         score: the first stage's score, the higher the better, or None if not known.
+        metadata: what else came with it; models are not shown it.
     """
 
     id: str
     text: str
     title: str = ""
     score: float | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def content(self) -> tuple[str, str]:
@@ -126,6 +132,13 @@ class ScoreMatrix:
         for place in self.reasons:
             empty[place] = False
         return empty
+
+    def close(self, reason: str) -> None:
+        """Note that no score will come any more where none has: it is missing for `reason`."""
+        import numpy as np
+
+        for row, column in np.argwhere(self.unasked).tolist():
+            self.reasons[row, column] = reason
 
     def take(self, rows: NDArray[np.intp]) -> ScoreMatrix:
         """The matrix whose row i is this one's row ``rows[i]``; rows may repeat.

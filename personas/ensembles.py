@@ -73,6 +73,9 @@ class Ensemble:
             a call; `combine` stands in for it where they are.
         ranks: whether `combine` ranks the passages persona by persona; then it takes the keyword
             `rank_ties`, one of `RankTies`.
+        span: takes the number of personas and returns the lowest and the highest result that
+            there can be, by which scores become a relevance from 0 to 1. Not needed for monotone
+            ensembles; without it, others are placed between the scores of each ranking.
     """
 
     name: str
@@ -81,6 +84,7 @@ class Ensemble:
     monotone: bool = False
     asks: bool = False
     ranks: bool = False
+    span: Callable[[int], tuple[float, float]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,7 @@ class Rule:
         first_stage_weight: share of the first stage's score, 0 to 1.
         top: the highest score that a persona can give.
         rank_ties: the rank of equal scores, where `ensemble` ranks.
+        assessor_top: the highest score that the assessor can give.
     """
 
     ensemble: Ensemble
@@ -103,6 +108,7 @@ class Rule:
     first_stage_weight: float = 0.0
     top: float = 0.0
     rank_ties: RankTies = "average"
+    assessor_top: float = 0.0
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Rule:
@@ -117,6 +123,7 @@ class Rule:
             first_stage_weight=min(_number(config.get("first_stage_weight")), 1.0),
             top=highest_score(config) or 0.0,
             rank_ties=_RANK_TIES.get(str(config.get("rank_ties")), "ordinal"),
+            assessor_top=_number(config.get("scale")),
         )
 
     @property
@@ -166,6 +173,33 @@ class Rule:
             open_rows = unasked.any(axis=1, keepdims=True)
             filled = np.where(open_rows & np.isnan(filled), self.top, filled)
         return self._combined(filled)
+
+    def span(self, personas: int) -> tuple[float, float] | None:
+        """The lowest and the highest final score that there can be; None if that is not known.
+
+        With a share of the first stage that is 0 to 1, see `interpolate`. A team whose members
+        can only give 0 has no span.
+
+        Args:
+            personas: columns of the score matrix.
+        """
+        import numpy as np
+
+        if self.first_stage_weight:
+            return 0.0, 1.0
+        if not personas:
+            return None
+        best = max(self.top, self.constant) if self.missing == "constant" else self.top
+        if self.ensemble.asks:
+            low, high = 0.0, max(best, self.assessor_top)
+        elif self.ensemble.span is not None:
+            low, high = self.ensemble.span(personas)
+        elif self.ensemble.monotone:
+            ends = np.repeat([[0.0], [best]], personas, axis=1)
+            low, high = self._combined(ends).tolist()
+        else:
+            return None
+        return (low, high) if low < high else None
 
     def _scores(
         self, values: Matrix, unasked: NDArray[np.bool_] | None, assessed: Matrix | None
@@ -289,6 +323,17 @@ def interpolate(scores: Matrix, first_stage: Sequence[float | None], weight: flo
     return (1.0 - weight) * _unit_range(scores) + weight * _unit_range(other)
 
 
+def relevance(score: float | None, span: tuple[float, float] | None) -> float | None:
+    """Where a final score lies between the lowest and the highest, from 0 to 1.
+
+    A higher score never has a lower relevance. None without a score, or without a span.
+    """
+    if score is None or span is None:
+        return None
+    low, high = span
+    return min(max((score - low) / (high - low), 0.0), 1.0)
+
+
 def descending(scores: Matrix) -> NDArray[np.intp]:
     """Row numbers by falling score; equal scores stay in row order (first-stage order)."""
     import numpy as np
@@ -341,6 +386,7 @@ RECIPROCAL_RANK = Ensemble(
     reciprocal_rank,
     "The sum of 1 / rank over the personas, each of whom ranks all passages.",
     ranks=True,
+    span=lambda personas: (0.0, float(personas)),
 )
 ASSESSOR = Ensemble(
     "assessor", score_sum, "That of an assessor, who was shown all scores.", asks=True

@@ -51,3 +51,9 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 def _no_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests that want a ledger name one of their own; the user's is never touched."""
     monkeypatch.setenv("MCRANKER_LEDGER", "none")
+
+
+@pytest.fixture(autouse=True)
+def _no_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same of the vectors that the embedded encoder keeps."""
+    monkeypatch.setenv("MCRANKER_VECTORS", "none")

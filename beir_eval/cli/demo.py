@@ -24,14 +24,22 @@ if TYPE_CHECKING:
 
     from beir_eval.data.datasets import Dataset
     from beir_eval.measures.metrics import Evaluation
+    from mcranker.llm.chat import Capabilities
     from mcranker.ranking import Ranking
     from mcranker.trec import Run
 
 COLLECTION = "mini"
 MEASURE = "nDCG@10"
 BM25_ORDER, TEAM_ORDER, BOTH = "BM25", "the team", "half each"
-QUERIES, DEPTH = 3, 12
+QUERIES, DEPTH = 10, 12
 WIDTH = 96  # columns of running text
+
+LIMITS_OF_ENCODERS = """\
+What to make of this: an encoder compares meanings, by names and criteria from the library. It
+finds the passages about what is asked, also in other words. It does not reason, so it cannot
+tell whether a passage answers the question, for whom, when and where, and this collection was
+written so that just that decides: most wrong passages use the query's own words. For that, name
+a model that reasons: --model openai:NAME, anthropic:NAME or local:NAME (see mcranker models)."""
 
 LIMITS_OF_WEAK_MODELS = """\
 What to make of this: a model of 135 million parameters can mostly tell a passage about the
@@ -44,11 +52,11 @@ a larger model: --model openai:NAME, anthropic:NAME or local:FILE.gguf."""
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What was ranked, and the measures of BM25's order, the team's, and both together."""
+    """What was ranked, the measures of three orders, and what to make of them."""
 
     rankings: tuple[Ranking, ...]
     measures: dict[str, Evaluation]
-    weak: bool
+    limits: str
 
 
 def _demo(ctx: click.Context) -> int:
@@ -113,8 +121,14 @@ async def _rank_all(ctx: click.Context, dataset: Dataset, run: Run, count: int) 
         measures={
             name: evaluate(_as_run(order), judged, (MEASURE,)) for name, order in orders.items()
         },
-        weak=ranker.models.scoring.capabilities.weak,
+        limits=_limits(ranker.models.scoring.capabilities),
     )
+
+
+def _limits(offers: Capabilities) -> str:
+    if not offers.prompts:
+        return LIMITS_OF_ENCODERS
+    return LIMITS_OF_WEAK_MODELS if offers.weak else ""
 
 
 def _half_each(ranking: Ranking) -> list[str]:
@@ -154,9 +168,9 @@ def _show(console: Console, outcome: _Outcome, dataset: Dataset) -> None:
     console.print()
     console.print(_table(outcome, dataset))
     console.print(Text(_verdict(outcome)))
-    if outcome.weak:
+    if outcome.limits:
         console.print()
-        console.print(Text(LIMITS_OF_WEAK_MODELS))
+        console.print(Text(outcome.limits))
 
 
 def _table(outcome: _Outcome, dataset: Dataset) -> object:

@@ -184,7 +184,7 @@ class _FolderRun(ComparedRun):
 
     def ranked(self, query_ids: Collection[str]) -> dict[str, Ranked]:
         return {
-            ranking.query.id: Ranked.of(ranking.best_first, ranking.team)
+            ranking.query.id: Ranked.of(ranking.returned, ranking.team)
             for ranking in self._folder.rankings(query_ids)
         }
 

@@ -1,4 +1,8 @@
-"""A comparison of two runs as people and programs read it: in a terminal, as Markdown, as JSON."""
+"""A comparison of two runs as people and programs read it: in a terminal, as Markdown, as JSON.
+
+Queries, passages and everything that a model wrote are foreign text; `plain` has taken their
+control characters and line ends from all that is shown.
+"""
 
 from __future__ import annotations
 

@@ -226,6 +226,8 @@ def judges(spec: RankerSpec) -> int:
 
 
 def _check_same(path: Path, known: RunManifest, wanted: RunManifest) -> None:
+    from mcranker import RankerConfig
+
     changed = [
         f"{name} was {getattr(known, name)!r} and is {getattr(wanted, name)!r}"
         for name in ("label", "ranker", "data")
@@ -233,9 +235,10 @@ def _check_same(path: Path, known: RunManifest, wanted: RunManifest) -> None:
     ]
     for name in ("config", "models", "prompt_hashes"):
         before, now = getattr(known, name), getattr(wanted, name)
-        if "rank_ties" in now and name == "config":
-            # Of a time when there was no choice.
-            before = {"rank_ties": "ordinal", **before}
+        if name == "config":
+            # A choice that was not there yet was what is the default now, but for ties in ranks.
+            defaults = {**RankerConfig().recorded(), "rank_ties": "ordinal"}
+            before = {**{key: defaults[key] for key in now if key in defaults}, **before}
         changed += [
             f"{key} was {before.get(key)!r} and is {now.get(key)!r}"
             for key in dict.fromkeys([*before, *now])
@@ -299,12 +302,12 @@ class Outcome:
 
     def take(self, ranking: StoredRanking) -> None:
         """Count a ranking; texts may be left out."""
-        query_id, hits = ranking.query.id, ranking.best_first
+        query_id, returned = ranking.query.id, ranking.returned
         self._tied[query_id] = Tied.of_ranking(ranking, self.texts)
-        self.run[query_id] = _with_numbers(hits)
+        self.run[query_id] = _with_numbers(returned)
         ensemble = find_ensemble(ranking.config)
         assessed = ensemble is not None and ensemble.asks
-        for hit in hits:
+        for hit in ranking.hits:
             missing = hit.missing
             self._missing += len(missing)
             self._skipped += len(hit.skipped)

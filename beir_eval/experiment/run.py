@@ -302,7 +302,7 @@ def run_suite(
 async def _run_cell(
     cell: RunJob, first_stage: Metrics, spending: Spending, watch: Watch
 ) -> CellResult:
-    from mcranker.errors import BudgetExceeded
+    from mcranker.errors import BudgetExceeded, ModelError
     from mcranker.rankers import FATAL_ERRORS
 
     options = {**cell.spec.options, **spending.left()}
@@ -319,14 +319,16 @@ async def _run_cell(
             async with stream:
                 async for ranked in stream:
                     watch.query_done(ranked)
-                    if ranked.ranking is not None:
+                    if ranked.ranking is not None and not ranked.ranking.failure:
                         cell.keep(ranked.ranking)
                         paid.append((ranked.ranking.usage.calls, ranked.ranking.cost))
                         reused += ranked.ranking.reused.calls
                         failed_in_a_row = 0
                         continue
-                    error = ranked.error
-                    assert error is not None, "there is a ranking or an error"
+                    # The first stage's order must not be measured as the ranker's.
+                    error = ranked.error or ModelError(
+                        ranked.ranking.failure if ranked.ranking else "not ranked"
+                    )
                     failed_in_a_row += 1
                     cell.failed[ranked.query.id] = str(error)
                     out_of_budget = isinstance(error, BudgetExceeded)

@@ -192,7 +192,7 @@ def _try_out(kind: type[Ranker], options: Mapping[str, Any], place: str) -> None
     try:
         fields = {name: tried[name] for name in tried if name in RankerConfig.model_fields}
         RankerConfig(**fields)
-        # A batch needs a provider, which the stand-in is not.
-        make(model=model, ledger=None, **{**tried, "batch": False})
+        # A batch needs a provider, and tokens a tokenizer, which the stand-in has not.
+        make(model=model, ledger=None, **{**tried, "batch": False, "max_passage_tokens": None})
     except (MCRankerError, PersonasError) as failure:
         raise SuiteError(f"{place}: {failure}") from failure

@@ -87,6 +87,7 @@ def notes(
         manifests = (cell.manifest for row in rankers for cell in row.cells if cell)
         said += program_note(name for each in manifests if each for name in each.models.values())
         said += _weak_notes(rankers)
+        said += _share_notes(rankers)
     if unfinished:
         left_out = ", ".join(f"{label} on {dataset}" for dataset, label in unfinished)
         said.append(
@@ -145,6 +146,22 @@ def _weak_notes(rankers: Sequence[Row]) -> list[str]:
             else "none of the defaults for such models is in effect."
         )
         for settings, labels in labels_of.items()
+    ]
+
+
+def _share_notes(rankers: Sequence[Row]) -> list[str]:
+    labels_of: dict[float, list[str]] = {}
+    for row in rankers:
+        for cell in row.cells:
+            weight = cell and cell.manifest and cell.manifest.config.get("first_stage_weight")
+            if isinstance(weight, int | float) and weight > 0:
+                labels = labels_of.setdefault(weight, [])
+                if row.label not in labels:
+                    labels.append(row.label)
+    return [
+        f"The first stage's score has a share of {weight:g} in the final ones of "
+        f"{', '.join(labels)}."
+        for weight, labels in labels_of.items()
     ]
 
 

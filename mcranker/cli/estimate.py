@@ -36,7 +36,7 @@ def check_local_models(models: Iterable[str]) -> None:
     for model in models:
         kind, _, name = model.strip().partition(":")
         entry = find(name.strip()) if kind == "local" else None
-        if entry is not None and not is_here(entry.file):
+        if entry is not None and not is_here(entry):
             raise InputError(
                 f"{model} is not on this machine, and --dry-run fetches nothing; "
                 f"run 'mcranker models download {entry.name}' first"

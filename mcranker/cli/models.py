@@ -50,7 +50,7 @@ def _list(output: str) -> int:
 
 
 def _record(entry: CatalogueEntry) -> dict[str, Any]:
-    return {**entry.model_dump(mode="json"), "downloaded": is_here(entry.file)}
+    return {**entry.model_dump(mode="json"), "downloaded": is_here(entry)}
 
 
 def _show(console: Console, entries: tuple[CatalogueEntry, ...]) -> None:
@@ -64,13 +64,13 @@ def _show(console: Console, entries: tuple[CatalogueEntry, ...]) -> None:
             entry.name,
             file_size(entry.size),
             entry.licence,
-            "weak" if entry.weak else "",
-            "yes" if is_here(entry.file) else "",
+            "encoder" if entry.tokenizer is not None else "weak" if entry.weak else "chat",
+            "yes" if is_here(entry) else "",
             entry.note,
         )
         for entry in entries
     )
-    console.print(table([names("name"), *numbers("size"), licence, "weak", "here", ""], rows))
+    console.print(table([names("name"), *numbers("size"), licence, "kind", "here", ""], rows))
 
 
 command = click.Group(
@@ -81,7 +81,7 @@ command = click.Group(
     help="""List the models that local:NAME can name, or download one.
 
     Use one with --model local:NAME; any other GGUF file with --model local:PATH.gguf. A
-    model marked weak cannot invent a team by itself and takes the library's.
+    model marked weak, and an encoder, cannot invent a team and take the library's.
     """,
     commands=[
         Verb(

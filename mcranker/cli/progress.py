@@ -81,7 +81,7 @@ class QueryTracker:
             first = "scoring"
         else:
             first = "recruiting" if seats.recruits else "writing criteria"
-        return cls(first, assessed=ranker.config.ensemble == "assessor")
+        return cls(first, assessed=ranker.config.rule.ensemble.asks)
 
     def take(self, event: Event) -> None:
         """Count one event."""

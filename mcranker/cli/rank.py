@@ -9,6 +9,7 @@ from functools import partial
 
 import click
 
+from mcranker.cli.better_judges import better_judges
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.files import check_outputs
 from mcranker.cli.invocation import Invocation, say
@@ -38,6 +39,7 @@ from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import GroupedOption, Verb, quiet_flag
 from mcranker.errors import InputError
 from mcranker.events import RankingDone
+from mcranker.llm.connect import DEFAULT_LOCAL
 from mcranker.models import ROLES
 from mcranker.rankers import FATAL_ERRORS, RankedQuery, Ranker
 from mcranker.ranking import Ranking
@@ -92,6 +94,8 @@ def _rank(ctx: click.Context) -> int:
         invocation.doing("getting ready; nothing was sent")
         fetch_models(model_names(ctx), quiet=quiet)
         ranker = make_ranker(ctx, given["ranker"])
+    if not quiet and not given["model"] and model_names(ctx) == [DEFAULT_LOCAL]:
+        say(f"{DEFAULT_LOCAL} reads meaning and does not reason; {better_judges()}")
     with opened(wanted) as results:
         live = live_is_wanted(quiet=quiet)
         if wanted.many:
@@ -135,7 +139,7 @@ async def _rank_many(
         async with ranker, ranker.arank_many(job.work()) as stream:
             with invocation.held():
                 async for ranked in stream:
-                    tracker.take(len(ranked.ranking or ()))
+                    tracker.take(len(ranked.ranking.passages) if ranked.ranking else 0)
                     display.update()
                     early[ranked.place] = ranked
                     while place in early:
@@ -251,7 +255,7 @@ def _flags() -> list[click.Parameter]:
             ["--format"],
             type=click.Choice(FORMATS),
             help="Format of --docs, where the suffix does not say it. jsonl, json: objects "
-            "with id, text and perhaps title, or strings. tsv: id, tab, text. text: one "
+            "with text and perhaps id and title, or strings. tsv: id, tab, text. text: one "
             "passage a line.",
         ),
         into(["--query-id"], metavar="ID", help='Names the query in the output ("1" in a run).'),

@@ -21,6 +21,7 @@ from mcranker.bounded_lines import (
     bounded_lines,
     megabytes,
 )
+from mcranker.documents import ID_KEYS, TEXT_KEYS
 from mcranker.errors import InputError
 from mcranker.inputs import as_passages
 from mcranker.trec import decimal, parse_trec
@@ -59,7 +60,7 @@ def read_passages(
 
     | format | what it is |
     |---|---|
-    | jsonl | an object with id and text a line, or a string a line |
+    | jsonl | an object with text and perhaps id a line, or a string a line |
     | json | an array of these, or an object id -> text |
     | tsv | id, tab, text; more columns need a line of headings (id, title, text, score) |
     | text | one passage a line, named by its place from 0 |
@@ -74,7 +75,7 @@ def read_passages(
     """
     found: dict[str, Passage] = {}
     places: dict[str, str] = {}
-    for where, passage in _passages(source, format):
+    for where, passage in _passages(source, format, named=what != "passage"):
         if passage.id in places:
             raise InputError(
                 f"{where}: the id {passage.id!r} stands at {places[passage.id]} already; "
@@ -107,7 +108,7 @@ def read_corpus(source: str, wanted: Container[str]) -> dict[str, Passage]:
         InputError: as `read_passages`; or a wanted id stands twice.
     """
     found: dict[str, Passage] = {}
-    for where, passage in _passages(source, None):
+    for where, passage in _passages(source, None, named=True):
         if passage.id in wanted:
             if passage.id in found:
                 raise InputError(f"{where}: the id {passage.id!r} stands there a second time")
@@ -180,19 +181,30 @@ def named_source(source: str) -> str:
     return "standard input" if source == STDIN else source
 
 
-def _passages(source: str, format: Format | None) -> Iterator[tuple[str, Passage]]:  # noqa: A002
+def _passages(
+    source: str,
+    format: Format | None,  # noqa: A002
+    *,
+    named: bool,
+) -> Iterator[tuple[str, Passage]]:
+    """The entries as passages; if they are `named`, records must have an id and a text."""
     for place, (where, found) in enumerate(_entries(source, format)):
-        entry: Passage | dict[str, Any]
-        entry = Passage(str(place), found.strip()) if isinstance(found, str) else found
-        (passage,) = _checked(entry, where)
+        entry = found.strip() if isinstance(found, str) else found
+        if named and isinstance(entry, dict):
+            for what, keys in (("id", ID_KEYS), ("text", TEXT_KEYS)):
+                if not any(entry.get(key) is not None for key in keys):
+                    raise InputError(
+                        f"{where}: the entry has no {what}; put it under one of {', '.join(keys)}"
+                    )
+        (passage,) = _checked(entry, place, where)
         yield where, passage
 
 
-def _checked(entry: Passage | dict[str, Any], where: str) -> tuple[Passage, ...]:
+def _checked(entry: str | dict[str, Any], place: int, where: str) -> tuple[Passage, ...]:
     try:
-        return as_passages((entry,))
+        return as_passages((entry,), first=place)
     except InputError as error:
-        message = str(error).replace("docs[0]", "the entry")
+        message = str(error).replace(f"docs[{place}]", "the entry")
         raise InputError(f"{where}: {message}") from error
 
 

@@ -46,8 +46,12 @@ def show_ranking(console: Console, ranking: Ranking, top: int) -> None:
     rest = len(ranking) - len(hits)
     if rest:
         line(console, Text(f"{rest:,} more; --top {len(ranking)} shows all", style="dim"))
+    if len(ranking) < len(ranking.passages):
+        line(console, Text(_left_out_line(ranking), style="dim"))
     if ranking.skipped:
         line(console, Text(_skipped_line(ranking), style="dim"), wrap=True)
+    if ranking.cut:
+        line(console, Text(_cut_line(ranking), style="dim"))
     line(console, Text(_summary(ranking), style="dim"), wrap=True)
     for text in _missing_lines(ranking):
         line(console, Text(text, style="yellow"))
@@ -124,6 +128,24 @@ def _summary(ranking: Ranking) -> str:
     parts.append(seconds(ranking.seconds["total"]))
     parts += dict.fromkeys(plain(name) for name in ranking.models.values())
     return ", ".join(parts)
+
+
+def _left_out_line(ranking: Ranking) -> str:
+    limits = " and ".join(
+        f"--{name.replace('_', '-')} {ranking.config[name]:g}"
+        for name in ("min_relevance", "top_n")
+        if ranking.config.get(name) is not None
+    )
+    return f"{counted(len(ranking.passages) - len(ranking), 'passage')} left out by {limits}"
+
+
+def _cut_line(ranking: Ranking) -> str:
+    limits = " and ".join(
+        f"{ranking.config[f'max_passage_{unit}']} {unit}"
+        for unit in ("words", "tokens")
+        if ranking.config.get(f"max_passage_{unit}") is not None
+    )
+    return f"{counted(len(ranking.cut), 'passage')} cut to {limits} for the model"
 
 
 def _skipped_line(ranking: Ranking) -> str:

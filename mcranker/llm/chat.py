@@ -272,6 +272,8 @@ class Capabilities:
         max_state_tokens: length of the state and the longest question together; None likewise.
         max_request_tokens: length of the state and all questions; None likewise.
         prompts: it answers prompts; if not, typed questions only.
+        first_stage_weight: share of the first stage's score that its own go with best, where
+            nobody sets one (`RankerConfig.first_stage_weight`).
     """
 
     json_schema: bool = False
@@ -285,6 +287,7 @@ class Capabilities:
     max_state_tokens: int | None = None
     max_request_tokens: int | None = None
     prompts: bool = True
+    first_stage_weight: float = 0.0
 
 
 @runtime_checkable
@@ -312,6 +315,19 @@ class ChatModel(Protocol):
 
     async def aclose(self) -> None:
         """Release connections and processes. Calling it twice does no harm."""
+        ...
+
+
+@runtime_checkable
+class CutsByTokens(Protocol):
+    """A `ChatModel` whose tokenizer is at hand."""
+
+    async def cut(self, text: str, tokens: int) -> str:
+        """The beginning of `text` that has up to so many tokens.
+
+        Raises:
+            ModelError: the tokenizer, or the way to it, failed.
+        """
         ...
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 DEFAULT_OPENAI = "openai:gpt-6-luna"
 DEFAULT_ANTHROPIC = "anthropic:claude-haiku-5-5"
-DEFAULT_LOCAL = "local:smollm2-135m"
+DEFAULT_LOCAL = "local:minilm"
 
 OPENAI_HOST = "api.openai.com"
 PREFIXES = {
@@ -56,7 +56,7 @@ def connect(
     | ``systemone:NAME`` | TypeSafe; needs ``TYPESAFE_API_KEY`` or `api_key` |
     | ``systemone:NAME`` and a base URL | a server that speaks System One's protocol |
     | ``anthropic:NAME`` | Anthropic; needs ``ANTHROPIC_API_KEY`` or `api_key` |
-    | ``local:NAME``, ``local:PATH.gguf`` | the embedded engine |
+    | ``local:NAME``, ``local:PATH.gguf`` | a model in this process |
     | a `ChatModel` | itself |
     | None | what the environment suggests: see `choose_default` |
 
@@ -99,9 +99,10 @@ def connect(
                 f"model={model!r} runs in this process and takes no base_url= or api_key=; "
                 "for a server use model='openai:NAME'"
             )
+        from mcranker.llm.local.encoder_judge import EncoderJudge, is_encoder
         from mcranker.llm.local.llama_local import LocalChat
 
-        return LocalChat.open(name)
+        return EncoderJudge.open(name) if is_encoder(name) else LocalChat.open(name)
     if kind == "anthropic":
         return AnthropicMessages(
             name, api_key=api_key, base_url=base_url, timeout=timeout, concurrency=concurrency
@@ -146,7 +147,7 @@ def choose_default(environ: Mapping[str, str]) -> tuple[str, str]:
     """The model to use when none is named, and why, in words for a log line.
 
     In this order: ``MCRANKER_MODEL``; a small model of the provider whose API key is set;
-    the smallest local model.
+    the embedded encoder.
     """
     if named := environ.get("MCRANKER_MODEL", "").strip():
         return named, "named by MCRANKER_MODEL"
@@ -157,7 +158,7 @@ def choose_default(environ: Mapping[str, str]) -> tuple[str, str]:
         if environ.get(variable, "").strip():
             return default, f"no model was named, and {variable} is set"
     return DEFAULT_LOCAL, (
-        "no model was named and no API key is set; it is very small, so expect weak rankings"
+        "no model was named and no API key is set; it reads meaning and does not reason"
     )
 
 

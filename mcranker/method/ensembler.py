@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from mcranker.method.assessor import Assess, Assessed, Assessor
 from mcranker.method.schedule import EveryScore, Schedule, TopScores
 from mcranker.method.session import Session
 from mcranker.runtime.actor import Actor
-from mcranker.types import Score, ScoreMatrix
+from mcranker.types import DEADLINE, Score, ScoreMatrix
 
 _SPARE = 8
 """One call for so many places is handed out before there is a place for it."""
@@ -74,6 +74,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
     Args:
         session: the query.
         seats: columns of the score matrix, at most until the team is known.
+        scientists: names of personas that are the NLP scientist, for the assessor.
 
     Attributes:
         matrix: the scores; rows as `Session.distinct`.
@@ -82,7 +83,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
         complete: set when every score that was worth asking for is there, or is missing.
     """
 
-    def __init__(self, session: Session, seats: int) -> None:
+    def __init__(self, session: Session, seats: int, scientists: Collection[str] = ()) -> None:
         super().__init__("ensembler", self._take_in, mailbox=2 * session.config.workers)
         self._session = session
         rows = len(session.distinct)
@@ -108,7 +109,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
         self.assessed: ScoreMatrix | None = None
         self._rule = session.config.rule
         if self._rule.ensemble.asks:
-            self.assessor = Assessor(session, self)
+            self.assessor = Assessor(session, self, scientists)
             self.assessed = ScoreMatrix.empty(rows, 1)
             self._most_assessing = session.calls_at_once(session.models.assessor)
             # A model with few prompt prefixes would evaluate them anew by turns.
@@ -121,6 +122,13 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
         each = self._team.columns // self._team.judges if self._team else 1
         total = self._schedule.total * each
         return Progress(self._scored, total, self._under_way, self._assessments)
+
+    def close_at_deadline(self, columns: int) -> None:
+        """What has not come by now is missing. The matrix keeps the first so many columns."""
+        self.matrix.values = self.matrix.values[:, :columns]
+        for scores in (self.matrix, self.assessed):
+            if scores is not None:
+                scores.close(DEADLINE)
 
     async def _take_in(self, message: TeamKnown | Ready | Scores | Assessed) -> None:
         match message:

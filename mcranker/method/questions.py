@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from mcranker.errors import ConfigError
 from mcranker.llm.chat import Judge, Option, Question, State
+from mcranker.method.rubric_text import rubric_as_text, rubrics_as_text
 from mcranker.method.session import Session, passage_text
 from mcranker.types import Passage
 from personas import Criterion, Member
@@ -166,7 +168,7 @@ class DirectSheet:
         self._task = session.prompts["typed_task"].render({})
         self._scale = _Scale(session)
         criteria = [each for member in members for each in _criteria(member)]
-        self._criteria = _listed(criteria, session)
+        self._criteria = rubrics_as_text(members, session.prompts)["criteria"]
         self._judge = _judge("", "", criteria)
         self.entries: Sequence[Entry] = [Entry(0)]
 
@@ -186,25 +188,38 @@ class DirectSheet:
 
 
 class _Scale:
-    """The levels that a question has: the scale's numbers, or the labels of the configuration."""
+    """The levels of each question.
+
+    They are the labels of the configuration, if there are any; with ``scoring="integer"`` the
+    numbers of the scale, as many as the model takes; and else those that the prompt
+    ``typed_levels`` describes, since their mean can be any number.
+    """
 
     def __init__(self, session: Session) -> None:
         config = session.config
         self._yes_no = config.labels == NO_YES
         self._top = int(config.top)
-        most = session.models.scoring.capabilities.max_levels or self._top + 1
-        count = max(FEWEST_LEVELS, min(self._top + 1, most))
+        most = session.models.scoring.capabilities.max_levels
         described = _text(session.prompts["typed_levels"].render({})).splitlines()
-        # The described levels are spread evenly over all, the ends included.
-        places = {
-            round(line * (count - 1) / max(1, len(described) - 1)): text
-            for line, text in enumerate(described)
-        }
-        self._levels = (
-            tuple(map(Option, config.labels))
-            if config.labels
-            else tuple(Option(str(place), places.get(place, "")) for place in range(count))
-        )
+        if config.labels:
+            self._levels = tuple(map(Option, config.labels))
+        elif config.scoring == "integer" or session.models.scoring.capabilities.max_questions == 0:
+            count = self._top + 1 if most is None else min(self._top + 1, most)
+            # The described levels are spread evenly over all, the ends included.
+            places = {
+                round(line * (count - 1) / max(1, len(described) - 1)): text
+                for line, text in enumerate(described)
+            }
+            self._levels = tuple(
+                Option(str(place), places.get(place, "")) for place in range(count)
+            )
+        else:
+            self._levels = tuple(map(Option, described))
+        if not FEWEST_LEVELS <= len(self._levels) <= (most or len(self._levels)):
+            raise ConfigError(
+                f"{session.models.scoring.name} takes {FEWEST_LEVELS} to {most} levels, and these "
+                f"are {len(self._levels)}; change labels=, or the lines of the prompt typed_levels"
+            )
 
     def question(self, name: str, text: str, passage: str, judge: Judge) -> Question:
         if self._yes_no:
@@ -232,26 +247,19 @@ def _in_words(member: Member, session: Session) -> str:
             {
                 "persona": member.name,
                 "description": member.persona.description,
-                "criteria": _listed(_criteria(member), session),
+                "criteria": rubric_as_text(member, session.prompts)["criteria"],
             }
         )
     )
 
 
-def _listed(criteria: Sequence[Criterion], session: Session) -> str:
-    cleaner = session.prompts.cleaner
-    lines = []
-    for number, criterion in enumerate(criteria, start=1):
-        explained = f": {cleaner.text(criterion.description)}" if criterion.description else ""
-        name = cleaner.line(criterion.name)
-        lines.append(f"{number}. {name} (weight {criterion.weight:.0f}%){explained}")
-    return "\n".join(lines)
-
-
 def _state(
     session: Session, names: Sequence[str], passages: Sequence[Passage], judges: dict[str, str]
 ) -> State:
-    texts = [without_tokens(passage_text(passage, session.config)) for passage in passages]
+    texts = [
+        without_tokens(passage_text(passage, session.shown_text(passage), session.config))
+        for passage in passages
+    ]
     query = session.prompts.cleaner.text(session.query.text)
     return State(query, dict(zip(names, texts, strict=True)), judges)
 

@@ -72,6 +72,7 @@ class DirectRanker(PointwiseRanker):
     ) -> None:
         chosen = RankerConfig.of(config, options, team_size=team_size)
         _refuse_team_options(chosen)
+        self.with_criteria = with_criteria or team is not None
         super().__init__(
             chosen,
             Roles(model, recruiter_model, criteria_model, scoring_model),
@@ -79,9 +80,9 @@ class DirectRanker(PointwiseRanker):
             api_key=api_key,
             team=team,
             ledger=ledger,
-            needs_team=with_criteria or team is not None,
+            needs_team=self.with_criteria,
+            prompt="direct_with_criteria" if self.with_criteria else "direct",
         )
-        self.with_criteria = with_criteria or team is not None
 
     async def _run(self, session: Session) -> Ranking:
         members = await self.assemble(session) if self.with_criteria else ()

@@ -20,6 +20,7 @@ from mcranker.llm.chat import (
     Tag,
     Usage,
 )
+from mcranker.llm.prices import billed_as
 from mcranker.replies.loose_json import Unreadable
 from mcranker.surrogates import encodable
 from mcranker.types import UsageTable
@@ -34,6 +35,9 @@ _OF_THE_TEAM = ("recruit", "criteria")
 _FORGET = (
     "The ledger keeps it; to have it asked for anew, run 'mcranker ledger prune --unusable' first."
 )
+_SAMPLES = 2**63
+_APART = 2**32
+"""Samples of a question that is asked anew lie so far apart, beyond those that users number."""
 
 
 async def ask(
@@ -53,9 +57,10 @@ async def ask(
 ) -> T:
     """What `read` makes of the reply.
 
-    A reply that `read` finds `Unreadable` is shown to the model with the reason, and the
-    question asked again, up to ``config.reask`` times. What is read from probabilities (of
-    `labels`, or for `questions`) is asked for once.
+    After a reply that `read` finds `Unreadable` the same question is asked anew, where the stage
+    is one for which ``config.ask_anew`` counts. After that, the reply is shown to the model with
+    the reason, and the question asked again, up to ``config.reask`` times. What is read from
+    probabilities (of `labels`, or for `questions`) is asked for once.
 
     Args:
         model: who answers.
@@ -93,22 +98,28 @@ async def ask(
         seed=config.seed,
         sample=config.sample,
     )
+    anew = config.anew(tag.stage)
     asked: list[ChatRequest] = []
     while True:
         asked.append(request)
         reply = await model.complete(request)
-        usage.add(tag.stage, tag.persona, model.name, reply.usage, reused=reply.reused)
+        billed = billed_as(model.name, request)
+        usage.add(tag.stage, tag.persona, billed, reply.usage, reused=reply.reused)
         try:
             return read(reply)
         except Unreadable as problem:
             unread = Usage(unreadable=1)
-            usage.add(tag.stage, tag.persona, model.name, unread, reused=reply.reused)
+            usage.add(tag.stage, tag.persona, billed, unread, reused=reply.reused)
             # A reply read from probabilities does not change by asking again.
-            if len(asked) > config.reask or labels or questions:
+            if len(asked) > anew + config.reask or labels or questions:
                 await _note_unusable(model, asked)
                 kept = isinstance(model, ReusesAnswers) and tag.stage in _OF_THE_TEAM
                 raise _reply_error(problem, reply, model, kept=kept) from problem
-            request = _repair(request, messages, reply, problem, prompts)
+            if len(asked) <= anew:
+                sample = (config.sample + len(asked) * _APART) % _SAMPLES
+                request = dataclasses.replace(request, sample=sample)
+            else:
+                request = _repair(request, messages, reply, problem, prompts)
 
 
 async def _note_unusable(model: ChatModel, requests: Sequence[ChatRequest]) -> None:

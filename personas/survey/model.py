@@ -84,8 +84,8 @@ class Without:
         queries: judged queries with that persona and at least one other on the team.
         with_all: mean NDCG@10 of the whole team there.
         without: mean NDCG@10 of the team without the persona.
-        exact: False where the ensemble could not be recomputed (an assessor) and the sum of the
-            other scores stands in, with and without.
+        exact: False where the ensemble could not be recomputed (a model combines the scores, or
+            it is not installed) and the sum of the other scores stands in, with and without.
     """
 
     queries: int

@@ -301,7 +301,7 @@ async def test_a_process_that_is_held_up_gets_the_answer_of_who_was_faster(
     lease = 0.5
     monkeypatch.setattr(ledger_flights, "LEASE", lease)
     asked = Asked(ledger)
-    with holder(path, lease=lease, seconds=0.2) as process, anyio.fail_after(STUCK):
+    with holder(path, lease=lease, seconds=1.0) as process, anyio.fail_after(STUCK):
         process.send_signal(signal.SIGSTOP)
         began = time.monotonic()
         assert (await asked.ask()).text == "here 1"

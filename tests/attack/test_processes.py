@@ -154,7 +154,7 @@ def told():
     except Exception as error:
         print(repr(error))
 thread = threading.Thread(target=told); thread.start()
-time.sleep(0.1); ranker.close(); thread.join(10)
+time.sleep(0.1); ranker.close(); thread.join(60)
 """
     with chaos({}, latency=(0.05, 0.1)) as server:
         done = run(sys.executable, "-c", script, server.url, "0")

@@ -30,6 +30,9 @@ DIFFERENCES = {
     "missing": ("mean_of_team", "constant"),
     "missing_constant": (0.0, 5.0),
     "reask": (1, 0),
+    "ask_anew": (0, 20),
+    "dataset_team": (False, True),
+    "temperature": (0.0, None),
     "depth": (None, 30),
 }
 
@@ -198,6 +201,7 @@ def test_weak_models_get_their_defaults() -> None:
         "scoring": "expected",
         "labels": ("No", "Yes"),
         "max_passage_words": 100,
+        "first_stage_weight": 0.95,
     }
     assert changed == WEAK_MODEL_DEFAULTS
     assert weak.for_model(WEAK) == weak
@@ -226,6 +230,8 @@ def test_other_models_and_the_reference_keep_the_configuration() -> None:
         ({"scoring": "per_criterion"}, {"scoring": "per_criterion", "labels": ()}),
         ({"scale": 5}, {"scoring": "expected", "labels": (), "scale": 5}),
         ({"ensemble": "assessor"}, {"scoring": "expected", "labels": ()}),
+        ({"first_stage_weight": 0.0}, {"first_stage_weight": 0.0}),
+        ({"top_k": 3}, {"top_k": 3, "first_stage_weight": 0.0, "scoring": "expected"}),
     ],
 )
 def test_what_was_set_beats_the_weak_defaults(
@@ -248,6 +254,7 @@ def test_what_was_set_beats_the_weak_defaults(
             "recruiting": st.sampled_from(["invent", "library"]),
             "dataset": st.just("news"),
             "max_passage_words": st.none() | st.integers(1, 9),
+            "top_k": st.none() | st.integers(1, 9),
         },
     )
 )

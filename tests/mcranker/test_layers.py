@@ -18,6 +18,8 @@ ONLY_IN = {
     "openai": "mcranker/llm/providers/openai_chat.py",
     "anthropic": "mcranker/llm/providers/anthropic_messages.py",
     "xllamacpp": "mcranker/llm/local/llama_local.py",
+    "onnxruntime": "mcranker/llm/local/encoder.py",
+    "tokenizers": "mcranker/llm/local/encoder.py",
 }
 
 

@@ -142,13 +142,13 @@ def serve_in_thread(script: Script) -> Iterator[Loopback]:
 
     thread = threading.Thread(target=lambda: asyncio.run(main()))
     thread.start()
-    assert started.wait(10)
+    assert started.wait(60)
     try:
         yield found[0]
     finally:
         loop, stop = stops[0]
         loop.call_soon_threadsafe(stop.set)
-        thread.join(10)
+        thread.join(60)
 
 
 @contextmanager
@@ -234,7 +234,7 @@ def position(sampled: str, **probabilities: float) -> Body:
 
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide keys, addresses and proxies of the machine that runs the tests."""
-    hidden = ("OPENAI_", "ANTHROPIC_", "MCRANKER_")
+    hidden = ("OPENAI_", "ANTHROPIC_", "TYPESAFE_", "MCRANKER_")
     for name in list(os.environ):
         if name in {"MCRANKER_LEDGER", "MCRANKER_BACKOFF"}:
             continue

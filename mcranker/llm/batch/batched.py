@@ -1,4 +1,9 @@
-"""A chat model asked through its provider's batch API: half the price, a reply within hours."""
+"""A chat model asked through its provider's batch API: half the price, a reply within hours.
+
+The requests that wait at the same moment are collected. There is no background task: of the
+callers that wait for a reply, one does the work for all of them, and hands it on when it has its
+own reply or is cancelled.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from mcranker.llm.chat import (
     State,
     Usage,
 )
-from mcranker.llm.prices import cost
+from mcranker.llm.prices import billed_as, cost
 from mcranker.llm.wrapper import Wrapper
 from mcranker.runtime.forks import renew_in_child
 
@@ -186,13 +186,13 @@ class Budgeted(Wrapper):
         self._tokens_a_byte = TOKENS_A_BYTE
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        most = self._price(most_used(request, tokens_a_byte=self._tokens_a_byte))
+        most = self._price(request, most_used(request, tokens_a_byte=self._tokens_a_byte))
         await self._budget.claim(most)
         paid: float | None = None
         try:
             reply = await self._model.complete(request)
             if not reply.reused:
-                paid = self._price(reply.usage)
+                paid = self._price(request, reply.usage)
                 self._learn(request, reply.usage)
         except (ContentRefused, ReplyError):
             paid = most
@@ -201,8 +201,10 @@ class Budgeted(Wrapper):
             self._budget.settle(most, paid)
         return reply
 
-    def _price(self, usage: Usage) -> float:
-        return 0.0 if self._budget.max_cost is None else cost(self.name, usage) or 0.0
+    def _price(self, request: ChatRequest, usage: Usage) -> float:
+        if self._budget.max_cost is None:
+            return 0.0
+        return cost(billed_as(self.name, request), usage) or 0.0
 
     def _learn(self, request: ChatRequest, usage: Usage) -> None:
         if self._budget.max_cost is not None:

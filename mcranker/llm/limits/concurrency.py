@@ -16,6 +16,9 @@ BOLD, CAREFUL = 1.5, 1.25  # factors from one limit to the next: before, and aft
 REST, BRIEF_REST = 4, 2  # windows without a trial: once no trial is better, after a back-off
 FAILING = 0.2  # of the calls, for the model to be overloaded
 BACK_OFF = 0.7
+AT_FIRST = 3  # more calls at once for each answer, to begin with
+NOT_SLOWER = 1.9  # times the fastest of the first answers, for an answer to count for that
+STALLED = 1.5  # the least growth in a round of answers that goes on with it
 
 
 class LearnedConcurrency:
@@ -51,6 +54,9 @@ class LearnedConcurrency:
         self._upwards = True
         self._factor = BOLD
         self._rest = 0
+        self._starting = True
+        self._fastest = math.inf  # seconds, of the first answers
+        self._answers = self._round = self._round_limit = 0
         self._open(-math.inf)
 
     def finished(self, now: float, started: float, in_flight: int, *, failed: bool) -> None:
@@ -62,6 +68,12 @@ class LearnedConcurrency:
             in_flight: calls in flight just before it ended, itself included.
             failed: the model or the way to it failed, rather than answered.
         """
+        if self._starting:
+            self._grow(now - started, in_flight, failed=failed)
+            if self._starting:
+                return
+            if self.limit > FIRST:
+                self._open(now)
         if started < self._opened:
             return
         if failed:
@@ -77,7 +89,39 @@ class LearnedConcurrency:
         """Fewer calls at once: the model is overloaded."""
         self.limit = self._base = max(1, int(self.limit * BACK_OFF))
         self._upwards, self._factor, self._rest = True, CAREFUL, BRIEF_REST
+        self._starting = False
         self._open(now)
+
+    def _grow(self, seconds: float, in_flight: int, *, failed: bool) -> None:
+        """Slow start: four times as many calls at once in the time of one answer.
+
+        It ends where answers get slower, so that a server with few slots is not flooded.
+        """
+        if failed or in_flight < USED * self.limit:
+            self._starting = not failed
+            return
+        if self._round == 0:
+            self._round_limit = self.limit
+            self._seconds = 0.0
+            self._in_flight = 0
+        self._round += 1
+        self._seconds += seconds
+        self._in_flight += in_flight
+        if self._answers < FIRST:
+            self._answers += 1
+            self._fastest = min(self._fastest, seconds)
+        if seconds <= NOT_SLOWER * self._fastest:
+            self.limit = self._base = min(MOST_LEARNED, self.limit + AT_FIRST)
+        if self._round >= max(FEWEST, self._round_limit):
+            self._starting = self.limit >= STALLED * self._round_limit
+            self._round = 0
+            if not self._starting:
+                # By Little's law so many would be in flight if none waited for another.
+                slots = self._fastest * self._in_flight / max(self._seconds, 1e-9)
+                self.limit = self._base = min(self.limit, max(FIRST, math.ceil(BOLD * slots)))
+        if self.limit == MOST_LEARNED:
+            # Whether so many are worth it has not been seen: fewer are tried next.
+            self._starting = self._upwards = False
 
     def _open(self, now: float) -> None:
         self._opened = now

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from mcranker.errors import ConnectionFailed, ModelTimeout, RateLimited, ServerFailed
 from mcranker.llm.chat import ChatRequest, Usage
-from mcranker.llm.limits.concurrency import LearnedConcurrency
+from mcranker.llm.limits.concurrency import USED, LearnedConcurrency
 from mcranker.llm.limits.pace import Pace, estimated_tokens
 from mcranker.runtime.forks import renew_in_child
 
@@ -89,6 +89,7 @@ class Limits:
         )
         self._patience = patience
         self._refusal = RateLimited("")
+        self._full = False  # whether calls were refused with as many in flight as may be
         self._clock = clock
         self._lock = threading.Lock()
         self._gates: WeakKeyDictionary[asyncio.AbstractEventLoop, _Gate] = WeakKeyDictionary()
@@ -115,7 +116,7 @@ class Limits:
         now = self._clock()
         if gate.idle_since is not None:
             with self._lock:
-                self._pace.idle(now - gate.idle_since)
+                self._pace.refusals.idle(now - gate.idle_since)
             gate.idle_since = None
         if gate.queues or self._start(place, now) is not None:
             await self._wait(place, request.tag.ranking)
@@ -129,9 +130,10 @@ class Limits:
         with self._lock:
             if isinstance(error, RateLimited):
                 self._refusal = error
-                self._pace.refused(now, place.pauses, error.retry_after)
+                self._full |= place.gate.in_flight >= USED * self.limit
+                self._pace.refused(now, place.number, place.seconds, error.retry_after)
             elif error is None:
-                self._pace.answered(place.pauses)
+                self._pace.refusals.answered(place.number)
                 if place.used is not None:
                     self._pace.correct(place.used - place.tokens)
             if self._concurrency is None and (error is None or failed):
@@ -148,9 +150,9 @@ class Limits:
             limit=self.limit,
             in_flight=sum(gate.in_flight for gate in gates),
             waiting=sum(gate.waiting for gate in gates),
-            pauses=self._pace.pauses,
+            pauses=self._pace.refusals.pauses,
             paused=max(0.0, self._pace.paused_until - now),
-            rate=self._pace.learned_rate(now),
+            rate=self._pace.refusals.rate(now),
         )
 
     def _gate(self) -> _Gate:
@@ -172,10 +174,13 @@ class Limits:
         with self._lock:
             if pace.due > now + _AT_ONCE:
                 return pace.due
-            if pace.resume(now):
+            if pace.resume(now) and self._full:
                 self._learned.back_off(now)
+                self._full = False
+            if pace.due > now + _AT_ONCE:
+                return pace.due
             pace.book(now, place.tokens)
-            place.pauses = pace.pauses
+            place.number = pace.refusals.number
         place.started = now
         place.gate.in_flight += 1
         return None
@@ -203,8 +208,9 @@ class Limits:
             ranking, waiter, place = gate.next()
             if not waiter.cancelled():
                 pause = self._pace.paused_until - now
-                if pause > self._patience:
-                    waiter.set_exception(self._no_patience(pause))
+                closed = self._pace.refusals.closed(now) if pause > 0 else 0.0
+                if pause > self._patience or closed > self._patience:
+                    waiter.set_exception(self._no_patience(pause, closed))
                 elif (due := self._start(place, now)) is None:
                     waiter.set_result(None)
                 else:
@@ -216,10 +222,12 @@ class Limits:
         if not gate.in_flight:
             gate.idle_since = now
 
-    def _no_patience(self, pause: float) -> RateLimited:
+    def _no_patience(self, pause: float, closed: float) -> RateLimited:
+        why = f"no calls for another {pause:.0f} s, which is too long to wait for"
+        if closed > self._patience:
+            why = f"every call has been refused for {closed:.0f} s, and pauses did not help"
         return RateLimited(
-            f"{self._refusal} (no calls for another {pause:.0f} s, which is too long to wait for; "
-            "run again after that)",
+            f"{self._refusal} ({why}; run again after that)",
             model=self._refusal.model,
             retry_after=pause,
         )
@@ -228,14 +236,14 @@ class Limits:
 class Place:
     """The right to make one call; given back when the ``with`` block ends, however it ends."""
 
-    __slots__ = ("_limits", "gate", "pauses", "seconds", "started", "tokens", "used")
+    __slots__ = ("_limits", "gate", "number", "seconds", "started", "tokens", "used")
 
     def __init__(self, limits: Limits, gate: _Gate, tokens: float) -> None:
         self._limits = limits
         self.gate = gate
         self.tokens = tokens  # booked
         self.used: float | None = None
-        self.pauses = 0  # of the provider, when the call started
+        self.number = 0  # of the call, for `Refusals`
         self.started = 0.0
         self.seconds = 0.0
         """How long the call took."""

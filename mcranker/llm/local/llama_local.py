@@ -26,11 +26,20 @@ import anyio.to_thread
 
 from mcranker.errors import ConfigError, ModelFileError, ModelNotFound, ReplyError
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest, Message, Usage
+from mcranker.llm.limits.budget import question_bytes
 from mcranker.llm.local.catalogue import find
+from mcranker.llm.local.gguf_header import is_decision_model
 from mcranker.llm.local.model_files import Progress, file_mark, resolve
 from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.http_errors import Service, unreadable
 from mcranker.llm.providers.openai_protocol import chat_body, chat_reply
+from mcranker.llm.providers.systemone import (
+    LIMITS,
+    only_typed,
+    systemone_body,
+    systemone_reply,
+)
+from mcranker.llm.typed_answers import check_limits
 from mcranker.logs import safe_logger
 from mcranker.runtime.forks import abandon, renew_in_child
 
@@ -46,6 +55,7 @@ WEAK_BELOW = 600_000_000  # bytes; a file smaller than this holds about half a b
 PROMPT_CACHE_MIB = 512  # evaluated prefixes kept aside while a slot does something else
 TOP_LOGPROBS = 200  # the labels of a scale are found among these; more cost time
 TOP_LOGPROBS_FOR_MANY = 4000  # where there are more than MANY_LABELS
+LETTERS = 52  # by which some decision models name the options of a choice
 MANY_LABELS = 20
 NEGLIGIBLE = 0.01  # share of all labels' probability below which it is not traced any further
 
@@ -80,18 +90,36 @@ class LocalChat:
     of the next tokens, before any constraint, with and without a space in front. A beginning
     that several labels share ("1" and "10") takes a further call of one token; where it has
     less than a hundredth of their probability, they get equal parts of it without a call.
+
+    A decision model answers typed questions, by the engine's System One, and nothing else.
     """
 
     def __init__(
-        self, path: Path, name: str, *, context: int, weak: bool, concurrency: int | None = None
+        self,
+        path: Path,
+        name: str,
+        *,
+        context: int,
+        weak: bool,
+        decides: bool = False,
+        concurrency: int | None = None,
     ) -> None:
         self._path = path
         self._name = name
         self._endpoint = f"{metadata.version('xllamacpp')} {file_mark(path)}"
         self._context = min(context, MAX_CONTEXT)
         self._concurrency = concurrency or SLOTS
-        self._capabilities = Capabilities(
-            json_schema=True, label_logprobs=True, prefill=True, weak=weak, prefix_slots=1
+        self._capabilities = (
+            replace(
+                LIMITS,
+                max_choices=LETTERS,
+                max_state_tokens=self._context,
+                max_request_tokens=None,
+            )
+            if decides
+            else Capabilities(
+                json_schema=True, label_logprobs=True, prefill=True, weak=weak, prefix_slots=1
+            )
         )
         self._service = Service(
             model=name,
@@ -145,6 +173,7 @@ class LocalChat:
             f"local:{name}",
             context=entry.context if entry else MAX_CONTEXT,
             weak=entry.weak if entry else path.stat().st_size < WEAK_BELOW,
+            decides=is_decision_model(path, f"local:{name}"),
             concurrency=concurrency,
         )
 
@@ -162,6 +191,8 @@ class LocalChat:
         return self._capabilities
 
     async def complete(self, request: ChatRequest) -> ChatReply:
+        if not self._capabilities.prompts:
+            return await self._decide(request)
         client = await self._connected()
         if request.labels:
             return await self._choose_label(client, request)
@@ -173,6 +204,29 @@ class LocalChat:
             body["grammar"] = _compact_grammar(json.dumps(dict(request.schema.schema)))
         data = await self._post(client, request, body)
         return chat_reply(data, request, service=self._service, prefill=True)
+
+    async def _decide(self, request: ChatRequest) -> ChatReply:
+        if not request.questions:
+            raise only_typed(self._name, request)
+        check_limits(request, self._capabilities, self._name)
+        client = await self._connected()
+        body = systemone_body(request, self._name)
+        # The engine puts the state before every question.
+        longest = max(map(question_bytes, request.questions))
+        async with self._engine.room.hold((longest + len(str(body["state"]))) // 3):
+            data = await client.post("v1/systemone", body)
+        return systemone_reply(data, request, service=self._service)
+
+    async def cut(self, text: str, tokens: int) -> str:
+        """The beginning of `text` that has up to so many tokens.
+
+        Raises:
+            ModelFileError, ConnectionFailed: the model cannot be loaded or has stopped.
+        """
+        client = await self._connected()
+        data = await client.post("tokenize", {"content": text, "with_pieces": True})
+        pieces = [token["piece"] for token in data["tokens"]]
+        return text if len(pieces) <= tokens else beginning(text, pieces[:tokens])
 
     async def server(self) -> ServerAddress:
         """Where the model can be asked over HTTP too, by any OpenAI or Anthropic client.
@@ -461,6 +515,19 @@ def _bounded(schema: dict[str, Any]) -> dict[str, Any]:
     if schema.get("type") == "array":
         limited.setdefault("maxItems", LONGEST_LIST)
     return limited
+
+
+def beginning(text: str, pieces: Sequence[str | list[int]]) -> str:
+    """The beginning of `text` whose tokens are these; a character that they cut is left out.
+
+    Args:
+        text: what was tokenized.
+        pieces: text of each token, or its bytes where they are no whole characters.
+    """
+    raw = b"".join(each.encode() if isinstance(each, str) else bytes(each) for each in pieces)
+    said = raw.decode(errors="ignore")
+    # Some tokenizers put a blank before the first word.
+    return text[: len(said if text.startswith(said) else said.removeprefix(" "))]
 
 
 @dataclass(slots=True)

@@ -305,10 +305,13 @@ def _extra_columns(inspection: Inspection) -> int:
 
 
 def _ensemble(inspection: Inspection) -> str:
-    """How the final score comes about, in a sentence; empty if that is not known."""
+    """How the final score comes about, in a sentence; empty where one persona gave it."""
     if len(inspection.personas) < 2:
         return ""
-    said = inspection.ensemble.description if inspection.ensemble else ""
+    if inspection.ensemble is None:
+        name = cut(str(inspection.config["ensemble"]), 80)
+        return f"That of the ensemble “{name}”, which is not installed here."
+    said = inspection.ensemble.description
     weight = Rule.of(inspection.config).first_stage_weight
     if said and weight:
         return f"{said} The first stage’s score counts {exact(100 * weight)}% in it."  # noqa: RUF001

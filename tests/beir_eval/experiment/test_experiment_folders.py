@@ -73,6 +73,24 @@ def test_a_second_run_ranks_nothing_again(folder: Path, tmp_path: Path) -> None:
     assert (again[0].calls, again[0].reused) == (0, 0)
 
 
+@pytest.mark.parametrize("earlier", [{}, {"ask_anew": 7}])
+def test_a_choice_that_a_former_version_did_not_have_was_the_default(
+    folder: Path, tmp_path: Path, earlier: dict[str, int]
+) -> None:
+    made = suite(folder, "DIRECT")
+    run_suite(made, plan(tmp_path / "out", knowing()))
+    (run,) = find_runs([tmp_path / "out"])
+    path = run.path / "manifest.json"
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    former = {key: value for key, value in manifest["config"].items() if key != "ask_anew"}
+    path.write_text(json.dumps({**manifest, "config": {**former, **earlier}}), encoding="utf-8")
+    if earlier:
+        with pytest.raises(RunFolderError, match="ask_anew was 7 and is 0"):
+            run_suite(made, plan(tmp_path / "out", knowing()))
+    else:
+        run_suite(made, plan(tmp_path / "out", knowing()))
+
+
 def test_what_was_ranked_before_a_stop_is_kept(folder: Path, tmp_path: Path) -> None:
     """After two queries the server fails; the second run asks only for the other two."""
     asked: list[str] = []

@@ -57,7 +57,7 @@ def test_a_suite_runs_to_its_end(
 
 
 @pytest.mark.local_model
-def test_smoke_with_the_local_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_smoke_with_the_embedded_encoder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     clean_environment(monkeypatch)
     args = [
         "--limit",
@@ -77,5 +77,4 @@ def test_smoke_with_the_local_model(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         metrics = run.metrics()
         assert metrics.scores is not None
         assert (metrics.scores.asked, metrics.scores.missing) == (judges, 0)
-        assert run.manifest.weak
-        assert run.manifest.models["scoring"] == "local:smollm2-135m"
+        assert run.manifest.models["scoring"] == "local:minilm"

@@ -128,6 +128,14 @@ def test_notes_say_which_defaults_a_weak_model_got(tmp_path: Path) -> None:
     ]
 
 
+def test_notes_say_who_has_a_share_of_the_first_stage(tmp_path: Path) -> None:
+    made(tmp_path)
+    path = folder_of(tmp_path, "scifact", TWO) / "manifest.json"
+    change(path, RunManifest, config={"first_stage_weight": 0.3})
+    shares = [note for note in only(report_on(tmp_path)).notes if "has a share" in note]
+    assert shares == [f"The first stage's score has a share of 0.3 in the final ones of {TWO}."]
+
+
 def test_notes_say_why_scores_are_missing_and_queries_failed(tmp_path: Path) -> None:
     make_run_folders(tmp_path, faults=True, queries=12)
     section = only(report_on(tmp_path))

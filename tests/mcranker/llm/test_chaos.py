@@ -54,7 +54,7 @@ def anthropic_sdk(server: Chaos, **options: Any) -> ChatModel:
 @pytest.mark.parametrize(
     ("connect", "count", "passages", "options"),
     [
-        pytest.param(openai_url, 20, 100, {}, id="url"),
+        pytest.param(openai_url, 8, 100, {}, id="url"),
         pytest.param(openai_url, 3, 50, {"scoring": "expected"}, id="probabilities"),
         pytest.param(openai_url, 3, 50, {"concurrency": None}, id="learned"),
         pytest.param(openai_sdk, 3, 50, {}, id="openai"),
@@ -87,7 +87,7 @@ def test_a_tenth_of_the_calls_fails(
         assert_all_told(rankings, scores=count * passages * TEAM)
         assert server.duplicates <= retries
         assert sum(each.usage.calls for each in rankings) == server.distinct
-        if count == 20:
+        if count == 8:
             assert {reception.fate for reception in server.receptions} == {GOOD, *MIXED}
             assert any(ranking.missing for ranking in rankings)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcranker import (
@@ -27,6 +27,7 @@ from mcranker import (
     RankerConfig,
     Ranking,
     RateLimited,
+    ReplyError,
     Rubric,
     ScriptedChat,
     ServerFailed,
@@ -34,6 +35,7 @@ from mcranker import (
     UnsupportedCapability,
 )
 from mcranker.events import PassageScored
+from personas import library
 from tests.support.scripted import scripted
 
 TYPED = Capabilities(max_questions=64, max_levels=10, prompts=False)
@@ -126,11 +128,29 @@ def test_one_passage_and_its_questions_hold_all_that_is_needed() -> None:
     assert "Parent" not in first.text
     assert first.judge is not None
     assert first.judge.criteria[1] == ("Nurse 2", "How Nurse 2.", 25.0)
-    assert [level.name for level in first.levels] == [str(number) for number in range(10)]
-    assert (first.levels[0].description, first.levels[9].description) == (
-        "irrelevant",
-        "serves it fully",
-    )
+    described = ["irrelevant", "related", "serves it in part", "serves it fully"]
+    assert [level.name for level in first.levels] == described
+    assert first.top == 10
+
+
+def test_integer_scoring_asks_for_the_numbers_of_the_scale() -> None:
+    judging = Judging()
+    judging.rank({"d": "text 1"}, scoring="integer")
+    levels = judging.asked[0].questions[0].levels
+    assert [level.name for level in levels] == [str(number) for number in range(10)]
+    described = {level.name: level.description for level in levels if level.description}
+    assert described == {
+        "0": "irrelevant",
+        "3": "related",
+        "6": "serves it in part",
+        "9": "serves it fully",
+    }
+
+
+def test_more_labels_than_the_model_takes_levels() -> None:
+    labels = tuple(f"level {number}" for number in range(11))
+    with pytest.raises(ConfigError, match="takes 2 to 10 levels, and these are 11; change labels="):
+        Judging().rank({"d": "text 1"}, labels=labels, scoring="expected")
 
 
 def test_several_passages_share_the_judges_in_the_state() -> None:
@@ -378,6 +398,32 @@ def test_a_library_team_is_recruited_by_a_choice() -> None:
     assert (recorded["questions"], recorded["scoring"]) == ("per_persona", "expected")
 
 
+def test_where_the_options_are_too_many_each_member_is_asked_about() -> None:
+    asked: list[ChatRequest] = []
+
+    def answer(request: ChatRequest) -> ChatReply:
+        asked.append(request)
+        likely = [0.9 if "Geneticist" in each.text else 0.1 for each in request.questions]
+        return ChatReply("", answers=tuple(Answer(p, None, (1 - p, p)) for p in likely))
+
+    few = Capabilities(max_questions=20, max_choices=10, prompts=False)
+    model = ScriptedChat(answer, capabilities=few)
+    team = MCRanker(model=model, team_size=2).recruit_team("masks")
+    assert [each.name for each in team.members] == ["NLP scientist", "Geneticist"]
+    assert all(len(each.questions) <= 20 for each in asked)
+    texts = [question.text for each in asked for question in each.questions]
+    assert len(texts) == len(set(texts)) == len(library.members()) - 1
+
+
+@pytest.mark.parametrize(
+    "odd", [Answer(None, problem="declined"), Answer(0.0), Answer(0.0, None, (0.5, 0.5))]
+)
+def test_a_recruiter_without_an_answer_is_an_error(odd: Answer) -> None:
+    model = ScriptedChat(lambda _: ChatReply("", answers=(odd,)), capabilities=TYPED)
+    with pytest.raises(ReplyError, match=r"'judge': (declined|it has no probability of each)"):
+        MCRanker(model=model).recruit_team("masks")
+
+
 # --- models that answer in text ---------------------------------------------------------------
 
 
@@ -485,6 +531,7 @@ def test_what_is_recorded_of_other_models_stays_as_it_was() -> None:
     assert "typed_score" in MCRanker(model=Judging().model, team=TEAM).prompt_hashes
 
 
+@settings(deadline=None)
 @given(
     st.integers(1, 20),
     st.integers(1, 12),

@@ -368,7 +368,7 @@ async def test_as_many_passages_at_once_as_the_concurrency_allows() -> None:
         most = max(most, in_flight)
         if in_flight == 3:
             full.set()
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await full.wait()
         await anyio.lowlevel.checkpoint()
         in_flight -= 1

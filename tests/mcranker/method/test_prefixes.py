@@ -29,7 +29,10 @@ from personas.templates import BUILTIN_SETS, PROMPTS
 from personas.untrusted import fence
 from tests.support.loopback import Body, anthropic_message, serve
 from tests.support.scripted import RECRUITS, RUBRIC
+from tests.support.shallow_model import shallow_engine, shallow_model
 from tests.support.typed_answers import answers
+
+__all__ = ["shallow_engine", "shallow_model"]
 
 QUERY = "Which masks protect best?"
 TEXTS = {"p1": "N95 masks filter well.", "p2": "Soup <|im_end|> wants salt.", "p3": "N95"}

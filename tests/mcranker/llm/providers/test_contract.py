@@ -33,6 +33,7 @@ from mcranker.llm.chat import ChatModel, ChatRequest, Message, Question, Tag
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.openai_chat import OpenAIChat
+from mcranker.llm.providers.systemone import SystemOneChat
 from tests.support.loopback import (
     Answer,
     Body,
@@ -51,6 +52,7 @@ from tests.support.loopback import (
     serve,
     serve_in_thread,
 )
+from tests.support.systemone_server import answered, response
 
 KEY = "k-secret"
 REQUEST = ChatRequest(messages=(Message("user", "Hé?"),), tag=Tag("score"), max_tokens=5)
@@ -141,6 +143,18 @@ BACK_ENDS = {
         connection_advice="check that the server runs",
         labels=True,
     ),
+    "systemone": BackEnd(
+        make=SystemOneChat,
+        model="m",
+        name="systemone:m",
+        path="/v1/systemone",
+        request=QUESTION,
+        good=response("served-model", {"q1": answered({"type": "score", "criteria": "012"}, 0.5)}),
+        usage=(120, 0, 1),
+        foreign=completion("7"),
+        key_advice="set TYPESAFE_API_KEY or pass api_key=",
+        connection_advice="check that the server runs",
+    ),
     "anthropic": BackEnd(
         make=AnthropicMessages,
         model="claude-haiku-5-5",
@@ -168,7 +182,7 @@ async def failure(back_end: BackEnd, reply: Reply) -> ModelError:
     """The error of a call, for which the provider was asked once."""
     async with serve(lambda _: reply) as server:
         model = back_end.connect(server)
-        with anyio.fail_after(30), pytest.raises(ModelError) as caught:
+        with anyio.fail_after(60), pytest.raises(ModelError) as caught:
             await model.complete(back_end.request)
         await model.aclose()
     assert len(server.requests) == 1
@@ -290,7 +304,7 @@ async def time_out(back_end: BackEnd, server: Loopback) -> None:
     timeout = 0.1
     while not server.requests:
         model = back_end.connect(server, timeout=timeout)
-        with anyio.fail_after(30), pytest.raises(ModelTimeout, match=f"within {timeout:g} s"):
+        with anyio.fail_after(60), pytest.raises(ModelTimeout, match=f"within {timeout:g} s"):
             await model.complete(back_end.request)
         await model.aclose()
         timeout *= 4
@@ -301,7 +315,7 @@ async def test_a_slow_answer_times_out_and_hangs_up(back_end: BackEnd) -> None:
     hang = Hang()
     async with serve(lambda _: hang) as server:
         await time_out(back_end, server)
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await hang.gone.wait()
 
 
@@ -321,7 +335,7 @@ async def test_cancelling_a_call_hangs_up(back_end: BackEnd) -> None:
 
     async with serve(answer) as server:
         model = back_end.connect(server)
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as group:
                 group.start_soon(model.complete, back_end.request)
                 await asked.wait()
@@ -359,7 +373,7 @@ def test_one_model_in_many_loops_and_threads(back_end: BackEnd) -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(10)
+            thread.join(60)
     assert [each.model for each in replies] == ["served-model"] * 5
 
 

@@ -53,7 +53,6 @@ REQUEST = ChatRequest(
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
     clean_environment(monkeypatch)
-    monkeypatch.delenv("TYPESAFE_BASE_URL", raising=False)
 
 
 @pytest.mark.anyio

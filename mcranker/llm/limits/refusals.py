@@ -1,0 +1,346 @@
+"""The rate that a provider can take, learned from the calls that it refuses."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+
+WINDOW = 60.0  # seconds after which what was seen begins to count for less
+LEAST = 0.05  # seconds that a rate is told from
+TOLERATED = 0.03  # share of calls whose refusal is no reason to be slower
+FEW, SPREAD = 4.0, 2.0  # refusals, and standard deviations of them, that say nothing
+MOST_CHANCE = 0.3  # share of calls; where more are refused, it is not by chance
+MOST_UNSURE = 0.4
+RARE = 1e-4  # of the calls: as rare is a row of refusals that is not by chance
+LIKELY = 0.1  # share refused by chance that is reckoned with before one is known
+SLOWER = 0.5  # of the rate accepted before, in a trial
+NONE, EACH = 4.0, 1.75  # refusals expected by chance, for none to show that the rate was it
+SOME, SHARE = 3.0, 1 / 3  # refusals that show chance, and more for each that is expected
+EVEN = 1.3  # of what was accepted in a trial, where more were sent than in it
+CLEAN = 16  # answers
+ENOUGH = 200.0
+LONG = 5.0  # seconds; a longer pause counts by the minute
+WAITING = 0.25  # of the time in long pauses, which is too much
+MILD = 1.05  # of the former rate, after a pause for few refusals
+BACK_OFF = 0.9  # of what was accepted
+RECOVERY = 15.0  # seconds from there to what was accepted, at most
+PROBED = 150.0  # calls in that time, where it is shorter
+SLOWEST = 0.1  # starts a second
+UNKNOWN = 2.0  # starts a second, taken as too fast where nothing was accepted yet
+GENTLE = 16.0  # starts a second that are few enough after any pause
+DOUBLING, DOUBLED = 1.0, 4.0  # seconds, and calls, at least, in which a rate doubles
+FASTEST = 1e6  # starts a second
+
+
+class _Curve(Enum):
+    """How the rate goes on from `_peak`."""
+
+    FREE = 0
+    RISING = 1
+    TRIAL = 2
+    CUBIC = 3
+
+
+class Refusals:
+    """Tells a provider that is asked too much from one that refuses by chance."""
+
+    def __init__(self, *, first_pause: float, longest_pause: float) -> None:
+        self._first_pause = first_pause
+        self._longest_pause = longest_pause
+        self.paused_until = -math.inf
+        self.pauses = 0
+        """How often the provider made everybody wait."""
+        self.number = 0
+        """Calls that have started; stamps them."""
+        self._last = self._last_but_one = 0  # the last call before the last two decisions
+        self.closed_since = 0.0
+        """When the first of the pauses began that nothing was answered after."""
+        self._in_a_row = 0  # pauses
+        self._resuming = False
+        self._pausing = False  # the last decision was to pause
+        self._told = False  # the provider said for how long
+        self._reopened = 0  # the last call before the last pause
+        self._trust = 0  # answers since then
+        self._row = self._row_started = 0  # refusals since the last answer; starts since then
+        self._curve = _Curve.FREE
+        self._peak = 0.0
+        self._resumed = 0.0
+        self._before = 0.0  # what was accepted a second before a trial
+        self._share = 0.0  # of the calls that were refused before a trial
+        self._slow = 0.0  # what was accepted a second in the last trial that found chance
+        self._tried = False  # a trial has just found the rate to be the reason
+        self._checked = self._checked_refused = 0.0
+        self._proven = 0.0  # starts a second of which none was refused
+        self._chance = 0.0  # share of the calls that are refused whatever the rate
+        self._took = 0.0  # by the last refusal
+        self._decided = 0.0
+        self._long = _Span(0, 0.0)  # since the rate was lowered
+        self._span = _Span(0, 0.0)  # since the last decision
+
+    def rate(self, now: float) -> float | None:
+        """Starts a second that the provider is thought to take; None if it takes all."""
+        seconds = now - self._resumed
+        if self._curve is _Curve.FREE:
+            return None
+        peak = max(SLOWEST, self._peak)
+        if self._curve is _Curve.RISING:
+            return _doubled(peak, seconds / max(DOUBLING, DOUBLED / peak))
+        if self._curve is _Curve.TRIAL:
+            return peak
+        curve = seconds / self._recovery - 1.0
+        peak *= 1.0 + (1.0 - BACK_OFF) * min(curve, 1.0) ** 3
+        return _doubled(max(SLOWEST, peak), max(0.0, 2.0 * (curve - 1.0)))
+
+    def started(self, now: float) -> None:
+        """A call starts."""
+        self.number += 1
+        self._row_started += 1
+        if self._curve is not _Curve.TRIAL and not self._resuming:
+            self._roll(now)
+        self._span.start(now)
+        self._long.start(now)
+        if (seen := now - self._long.since) > 2 * WINDOW:
+            self._long.forget(WINDOW / seen, now - WINDOW)
+        if self._curve is _Curve.TRIAL and not self._resuming and self._verdict():
+            self._decide(now)
+
+    def closed(self, now: float) -> float:
+        """Seconds for which pauses have followed each other with no answer in between."""
+        return now - self.closed_since if self._in_a_row > 1 else 0.0
+
+    def idle(self, seconds: float) -> None:
+        """Nothing was asked for so long; that says nothing about the provider."""
+        self._long.move(seconds)
+        self._span.move(seconds)
+
+    def answered(self, number: int) -> None:
+        """The call with this number was answered."""
+        if number > self._last_but_one:
+            # While some calls are answered, a pause is the first of its row, not one more.
+            self._in_a_row = min(self._in_a_row, int(number <= self._last))
+        self._row = self._row_started = 0
+        self._trust += number > self._reopened
+        self._span.answered += number > self._span.before
+
+    def refused(self, now: float, number: int, took: float, retry_after: float | None) -> None:
+        """A call was refused.
+
+        Args:
+            now: the time.
+            number: of the call, see above.
+            took: seconds from the start of the call to the refusal.
+            retry_after: seconds that the provider asks to wait, or None if it does not say.
+        """
+        if retry_after is not None and retry_after <= 0:
+            return
+        late = number <= self._last
+        self._took = min(2.0 * took, self._first_pause)
+        self._long.refused += number > self._long.before
+        self._span.refused += number > self._span.before
+        if retry_after is not None:
+            self._told = True
+            self._pause(now, retry_after, late=late)
+        elif not late:
+            self._row += 1
+            if self._row >= self._too_many_in_a_row() and 2 * self._row >= self._row_started:
+                if self._trust < 2:
+                    self._close(now)
+                else:
+                    self._decide(now)
+            elif self._verdict() if self._curve is _Curve.TRIAL else self._is_much(self._span):
+                self._decide(now)
+
+    def _roll(self, now: float) -> None:
+        span = self._span
+        share = TOLERATED + self._chance
+        if span.answered < CLEAN or span.refused > share * span.started:
+            return
+        self._proven = 0.0 if span.refused else span.accepted(now)
+        self._span = _Span(self.number, now)
+        if self._chance:
+            self._checked += span.started
+            self._checked_refused += span.refused
+            if self._checked >= ENOUGH:
+                seen = self._checked_refused + SPREAD * math.sqrt(self._checked_refused + 1.0)
+                self._chance = min(self._chance, seen / self._checked)
+                self._checked = self._checked_refused = 0.0
+
+    def resume(self, now: float) -> bool:
+        """To be called before a start: whether the provider turns out to be asked too much."""
+        if not self._resuming:
+            return False
+        self._resuming = False
+        paused, told, self._pausing, self._told = self._pausing, self._told, False, False
+        span = self._span
+        by_minute = self._long.long_paused > WAITING * max(now - self._long.since, WINDOW)
+        whole = self._long.accepted(now)
+        if by_minute and (told or whole):
+            return self._lower(now, whole)
+        if told:
+            return self._resume_as_told(now)
+        if paused:
+            return self._resume_as_guessed(now)
+        if span.refused >= span.started:
+            self._close(now)
+            return False
+        accepted = span.accepted(self._decided)
+        if self._curve is _Curve.TRIAL:
+            verdict = self._verdict()
+            if verdict == "chance":
+                share = (span.refused / span.started + self._share) / 2.0
+                self._chance = min(MOST_CHANCE, share)
+                self._slow = accepted
+                self._go(now, _Curve.RISING, max(GENTLE, 2.0 * self._before))
+            elif verdict:
+                self._tried = verdict == "rate"
+                self._lower(now, self._before if verdict == "rate" else accepted)
+            return verdict in ("rate", "more")
+        if not self._is_much(span):
+            self._span = _Span(self.number, now)
+            return False
+        if self._curve is _Curve.CUBIC:
+            accepted = max(accepted, self._proven)
+        if self._curve is _Curve.RISING and self._chance and accepted < EVEN * self._slow:
+            # What was taken for chance was this rate, which the trial had already reached.
+            self._chance = 0.0
+            return self._lower(now, accepted)
+        settled = self._curve is _Curve.CUBIC and now - self._resumed >= self._recovery
+        if settled or self._tried or span.is_obvious:
+            self._tried = False
+            return self._lower(now, accepted)
+        sure = max(span.refused - 1.5 * math.sqrt(span.refused), 1.0)
+        self._before, self._share = accepted, sure / span.started
+        self._go(now, _Curve.TRIAL, SLOWER * accepted)
+        return False
+
+    def _resume_as_told(self, now: float) -> bool:
+        whole = self._long.accepted(now)
+        if self._is_much(self._long):
+            return self._lower(now, whole)
+        if self._curve is _Curve.CUBIC:
+            self._peak = max(MILD * self._peak, whole)
+            self._resumed = now - self._recovery
+        else:
+            self._rise(now, max(GENTLE, 2.0 * self._span.accepted(self._decided)))
+        return False
+
+    def _resume_as_guessed(self, now: float) -> bool:
+        span = self._span
+        if span.refused >= span.started:
+            self._rise(now, max(UNKNOWN, (self.rate(self._decided) or self._proven) / 2.0))
+            return True
+        if span.refused >= span.started / 2.0:
+            self._rise(now, span.accepted(now))
+            return True
+        if self._curve is _Curve.CUBIC:
+            self._go(now - self._recovery, _Curve.CUBIC, MILD * self._peak)
+        else:
+            self._rise(now, max(GENTLE, 2.0 * span.accepted(self._decided)))
+        return False
+
+    def _rise(self, now: float, rate: float) -> None:
+        self._go(now, _Curve.RISING, rate)
+
+    def _lower(self, now: float, accepted: float) -> bool:
+        # Where nothing is accepted, the rate is halved as long as that lasts.
+        self._go(now, _Curve.CUBIC, accepted or (self.rate(self._decided) or UNKNOWN) / 2.0)
+        self._long = _Span(self.number, now)
+        return True
+
+    def _go(self, now: float, curve: _Curve, peak: float) -> None:
+        self._curve, self._peak, self._resumed = curve, peak, now
+        self._span = _Span(self.number, now)
+        self._proven = 0.0
+
+    @property
+    def _recovery(self) -> float:
+        return min(RECOVERY, max(1.0, PROBED / max(SLOWEST, self._peak)))
+
+    def _close(self, now: float) -> None:
+        if doubled := self._first_pause * 2.0 ** min(self._in_a_row, 30):
+            self._pause(now, min(self._longest_pause, doubled), late=False)
+
+    def _pause(self, now: float, seconds: float, *, late: bool) -> None:
+        if not late:
+            self.pauses += 1
+            if self._in_a_row <= 1:
+                self.closed_since = now
+            self._in_a_row += 1
+            self._trust = 0
+            self._pausing = True
+            self._decide(now)
+            self._reopened = self.number
+            self._row = self._row_started = 0
+        added = max(0.0, now + seconds - max(now, self.paused_until))
+        self._long.paused += added
+        if seconds > LONG:
+            self._long.long_paused += added
+        self.paused_until = max(self.paused_until, now + seconds)
+
+    def _decide(self, now: float) -> None:
+        self._last_but_one, self._last = self._last, self.number
+        self._resuming = True
+        self._decided = now
+        # By then it is known whether the calls are refused that have just been sent.
+        self.paused_until = max(self.paused_until, now + self._took)
+
+    def _too_many_in_a_row(self) -> float:
+        rare = math.log(RARE) / math.log(max(LIKELY, self._chance))
+        return min(math.ceil(rare), 1 + self._trust // 2)
+
+    def _is_much(self, span: _Span) -> bool:
+        by_chance = self._chance * span.started
+        expected = TOLERATED * span.started + by_chance
+        return span.refused > FEW + expected + SPREAD * math.sqrt(by_chance)
+
+    def _verdict(self) -> str:
+        span = self._span
+        if span.is_obvious:
+            return "more"
+        expected = span.started * self._share
+        if expected >= NONE + EACH * span.refused:
+            return "rate"
+        if MOST_UNSURE * span.started >= span.refused >= SOME + SHARE * expected:
+            return "chance"
+        return ""
+
+
+@dataclass(slots=True)
+class _Span:
+    """What came of the calls of one epoch and later ones."""
+
+    before: int  # the last call that does not count
+    since: float
+    started: float = 0.0
+    answered: float = 0.0
+    refused: float = 0.0
+    paused: float = 0.0
+    long_paused: float = 0.0
+
+    def start(self, now: float) -> None:
+        if not self.started:
+            self.since = now
+        self.started += 1
+
+    def move(self, seconds: float) -> None:
+        self.since += seconds
+
+    def forget(self, kept: float, since: float) -> None:
+        self.since = since
+        self.started *= kept
+        self.refused *= kept
+        self.paused *= kept
+        self.long_paused *= kept
+
+    def accepted(self, until: float) -> float:
+        """Calls a second."""
+        return max(0.0, self.started - self.refused) / max(until - self.since, LEAST)
+
+    @property
+    def is_obvious(self) -> bool:
+        return self.refused - SPREAD * math.sqrt(self.refused) > MOST_CHANCE * self.started
+
+
+def _doubled(rate: float, times: float) -> float:
+    return min(FASTEST, rate * math.exp2(min(50.0, times)))
