@@ -11,7 +11,7 @@ demo: $(STAMP)
 	$(BIN)/mcranker demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from beir_eval.data.catalogue import CATALOGUE
-    from beir_eval.data.datasets import COLLECTIONS, Dataset, Document, load
+    from beir_eval.data.datasets import COLLECTIONS, Dataset, Document
+    from beir_eval.data.load import load
     from beir_eval.errors import (
         BeirEvalError,
         DatasetError,
         ExtraMissing,
         MeasureError,
-        RunError,
         RunFolderError,
         SettingError,
         SuiteError,
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from beir_eval.measures.significance import (
         Comparison,
         Interval,
-        bootstrap_intervals,
         compare_runs,
+        confidence_intervals,
     )
     from beir_eval.measures.ties import tie_bounds
     from beir_eval.persona_report.build import PersonaReport, write_persona_report
@@ -60,39 +60,34 @@ if TYPE_CHECKING:
     from beir_eval.retrieval.bm25 import BM25
     from beir_eval.retrieval.first_stage import FirstStage, find, retrieve
     from beir_eval.retrieval.tokens import tokenize
-    from beir_eval.runs import Run, read_trec, write_trec
+    from mcranker.errors import RunError
+    from mcranker.trec import Run, read_trec, write_trec
 
-_HOMES = {
-    "retrieval.bm25": ("BM25",),
-    "data.catalogue": ("CATALOGUE",),
-    "data.datasets": ("COLLECTIONS", "Dataset", "Document", "load"),
-    "errors": (
-        "BeirEvalError",
-        "DatasetError",
-        "ExtraMissing",
-        "MeasureError",
-        "RunError",
-        "RunFolderError",
-        "SettingError",
-        "SuiteError",
-    ),
-    "experiment.run": ("CellResult", "Experiment", "Plan", "Watch", "run_suite"),
-    "retrieval.first_stage": ("FirstStage", "find", "retrieve"),
-    "measures.fusion": ("fuse",),
-    "measures.metrics": ("Evaluation", "evaluate"),
-    "persona_report.build": ("PersonaReport", "write_persona_report"),
-    "report.build": ("build_report",),
-    "report.html": ("render_html",),
-    "report.latex": ("render_latex",),
-    "report.markdown": ("render_markdown",),
-    "experiment.run_folder": ("DataFolder", "RunFolder", "find_runs"),
-    "runs": ("Run", "read_trec", "write_trec"),
-    "measures.significance": ("Comparison", "Interval", "bootstrap_intervals", "compare_runs"),
-    "experiment.suite": ("DatasetSpec", "RankerSpec", "Suite", "load_suite", "shipped_suites"),
-    "measures.ties": ("tie_bounds",),
-    "retrieval.tokens": ("tokenize",),
+_EXPORTS = {
+    "beir_eval.data.catalogue": "CATALOGUE",
+    "beir_eval.data.datasets": "COLLECTIONS Dataset Document",
+    "beir_eval.data.load": "load",
+    "beir_eval.errors": "BeirEvalError DatasetError ExtraMissing MeasureError RunFolderError "
+    "SettingError SuiteError",
+    "beir_eval.experiment.run": "CellResult Experiment Plan Watch run_suite",
+    "beir_eval.experiment.run_folder": "DataFolder RunFolder find_runs",
+    "beir_eval.experiment.suite": "DatasetSpec RankerSpec Suite load_suite shipped_suites",
+    "beir_eval.measures.fusion": "fuse",
+    "beir_eval.measures.metrics": "Evaluation evaluate",
+    "beir_eval.measures.significance": "Comparison Interval compare_runs confidence_intervals",
+    "beir_eval.measures.ties": "tie_bounds",
+    "beir_eval.persona_report.build": "PersonaReport write_persona_report",
+    "beir_eval.report.build": "build_report",
+    "beir_eval.report.html": "render_html",
+    "beir_eval.report.latex": "render_latex",
+    "beir_eval.report.markdown": "render_markdown",
+    "beir_eval.retrieval.bm25": "BM25",
+    "beir_eval.retrieval.first_stage": "FirstStage find retrieve",
+    "beir_eval.retrieval.tokens": "tokenize",
+    "mcranker.errors": "RunError",
+    "mcranker.trec": "Run read_trec write_trec",
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 
 __all__ = [
     "BM25",
@@ -123,9 +118,9 @@ __all__ = [
     "Suite",
     "SuiteError",
     "Watch",
-    "bootstrap_intervals",
     "build_report",
     "compare_runs",
+    "confidence_intervals",
     "evaluate",
     "find",
     "find_runs",
@@ -147,9 +142,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    value = getattr(import_module(_MODULE_OF[name]), name)
     globals()[name] = value
     return value
 

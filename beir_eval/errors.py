@@ -2,28 +2,17 @@
 
     BeirEvalError
     ├── DatasetError    a data set that is not there, or a bad file of it (ValueError)
-    ├── RunError        a run, or a run file, that is not one (ValueError)
     ├── RunFolderError  a run folder that is none, or does not fit what is asked (ValueError)
     ├── SuiteError      a suite that is unknown, or a bad file of one (ValueError)
     ├── MeasureError    a measure that does not exist or cannot be computed (ValueError)
     ├── SettingError    an option with a value it cannot have (ValueError)
     └── ExtraMissing    an optional package is not installed (ImportError)
 
-Errors about a file name it, and the line where there is one, as ``FILE:LINE``.
+Runs and their files raise `mcranker.RunError`. Errors about a file name it, and the line where
+there is one, as ``FILE:LINE``.
 """
 
 from __future__ import annotations
-
-__all__ = [
-    "BeirEvalError",
-    "DatasetError",
-    "ExtraMissing",
-    "MeasureError",
-    "RunError",
-    "RunFolderError",
-    "SettingError",
-    "SuiteError",
-]
 
 
 class BeirEvalError(Exception):
@@ -38,10 +27,6 @@ class BeirEvalError(Exception):
 
 class DatasetError(BeirEvalError, ValueError):
     """A data set is unknown or incomplete, or one of its files is not in BEIR format."""
-
-
-class RunError(BeirEvalError, ValueError):
-    """A run cannot be read or written: a bad line, a document twice, a score that is no number."""
 
 
 class RunFolderError(BeirEvalError, ValueError):

@@ -15,15 +15,6 @@ from mcranker.bounded_lines import LONGEST_RANKING, TooLong, bounded_lines, boun
 from personas.atomic import write_whole
 from personas.plain import can_be_encoded
 
-__all__ = [
-    "Line",
-    "append_whole",
-    "read_form",
-    "read_lines",
-    "read_records",
-    "write_form",
-]
-
 Form = TypeVar("Form", bound=BaseModel)
 
 

@@ -20,8 +20,6 @@ from typing import BinaryIO
 from beir_eval.errors import RunFolderError
 from mcranker.logs import safe_logger
 
-__all__ = ["LOCK", "locked"]
-
 LOCK = ".lock"
 """Name of the file in the folder."""
 

@@ -6,9 +6,7 @@ import math
 import numbers
 
 from beir_eval.errors import SettingError
-from personas.plain import in_brief
-
-__all__ = ["check_number", "check_whole"]
+from personas.errors import shown
 
 LARGEST = 2**63 - 1
 
@@ -23,7 +21,7 @@ def check_whole(name: str, value: object, low: int, high: int = LARGEST) -> None
     if not (whole and low <= int(value) <= high):  # type: ignore[call-overload]  # it is whole
         to = f" to {high:,}" if high < LARGEST else ""
         raise SettingError(
-            f"{name}={in_brief(value)} is out of range; give a whole number from {low:,}{to}"
+            f"{name}={shown(value)} is out of range; give a whole number from {low:,}{to}"
         )
 
 
@@ -44,5 +42,5 @@ def check_number(
         to = f" to {high:g}" if math.isfinite(high) else ""
         hint = "" if example is None else f", e.g. {example:g}"
         raise SettingError(
-            f"{name}={in_brief(value)} is out of range; give a number from {low:g}{to}{hint}"
+            f"{name}={shown(value)} is out of range; give a number from {low:g}{to}{hint}"
         )

@@ -21,8 +21,6 @@ from mcranker.bounded_lines import LONGEST_LINE, TooLong, bounded_lines, megabyt
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-__all__ = ["MOST_UNPACKED", "check_zip", "read_lines"]
-
 MOST_UNPACKED = 100
 """Bytes that come out of one packed byte, at most; not looked at up to `LONGEST_LINE` in all."""
 

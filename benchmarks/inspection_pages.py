@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT))
 from personas import library  # noqa: E402
 from personas.inspection.inspection import Inspection, OtherPlace, OtherRanking  # noqa: E402
 from personas.report.query.inspection_page import inspection_pages  # noqa: E402
-from personas.report.site import Around  # noqa: E402
+from personas.report.site import PageContext  # noqa: E402
 
 NOTHING = {"calls": 0, "input_tokens": 0, "cached_input_tokens": 0, "output_tokens": 0, "cost": 0.0}
 WORDS = (
@@ -109,7 +109,7 @@ def main() -> None:
     data = made_up(passages=given.passages, personas=given.personas, words=given.words)
     grades = {f"doc{place}": place % 3 for place in range(0, given.passages, 4)}
     places = {f"doc{place}": OtherPlace(place + 1, 1.0) for place in range(given.passages)}
-    other, around = OtherRanking("DIRECT", 10.0, places), Around("A run", 2, 3)
+    other, around = OtherRanking("DIRECT", 10.0, places), PageContext("A run", 2, 3)
 
     def read() -> Inspection:
         return Inspection.from_dict(data, grades=grades, other=other)

@@ -209,6 +209,8 @@ def local_table() -> str:
 def local_ranking(
     query: Query, docs: list[Passage], config: RankerConfig, team: Team | None
 ) -> Ranking:
+    # Its default share of the first stage does not go with top_k.
+    config = RankerConfig.of(config, {"first_stage_weight": 0.0})
     with MCRanker(model=LOCAL_MODEL, team=team, ledger=None, config=config) as ranker:
         return ranker.rank(query, docs)
 

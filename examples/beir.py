@@ -18,7 +18,7 @@ from pathlib import Path
 import beir_eval
 
 SERVICES = {
-    "local": {"model": "local:smollm2-135m"},
+    "local": {"model": "local:minilm"},
     "openai": {"model": "openai:gpt-6-luna"},
     "anthropic": {"model": "anthropic:claude-haiku-5-5"},
     "vllm": {"model": "openai:Qwen/Qwen3-8B", "base_url": "http://localhost:8000/v1"},

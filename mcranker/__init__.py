@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         RateLimited,
         ReplyError,
         RequestRejected,
+        RunError,
         ServerFailed,
         UnsupportedCapability,
     )
@@ -43,13 +44,17 @@ if TYPE_CHECKING:
         TeamRecruited,
     )
     from mcranker.llm.chat import (
+        Answer,
         Capabilities,
         ChatModel,
         ChatReply,
         ChatRequest,
+        Judge,
         Message,
+        Option,
         Question,
         ReplySchema,
+        State,
         Tag,
         Usage,
     )
@@ -62,7 +67,7 @@ if TYPE_CHECKING:
     from mcranker.rankers.dispatch import RankedQuery
     from mcranker.rankers.mcranker import MCRanker
     from mcranker.ranking import Hit, Ranking
-    from mcranker.replies.read import Unreadable
+    from mcranker.replies.loose_json import Unreadable
     from mcranker.types import MissingScore, Passage, Query, Score, UsageTable
     from personas import Criterion, Ensemble, Member, Persona, Rubric, Team
 
@@ -76,25 +81,26 @@ _EXPORTS = {
     "mcranker.rankers.mcranker": "MCRanker",
     "mcranker.rankers.direct": "DirectRanker",
     "mcranker.method.answers": "Scoring",
-    "mcranker.replies.read": "Unreadable",
+    "mcranker.replies.loose_json": "Unreadable",
     "mcranker.ranking": "Ranking Hit",
     "mcranker.estimate": "Estimate",
     "mcranker.events": "Event RankingStarted TeamRecruited RubricWritten PassageScored "
     "PassageAssessed RankingDone",
     "mcranker.llm.chat": "ChatModel ChatRequest ChatReply ReplySchema Message Question "
-    "Tag Usage Capabilities",
+    "Tag Usage Capabilities Answer Judge Option State",
     "mcranker.llm.connect": "connect",
     "mcranker.llm.scripted": "ScriptedChat",
-    "mcranker.errors": "MCRankerError ConfigError InputError MissingScoreError DownloadError "
-    "LedgerError BudgetExceeded ModelError ConnectionFailed ModelTimeout AuthenticationFailed "
-    "ModelNotFound ModelFileError RateLimited ServerFailed RequestRejected ContextTooLong "
-    "ContentRefused UnsupportedCapability ReplyError",
+    "mcranker.errors": "MCRankerError ConfigError InputError RunError MissingScoreError "
+    "DownloadError LedgerError BudgetExceeded ModelError ConnectionFailed ModelTimeout "
+    "AuthenticationFailed ModelNotFound ModelFileError RateLimited ServerFailed RequestRejected "
+    "ContextTooLong ContentRefused UnsupportedCapability ReplyError",
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Answer",
     "AuthenticationFailed",
     "BudgetExceeded",
     "Capabilities",
@@ -113,6 +119,7 @@ __all__ = [
     "Event",
     "Hit",
     "InputError",
+    "Judge",
     "LedgerError",
     "MCRanker",
     "MCRankerError",
@@ -124,6 +131,7 @@ __all__ = [
     "ModelFileError",
     "ModelNotFound",
     "ModelTimeout",
+    "Option",
     "Passage",
     "PassageAssessed",
     "PassageScored",
@@ -143,10 +151,12 @@ __all__ = [
     "RequestRejected",
     "Rubric",
     "RubricWritten",
+    "RunError",
     "Score",
     "Scoring",
     "ScriptedChat",
     "ServerFailed",
+    "State",
     "Tag",
     "Team",
     "TeamRecruited",

@@ -5,15 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import IO
 
-__all__ = [
-    "LONGEST_LINE",
-    "LONGEST_RANKING",
-    "TooLong",
-    "bounded_lines",
-    "bounded_whole",
-    "megabytes",
-]
-
 LONGEST_LINE = 64_000_000
 """Bytes of a line that holds one passage, one query, or one entry of a run."""
 

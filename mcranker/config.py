@@ -18,20 +18,21 @@ from pydantic import (
 )
 
 from mcranker.errors import ConfigError
-from mcranker.llm.chat import Capabilities
+from mcranker.llm.chat import Capabilities, Stage
 from mcranker.llm.limits.concurrency import MOST_LEARNED
-from mcranker.method.answers import SCORINGS, Scoring
+from mcranker.method.answers import SCORINGS, TYPED_SCORINGS, Scoring
 from personas.ensembles import ENSEMBLES, Rule
 from personas.errors import shown
 from personas.plain import can_be_encoded
-
-__all__ = ["NO_YES", "PRESETS", "WEAK_MODEL_DEFAULTS", "RankerConfig"]
 
 MOST_IN_A_BATCH = 10_000
 """Calls that wait together for a batch, at most, where nobody has set ``concurrency``."""
 
 QUERIES_OF_A_BATCH = 100
 """Queries whose calls go into one batch, where nobody has set ``query_concurrency``."""
+
+MOST_IN_A_CALL = 100
+"""Passages that one call may judge."""
 
 LARGEST = 2**63 - 1
 """Whole numbers go no further, either way: databases and JSON hold 64 bits."""
@@ -53,15 +54,22 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
                 "max_passage_words": 512,
                 "single_quotes": True,
                 "snake_case_personas": True,
+                "dataset_team": True,
                 "missing": "constant",
                 "missing_constant": 5.0,
                 "reask": 0,
+                "ask_anew": 20,
+                "temperature": None,
                 "depth": 30,
             }
         ),
     }
 )
-"""What each preset sets. ``reference`` holds what the authors' code does and the paper omits."""
+"""What each preset sets.
+
+``reference`` holds what the authors' code, as published, does otherwise than the paper says; what
+it does that no field can follow is listed in ``docs/evaluation.md``.
+"""
 
 WEAK_MODEL_DEFAULTS: Mapping[str, Any] = MappingProxyType(
     {
@@ -71,6 +79,7 @@ WEAK_MODEL_DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "scoring": "expected",
         "labels": NO_YES,
         "max_passage_words": 100,
+        "first_stage_weight": 0.95,  # with less, SmolLM2's teams rank worse than BM25
     }
 )
 """What a model marked weak gets in fields that nobody set."""
@@ -96,7 +105,9 @@ class RankerConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False)
 
     preset: Literal["paper", "reference"] = Field(
-        "paper", description="Follow the paper, or also what the authors' code adds to it."
+        "paper",
+        description="Follow the paper, or its authors' code where a field can (point by point in "
+        "docs/evaluation.md).",
     )
     team_size: int = Field(
         3,
@@ -128,6 +139,11 @@ class RankerConfig(BaseModel):
         "where a persona has them there, or judge without.",
     )
     dataset: str = Field("", description='What the collection is; needed for criteria="dataset".')
+    dataset_team: bool = Field(
+        False,
+        description='With criteria="dataset": recruit one team for the data set as well, from '
+        "its description and without an example passage.",
+    )
     scoring: Annotated[str, SCORINGS] = Field(
         "integer",
         description="One integer a passage (paper), the expectation over the labels' "
@@ -143,8 +159,25 @@ class RankerConfig(BaseModel):
         description="With per_criterion scoring: all personas' criteria in one call a passage, "
         "where the model answers many questions at once.",
     )
+    questions: Literal["per_persona", "per_criterion"] | None = Field(
+        None,
+        description="Ask typed questions, several in one call: one a persona, or one a criterion. "
+        "None: per_persona for models that answer nothing else, and with passages_per_call.",
+    )
+    passages_per_call: int | None = Field(
+        None,
+        ge=1,
+        le=MOST_IN_A_CALL,
+        description="With typed questions: so many passages in one call, in an order that turns "
+        "from call to call; none for one. Fewer calls, and passages that are judged beside others.",
+    )
     ensemble: Annotated[str, ENSEMBLES] = Field(
         "sum", description="How the personas' scores become one (paper, Eq. 4)."
+    )
+    rank_ties: Literal["average", "min", "ordinal"] = Field(
+        "average",
+        description="With reciprocal_rank, the rank of passages to which a persona gave the same "
+        "score: the mean of their ranks, the first of them, or each its own by first-stage order.",
     )
     missing: Literal["mean_of_team", "lowest", "constant", "fail"] = Field(
         "mean_of_team",
@@ -158,8 +191,45 @@ class RankerConfig(BaseModel):
         allow_inf_nan=False,
         description='The constant for missing="constant".',
     )
+    top_n: int | None = Field(
+        None,
+        ge=1,
+        le=LARGEST,
+        description="Return only the first so many passages.",
+    )
+    min_relevance: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="Return only passages of this relevance or more: the final score on its "
+        "scale, from 0 to 1.",
+    )
+    deadline: float | None = Field(
+        None,
+        ge=0.001,
+        le=1e9,
+        allow_inf_nan=False,
+        description="Seconds for a query, after which it is ranked by the scores that are there; "
+        "none to wait for all.",
+    )
+    on_failure: Literal["error", "first_stage"] = Field(
+        "error",
+        description="When the model fails: an error, or the passages in first-stage order, with "
+        "the failure noted.",
+    )
     reask: int = Field(
-        1, ge=0, le=5, description="How often an unreadable answer is asked for again."
+        1,
+        ge=0,
+        le=5,
+        description="How often an unreadable answer is asked for again, with what is wrong.",
+    )
+    ask_anew: int = Field(
+        0,
+        ge=0,
+        le=100,
+        description="How often recruiter and criteria writers are asked the same question anew "
+        "after an unreadable answer, before reask; never at temperature 0, where the answer would "
+        "be the same.",
     )
     first_stage_weight: float = Field(
         0.0,
@@ -184,11 +254,20 @@ class RankerConfig(BaseModel):
     max_passage_words: int | None = Field(
         None, ge=1, le=LARGEST, description="Cut a passage's text after so many words."
     )
+    max_passage_tokens: int | None = Field(
+        None,
+        ge=1,
+        le=LARGEST,
+        description="Cut a passage's text after so many tokens of the scoring model, where its "
+        "tokenizer is at hand, as with local models.",
+    )
     single_quotes: bool = Field(
         False, description="Whether double quotes in passages become single ones."
     )
     snake_case_personas: bool = Field(
-        False, description="Whether recruits' names are lower-cased with underscores."
+        False,
+        description="Whether recruits' names are lower-cased with underscores, and cut to what "
+        "follows a slash.",
     )
     prompts: str = Field(
         "paper", description="Prompt set: paper, compact, or a folder with one's own wording."
@@ -328,10 +407,22 @@ class RankerConfig(BaseModel):
             raise ValueError(f'labels go with scoring="expected", not with {self.scoring!r}')
         if self.labels and "scale" in self.model_fields_set:
             raise ValueError("labels are a scale of their own; leave out either labels or scale")
+        constant, preset = self.missing_constant, PRESETS[self.preset].get("missing_constant")
+        if self.missing == "constant" and constant != preset and constant > self.top:
+            raise ValueError(
+                f"missing_constant={constant} is above the highest score, {self.top:g}: a passage "
+                f"would win by a missing score; give 0 to {self.top:g}"
+            )
         if self.criteria == "dataset" and not self.dataset.strip():
             raise ValueError('criteria="dataset" needs dataset=: say in words what the data set is')
         if self.criteria == "none" and self.scoring_class.needs_rubric:
             raise ValueError(f'scoring="{self.scoring}" needs criteria; criteria="none" has none')
+        if self.deadline is not None and self.missing == "fail":
+            raise ValueError(
+                f"deadline={self.deadline:g} ranks without the scores that are missing by then, "
+                'which missing="fail" forbids; use one of the two'
+            )
+        self._check_questions()
         if self.top_k is not None and not self.rule.ensemble.monotone:
             raise ValueError(
                 f"ensemble={self.ensemble!r} needs every score, and top_k={self.top_k} leaves some "
@@ -344,6 +435,28 @@ class RankerConfig(BaseModel):
                 "the two"
             )
         return self
+
+    def _check_questions(self) -> None:
+        if self.questions is None and self.passages_per_call is None:
+            return
+        asked = f"questions={self.questions!r}" if self.questions else "passages_per_call"
+        if self.scoring not in TYPED_SCORINGS:
+            raise ValueError(
+                f"{asked} goes with scoring={' or '.join(map(repr, TYPED_SCORINGS))}, "
+                f"not with {self.scoring!r}"
+            )
+        if self.questions == "per_persona" and self.scoring_class.needs_rubric:
+            raise ValueError(
+                f'scoring="{self.scoring}" needs an answer to each criterion; use '
+                'questions="per_criterion", or scoring="expected"'
+            )
+        if self.questions == "per_criterion" and self.criteria == "none":
+            raise ValueError('questions="per_criterion" needs criteria; criteria="none" has none')
+        if not self.panel:
+            raise ValueError(
+                f"panel=False asks each persona by itself, and {asked} asks all in one call; "
+                "leave out one of the two"
+            )
 
     @classmethod
     def of(
@@ -376,22 +489,54 @@ class RankerConfig(BaseModel):
         return cls(**{**fields, **options})
 
     def for_model(self, capabilities: Capabilities) -> RankerConfig:
-        """This configuration with the defaults for weak models, where it is one.
+        """This configuration with the defaults for the scoring model, where it has some.
 
-        Fields that a caller or a preset has set are kept, and fields that would contradict
-        those are left at their plain defaults.
+        Weak models have, those that answer typed questions only, and those whose scores go best
+        with a share of the first stage's. Fields that a caller or a preset has set are kept, and
+        fields that would contradict those are left at their plain defaults.
         """
-        if not capabilities.weak or self.preset == "reference":
+        config = self._for_weak() if capabilities.weak else self
+        config = _with_share(config, capabilities.first_stage_weight)
+        chosen: dict[str, Any] = {}
+        if not capabilities.prompts and "scoring" not in config.model_fields_set:
+            chosen["scoring"] = "expected"
+        asks = not capabilities.prompts or config.passages_per_call is not None
+        if asks and config.questions is None:
+            by_criterion = config.scoring_class.needs_rubric
+            chosen["questions"] = "per_criterion" if by_criterion else "per_persona"
+        return RankerConfig.of(config, chosen) if chosen else config
+
+    def for_writers(self, recruiter: Capabilities, criteria: Capabilities) -> RankerConfig:
+        """This configuration with the library's personas and rubrics, where nobody can write any.
+
+        That is where the models of these roles answer typed questions only; fields that are set
+        are kept.
+        """
+        chosen = {
+            name: "library"
+            for name, role in (("recruiting", recruiter), ("criteria", criteria))
+            if not role.prompts and name not in self.model_fields_set
+        }
+        return RankerConfig.of(self, chosen) if chosen else self
+
+    def _for_weak(self) -> RankerConfig:
+        if self.preset == "reference":
             return self
         chosen = {
             name: value
             for name, value in WEAK_MODEL_DEFAULTS.items()
             if name not in self.model_fields_set
         }
+        if self.max_passage_tokens is not None:
+            chosen.pop("max_passage_words", None)
         scoring = chosen.get("scoring", self.scoring)
+        if self.top_k is not None:
+            chosen.pop("first_stage_weight", None)
         if scoring != "expected" or "scale" in self.model_fields_set:
             chosen.pop("labels", None)
         if self.rule.ensemble.asks and "scoring" not in self.model_fields_set:
+            chosen.pop("labels", None)
+        if self.missing == "constant" and self.missing_constant > len(NO_YES) - 1:
             chosen.pop("labels", None)
         return RankerConfig.of(self, chosen)
 
@@ -416,23 +561,45 @@ class RankerConfig(BaseModel):
         """The highest score one persona can give, e.g. k, or the number of labels less one."""
         return self.scoring_class.top(self)
 
+    @property
+    def one_team(self) -> bool:
+        """Whether all queries have the same recruits."""
+        return self.criteria == "dataset" and self.dataset_team
+
+    def anew(self, stage: Stage) -> int:
+        """How often the same question is asked anew at this stage; see ``ask_anew``."""
+        by_team = stage in ("recruit", "criteria")
+        return self.ask_anew if by_team and self.temperature != 0 else 0
+
     def recorded(self) -> dict[str, Any]:
         """All fields as plain values, as rankings and run folders keep them.
 
-        ``scale`` is what the scoring scheme makes of it.
+        ``scale`` is what the scoring scheme makes of it. ``rank_ties`` is there where it counts.
         """
         values = self.model_dump(mode="json")
+        values["missing_constant"] = self.rule.constant
+        if not self.rule.ensemble.ranks:
+            del values["rank_ties"]
         return values if self.labels else {**values, "scale": self.top}
 
     @property
     def rule(self) -> Rule:
-        """How scores become final ones."""
-        return Rule.of({**vars(self), "top_score": self.top})
+        """How scores become final ones; nothing that stands in is above the highest score."""
+        constant = min(self.missing_constant, self.top)
+        return Rule.of({**vars(self), "missing_constant": constant, "top_score": self.top})
 
     @property
     def all_labels(self) -> tuple[str, ...]:
         """The labels of ``scoring="expected"``, least relevant first; label i counts i."""
         return self.labels or tuple(str(value) for value in range(self.scale + 1))
+
+
+def _with_share(config: RankerConfig, weight: float) -> RankerConfig:
+    """With this share of the first stage's score, where nothing speaks against it."""
+    settled = "first_stage_weight" in config.model_fields_set or config.preset == "reference"
+    if not weight or settled or config.top_k is not None:
+        return config
+    return RankerConfig.of(config, {"first_stage_weight": weight})
 
 
 def _explain(error: ValidationError) -> str:

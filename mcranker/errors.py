@@ -3,6 +3,7 @@
     MCRankerError
     ├── ConfigError               an option, or two options that do not go together
     ├── InputError                the query or the passages
+    │   └── RunError              a run, or a run file, that is not one
     ├── MissingScoreError         a score is missing and the policy is "fail"
     ├── DownloadError             a model file could not be fetched, checked or stored
     ├── LedgerError               the file that keeps the answers cannot be used
@@ -30,29 +31,6 @@ one of these at the boundary where they arise, and kept as ``__cause__``.
 
 from __future__ import annotations
 
-__all__ = [
-    "AuthenticationFailed",
-    "BudgetExceeded",
-    "ConfigError",
-    "ConnectionFailed",
-    "ContentRefused",
-    "ContextTooLong",
-    "DownloadError",
-    "InputError",
-    "LedgerError",
-    "MCRankerError",
-    "MissingScoreError",
-    "ModelError",
-    "ModelFileError",
-    "ModelNotFound",
-    "ModelTimeout",
-    "RateLimited",
-    "ReplyError",
-    "RequestRejected",
-    "ServerFailed",
-    "UnsupportedCapability",
-]
-
 
 class MCRankerError(Exception):
     """Base of every error of this package; its text says what happened and what to do."""
@@ -64,6 +42,10 @@ class ConfigError(MCRankerError, ValueError):
 
 class InputError(MCRankerError, ValueError):
     """The query or the passages cannot be ranked as given."""
+
+
+class RunError(InputError):
+    """A run cannot be read or written: a bad line, a document twice, a score that is no number."""
 
 
 class MissingScoreError(MCRankerError):

@@ -14,17 +14,6 @@ from personas import Persona, Rubric
 if TYPE_CHECKING:
     from mcranker.ranking import Ranking
 
-__all__ = [
-    "Emit",
-    "Event",
-    "PassageAssessed",
-    "PassageScored",
-    "RankingDone",
-    "RankingStarted",
-    "RubricWritten",
-    "TeamRecruited",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class RankingStarted:

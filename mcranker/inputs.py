@@ -8,21 +8,28 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from mcranker.documents import (
+    HaystackDocument,
+    LangChainDocument,
+    LlamaIndexNode,
+    of_object,
+    of_record,
+)
 from mcranker.errors import InputError
 from mcranker.logs import safe_logger
 from mcranker.surrogates import encodable
 from mcranker.types import Passage, Query
 from personas.ensembles import HIGHEST_SCORE
-from personas.plain import in_brief
+from personas.errors import shown
 
-__all__ = ["Docs", "as_passages", "as_query"]
-
-Docs: TypeAlias = Iterable[str | Mapping[str, Any] | Passage] | Mapping[str, str]
-"""Passages in first-stage order: texts, records, `Passage` objects, or a mapping id -> text."""
+Doc: TypeAlias = (
+    str | Mapping[str, Any] | Passage | LangChainDocument | LlamaIndexNode | HaystackDocument
+)
+Docs: TypeAlias = Iterable[Doc] | Mapping[str, str]
+"""Passages in first-stage order: texts, records, `Passage` objects, documents of LangChain,
+LlamaIndex and Haystack, or a mapping id -> text."""
 
 LARGEST_ID = 2**64 - 1
-_ID_KEYS = ("_id", "id", "docid", "doc_id", "docno")
-_TEXT_KEYS = ("text", "contents", "body")
 
 logger = safe_logger("mcranker")
 
@@ -50,16 +57,27 @@ def as_query(query: str | Query) -> Query:
     return replace(query, text=text)
 
 
-def as_passages(docs: Docs) -> tuple[Passage, ...]:
+def as_passages(docs: Docs, *, first: int = 0) -> tuple[Passage, ...]:
     """The passages in the order given, checked; halves of surrogate pairs replaced by U+FFFD.
 
-    Texts without an id are named by their place, counted from 0. Records have an id under
-    ``_id``, ``id``, ``docid``, ``doc_id`` or ``docno``, a text under ``text``, ``contents``
-    or ``body``, and may have a ``title`` and a first-stage ``score``.
+    Records have a text under ``text``, ``contents``, ``body``, ``page_content`` or ``content``,
+    and may have an id under ``_id``, ``id``, ``docid``, ``doc_id`` or ``docno``, a ``title``, a
+    first-stage ``score`` and ``metadata``. Other keys are added to the metadata. A record without
+    a text is shown to models as its fields, see `mcranker.documents.as_fields`, and so is a text
+    that holds fields.
+
+    Documents of LangChain (``page_content``), LlamaIndex (``text``, also with a score around it)
+    and Haystack (``content``) keep their metadata, ids and scores.
+
+    What has no id is named by its place.
+
+    Args:
+        docs: the passages.
+        first: place of the first one.
 
     Raises:
-        InputError: a wrong type, a missing key, an empty or repeated id, or one that is not
-            valid Unicode; the passage is named by id or by its place from 0.
+        InputError: a wrong type, no text, an empty or repeated id, or one that is not valid
+            Unicode; the passage is named by id or by its place.
     """
     if hasattr(docs, "columns"):
         raise InputError(
@@ -76,7 +94,7 @@ def as_passages(docs: Docs) -> tuple[Passage, ...]:
     if isinstance(docs, Mapping):
         passages = tuple(_of_item(name, text) for name, text in docs.items())
     else:
-        passages = tuple(_of_entry(place, entry) for place, entry in enumerate(docs))
+        passages = tuple(_of_entry(place, entry) for place, entry in enumerate(docs, first))
     seen: set[str] = set()
     mended: dict[int, Passage] = {}
     for place, passage in enumerate(passages):
@@ -102,7 +120,8 @@ def _of_item(name: object, text: object) -> Passage:
     if isinstance(text, str):
         return Passage(_identifier(name, "a key of docs"), text)
     if isinstance(text, Mapping):
-        return _of_record({**text, "_id": name}, f"docs[{name!r}]")
+        where = f"docs[{name!r}]"
+        return _of_parts({**of_record(text, where), "id": name}, where)
     raise InputError(f"docs[{name!r}] is a {type(text).__name__}; give its text as a string")
 
 
@@ -116,27 +135,23 @@ def _of_entry(place: int, entry: object) -> Passage:
         score = _score(entry.score, f"docs[{place}]")
         if identifier == entry.id and score is entry.score:
             return entry
-        return Passage(identifier, entry.text, entry.title, score)
-    if isinstance(entry, Mapping):
-        return _of_record(entry, f"docs[{place}]")
-    raise InputError(
-        f"docs[{place}] is a {type(entry).__name__}; give a string, a record or a Passage"
-    )
+        return replace(entry, id=identifier, score=score)
+    where = f"docs[{place}]"
+    parts = of_record(entry, where) if isinstance(entry, Mapping) else of_object(entry, where)
+    return _of_parts({**parts, "id": place if parts["id"] is None else parts["id"]}, where)
 
 
-def _of_record(record: Mapping[Any, Any], where: str) -> Passage:
-    name = next((record[key] for key in _ID_KEYS if key in record), None)
-    if name is None:
-        raise InputError(f"{where} has no id; put it under one of {', '.join(_ID_KEYS)}")
-    text = next((record[key] for key in _TEXT_KEYS if key in record), None)
-    if not isinstance(text, str):
-        found = "no text" if text is None else f"a text that is a {type(text).__name__}"
-        raise InputError(f"{where} has {found}; put a string under one of {', '.join(_TEXT_KEYS)}")
-    title = record.get("title") or ""
-    if not isinstance(title, str):
-        raise InputError(f"{where} has a title that is a {type(title).__name__}; give a string")
+def _of_parts(parts: Mapping[str, Any], where: str) -> Passage:
+    for name in ("text", "title"):
+        if not isinstance(parts[name], str):
+            kind = type(parts[name]).__name__
+            raise InputError(f"{where} has a {name} that is a {kind}; give a string")
     return Passage(
-        _identifier(name, f"the id of {where}"), text, title, _score(record.get("score"), where)
+        _identifier(parts["id"], f"the id of {where}"),
+        parts["text"],
+        parts["title"],
+        _score(parts["score"], where),
+        parts["metadata"],
     )
 
 
@@ -163,7 +178,7 @@ def _score(score: object, where: str) -> float | None:
         if abs(number) <= HIGHEST_SCORE:
             return number
     raise InputError(
-        f"{where} has the score {in_brief(score)}; give a finite number, up to {HIGHEST_SCORE:.3g}"
+        f"{where} has the score {shown(score)}; give a finite number, up to {HIGHEST_SCORE:.3g}"
     )
 
 

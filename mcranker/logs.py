@@ -6,8 +6,6 @@ import logging
 
 from personas.plain import one_line
 
-__all__ = ["safe_logger"]
-
 
 def safe_logger(name: str) -> logging.Logger:
     """The logger of that name; where a message has control characters, they become escapes.

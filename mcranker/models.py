@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,21 +17,10 @@ from mcranker.llm.connect import connect
 from mcranker.llm.ledger.ledger import Ledger, default_ledger_path
 from mcranker.llm.ledger.ledgered import Ledgered
 from mcranker.llm.limits.budget import Budget, Budgeted
-from mcranker.llm.limits.limits import Limits
-from mcranker.llm.limits.retries import Retrying
+from mcranker.llm.limits.limits import FIRST_PAUSE, Limits
+from mcranker.llm.limits.retries import ATTEMPTS, FIRST_WAIT, Retrying
 from mcranker.llm.scripted import ScriptedChat
-
-__all__ = [
-    "MODEL_OPTIONS",
-    "NO_MODELS",
-    "ROLES",
-    "LedgerSpec",
-    "ModelSpec",
-    "Models",
-    "Roles",
-    "check_capabilities",
-    "connect_roles",
-]
+from mcranker.llm.wrapper import tokenizer_of
 
 ModelSpec = str | ChatModel | None
 LedgerSpec = str | os.PathLike[str] | Ledger | None
@@ -172,6 +162,7 @@ class _Layers:
         self._config = config
         self._ledger = ledger
         self._every_model = every_model
+        self._backoff = _backoff()
         self.budget = Budget(max_calls=config.max_calls, max_cost=config.max_cost)
 
     def around(self, chat: ChatModel, *, retried: bool) -> ChatModel:
@@ -180,6 +171,7 @@ class _Layers:
             concurrency=config.concurrency,
             requests_per_minute=config.requests_per_minute,
             tokens_per_minute=config.tokens_per_minute,
+            first_pause=FIRST_PAUSE * self._backoff,
         )
         model: ChatModel
         if config.batch:
@@ -187,7 +179,9 @@ class _Layers:
 
             model = batched(chat, self._batch_notes(), self._ledger)
         else:
-            model = Retrying(chat, limits) if retried else Retrying(chat, limits, attempts=1)
+            attempts = ATTEMPTS if retried else 1
+            first_wait = FIRST_WAIT * self._backoff
+            model = Retrying(chat, limits, attempts=attempts, first_wait=first_wait)
         if config.max_calls is not None or config.max_cost is not None:
             model = Budgeted(model, self.budget)
         if self._ledger is not None and (self._every_model or hasattr(chat, "endpoint")):
@@ -205,19 +199,72 @@ class _Layers:
         return path.with_name(f"{path.name}.batches")
 
 
+def _backoff() -> float:
+    """What the waits before another try, where no provider names one, are multiplied by.
+
+    Raises:
+        ConfigError: MCRANKER_BACKOFF is not a number of at least 0.
+    """
+    named = os.environ.get("MCRANKER_BACKOFF", "").strip()
+    try:
+        factor = float(named or 1)
+    except ValueError:
+        factor = -1.0
+    if not 0 <= factor < math.inf:
+        raise ConfigError(
+            f"MCRANKER_BACKOFF={named!r} must be a number of at least 0 by which the waits before "
+            "another try are multiplied; leave it out for 1"
+        )
+    return factor
+
+
 def _kind(spec: ModelSpec) -> str:
     return spec.partition(":")[0] if isinstance(spec, str) else ""
 
 
-def check_capabilities(config: RankerConfig, model: ChatModel) -> None:
-    """Refuse a scoring scheme that the scoring model cannot serve, before any call.
+def check_capabilities(config: RankerConfig, models: Models, *, recruits: int) -> None:
+    """Refuse what the models of the roles cannot serve, before any call.
+
+    Args:
+        config: the choices in effect.
+        models: of the roles.
+        recruits: how many personas are to be recruited.
 
     Raises:
-        UnsupportedCapability: the model lacks what the scheme needs.
+        UnsupportedCapability: a model lacks what it is to do.
     """
-    if lack := config.scoring_class.lack(model.capabilities):
+    model = models.scoring
+    offers = model.capabilities
+    if config.max_passage_tokens is not None and tokenizer_of(model) is None:
+        raise UnsupportedCapability(
+            f"the tokenizer of {model.name} is not known here, which "
+            f"max_passage_tokens={config.max_passage_tokens} needs; use max_passage_words= instead",
+            model=model.name,
+        )
+    if config.questions is None and (lack := config.scoring_class.lack(offers)):
         raise UnsupportedCapability(
             f'{model.name} {lack}, which scoring="{config.scoring}" needs; '
             'use scoring="integer" or another scoring_model',
             model=model.name,
         )
+    if config.questions and not offers.max_questions and config.scoring == "expected":
+        raise UnsupportedCapability(
+            f"{model.name} answers questions={config.questions!r} in one text, without "
+            'probabilities, which scoring="expected" needs; use scoring="integer" or another '
+            "scoring_model",
+            model=model.name,
+        )
+    tasks = {
+        "criteria": (config.criteria in ("query", "dataset"), 'criteria="library"'),
+        "recruiter": (recruits > 0 and config.recruiting == "invent", 'recruiting="library"'),
+        "assessor": (config.rule.ensemble.asks, 'ensemble="sum"'),
+    }
+    for role, (writes, instead) in tasks.items():
+        chat = getattr(models, role)
+        name = "criteria role" if role == "criteria" else role
+        if writes and not chat.capabilities.prompts:
+            raise UnsupportedCapability(
+                f"{chat.name} answers typed questions and writes nothing, as the {name} has to; "
+                f"use {instead} or another {role}_model",
+                model=chat.name,
+            )

@@ -5,8 +5,6 @@ Made by ``python -m mcranker.cli.reference options > mcranker/options.py``; edit
 
 from typing import Literal, TypedDict
 
-__all__ = ["RankerOptions"]
-
 
 class RankerOptions(TypedDict, total=False):
     """The fields of `RankerConfig`, without ``team_size``, which rankers take by itself."""
@@ -18,20 +16,30 @@ class RankerOptions(TypedDict, total=False):
     forbid: tuple[str, ...]
     criteria: Literal["query", "dataset", "library", "none"]
     dataset: str
+    dataset_team: bool
     scoring: str
     scale: int
     labels: tuple[str, ...]
     panel: bool
+    questions: Literal["per_persona", "per_criterion"] | None
+    passages_per_call: int | None
     ensemble: str
+    rank_ties: Literal["average", "min", "ordinal"]
     missing: Literal["mean_of_team", "lowest", "constant", "fail"]
     missing_constant: float
+    top_n: int | None
+    min_relevance: float | None
+    deadline: float | None
+    on_failure: Literal["error", "first_stage"]
     reask: int
+    ask_anew: int
     first_stage_weight: float
     depth: int | None
     example_rank: int
     lowercase_query: bool
     title_separator: str
     max_passage_words: int | None
+    max_passage_tokens: int | None
     single_quotes: bool
     snake_case_personas: bool
     prompts: str

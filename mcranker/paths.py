@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["is_file", "is_folder"]
-
 
 def is_file(path: str | os.PathLike[str]) -> bool:
     """Whether there is such a file. `Path.is_file` fails where the text is too long for a name."""

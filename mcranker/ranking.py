@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, TextIO, cast, overload
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast, overload
 
 from mcranker.errors import ConfigError, InputError, MissingScoreError
 from mcranker.trec import trec_run
 from mcranker.types import MissingScore, Passage, Query, ScoreMatrix, UsageTable
-from personas.ensembles import Rule, descending, distinct
-from personas.errors import PersonasError, SchemaError
+from personas.ensembles import Rule, descending, distinct, find_ensemble, relevance
+from personas.errors import PersonasError, SchemaError, shown
 from personas.inspection.stored import (
     ASSESSOR,
     StoredCalls,
@@ -19,8 +19,10 @@ from personas.inspection.stored import (
     StoredQuery,
     StoredRanking,
     StoredUsage,
+    plain_values,
+    returned,
 )
-from personas.plain import in_brief, json_text
+from personas.plain import json_text
 
 if TYPE_CHECKING:
     import os
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from mcranker.llm.chat import Stage, Usage
     from personas import Team
 
-__all__ = ["HIGHEST_GRADE", "Hit", "Ranking", "combined", "used_by"]
+T = TypeVar("T")
 
 HIGHEST_GRADE = 1_000_000
 """Grades go as far below 0. Programs that measure take memory for each up to the highest."""
@@ -55,6 +57,12 @@ class Hit:
             ``top_k`` ranks any more.
         at_most: the highest final score it could have got from them; None if nobody was
             skipped.
+        confidence: persona -> how sure the model is, 0 to 1, where it answers typed questions and
+            says so.
+        probabilities: persona -> probability of each level, from 0 to k at equal distances,
+            where the model gives them.
+        relevance: where `score` lies on `Ranking.scale`, from 0 to 1; None without a score.
+        cut: characters at the end of the passage that models did not see.
     """
 
     rank: int
@@ -67,6 +75,15 @@ class Hit:
     passage: Passage
     skipped: tuple[str, ...] = ()
     at_most: float | None = None
+    relevance: float | None = None
+    cut: int = 0
+    confidence: Mapping[str, float] = field(default_factory=dict)
+    probabilities: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What came with the passage and is not shown to models."""
+        return self.passage.metadata
 
     @property
     def index(self) -> int:
@@ -82,6 +99,9 @@ class Hit:
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranking(Sequence[Hit]):
     """Passages in their new order, best first, with everything that led to it.
+
+    As a sequence it has the hits that the options ``top_n`` and ``min_relevance`` leave, and so
+    have `ids` and `to_trec`. The arrays, `to_dict`, `to_html` and `show` have all passages.
 
     Attributes:
         query: what was asked.
@@ -101,6 +121,16 @@ class Ranking(Sequence[Hit]):
         assessor_reasons: place in `passages` -> why the assessor's score is missing.
         bounds: place in `passages` -> the highest final score possible, for passages that
             ``top_k`` left without some of their scores; they are ranked by it.
+        scale: the lowest and the highest final score that there can be, which are relevance 0 and
+            1. Where that is not known, those of this ranking, so that relevance compares its
+            passages only; None if they are equal.
+        partial: whether the ``deadline`` came before all scores. What was not answered by then is
+            missing with the reason ``"deadline"``; passages without any score have no final one
+            and follow in first-stage order.
+        failure: why no passage was judged and the order is the first stage's, with
+            ``on_failure="first_stage"``; else empty.
+        cut: place in `passages` -> characters that ``max_passage_words`` or
+            ``max_passage_tokens`` took off its end before models saw it.
     """
 
     query: Query
@@ -118,9 +148,23 @@ class Ranking(Sequence[Hit]):
     seconds: Mapping[str, float]
     assessor_reasons: Mapping[int, str] = field(default_factory=dict)
     bounds: Mapping[int, float] = field(default_factory=dict)
+    scale: tuple[float, float] | None = None
+    partial: bool = False
+    failure: str = ""
+    cut: Mapping[int, int] = field(default_factory=dict)
+    _returned: tuple[int, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        finals = [self._final(row) for row in self.order.tolist()]
+        scale = self.scale
+        if scale is None:
+            scale = _scale(self.config, len(self.personas), finals)
+            object.__setattr__(self, "scale", scale)
+        places = returned([relevance(score, scale) for score in finals], self.config)
+        object.__setattr__(self, "_returned", tuple(places))
 
     def __len__(self) -> int:
-        return len(self.passages)
+        return len(self._returned)
 
     @overload
     def __getitem__(self, place: int) -> Hit: ...
@@ -128,20 +172,21 @@ class Ranking(Sequence[Hit]):
     def __getitem__(self, place: slice) -> list[Hit]: ...
     def __getitem__(self, place: int | slice) -> Hit | list[Hit]:
         if isinstance(place, slice):
-            return [self._hit(rank) for rank in range(*place.indices(len(self)))]
-        rank = place if place >= 0 else place + len(self)
-        if not 0 <= rank < len(self):
+            return [self._hit(rank) for rank in self._returned[place]]
+        if not -len(self) <= place < len(self):
             raise IndexError(f"there is no hit {place}; the ranking has {len(self)}")
-        return self._hit(rank)
+        return self._hit(self._returned[place])
 
     def __repr__(self) -> str:
         lost = f", {len(self.missing)} scores missing" if self.missing else ""
-        return f"<Ranking of {len(self)} passages for {self.query.text!r} by {self.ranker}{lost}>"
+        all_of = "" if len(self) == len(self.passages) else f"{len(self)} of "
+        count = f"{all_of}{len(self.passages)} passages"
+        return f"<Ranking of {count} for {self.query.text!r} by {self.ranker}{lost}>"
 
     @property
     def ids(self) -> list[str]:
         """The passages' ids, best first."""
-        return [self.passages[row].id for row in self.order]
+        return [self.passages[self.order[place]].id for place in self._returned]
 
     @property
     def usage(self) -> Usage:
@@ -191,7 +236,8 @@ class Ranking(Sequence[Hit]):
         Raises:
             InputError: the query has no id, or an id holds white space.
         """
-        scores = [self.bounds.get(row, float(self.final[row])) for row in self.order.tolist()]
+        rows = [int(self.order[place]) for place in self._returned]
+        scores = [self.bounds.get(row, float(self.final[row])) for row in rows]
         return trec_run(self.query.id, self.ids, scores, tag or self.ranker)
 
     def reensemble(
@@ -201,6 +247,7 @@ class Ranking(Sequence[Hit]):
         missing: str | None = None,
         missing_constant: float | None = None,
         first_stage_weight: float | None = None,
+        rank_ties: str | None = None,
     ) -> Ranking:
         """The same scores combined in another way; no call is made.
 
@@ -213,6 +260,7 @@ class Ranking(Sequence[Hit]):
             missing: what stands in for a missing score, as in `RankerConfig`.
             missing_constant: the constant for ``missing="constant"``.
             first_stage_weight: share of the first stage's score, 0 to 1.
+            rank_ties: the rank of equal scores with ``"reciprocal_rank"``, see `RankerConfig`.
 
         What is None stays as it was. Calls and times are those of this ranking.
 
@@ -230,11 +278,16 @@ class Ranking(Sequence[Hit]):
             "missing": missing,
             "missing_constant": missing_constant,
             "first_stage_weight": first_stage_weight,
+            "rank_ties": rank_ties,
         }
         chosen = {name: value for name, value in options.items() if value is not None}
         checked = RankerConfig(**chosen).model_dump(mode="json", include=set(chosen))
         config = {**self.config, **checked}
+        if ensemble is not None and ensemble != self.config.get("ensemble"):
+            config["rank_ties"] = RankerConfig(**chosen).rank_ties
         rule = Rule.of(config)
+        if not rule.ensemble.ranks:
+            config.pop("rank_ties", None)
         if rule.ensemble.asks:
             raise ConfigError(
                 f"ensemble={rule.ensemble.name!r} asks a model; rank again with it (scores that "
@@ -247,7 +300,7 @@ class Ranking(Sequence[Hit]):
         matrix = self.matrix.take(places[rows])
         if matrix.unasked.any() and (rule.first_stage_weight or not rule.ensemble.monotone):
             raise ConfigError(_left_out(config))
-        row_of = np.full(len(self), -1, dtype=np.intp)
+        row_of = np.full(len(self.passages), -1, dtype=np.intp)
         row_of[places] = group_of
         changed = replace(
             self,
@@ -275,7 +328,7 @@ class Ranking(Sequence[Hit]):
             ranker=self.ranker,
             team=self.team,
             personas=list(self.personas),
-            hits=[_stored_hit(hit) for hit in self],
+            hits=[_stored_hit(self._hit(place)) for place in range(len(self.order))],
             config=dict(self.config),
             models=dict(self.models),
             prompt_hashes=dict(self.prompt_hashes),
@@ -286,10 +339,16 @@ class Ranking(Sequence[Hit]):
                 reused=_stored_calls(self.calls.reused),
             ),
             seconds=dict(self.seconds),
+            scale=self.scale,
+            partial=self.partial,
+            failure=self.failure,
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, as plain values that JSON can hold; `from_dict` takes it back."""
+        """Everything, as plain values that JSON can hold; `from_dict` takes it back.
+
+        Metadata that JSON cannot hold, such as dates, is stored as text.
+        """
         return self.stored().to_dict()
 
     def to_json(self, *, indent: int | None = None) -> str:
@@ -363,6 +422,10 @@ class Ranking(Sequence[Hit]):
                 matrix.values[row, column] = math.nan if score is None else score
                 if name in hit.missing:
                     matrix.reasons[row, column] = hit.missing[name]
+                if name in hit.confidence:
+                    matrix.confidence[row, column] = hit.confidence[name]
+                if name in hit.probabilities:
+                    matrix.probabilities[row, column] = hit.probabilities[name]
                 if given := hit.criteria.get(name):
                     names = stored.criteria_of(name)
                     if set(given) != set(names):
@@ -395,6 +458,10 @@ class Ranking(Sequence[Hit]):
                 if ASSESSOR in hit.missing and ASSESSOR not in stored.personas
             },
             bounds={row: hit.at_most for row, hit in enumerate(hits) if hit.at_most is not None},
+            scale=stored.scale,
+            partial=stored.partial,
+            failure=stored.failure,
+            cut={row: hit.cut for row, hit in enumerate(hits) if hit.cut},
         )
 
     def _hit(self, place: int) -> Hit:
@@ -406,11 +473,11 @@ class Ranking(Sequence[Hit]):
         if row in self.assessor_reasons:
             reasons[ASSESSOR] = self.assessor_reasons[row]
         each = {name: self.matrix.criteria.get((row, column)) for column, name in columns}
-        final = float(self.final[row])
+        score = self._final(row)
         return Hit(
             rank=place + 1,
             doc_id=passage.id,
-            score=None if math.isnan(final) else final,
+            score=score,
             scores={
                 name: None if math.isnan(values[column]) else values[column]
                 for column, name in columns
@@ -421,7 +488,15 @@ class Ranking(Sequence[Hit]):
             passage=passage,
             skipped=tuple(self.personas[column] for column in self._skipped(row)),
             at_most=self.bounds.get(row),
+            relevance=relevance(score, self.scale),
+            cut=self.cut.get(row, 0),
+            confidence=_by_name(self.matrix.confidence, row, columns),
+            probabilities=_by_name(self.matrix.probabilities, row, columns),
         )
+
+    def _final(self, row: int) -> float | None:
+        final = float(self.final[row])
+        return None if math.isnan(final) else final
 
     def _skipped(self, row: int) -> list[int]:
         """Columns of the personas who were not asked about the passage, though others were."""
@@ -449,7 +524,7 @@ def combined(
     assessed: ScoreMatrix | None = None,
     refuse_missing: bool = False,
 ) -> dict[str, Any]:
-    """The fields `order`, `final` and `bounds` of a ranking (Eq. 4, 3.1).
+    """The fields `order`, `final`, `bounds` and `scale` of a ranking (Eq. 4).
 
     A passage that was not scored by all has the place of the highest score that it could have
     reached. Passages that were not judged follow in first-stage order.
@@ -493,7 +568,26 @@ def combined(
         "order": np.concatenate([places[descending(judged)], np.flatnonzero(row_of < 0)]),
         "final": final,
         "bounds": dict(zip(places[partly].tolist(), judged[partly].tolist(), strict=True)),
+        "scale": rule.span(matrix.values.shape[1]),
     }
+
+
+def _scale(
+    config: Mapping[str, Any], personas: int, finals: Sequence[float | None]
+) -> tuple[float, float] | None:
+    """The lowest and the highest final score possible, else those there are, if they differ."""
+    span = Rule.of(config).span(personas) if find_ensemble(config) else None
+    if span is None:
+        known = [score for score in finals if score is not None]
+        low, high = min(known, default=0.0), max(known, default=0.0)
+        span = (low, high) if low < high else None
+    return span
+
+
+def _by_name(
+    cells: Mapping[tuple[int, int], T], row: int, columns: Sequence[tuple[int, str]]
+) -> dict[str, T]:
+    return {name: cells[row, column] for column, name in columns if (row, column) in cells}
 
 
 def used_by(row: StoredCalls) -> tuple[Stage, str, str, Usage]:
@@ -525,11 +619,16 @@ def _stored_hit(hit: Hit) -> StoredHit:
         missing=dict(hit.missing),
         skipped=hit.skipped,
         at_most=hit.at_most,
+        relevance=hit.relevance,
+        cut=hit.cut,
         criteria={name: dict(each) for name, each in hit.criteria.items()},
+        confidence=dict(hit.confidence),
+        probabilities=dict(hit.probabilities),
         first_stage_rank=hit.first_stage_rank,
         first_stage_score=passage.score,
         title=passage.title,
         text=passage.text,
+        metadata=plain_values(passage.metadata),
     )
 
 
@@ -539,7 +638,7 @@ def _passage(hit: StoredHit) -> Passage:
             f"the passage {hit.doc_id!r} has no text, as run folders keep rankings; add the texts "
             "that the folder 'data' beside it holds"
         )
-    return Passage(hit.doc_id, hit.text, hit.title, hit.first_stage_score)
+    return Passage(hit.doc_id, hit.text, hit.title, hit.first_stage_score, hit.metadata)
 
 
 def _left_out(config: Mapping[str, Any]) -> str:
@@ -572,7 +671,7 @@ def _checked_grades(grades: Mapping[str, int] | None) -> dict[str, int] | None:
         whole = hasattr(grade, "__index__") and not isinstance(grade, bool)
         if not (whole and abs(int(grade)) <= HIGHEST_GRADE):
             raise InputError(
-                f"grades: the grade of {doc_id!r} is {in_brief(grade)}; give a whole number, "
+                f"grades: the grade of {doc_id!r} is {shown(grade)}; give a whole number, "
                 f"above 0 for relevant, up to {HIGHEST_GRADE:,}"
             )
     return {doc_id: int(grade) for doc_id, grade in grades.items()}

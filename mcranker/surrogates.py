@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["encodable"]
-
 
 def encodable(text: str) -> str:
     """`text` as UTF-8 can carry it: surrogate pairs joined, halves replaced by U+FFFD.

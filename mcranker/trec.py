@@ -1,36 +1,153 @@
-"""Rankings as lines of a TREC run."""
+"""Runs, and the TREC format that carries them from one program to another.
+
+A run maps a query id to its documents, best first, each with a score. The order of the list
+is the ranking; scores only have to agree with it in a TREC file, because trec_eval and its
+kin ignore the order of the lines: they sort by score, in single precision, and break ties by
+the document id. What is written here therefore lowers a score that is not below the one before.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import os
+import re
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
 
-from mcranker.errors import InputError
+from mcranker.bounded_lines import TooLong, bounded_lines
+from mcranker.errors import InputError, RunError
+from mcranker.logs import safe_logger
+from personas.atomic import write_whole
+from personas.ensembles import HIGHEST_SCORE
 
-__all__ = ["can_be_named", "decimal", "trec_run"]
+Run: TypeAlias = Mapping[str, Sequence[tuple[str, float]]]
+"""Query id -> (document id, score), best first. Ids hold no white space."""
+
+_log = safe_logger("mcranker.trec")
+
+# The white space of the C locale, where trec_eval splits lines, and what ends a text in C.
+_NO_ID = re.compile(r"[ \t\n\r\x0b\f\0]")
+_COLUMNS = "query-id Q0 document-id rank score tag"
+_SHOWN = 80  # characters of a number that is none
+# Steps below a tied score in a file, at least; keeps zeros from becoming denormal numbers.
+_SMALLEST_STEP = 1e-9
 
 
-def can_be_named(name: str) -> bool:
-    """Whether a TREC run can hold this id: some text without white space or a zero byte."""
-    return name.split() == [name] and "\0" not in name
+def read_trec(path: str | os.PathLike[str]) -> dict[str, list[tuple[str, float]]]:
+    """Read a run file with the six columns ``query-id Q0 document-id rank score tag``.
 
-
-def decimal(text: str) -> float:
-    """The number in a column of a file: in ASCII, and without Python's underscores.
+    Documents come best first by score, those with the same score by rank, then by line.
+    Queries come in the order of their first lines. Columns two and six are not looked at, and
+    blank lines are skipped.
 
     Raises:
-        ValueError: it is none.
+        RunError: the file cannot be read or is not UTF-8, a line has not six columns, a rank
+            or score is no number or beyond single precision, or a document appears twice for
+            one query.
     """
-    if "_" in text or not text.isascii():
-        raise ValueError(f"{text[:80]!r} is no number")
-    return float(text)
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            return parse_trec(
+                (f"{path}:{number}", line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line)
+                for number, line in enumerate(bounded_lines(file), 1)
+            )
+    except TooLong as failure:
+        raise RunError(
+            f"{path}:{failure.number}: the line is {failure}; a line of a run has six columns: "
+            f"{_COLUMNS}"
+        ) from failure
+    except OSError as failure:
+        raise RunError(f"cannot read the run {str(path)!r}: {failure.strerror}") from failure
+
+
+def parse_trec(lines: Iterable[tuple[str, bytes]]) -> dict[str, list[tuple[str, float]]]:
+    """The run of these lines, each with its place as ``FILE:LINE``, as `read_trec` has it.
+
+    Raises:
+        RunError: as `read_trec`.
+    """
+    found: dict[str, dict[str, tuple[float, float]]] = {}
+    for place, line in lines:
+        fields = line.split()
+        if not fields:
+            continue
+        query_id, doc_id, rank, score = _parse_line(fields, place)
+        documents = found.setdefault(query_id, {})
+        if doc_id in documents:
+            raise RunError(
+                f"{place}: document {doc_id!r} stands twice under query {query_id!r}; "
+                "a run lists it once"
+            )
+        documents[doc_id] = (score, rank)
+    return {
+        query_id: [
+            (doc_id, score)
+            for doc_id, (score, _) in sorted(
+                documents.items(), key=lambda item: (-item[1][0], item[1][1])
+            )
+        ]
+        for query_id, documents in found.items()
+    }
+
+
+def write_trec(run: Run, path: str | os.PathLike[str], tag: str) -> None:
+    """Write `run` as a TREC file in which every reader finds the order of its lists.
+
+    A score is written as it is, to the last digit, if it is lower than the one written before
+    it for the same query, both taken in single precision. Else (ties, or a list whose order is
+    not that of its scores) the number written is the one before it less one step: the spacing
+    of single-precision numbers at that point (about 1.2e-7 of the value), at least 1e-9.
+
+    The file appears whole or not at all. A query without documents leaves no line.
+
+    Args:
+        run: the run.
+        path: where to write; an existing file is replaced.
+        tag: the name of the run in the last column, without white space.
+
+    Raises:
+        RunError: an id or the tag is empty or holds white space, a document appears twice for
+            one query, a score is not a finite number of single precision, or the file cannot
+            be written.
+    """
+
+    def below(single: float) -> tuple[float, str]:
+        written = single - _step(single)
+        return written, repr(written)
+
+    check_name(tag, "the tag")
+    lines: list[str] = []
+    for query_id, documents in run.items():
+        if not documents:
+            _log.warning("query %r has no documents: it leaves no line in a TREC run", query_id)
+        lines += _lines(query_id, documents, tag, below)
+    try:
+        write_whole(path, "".join(lines))
+    except UnicodeEncodeError as failure:
+        raise RunError(
+            f"cannot write the run {os.fspath(path)!r}: {failure.object[failure.start]!r} in an "
+            "id or the tag is no character of UTF-8"
+        ) from failure
+    except OSError as failure:
+        raise RunError(f"cannot write the run {os.fspath(path)!r}: {failure.strerror}") from failure
+
+
+def with_ties(documents: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+    """One query's documents with the ties that `write_trec` set apart: equal scores again."""
+    found: list[tuple[str, float]] = []
+    before = math.inf
+    for doc_id, score in documents:
+        tied = bool(found) and score == before - _step(before)
+        found.append((doc_id, found[-1][1] if tied else score))
+        before = _single(score, doc_id)
+    return found
 
 
 def trec_run(query_id: str, ids: Sequence[str], scores: Sequence[float], tag: str) -> str:
-    """One line a passage: query id, Q0, document id, rank, score, tag.
-
-    Tools for TREC runs sort by score, read as a 32-bit float, and break ties by document id;
-    so scores that would be equal there are set apart by the smallest such step.
+    """One query's lines of a run; equal scores are set apart by the smallest 32-bit step.
 
     Args:
         query_id: names the query.
@@ -41,34 +158,121 @@ def trec_run(query_id: str, ids: Sequence[str], scores: Sequence[float], tag: st
     Raises:
         InputError: the query has no id, or an id holds white space.
     """
+    import numpy as np
+
     for what, name in [("query", query_id), *(("passage", each) for each in ids)]:
         if not can_be_named(name):
             raise InputError(
                 f"a TREC run cannot name the {what} {name!r}; "
                 "ids must not be empty or hold white space or a zero byte"
             )
-    return "".join(
-        f"{query_id} Q0 {doc_id} {rank} {score} {tag}\n"
-        for rank, (doc_id, score) in enumerate(
-            zip(ids, _strictly_falling(scores), strict=True), start=1
+
+    def below(single: float) -> tuple[float, str]:
+        written = np.nextafter(np.float32(single), np.float32(-math.inf))
+        return float(written), str(written)
+
+    floor = min((score for score in scores if not math.isnan(score)), default=0.0) - 1.0
+    falling = (floor if math.isnan(score) else score for score in scores)
+    return "".join(_lines(query_id, zip(ids, falling, strict=True), tag, below))
+
+
+def _parse_line(fields: list[bytes], place: str) -> tuple[str, str, float, float]:
+    if len(fields) != 6:
+        raise RunError(f"{place}: {len(fields)} columns; a line of a run has six: {_COLUMNS}")
+    try:
+        query_id, doc_id, rank, score = (fields[column].decode() for column in (0, 2, 3, 4))
+    except UnicodeDecodeError as failure:
+        raise RunError(f"{place}: not UTF-8; convert the file first") from failure
+    if b"\0" in b"".join(fields):
+        raise RunError(f"{place}: a zero byte, so it is no line of text")
+    return query_id, doc_id, _number(rank, "rank", place), _number(score, "score", place)
+
+
+def _number(text: str, what: str, place: str) -> float:
+    try:
+        number = decimal(text)
+    except ValueError as failure:
+        raise RunError(f"{place}: {what} {text[:_SHOWN]!r} is no number") from failure
+    if not abs(number) <= HIGHEST_SCORE:
+        raise RunError(
+            f"{place}: {what} {text[:_SHOWN]!r} is not finite in single precision, in which runs "
+            "are read, so it gives no order"
         )
-    )
+    return number
 
 
-def _strictly_falling(scores: Sequence[float]) -> list[str]:
-    """The scores, NaN below all others, as numbers that fall even when read as 32-bit floats."""
-    import numpy as np
+def decimal(text: str) -> float:
+    """The number in a column of a file: in ASCII, and without Python's underscores.
 
-    floor = min((score for score in scores if not math.isnan(score)), default=0.0)
-    fallen: list[str] = []
-    last = np.float32(math.inf)
-    for score in scores:
-        score = floor - 1.0 if math.isnan(score) else score
-        single = np.float32(score)
-        text = repr(score)
-        if single >= last:
-            single = np.nextafter(last, np.float32(-math.inf))
-            text = str(single)
-        fallen.append(text)
-        last = single
-    return fallen
+    Raises:
+        ValueError: it is none.
+    """
+    if "_" in text or not text.isascii():
+        raise ValueError(f"{text[:_SHOWN]!r} is no number")
+    return float(text)
+
+
+def _lines(
+    query_id: str,
+    documents: Iterable[tuple[str, float]],
+    tag: str,
+    below: Callable[[float], tuple[float, str]],
+) -> Iterator[str]:
+    """One query's lines; `below` gives the number under a 32-bit one, and how to write it."""
+    check_name(query_id, "query id")
+    seen = set()
+    before = math.inf
+    for rank, (doc_id, score) in enumerate(documents, start=1):
+        check_name(doc_id, f"document id of query {query_id!r}")
+        if doc_id in seen:
+            raise RunError(
+                f"query {query_id!r}: document {doc_id!r} stands twice; a run lists it once"
+            )
+        seen.add(doc_id)
+        place = f"query {query_id!r}, document {doc_id!r}"
+        written, text = float(score), repr(float(score))
+        single = _single(written, place)
+        if single >= before:
+            written, text = below(before)
+            single = _single(written, place)
+        before = single
+        yield f"{query_id} Q0 {doc_id} {rank} {text} {tag}\n"
+
+
+def _single(number: float, place: str) -> float:
+    """`number` in single precision, as the C programs of the field hold scores."""
+    try:
+        if not math.isfinite(number):
+            raise OverflowError
+        (single,) = struct.unpack("<f", struct.pack("<f", number))
+    except OverflowError:
+        raise RunError(
+            f"{place}: score {number!r} is not a finite single-precision number"
+        ) from None
+    return float(single)
+
+
+def _step(single: float) -> float:
+    # 24 bits of mantissa: numbers in [2**(e-1), 2**e) lie 2**(e-24) apart.
+    if single == 0:
+        return _SMALLEST_STEP
+    _, exponent = math.frexp(single)
+    return max(math.ldexp(1.0, exponent - 24), _SMALLEST_STEP)
+
+
+def can_be_named(name: str) -> bool:
+    """Whether `trec_run` can hold this id: some text without white space or a zero byte."""
+    return name.split() == [name] and "\0" not in name
+
+
+def check_name(name: str, what: str) -> None:
+    """See that a TREC run can hold an id or a tag; `what` is what messages call it.
+
+    Raises:
+        RunError: it is empty, or holds white space or a zero byte.
+    """
+    if not name or _NO_ID.search(name):
+        raise RunError(
+            f"{what} {name!r} is empty, or holds white space or a zero byte: not possible in a "
+            "TREC run"
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 if TYPE_CHECKING:
     import numpy as np
@@ -13,7 +13,11 @@ if TYPE_CHECKING:
     from mcranker.errors import ModelError
     from mcranker.llm.chat import Stage, Usage
 
-__all__ = ["MissingScore", "Passage", "Query", "Score", "ScoreMatrix", "UsageTable"]
+T = TypeVar("T")
+
+
+DEADLINE = "deadline"
+"""Why a score is missing that had not come when the deadline did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +37,14 @@ class Passage:
         text: its body.
         title: its title, or empty.
         score: the first stage's score, the higher the better, or None if not known.
+        metadata: what else came with it; models are not shown it.
     """
 
     id: str
     text: str
     title: str = ""
     score: float | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def content(self) -> tuple[str, str]:
@@ -56,12 +62,18 @@ class Score:
         criteria: score of each criterion, 0 to k, in the order of the rubric; only with
             ``scoring="per_criterion"``.
         failure: the error, where the call failed in a way that others may not.
+        confidence: 0 to 1, as a model of typed questions reports it; of several criteria the
+            mean by their weights. None if it reports none.
+        probabilities: of each level, from 0 to k at equal distances, where one question was asked
+            and the model gave them.
     """
 
     value: float | None
     reason: str = ""
     criteria: tuple[float, ...] = ()
     failure: ModelError | None = field(default=None, compare=False, repr=False)
+    confidence: float | None = None
+    probabilities: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +93,15 @@ class ScoreMatrix:
         values: float array of shape (passages, personas); NaN where a score is missing.
         reasons: (row, column) -> why that score is missing.
         criteria: (row, column) -> score of each criterion, where there are any.
+        confidence: (row, column) -> how sure the model says it is, where it does.
+        probabilities: (row, column) -> probability of each level, where there are any.
     """
 
     values: NDArray[np.float64]
     reasons: dict[tuple[int, int], str] = field(default_factory=dict)
     criteria: dict[tuple[int, int], tuple[float, ...]] = field(default_factory=dict)
+    confidence: dict[tuple[int, int], float] = field(default_factory=dict)
+    probabilities: dict[tuple[int, int], tuple[float, ...]] = field(default_factory=dict)
 
     @classmethod
     def empty(cls, passages: int, personas: int) -> ScoreMatrix:
@@ -102,6 +118,10 @@ class ScoreMatrix:
             self.values[row, column] = score.value
         if score.criteria:
             self.criteria[row, column] = score.criteria
+        if score.confidence is not None:
+            self.confidence[row, column] = score.confidence
+        if score.probabilities:
+            self.probabilities[row, column] = score.probabilities
 
     @property
     def unasked(self) -> NDArray[np.bool_]:
@@ -112,6 +132,13 @@ class ScoreMatrix:
         for place in self.reasons:
             empty[place] = False
         return empty
+
+    def close(self, reason: str) -> None:
+        """Note that no score will come any more where none has: it is missing for `reason`."""
+        import numpy as np
+
+        for row, column in np.argwhere(self.unasked).tolist():
+            self.reasons[row, column] = reason
 
     def take(self, rows: NDArray[np.intp]) -> ScoreMatrix:
         """The matrix whose row i is this one's row ``rows[i]``; rows may repeat.
@@ -125,18 +152,20 @@ class ScoreMatrix:
             places.setdefault(row, []).append(place)
         values = self.values[rows]
         values[rows < 0] = np.nan
+
+        def taken(cells: dict[tuple[int, int], T]) -> dict[tuple[int, int], T]:
+            return {
+                (i, column): each
+                for (row, column), each in cells.items()
+                for i in places.get(row, ())
+            }
+
         return ScoreMatrix(
             values,
-            {
-                (i, column): why
-                for (row, column), why in self.reasons.items()
-                for i in places.get(row, ())
-            },
-            {
-                (i, column): each
-                for (row, column), each in self.criteria.items()
-                for i in places.get(row, ())
-            },
+            taken(self.reasons),
+            taken(self.criteria),
+            taken(self.confidence),
+            taken(self.probabilities),
         )
 
 

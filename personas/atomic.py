@@ -16,8 +16,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["replacing", "replacing_folder", "write_whole"]
-
 _UNFINISHED = ".unfinished"
 # A folder that nobody has finished for so long was left by a process that is gone.
 _ABANDONED_SECONDS = 86_400

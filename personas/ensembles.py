@@ -20,22 +20,6 @@ if TYPE_CHECKING:
 
     Matrix: TypeAlias = NDArray[np.float64]
 
-__all__ = [
-    "ENSEMBLES",
-    "HIGHEST_SCORE",
-    "Ensemble",
-    "MissingPolicy",
-    "Rule",
-    "descending",
-    "distinct",
-    "fill_missing",
-    "find_ensemble",
-    "highest_score",
-    "interpolate",
-    "reciprocal_rank",
-    "score_sum",
-]
-
 HIGHEST_SCORE = (2 - 2**-23) * 2.0**127
 """What a score may be, and its negative: TREC runs hold single precision, and squares and sums of
 such scores are still finite in double precision."""
@@ -43,6 +27,14 @@ such scores are still finite in double precision."""
 
 MissingPolicy = Literal["mean_of_team", "lowest", "constant"]
 """What stands in for a missing score; a ranker may also refuse to go on without it (``fail``)."""
+
+RankTies = Literal["average", "min", "ordinal"]
+"""The rank of passages with equal scores, where an ensemble ranks them persona by persona: the
+mean of the ranks that they share (2 and 3 become 2.5), the first of them (2), or each its own in
+first-stage order (2, then 3). The paper does not say. With ``"ordinal"`` the first stage's order
+counts once for each persona, as much as the scores do where few levels are used."""
+
+_RANK_TIES: Mapping[str, RankTies] = {"average": "average", "min": "min"}
 
 _POLICIES: Mapping[str, MissingPolicy] = {
     "lowest": "lowest",
@@ -79,13 +71,20 @@ class Ensemble:
             open, and ``top_k`` can leave calls out.
         asks: whether a model combines the scores, so that they cannot be combined again without
             a call; `combine` stands in for it where they are.
+        ranks: whether `combine` ranks the passages persona by persona; then it takes the keyword
+            `rank_ties`, one of `RankTies`.
+        span: takes the number of personas and returns the lowest and the highest result that
+            there can be, by which scores become a relevance from 0 to 1. Not needed for monotone
+            ensembles; without it, others are placed between the scores of each ranking.
     """
 
     name: str
-    combine: Callable[[Matrix], Matrix]
+    combine: Callable[..., Matrix]
     description: str
     monotone: bool = False
     asks: bool = False
+    ranks: bool = False
+    span: Callable[[int], tuple[float, float]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +98,8 @@ class Rule:
         constant: the score that stands in with ``missing="constant"``.
         first_stage_weight: share of the first stage's score, 0 to 1.
         top: the highest score that a persona can give.
+        rank_ties: the rank of equal scores, where `ensemble` ranks.
+        assessor_top: the highest score that the assessor can give.
     """
 
     ensemble: Ensemble
@@ -106,17 +107,32 @@ class Rule:
     constant: float = 0.0
     first_stage_weight: float = 0.0
     top: float = 0.0
+    rank_ties: RankTies = "average"
+    assessor_top: float = 0.0
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Rule:
-        """The rule of a configuration; what it does not say, or cannot be, is the default."""
+        """The rule of a configuration; what it does not say, or cannot be, is the default.
+
+        A configuration without ``rank_ties`` is of a time when ties had ``"ordinal"`` ranks.
+        """
         return cls(
             ensemble=find_ensemble(config) or SUM,
             missing=_POLICIES.get(str(config.get("missing")), "mean_of_team"),
             constant=_number(config.get("missing_constant")),
             first_stage_weight=min(_number(config.get("first_stage_weight")), 1.0),
             top=highest_score(config) or 0.0,
+            rank_ties=_RANK_TIES.get(str(config.get("rank_ties")), "ordinal"),
+            assessor_top=_number(config.get("scale")),
         )
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether the order of passages with equal scores can show in more than final ties."""
+        ensemble = self.ensemble
+        if ensemble.ranks:
+            return self.rank_ties == "ordinal"
+        return not (ensemble.monotone or ensemble.asks)
 
     def final(
         self,
@@ -158,6 +174,33 @@ class Rule:
             filled = np.where(open_rows & np.isnan(filled), self.top, filled)
         return self._combined(filled)
 
+    def span(self, personas: int) -> tuple[float, float] | None:
+        """The lowest and the highest final score that there can be; None if that is not known.
+
+        With a share of the first stage that is 0 to 1, see `interpolate`. A team whose members
+        can only give 0 has no span.
+
+        Args:
+            personas: columns of the score matrix.
+        """
+        import numpy as np
+
+        if self.first_stage_weight:
+            return 0.0, 1.0
+        if not personas:
+            return None
+        best = max(self.top, self.constant) if self.missing == "constant" else self.top
+        if self.ensemble.asks:
+            low, high = 0.0, max(best, self.assessor_top)
+        elif self.ensemble.span is not None:
+            low, high = self.ensemble.span(personas)
+        elif self.ensemble.monotone:
+            ends = np.repeat([[0.0], [best]], personas, axis=1)
+            low, high = self._combined(ends).tolist()
+        else:
+            return None
+        return (low, high) if low < high else None
+
     def _scores(
         self, values: Matrix, unasked: NDArray[np.bool_] | None, assessed: Matrix | None
     ) -> Matrix:
@@ -166,16 +209,18 @@ class Rule:
         if assessed is None:
             return self._combined(values) if unasked is None else self.reach(values, unasked)
         if self.missing == "mean_of_team":
-            means = self._filled(values).mean(axis=1)
+            means = self.filled(values).mean(axis=1)
             assessed = np.where(np.isnan(assessed), means, assessed)
-        return self._filled(assessed[:, None])[:, 0]
+        return self.filled(assessed[:, None])[:, 0]
 
     def _combined(self, values: Matrix) -> Matrix:
         import numpy as np
 
         if not values.size:
             return np.zeros(len(values))
-        combined = np.asarray(self.ensemble.combine(self._filled(values)), dtype=np.float64)
+        options = {"rank_ties": self.rank_ties} if self.ensemble.ranks else {}
+        found = self.ensemble.combine(self.filled(values), **options)
+        combined = np.asarray(found, dtype=np.float64)
         if combined.shape != (len(values),) or not np.isfinite(combined).all():
             raise PersonasError(
                 f"the ensemble {self.ensemble.name!r} gave an array of shape {combined.shape} for "
@@ -184,7 +229,8 @@ class Rule:
             )
         return combined
 
-    def _filled(self, values: Matrix) -> Matrix:
+    def filled(self, values: Matrix) -> Matrix:
+        """The scores, with what stands in for those that are missing."""
         return fill_missing(values, self.missing, constant=self.constant)
 
 
@@ -236,27 +282,29 @@ def fill_missing(
     if policy == "lowest":
         return np.where(gaps, 0.0, values)
     known = (~gaps).sum(axis=1)
-    sums = np.where(gaps, 0.0, values).sum(axis=1)
+    sums = score_sum(np.where(gaps, 0.0, values))
     means = np.divide(sums, known, out=np.zeros(len(values)), where=known > 0)
     return np.where(gaps, means[:, None], values)
 
 
 def score_sum(values: Matrix) -> Matrix:
-    """Sum of the personas' scores, one a passage (Eq. 4, left)."""
+    """Sum of the personas' scores, one a passage (Eq. 4, left), to 13 significant digits.
+
+    The scores may be rounded themselves, such as weighted means of criteria. What is equal on
+    paper then differs in the last of some 16 digits, which must break no tie.
+    """
     import numpy as np
 
-    # Exactly rounded, so that equal scores from other personas stay equal totals.
-    return np.array([math.fsum(row) for row in values.tolist()], dtype=np.float64)
+    sums = [float(f"{math.fsum(row):.12e}") for row in values.tolist()]
+    return np.array(sums, dtype=np.float64)
 
 
-def reciprocal_rank(values: Matrix) -> Matrix:
-    """Sum over the personas of 1 / rank, ranks from 1, ties by row order (Eq. 4, middle)."""
+def reciprocal_rank(values: Matrix, rank_ties: RankTies = "average") -> Matrix:
+    """Sum over the personas of 1 / rank, ranks from 1 (Eq. 4, middle)."""
     import numpy as np
 
-    ranks = np.empty(values.shape)
-    for column, scores in enumerate(values.T):
-        ranks[descending(scores), column] = np.arange(1, len(values) + 1)
-    return score_sum(1.0 / ranks)
+    columns = [_ranks(scores, rank_ties) for scores in values.T]
+    return score_sum(1.0 / np.stack(columns, axis=1)) if columns else np.zeros(len(values))
 
 
 def interpolate(scores: Matrix, first_stage: Sequence[float | None], weight: float) -> Matrix:
@@ -275,11 +323,36 @@ def interpolate(scores: Matrix, first_stage: Sequence[float | None], weight: flo
     return (1.0 - weight) * _unit_range(scores) + weight * _unit_range(other)
 
 
+def relevance(score: float | None, span: tuple[float, float] | None) -> float | None:
+    """Where a final score lies between the lowest and the highest, from 0 to 1.
+
+    A higher score never has a lower relevance. None without a score, or without a span.
+    """
+    if score is None or span is None:
+        return None
+    low, high = span
+    return min(max((score - low) / (high - low), 0.0), 1.0)
+
+
 def descending(scores: Matrix) -> NDArray[np.intp]:
     """Row numbers by falling score; equal scores stay in row order (first-stage order)."""
     import numpy as np
 
     return np.argsort(-scores, kind="stable")
+
+
+def _ranks(scores: Matrix, ties: RankTies) -> Matrix:
+    """Ranks from 1 by falling score; equal ones as `ties` says."""
+    import numpy as np
+
+    if ties == "ordinal":
+        ranks = np.empty(len(scores))
+        ranks[descending(scores)] = np.arange(1, len(scores) + 1)
+        return ranks
+    _, level, tied = np.unique(-scores, return_inverse=True, return_counts=True)
+    first = np.cumsum(tied) - tied + 1.0
+    shared = first if ties == "min" else first + (tied - 1) / 2
+    return np.asarray(shared[level], dtype=np.float64)
 
 
 def _unit_range(scores: Matrix) -> Matrix:
@@ -312,6 +385,8 @@ RECIPROCAL_RANK = Ensemble(
     "reciprocal_rank",
     reciprocal_rank,
     "The sum of 1 / rank over the personas, each of whom ranks all passages.",
+    ranks=True,
+    span=lambda personas: (0.0, float(personas)),
 )
 ASSESSOR = Ensemble(
     "assessor", score_sum, "That of an assessor, who was shown all scores.", asks=True

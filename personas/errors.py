@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import reprlib
 
-__all__ = ["PersonasError", "PromptError", "SchemaError"]
-
 
 class PersonasError(ValueError):
     """Base of every error of this package; names the file, the place and the fix."""

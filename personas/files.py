@@ -13,31 +13,15 @@ import os
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from personas import library
 from personas.atomic import write_whole
 from personas.errors import SchemaError, shown
-
-if TYPE_CHECKING:
-    from personas.schema import Member, Persona, Rubric, Team
-
-__all__ = [
-    "DEEPEST",
-    "FORMATS",
-    "LARGEST",
-    "MOST_VALUES",
-    "dumps",
-    "line_numbers",
-    "load",
-    "load_any",
-    "loads",
-    "loads_any",
-    "read_text",
-    "save",
-]
+from personas.schema import Criterion, Member, Persona, Rubric, Team
 
 M = TypeVar("M", bound=BaseModel)
 _BAD_TAGS = (AttributeError, IndexError, KeyError, TypeError)
@@ -242,6 +226,8 @@ def _refused(problem: str, mark: yaml.Mark | None) -> yaml.MarkedYAMLError:
 
 
 def _validated(model: type[M], data: Any, text: str, source: str) -> M:
+    if model is Team:
+        data = _with_members(data, text, source)
     try:
         return model.model_validate(data)
     except ValidationError as error:
@@ -267,9 +253,22 @@ def _listed(problems: Sequence[str], total: int) -> str:
     return "\n".join([*kept, *more])
 
 
-def _model_of(data: Any, source: str) -> type[Team | Member | Rubric | Persona]:
-    from personas.schema import Member, Persona, Rubric, Team
+def _with_members(data: Any, text: str, source: str) -> Any:
+    """The data of a team with members of the library in place of their names."""
+    listed = data.get("members") if isinstance(data, Mapping) else None
+    if not isinstance(listed, list):
+        return data
+    members = []
+    for place, entry in enumerate(listed):
+        try:
+            members.append(library.member(entry) if isinstance(entry, str) else entry)
+        except SchemaError as error:
+            line = line_numbers(text).get(("members", place), 1)
+            raise SchemaError(f"{source}:{line}: {error}") from error
+    return {**data, "members": members}
 
+
+def _model_of(data: Any, source: str) -> type[Team | Member | Rubric | Persona]:
     if isinstance(data, Mapping):
         if "members" in data:
             return Team
@@ -382,7 +381,5 @@ def _explain(detail: Mapping[str, Any], model: type[BaseModel]) -> str:
 
 
 def _all_keys(model: type[BaseModel]) -> Sequence[str]:
-    from personas.schema import Criterion, Member, Persona, Rubric, Team
-
     records = (model, Team, Member, Persona, Rubric, Criterion)
     return sorted({key for record in records for key in record.model_fields})

@@ -18,8 +18,6 @@ import re
 import unicodedata
 from typing import Any
 
-__all__ = ["can_be_encoded", "in_brief", "json_text", "one_line", "plain", "safe_json", "shown"]
-
 # Control characters, invisible formatting (bidirectional marks and tags among them), lone
 # surrogates, line and paragraph separators.
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -48,15 +46,6 @@ def one_line(message: str) -> str:
 def shown(text: str) -> str:
     """`text` on as many lines as it has, with unsafe characters as visible escapes."""
     return text.translate(_VISIBLE)
-
-
-def in_brief(value: object, limit: int = 200) -> str:
-    """`value` as Python writes it, cut at `limit` characters; its type where that is impossible."""
-    try:
-        text = repr(value)
-    except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists
-        text = f"<{type(value).__name__}>"
-    return text if len(text) <= limit else f"{text[:limit]}..."
 
 
 def can_be_encoded(text: str) -> bool:

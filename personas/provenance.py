@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -16,18 +15,17 @@ from personas import library
 from personas.errors import SchemaError
 from personas.schema import Criterion, Member, Persona, Rubric
 
-__all__ = ["ORIGINS", "Hand", "Provenance", "provenance", "sealed"]
-
 Hand: TypeAlias = Literal["model", "library", "human"]
 """Who wrote a part: a model, this project's library (the NLP scientist included), or a person."""
 
-ORIGINS: Mapping[str, str] = {
+ORIGINS: dict[str, str] = {
     "fixed": "fixed by the method",
     "recruited": "recruited by the model",
     "library": "from the library",
     "human": "added by a person",
 }
-"""`Member.origin` in words."""
+"""How a member came to its team, in words."""
+HANDS: dict[Hand, str] = {"model": "a model", "library": "the library", "human": "a person"}
 
 _DIGITS = 12  # hexadecimal digits of a digest
 _DECIMALS = 6  # of a weight in percent

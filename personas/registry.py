@@ -11,8 +11,6 @@ from typing import Any, Generic, TypeVar
 
 from personas.errors import shown
 
-__all__ = ["Registry"]
-
 T = TypeVar("T")
 _LONGEST = 100  # characters that are compared with names
 

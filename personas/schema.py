@@ -20,8 +20,6 @@ from pydantic import (
 
 from personas.weights import normalize_weights
 
-__all__ = ["MOST_CRITERIA", "Criterion", "Member", "Origin", "Persona", "Rubric", "Team"]
-
 Origin = Literal["fixed", "recruited", "library", "human"]
 """Where a member comes from: fixed by the method, recruited by a model, the library, a person."""
 
@@ -136,8 +134,8 @@ class Team(_Record):
     """The annotation team, in the order in which its scores are listed.
 
     Attributes:
-        members: at least one; names are distinct without regard to case. The name of a
-            member of the library, such as ``"clinician"``, stands for that member.
+        members: at least one; names are distinct without regard to case. In files, the name of
+            a member of the library, such as ``clinician``, stands for that member.
         name: what a person calls the team.
         description: what the team is for.
         query: the query it was recruited for, if any.
@@ -149,18 +147,6 @@ class Team(_Record):
     description: _Text = ""
     query: _Text = ""
     locked: bool = Field(default=False, strict=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_library(cls, data: Any) -> Any:
-        if not isinstance(data, Mapping) or not isinstance(data.get("members"), list | tuple):
-            return data
-        from personas import library
-
-        members = [
-            library.member(entry) if isinstance(entry, str) else entry for entry in data["members"]
-        ]
-        return {**data, "members": members}
 
     @model_validator(mode="after")
     def _distinct(self) -> Team:

@@ -14,18 +14,6 @@ from typing import Generic, TypeVar
 
 from personas.schema import Criterion, Member, Rubric, Team
 
-__all__ = [
-    "Changed",
-    "CriterionDiff",
-    "MemberDiff",
-    "Moved",
-    "RubricDiff",
-    "TeamDiff",
-    "diff_members",
-    "diff_rubrics",
-    "diff_teams",
-]
-
 _SAME = 0.8  # of the words in common, from which on two texts are clearly the same
 _TELLING = 3  # words of a description that is the same under another name, at least
 _MOST_WORDS = 400  # of a text that are compared

@@ -6,8 +6,10 @@ is the user's. A last ``[assistant]`` turn is a prefill: the model continues it.
 stand between double braces, ``{{query}}``. They are put in as they are and never looked at
 again, so braces in a passage mean nothing.
 
-Values that others wrote are neutralised as `personas.untrusted` says; passages are put
-between markers by `fence`.
+Texts that prompts are made of, such as the lines of a rubric, are files as well (`PIECES`).
+A folder may leave those out.
+
+Values that others wrote are neutralised as `personas.untrusted` says.
 """
 
 from __future__ import annotations
@@ -17,16 +19,15 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Literal, NamedTuple, cast
 
 from personas.errors import PromptError
 from personas.files import read_text
-from personas.untrusted import Cleaner, fence
-
-__all__ = ["BUILTIN_SETS", "PROMPTS", "Placeholders", "PromptSet", "Template", "Turn", "fence"]
+from personas.untrusted import Cleaner, marker, without_tokens
+from personas.words import with_article
 
 Role = Literal["system", "user", "assistant"]
 
@@ -52,46 +53,92 @@ def _placeholders(required: str, optional: str = "", one_of: str = "") -> Placeh
 
 
 _CRITERIA = "criteria criteria_names"
+_PERSON = "persona a_persona"
 
-PROMPTS: Mapping[str, Placeholders] = {
+PROMPTS: dict[str, Placeholders] = {
     # App. D.1; {{others}} is empty, or says who is on the team already and who is not wanted
-    "recruit": _placeholders("query passage number", "others"),
+    "recruit": _placeholders("query", "passage number others"),
     # Our addition: picking from the library, by one choice or by the subject's likelihood
-    "choose": _placeholders("query members number", "others"),
+    "choose": _placeholders("query members", "number others"),
     "subject": _placeholders("query"),
     # App. D.2, D.3 and 5.2.2 (dataset-based criteria)
-    "criteria_scientist": _placeholders("query persona", "description"),
-    "criteria": _placeholders("query persona", "description"),
-    "criteria_dataset": _placeholders("dataset persona", "description"),
+    "criteria_scientist": _placeholders("query", f"{_PERSON} description"),
+    "criteria": _placeholders("query", "description", _PERSON),
+    "criteria_dataset": _placeholders("dataset", "description", _PERSON),
     # App. D.4, with and without criteria (Table 2)
-    "score": _placeholders("persona query passage answer", "description", _CRITERIA),
-    "score_without_criteria": _placeholders("persona query passage answer", "description"),
+    "score": _placeholders("query passage", f"{_PERSON} description answer k", _CRITERIA),
+    "score_without_criteria": _placeholders("query passage", "description answer k", _PERSON),
     # Our addition: the criteria of a whole team, put to one passage in one call
     "panel": _placeholders("query passage"),
-    "panel_question": _placeholders("persona criterion k", "description"),
+    "panel_question": _placeholders("criterion", "description k", _PERSON),
     # App. D.5
-    "assess": _placeholders("query passage assessments k"),
+    "assess": _placeholders("query passage assessments", "k experts"),
     # App. D.6, with and without criteria (Table 2)
-    "direct": _placeholders("query passage answer"),
-    "direct_with_criteria": _placeholders("query passage answer", "", _CRITERIA),
+    "direct": _placeholders("query passage", "answer k"),
+    "direct_with_criteria": _placeholders("query passage", "answer k", _CRITERIA),
     # How to answer: put in for {{answer}}
-    "answer_integer": _placeholders("k"),
-    "answer_label": _placeholders("labels"),
-    "answer_per_criterion": _placeholders("k criteria_count"),
+    "answer_integer": _placeholders("", "k"),
+    "answer_label": _placeholders("", "labels"),
+    "answer_per_criterion": _placeholders("", "k criteria_count"),
     # The one repair turn after an answer that could not be read
-    "repair": _placeholders("problem"),
+    "repair": _placeholders("", "problem"),
 }
-"""Every prompt of a set and its placeholders."""
+"""Every prompt of a set and its placeholders: those without which it could not work, and others."""
+
+PIECES: dict[str, Placeholders] = {
+    # Put in for {{passage}}; {{token}} is what the passage cannot contain
+    "passage": _placeholders("text", "token"),
+    # A line of {{criteria}}, with and without an explanation, and one of {{criteria_names}}
+    "criterion": _placeholders("", "number weight", "name explanation"),
+    "criterion_unexplained": _placeholders("name", "number weight"),
+    "criterion_name": _placeholders("name", "number weight"),
+    # One persona's {{criteria}} or {{criteria_names}} among those of others (Table 2)
+    "criteria_of": _placeholders("criteria", f"{_PERSON} description number"),
+    # A line of {{assessments}} (App. D.5), for the NLP scientist, and without a score
+    "assessment": _placeholders("score", f"{_PERSON} number k"),
+    "assessment_scientist": _placeholders("score", f"{_PERSON} number k"),
+    "assessment_missing": _placeholders("", f"{_PERSON} number k"),
+    # Table 3: App. D.2 for a data set
+    "criteria_dataset_scientist": _placeholders("dataset", f"{_PERSON} description"),
+}
+"""What a folder may leave out, and its placeholders. All but the last are parts of prompts.
+
+Without them there is what the set ``paper`` has, and `_INSTEAD`.
+"""
+
+_INSTEAD = {
+    "assessment_scientist": "assessment",
+    "criteria_dataset_scientist": "criteria_dataset",
+}
+"""What a folder's own prompts have in place of a piece that they lack."""
+
+_LINES = frozenset(PIECES) - {"criteria_dataset_scientist"}
+TYPED_PROMPTS: dict[str, Placeholders] = {
+    # Our addition: typed questions about a state of query, judges and passages
+    "typed_task": _placeholders(""),
+    "typed_judge": _placeholders("persona", "description criteria"),
+    "typed_score": _placeholders("passage judge"),
+    "typed_criterion": _placeholders("passage judge criterion"),
+    "typed_direct": _placeholders("passage", "criteria"),
+    # A line for each level that is described, the lowest first
+    "typed_levels": _placeholders(""),
+    "typed_recruit": _placeholders(""),
+    "typed_suits": _placeholders("persona topics"),
+    # The same in one prompt, for models that answer in text
+    "typed_reply": _placeholders("query passages questions levels", "judges task"),
+}
+"""Prompts of typed questions. A folder may leave them out; the shipped ones then stand in."""
 
 _PLACEHOLDER = re.compile(r"\{\{(?!\{)\s*+((?:[^{}\n]*[^\s{}])?)\s*+\}\}")
 _ROLE_LINE = re.compile(r"^\[(system|user|assistant)\][ \t]*$", re.MULTILINE)
-_HEADING = re.compile(r"^([A-Z][\w ]{0,40}):", re.MULTILINE)
+_HEADING = re.compile(r"^([A-Za-z][\w -]{0,40}):", re.MULTILINE)
+_LETTERS = re.compile(r"[^\W\d_]{3}")
 _OF_OTHERS = frozenset(
-    {"query", "persona", "description", "dataset", "criterion", "others", "members", "problem"}
+    "query persona description dataset criterion others members problem name explanation".split()  # noqa: SIM905 - readable
 )
-"""Placeholders whose values others wrote; lists of such texts are cleaned where they are made."""
+"""Placeholders whose values others wrote."""
 
-_NAMES = frozenset({"persona"})
+_NAMES = frozenset({"persona", "name"})
 
 
 class Turn(NamedTuple):
@@ -126,7 +173,7 @@ class Template:
         pieces = _ROLE_LINE.split(text)
         blocks = [("user", pieces[0]), *zip(pieces[1::2], pieces[2::2], strict=True)]
         turns = tuple(
-            (cast(Role, role), tuple(_PLACEHOLDER.split(block.strip())))
+            (cast("Role", role), tuple(_PLACEHOLDER.split(block.strip())))
             for role, block in blocks
             if block.strip()
         )
@@ -150,10 +197,10 @@ class Template:
         Raises:
             PromptError: a placeholder has no value.
         """
+        values = self._cleaned(values)
         open_ones = self.placeholders - values.keys()
         if open_ones:
             raise PromptError(f"prompt {self.name!r}: no value for {_listed(open_ones)}")
-        values = self._cleaned(values)
         turns = []
         all_shared = True
         for role, parts in self.turns:
@@ -168,6 +215,8 @@ class Template:
         for name in _OF_OTHERS & values.keys():
             clean = self.cleaner.line if name in _NAMES else self.cleaner.text
             cleaned[name] = clean(values[name])
+        if "persona" in cleaned:
+            cleaned["a_persona"] = with_article(cleaned["persona"])
         return cleaned
 
 
@@ -179,17 +228,34 @@ class PromptSet:
         cleaner: neutralises texts that others wrote, for these prompts.
     """
 
-    def __init__(self, name: str, texts: Mapping[str, str], *, source: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        texts: Mapping[str, str],
+        *,
+        source: str,
+        typed: Mapping[str, str] | None = None,
+    ) -> None:
         self.name = name
-        headings = {found for text in texts.values() for found in _HEADING.findall(text)}
-        self.cleaner = Cleaner(headings)
         self._texts = dict(texts)
+        complete = {**_shipped("paper"), **texts}
+        for piece, other in _INSTEAD.items():
+            complete[piece] = texts.get(piece, complete[other])
+        self._typed = {**_shipped("typed"), **(typed or {})}
+        templates = {
+            prompt: _checked(Template.parse(prompt, text), f"{source}/{prompt}.txt")
+            for prompt, text in {**complete, **self._typed}.items()
+        }
+        headings = {found for text in texts.values() for found in _HEADING.findall(text)}
+        entries = sorted({_beginning(templates[piece]) for piece in _LINES} - {""})
+        self.cleaner = Cleaner(headings, entries)
+        headings |= {found for text in self._typed.values() for found in _HEADING.findall(text)}
+        typed_cleaner = Cleaner(headings, entries)
         self._templates = {
             prompt: replace(
-                _checked(Template.parse(prompt, text), f"{source}/{prompt}.txt"),
-                cleaner=self.cleaner,
+                template, cleaner=typed_cleaner if prompt in self._typed else self.cleaner
             )
-            for prompt, text in texts.items()
+            for prompt, template in templates.items()
         }
 
     @classmethod
@@ -201,11 +267,8 @@ class PromptSet:
                 placeholder or has one that is unknown.
         """
         if name_or_folder in BUILTIN_SETS:
-            folder = resources.files("personas") / "prompts" / str(name_or_folder)
-            texts = {
-                prompt: (folder / f"{prompt}.txt").read_text(encoding="utf-8") for prompt in PROMPTS
-            }
-            return cls(str(name_or_folder), texts, source=f"prompts/{name_or_folder}")
+            name = str(name_or_folder)
+            return cls(name, _shipped(name), source=f"prompts/{name}")
         path = Path(name_or_folder).expanduser()
         if not path.is_dir():
             raise PromptError(
@@ -219,13 +282,18 @@ class PromptSet:
                 "a folder holds every prompt, so start from a copy of a shipped set"
             )
         try:
-            texts = {prompt: read_text(path / f"{prompt}.txt") for prompt in PROMPTS}
+            found = {
+                prompt: read_text(path / f"{prompt}.txt")
+                for prompt in (*PROMPTS, *PIECES, *TYPED_PROMPTS)
+                if (path / f"{prompt}.txt").is_file()
+            }
         except ValueError as error:
             raise PromptError(str(error)) from error
-        return cls(path.name, texts, source=str(path))
+        typed = {prompt: found.pop(prompt) for prompt in TYPED_PROMPTS & found.keys()}
+        return cls(path.name, found, source=str(path), typed=typed)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write every prompt as a file into `folder`, which must be new or empty.
+        """Write every prompt and piece as a file into `folder`, which must be new or empty.
 
         Raises:
             PromptError: the folder holds something already, or cannot be written.
@@ -235,7 +303,8 @@ class PromptSet:
             path.mkdir(parents=True, exist_ok=True)
             if any(path.iterdir()):
                 raise PromptError(f"{path}: is not empty; name a new folder")
-            for prompt, text in self._texts.items():
+            shipped = {piece: text for piece, text in _shipped("paper").items() if piece in _LINES}
+            for prompt, text in {**shipped, **self._texts, **self._typed}.items():
                 (path / f"{prompt}.txt").write_text(text, encoding="utf-8")
         except OSError as error:
             raise PromptError(f"{path}: cannot be written: {error.strerror or error}") from error
@@ -243,13 +312,71 @@ class PromptSet:
     def __getitem__(self, prompt: str) -> Template:
         return self._templates[prompt]
 
+    def passage(self, text: str, *, query: str) -> str:
+        """A passage as models see it, its end marked by what it cannot contain.
+
+        Where the set's ``passage`` has no ``{{token}}`` to do that, what could pass for a part of
+        the prompt is neutralised instead.
+        """
+        template = self["passage"]
+        if "token" in template.placeholders:
+            text = without_tokens(text)
+            return _text(template, {"text": text, "token": marker(text, query=query)})
+        return _text(template, {"text": self.cleaner.text(text)})
+
+    def piece(self, name: str, values: Mapping[str, str]) -> str:
+        """A piece of a prompt, e.g. ``criterion``, with its values."""
+        return _text(self[name], values)
+
     @cached_property
     def hashes(self) -> Mapping[str, str]:
-        """SHA-256 of each prompt's text, in hexadecimal; they name what a run was asked."""
-        return {
-            prompt: hashlib.sha256(text.encode()).hexdigest()
-            for prompt, text in sorted(self._texts.items())
-        }
+        """SHA-256 of each prompt's text, in hexadecimal; they name what a run was asked.
+
+        Pieces are among them where they are other ones than those that are shipped.
+        """
+        shipped = [_shipped(name) for name in BUILTIN_SETS]
+        return _hashes(
+            {
+                prompt: text
+                for prompt, text in self._texts.items()
+                if prompt in PROMPTS or text not in [each.get(prompt) for each in shipped]
+            }
+        )
+
+    @cached_property
+    def typed_hashes(self) -> Mapping[str, str]:
+        """The same for the prompts of typed questions."""
+        return _hashes(self._typed)
+
+
+def _hashes(texts: Mapping[str, str]) -> Mapping[str, str]:
+    return {
+        prompt: hashlib.sha256(text.encode()).hexdigest() for prompt, text in sorted(texts.items())
+    }
+
+
+@cache
+def _shipped(folder: str) -> Mapping[str, str]:
+    """The prompts and pieces of a folder that is shipped."""
+    path = resources.files("personas") / "prompts" / folder
+    files = {prompt: path / f"{prompt}.txt" for prompt in (*PROMPTS, *PIECES, *TYPED_PROMPTS)}
+    return {
+        prompt: file.read_text(encoding="utf-8") for prompt, file in files.items() if file.is_file()
+    }
+
+
+def _text(template: Template, values: Mapping[str, str]) -> str:
+    (turn,) = template.render(values)
+    return turn.text
+
+
+def _beginning(piece: Template) -> str:
+    """What the piece begins with if that is words, and a number if one follows, as a pattern."""
+    ((_, (words, *rest)),) = piece.turns
+    if not _LETTERS.search(words):
+        return ""
+    numbered = rest[:1] == ["number"]
+    return re.escape(words) + (rf"\d{{1,4}}{re.escape(rest[1][:1])}" if numbered else "")
 
 
 def _merge(parts: tuple[str, ...], values: Mapping[str, str]) -> tuple[str, ...]:
@@ -263,7 +390,7 @@ def _merge(parts: tuple[str, ...], values: Mapping[str, str]) -> tuple[str, ...]
 
 
 def _checked(template: Template, where: str) -> Template:
-    needed = PROMPTS[template.name]
+    needed = (PROMPTS | PIECES | TYPED_PROMPTS)[template.name]
     if not template.turns:
         raise PromptError(f"{where}: is empty")
     missing = needed.required - template.placeholders
@@ -278,6 +405,10 @@ def _checked(template: Template, where: str) -> Template:
             f"known here: {_braced(needed.known)}"
         )
     roles = [role for role, _ in template.turns]
+    if template.name in _LINES and roles != ["user"]:
+        raise PromptError(
+            f"{where}: is a part of other prompts, so it has no turns; leave out {roles}"
+        )
     if "assistant" in roles[:-1] or "system" in roles[1:]:
         raise PromptError(
             f"{where}: [system] comes first and [assistant] last; the turns here are {roles}"

@@ -9,7 +9,8 @@ stays as it is to the byte.
   tokenizer takes them for its own: ``< |im_end|>``, ``[ INST]``, ``< /think>``.
 - A **passage** stands between markers that carry a token computed from the query and the
   passage itself, so that no passage can contain its own end marker, and equal requests stay
-  equal from run to run.
+  equal from run to run. Where the prompts of a folder use no token, it is treated as any other
+  text.
 - Other texts stand within lines of the prompt, so in those, besides, a **line that begins as a
   section of the prompt does** (``Passage:``), as an entry of its lists (``Expert 2,``) or as
   another turn (``Assistant:``) joins the line before, and names are one line; **markers**
@@ -26,8 +27,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
-
-__all__ = ["Cleaner", "fence", "without_tokens"]
 
 _BARRED = re.compile(r"<(?=[|\uff5c][^|\uff5c<>\n]{1,40}[|\uff5c]>)")
 _TAG = re.compile(r"<(/?(\w{1,40})>|\|\w{2,40}>|\w{2,40}\|>)")
@@ -72,12 +71,18 @@ def fence(passage: str, *, query: str) -> str:
     passage would have to contain a hash of itself to close its own fence.
     """
     passage = without_tokens(passage)
+    token = marker(passage, query=query)
+    return f"<<<{token}\n{passage}\n{token}>>>"
+
+
+def marker(passage: str, *, query: str) -> str:
+    """Eight hexadecimal digits for markers around the passage, which does not contain them."""
     salt = 0
     while True:
         digest = hashlib.sha256(f"{salt}\0{query}\0{passage}".encode(errors="surrogatepass"))
         token = digest.hexdigest()[:_TOKEN_LENGTH]
         if token not in passage:
-            return f"<<<{token}\n{passage}\n{token}>>>"
+            return token
         salt += 1
 
 
@@ -107,14 +112,16 @@ class Cleaner:
 
     Args:
         headings: what sections of the prompts begin with, without the colon.
+        entries: what entries of their lists begin with, as regular expressions.
     """
 
-    def __init__(self, headings: Iterable[str] = ()) -> None:
+    def __init__(self, headings: Iterable[str] = (), entries: Iterable[str] = ()) -> None:
         names = [re.escape(name).replace("\\ ", r"\s{1,3}") for name in (*headings, *_TURNS)]
         # The run of all that is no letter, from the end of one word to the beginning of the next.
         self._forged = re.compile(
             r"(?<![\W_])[^\w\r\n]*+(?:_++[^\w\r\n]*+)*+[\r\n][\W_]*+"
-            rf"(?=(?:{'|'.join(sorted(names))})[\s*_`]{{0,5}}[:\uff1a]|{'|'.join(_ENTRIES)})",
+            rf"(?=(?:{'|'.join(sorted(names))})[\s*_`]{{0,5}}[:\uff1a]"
+            rf"|{'|'.join((*_ENTRIES, *entries))})",
             re.IGNORECASE,
         )
 

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 
 from personas.errors import shown
 
-__all__ = ["normalize_weights"]
-
 _NUMBER = re.compile(r"([0-9]++(?:\.[0-9]++)?|\.[0-9]++)\s*+%?+")
 _TOTAL = 100.0
 _TOLERANCE = 1e-9

@@ -1,12 +1,24 @@
-"""Numbers as text for people."""
+"""Numbers as text for people: the same in terminals, pages and tables. Nothing is computed here."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
-__all__ = ["counted", "dollars", "file_size", "score_column", "seconds"]
-
 _MISSING = "-"
+_MINUS = "\N{MINUS SIGN}"
+_MOST_DECIMALS = 2
+_SMALL = 3.0
+_LETTERS = re.compile(r"[^\W\d_]+")
+_SPELLED = re.compile(r"[A-Z]{1,3}|[B-DF-HJ-NP-TV-Z]+")
+_VOWEL_IN_SPEECH = re.compile(
+    r"(?!eu|uni(?!n|d|m)|u[kstr][aeiou]|ukr|one|once)[aeiou]|heir|honest|hono|hour", re.IGNORECASE
+)
+
+
+def whole(number: int) -> str:
+    """``12,345``."""
+    return f"{number:,}"
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
@@ -20,15 +32,27 @@ def seconds(value: float) -> str:
         return f"{value:.2f} s"
     if value < 100:
         return f"{value:.1f} s"
-    whole = round(value)
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    total = round(value)
+    if total < 3600:
+        return f"{total // 60} min {total % 60:02d} s"
+    return f"{total // 3600:,} h {total % 3600 // 60:02d} min"
 
 
-def dollars(value: float) -> str:
-    """US dollars with two digits that count: ``$12.40``, ``$0.031``, ``$0.00042``."""
-    if value == 0 or value >= 1:
+def with_article(name: str) -> str:
+    """``a nurse``, ``an NLP scientist``, by how the first word sounds."""
+    word = next(iter(_LETTERS.findall(name)), "")
+    spelled = _SPELLED.fullmatch(word)  # letter by letter: "en-el-pee"
+    vowel = word[0] in "AEFHILMNORSX" if spelled else _VOWEL_IN_SPEECH.match(word)
+    return f"{'an' if vowel else 'a'} {name}"
+
+
+def dollars(value: float | None) -> str:
+    """US dollars with two digits that count: ``$12.40``, ``$0.031``, ``$0.00042``, ``$0``."""
+    if value is None:
+        return "price not known"
+    if value == 0:
+        return "$0"
+    if value >= 1:
         return f"${value:,.2f}"
     digits = 2
     while digits < 8 and round(value, digits) * 10 ** (digits - 1) < 1:
@@ -47,9 +71,56 @@ def file_size(size: int | None) -> str:
     return f"{size} B"
 
 
+def fixed(number: float, places: int) -> str:
+    """``7``, ``6.35``; never ``-0``."""
+    text = f"{number:.{places}f}"
+    return text[1:] if text[0] == "-" and not text.strip("-0.") else text
+
+
+def exact(number: float) -> str:
+    """Up to six significant digits: ``6.35``, ``0.333333``, ``24``."""
+    return f"{number:.6g}"
+
+
+def optional(number: float | None, places: int = 3) -> str:
+    """``0.431``, with a true minus sign below 0; empty for None."""
+    return "" if number is None else fixed(number, places).replace("-", _MINUS)
+
+
+def signed(number: float, places: int = 3) -> str:
+    """``+0.120``, and with a true minus sign -0.050; ``0.000`` for what rounds to it."""
+    text = optional(number, places)
+    return f"+{text}" if number > 0 and text.strip("0.") else text
+
+
+def weight(percent: float) -> str:
+    """``35%``, ``33.3%``."""
+    return f"{percent:.1f}".removesuffix(".0") + "%"
+
+
+def percent(share: float | None) -> str:
+    """``62%`` for 0.62; empty for None."""
+    return "" if share is None else f"{fixed(100 * share, 0)}%"
+
+
+def decimals(numbers: Sequence[float]) -> int:
+    """With how many decimals a column is printed: as few as say it all.
+
+    At most 2, or 3 where no number exceeds 3.0, as with probabilities and reciprocal ranks.
+    """
+    most = max((abs(number) for number in numbers), default=0.0)
+    limit = _MOST_DECIMALS + (most <= _SMALL)
+    return next(
+        (
+            places
+            for places in range(limit)
+            if all(abs(round(number, places) - number) < 1e-9 for number in numbers)
+        ),
+        limit,
+    )
+
+
 def score_column(values: Sequence[float | None]) -> list[str]:
-    """The scores of one column, all with the same number of decimals; ``-`` for None."""
-    known = [abs(value) for value in values if value is not None]
-    whole = all(value.is_integer() for value in known)
-    decimals = 0 if whole else 2 if max(known) >= 10 else 3
-    return [_MISSING if value is None else f"{value:.{decimals}f}" for value in values]
+    """The scores of one column, all with `decimals`; ``-`` for None."""
+    places = decimals([value for value in values if value is not None])
+    return [_MISSING if value is None else fixed(value, places) for value in values]

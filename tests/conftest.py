@@ -2,9 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.attack.scale import scaled
+
+# The many processes that tests start read the packages compiled, and so does the next run.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+# The time of an example depends on what else runs here. The same examples are tried each time, and
+# others where more than usual are wanted.
+settings.register_profile(
+    "here",
+    deadline=None,
+    derandomize=scaled(1) == 1,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("here")
 
 
 def pytest_configure() -> None:
@@ -22,6 +42,18 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tries follow each other at once, in processes that a test starts as well."""
+    monkeypatch.setenv("MCRANKER_BACKOFF", "0")
+
+
+@pytest.fixture(autouse=True)
 def _no_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests that want a ledger name one of their own; the user's is never touched."""
     monkeypatch.setenv("MCRANKER_LEDGER", "none")
+
+
+@pytest.fixture(autouse=True)
+def _no_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same of the vectors that the embedded encoder keeps."""
+    monkeypatch.setenv("MCRANKER_VECTORS", "none")

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from beir_eval.compare.model import RunComparison
     from beir_eval.compare.pair import Direction
 
-__all__ = ["command"]
-
 
 def _compare(ctx: click.Context) -> int:
     from beir_eval.compare.pair import compare_pair
@@ -58,7 +56,7 @@ def _basis(ctx: click.Context) -> Basis | None:
 
 def _write(comparison: RunComparison, form: str, out: str | None) -> None:
     from beir_eval.compare.text import as_dict, as_markdown, show_comparison
-    from mcranker.cli.tables import print_page, rendered
+    from personas.console import print_page, rendered
 
     if form == "table" and out is None:
         print_page(lambda console: show_comparison(console, comparison))

@@ -12,8 +12,6 @@ from mcranker.cli.verb import Verb, output_flag
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["command"]
-
 OTHERS = (
     "Also: any id of ir_datasets, such as beir/fiqa/test or msmarco-passage/dev/small, and any "
     "folder in BEIR format (corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv)."
@@ -22,9 +20,10 @@ OTHERS = (
 
 def _records() -> list[dict[str, Any]]:
     from beir_eval.data.catalogue import CATALOGUE
-    from beir_eval.data.datasets import COLLECTIONS, load
+    from beir_eval.data.datasets import COLLECTIONS
     from beir_eval.data.ir_failures import home
     from beir_eval.data.ir_source import is_here
+    from beir_eval.data.load import load
 
     packaged = [
         {
@@ -53,27 +52,24 @@ def _records() -> list[dict[str, Any]]:
 
 
 def _show(console: Console, records: list[dict[str, Any]]) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
+    from rich.table import Column
     from rich.text import Text
 
+    from personas.console import names, numbers, table
     from personas.plain import plain
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("name", style="cyan", no_wrap=True)
-    table.add_column("title")
-    table.add_column("queries", justify="right", no_wrap=True)
-    table.add_column("here", no_wrap=True)
-    table.add_column("from", overflow="fold")
-    for record in records:
-        table.add_row(
+    here, origin = Column("here", no_wrap=True), Column("from", overflow="fold")
+    rows = (
+        (
             record["name"],
             record["title"],
             f"{record['queries']:,}",
             "yes" if record["here"] else "no",
             _origin(record),
         )
-    console.print(table)
+        for record in records
+    )
+    console.print(table([names("name"), "title", *numbers("queries"), here, origin], rows))
     for record in records:
         if record["licence"] and not record["here"]:
             place = f"; put them at {plain(record['path'])}" if record["path"] else ""
@@ -92,7 +88,7 @@ def _datasets(ctx: click.Context) -> int:
     records = _records()
     if ctx.params["output"] == "json":
         return print_json(datasets=records)
-    from mcranker.cli.tables import print_page
+    from personas.console import print_page
 
     print_page(lambda console: _show(console, records))
     return DONE

@@ -15,24 +15,31 @@ from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.options import given_ledger, ledger_flag, model_flags, model_names
 from mcranker.cli.progress import Live, QueryTracker, live_is_wanted
 from mcranker.cli.signals import run as run_loop
-from mcranker.cli.tables import print_page, show_ranking
+from mcranker.cli.tables import show_ranking
 from mcranker.cli.verb import Verb, quiet_flag
+from personas.console import print_page, table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from beir_eval.data.datasets import Dataset
     from beir_eval.measures.metrics import Evaluation
-    from beir_eval.runs import Run
+    from mcranker.llm.chat import Capabilities
     from mcranker.ranking import Ranking
-
-__all__ = ["command"]
+    from mcranker.trec import Run
 
 COLLECTION = "mini"
 MEASURE = "nDCG@10"
 BM25_ORDER, TEAM_ORDER, BOTH = "BM25", "the team", "half each"
-QUERIES, DEPTH = 3, 12
+QUERIES, DEPTH = 10, 12
 WIDTH = 96  # columns of running text
+
+LIMITS_OF_ENCODERS = """\
+What to make of this: an encoder compares meanings, by names and criteria from the library. It
+finds the passages about what is asked, also in other words. It does not reason, so it cannot
+tell whether a passage answers the question, for whom, when and where, and this collection was
+written so that just that decides: most wrong passages use the query's own words. For that, name
+a model that reasons: --model openai:NAME, anthropic:NAME or local:NAME (see mcranker models)."""
 
 LIMITS_OF_WEAK_MODELS = """\
 What to make of this: a model of 135 million parameters can mostly tell a passage about the
@@ -45,16 +52,16 @@ a larger model: --model openai:NAME, anthropic:NAME or local:FILE.gguf."""
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What was ranked, and the measures of BM25's order, the team's, and both together."""
+    """What was ranked, the measures of three orders, and what to make of them."""
 
     rankings: tuple[Ranking, ...]
     measures: dict[str, Evaluation]
-    weak: bool
+    limits: str
 
 
 def _demo(ctx: click.Context) -> int:
     given = ctx.params
-    from beir_eval.data.datasets import load
+    from beir_eval.data.load import load
     from beir_eval.retrieval.first_stage import retrieve
 
     dataset = load(COLLECTION)
@@ -114,8 +121,14 @@ async def _rank_all(ctx: click.Context, dataset: Dataset, run: Run, count: int) 
         measures={
             name: evaluate(_as_run(order), judged, (MEASURE,)) for name, order in orders.items()
         },
-        weak=ranker.models.scoring.capabilities.weak,
+        limits=_limits(ranker.models.scoring.capabilities),
     )
+
+
+def _limits(offers: Capabilities) -> str:
+    if not offers.prompts:
+        return LIMITS_OF_ENCODERS
+    return LIMITS_OF_WEAK_MODELS if offers.weak else ""
 
 
 def _half_each(ranking: Ranking) -> list[str]:
@@ -155,27 +168,27 @@ def _show(console: Console, outcome: _Outcome, dataset: Dataset) -> None:
     console.print()
     console.print(_table(outcome, dataset))
     console.print(Text(_verdict(outcome)))
-    if outcome.weak:
+    if outcome.limits:
         console.print()
-        console.print(Text(LIMITS_OF_WEAK_MODELS))
+        console.print(Text(outcome.limits))
 
 
 def _table(outcome: _Outcome, dataset: Dataset) -> object:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
+    from rich.table import Column
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column(f"{MEASURE} of the order of", no_wrap=True)
-    for name in outcome.measures:
-        table.add_column(name, justify="right")
+    columns = [Column(name, justify="right") for name in outcome.measures]
     evaluations = outcome.measures.values()
-    for ranking in outcome.rankings:
-        shown = textwrap.shorten(dataset.queries[ranking.query.id], 60, placeholder=" ...")
-        values = (each.per_query[MEASURE][ranking.query.id] for each in evaluations)
-        table.add_row(shown, *(f"{value:.3f}" for value in values))
-    table.add_section()
-    table.add_row("mean", *(f"{each.means[MEASURE]:.3f}" for each in evaluations))
-    return table
+    rows = (
+        (
+            textwrap.shorten(dataset.queries[each.query.id], 60, placeholder=" ..."),
+            *(f"{found.per_query[MEASURE][each.query.id]:.3f}" for found in evaluations),
+        )
+        for each in outcome.rankings
+    )
+    made = table([Column(f"{MEASURE} of the order of", no_wrap=True), *columns], rows)
+    made.add_section()
+    made.add_row("mean", *(f"{each.means[MEASURE]:.3f}" for each in evaluations))
+    return made
 
 
 def _verdict(outcome: _Outcome) -> str:

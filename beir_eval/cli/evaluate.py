@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
+from rich.table import Column, Table
+from rich.text import Text
 
-from beir_eval.cli.findings import LEVEL, Findings
 from beir_eval.cli.flags import judgement_flags, measures_flag, statistics_flags
-from beir_eval.measures.significance import usual_correction
+from beir_eval.errors import SettingError
+from beir_eval.measures.metrics import Evaluation
+from beir_eval.measures.significance import Comparison, Interval, usual_correction
 from mcranker.cli.failures import DONE, print_json
+from mcranker.cli.invocation import say
 from mcranker.cli.verb import Verb, output_flag
+from personas.console import table
+from personas.plain import plain
+from personas.words import counted
 
 if TYPE_CHECKING:
-    from beir_eval.measures.metrics import Evaluation
-    from beir_eval.measures.significance import Comparison, Interval
-    from beir_eval.runs import Run
+    from rich.console import Console
 
-__all__ = ["command"]
+    from mcranker.trec import Run
 
 Qrels = Mapping[str, Mapping[str, int]]
+SHOWN_IDS = 5
+SMALLEST_P = 0.0001
+LEVEL = 0.95
 
 
 def _evaluate(ctx: click.Context) -> int:
     _check_flags(ctx)
     from beir_eval.measures.metrics import evaluate, measure_names
-    from beir_eval.runs import read_trec
+    from mcranker.trec import read_trec
 
     given = ctx.params
     measures = measure_names(given["measures"])
@@ -40,14 +48,31 @@ def _evaluate(ctx: click.Context) -> int:
     for name, path in names.items():
         run: Run = read_trec(path)
         evaluations[name] = evaluate(run, qrels, measures)
+        _say_strangers(name, run, qrels)
     findings = _findings(given, evaluations)
     if given["output"] == "json":
         return print_json(evaluation=_record(findings, given))
-    from beir_eval.cli.evaluate_tables import show_findings
-    from mcranker.cli.tables import print_page
+    from personas.console import print_page
 
-    print_page(lambda console: show_findings(console, findings, per_query=given["per_query"]))
+    print_page(lambda console: _show_findings(console, findings, per_query=given["per_query"]))
     return DONE
+
+
+def _say_strangers(name: str, run: Run, qrels: Qrels) -> None:
+    """Tell of a run that shares no query, or no document, with the judgements."""
+    common = [query_id for query_id in run if qrels.get(query_id)]
+    if not common:
+        theirs, ours = next(iter(run), None), next(iter(qrels), None)
+        say(
+            f"warning: {name}: none of its queries has judgements, so all its values are those of "
+            f"an empty run; a query of the run is {theirs!r}, one of the judgements {ours!r}"
+        )
+    elif not any(doc_id in qrels[query_id] for query_id in common for doc_id, _ in run[query_id]):
+        theirs, ours = run[common[0]][0][0], next(iter(qrels[common[0]]))
+        say(
+            f"warning: {name}: none of its documents has a judgement; one of the run is "
+            f"{theirs!r}, one of the judgements {ours!r}: see whether they belong together"
+        )
 
 
 def _check_flags(ctx: click.Context) -> None:
@@ -58,8 +83,7 @@ def _check_flags(ctx: click.Context) -> None:
         "split": ("dataset",),
         "test": ("compare",),
         "correction": ("compare",),
-        "resamples": ("intervals",),
-        "seed": ("compare", "intervals"),
+        "seed": ("compare",),
     }
     for name, needed in companions.items():
         is_given = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
@@ -87,7 +111,7 @@ def _qrels(given: Mapping[str, Any]) -> Qrels:
         from beir_eval.data.qrels import read_qrels
 
         return read_qrels(given["qrels"])
-    from beir_eval.data.datasets import load
+    from beir_eval.data.load import load
 
     return load(given["dataset"], split=given["split"]).qrels
 
@@ -107,11 +131,12 @@ def _findings(given: Mapping[str, Any], evaluations: Mapping[str, Evaluation]) -
         for measure, by_run in values.items():
             comparisons[measure] = compare_runs({measure: by_run}, baseline, **options)[measure]
     if given["intervals"]:
-        from beir_eval.measures.significance import bootstrap_intervals
+        from beir_eval.measures.significance import confidence_intervals
 
-        options = {name: given[name] for name in ("resamples", "seed")}
         for measure, by_run in values.items():
-            intervals[measure] = bootstrap_intervals(by_run, level=LEVEL, **options)
+            if len(next(iter(by_run.values()))) == 1:
+                raise SettingError("one query has no interval; leave --intervals out")
+            intervals[measure] = confidence_intervals(by_run, level=LEVEL)
     first = next(iter(values.values()))
     return Findings(
         judged=len(next(iter(first.values()))),
@@ -120,7 +145,6 @@ def _findings(given: Mapping[str, Any], evaluations: Mapping[str, Evaluation]) -
         intervals=intervals,
         test=given["test"],
         correction=given["correction"] or usual_correction(given["test"]),
-        resamples=given["resamples"],
         seed=given["seed"],
     )
 
@@ -132,11 +156,10 @@ def _record(findings: Findings, given: Mapping[str, Any]) -> dict[str, Any]:
             "baseline": findings.baseline,
             "test": findings.test,
             "correction": findings.correction,
+            "seed": findings.seed,
         }
     if given["intervals"]:
-        record |= {"level": LEVEL, "resamples": findings.resamples}
-    if given["compare"] or given["intervals"]:
-        record["seed"] = findings.seed
+        record["level"] = LEVEL
     record["runs"] = [
         _run_record(name, each, findings, per_query=given["per_query"])
         for name, each in findings.evaluations.items()
@@ -161,6 +184,108 @@ def _run_record(
     return record
 
 
+def _show_findings(console: Console, findings: Findings, *, per_query: bool) -> None:
+    """Means, then comparisons, then the values of every query."""
+    console.print(_means(findings))
+    queries = counted(findings.judged, "judged query", "judged queries")
+    text = f"Means over {queries}."
+    if findings.intervals:
+        text += f" In brackets: {LEVEL:.0%} confidence intervals (Student's)."
+    console.print(Text(text))
+    for name, evaluation in findings.evaluations.items():
+        missing = evaluation.missing_queries
+        if missing:
+            shown = ", ".join(missing[:SHOWN_IDS]) + (", ..." if missing[SHOWN_IDS:] else "")
+            count = counted(len(missing), "judged query has", "judged queries have")
+            line = f"{name}: {count} no results (taken as an empty list): {shown}"
+            console.print(Text(plain(line)), style="yellow", soft_wrap=True)
+    for measure in findings.comparisons:
+        console.print()
+        console.print(_comparisons(findings, measure))
+    if per_query:
+        for measure in findings.measures:
+            console.print()
+            console.print(_per_query(findings, measure))
+
+
+def _table(first: str, others: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    columns = [Column(Text(plain(each)), justify="right", overflow="fold") for each in others]
+    return table([Column(Text(plain(first)), overflow="fold"), *columns], rows)
+
+
+def _means(findings: Findings) -> Table:
+    with_missing = any(each.missing_queries for each in findings.evaluations.values())
+    rows = []
+    for name, evaluation in findings.evaluations.items():
+        cells = [name]
+        for measure, mean in evaluation.means.items():
+            interval = findings.intervals.get(measure, {}).get(name)
+            span = f" [{interval.low:.4f}, {interval.high:.4f}]" if interval else ""
+            cells.append(f"{mean:.4f}{span}")
+        missing = [str(len(evaluation.missing_queries))] if with_missing else []
+        rows.append([*cells, *missing])
+    return _table("run", [*findings.measures, *(["no results"] if with_missing else [])], rows)
+
+
+def _comparisons(findings: Findings, measure: str) -> Table:
+    corrected = [] if findings.correction == "none" else [f"p ({findings.correction})"]
+    rows = []
+    for name, each in findings.comparisons[measure].items():
+        p_values = [each.p_value, *([each.p_adjusted] if corrected else [])]
+        counts = (each.wins, each.ties, each.losses)
+        rows.append([name, f"{each.difference:+.4f}", *map(_p_text, p_values), *map(str, counts)])
+    return _table(
+        f"{measure} against {findings.baseline}",
+        ["difference", f"p ({findings.test})", *corrected, "better", "equal", "worse"],
+        rows,
+    )
+
+
+def _p_text(p_value: float) -> str:
+    return f"{p_value:.4f}" if p_value >= SMALLEST_P else f"<{SMALLEST_P}"
+
+
+def _per_query(findings: Findings, measure: str) -> Table:
+    columns = [each.per_query[measure] for each in findings.evaluations.values()]
+    rows = (
+        (query_id, *(f"{column[query_id]:.4f}" for column in columns)) for query_id in columns[0]
+    )
+    return _table(f"{measure} of query", list(findings.evaluations), rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Everything that the verb shows.
+
+    Attributes:
+        judged: queries with judgements.
+        evaluations: run's name -> its values.
+        comparisons: measure -> run's name -> against the first run; empty if not asked for.
+        intervals: measure -> run's name -> of its mean; empty if not asked for.
+        test: of `comparisons`.
+        correction: of `comparisons`.
+        seed: of `comparisons`.
+    """
+
+    judged: int
+    evaluations: Mapping[str, Evaluation]
+    comparisons: Mapping[str, Mapping[str, Comparison]]
+    intervals: Mapping[str, Mapping[str, Interval]]
+    test: str
+    correction: str
+    seed: int
+
+    @property
+    def baseline(self) -> str:
+        """Name of the first run."""
+        return next(iter(self.evaluations))
+
+    @property
+    def measures(self) -> Sequence[str]:
+        """In the order in which they were asked for."""
+        return list(next(iter(self.evaluations.values())).means)
+
+
 command = Verb(
     "evaluate",
     _evaluate,
@@ -177,7 +302,7 @@ command = Verb(
         click.Option(
             ["--intervals"],
             is_flag=True,
-            help=f"Show {LEVEL:.0%} confidence intervals of the means (bootstrap over queries).",
+            help=f"Show {LEVEL:.0%} confidence intervals of the means (Student's, over queries).",
         ),
         *statistics_flags(),
         output_flag("evaluation"),

@@ -8,15 +8,6 @@ from beir_eval.measures.significance import CORRECTIONS, HIGHEST_SEED, TESTS
 from mcranker.cli.number_types import RealNumber, WholeNumber
 from mcranker.cli.verb import OTHER, GroupedOption
 
-__all__ = [
-    "bm25_flags",
-    "count_flag",
-    "judgement_flags",
-    "measures_flag",
-    "no_cache_flag",
-    "statistics_flags",
-]
-
 FIRST_STAGE, STATISTICS = "First stage", "Statistics"
 
 
@@ -117,7 +108,7 @@ def bm25_flags() -> list[click.Parameter]:
 
 
 def statistics_flags() -> list[click.Parameter]:
-    """``--test``, ``--correction``, ``--resamples`` and ``--seed``."""
+    """``--test``, ``--correction`` and ``--seed``."""
     return [
         GroupedOption(
             ["--test"],
@@ -134,7 +125,6 @@ def statistics_flags() -> list[click.Parameter]:
             section=STATISTICS,
             help="Of the p-values, for all comparisons of a table.",
         ),
-        count_flag("resamples", 10_000, "Of the bootstrap, over the queries.", section=STATISTICS),
         GroupedOption(
             ["--seed"],
             type=WholeNumber(0, HIGHEST_SEED),
@@ -142,6 +132,6 @@ def statistics_flags() -> list[click.Parameter]:
             show_default=True,
             metavar="N",
             section=STATISTICS,
-            help="Of the bootstrap and of tests by chance.",
+            help="Of the randomization test.",
         ),
     ]

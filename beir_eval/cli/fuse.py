@@ -14,8 +14,6 @@ from mcranker.cli.invocation import say
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.verb import Verb, output_flag, quiet_flag
 
-__all__ = ["command"]
-
 
 def _fuse(ctx: click.Context) -> int:
     given = ctx.params
@@ -27,7 +25,7 @@ def _fuse(ctx: click.Context) -> int:
     check_outputs(given["out"])
 
     from beir_eval.measures.fusion import fuse
-    from beir_eval.runs import check_name, read_trec, write_trec
+    from mcranker.trec import check_name, read_trec, write_trec
 
     tag = given["tag"] or given["method"]
     check_name(tag, "the tag")

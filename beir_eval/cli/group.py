@@ -7,8 +7,6 @@ from typing import NoReturn
 from mcranker.cli.group import EXIT_CODES, Verbs
 from mcranker.cli.plugins import LazyVerb
 
-__all__ = ["DEMO", "INSPECT", "PERSONA_REPORT", "VERBS", "cli", "main"]
-
 VERBS = {
     "run": LazyVerb("beir_eval.cli.run", "Run rankers over data sets, as a suite or flags say."),
     "report": LazyVerb(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from pydantic_core import to_jsonable_python
 
 from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.files import check_outputs
@@ -13,11 +16,23 @@ from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.reading import STDIN
 from mcranker.cli.verb import Verb, output_flag
 from personas.atomic import write_whole
+from personas.inspection.inspection import InspectedHit, Inspection
+from personas.provenance import provenance
+from personas.survey.query import QueryFindings
+from personas.words import counted
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from beir_eval.cli.inspect_sources import Chosen, Listed
 
-__all__ = ["command"]
+_LONGEST_ID = 24
+_NOT_SHOWN = {"seconds", "unreadable"}
+_OF_HITS = (
+    *("rank", "doc_id", "score", "at_most", "scores", "criteria", "missing", "skipped"),
+    *("disagreement", "score_range", "first_stage_rank", "first_stage_score", "moved", "grade"),
+    *("other", "rank_of_all", "rank_without", "raised_most_by", "sunk_most_by", "title", "text"),
+)
 
 
 def _inspect(ctx: click.Context) -> int:
@@ -71,14 +86,12 @@ def _chosen(ctx: click.Context) -> Chosen | list[Listed]:
 
 
 def _list(rows: list[Listed], output: str) -> None:
-    from beir_eval.cli.inspect_output import listed_dicts, show_list
-
     if output == "json":
-        print_json(queries=listed_dicts(rows))
+        print_json(queries=[asdict(row) for row in rows])
         return
-    from personas.report.terminal.parts import print_page
+    from personas.console import print_page
 
-    print_page(lambda console: show_list(console, rows))
+    print_page(lambda console: _show_list(console, rows))
 
 
 def _write_page(chosen: Chosen, name: str) -> None:
@@ -95,15 +108,91 @@ def _show(chosen: Chosen, given: dict[str, Any]) -> None:
     inspection, passage = chosen.inspection(), given["passage"]
     hits = inspection.hits if passage is None else (find_hit(inspection, passage),)
     if given["output"] == "json":
-        from beir_eval.cli.inspect_output import inspection_dict
-
-        print_json(inspection=inspection_dict(inspection, hits))
+        print_json(inspection=_inspection_dict(inspection, hits))
         return
-    from personas.report.terminal.parts import print_page
+    from personas.console import print_page
 
     print_page(
         lambda console: show_inspection(console, inspection, top=given["top"], passage=passage)
     )
+
+
+def _show_list(console: Console, rows: Sequence[Listed]) -> None:
+    """The queries, a line each, and how to pick one."""
+    from rich.text import Text
+
+    from personas.report.terminal.screen import NOTE, Column, Screen, clipped
+
+    screen = Screen(console)
+    numbers = Column(("number",), [Text(str(row.number)) for row in rows])
+    ids = [Text(clipped(row.query_id, _LONGEST_ID)) for row in rows]
+    columns = [numbers, Column(("id",), ids, right=False)]
+    if any(row.ndcg is not None for row in rows):
+        values = [Text("" if row.ndcg is None else f"{row.ndcg:.3f}") for row in rows]
+        columns.append(Column(("NDCG@10",), values))
+    room = screen.width - sum(column.width + 2 for column in columns)
+    texts = [Text(clipped(row.text, 4 * max(room, 10))) for row in rows]
+    columns.append(Column(("query",), texts, right=False, fixed_width=max(room, 10)))
+    screen.cells(columns, 2)
+    example = next((row.query_id for row in rows if row.query_id), rows[0].number)
+    screen.words(
+        f"{counted(len(rows), 'query', 'queries')}; pick one by id or number, for example "
+        f"--query {clipped(str(example), _LONGEST_ID)}",
+        NOTE,
+    )
+
+
+def _inspection_dict(inspection: Inspection, hits: Sequence[InspectedHit]) -> dict[str, Any]:
+    """All that can be worked out of a ranking, as plain values.
+
+    Args:
+        inspection: the ranking.
+        hits: the passages to list.
+    """
+    findings = QueryFindings.of(1, inspection)
+    figures, names = findings.figures, [judge.name for judge in findings.judges]
+    other = inspection.other
+    found: dict[str, Any] = to_jsonable_python(
+        {
+            "query": {"text": inspection.query, "id": inspection.query_id},
+            "ranker": inspection.ranker,
+            "other": None if other is None else {"name": other.name, "top": other.top},
+            "top_score": inspection.top,
+            "team": inspection.team,
+            "written_by": {
+                member.name: provenance(member)
+                for member in (inspection.team.members if inspection.team else ())
+            },
+            "agreement": {
+                "kendall_tau": figures.tau,
+                "krippendorff_alpha": figures.alpha,
+                "disagreement": figures.disagreement,
+                "pairs": [
+                    {"personas": [names[one], names[two]], "kendall_tau": tau}
+                    for (one, two), tau in findings.taus.items()
+                ],
+            },
+            "ndcg@10": {
+                "ranking": figures.ndcg,
+                "first_stage": figures.first_stage_ndcg,
+                "other": figures.other_ndcg,
+                "without": findings.left_out.without if findings.left_out else {},
+            },
+            "leave_one_out_exact": inspection.leave_one_out_exact,
+            "passages": len(inspection.hits),
+            "missing": inspection.missing,
+            "skipped": inspection.skipped,
+            "hits": [{name: getattr(hit, name) for name in _OF_HITS} for hit in hits],
+            "models": inspection.models,
+            "calls": {
+                "total": inspection.total.model_dump(exclude=_NOT_SHOWN),
+                "reused": inspection.reused,
+                "by_stage": [row.model_dump(exclude=_NOT_SHOWN) for row in inspection.calls],
+            },
+            "seconds": inspection.seconds,
+        }
+    )
+    return found
 
 
 command = Verb(

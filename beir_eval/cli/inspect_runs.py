@@ -23,8 +23,6 @@ from personas.inspection.inspection import OtherRanking
 from personas.inspection.stored import StoredRanking
 from personas.words import counted
 
-__all__ = ["choose_from_run", "run_folder_of"]
-
 _MOST_NAMED = 8
 _MANIFEST = "manifest.json"
 
@@ -134,13 +132,12 @@ def _ranking(path: Path, ranked: Ranked, query_id: str) -> StoredRanking:
 def _joined(data: DataFolder, ranking: StoredRanking, where: str) -> StoredRanking:
     """The ranking with titles and texts; the other passages of the data set are read over."""
     wanted = {hit.doc_id for hit in ranking.hits}
-    path = data.path / "passages.jsonl"
     texts = data.passages(wanted)
     lost = sorted(wanted - texts.keys())
     if lost:
         raise RunFolderError(
-            f"{path}: has no text of passage {lost[0]!r}, which {where} ranks; "
-            "bring back the whole folder"
+            f"{data.path / 'passages.jsonl'}: has no text of passage {lost[0]!r}, which {where} "
+            "ranks; bring back the whole folder"
         )
     return ranking.with_texts(texts)
 

@@ -22,16 +22,6 @@ from personas.inspection.effectiveness import ndcg
 from personas.inspection.inspection import Inspection, OtherRanking
 from personas.inspection.stored import StoredHead, StoredRanking
 
-__all__ = [
-    "Chosen",
-    "Grades",
-    "Listed",
-    "choose",
-    "grades_of",
-    "read_rankings",
-    "unknown_query",
-]
-
 Grades = Mapping[str, Mapping[str, int]]
 """Query id -> document id -> judgement."""
 

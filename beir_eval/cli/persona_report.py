@@ -20,8 +20,6 @@ from personas.words import counted
 if TYPE_CHECKING:
     from beir_eval.persona_report.build import PersonaReport, ReportedRun
 
-__all__ = ["Tracker", "command"]
-
 _MOST_PROCESSES = 61
 _UNKNOWN = "-"
 

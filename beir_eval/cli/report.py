@@ -19,8 +19,6 @@ from personas.words import counted
 if TYPE_CHECKING:
     from beir_eval.report.model import Report
 
-__all__ = ["command"]
-
 NAME = "report"
 
 _SUFFIXES = {"md": ".md", "html": ".html", "latex": ".tex", "json": ".json"}
@@ -100,7 +98,6 @@ def _built(given: Mapping[str, Any]) -> Report:
         test=given["test"],
         correction=given["correction"],
         level=given["level"],
-        resamples=given["resamples"],
         seed=given["seed"],
     )
 

@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from beir_eval.data.datasets import Dataset
     from beir_eval.measures.metrics import Evaluation
     from beir_eval.retrieval.first_stage import FirstStage
-    from beir_eval.runs import Run
-
-__all__ = ["command"]
+    from mcranker.trec import Run
 
 MEASURES = "nDCG@10,R@100"
 TAG = "BM25"
@@ -50,7 +48,7 @@ class _Result:
 
 def _retrieve(ctx: click.Context) -> int:
     from beir_eval.measures.metrics import measure_names
-    from beir_eval.runs import write_trec
+    from mcranker.trec import write_trec
 
     given = ctx.params
     stage = _stage(ctx)
@@ -61,7 +59,7 @@ def _retrieve(ctx: click.Context) -> int:
     write_trec(result.run, given["out"], TAG)
     if given["output"] == "json":
         return print_json(retrieval=_record(result, given["out"]))
-    from mcranker.cli.tables import print_page
+    from personas.console import print_page
 
     print_page(lambda console: _show(console, result, given["out"]))
     return DONE
@@ -85,7 +83,7 @@ def _stage(ctx: click.Context) -> FirstStage:
 
 
 def _find(given: Mapping[str, Any], stage: FirstStage, measures: list[str]) -> _Result:
-    from beir_eval.data.datasets import load
+    from beir_eval.data.load import load
     from beir_eval.measures.metrics import evaluate
     from beir_eval.retrieval.first_stage import find
 
@@ -127,10 +125,10 @@ def _record(result: _Result, out: str) -> dict[str, Any]:
 
 
 def _show(console: Console, result: _Result, out: str) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
+    from rich.table import Column
     from rich.text import Text
 
+    from personas.console import numbers, table
     from personas.plain import plain
 
     found = sum(map(len, result.run.values()))
@@ -142,12 +140,8 @@ def _show(console: Console, result: _Result, out: str) -> None:
     ]
     for line in lines:
         console.print(Text(plain(line)), soft_wrap=True)
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("measure", no_wrap=True)
-    table.add_column(Text(plain(name)), justify="right", no_wrap=True)
-    for measure, value in result.evaluation.means.items():
-        table.add_row(Text(plain(measure)), f"{value:.4f}")
-    console.print(table)
+    rows = ((measure, f"{value:.4f}") for measure, value in result.evaluation.means.items())
+    console.print(table([Column("measure", no_wrap=True), *numbers(name)], rows))
     missing = len(result.evaluation.missing_queries)
     if missing:
         words = counted(missing, "judged query", "judged queries")

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from beir_eval.cli.run_flags import run_flags
-from beir_eval.cli.run_plan import given_experiment, needed_models
-from beir_eval.cli.run_results import as_dict, show_estimates, show_results, verdict
+from beir_eval.cli.run_plan import given_experiment, needed_models, run_flags
 from beir_eval.cli.tracking import Display
 from beir_eval.experiment.run import CellResult, Experiment
-from mcranker.cli.failures import DONE, print_json
+from mcranker.cli.failures import DONE, ERROR, MISSING_SCORES, failure, print_json
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.files import print_line
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.progress import live_is_wanted
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import Verb
+from personas.words import counted, dollars
 
-__all__ = ["command"]
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from mcranker.estimate import Estimate
 
 
 def _run(ctx: click.Context) -> int:
@@ -64,8 +67,8 @@ def _check_out(out: Path) -> None:
 
 def _dry_run(ctx: click.Context, experiment: Experiment) -> int:
     from mcranker.cli.estimate import check_local_models
-    from mcranker.cli.tables import print_page
     from mcranker.estimate import Estimate as Sum
+    from personas.console import print_page
 
     check_local_models(needed_models(experiment))
     rows = list(experiment.estimate())
@@ -77,18 +80,18 @@ def _dry_run(ctx: click.Context, experiment: Experiment) -> int:
         ]
         print_json(estimates=listed, total=total.to_dict())
     else:
-        print_page(lambda console: show_estimates(console, rows, total))
+        print_page(lambda console: _show_estimates(console, rows, total))
     return DONE
 
 
 def _show(ctx: click.Context, experiment: Experiment, results: list[CellResult]) -> int:
-    from mcranker.cli.tables import print_page
+    from personas.console import print_page
 
-    code, errors = verdict(results)
+    code, errors = _verdict(results)
     if ctx.params["output"] == "json":
-        listed = [as_dict(result) for result in results]
+        listed = [_as_dict(result) for result in results]
         return print_json(code, errors, results=listed)
-    print_page(lambda console: show_results(console, results))
+    print_page(lambda console: _show_results(console, results))
     for error in errors:
         say(f"{'warning' if error['code'] == 'MissingScores' else 'error'}: {error['message']}")
     if any(result.metrics is not None for result in results):
@@ -96,6 +99,122 @@ def _show(ctx: click.Context, experiment: Experiment, results: list[CellResult])
         print_line(f"For tables, significance and figures: beir-eval report {out}")
         print_line(f"To see why: personas report {out} --out FOLDER")
     return code
+
+
+def _show_estimates(
+    console: Console, rows: list[tuple[str, str, Estimate]], total: Estimate
+) -> None:
+    """A row for each cell, and the sum."""
+    from rich.text import Text
+
+    from personas.console import numbers, table
+
+    def figures(each: Estimate) -> list[str]:
+        counts = (each.calls, each.reused, each.input_tokens, each.output_tokens)
+        return [*(f"{count:,}" for count in counts), _cost(each.cost), _cost(each.cost_at_most)]
+
+    columns = numbers("calls", "in ledger", "tokens in", "tokens out", "cost", "at most")
+    made = table(
+        ["data set", "ranker", *columns],
+        ((dataset, label, *figures(each)) for dataset, label, each in rows),
+    )
+    made.add_section()
+    made.add_row("all", "", *figures(total))
+    console.print(made)
+    console.print(
+        Text(
+            "A call whose answer the ledger will have from an earlier row is counted there. "
+            "Nothing was sent."
+        )
+    )
+
+
+def _verdict(results: list[CellResult]) -> tuple[int, list[dict[str, Any]]]:
+    """The exit code, and what to tell, as entries of an envelope's ``errors``."""
+    code, errors = DONE, []
+    finished = [(result, result.metrics) for result in results if result.metrics is not None]
+    missing = sum(metrics.scores.missing for _, metrics in finished if metrics.scores)
+    if missing:
+        code = MISSING_SCORES
+        message = f"{counted(missing, 'score')} missing; the report tells why"
+        errors.append({"code": "MissingScores", "message": message, "retryable": False})
+    for result, metrics in finished:
+        if metrics.failed:
+            code = ERROR
+            query_id, why = next(iter(metrics.failed.items()))
+            count = counted(len(metrics.failed), "query", "queries")
+            message = (
+                f"{result.dataset}, {result.label}: {count} not ranked; the first, "
+                f"{query_id!r}: {why}; run it again to try them again"
+            )
+            errors.append({"code": "QueriesFailed", "message": message, "retryable": True})
+    for result in results:
+        if result.stopped is not None:
+            code = ERROR
+            found = failure(result.stopped)
+            message = f"{result.dataset}, {result.label}: stopped: {found.message}"
+            errors.append({**found.entry, "message": message})
+    return code, errors
+
+
+def _as_dict(result: CellResult) -> dict[str, Any]:
+    """A result as plain values that JSON can hold."""
+    return {
+        "dataset": result.dataset,
+        "label": result.label,
+        "path": str(result.path),
+        "metrics": result.metrics.model_dump(mode="json") if result.metrics else None,
+        "first_stage": dict(result.first_stage.means),
+        "calls": result.calls,
+        "reused": result.reused,
+        "cost": result.cost,
+    }
+
+
+def _show_results(console: Console, results: list[CellResult]) -> None:
+    """A row for each cell."""
+    from beir_eval.report.notes import measured_to
+    from personas.console import numbers, table
+
+    measure = results[0].first_stage.measures[0] if results else ""
+    shown = measured_to(measure, [result.depth for result in results])
+    columns = numbers(
+        "queries",
+        shown,
+        "ties by lot",
+        "first stage",
+        "calls now",
+        "from ledger",
+        "missing",
+        "cost",
+    )
+    rows = (
+        (
+            result.dataset,
+            result.label,
+            f"{len(result.first_stage.per_query[measure]):,}",
+            f"{result.metrics.means[measure]:.4f}" if result.metrics else "stopped",
+            _by_lot(result, measure),
+            f"{result.first_stage.means[measure]:.4f}",
+            f"{result.calls:,}",
+            f"{result.reused:,}",
+            f"{result.metrics.scores.missing:,}"
+            if result.metrics and result.metrics.scores
+            else "-",
+            _cost(result.cost),
+        )
+        for result in results
+    )
+    console.print(table(["data set", "ranker", *columns], rows))
+
+
+def _by_lot(result: CellResult, measure: str) -> str:
+    ties = result.metrics.ties.get(measure) if result.metrics else None
+    return "-" if ties is None or ties.by_lot is None else f"{ties.by_lot:.4f}"
+
+
+def _cost(cost: float | None) -> str:
+    return "-" if cost is None else dollars(cost)
 
 
 command = Verb(

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from beir_eval.experiment.run_folder import SuiteNote
     from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite
 
-__all__ = ["command"]
-
 
 def _suites(ctx: click.Context) -> int:
     name, as_toml, output = (ctx.params[each] for each in ("name", "as_toml", "output"))
@@ -45,7 +43,7 @@ def _list(*, as_json: bool) -> int:
     if as_json:
         entries = [{"name": name, "title": title} for name, title in suites.items()]
         return print_json(suites=entries)
-    from mcranker.cli.tables import print_page
+    from personas.console import print_page
 
     print_page(lambda console: _list_page(console, suites))
     return DONE
@@ -57,7 +55,7 @@ def _show(name: str, *, as_json: bool) -> int:
     suite = load_suite(name)
     if as_json:
         return print_json(suite=_record(suite))
-    from mcranker.cli.tables import print_page
+    from personas.console import print_page
 
     print_page(lambda console: _page(console, suite))
     return DONE
@@ -99,16 +97,9 @@ def _record(suite: Suite) -> dict[str, Any]:
 
 
 def _list_page(console: Console, suites: Mapping[str, str]) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
+    from personas.console import names, table
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("name", style="cyan", no_wrap=True)
-    table.add_column("")
-    for name, title in suites.items():
-        table.add_row(name, Text(title))
-    console.print(table)
+    console.print(table([names("name"), ""], suites.items()))
     console.print(
         "'beir-eval suites NAME' shows one, 'beir-eval run NAME' runs it.",
         style="dim",
@@ -117,10 +108,10 @@ def _list_page(console: Console, suites: Mapping[str, str]) -> None:
 
 
 def _page(console: Console, suite: Suite) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
+    from rich.table import Column
     from rich.text import Text
 
+    from personas.console import table
     from personas.plain import plain
 
     console.print(Text(plain(suite.title), style="bold"))
@@ -131,14 +122,8 @@ def _page(console: Console, suite: Suite) -> None:
         console.print(
             Text(f"{plain(heading)}: ", style="dim").append(plain(words), style="not dim")
         )
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("label", "ranker", "options"):
-        table.add_column(heading)
-    table.columns[0].style = "cyan"
-    for ranker in suite.rankers:
-        cells = (ranker.label, ranker.ranker, _options(ranker))
-        table.add_row(*(Text(plain(cell)) for cell in cells))
-    console.print(table)
+    rows = ((each.label, each.ranker, _options(each)) for each in suite.rankers)
+    console.print(table([Column("label", style="cyan"), "ranker", "options"], rows))
 
 
 def _lines(suite: Suite) -> list[tuple[str, str]]:

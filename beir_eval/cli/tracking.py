@@ -15,13 +15,11 @@ from personas.plain import plain
 from personas.words import counted, seconds
 
 if TYPE_CHECKING:
-    from beir_eval.experiment.cell import Cell
+    from beir_eval.experiment.cell import RunJob
     from beir_eval.experiment.run import CellResult
     from beir_eval.experiment.suite import DatasetSpec
     from mcranker.events import Event
     from mcranker.rankers import RankedQuery
-
-__all__ = ["CellTracker", "Display"]
 
 
 @dataclass(slots=True)
@@ -122,7 +120,7 @@ class Display(Watch):
     def dataset_begins(self, spec: DatasetSpec) -> None:
         self._invocation.doing(f"preparing the data set {spec.name}")
 
-    def cell_begins(self, cell: Cell, place: int, count: int, scores_after: int) -> None:
+    def cell_begins(self, cell: RunJob, place: int, count: int, scores_after: int) -> None:
         queries = cell.open_queries
         self._sizes = {query_id: len(cell.prepared.run[query_id]) for query_id in queries}
         name = plain(f"{cell.prepared.manifest.dataset}, {cell.spec.label} ({place} of {count})")

@@ -11,9 +11,7 @@ from beir_eval.data.qrels import read_qrels
 
 if TYPE_CHECKING:
     from beir_eval.experiment.run_folder import DataFolder
-    from beir_eval.runs import Run
-
-__all__ = ["Basis", "Texts", "basis_of_dataset", "basis_of_folder", "basis_of_qrels"]
+    from mcranker.trec import Run
 
 Texts = Mapping[str, tuple[str, str]]
 """Document id -> title and text."""
@@ -52,17 +50,13 @@ def basis_of_folder(data: DataFolder) -> Basis:
     Raises:
         RunError, RunFolderError: a file cannot be read.
     """
-
-    def texts(doc_ids: Collection[str]) -> Texts:
-        return data.passages(set(doc_ids))
-
     manifest = data.manifest
     return Basis(
         dataset=manifest.dataset,
         split=manifest.split,
         qrels=data.qrels(),
         queries=data.queries(),
-        texts=texts,
+        texts=lambda doc_ids: data.passages(set(doc_ids)),
         first_stage=data.first_stage(),
         first_stage_name=manifest.first_stage.name,
     )
@@ -75,7 +69,7 @@ def basis_of_dataset(name: str, *, split: str = "test") -> Basis:
         DatasetError: as `beir_eval.load`.
         ExtraMissing: a package for it is not installed.
     """
-    from beir_eval.data.datasets import load
+    from beir_eval.data.load import load
 
     dataset = load(name, split=split)
 

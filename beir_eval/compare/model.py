@@ -12,18 +12,6 @@ from dataclasses import dataclass
 
 from beir_eval.measures.significance import Comparison
 
-__all__ = [
-    "ChangedQuery",
-    "MovedPassage",
-    "PersonaScore",
-    "Place",
-    "QuerySide",
-    "RunComparison",
-    "RunSide",
-    "SettingChange",
-    "TeamMember",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class PersonaScore:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from beir_eval.compare.sources import ComparedRun, Pair, Ranked
     from personas.inspection.stored import StoredHit
 
-__all__ = ["Direction", "compare_pair"]
-
 Direction = Literal["both", "gains", "losses"]
 
 EXCERPT = 300

@@ -11,19 +11,12 @@ from typing import Any, ClassVar, NamedTuple
 
 from beir_eval.compare.basis import Basis, Texts, basis_of_folder
 from beir_eval.errors import RunFolderError
+from beir_eval.experiment.labels import by_role
 from beir_eval.experiment.run_folder import FIRST_STAGE, DataFolder, Metrics, RunFolder
-from beir_eval.runs import Run, read_trec
 from mcranker.paths import is_file, is_folder
+from mcranker.trec import Run, read_trec
 from personas import Team
 from personas.inspection.stored import StoredHit
-
-__all__ = [
-    "FIRST_STAGE_NAME",
-    "ComparedRun",
-    "Pair",
-    "Ranked",
-    "open_pair",
-]
 
 FIRST_STAGE_NAME = "first-stage"
 """Stands for the first stage's run of what the other run has ranked."""
@@ -178,7 +171,7 @@ class _FolderRun(ComparedRun):
     def __init__(self, name: str, folder: RunFolder, basis: Basis) -> None:
         super().__init__(name, folder.manifest.label, basis)
         self._folder = folder
-        self.models = _models(folder.manifest.models)
+        self.models = by_role(folder.manifest.models)
         self.settings = _settings(folder)
         self.failed = self._metrics.failed
 
@@ -191,7 +184,7 @@ class _FolderRun(ComparedRun):
 
     def ranked(self, query_ids: Collection[str]) -> dict[str, Ranked]:
         return {
-            ranking.query.id: Ranked.of(ranking.best_first, ranking.team)
+            ranking.query.id: Ranked.of(ranking.returned, ranking.team)
             for ranking in self._folder.rankings(query_ids)
         }
 
@@ -284,13 +277,6 @@ def _common_queries(a: ComparedRun, b: ComparedRun) -> tuple[list[str], int]:
             "common, so there is nothing to compare; run both with the same queries"
         )
     return common, len({*judged_a, *judged_b}) - len(common)
-
-
-def _models(models: Mapping[str, str]) -> str:
-    names = list(dict.fromkeys(models.values()))
-    if len(names) <= 1:
-        return "".join(names)
-    return ", ".join(f"{role} {name}" for role, name in models.items())
 
 
 def _settings(folder: RunFolder) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Data sets: documents, queries and judgements, by name, by ir_datasets id, or from a folder.
+"""Data sets: documents, queries and judgements; those of a folder.
 
 A folder in BEIR format holds ``corpus.jsonl`` (``_id``, ``title``, ``text``), ``queries.jsonl``
 (``_id``, ``text``) and ``qrels/SPLIT.tsv`` (query id, document id and grade, parted by tabs,
@@ -7,38 +7,28 @@ under a line of headings). The first two may be packed: ``corpus.jsonl.gz``.
 
 from __future__ import annotations
 
-import os
 import re
-from dataclasses import dataclass, replace
-from importlib import resources
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
-from beir_eval.data.catalogue import Known, known
 from beir_eval.data.qrels import add_grade
 from beir_eval.errors import DatasetError
 from beir_eval.text_files import read_lines
 from mcranker.logs import safe_logger
-from mcranker.paths import is_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from importlib.resources.abc import Traversable
 
-__all__ = ["COLLECTIONS", "Dataset", "Document", "load"]
+    from beir_eval.data.catalogue import Known
 
 COLLECTIONS: Mapping[str, str] = {
     "mini": "a small collection that comes with the package, for demonstrations and tests",
 }
 """Collections that come with the package, each with a line about it."""
 
-_ABOUT = {
-    "mini": "Short passages on everyday subjects: health, consumer law, money, software, travel, "
-    "shopping, history and the environment. The queries are questions, and one claim; a relevant "
-    "passage answers just what is asked, for the person, place and time that are meant.",
-}
 _BLANK = " \t\n\r\x0b\f"
 _ID = re.compile(f"[^{_BLANK}\0]+")  # tools in C end a text at a zero byte
 _log = safe_logger("mcranker.beir_eval.datasets")
@@ -70,7 +60,8 @@ class Dataset:
             empty where nothing is known.
         split: which judgements.
         paper: its key in the paper's tables, e.g. ``"touche"``; None if it is none of the
-            paper's, or if the split is not ``"test"``.
+            paper's, or if the split is not ``"test"``. A folder is one of them if it has its
+            name, and as many documents and judged queries.
     """
 
     name: str
@@ -93,7 +84,8 @@ class Wanted:
         source: what it comes from, for the description.
         split: which judgements.
         judged_only: whether queries without judgements are left out.
-        known: the paper's data set that it is, or None.
+        known: the paper's data set that has this name, or None.
+        checked: whether nothing but a name says that it is `known`.
     """
 
     name: str
@@ -102,60 +94,7 @@ class Wanted:
     split: str
     judged_only: bool
     known: Known | None
-
-
-def load(
-    name_or_path: str | os.PathLike[str], *, split: str = "test", judged_only: bool = True
-) -> Dataset:
-    """Load a data set, and download it first where that is needed and possible.
-
-    Args:
-        name_or_path: in this order: a name of `COLLECTIONS`; a name or alias of
-            `beir_eval.data.catalogue`, such as ``"scifact"``; a folder in BEIR format; an id of
-            ir_datasets, such as ``"beir/fiqa/test"``, ``"msmarco-passage/dev/small"`` or
-            ``"cranfield"``. Write ``"./scifact"`` or a `Path` for a folder with such a name; a
-            folder called like a data set of the paper counts as that data set.
-        split: which judgements: the name of a file in ``qrels``, without ``.tsv``. Of an id,
-            the split that it ends in goes before ``"test"``; any other one stands for the id
-            with that ending.
-        judged_only: keep only the queries with judgements in the split; else all queries.
-
-    Judgements of queries that the collection does not hold are left out, and a warning is
-    logged with their number; judgements of documents outside the corpus stay (they count in
-    the ideal ranking, as in trec_eval), and are logged as well.
-
-    Data sets of ir_datasets are kept in ``~/.ir_datasets``, or where ``IR_DATASETS_HOME`` says.
-    Progress of a download is shown on standard error. Of the queries of Robust04 and News the
-    text is that which BEIR takes: the description, and the headline of the article.
-
-    Raises:
-        DatasetError: nothing has that name; it is not on this machine and cannot be downloaded,
-            or only under a licence; the split is not there; a file is missing, damaged or
-            cannot be read, or is not UTF-8; a line is not JSON, lacks a key or holds a wrong
-            type; an id is empty, holds white space or stands twice; the corpus, the queries or
-            the judgements are empty.
-        ExtraMissing: ir_datasets is needed and not installed.
-    """
-    name = os.fspath(name_or_path)
-    by_name = isinstance(name_or_path, str)
-    if by_name and name in COLLECTIONS:
-        folder: Traversable = resources.files("beir_eval") / "collections" / name
-        wanted = Wanted(name, str(folder), COLLECTIONS[name], split, judged_only, None)
-        return replace(_load_folder(folder, wanted), about=_ABOUT[name])
-    entry = known(name) if by_name else None
-    path = Path(name)
-    if entry is None and is_folder(path):
-        whole = path.resolve().name
-        source = "a folder in BEIR format"
-        return _load_folder(path, Wanted(whole, name, source, split, judged_only, known(whole)))
-    if not by_name or name.startswith((".", "/", "~")) or "\\" in name:
-        raise DatasetError(
-            f"no folder {name!r}; a folder in BEIR format holds corpus.jsonl, queries.jsonl and "
-            "qrels/SPLIT.tsv"
-        )
-    from beir_eval.data.ir_source import load_id
-
-    return load_id(name, Wanted(name, name, "", split, judged_only, entry))
+    checked: bool = False
 
 
 def assemble(
@@ -200,8 +139,28 @@ def assemble(
         description=f"{wanted.name}: {wanted.source}; {counts}",
         about=entry.about if entry else "",
         split=wanted.split,
-        paper=entry.name if entry and wanted.split == "test" else None,
+        paper=_paper(wanted, len(corpus), len(qrels)),
     )
+
+
+def _paper(wanted: Wanted, documents: int, judged: int) -> str | None:
+    """The data set's key in the paper's tables, if it is one of the paper's."""
+    entry = wanted.known
+    if entry is None or wanted.split != "test":
+        return None
+    if wanted.checked and (documents, judged) != (entry.documents, entry.queries):
+        _log.warning(
+            "%s is called like the paper's %s, but has %d documents and %d judged queries, not "
+            "%d and %d: it is not taken for it",
+            wanted.place,
+            entry.title,
+            documents,
+            judged,
+            entry.documents,
+            entry.queries,
+        )
+        return None
+    return entry.name
 
 
 def log_absent(name: str, absent: int) -> None:
@@ -236,7 +195,12 @@ class _QueryLine(BaseModel, strict=True):
 _Line = TypeVar("_Line", _CorpusLine, _QueryLine)
 
 
-def _load_folder(folder: Traversable, wanted: Wanted) -> Dataset:
+def load_folder(folder: Traversable, wanted: Wanted) -> Dataset:
+    """The data set of a folder in BEIR format.
+
+    Raises:
+        DatasetError: a file is missing or damaged, or a line of it is wrong.
+    """
     # Small files first: a wrong split is noticed before a large corpus has been read.
     judgements = _read_qrels(folder, wanted.split)
     queries = {line.id: line.text for line in _read_jsonl(folder, "queries.jsonl", _QueryLine)}

@@ -21,8 +21,6 @@ from urllib.parse import urlsplit
 from beir_eval.errors import BeirEvalError, DatasetError
 from mcranker.logs import safe_logger
 
-__all__ = ["home", "plainly"]
-
 ENVIRONMENT = "IR_DATASETS_HOME"
 LONGEST = 300  # characters of a foreign message that are shown
 

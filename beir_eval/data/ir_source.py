@@ -23,8 +23,6 @@ from beir_eval.data.ir_failures import home, plainly
 from beir_eval.errors import DatasetError, ExtraMissing
 from beir_eval.text_files import check_zip
 
-__all__ = ["StoredCorpus", "is_here", "load_id"]
-
 BATCH = 1000  # documents that are in memory at once while ids are looked up
 SPLITS = 8  # of a data set that an error names, at most
 SUGGESTIONS = 4  # names that an error offers, at most

@@ -10,8 +10,6 @@ from beir_eval.errors import DatasetError
 from beir_eval.text_files import read_lines
 from mcranker.ranking import HIGHEST_GRADE
 
-__all__ = ["HIGHEST_GRADE", "add_grade", "read_qrels"]
-
 _FORMS = {3: (0, 1, 2), 4: (0, 2, 3)}  # columns -> where query, document and grade stand
 _FIELD = re.compile(r"[^ \t\n\r\x0b\f]+")  # between the white space of the C locale
 _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")

@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beir_eval.errors import RunFolderError
-from beir_eval.experiment.outcome import Outcome
 from beir_eval.experiment.rankings import RANKINGS, index_rankings, ranking_line, read_rankings
 from beir_eval.experiment.run_folder import (
     Metrics,
     RunFolder,
     RunManifest,
+    ScoreCounts,
+    Taken,
 )
 from beir_eval.files import append_whole, read_lines, write_form
-from beir_eval.runs import write_trec
+from beir_eval.measures.metrics import evaluate
+from beir_eval.measures.ties import Tied, tie_figures
 from mcranker.logs import safe_logger
+from mcranker.ranking import used_by
+from mcranker.trec import write_trec
+from mcranker.types import UsageTable
 from personas.atomic import replacing
 from personas.ensembles import find_ensemble
+from personas.inspection.stored import ASSESSOR, StoredHit, StoredRanking
 
 if TYPE_CHECKING:
-    from beir_eval.experiment.prepare import Prepared
+    from beir_eval.experiment.prepare import RankingInput
     from beir_eval.experiment.suite import RankerSpec
     from mcranker.rankers import Ranker
     from mcranker.ranking import Ranking
-
-__all__ = ["Cell", "judges"]
 
 _log = safe_logger("mcranker.beir_eval.cell")
 
@@ -48,8 +54,11 @@ HOW_NOT_WHAT = frozenset(
 """Fields of the configuration that say how calls are made and change no score."""
 
 
+LONGEST_REASON = 120
+
+
 @dataclass
-class Cell:
+class RunJob:
     """One ranker over one data set.
 
     Attributes:
@@ -62,7 +71,7 @@ class Cell:
 
     path: Path
     spec: RankerSpec
-    prepared: Prepared
+    prepared: RankingInput
     measures: Sequence[str]
     failed: dict[str, str] = field(default_factory=dict)
 
@@ -141,7 +150,7 @@ class Cell:
             )
         in_order = [offsets[query_id] for query_id in self.prepared.queries if query_id in offsets]
         _keep_lines(self._rankings, in_order)
-        outcome = Outcome()
+        outcome = Outcome(self.prepared.texts)
         for ranking in read_rankings(self._rankings):
             outcome.take(ranking)
         metrics = outcome.metrics(self.prepared.qrels, self.measures, self.failed)
@@ -217,6 +226,8 @@ def judges(spec: RankerSpec) -> int:
 
 
 def _check_same(path: Path, known: RunManifest, wanted: RunManifest) -> None:
+    from mcranker import RankerConfig
+
     changed = [
         f"{name} was {getattr(known, name)!r} and is {getattr(wanted, name)!r}"
         for name in ("label", "ranker", "data")
@@ -224,6 +235,10 @@ def _check_same(path: Path, known: RunManifest, wanted: RunManifest) -> None:
     ]
     for name in ("config", "models", "prompt_hashes"):
         before, now = getattr(known, name), getattr(wanted, name)
+        if name == "config":
+            # A choice that was not there yet was what is the default now, but for ties in ranks.
+            defaults = {**RankerConfig().recorded(), "rank_ties": "ordinal"}
+            before = {**{key: defaults[key] for key in now if key in defaults}, **before}
         changed += [
             f"{key} was {before.get(key)!r} and is {now.get(key)!r}"
             for key in dict.fromkeys([*before, *now])
@@ -264,3 +279,109 @@ def _keep_lines(path: Path, offsets: Iterable[int]) -> None:
         for offset in offsets:
             lines.seek(offset)
             file.write(lines.readline())
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Takes rankings one by one and sums them up; keeps ids and scores.
+
+    Attributes:
+        texts: document id -> title and text; equal passages were judged as one.
+        run: query id -> (document id, score), best first. A passage without a score of its own
+            has the highest that it could have got, or one below all others.
+    """
+
+    texts: Mapping[str, tuple[str, str]]
+    run: dict[str, list[tuple[str, float]]] = field(default_factory=dict)
+    _tied: dict[str, Tied] = field(default_factory=dict)
+    _asked: int = 0
+    _missing: int = 0
+    _skipped: int = 0
+    _reasons: Counter[str] = field(default_factory=Counter)
+    _used: UsageTable = field(default_factory=UsageTable)
+
+    def take(self, ranking: StoredRanking) -> None:
+        """Count a ranking; texts may be left out."""
+        query_id, returned = ranking.query.id, ranking.returned
+        self._tied[query_id] = Tied.of_ranking(ranking, self.texts)
+        self.run[query_id] = _with_numbers(returned)
+        ensemble = find_ensemble(ranking.config)
+        assessed = ensemble is not None and ensemble.asks
+        for hit in ranking.hits:
+            missing = hit.missing
+            self._missing += len(missing)
+            self._skipped += len(hit.skipped)
+            given = sum(score is not None for score in hit.scores.values())
+            # The assessor's score is the final one and stands with no persona.
+            given += assessed and hit.score is not None and ASSESSOR not in missing
+            self._asked += given + len(missing)
+            self._reasons.update(_in_short(reason) for reason in missing.values())
+        for row in (*ranking.usage.by_stage, *ranking.usage.reused):
+            self._used.add(*used_by(row))
+
+    def metrics(
+        self,
+        qrels: Mapping[str, Mapping[str, int]],
+        measures: Sequence[str],
+        failed: Mapping[str, str],
+    ) -> Metrics:
+        """The measures over all judged queries, and the sums.
+
+        Args:
+            qrels: judgements of the queries that were to be ranked.
+            measures: names as ir-measures writes them.
+            failed: query id -> why it was not ranked.
+        """
+        evaluation = evaluate(self.run, qrels, measures)
+        ties = tie_figures(self._tied, qrels, measures)
+        return Metrics(
+            measures=tuple(measures),
+            means=dict(evaluation.means),
+            per_query={name: dict(values) for name, values in evaluation.per_query.items()},
+            ties=dict(ties.bounds),
+            by_lot={name: dict(values) for name, values in ties.by_lot.items()},
+            missing_queries=evaluation.missing_queries,
+            failed=dict(failed),
+            scores=ScoreCounts(
+                asked=self._asked,
+                missing=self._missing,
+                skipped=self._skipped,
+                reasons=dict(sorted(self._reasons.items(), key=lambda item: (-item[1], item[0]))),
+                unreadable=sum(usage.unreadable for usage in self._used.values()),
+            ),
+            taken=self._taken(),
+        )
+
+    def _taken(self) -> Taken:
+        from mcranker.llm.chat import Usage
+        from mcranker.llm.prices import cost
+
+        sorted_rows = [(key, self._used[key]) for key in sorted(self._used)]
+        total = sum((usage for _, usage in sorted_rows), start=Usage())
+        # Priced together, so that it makes no difference which answers were there already.
+        costs = [cost(model, usage) for (_, _, model), usage in sorted_rows]
+        known = [each for each in costs if each is not None]
+        return Taken(
+            calls=total.calls,
+            input_tokens=total.input_tokens,
+            cached_input_tokens=total.cached_input_tokens,
+            output_tokens=total.output_tokens,
+            # The order of the answers must not show in the last digits.
+            seconds=round(total.seconds, 3),
+            cost=round(math.fsum(known), 9) if len(known) == len(costs) else None,
+        )
+
+
+def _with_numbers(hits: Iterable[StoredHit]) -> list[tuple[str, float]]:
+    numbered: list[tuple[str, float]] = []
+    for hit in hits:
+        score = hit.score if hit.score is not None else hit.at_most
+        if score is None:
+            score = min([0.0, *(before for _, before in numbered[-1:])]) - 1.0
+        numbered.append((hit.doc_id, score))
+    return numbered
+
+
+def _in_short(reason: str) -> str:
+    """The reason without the model's own words, so that equal reasons count together."""
+    return reason.partition(" The answer:")[0][:LONGEST_REASON]

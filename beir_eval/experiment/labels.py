@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from beir_eval.experiment.run_folder import DataManifest, RunFolder
-
-__all__ = ["column_names", "natural", "row_labels"]
 
 
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:
@@ -84,3 +82,11 @@ def _different_parts(paths: Sequence[Path]) -> list[str]:
     # Where one folder lies in another, its own name tells it from what is inside.
     shared = min(shared, shortest - 1)
     return ["/".join(path.parts[shared:]) for path in paths]
+
+
+def by_role(models: Mapping[str, str]) -> str:
+    """The models' names, role by role where they differ; empty for none."""
+    names = list(dict.fromkeys(models.values()))
+    if len(names) <= 1:
+        return "".join(names)
+    return ", ".join(f"{role} {name}" for role, name in models.items())

@@ -25,22 +25,21 @@ from beir_eval.experiment.run_folder import (
 from beir_eval.files import write_form
 from beir_eval.lock import locked
 from beir_eval.measures.metrics import evaluate
-from beir_eval.runs import write_trec
+from beir_eval.measures.ties import Tied, tie_figures
 from mcranker.logs import safe_logger
+from mcranker.trec import write_trec
 from personas.atomic import replacing_folder
 
 if TYPE_CHECKING:
     from beir_eval.data.datasets import Dataset
-    from beir_eval.runs import Run
+    from mcranker.trec import Run
     from mcranker.types import Passage, Query
-
-__all__ = ["Prepared", "chosen_queries", "prepare"]
 
 _log = safe_logger("mcranker.beir_eval.prepare")
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class RankingInput:
     """What is ranked, in memory.
 
     Attributes:
@@ -110,7 +109,7 @@ def prepare(
     first_stage: FirstStageNote,
     queries_in_full: int,
     about: str = "",
-) -> Prepared:
+) -> RankingInput:
     """What rankers get of `dataset`.
 
     Args:
@@ -139,10 +138,12 @@ def prepare(
         first_stage=first_stage,
         content=_fingerprint(dataset, kept, texts),
     )
-    return Prepared(manifest, about or dataset.about, dataset.queries, dataset.qrels, kept, texts)
+    return RankingInput(
+        manifest, about or dataset.about, dataset.queries, dataset.qrels, kept, texts
+    )
 
 
-def keep_data(prepared: Prepared, folder: Path, measures: Sequence[str]) -> DataFolder:
+def keep_data(prepared: RankingInput, folder: Path, measures: Sequence[str]) -> DataFolder:
     """Write the folder ``data`` of a data set, or see that it is there already.
 
     Args:
@@ -158,7 +159,7 @@ def keep_data(prepared: Prepared, folder: Path, measures: Sequence[str]) -> Data
         return _keep_data(prepared, folder, measures)
 
 
-def _keep_data(prepared: Prepared, folder: Path, measures: Sequence[str]) -> DataFolder:
+def _keep_data(prepared: RankingInput, folder: Path, measures: Sequence[str]) -> DataFolder:
     path = folder / DATA_FOLDER
     if path.exists():
         found = DataFolder.open(path)
@@ -168,10 +169,14 @@ def _keep_data(prepared: Prepared, folder: Path, measures: Sequence[str]) -> Dat
         if same and set(measures) <= set(found.metrics().measures):
             return found
     evaluation = evaluate(prepared.run, prepared.qrels, measures)
+    tied = {query_id: Tied.of_scores(found) for query_id, found in prepared.run.items()}
+    ties = tie_figures(tied, prepared.qrels, measures)
     metrics = Metrics(
         measures=tuple(measures),
         means=dict(evaluation.means),
         per_query={name: dict(values) for name, values in evaluation.per_query.items()},
+        ties=dict(ties.bounds),
+        by_lot={name: dict(values) for name, values in ties.by_lot.items()},
         missing_queries=evaluation.missing_queries,
     )
     with replacing_folder(path) as new:
@@ -205,11 +210,11 @@ def _other_data(found: DataFolder, wanted: DataManifest) -> str:
     )
 
 
-def _query_lines(prepared: Prepared) -> Iterator[Mapping[str, str]]:
+def _query_lines(prepared: RankingInput) -> Iterator[Mapping[str, str]]:
     return ({"_id": query_id, "text": text} for query_id, text in prepared.queries.items())
 
 
-def _passage_lines(prepared: Prepared) -> Iterator[Mapping[str, str]]:
+def _passage_lines(prepared: RankingInput) -> Iterator[Mapping[str, str]]:
     for doc_id, (title, text) in prepared.texts.items():
         yield {"_id": doc_id, "title": title, "text": text}
 

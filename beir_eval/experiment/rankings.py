@@ -14,17 +14,6 @@ from beir_eval.files import Line, read_lines
 from personas.errors import SchemaError
 from personas.inspection.stored import StoredHead, StoredRanking
 
-__all__ = [
-    "RANKINGS",
-    "Ranked",
-    "index_rankings",
-    "judged_by_team",
-    "place_of",
-    "ranking_at",
-    "ranking_line",
-    "read_rankings",
-]
-
 RANKINGS = "rankings.jsonl"
 """Name of the file in a run folder."""
 

@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beir_eval.errors import SettingError
-from beir_eval.experiment.cell import Cell, judges
-from beir_eval.experiment.prepare import Prepared, chosen_queries, keep_data, prepare
-from beir_eval.experiment.spending import Spending
-from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite, folder_name
-from beir_eval.experiment.suite_form import dataset_folder_name
+from beir_eval.experiment.cell import RunJob, judges
+from beir_eval.experiment.prepare import RankingInput, chosen_queries, keep_data, prepare
+from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite
+from beir_eval.experiment.suite_form import dataset_folder_name, folder_name
 from beir_eval.lock import locked
 from beir_eval.ranges import check_whole
 from beir_eval.retrieval.first_stage import FirstStage
@@ -37,9 +36,8 @@ if TYPE_CHECKING:
     from beir_eval.experiment.run_folder import Metrics
     from mcranker.estimate import Estimate
     from mcranker.events import Event
+    from mcranker.models import Models
     from mcranker.rankers import RankedQuery, Ranker
-
-__all__ = ["CellResult", "Experiment", "Plan", "Watch", "run_suite"]
 
 GIVE_UP = 5
 """Queries that fail one after the other, before a run is stopped: the model is out of reach."""
@@ -89,6 +87,7 @@ class CellResult:
         calls: calls made now for the queries that were ranked.
         cost: US dollars paid for them; None if a price is not known.
         reused: answers that the ledger had.
+        depth: passages a query, at most.
         stopped: the error that ended the run early: a budget that is spent, something that fails
             every query, or the last of `GIVE_UP` failures in a row, or of all; None if none.
     """
@@ -101,6 +100,7 @@ class CellResult:
     calls: int
     cost: float | None
     reused: int
+    depth: int
     stopped: Exception | None = None
 
 
@@ -110,10 +110,10 @@ class Watch:
     def dataset_begins(self, spec: DatasetSpec) -> None:
         """A data set is to be loaded, and its passages to be found."""
 
-    def cell_begins(self, cell: Cell, place: int, count: int, scores_after: int) -> None:
+    def cell_begins(self, cell: RunJob, place: int, count: int, scores_after: int) -> None:
         """The `place`-th of `count` cells begins, counted from 1.
 
-        `scores_after` is how many scores the cells after it will ask for, as `Cell.scores_ahead`
+        `scores_after` is how many scores the cells after it will ask for, as `RunJob.scores_ahead`
         counts them; a data set that is not loaded yet is taken to be as large as this one.
         """
 
@@ -176,14 +176,14 @@ class Experiment:
         """How many cells there are."""
         return len(self.datasets) * len(self.rankers)
 
-    def prepared(self, spec: DatasetSpec) -> Prepared:
+    def prepared(self, spec: DatasetSpec) -> RankingInput:
         """What is ranked of a data set.
 
         Raises:
             DatasetError: it cannot be had; see `beir_eval.load`.
             SettingError, RunError, ExtraMissing: the first stage cannot be run.
         """
-        from beir_eval.data.datasets import load
+        from beir_eval.data.load import load
         from beir_eval.retrieval.first_stage import find
 
         plan = self.plan
@@ -200,12 +200,12 @@ class Experiment:
             about=spec.about,
         )
 
-    def cells(self, prepared: Prepared) -> Iterator[Cell]:
+    def cells(self, prepared: RankingInput) -> Iterator[RunJob]:
         """One cell for each ranker."""
         folder = self._folder(prepared)
         for spec in self.rankers:
             path = folder / folder_name(spec.label)
-            yield Cell(path, _with_dataset(spec, prepared), prepared, self.plan.measures)
+            yield RunJob(path, _with_dataset(spec, prepared), prepared, self.plan.measures)
 
     async def run(self, watch: Watch | None = None) -> AsyncIterator[CellResult]:
         """Run every cell that is not finished, one after the other.
@@ -262,12 +262,12 @@ class Experiment:
                         ranker.estimate_many(work, counted=counted),
                     )
 
-    def _scores(self, prepared: Prepared) -> int:
+    def _scores(self, prepared: RankingInput) -> int:
         """Scores that all rankers together ask for, of all queries."""
         passages = sum(len(ranked) for ranked in prepared.run.values())
         return passages * sum(judges(spec) for spec in self.rankers)
 
-    def _folder(self, prepared: Prepared) -> Path:
+    def _folder(self, prepared: RankingInput) -> Path:
         name, split = prepared.manifest.dataset, prepared.manifest.split
         whole = name if split == "test" else f"{name} {split}"
         return Path(self.plan.out) / dataset_folder_name(whole)
@@ -300,9 +300,9 @@ def run_suite(
 
 
 async def _run_cell(
-    cell: Cell, first_stage: Metrics, spending: Spending, watch: Watch
+    cell: RunJob, first_stage: Metrics, spending: Spending, watch: Watch
 ) -> CellResult:
-    from mcranker.errors import BudgetExceeded
+    from mcranker.errors import BudgetExceeded, ModelError
     from mcranker.rankers import FATAL_ERRORS
 
     options = {**cell.spec.options, **spending.left()}
@@ -319,14 +319,16 @@ async def _run_cell(
             async with stream:
                 async for ranked in stream:
                     watch.query_done(ranked)
-                    if ranked.ranking is not None:
+                    if ranked.ranking is not None and not ranked.ranking.failure:
                         cell.keep(ranked.ranking)
                         paid.append((ranked.ranking.usage.calls, ranked.ranking.cost))
                         reused += ranked.ranking.reused.calls
                         failed_in_a_row = 0
                         continue
-                    error = ranked.error
-                    assert error is not None, "there is a ranking or an error"
+                    # The first stage's order must not be measured as the ranker's.
+                    error = ranked.error or ModelError(
+                        ranked.ranking.failure if ranked.ranking else "not ranked"
+                    )
                     failed_in_a_row += 1
                     cell.failed[ranked.query.id] = str(error)
                     out_of_budget = isinstance(error, BudgetExceeded)
@@ -352,6 +354,7 @@ async def _run_cell(
         calls=sum(calls for calls, _ in paid),
         cost=sum(costs) if len(costs) == len(paid) else None,
         reused=reused,
+        depth=cell.prepared.manifest.depth,
         stopped=stopped,
     )
 
@@ -370,7 +373,7 @@ def _make_ranker(name: str, options: Mapping[str, Any]) -> Ranker:
     return make(**options)
 
 
-def _with_dataset(spec: RankerSpec, prepared: Prepared) -> RankerSpec:
+def _with_dataset(spec: RankerSpec, prepared: RankingInput) -> RankerSpec:
     """With words about the data set, where criteria are written for it."""
     if spec.options.get("criteria") != "dataset" or spec.options.get("dataset"):
         return spec
@@ -381,3 +384,30 @@ def _with_dataset(spec: RankerSpec, prepared: Prepared) -> RankerSpec:
             "is; say so with --about, or with about= in the suite"
         )
     return replace(spec, options={**spec.options, "dataset": prepared.about})
+
+
+class Spending:
+    """What may still be spent.
+
+    Args:
+        options: of all rankers; those limits count that are there and not None.
+    """
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        names = ("max_calls", "max_cost")
+        self._left = {name: options[name] for name in names if options.get(name) is not None}
+
+    def left(self) -> dict[str, Any]:
+        """The limits of the next ranker: calls, and US dollars; empty without limits."""
+        return {name: max(0, value) for name, value in self._left.items()}
+
+    def take(self, models: Models) -> None:
+        """Take off what a ranker spent, for queries that failed as well as for the others."""
+        # Rankings tell what they took; what a query took that failed, only the budget knows.
+        spent = models.budget
+        if spent is None:
+            return
+        if "max_calls" in self._left:
+            self._left["max_calls"] -= spent.spent_calls
+        if "max_cost" in self._left:
+            self._left["max_cost"] -= spent.spent_cost

@@ -22,7 +22,7 @@ where it is read: an error names the file, and the line.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -33,28 +33,9 @@ from beir_eval.data.qrels import read_qrels
 from beir_eval.errors import DatasetError, RunFolderError
 from beir_eval.experiment.rankings import RANKINGS, read_rankings
 from beir_eval.files import read_form, read_records
-from beir_eval.runs import read_trec
 from mcranker.paths import is_folder
+from mcranker.trec import read_trec
 from personas.inspection.stored import StoredRanking, check_plain
-
-__all__ = [
-    "DATA_FOLDER",
-    "FIRST_STAGE",
-    "RANKINGS",
-    "DataFolder",
-    "DataManifest",
-    "FigureNote",
-    "FirstStageNote",
-    "Metrics",
-    "RunFolder",
-    "RunManifest",
-    "ScoreCounts",
-    "SuiteNote",
-    "Taken",
-    "TieBounds",
-    "find_runs",
-    "shown_options",
-]
 
 VERSION = 1
 DATA_FOLDER = "data"
@@ -75,10 +56,12 @@ class FirstStageNote(_Kept):
     Attributes:
         name: how it is called in tables, e.g. ``"BM25"``.
         settings: e.g. ``{"engine": "bm25s", "k1": 0.9, "b": 0.4}``.
+        versions: program -> version, e.g. ``{"bm25s": "0.2.14"}``; empty for a file.
     """
 
     name: str
     settings: dict[str, str | int | float]
+    versions: dict[str, str] = Field(default_factory=dict)
 
 
 class DataManifest(_Kept):
@@ -139,6 +122,7 @@ class SuiteNote(_Kept):
         paper_row: the ranker's row in the paper's table; None if it has none.
         x: its place on a line figure's axis, or its bar's name.
         series: its line of a figure; empty if the figure has one line a data set.
+        rankers: labels of all rankers of the suite; empty in folders of former versions.
     """
 
     name: str
@@ -150,6 +134,7 @@ class SuiteNote(_Kept):
     paper_row: str | None = None
     x: float | str | None = None
     series: str = ""
+    rankers: tuple[str, ...] = ()
 
 
 def shown_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -206,10 +191,19 @@ class RunManifest(_Kept):
 
 
 class TieBounds(_Kept):
-    """A measure's mean if tied passages stood in the worst and in the best order."""
+    """A measure's mean if ties were broken otherwise, see `beir_eval.measures.ties`.
+
+    Attributes:
+        worst: with ties in the worst order.
+        best: with ties in the best order.
+        by_lot: with ties drawn by lot; None in folders of a version that did not know it.
+        sampled: whether `worst` and `best` are the ends of a sample, and not exact.
+    """
 
     worst: float
     best: float
+    by_lot: float | None = None
+    sampled: bool = False
 
 
 class ScoreCounts(_Kept):
@@ -258,7 +252,9 @@ class Metrics(_Kept):
         measures: names as ir-measures writes them; the first one heads the tables.
         means: measure -> its value over all judged queries.
         per_query: measure -> query id -> value, every judged query.
-        ties: measure -> its mean with ties at their worst and best.
+        ties: measure -> its mean with ties at their worst, at their best, and drawn by lot.
+        by_lot: measure -> query id -> value with ties drawn by lot, of the queries that have ties;
+            for the others it is that of `per_query`.
         missing_queries: judged queries without results; they count 0.
         failed: query id -> why it was not ranked.
         scores: what became of the scores; None for a first stage.
@@ -270,6 +266,7 @@ class Metrics(_Kept):
     means: dict[str, float]
     per_query: dict[str, dict[str, float]]
     ties: dict[str, TieBounds] = Field(default_factory=dict)
+    by_lot: dict[str, dict[str, float]] = Field(default_factory=dict)
     missing_queries: tuple[str, ...] = ()
     failed: dict[str, str] = Field(default_factory=dict)
     scores: ScoreCounts | None = None
@@ -304,12 +301,12 @@ class DataFolder:
         except DatasetError as failure:
             raise RunFolderError(str(failure)) from failure
 
-    def passages(self, doc_ids: Collection[str] | None = None) -> dict[str, tuple[str, str]]:
-        """Document id -> title and text; of these documents, or of all."""
+    def passages(self, wanted: Container[str] | None = None) -> dict[str, tuple[str, str]]:
+        """Document id -> title and text, of those `wanted` if not of all."""
         return {
             line["_id"]: (line["title"], line["text"])
             for line in read_records(self.path / "passages.jsonl", "_id", "title", "text")
-            if doc_ids is None or line["_id"] in doc_ids
+            if wanted is None or line["_id"] in wanted
         }
 
     def first_stage(self) -> dict[str, list[tuple[str, float]]]:

@@ -45,7 +45,7 @@ from typing import TYPE_CHECKING, Any
 
 from beir_eval.errors import SuiteError
 from beir_eval.experiment.run_folder import SuiteNote
-from beir_eval.experiment.suite_form import SuiteForm, folder_name, hint, read_form
+from beir_eval.experiment.suite_form import SuiteForm, hint, read_form
 from mcranker.bounded_lines import TooLong, bounded_whole
 from mcranker.paths import is_file, is_folder
 
@@ -54,16 +54,6 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
     from beir_eval.experiment.run_folder import FigureNote
-
-__all__ = [
-    "DatasetSpec",
-    "RankerSpec",
-    "Suite",
-    "folder_name",
-    "load_suite",
-    "shipped_suites",
-    "suite_text",
-]
 
 _SUFFIX = ".toml"
 LONGEST = 4_000_000
@@ -181,6 +171,7 @@ def load_suite(
             paper_row=entry.paper_row,
             x=entry.x,
             series=entry.series,
+            rankers=tuple(each.label for each in form.rankers),
         )
         own = entry.model_extra or {}
         chosen = options.of(entry.ranker, own, where)

@@ -24,8 +24,6 @@ from beir_eval.errors import SuiteError
 from beir_eval.experiment.run_folder import DATA_FOLDER, FIRST_STAGE, FigureNote
 from personas.errors import shown
 
-__all__ = ["SuiteForm", "dataset_folder_name", "folder_name", "hint", "read_form"]
-
 LONGEST_FOLDER_NAME = 80
 _LONGEST_MESSAGE = 400
 _MOST_DOTS = 1_000

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from mcranker.rankers import Ranker
 
-__all__ = ["Options", "beside", "checked_model", "located_model"]
-
 _KEPT_OUT = {
     "api_key": "keys are not kept in files; set OPENAI_API_KEY or ANTHROPIC_API_KEY",
     "ledger": "one ledger serves all runs; name it by --ledger",
@@ -194,7 +192,7 @@ def _try_out(kind: type[Ranker], options: Mapping[str, Any], place: str) -> None
     try:
         fields = {name: tried[name] for name in tried if name in RankerConfig.model_fields}
         RankerConfig(**fields)
-        # A batch needs a provider, which the stand-in is not.
-        make(model=model, ledger=None, **{**tried, "batch": False})
+        # A batch needs a provider, and tokens a tokenizer, which the stand-in has not.
+        make(model=model, ledger=None, **{**tried, "batch": False, "max_passage_tokens": None})
     except (MCRankerError, PersonasError) as failure:
         raise SuiteError(f"{place}: {failure}") from failure

@@ -20,11 +20,10 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from beir_eval.errors import ExtraMissing, RunError, SettingError
+from beir_eval.errors import ExtraMissing, SettingError
 from beir_eval.ranges import check_number, check_whole
-from beir_eval.runs import Run
-
-__all__ = ["METHODS", "NORMS", "Method", "Param", "fuse"]
+from mcranker.errors import RunError
+from mcranker.trec import Run
 
 
 @dataclass(frozen=True, slots=True)

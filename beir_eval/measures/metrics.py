@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import re
 import subprocess
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from beir_eval.data.qrels import HIGHEST_GRADE
-from beir_eval.errors import ExtraMissing, MeasureError, RunError
+from beir_eval.errors import ExtraMissing, MeasureError
+from mcranker.errors import RunError
 from mcranker.logs import safe_logger
-from personas.plain import in_brief
+from mcranker.ranking import HIGHEST_GRADE
+from personas.errors import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from beir_eval.runs import Run
-
-__all__ = ["Evaluation", "evaluate", "measure_names"]
+    from mcranker.trec import Run
 
 _LARGEST = 2**31 - 1  # whole number that the programs behind ir-measures take
 _SHOWN = 200  # characters of a name or a foreign message
@@ -66,19 +66,102 @@ def evaluate(
         RunError: the run has a document twice for one query.
         ExtraMissing: ir-measures is not installed.
     """
-    parsed = _parse(measures)
-    judged = {query_id: _checked(query_id, grades) for query_id, grades in qrels.items() if grades}
-    if not judged:
-        raise MeasureError("there are no judgements, so there is nothing to measure by")
-    unjudged = sum(query_id not in judged for query_id in run)
+    evaluator = Evaluator(qrels, measures)
+    unjudged = sum(query_id not in evaluator.queries for query_id in run)
     if unjudged:
         _log.info("%d queries of the run have no judgements and are left out", unjudged)
-    per_query = _compute(run, judged, parsed)
+    per_query = evaluator.per_query(run)
     return Evaluation(
-        means={name: _combine(parsed[name], per_query[name]) for name in parsed},
+        means={name: evaluator.mean(name, values) for name, values in per_query.items()},
         per_query=per_query,
-        missing_queries=tuple(query_id for query_id in judged if not run.get(query_id)),
+        missing_queries=tuple(query_id for query_id in evaluator.queries if not run.get(query_id)),
     )
+
+
+class Evaluator:
+    """Measures many runs by the same judgements; as `evaluate`, which see for the arguments.
+
+    Raises:
+        MeasureError, ExtraMissing: as `evaluate`.
+    """
+
+    def __init__(self, qrels: Mapping[str, Mapping[str, int]], measures: Sequence[str]) -> None:
+        self._measures = _parse(measures)
+        judged = {each: _checked(each, grades) for each, grades in qrels.items() if grades}
+        if not judged:
+            raise MeasureError("there are no judgements, so there is nothing to measure by")
+        # Some of the programs behind ir-measures take only numbers for query ids.
+        self._number_of = {query_id: str(number) for number, query_id in enumerate(judged, 1)}
+        self._grades = {self._number_of[each]: grades for each, grades in judged.items()}
+        with self._foreign_errors():
+            self._evaluator = _ir_measures().evaluator(list(self._measures.values()), self._grades)
+
+    @property
+    def queries(self) -> Collection[str]:
+        """Ids of the judged queries, in the order of the judgements."""
+        return self._number_of.keys()
+
+    @property
+    def depth(self) -> int | None:
+        """How many of a query's first documents the measures look at; None for all."""
+        params = [measure.params for measure in self._measures.values()]
+        if any("cutoff" not in each or each.get("judged_only") for each in params):
+            return None
+        return max(int(each["cutoff"]) for each in params)
+
+    def mean(self, name: str, values: Mapping[str, float]) -> float:
+        """A measure's value over all judged queries, from those of each."""
+        aggregate = self._measures[name].aggregator()
+        for value in values.values():
+            aggregate.add(value)
+        return float(aggregate.result())
+
+    def per_query(self, run: Run) -> dict[str, dict[str, float]]:
+        """Measure -> query id -> value, for every judged query.
+
+        Raises:
+            MeasureError, RunError: as `evaluate`.
+        """
+        ranked = {
+            number: _scores_by_rank(query_id, run[query_id])
+            for query_id, number in self._number_of.items()
+            if run.get(query_id)
+        }
+        with self._foreign_errors():
+            values = {
+                (metric.measure, metric.query_id): float(metric.value)
+                for metric in self._evaluator.iter_calc(ranked)
+            }
+        return {
+            name: {
+                query_id: self._of_nothing(measure, number)
+                if number not in ranked
+                else values.get((measure, number), float(measure.DEFAULT))
+                for query_id, number in self._number_of.items()
+            }
+            for name, measure in self._measures.items()
+        }
+
+    def _of_nothing(self, measure: Any, number: str) -> float:
+        """A measure's value for an empty list."""
+        if measure.NAME == "NumRel":  # what there was to find, as trec_eval -c counts it
+            return float(sum(grade > 0 for grade in self._grades[number].values()))
+        return float(measure.DEFAULT)
+
+    @contextmanager
+    def _foreign_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (
+            ValueError,
+            TypeError,
+            AssertionError,
+            RuntimeError,
+            subprocess.SubprocessError,
+        ) as failure:
+            raise MeasureError(
+                f"cannot compute {_short(', '.join(self._measures))}: {_short(str(failure))}"
+            ) from failure
 
 
 def measure_names(text: str) -> list[str]:
@@ -122,46 +205,11 @@ def _parse(names: Sequence[str]) -> dict[str, Any]:
     return parsed
 
 
-def _compute(
-    run: Run, judged: Mapping[str, dict[str, int]], measures: Mapping[str, Any]
-) -> dict[str, dict[str, float]]:
-    # Some of the programs behind ir-measures take only numbers for query ids.
-    number_of = {query_id: str(number) for number, query_id in enumerate(judged, start=1)}
-    grades = {number_of[query_id]: of_query for query_id, of_query in judged.items()}
-    ranked = {
-        number: _scores_by_rank(query_id, run[query_id])
-        for query_id, number in number_of.items()
-        if run.get(query_id)
-    }
-    try:
-        values = {
-            (metric.measure, metric.query_id): float(metric.value)
-            for metric in _ir_measures().iter_calc(list(measures.values()), grades, ranked)
-        }
-    except (
-        ValueError,
-        TypeError,
-        AssertionError,
-        RuntimeError,
-        subprocess.SubprocessError,
-    ) as failure:
-        raise MeasureError(
-            f"cannot compute {_short(', '.join(measures))}: {_short(str(failure))}"
-        ) from failure
-    return {
-        name: {
-            query_id: values.get((measure, number), float(measure.DEFAULT))
-            for query_id, number in number_of.items()
-        }
-        for name, measure in measures.items()
-    }
-
-
 def _checked(query_id: str, grades: Mapping[str, int]) -> dict[str, int]:
     for doc_id, grade in grades.items():
         if not (hasattr(grade, "__index__") and abs(grade) <= HIGHEST_GRADE):
             raise MeasureError(
-                f"query {query_id!r} and document {doc_id!r} have the grade {in_brief(grade)}; "
+                f"query {query_id!r} and document {doc_id!r} have the grade {shown(grade)}; "
                 f"give a whole number from {-HIGHEST_GRADE:,} to {HIGHEST_GRADE:,}"
             )
     return {doc_id: int(grade) for doc_id, grade in grades.items()}
@@ -176,13 +224,6 @@ def _scores_by_rank(query_id: str, documents: Sequence[tuple[str, float]]) -> di
     if len(scores) < len(documents):
         raise RunError(f"query {query_id!r}: a document stands twice; a run lists it once")
     return scores
-
-
-def _combine(measure: Any, values: Mapping[str, float]) -> float:
-    aggregate = measure.aggregator()
-    for value in values.values():
-        aggregate.add(value)
-    return float(aggregate.result())
 
 
 def _ir_measures() -> Any:

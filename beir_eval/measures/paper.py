@@ -13,18 +13,6 @@ import orjson
 
 from beir_eval.errors import SuiteError
 
-__all__ = [
-    "DATASETS",
-    "DEPTH",
-    "FIRST_STAGE_ROW",
-    "paper_figures",
-    "paper_queries",
-    "paper_source",
-    "paper_tables",
-    "paper_value",
-    "paper_words",
-]
-
 DATASETS = (
     "trec-covid",
     "touche",

@@ -1,24 +1,132 @@
-"""How much a run owes to the order of passages that it could not tell apart.
+"""How much a run owes to the order in which the ranker got the passages.
 
-Passages with equal scores keep the order in which the ranker got them. The same scores could
-as well have put them in any other order, so a run's value is one of a range: its ends are the
-orders with the relevant passages of each tie last, and first.
+Passages that a ranker could not tell apart keep the order of the first stage. The same scores
+could as well have put them in any other order, so a run's value is one of many. Three figures
+stand for them: ties in the worst order, in the best, and drawn by lot, which is the mean of
+`DRAWS` draws. Only the last one owes nothing to the first stage, so tests compare runs by it.
+
+Each draw gives the passages of a query to the ensemble in another order. That covers ties of the
+final scores, and ties within the scores of one persona, which an ensemble breaks that ranks
+persona by persona, see `personas.ensembles.RankTies`. A query's draws depend on its id and its
+passages alone: runs of the same passages share them, and differ by their scores only.
+
+The two ends are exact where only final scores tie, for measures that never fall when a better
+grade moves up, as NDCG, recall and average precision. Where personas' ties count, they are the
+lowest and the highest value of the draws, of the order that has the relevant passages last, and
+of the one that has them first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
-from typing import TypeAlias
+import hashlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 from beir_eval.experiment.run_folder import TieBounds
-from beir_eval.measures.metrics import evaluate
-from beir_eval.runs import Run
+from beir_eval.measures.metrics import Evaluator
+from personas.ensembles import Rule, descending, distinct, find_ensemble
 
-__all__ = ["Scored", "tie_bounds"]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from personas.inspection.stored import StoredHit, StoredRanking
+
+    Places = NDArray[np.intp]
+    Numbers = NDArray[np.float64]
+
+DRAWS = 100
+"""Orders that are drawn for a query."""
 
 Scored: TypeAlias = Sequence[tuple[str, float | None]]
 """(document id, score), best first; None where there is no score."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tied:
+    """A ranked query, and what its ranking would be had the passages come in another order.
+
+    Attributes:
+        doc_ids: best first.
+        scores: final scores; None where there is none, and such a passage keeps its place.
+        again: takes places in `doc_ids`, all those with a score, in the order in which the
+            passages come; gives the final score of each. None where it does not depend on it.
+    """
+
+    doc_ids: Sequence[str]
+    scores: Sequence[float | None]
+    again: Callable[[Places], Numbers] | None = None
+
+    @classmethod
+    def of_scores(cls, scored: Scored) -> Tied:
+        """A ranking of which nothing but the final scores is known."""
+        return cls([doc_id for doc_id, _ in scored], [score for _, score in scored])
+
+    @classmethod
+    def of_ranking(
+        cls, ranking: StoredRanking, texts: Mapping[str, tuple[str, str]] | None = None
+    ) -> Tied:
+        """A ranking as it is stored.
+
+        Args:
+            ranking: texts may be left out.
+            texts: document id -> title and text; equal passages were judged as one. Without,
+                all are taken to be different.
+        """
+        hits = ranking.best_first
+        rule = Rule.of(ranking.config)
+        again = None
+        if rule.keeps_order and find_ensemble(ranking.config) is not None:
+            again = _Again(rule, hits, ranking.personas, texts)
+        return cls([hit.doc_id for hit in hits], [hit.score for hit in hits], again)
+
+    @property
+    def has_ties(self) -> bool:
+        """Whether another order can come of the same scores."""
+        return self.again is not None or len(set(self._levels())) < len(self.doc_ids)
+
+    def orders(self, keys: Numbers) -> Places:
+        """Places in `doc_ids`, best first, a row for each row of `keys`.
+
+        Args:
+            keys: 0 to below 1, one a passage: passages come in their rising order.
+        """
+        import numpy as np
+
+        if self.again is None:
+            return np.argsort(np.array(self._levels()) + keys, axis=1, kind="stable")
+        scored = np.array([each is not None for each in self.scores])
+        known, rest = np.flatnonzero(scored), np.flatnonzero(~scored)
+        rows = []
+        for row in keys:
+            places = known[np.argsort(row[known], kind="stable")]
+            rows.append(np.concatenate([places[descending(self.again(places))], rest]))
+        return np.array(rows)
+
+    def _levels(self) -> list[int]:
+        """A number a passage that rises along the ranking, and stays where scores tie."""
+        levels: list[int] = []
+        before: float | None = None
+        for score in self.scores:
+            tied = bool(levels) and score is not None and score == before
+            levels.append(levels[-1] if tied else len(levels))
+            before = score
+        return levels
+
+
+@dataclass(frozen=True, slots=True)
+class TieFigures:
+    """What ties make of a run.
+
+    Attributes:
+        bounds: measure -> its means.
+        by_lot: measure -> query id -> value with ties drawn by lot, of the queries with ties.
+    """
+
+    bounds: Mapping[str, TieBounds]
+    by_lot: Mapping[str, Mapping[str, float]]
 
 
 def tie_bounds(
@@ -26,12 +134,10 @@ def tie_bounds(
     qrels: Mapping[str, Mapping[str, int]],
     measures: Sequence[str] = ("nDCG@10",),
 ) -> dict[str, TieBounds]:
-    """Means of `measures` over all judged queries, ties at their worst and at their best.
+    """Means of `measures` over all judged queries, ties at their worst, at their best, and by lot.
 
     A tie is a row of passages, one after the other in the list, with exactly the same score.
-    Passages without a score are in no tie: their order is the first stage's, and stays. The ends
-    are exact for measures that never fall when a better grade moves up, as NDCG, recall and
-    average precision.
+    Passages without a score are in no tie: their order is the first stage's, and stays.
 
     Args:
         rankings: query id -> (document id, score), best first.
@@ -41,27 +147,150 @@ def tie_bounds(
     Raises:
         MeasureError, RunError, ExtraMissing: as `beir_eval.measures.metrics.evaluate` says.
     """
-    worst = _reordered(rankings, qrels, best=False)
-    best = _reordered(rankings, qrels, best=True)
-    at_worst = evaluate(worst, qrels, measures).means
-    at_best = at_worst if best == worst else evaluate(best, qrels, measures).means
-    return {name: TieBounds(worst=at_worst[name], best=at_best[name]) for name in at_worst}
+    tied = {query_id: Tied.of_scores(scored) for query_id, scored in rankings.items()}
+    return dict(tie_figures(tied, qrels, measures).bounds)
 
 
-def _reordered(
-    rankings: Mapping[str, Scored], qrels: Mapping[str, Mapping[str, int]], *, best: bool
-) -> Run:
-    return {
-        query_id: [
-            (doc_id, 0.0) for doc_id in _by_grade(ranking, qrels.get(query_id, {}), best=best)
-        ]
-        for query_id, ranking in rankings.items()
+def tie_figures(
+    rankings: Mapping[str, Tied],
+    qrels: Mapping[str, Mapping[str, int]],
+    measures: Sequence[str] = ("nDCG@10",),
+) -> TieFigures:
+    """Means of `measures` over all judged queries, and by lot query by query.
+
+    Args:
+        rankings: query id -> what was ranked.
+        qrels: query id -> document id -> grade; documents without a grade count as 0.
+        measures: names as ir-measures writes them.
+
+    Raises:
+        MeasureError, RunError, ExtraMissing: as `beir_eval.measures.metrics.evaluate` says.
+    """
+    evaluator = Evaluator(qrels, measures)
+    values = evaluator.per_query(
+        {query_id: [(each, 0.0) for each in tied.doc_ids] for query_id, tied in rankings.items()}
+    )
+    open_queries = {
+        query_id: tied
+        for query_id, tied in rankings.items()
+        if query_id in evaluator.queries and tied.has_ties
     }
+    worst, best, lot = _extremes_and_lots(open_queries, qrels, evaluator, tuple(values))
+    sampled = any(tied.again is not None for tied in open_queries.values())
+    return TieFigures(
+        bounds={
+            name: TieBounds(
+                worst=evaluator.mean(name, {**of_all, **worst[name]}),
+                best=evaluator.mean(name, {**of_all, **best[name]}),
+                by_lot=evaluator.mean(name, {**of_all, **lot[name]}),
+                sampled=sampled,
+            )
+            for name, of_all in values.items()
+        },
+        by_lot=lot,
+    )
 
 
-def _by_grade(ranking: Scored, grades: Mapping[str, int], *, best: bool) -> Iterable[str]:
-    for score, tied in groupby(ranking, key=lambda each: each[1]):
-        doc_ids = [doc_id for doc_id, _ in tied]
-        if score is not None and len(doc_ids) > 1:
-            doc_ids.sort(key=lambda doc_id: grades.get(doc_id, 0), reverse=best)
-        yield from doc_ids
+_Values: TypeAlias = dict[str, dict[str, float]]
+
+
+def _extremes_and_lots(
+    rankings: Mapping[str, Tied],
+    qrels: Mapping[str, Mapping[str, int]],
+    evaluator: Evaluator,
+    names: Sequence[str],
+) -> tuple[_Values, _Values, _Values]:
+    """Measure -> query id -> value at worst, at best and by lot; all queries here have ties."""
+    import numpy as np
+
+    worst: _Values = {name: {} for name in names}
+    best: _Values = {name: {} for name in names}
+    lot: _Values = {name: {} for name in names}
+    if not rankings:
+        return worst, best, lot
+    depth = evaluator.depth
+    orders = {}
+    for query_id, tied in rankings.items():
+        grades = [qrels[query_id].get(doc_id, 0) for doc_id in tied.doc_ids]
+        ends = np.stack([_by_grade(grades, best=False), _by_grade(grades, best=True)])
+        orders[query_id] = tied.orders(np.concatenate([ends, _lots(query_id, tied.doc_ids)]))
+    found = [
+        evaluator.per_query(
+            {
+                query_id: [(tied.doc_ids[place], 0.0) for place in orders[query_id][draw][:depth]]
+                for query_id, tied in rankings.items()
+            }
+        )
+        for draw in range(DRAWS + 2)
+    ]
+    for name in names:
+        for query_id, tied in rankings.items():
+            drawn = [each[name][query_id] for each in found]
+            # Where only final scores tie, the two orders by grade are the ends.
+            ends_of = drawn[:2] if tied.again is None else drawn
+            worst[name][query_id], best[name][query_id] = min(ends_of), max(ends_of)
+            lot[name][query_id] = math.fsum(drawn[2:]) / DRAWS
+    return worst, best, lot
+
+
+def _by_grade(grades: Sequence[int], *, best: bool) -> Numbers:
+    """Keys that put the passages in the order of their grades."""
+    import numpy as np
+
+    order = np.argsort(-np.array(grades) if best else np.array(grades), kind="stable")
+    keys = np.empty(len(grades))
+    keys[order] = np.arange(len(grades)) / len(grades)
+    return keys
+
+
+def _lots(query_id: str, doc_ids: Sequence[str]) -> Numbers:
+    """Keys by chance, a row a draw; a passage has the same ones wherever it stands."""
+    import numpy as np
+
+    seed = int.from_bytes(hashlib.sha256(query_id.encode("utf-8", "replace")).digest()[:8])
+    drawn = np.random.default_rng(seed).random((DRAWS, len(doc_ids)))
+    keys = np.empty_like(drawn)
+    keys[:, sorted(range(len(doc_ids)), key=doc_ids.__getitem__)] = drawn
+    return keys
+
+
+class _Again:
+    """The final scores of a stored ranking, had its passages come in another order.
+
+    Args:
+        rule: of the ranking.
+        hits: best first.
+        personas: columns of the scores.
+        texts: as `Tied.of_ranking` has it.
+    """
+
+    def __init__(
+        self,
+        rule: Rule,
+        hits: Sequence[StoredHit],
+        personas: Sequence[str],
+        texts: Mapping[str, tuple[str, str]] | None,
+    ) -> None:
+        import numpy as np
+
+        self._rule = rule
+        rows = [[hit.scores[name] for name in personas] for hit in hits]
+        values = np.array(rows, dtype=np.float64)
+        self._values = values.reshape(len(hits), len(personas))
+        self._contents = [
+            texts[hit.doc_id] if texts and hit.doc_id in texts else hit.doc_id for hit in hits
+        ]
+        known = [hit.first_stage_score for hit in hits if hit.score is not None]
+        # Where a score is unknown, the place in the first stage's true order stands in.
+        self._first_stage = (
+            [-float(hit.first_stage_rank) for hit in hits]
+            if None in known
+            else [hit.first_stage_score or 0.0 for hit in hits]
+        )
+
+    def __call__(self, places: Places) -> Numbers:
+        given = places.tolist()
+        rows, group_of = distinct(self._contents[place] for place in given)
+        return self._rule.final(
+            self._values[places[rows]], group_of, [self._first_stage[place] for place in given]
+        )

@@ -12,27 +12,31 @@ failed come after them, and have no page.
 
 from __future__ import annotations
 
+import gc
 import json
+import multiprocessing
 import os
+import signal
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from beir_eval.errors import SettingError
+from beir_eval.errors import BeirEvalError, SettingError
 from beir_eval.persona_report.pages import Chunk, write_pages
-from beir_eval.persona_report.prepare import Prepared, Prepares, ranked_queries
+from beir_eval.persona_report.prepare import ReportInput, ReportInputs, ranked_queries
 from beir_eval.persona_report.sources import Source, find_sources
-from beir_eval.persona_report.workers import in_order, usable_processors
 from personas.atomic import replacing_folder
 
 if TYPE_CHECKING:
-    from personas.report.dataset.runs_page import RunEntry
+    from personas.report.dataset.pages import RunEntry
     from personas.survey.surveyor import Surveyor
-
-__all__ = ["PersonaReport", "Progress", "ReportedRun", "write_persona_report"]
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Takes how many queries have their pages, and how many there are."""
@@ -45,6 +49,13 @@ _WORTH_A_PROCESS = 16
 _MOST_BY_DEFAULT = 8
 _MOST = 61
 """Processes; Windows has no way to wait for more."""
+
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+_OBJECTS_BETWEEN = 50_000
+"""Objects made between two searches for cycles."""
+_JOBS_AHEAD = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +104,7 @@ def write_persona_report(
 
     The folder appears whole or not at all, and replaces a report that is there. The same runs
     give the same pages, whatever the number of processes. Memory is bounded by a few queries a
-    process, besides what the pages about all queries show and 16 bytes for each passage.
+    process, besides what the pages about all queries show.
 
     Scripts that use several processes must be importable: what they do stands below
     ``if __name__ == "__main__":``.
@@ -151,12 +162,12 @@ class _Work:
         self._sources = sources
         self._folder = folder
         self._progress = progress
-        self._prepares = Prepares(scratch)
-        self._prepared: dict[int, Prepared] = {}
+        self._prepares = ReportInputs(scratch)
+        self._prepared: dict[int, ReportInput] = {}
 
     def do(self, processes: int | None) -> None:
         """Write everything."""
-        from personas.report.dataset.runs_page import render_runs
+        from personas.report.dataset.pages import render_runs
         from personas.report.site import OVERVIEW
         from personas.survey.surveyor import Surveyor
 
@@ -196,8 +207,7 @@ class _Work:
 
     def _finish(self, number: int, surveyor: Surveyor) -> None:
         """Write the pages about all queries of a run."""
-        from personas.report.dataset.pages import survey_pages
-        from personas.report.dataset.runs_page import RunEntry
+        from personas.report.dataset.pages import RunEntry, survey_pages
         from personas.report.site import OVERVIEW
 
         run = self._prepared.pop(number)
@@ -258,3 +268,82 @@ def _usual(queries: int) -> int:
 
 def _ignore(done: int, total: int) -> None:
     """Nobody asked for progress."""
+
+
+def usable_processors() -> int:
+    """How many processors this process may use, at least 1."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def in_order(
+    work: Callable[[Job], Result], jobs: Iterator[Job], processes: int
+) -> Generator[Result, None, None]:
+    """What `work` makes of each job, in the order of the jobs.
+
+    At most three jobs a process have been taken and not been given back. Close the iterator to
+    end the processes; it waits for the jobs that have been begun. They end with this process as
+    well, however that ends.
+
+    Args:
+        work: a function of a module, its arguments and results such that pickle can take them.
+        jobs: taken one by one, in this process.
+        processes: how many; with 1, this process does the work.
+
+    Raises:
+        BeirEvalError: a process ended before its work was done.
+    """
+    if processes == 1:
+        yield from map(work, jobs)
+        return
+    # Started afresh, and not forked, because a fork of a process with threads may hang.
+    pool = ProcessPoolExecutor(
+        processes, mp_context=multiprocessing.get_context("spawn"), initializer=_begin
+    )
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for job in jobs:
+            with _interrupts_kept_back():
+                waiting.append(pool.submit(work, job))
+            if len(waiting) > (1 + _JOBS_AHEAD) * processes:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    except BrokenProcessPool as failure:
+        raise BeirEvalError(
+            f"one of {processes} worker processes ended before its work was done, perhaps for "
+            "want of memory, or because a script starts this without an "
+            "if __name__ == '__main__' around it; try it with 1 process"
+        ) from failure
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _interrupts_kept_back() -> Iterator[None]:
+    """Ctrl-C reaches all processes of a terminal; what is started here must not see it."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _begin() -> None:
+    """Prepare a worker: the process that started it decides when it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A query's hundreds of passages are made at once and gone at once: looking for cycles among
+    # them after every 700 objects takes a tenth of the time.
+    gc.set_threshold(_OBJECTS_BETWEEN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "this runs in a worker"
+    parent.join()
+    os._exit(1)

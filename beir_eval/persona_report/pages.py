@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from beir_eval.errors import RunFolderError
 from beir_eval.experiment.rankings import place_of, ranking_at
-from beir_eval.persona_report.lines import Passages
+from beir_eval.persona_report.line_index import Passages
 
 if TYPE_CHECKING:
     from personas.inspection.inspection import Inspection, OtherRanking
     from personas.survey.surveyor import Surveyor
-
-__all__ = ["Chunk", "OtherPlan", "QueryPlan", "RunPlan", "Surveyed", "write_pages"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +93,7 @@ def write_pages(chunk: Chunk) -> Surveyed:
         OSError: a page cannot be written.
     """
     from personas.report.query.inspection_page import inspection_pages
-    from personas.report.site import Around, query_page
+    from personas.report.site import PageContext, query_page
     from personas.survey.surveyor import Surveyor
 
     surveyor, run, pages = Surveyor(), chunk.run, 0
@@ -106,7 +104,7 @@ def write_pages(chunk: Chunk) -> Surveyed:
         for query in chunk.queries:
             other = _other(run.other, others, query.other_offset) if run.other and others else None
             inspection = _inspection(run, rankings, passages, query, other)
-            around = Around(run.title, query.place, run.queries)
+            around = PageContext(run.title, query.place, run.queries)
             for part, page in enumerate(inspection_pages(inspection, around), start=1):
                 path = run.folder / query_page(query.place, part)
                 path.write_text(page, encoding="utf-8", newline="")

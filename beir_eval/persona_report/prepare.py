@@ -5,22 +5,39 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from beir_eval.errors import RunFolderError
 from beir_eval.experiment.rankings import RANKINGS, Ranked, index_rankings, judged_by_team
-from beir_eval.experiment.run_folder import Metrics, RunFolder
-from beir_eval.persona_report.lines import index_passages
+from beir_eval.experiment.run_folder import DataManifest, Metrics, RunFolder
+from beir_eval.persona_report.line_index import index_passages
 from beir_eval.persona_report.pages import Chunk, OtherPlan, QueryPlan, RunPlan
 from beir_eval.persona_report.sources import Source
-from beir_eval.persona_report.words import dataset_line, run_notes, run_settings
+from beir_eval.report.notes import conditions, program_note
 from personas.ensembles import highest_score
-
-__all__ = ["FailedQuery", "Prepared", "Prepares", "ranked_queries"]
 
 _CHUNK = 16
 """Queries that a worker takes at a time."""
 _MEASURE = "nDCG@10"
 _NO_REASON = "The run does not say why."
+
+
+_SETTINGS = (
+    "preset",
+    "team_size",
+    "recruiting",
+    "criteria",
+    "scoring",
+    "scale",
+    "labels",
+    "ensemble",
+    "missing",
+    "top_k",
+    "depth",
+    "first_stage_weight",
+    "prompts",
+)
+_OF_TEAMS = frozenset({"team_size", "recruiting", "criteria", "ensemble"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +53,7 @@ class FailedQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class ReportInput:
     """One run.
 
     Attributes:
@@ -97,14 +114,14 @@ def ranked_queries(source: Source) -> Ranked:
     return index_rankings(source.run.path / RANKINGS, finished=source.run.manifest.finished)
 
 
-class Prepares:
+class ReportInputs:
     """Makes runs ready, and indexes the texts of what several of them have ranked once."""
 
     def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
         self._indexes: dict[Path, Path] = {}
 
-    def prepare(self, source: Source, ranked: Ranked, folder: Path) -> Prepared:
+    def prepare(self, source: Source, ranked: Ranked, folder: Path) -> ReportInput:
         """The run, whose pages go to `folder`.
 
         Raises:
@@ -122,7 +139,7 @@ class Prepares:
         config, other = source.run.manifest.config, source.other
         other_ranked = index_rankings(other.path / RANKINGS, finished=True) if other else None
         passages = source.data.path / "passages.jsonl"
-        return Prepared(
+        return ReportInput(
             source=source,
             plan=RunPlan(
                 folder=folder,
@@ -196,3 +213,59 @@ def _failed(
 
 def _values(metrics: Metrics) -> Mapping[str, float]:
     return metrics.per_query.get(_MEASURE, {})
+
+
+def dataset_line(data: DataManifest) -> str:
+    """What was ranked: ``scifact: 20 of 300 queries, top 100 by BM25 (bm25s, k1 0.9, b 0.4)``."""
+    split = "" if data.split == "test" else f" ({data.split})"
+    return f"{data.dataset}{split}: {conditions(data, None)}"
+
+
+def run_settings(config: Mapping[str, Any], *, team: bool) -> dict[str, str]:
+    """The choices that shape scores, as text; those that are empty are left out."""
+    from personas.report.formats import value
+
+    return {
+        name.replace("_", " "): value(config[name])
+        for name in _SETTINGS
+        if config.get(name) not in (None, "", [], (), 0.0)
+        and (team or name not in _OF_TEAMS)
+        and not (name == "scale" and config.get("labels"))
+    }
+
+
+def run_notes(
+    source: Source, *, ranked: int, queries: int, unjudged: int, other_lacks: int, torn: bool
+) -> tuple[str, ...]:
+    """What a reader of the report must know, a sentence or two each.
+
+    Args:
+        source: the run.
+        ranked: queries with a ranking.
+        queries: of the data set.
+        unjudged: ranked queries without judgements.
+        other_lacks: ranked queries that the run compared with has not ranked.
+        torn: whether the last ranking was not written to its end.
+    """
+    manifest, notes = source.run.manifest, []
+    if not manifest.finished:
+        last = " The last ranking was not written to its end and is left out." if torn else ""
+        notes.append(
+            f"The run is not finished: {ranked:,} of {queries:,} queries have been ranked, and "
+            f"this report is about them alone.{last}"
+        )
+    if unjudged:
+        notes.append(
+            f"{unjudged:,} of {ranked:,} ranked queries have no judgements; NDCG@10 leaves them "
+            "out."
+        )
+    if source.other is not None and other_lacks:
+        notes.append(
+            f"{source.other.manifest.label} has not ranked {other_lacks:,} of these queries; "
+            "they count 0 for it."
+        )
+    if manifest.weak:
+        notes.append(
+            "The scoring model is marked weak: other defaults than the paper's were in effect."
+        )
+    return (*notes, *program_note(manifest.models.values()))

@@ -11,16 +11,9 @@ from pathlib import Path
 from beir_eval.errors import RunFolderError
 from beir_eval.experiment.labels import row_labels
 from beir_eval.experiment.rankings import RANKINGS, judged_by_team
-from beir_eval.experiment.run_folder import (
-    DATA_FOLDER,
-    DataFolder,
-    RunFolder,
-    find_runs,
-)
+from beir_eval.experiment.run_folder import DATA_FOLDER, DataFolder, RunFolder, find_runs
 from mcranker.paths import is_folder
 from personas.ensembles import highest_score
-
-__all__ = ["NOBODY", "Source", "find_sources"]
 
 NOBODY = "none"
 """Compare with no other run."""

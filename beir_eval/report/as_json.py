@@ -2,123 +2,61 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, fields, is_dataclass
 from typing import Any
 
 import orjson
+from pydantic import BaseModel
 
+from beir_eval.experiment.run_folder import Metrics
 from beir_eval.measures.significance import Interval
-from beir_eval.report.model import Cell, Column, Figure, Report, Row, Section
+from beir_eval.report.model import Figure, Report, Section, TableCell
 from personas.plain import safe_json
-
-__all__ = ["render_json", "report_dict"]
 
 VERSION = 1
 
 
 def render_json(report: Report, *, per_query: bool = False) -> str:
-    """The report, indented; the same report always makes the same text.
+    """The report, indented; the same report always makes the same text. Measures are 0 to 1.
 
     Args:
         report: what it says.
         per_query: with the value of every query.
     """
-    text = orjson.dumps(report_dict(report, per_query=per_query), option=orjson.OPT_INDENT_2)
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Metrics) and not per_query:
+            return value.model_dump(mode="json", exclude={"per_query"})
+        return _plain(value)
+
+    options = orjson.OPT_INDENT_2 | orjson.OPT_PASSTHROUGH_DATACLASS
+    text = orjson.dumps({"version": VERSION, **_named(report)}, default=plain, option=options)
     return safe_json(text.decode()) + "\n"
 
 
-def report_dict(report: Report, *, per_query: bool = False) -> dict[str, Any]:
-    """The report as plain values; measures are 0 to 1."""
-    return {
-        "version": VERSION,
-        "measure": report.measure,
-        "test": report.test,
-        "correction": report.correction,
-        "level": report.level,
-        "resamples": report.resamples,
-        "seed": report.seed,
-        "sections": [_section(each, per_query=per_query) for each in report.sections],
-    }
+def _plain(value: Any) -> Any:
+    """What stands for a value that JSON does not know."""
+    match value:
+        case BaseModel():
+            return value.model_dump(mode="json")
+        case Interval():
+            return [value.low, value.high]
+        case TableCell(comparison=found):
+            cell = _named(value)
+            between = cell.pop("difference")
+            if found is not None:
+                first, *rest = asdict(found).items()
+                cell["comparison"] = dict([first, ("interval", between), *rest])
+            return cell
+        case Section():
+            left = [{"dataset": data, "label": label} for data, label in value.unfinished]
+            return {**_named(value), "unfinished": left}
+        case Figure():
+            lines = [{"name": name, "points": points} for name, points in value.lines]
+            return {**_plain(value.note), "paper": value.paper, "lines": lines}
+    assert is_dataclass(value), f"a report holds no {type(value).__name__}"
+    return _named(value)
 
 
-def _section(section: Section, *, per_query: bool) -> dict[str, Any]:
-    return {
-        "name": section.name,
-        "title": section.title,
-        "baseline": section.baseline,
-        "paper_source": section.paper_source,
-        "columns": [_column(each) for each in section.columns],
-        "rows": [_row(each, per_query=per_query) for each in section.rows],
-        "figure": _figure(section.figure) if section.figure else None,
-        "unfinished": [
-            {"dataset": dataset, "label": label} for dataset, label in section.unfinished
-        ],
-        "notes": list(section.notes),
-    }
-
-
-def _column(column: Column) -> dict[str, Any]:
-    return {
-        "name": column.name,
-        "data": column.data.model_dump(mode="json"),
-        "paper_queries": column.paper_queries,
-        "conditions": column.conditions,
-    }
-
-
-def _row(row: Row, *, per_query: bool) -> dict[str, Any]:
-    return {
-        "label": row.label,
-        "is_baseline": row.is_baseline,
-        "weak": row.weak,
-        "models": row.models,
-        "average": row.average,
-        "paper_average": row.paper_average,
-        "rank": row.rank,
-        "cells": [_cell(each, per_query=per_query) if each else None for each in row.cells],
-    }
-
-
-def _cell(cell: Cell, *, per_query: bool) -> dict[str, Any]:
-    found = cell.comparison
-    return {
-        "value": cell.value,
-        "interval": _interval(cell.interval),
-        "paper": cell.paper,
-        "rank": cell.rank,
-        "comparison": {
-            "difference": found.difference,
-            "interval": _interval(cell.difference),
-            "p_value": found.p_value,
-            "p_adjusted": found.p_adjusted,
-            "wins": found.wins,
-            "ties": found.ties,
-            "losses": found.losses,
-        }
-        if found
-        else None,
-        "metrics": cell.metrics.model_dump(
-            mode="json", exclude=None if per_query else {"per_query"}
-        ),
-        "manifest": cell.manifest.model_dump(mode="json") if cell.manifest else None,
-    }
-
-
-def _figure(figure: Figure) -> dict[str, Any]:
-    return {
-        **figure.note.model_dump(mode="json"),
-        "paper": figure.paper,
-        "lines": [
-            {
-                "name": name,
-                "points": [
-                    {"x": point.x, "value": point.value, "interval": _interval(point.interval)}
-                    for point in points
-                ],
-            }
-            for name, points in figure.lines
-        ],
-    }
-
-
-def _interval(interval: Interval | None) -> list[float] | None:
-    return [interval.low, interval.high] if interval else None
+def _named(value: Any) -> dict[str, Any]:
+    return {each.name: getattr(value, each.name) for each in fields(value)}

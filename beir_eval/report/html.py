@@ -7,37 +7,39 @@ direction end where it ends.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from beir_eval.report import numbers
-from beir_eval.report.figure_parts import STYLE as FIGURE_STYLE
+from beir_eval.report.drawing import STYLE as FIGURE_STYLE
 from beir_eval.report.figures import render_svg
-from beir_eval.report.model import Cell, Column, Report, Row, Section
+from beir_eval.report.model import Column, Report, Row, Section, TableCell
 from beir_eval.report.notes import paper_note
-from beir_eval.report.tables import Table, figure_table, legend
-from personas.report import formats, markup
-from personas.words import dollars, seconds
+from beir_eval.report.tables import (
+    Table,
+    column_queries,
+    figure_table,
+    has_paper,
+    legend,
+    lost,
+    ties_note,
+)
+from personas.report import formats
+from personas.report.page import asset, environment, policy
+from personas.words import counted, whole
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["render_html"]
-
 _NUMBERS = (
-    "count",
     "heading",
     "interval",
-    "mark",
     "p_text",
     "points",
     "rate",
     "signed_points",
 )
-_FORMATS = ("bare", "cut", "exact")
 _WIDE = 4
 _FEW_GAPS = 3
 _MOST_GAPS = 200
@@ -61,22 +63,26 @@ class _View:
         section: what is shown.
         has_paper: for each column, and last for the averages, whether the paper's numbers stand
             there.
-        averages: whether there is more than one column.
+        by_lot: the same of values with ties drawn by lot.
+        queries: for each column, how many queries its means are over.
         models: whether rows differ in their models, so that each names its own.
         gaps: runs with queries or scores that lack, at most `_MOST_GAPS`.
         more_gaps: how many more there are.
         legend: what the marks mean; empty if nothing is compared.
+        ties_note: what the figures for ties are.
         svg: the figure; empty if there is none.
         values: of the figure, as a table; None if there is none.
     """
 
     section: Section
     has_paper: tuple[bool, ...]
-    averages: bool
+    by_lot: tuple[bool, ...]
+    queries: tuple[int, ...]
     models: bool
     gaps: tuple[_Gap, ...]
     more_gaps: int
     legend: str
+    ties_note: str
     svg: str
     values: Table | None
 
@@ -102,25 +108,24 @@ def render_html(report: Report) -> str:
 
 def _view(report: Report, section: Section) -> _View:
     gaps = _gaps(section)
+    places = range(len(section.columns))
+    lots = [section.by_lot(place) for place in places]
     return _View(
         section=section,
         has_paper=(
-            *(_has_paper(section, place) for place in range(len(section.columns))),
+            *(has_paper(section, place) for place in places),
             any(row.paper_average is not None for row in section.rows),
         ),
-        averages=len(section.columns) > 1,
+        by_lot=(*lots, any(lots)),
+        queries=tuple(column_queries(section, place) for place in places),
         models=len({row.models for row in section.rows if row.models}) > 1,
         gaps=gaps[:_MOST_GAPS],
         more_gaps=max(0, len(gaps) - _MOST_GAPS),
         legend=legend(report, section),
+        ties_note=ties_note(report, section),
         svg=render_svg(section.figure, measure=report.measure) if section.figure else "",
         values=figure_table(report, section.figure) if section.figure else None,
     )
-
-
-def _has_paper(section: Section, place: int) -> bool:
-    cells = (row.cells[place] for row in section.rows)
-    return any(cell is not None and cell.paper is not None for cell in cells)
 
 
 def _gaps(section: Section) -> tuple[_Gap, ...]:
@@ -132,38 +137,37 @@ def _gaps(section: Section) -> tuple[_Gap, ...]:
     )
 
 
-def _what_lacks(cell: Cell) -> tuple[str, ...]:
+def _what_lacks(cell: TableCell) -> tuple[str, ...]:
     found = []
     metrics = cell.metrics
     if without := len(metrics.missing_queries):
         found.append(
-            f"{numbers.count(without)} {_plural(without, 'query has', 'queries have')} no results "
-            f"and {_plural(without, 'counts', 'count')} as 0"
+            f"{counted(without, 'query has', 'queries have')} no results and "
+            f"{'counts' if without == 1 else 'count'} as 0"
         )
     if failed := len(metrics.failed):
         reasons = ", ".join(dict.fromkeys(metrics.failed.values()))
         found.append(
-            f"{numbers.count(failed)} {_plural(failed, 'query was', 'queries were')} not ranked "
+            f"{counted(failed, 'query was', 'queries were')} not ranked "
             f"({formats.cut(reasons, _REASON)})"
         )
     if metrics.scores and metrics.scores.missing:
         scores = metrics.scores
-        reasons = ", ".join(f"{why}: {numbers.count(n)}" for why, n in scores.reasons.items())
+        reasons = ", ".join(f"{why}: {whole(n)}" for why, n in scores.reasons.items())
         found.append(
-            f"{numbers.count(scores.missing)} of {numbers.count(scores.asked)} scores are missing"
+            f"{whole(scores.missing)} of {whole(scores.asked)} scores are missing"
             + (f" ({formats.cut(reasons, _REASON)})" if reasons else "")
         )
     return tuple(found)
 
 
-def _plural(number: int, one: str, more: str) -> str:
-    return one if number == 1 else more
-
-
-def _tooltip(cell: Cell, column: Column, row: Row, section: Section) -> str:
+def _tooltip(cell: TableCell, column: Column, row: Row, section: Section) -> str:
     """What a pointer over a value shows."""
     ends = numbers.interval(cell.interval.low, cell.interval.high)
-    told = [f"{column.name}, {row.label}: {numbers.points(cell.value)} (interval {ends})"]
+    told = [
+        f"{column.name}, {row.label}: {numbers.points(cell.value)}, with ties drawn by lot "
+        f"{numbers.points(cell.honest)} (interval {ends})"
+    ]
     if cell.comparison is not None:
         than = cell.comparison
         told += [
@@ -176,52 +180,24 @@ def _tooltip(cell: Cell, column: Column, row: Row, section: Section) -> str:
 
 @cache
 def _environment() -> Environment:
-    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    ours, shared = PackageLoader("beir_eval", "report"), PackageLoader("personas", "report")
-    environment = Environment(
-        # The frame of the page and its look are those of the project's other reports.
-        loader=ChoiceLoader([ours, shared]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update({name: getattr(numbers, name) for name in _NUMBERS})
-    environment.filters.update({name: getattr(formats, name) for name in _FORMATS})
-    environment.filters.update(
-        iso=markup.iso,
-        paper_note=paper_note,
-        dollars=dollars,
-        seconds=seconds,
-        # Our own drawing, in which all text is escaped.
-        svg=Markup,
-    )
-
-    def asset(loader: PackageLoader, name: str) -> str:
-        return loader.get_source(environment, name)[0].replace("\r\n", "\n")
-
-    style = asset(shared, "report.css") + asset(ours, "report.css")
-    script = asset(shared, "tables.js") + asset(ours, "report.js")
-    policy = (
-        f"default-src 'none'; style-src {_source(style)} {_source(FIGURE_STYLE)}; "
-        f"script-src {_source(script)}; base-uri 'none'; form-action 'none'"
-    )
+    # The frame of the page and its look are those of the project's other reports.
+    made = environment("beir_eval")
+    made.filters.update({name: getattr(numbers, name) for name in _NUMBERS})
+    # The drawing is our own, and all text in it is escaped.
+    made.filters.update(paper_note=paper_note, svg=Markup, lost=lost)
+    style = asset("report.css") + asset("report.css", "beir_eval")
+    script = asset("tables.js") + asset("report.js", "beir_eval")
     # Our own files, not text from outside: the hashes hold only if they stay as they are.
-    environment.globals.update(
+    made.globals.update(
         style=Markup(style),  # noqa: S704
         script=Markup(script),  # noqa: S704
-        policy=Markup(policy),  # noqa: S704
+        policy=Markup(policy([style, FIGURE_STYLE], script)),  # noqa: S704
         tooltip=_tooltip,
         marks=numbers.LEGEND,
         nothing=numbers.NOTHING,
         wide=_WIDE,
         few_gaps=_FEW_GAPS,
     )
-    return environment
-
-
-def _source(text: str) -> str:
-    digest = hashlib.sha256(text.encode()).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"
+    return made

@@ -17,8 +17,6 @@ from beir_eval.report.tables import (
 )
 from personas.plain import plain
 
-__all__ = ["escaped", "render_latex"]
-
 _PREAMBLE = r"% Needs: \usepackage{booktabs,longtable,graphicx}"
 _SVG = r"% The figures are SVG files; they need: \usepackage{svg}"
 WIDE = 8
@@ -47,6 +45,8 @@ _SPECIAL = {
     "*": "{*}",
     "†": r"$^{\dagger}$",
     "‡": r"$^{\ddagger}$",
+    "§": r"$^{\S}$",
+    "¶": r"$^{\P}$",
 }
 
 

@@ -16,8 +16,6 @@ from beir_eval.report.tables import (
 )
 from personas.plain import plain
 
-__all__ = ["escaped", "render_markdown"]
-
 # Everything that could begin markup, wherever it stands.
 _MARKUP = re.compile(r"([\\`*_\[\]<>|~#$&])")
 

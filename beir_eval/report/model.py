@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from beir_eval.experiment.run_folder import DataManifest, FigureNote, Metrics, RunManifest
 from beir_eval.measures.significance import Comparison, Interval
-
-__all__ = ["Cell", "Column", "Figure", "Point", "Report", "Row", "Section"]
+from beir_eval.report.numbers import points
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,30 +33,48 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class TableCell:
     """One run's value on one data set.
 
     Attributes:
         value: mean of the report's measure, 0 to 1 (tables show it times 100).
+        interval: confidence interval of `honest`.
         paper: the paper's number, 0 to 1; None if it has none.
-        rank: 1 for the best of the column, 2 for the second; equal values share; the first
-            stage takes part. 0 for all others, and where the column has one run only.
-        interval: bootstrap confidence interval of `value`.
-        comparison: with the baseline's; None for the baseline itself and where it is missing.
+        rank: 1 for the best of the column by `honest`, 2 for the second; equal values share; the
+            first stage takes part. 0 for all others, for those of which too many scores are
+            missing, and where the column has one run only.
+        comparison: with the baseline's, both `honest`; None for the baseline itself and where it
+            is missing.
         metrics: the rest.
         manifest: what ranked; None for the first stage.
-        difference: bootstrap confidence interval of `comparison.difference`; None where there
-            is no comparison.
+        difference: confidence interval of `comparison.difference`; None where there is no
+            comparison.
+        by_lot: mean with ties drawn by lot; None where it cannot be known.
+        missing: share of the scores asked for that are missing, 0 to 1.
+        signs: marks that stand beside the value, as the legend of its table explains them.
     """
 
     value: float
+    interval: Interval
     paper: float | None
     rank: int
-    interval: Interval
     comparison: Comparison | None
     metrics: Metrics
     manifest: RunManifest | None
     difference: Interval | None = None
+    by_lot: float | None = None
+    missing: float = 0.0
+    signs: str = ""
+
+    @property
+    def honest(self) -> float:
+        """The mean that owes nothing to the order in which tied passages came, if it is known."""
+        return self.value if self.by_lot is None else self.by_lot
+
+    @property
+    def queries(self) -> int:
+        """Queries that the mean is over."""
+        return max((len(values) for values in self.metrics.per_query.values()), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,33 +83,34 @@ class Row:
 
     Attributes:
         label: the ranker's.
-        cells: one a column of the section; None where it was not run, or is not finished.
-        average: mean of `value` over the columns, None if any is missing.
-        paper_average: mean of the paper's numbers over the same columns; None if any is missing.
-        rank: as `Cell.rank`, of the averages.
         is_baseline: whether the others are compared with it.
         weak: whether the scoring model is marked weak.
         models: the models' names, e.g. ``"local:smollm2-135m"``, or role by role where they
             differ; empty for the first stage.
+        average: mean of `value` over the columns, None if any is missing. Averages are not tested.
+        average_by_lot: the same of `TableCell.honest`.
+        paper_average: mean of the paper's numbers over the same columns; None if any is missing.
+        cells: one a column of the section; None where it was not run, or is not finished.
     """
 
     label: str
-    cells: tuple[Cell | None, ...]
-    average: float | None
-    paper_average: float | None
-    rank: int
     is_baseline: bool
     weak: bool
     models: str
+    average: float | None
+    average_by_lot: float | None
+    paper_average: float | None
+    cells: tuple[TableCell | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One value of a figure; `x` is a number for lines and the bar's name for bars."""
+    """One value of a figure, ties drawn by lot; `x` is a number for lines, for bars their name."""
 
     x: float | str
     value: float
     interval: Interval
+    queries: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,25 +137,39 @@ class Section:
     Attributes:
         name: of the suite; ``"runs"`` for those without one.
         title: heading.
+        baseline: label of the row that the others are compared with.
+        paper_source: what the paper's numbers are of; empty if none stand there.
         columns: data sets.
         rows: the first stage's first, then the rankers', in the suite's order.
-        baseline: label of the row that the others are compared with.
         figure: the figure that the runs make, or None.
         unfinished: (data set, label) of runs left out because they are not finished.
-        paper_source: what the paper's numbers are of; empty if none stand there.
+        measured: what the values are, e.g. ``"NDCG@10"``, or ``"NDCG@10 of the top 5"`` where
+            fewer passages were ranked than the measure looks at.
         notes: sentences that every form of the report shows below the tables: which models,
             their defaults where they are weak, what is unfinished, how calls are counted.
     """
 
     name: str
     title: str
+    baseline: str
+    paper_source: str
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
-    baseline: str
     figure: Figure | None
     unfinished: tuple[tuple[str, str], ...]
-    paper_source: str
     notes: tuple[str, ...] = ()
+    measured: str = ""
+
+    @property
+    def averaged(self) -> bool:
+        """Whether there are averages: over two data sets or more, and each of them once."""
+        names = [column.data.dataset for column in self.columns]
+        return 1 < len(names) == len(set(names))
+
+    def by_lot(self, place: int) -> bool:
+        """Whether ties drawn by lot change a value of that column, as the tables show it."""
+        cells = [row.cells[place] for row in self.rows]
+        return any(points(each.value) != points(each.honest) for each in cells if each)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,18 +178,16 @@ class Report:
 
     Attributes:
         measure: whose values the tables show, as ir-measures writes it.
-        sections: by name of the suite in their natural order; runs without a suite last.
         test: name of the significance test, e.g. ``"student"``.
         correction: e.g. ``"holm"``.
         level: of the confidence intervals, e.g. 0.95.
-        resamples: of the bootstrap.
-        seed: of the bootstrap.
+        seed: of the randomization test.
+        sections: by name of the suite in their natural order; runs without a suite last.
     """
 
     measure: str
-    sections: tuple[Section, ...]
     test: str
     correction: str
     level: float
-    resamples: int
     seed: int
+    sections: tuple[Section, ...]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from beir_eval.experiment.run_folder import DataManifest, RunManifest
+from beir_eval.experiment.labels import by_role
+from beir_eval.experiment.run_folder import DataManifest, Metrics, RunManifest
 from beir_eval.measures import paper
-from beir_eval.report.model import Column, Row
-from beir_eval.report.numbers import count, points
-
-__all__ = ["conditions", "model_names", "notes", "paper_note"]
+from beir_eval.report.model import Column, Row, TableCell
+from beir_eval.report.numbers import TIES_SIGN, heading, points, rate, signed_points
+from personas.words import whole
 
 _COUNTING = (
     "Calls, tokens, cost and model time are those of each run by itself: an answer that several "
@@ -21,15 +22,36 @@ REASONS = 3
 LONGEST_REASON = 160
 """Characters of a reason, at most."""
 
-_NOT_MODELS = ("scripted:", "simulated:")
-"""Names of models that are none start so."""
+
+MOST_MISSING = 0.01
+"""Share of missing scores up to which a run is compared like any other."""
+FEW_QUERIES = 20
+"""Below it, a note says that intervals and tests rest on few queries."""
+_CUTOFF = re.compile(r"@(\d+)$")
+
+
+def missing_share(metrics: Metrics) -> float:
+    """Missing scores over those asked for, 0 to 1."""
+    scores = metrics.scores
+    return scores.missing / scores.asked if scores and scores.asked else 0.0
+
+
+def measured_to(measure: str, depths: Sequence[int]) -> str:
+    """The measure as tables are headed, with the depth where fewer passages were ranked."""
+    cutoff = _CUTOFF.search(measure)
+    short = sorted({depth for depth in depths if cutoff and depth < int(cutoff[1])})
+    if not short:
+        return heading(measure)
+    if len(set(depths)) > 1:
+        return f"{heading(measure)} (fewer passages ranked: {', '.join(map(str, short))})"
+    return f"{heading(measure)} of the top {short[0]}"
 
 
 def conditions(data: DataManifest, paper_queries: int | None) -> str:
     """How much of a data set was ranked, and how much the paper ranked."""
-    queries = count(data.queries)
+    queries = whole(data.queries)
     if data.queries != data.queries_in_full:
-        queries += f" of {count(data.queries_in_full)}"
+        queries += f" of {whole(data.queries_in_full)}"
     stage = data.first_stage
     settings = [
         str(value) if key == "engine" else f"{key} {value}" for key, value in stage.settings.items()
@@ -38,41 +60,56 @@ def conditions(data: DataManifest, paper_queries: int | None) -> str:
     ours = f"{queries} queries, top {data.depth} by {by}"
     if paper_queries is None:
         return ours
-    return f"{ours}; the paper: {count(paper_queries)} queries, top {paper.DEPTH}"
+    return f"{ours}; the paper: {whole(paper_queries)} queries, top {paper.DEPTH}"
 
 
 def model_names(manifests: Mapping[str, RunManifest]) -> str:
     """The models of a row, given its manifests by column: role by role where they differ."""
     columns_of: dict[str, list[str]] = {}
     for column, manifest in manifests.items():
-        columns_of.setdefault(_by_role(manifest.models), []).append(column)
+        columns_of.setdefault(by_role(manifest.models), []).append(column)
     if len(columns_of) == 1:
         return next(iter(columns_of))
     return "; ".join(f"{', '.join(columns)}: {names}" for names, columns in columns_of.items())
 
 
 def notes(
-    columns: Sequence[Column], rows: Sequence[Row], unfinished: Sequence[tuple[str, str]]
+    columns: Sequence[Column],
+    rows: Sequence[Row],
+    unfinished: Sequence[tuple[str, str]],
+    baseline: str,
 ) -> tuple[str, ...]:
     """Sentences below the tables of a section, in the order of their weight."""
     rankers = [row for row in rows if row.models]
     said = []
     if rankers:
         said.append(_models_note(rankers))
-        said += _substitute_note(rankers)
+        manifests = (cell.manifest for row in rankers for cell in row.cells if cell)
+        said += program_note(name for each in manifests if each for name in each.models.values())
         said += _weak_notes(rankers)
+        said += _share_notes(rankers)
     if unfinished:
         left_out = ", ".join(f"{label} on {dataset}" for dataset, label in unfinished)
         said.append(
             f"Not finished and left out: {left_out}; the same 'beir-eval run' again finishes them."
         )
     said += _lost_notes(rankers)
-    said += _ties_note(columns, rankers)
+    said += _missing_note(columns, rankers)
+    said += _ties_note(columns, rankers, baseline)
+    said += _few_note(columns, rows)
+    said += _averages_note(columns)
     if any(cell and cell.paper is not None for row in rows for cell in row.cells):
         said += _subset_note(columns)
     if rankers:
         said.append(_COUNTING)
     return tuple(said)
+
+
+def program_note(models: Iterable[str]) -> list[str]:
+    """That some of these models are none, in a sentence; nothing if all are models."""
+    names = sorted({name for name in models if name.startswith(("scripted:", "simulated:"))})
+    said = "answers by a program: these numbers say nothing about any language model."
+    return [f"{', '.join(names)} {said}"] if names else []
 
 
 def paper_note(source: str) -> str:
@@ -83,13 +120,6 @@ def paper_note(source: str) -> str:
     )
 
 
-def _by_role(models: Mapping[str, str]) -> str:
-    names = list(dict.fromkeys(models.values()))
-    if len(names) <= 1:
-        return "".join(names)
-    return ", ".join(f"{role} {name}" for role, name in models.items())
-
-
 def _models_note(rankers: Sequence[Row]) -> str:
     labels_of: dict[str, list[str]] = {}
     for row in rankers:
@@ -98,23 +128,6 @@ def _models_note(rankers: Sequence[Row]) -> str:
         return f"Model: {next(iter(labels_of))}."
     parts = (f"{names} ({', '.join(labels)})" for names, labels in labels_of.items())
     return f"Models: {'; '.join(parts)}."
-
-
-def _substitute_note(rankers: Sequence[Row]) -> list[str]:
-    names = {
-        name
-        for row in rankers
-        for cell in row.cells
-        if cell and cell.manifest
-        for name in cell.manifest.models.values()
-        if name.startswith(_NOT_MODELS)
-    }
-    if not names:
-        return []
-    return [
-        f"{', '.join(sorted(names))} answers by a program: these numbers say nothing about any "
-        "language model."
-    ]
 
 
 def _weak_notes(rankers: Sequence[Row]) -> list[str]:
@@ -133,6 +146,22 @@ def _weak_notes(rankers: Sequence[Row]) -> list[str]:
             else "none of the defaults for such models is in effect."
         )
         for settings, labels in labels_of.items()
+    ]
+
+
+def _share_notes(rankers: Sequence[Row]) -> list[str]:
+    labels_of: dict[float, list[str]] = {}
+    for row in rankers:
+        for cell in row.cells:
+            weight = cell and cell.manifest and cell.manifest.config.get("first_stage_weight")
+            if isinstance(weight, int | float) and weight > 0:
+                labels = labels_of.setdefault(weight, [])
+                if row.label not in labels:
+                    labels.append(row.label)
+    return [
+        f"The first stage's score has a share of {weight:g} in the final ones of "
+        f"{', '.join(labels)}."
+        for weight, labels in labels_of.items()
     ]
 
 
@@ -167,9 +196,9 @@ def _lost_notes(rankers: Sequence[Row]) -> list[str]:
 
 def _most_common(reasons: Counter[str]) -> str:
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-    shown = [f"{_cut(reason)} ({count(number)})" for reason, number in ordered[:REASONS]]
+    shown = [f"{_cut(reason)} ({whole(number)})" for reason, number in ordered[:REASONS]]
     rest = sum(number for _, number in ordered[REASONS:])
-    return "; ".join([*shown, *([f"others ({count(rest)})"] if rest else [])])
+    return "; ".join([*shown, *([f"others ({whole(rest)})"] if rest else [])])
 
 
 def _cut(reason: str) -> str:
@@ -177,23 +206,78 @@ def _cut(reason: str) -> str:
     return line if len(line) <= LONGEST_REASON else f"{line[: LONGEST_REASON - 3]}..."
 
 
-def _ties_note(columns: Sequence[Column], rankers: Sequence[Row]) -> list[str]:
-    decided = [
-        f"{row.label} on {column.name}, {points(bounds.worst)} to {points(bounds.best)}"
-        for row in rankers
-        for column, cell in zip(columns, row.cells, strict=True)
-        if cell
-        and cell.comparison is not None
-        and (bounds := cell.metrics.ties.get(cell.metrics.measures[0])) is not None
-        and bounds.worst <= cell.value - cell.comparison.difference <= bounds.best
-        and bounds.worst < bounds.best
+def _missing_note(columns: Sequence[Column], rankers: Sequence[Row]) -> list[str]:
+    lost = [
+        f"{row.label} on {column.name} ({rate(scores.missing, scores.asked)})"
+        for row, column, cell in _each(columns, rankers)
+        if cell.missing > MOST_MISSING and (scores := cell.metrics.scores)
     ]
-    if not decided:
+    if not lost:
         return []
     return [
-        "Tied scores keep the order of the first stage, and that alone decides who is better than "
-        f"the baseline here: {'; '.join(decided)} with ties at their worst and best."
+        f"More than 1% of the scores are missing: {', '.join(lost)}. What stood in for them counts "
+        "in the values; such rows are never the best, and no comparison with them is marked."
     ]
+
+
+def _ties_note(columns: Sequence[Column], rankers: Sequence[Row], baseline: str) -> list[str]:
+    led = [
+        f"{row.label} on {column.name}, {points(cell.value)} as ranked and {points(cell.honest)} "
+        f"by lot, {signed_points(than.difference)} by lot against {baseline}"
+        for row, column, cell in _each(columns, rankers)
+        if TIES_SIGN in cell.signs and (than := cell.comparison)
+    ]
+    said = []
+    if led:
+        said.append(
+            "Tied scores keep the order of the first stage, and at least half of the lead over the "
+            f"baseline is due to that here, the baseline's ties included: {'; '.join(led)}."
+        )
+    unknown = [
+        f"{row.label} on {column.name}"
+        for row, column, cell in _each(columns, rankers)
+        if cell.by_lot is None
+    ]
+    if unknown:
+        said.append(
+            "Ties drawn by lot are not known, because the rankings are not in the folder; values, "
+            f"intervals and tests are as ranked: {', '.join(unknown)}."
+        )
+    return said
+
+
+def _few_note(columns: Sequence[Column], rows: Sequence[Row]) -> list[str]:
+    few = [
+        f"{column.name} (n = {cells[0].queries})"
+        for place, column in enumerate(columns)
+        if (cells := [cell for row in rows if (cell := row.cells[place])])
+        and cells[0].queries < FEW_QUERIES
+    ]
+    if not few:
+        return []
+    return [
+        f"Fewer than {FEW_QUERIES} queries: {', '.join(few)}. Intervals and tests of so few are "
+        "rough, and marks of significance say little about other queries."
+    ]
+
+
+def _averages_note(columns: Sequence[Column]) -> list[str]:
+    times = Counter(column.data.dataset for column in columns)
+    several = [name for name, count in times.items() if count > 1]
+    if not several:
+        return []
+    return [
+        f"No averages: {', '.join(several)} stands here with different depths, queries or settings."
+    ]
+
+
+def _each(
+    columns: Sequence[Column], rows: Sequence[Row]
+) -> Iterator[tuple[Row, Column, TableCell]]:
+    for row in rows:
+        for column, cell in zip(columns, row.cells, strict=True):
+            if cell:
+                yield row, column, cell
 
 
 def _subset_note(columns: Sequence[Column]) -> list[str]:

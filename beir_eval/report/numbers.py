@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "LEGEND",
-    "NOTHING",
-    "count",
-    "heading",
-    "interval",
-    "mark",
-    "p_text",
-    "points",
-    "rate",
-    "signed_points",
-]
+from personas.words import fixed
 
 NOTHING = "-"
 """Stands where there is no number."""
@@ -25,9 +14,13 @@ LEGEND = "† p < 0.05, ‡ p < 0.01"
 """What the marks mean."""
 
 
+TIES_SIGN, MISSING_SIGN = "§", "¶"
+"""Beside a value that leads by ties, and one of which scores are missing."""
+
+
 def points(value: float | None) -> str:
     """A measure of 0 to 1, times 100: ``67.89``."""
-    return NOTHING if value is None else _no_minus_zero(f"{100 * value:.2f}")
+    return NOTHING if value is None else fixed(100 * value, 2)
 
 
 def signed_points(value: float | None) -> str:
@@ -69,15 +62,6 @@ def rate(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f}%"
 
 
-def count(number: int) -> str:
-    """``1,234``."""
-    return f"{number:,}"
-
-
 def heading(measure: str) -> str:
     """A measure as the tables are headed: ``NDCG@10`` for ``nDCG@10``."""
     return measure.replace("nDCG", "NDCG", 1) if measure.startswith("nDCG") else measure
-
-
-def _no_minus_zero(text: str) -> str:
-    return text.removeprefix("-") if float(text) == 0 else text

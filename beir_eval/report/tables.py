@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from beir_eval.report.model import Cell, Column, Figure, Report, Row, Section
+from beir_eval.measures.ties import DRAWS
+from beir_eval.report.model import Column, Figure, Report, Row, Section, TableCell
+from beir_eval.report.notes import MOST_MISSING
 from beir_eval.report.numbers import (
     LEGEND,
+    MISSING_SIGN,
     NOTHING,
-    count,
+    TIES_SIGN,
     heading,
     interval,
-    mark,
     p_text,
     points,
     rate,
     signed_points,
 )
-from personas.words import counted, dollars, seconds
-
-__all__ = ["Entry", "Table", "condition_lines", "figure_table", "legend", "section_tables"]
+from personas.words import counted, dollars, seconds, whole
 
 PAPER = "paper"
+BY_LOT = "ties by lot"
 AVERAGE = "average"
 _TESTS = {
     "student": "a paired Student's t-test",
@@ -34,7 +35,7 @@ _CORRECTIONS = {
     "bonferroni": "Bonferroni",
     "bh": "Benjamini-Hochberg",
 }
-_PLACE = ("ranker", "data set")
+_PLACE = ("ranker", "data set", "queries")
 _COMPARED = ("difference", "interval", "p", "corrected p", "wins", "ties", "losses")
 _ANSWERS = (
     "scores asked",
@@ -46,7 +47,9 @@ _ANSWERS = (
     "queries failed",
     "ties at worst",
     "ties at best",
+    "ties by lot",
 )
+_MISSING_LEGEND = f"{MISSING_SIGN}: more than 1% of its scores are missing."
 _TAKEN = ("calls", "tokens in", "of them cached", "tokens out", "cost", "model time")
 
 
@@ -108,6 +111,7 @@ def figure_table(report: Report, figure: Figure) -> Table:
                 (
                     name,
                     _axis(point.x),
+                    whole(point.queries),
                     points(point.value),
                     interval(point.interval.low, point.interval.high),
                 ),
@@ -118,7 +122,12 @@ def figure_table(report: Report, figure: Figure) -> Table:
     ]
     return Table(
         title=figure.note.title,
-        headings=(*names, heading(report.measure), f"{_percent(report.level)} interval"),
+        headings=(
+            *names,
+            "queries",
+            f"{heading(report.measure)}, {BY_LOT}",
+            f"{_percent(report.level)} interval",
+        ),
         rows=tuple(rows),
         texts=2,
     )
@@ -129,43 +138,90 @@ def condition_lines(section: Section) -> list[tuple[str, str]]:
     return [(column.name, column.conditions) for column in section.columns]
 
 
+def has_paper(section: Section, place: int) -> bool:
+    """Whether a column has numbers of the paper."""
+    cells = (row.cells[place] for row in section.rows)
+    return any(cell is not None and cell.paper is not None for cell in cells)
+
+
+def column_queries(section: Section, place: int) -> int:
+    """How many queries the means of a column are over."""
+    return max(cell.queries for row in section.rows if (cell := row.cells[place]))
+
+
+def lost(cell: TableCell) -> str:
+    """The share of missing scores, where it is too high to be passed over; else empty."""
+    scores = cell.metrics.scores
+    if scores is None or cell.missing <= MOST_MISSING:
+        return ""
+    return f"{rate(scores.missing, scores.asked)} missing"
+
+
+def ties_note(report: Report, section: Section) -> str:
+    """What the figures for ties are."""
+    said = (
+        "Ties: the measure if equal scores had put the passages in the worst order, in the best, "
+        f"and by lot (mean of {DRAWS} draws a query)."
+    )
+    every = (cell.metrics.ties.get(report.measure) for _, _, cell in _cells(section))
+    if not any(ties and ties.sampled for ties in every):
+        return said
+    return (
+        f"{said} Where personas' ties count as well, worst and best are the ends of these draws "
+        "and of the orders by grade."
+    )
+
+
 def legend(report: Report, section: Section) -> str:
     """What the marks of the first table mean."""
     comparisons = sum(cell.comparison is not None for _, _, cell in _cells(section))
     if not comparisons:
-        return ""
+        lost = any(MISSING_SIGN in cell.signs for _, _, cell in _cells(section))
+        return _MISSING_LEGEND if lost else ""
     test = _TESTS[report.test]
     if report.correction in _CORRECTIONS:
         by = _CORRECTIONS[report.correction]
         test += f", corrected for {counted(comparisons, 'comparison')} ({by})"
     elif report.test != "tukey":
         test += ", not corrected"
-    return f"{LEGEND}: differs from {section.baseline} by {test}."
+    said = (
+        f"{LEGEND}: differs from {section.baseline} by {test}, ties drawn by lot. The comparisons "
+        "are all those of this section; other folders make others."
+    )
+    signs = {sign for _, _, cell in _cells(section) for sign in cell.signs}
+    if TIES_SIGN in signs:
+        said += f" {TIES_SIGN}: at least half of its lead over {section.baseline} is due to ties."
+    return f"{said} {_MISSING_LEGEND}" if MISSING_SIGN in signs else said
 
 
 def _values(report: Report, section: Section) -> Table:
-    measure = heading(report.measure)
-    with_paper = [
-        any(cell and cell.paper is not None for cell in column)
-        for column in zip(*(row.cells for row in section.rows), strict=True)
-    ]
-    with_average = len(section.columns) > 1
     paper_average = any(row.paper_average is not None for row in section.rows)
     headings = ["ranker"]
-    for column, paper in zip(section.columns, with_paper, strict=True):
-        headings += [column.name, f"{column.name}, {PAPER}"][: 1 + paper]
-    if with_average:
-        headings += [AVERAGE, f"{AVERAGE}, {PAPER}"][: 1 + paper_average]
+    lots = [section.by_lot(place) for place in range(len(section.columns))]
+    papers = [has_paper(section, place) for place in range(len(section.columns))]
+    for place, column in enumerate(section.columns):
+        name = f"{column.name} (n = {column_queries(section, place)})"
+        headings += [name, *[f"{column.name}, {BY_LOT}"][: lots[place]]]
+        headings += [f"{column.name}, {PAPER}"][: papers[place]]
+    if section.averaged:
+        headings += [AVERAGE, *[f"{AVERAGE}, {BY_LOT}"][: any(lots)]]
+        headings += [f"{AVERAGE}, {PAPER}"][:paper_average]
     rows = []
     for row in section.rows:
         entries = [_words(row.label)]
-        for cell, paper in zip(row.cells, with_paper, strict=True):
-            entries += [_value(cell), _words(points(cell.paper if cell else None))][: 1 + paper]
-        if with_average:
-            average = Entry(points(row.average), best=row.rank == 1, second=row.rank == 2)
-            entries += [average, _words(points(row.paper_average))][: 1 + paper_average]
+        for cell, lot, paper in zip(row.cells, lots, papers, strict=True):
+            entries += _value(cell, lot=lot)
+            entries += [_words(points(cell.paper if cell else None))][:paper]
+        if section.averaged:
+            entries += [
+                _words(points(row.average)),
+                *[_words(points(row.average_by_lot))][: any(lots)],
+            ]
+            entries += [_words(points(row.paper_average))][:paper_average]
         rows.append(tuple(entries))
-    return Table(f"{measure} x 100", tuple(headings), tuple(rows), note=legend(report, section))
+    return Table(
+        f"{section.measured} x 100", tuple(headings), tuple(rows), note=legend(report, section)
+    )
 
 
 def _comparisons(report: Report, section: Section) -> Table:
@@ -180,20 +236,20 @@ def _comparisons(report: Report, section: Section) -> Table:
             (
                 _words(row.label),
                 _words(column.name),
-                Entry(signed_points(found.difference), mark=mark(found.p_adjusted)),
+                _words(whole(cell.queries)),
+                Entry(signed_points(found.difference), mark=cell.signs),
                 _words(interval(between.low, between.high, signed=True) if between else NOTHING),
                 _words(p_text(found.p_value)),
                 _words(p_text(found.p_adjusted)),
-                *(_words(count(each)) for each in (found.wins, found.ties, found.losses)),
+                *(_words(whole(each)) for each in (found.wins, found.ties, found.losses)),
             )
         )
     return Table(
-        title=f"{heading(report.measure)} x 100 against {section.baseline}, query by query",
+        title=f"{section.measured} x 100, {BY_LOT}, against {section.baseline}, query by query",
         headings=(*_PLACE, *(level if each == "interval" else each for each in _COMPARED)),
         rows=tuple(rows),
         texts=2,
-        note=f"{legend(report, section)} Intervals: bootstrap over the queries, "
-        f"{count(report.resamples)} resamples, seed {report.seed}.",
+        note=f"{legend(report, section)} Intervals: Student's, over the queries.",
     )
 
 
@@ -206,15 +262,17 @@ def _answers(report: Report, section: Section) -> Table:
             (
                 _words(row.label),
                 _words(column.name),
-                _words(count(scores.asked) if scores else NOTHING),
-                _words(count(scores.missing) if scores else NOTHING),
+                _words(whole(cell.queries)),
+                _words(whole(scores.asked) if scores else NOTHING),
+                _words(whole(scores.missing) if scores else NOTHING),
                 _words(rate(scores.missing, scores.asked) if scores else NOTHING),
-                _words(count(scores.skipped) if scores else NOTHING),
-                _words(count(scores.unreadable) if scores else NOTHING),
-                _words(count(len(metrics.missing_queries))),
-                _words(count(len(metrics.failed)) if cell.manifest else NOTHING),
+                _words(whole(scores.skipped) if scores else NOTHING),
+                _words(whole(scores.unreadable) if scores else NOTHING),
+                _words(whole(len(metrics.missing_queries))),
+                _words(whole(len(metrics.failed)) if cell.manifest else NOTHING),
                 _words(points(ties.worst if ties else None)),
                 _words(points(ties.best if ties else None)),
+                _words(points(ties.by_lot if ties else None)),
             )
         )
     return Table(
@@ -223,8 +281,7 @@ def _answers(report: Report, section: Section) -> Table:
         rows=tuple(rows),
         texts=2,
         note="Queries without results count 0. Scores left out were not needed for the first "
-        "ranks. Ties: the measure if passages with equal scores stood in the worst and in the "
-        "best order.",
+        f"ranks. {ties_note(report, section)}",
     )
 
 
@@ -238,10 +295,11 @@ def _taken(section: Section) -> Table:
             (
                 _words(row.label),
                 _words(column.name),
-                _words(count(taken.calls)),
-                _words(count(taken.input_tokens)),
-                _words(count(taken.cached_input_tokens)),
-                _words(count(taken.output_tokens)),
+                _words(whole(cell.queries)),
+                _words(whole(taken.calls)),
+                _words(whole(taken.input_tokens)),
+                _words(whole(taken.cached_input_tokens)),
+                _words(whole(taken.output_tokens)),
                 _words("not known" if taken.cost is None else dollars(taken.cost)),
                 _words(seconds(taken.seconds)),
             )
@@ -254,23 +312,26 @@ def _taken(section: Section) -> Table:
     )
 
 
-def _cells(section: Section) -> Iterator[tuple[Row, Column, Cell]]:
+def _cells(section: Section) -> Iterator[tuple[Row, Column, TableCell]]:
     for row in section.rows:
         for column, cell in zip(section.columns, row.cells, strict=True):
             if cell is not None:
                 yield row, column, cell
 
 
-def _value(cell: Cell | None) -> Entry:
+def _value(cell: TableCell | None, *, lot: bool) -> list[Entry]:
+    """The value as ranked and, if asked for, with ties drawn by lot; marks go with the latter."""
     if cell is None:
-        return _words(NOTHING)
-    found = cell.comparison
-    return Entry(
-        points(cell.value),
+        return [_words(NOTHING)] * (1 + lot)
+    lacking = lost(cell)
+    value = points(cell.value) + (f" ({lacking})" if lacking else "")
+    marked = Entry(
+        points(cell.honest) if lot else value,
         best=cell.rank == 1,
         second=cell.rank == 2,
-        mark=mark(found.p_adjusted if found else None),
+        mark=cell.signs,
     )
+    return [_words(value), marked] if lot else [marked]
 
 
 def _words(text: str) -> Entry:

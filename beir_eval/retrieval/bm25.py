@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["BM25", "check_depth", "check_k1_and_b", "versions"]
-
 DEEPEST = 2**31 - 1
 """Documents a query, at most."""
 INDEX_FILE = "index.json"

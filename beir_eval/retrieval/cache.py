@@ -22,17 +22,6 @@ from personas.atomic import replacing_folder
 if TYPE_CHECKING:
     from beir_eval.data.datasets import Document
 
-__all__ = [
-    "corpus_digest",
-    "default_store",
-    "find",
-    "keep",
-    "keep_run",
-    "kept_run",
-    "key_of",
-    "queries_digest",
-]
-
 Found: TypeAlias = dict[str, list[tuple[str, float]]]
 """Query id -> (document id, score), best first."""
 

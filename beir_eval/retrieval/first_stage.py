@@ -7,21 +7,21 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-from beir_eval.errors import RunError, SettingError
+from beir_eval.errors import SettingError
 from beir_eval.retrieval import cache as stored
 from beir_eval.retrieval.bm25 import BM25, check_depth, check_k1_and_b, versions
-from beir_eval.runs import read_trec
+from mcranker.errors import RunError
 from mcranker.logs import safe_logger
+from mcranker.trec import read_trec
 
 if TYPE_CHECKING:
     from beir_eval.data.datasets import Dataset
     from beir_eval.experiment.run_folder import FirstStageNote
     from beir_eval.retrieval.lucene import Lucene
-
-__all__ = ["BM25", "Engine", "Fields", "FirstStage", "Index", "find", "retrieve"]
 
 Engine: TypeAlias = Literal["bm25s", "pyserini", "file"]
 Index: TypeAlias = Literal["corpus", "prebuilt"]
@@ -97,7 +97,9 @@ class FirstStage:
             return FirstStageNote(name=path.stem, settings={"engine": "file", "run": path.name})
         if self.engine == "bm25s":
             return FirstStageNote(
-                name="BM25", settings={"engine": "bm25s", "k1": self.k1, "b": self.b}
+                name="BM25",
+                settings={"engine": "bm25s", "k1": self.k1, "b": self.b},
+                versions=_versions("bm25s"),
             )
         return FirstStageNote(
             name="BM25 (Lucene)",
@@ -108,7 +110,15 @@ class FirstStage:
                 "index": self.index,
                 "fields": self.fields,
             },
+            versions=_versions("pyserini"),
         )
+
+
+def _versions(package: str) -> dict[str, str]:
+    try:
+        return {package: version(package)}
+    except PackageNotFoundError:
+        return {}
 
 
 def find(dataset: Dataset, stage: FirstStage, *, cache: Path | bool | None = None) -> Found:

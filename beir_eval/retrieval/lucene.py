@@ -20,13 +20,12 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from beir_eval.errors import ExtraMissing, RunError
+from beir_eval.errors import ExtraMissing
+from mcranker.errors import RunError
 from mcranker.logs import safe_logger
 
 if TYPE_CHECKING:
     from beir_eval.data.datasets import Document
-
-__all__ = ["FIELDS", "Lucene"]
 
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "flat": ("contents",),

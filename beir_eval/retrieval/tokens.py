@@ -18,8 +18,6 @@ from beir_eval.errors import ExtraMissing
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["STOP_WORDS", "tokenize", "words"]
-
 STOP_WORDS = frozenset(
     {"a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it"}
     | {"no", "not", "of", "on", "or", "such", "that", "the", "their", "then", "there", "these"}

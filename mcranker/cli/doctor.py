@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import platform
+import sqlite3
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -15,48 +16,61 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from mcranker import __version__
+from mcranker.cli.better_judges import better_judges
 from mcranker.cli.failures import DONE, ERROR, failure, print_json
-from mcranker.cli.fetching import ENGINE, fetch_models
+from mcranker.cli.fetching import ENCODER, ENGINE, fetch_models, is_here
 from mcranker.cli.invocation import Invocation
 from mcranker.cli.options import model_flags
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import Verb, output_flag, quiet_flag
 from mcranker.errors import LedgerError, MCRankerError, ReplyError
-from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Message, Tag
-from mcranker.llm.connect import choose_default, connect
+from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Message, Question, State, Tag
+from mcranker.llm.connect import DEFAULT_LOCAL, choose_default, connect
 from mcranker.llm.ledger.ledger import default_ledger_path
 from mcranker.llm.ledger.upkeep import file_bytes, stats
 from mcranker.llm.local.catalogue import find
 from mcranker.llm.local.model_files import cache_folder
+from mcranker.llm.local.vectors import default_vectors_path, vectors_in
 from personas.plain import plain
 from personas.words import counted, file_size, seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Finding", "command"]
-
 Status = Literal["ok", "missing", "failed"]
 
-_KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
+_KEYS = {
+    "OPENAI_API_KEY": "openai:NAME",
+    "ANTHROPIC_API_KEY": "anthropic:NAME",
+    "TYPESAFE_API_KEY": "systemone:NAME",
+}
 _SETTINGS = (
     "MCRANKER_MODEL",
     "MCRANKER_BASE_URL",
     "MCRANKER_CACHE",
     "MCRANKER_LEDGER",
+    "MCRANKER_BACKOFF",
+    "MCRANKER_VECTORS",
     "OPENAI_BASE_URL",
     "ANTHROPIC_BASE_URL",
+    "TYPESAFE_BASE_URL",
     "HF_HUB_OFFLINE",
     "HTTP_PROXY",
     "HTTPS_PROXY",
     "ALL_PROXY",
 )
 _EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "local": ("the local engine", (ENGINE,)),
+    "local": ("the local encoder and engine", (*ENCODER, ENGINE)),
     "eval": ("evaluation", ("bm25s", "ir_datasets", "ir_measures", "Stemmer")),
     "hub": ("models from the Hugging Face hub", ("huggingface_hub",)),
 }
 _COLOURS: Mapping[Status, str] = {"ok": "green", "missing": "yellow", "failed": "bold red"}
+_TYPED_PROBE = ChatRequest(
+    messages=(),
+    tag=Tag("probe"),
+    questions=(Question("relevant", "Is the passage relevant?", kind="yes_no", passage="passage"),),
+    state=State("Where is Lima?", {"passage": "Lima is the capital of Peru."}),
+)
 _PROBE = ChatRequest(
     messages=(Message("user", "Reply with the word OK and nothing else."),),
     tag=Tag("probe"),
@@ -106,18 +120,18 @@ def _findings(ctx: click.Context) -> Iterator[Finding]:
     yield from _environment(os.environ)
     yield from _extras()
     yield _cache()
+    yield _vectors()
     yield _ledger()
     yield from _model(ctx)
 
 
 def _environment(environ: Mapping[str, str]) -> Iterator[Finding]:
     """Names of variables only; no value is ever shown."""
-    for name in _KEYS:
+    for name, model in _KEYS.items():
         if environ.get(name, "").strip():
             yield Finding("ok", name, "is set")
         else:
-            provider = name.partition("_")[0].lower()
-            yield Finding("missing", name, f"set it to use {provider}:NAME")
+            yield Finding("missing", name, f"set it to use {model}")
     for name in _SETTINGS:
         if environ.get(name, "").strip() or environ.get(name.lower(), "").strip():
             yield Finding("ok", name, "is set")
@@ -138,12 +152,27 @@ def _cache() -> Finding:
     if not folder.is_dir():
         return Finding("missing", "model cache", f"{folder} is made at the first download")
     files = [path for path in folder.rglob("*") if path.is_file()]
-    models = [path for path in files if path.suffix.lower() == ".gguf"]
+    models = [path for path in files if path.suffix.lower() in (".gguf", ".onnx")]
     size = file_size(sum(path.stat().st_size for path in files))
     if not os.access(folder, os.W_OK):
         advice = "you may not write there; set MCRANKER_CACHE to another folder"
         return Finding("failed", "model cache", f"{folder}: {advice}")
     return Finding("ok", "model cache", f"{folder}: {counted(len(models), 'model')}, {size}")
+
+
+def _vectors() -> Finding:
+    path = default_vectors_path()
+    if path is None:
+        return Finding("missing", "vectors", "MCRANKER_VECTORS turns it off: no vector is kept")
+    if not path.exists():
+        return Finding("missing", "vectors", f"{path} is made with the first text encoded")
+    try:
+        count = vectors_in(path)
+    except (sqlite3.Error, OSError) as error:
+        return Finding("failed", "vectors", f"{path} cannot be read ({error}); delete it")
+    return Finding(
+        "ok", "vectors", f"{path}: {counted(count, 'vector')}, {file_size(file_bytes(path))}"
+    )
 
 
 def _ledger() -> Finding:
@@ -182,11 +211,17 @@ def _model(ctx: click.Context) -> Iterator[Finding]:
         for words, there in {
             "JSON schemas": offers.json_schema,
             "log-probabilities": offers.label_logprobs,
+            "typed questions": offers.max_questions > 0,
         }.items()
         if there
     ]
-    weak = "; weak, so it takes the library's team" if offers.weak else ""
-    yield Finding("ok", "connection", f"offers {' and '.join(listed) or 'plain text'}{weak}")
+    if not offers.prompts:
+        limits = "; no chat model, so it takes the library's team"
+    else:
+        limits = "; weak, so it takes the library's team" if offers.weak else ""
+    yield Finding("ok", "connection", f"offers {' and '.join(listed) or 'plain text'}{limits}")
+    if name == DEFAULT_LOCAL:
+        yield Finding("missing", "better judges", better_judges())
     if call:
         yield run_loop(partial(_answer, chat))
 
@@ -195,7 +230,7 @@ def _absent_file(name: str) -> str:
     """What to do if the model is a local one whose file is not here; empty if it is."""
     kind, _, rest = name.partition(":")
     entry = find(rest) if kind == "local" else None
-    if entry is None or Path(rest).is_file() or (cache_folder() / entry.file).is_file():
+    if entry is None or Path(rest).is_file() or is_here(entry):
         return ""
     return (
         f"{entry.file} ({file_size(entry.size)}) is not here yet: "
@@ -204,9 +239,10 @@ def _absent_file(name: str) -> str:
 
 
 async def _answer(chat: ChatModel) -> Finding:
+    probe = _PROBE if chat.capabilities.prompts else _TYPED_PROBE
     started = time.perf_counter()
     try:
-        reply: ChatReply | ReplyError = await chat.complete(_PROBE)
+        reply: ChatReply | ReplyError = await chat.complete(probe)
     except ReplyError as error:  # an odd answer is an answer
         reply = error
     except MCRankerError as error:
@@ -216,14 +252,20 @@ async def _answer(chat: ChatModel) -> Finding:
     took = seconds(time.perf_counter() - started)
     if isinstance(reply, ReplyError):
         return Finding("ok", "answer", f"in {took}, though an odd one: {plain(str(reply), 200)}")
+    said = repr(plain(reply.text, 60))
+    if reply.answers is not None:
+        (answer,) = reply.answers
+        if answer.value is None:
+            return Finding("failed", "answer", f"in {took}, but none to use: {answer.problem}")
+        said = f"yes with probability {answer.value:.2f}"
     tokens = f"{reply.usage.input_tokens} + {reply.usage.output_tokens} tokens"
-    return Finding("ok", "answer", f"{plain(reply.text, 60)!r} in {took}, {tokens}")
+    return Finding("ok", "answer", f"{said} in {took}, {tokens}")
 
 
 def _print(finding: Finding) -> None:
     from rich.text import Text
 
-    from mcranker.cli.tables import print_page
+    from personas.console import print_page
 
     def show(console: Console) -> None:
         line = Text(f"{finding.status:8}", style=_COLOURS[finding.status])

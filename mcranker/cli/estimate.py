@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 from rich.text import Text
 
 from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.fetching import is_here
-from mcranker.cli.tables import print_page
 from mcranker.errors import InputError
 from mcranker.llm.chat import Usage
+from personas.console import numbers, print_page, table
 from personas.plain import plain
 from personas.words import counted, dollars
 
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
     from mcranker.cli.results import Output
     from mcranker.estimate import Estimate
     from mcranker.llm.chat import Stage
-
-__all__ = ["check_local_models", "show_estimate"]
 
 MOST_NAMED = 20  # personas of a stage with a row each
 
@@ -40,7 +36,7 @@ def check_local_models(models: Iterable[str]) -> None:
     for model in models:
         kind, _, name = model.strip().partition(":")
         entry = find(name.strip()) if kind == "local" else None
-        if entry is not None and not is_here(entry.file):
+        if entry is not None and not is_here(entry):
             raise InputError(
                 f"{model} is not on this machine, and --dry-run fetches nothing; "
                 f"run 'mcranker models download {entry.name}' first"
@@ -57,18 +53,16 @@ def show_estimate(estimate: Estimate, output: Output) -> int:
 
 
 def _show_table(console: Console, estimate: Estimate) -> None:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    several = len(_models(estimate)) > 1
-    for heading in ("stage", "persona", *(["model"] if several else [])):
-        table.add_column(heading)
-    for heading in ("calls", "in ledger", "tokens in", "tokens out"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for stage, persona, model, new, known in _rows(estimate):
-        table.add_row(
-            *(Text(plain(text)) for text in (stage, persona, *([model] if several else []))),
+    words = 2 + (len(_models(estimate)) > 1)
+    rows = (
+        (
+            *texts[:words],
             *(f"{n:,}" for n in (new.calls, known.calls, new.input_tokens, new.output_tokens)),
         )
-    console.print(table)
+        for *texts, new, known in _rows(estimate)
+    )
+    columns = numbers("calls", "in ledger", "tokens in", "tokens out")
+    console.print(table([*("stage", "persona", "model")[:words], *columns], rows))
     console.print(Text(_summary(estimate)))
 
 

@@ -13,21 +13,6 @@ from mcranker.cli.files import output
 from mcranker.errors import ConfigError, MCRankerError
 from personas.plain import json_text, one_line
 
-__all__ = [
-    "BROKEN_PIPE",
-    "DONE",
-    "ERROR",
-    "INTERRUPTED",
-    "MISSING_SCORES",
-    "USAGE",
-    "Failure",
-    "Interrupted",
-    "as_flags",
-    "envelope",
-    "failure",
-    "print_json",
-]
-
 DONE, ERROR, USAGE, MISSING_SCORES, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 130, 141
 
 Status = Literal["ok", "missing_scores", "error"]

@@ -5,16 +5,21 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from mcranker.cli.invocation import Invocation
 from mcranker.cli.progress import download_bar
 
-__all__ = ["ENGINE", "fetch_models", "is_here"]
+if TYPE_CHECKING:
+    from mcranker.llm.local.catalogue import CatalogueEntry
 
 ENGINE = "xllamacpp"
 """The package of the local engine."""
+
+ENCODER = ("onnxruntime", "tokenizers")
+"""The packages of the local encoder."""
 
 _LOCAL = "local:"
 
@@ -22,30 +27,44 @@ _LOCAL = "local:"
 def fetch_models(models: Iterable[str], *, quiet: bool) -> None:
     """Fetch those of the models that are local, are in the catalogue, and are not here.
 
-    Without the local engine nothing is fetched, since nothing could be done with it.
+    Without the local engine, or the encoder's packages, nothing is fetched for it, since nothing
+    could be done with it.
 
     Raises:
         DownloadError, ConfigError: as `mcranker.llm.local.model_files.download`.
     """
-    if importlib.util.find_spec(ENGINE) is None:
-        return
     from mcranker.llm.local.catalogue import find
-    from mcranker.llm.local.model_files import resolve
+    from mcranker.llm.local.model_files import resolve, resolve_encoder
 
     for model in models:
         name = model.strip().removeprefix(_LOCAL).strip()
-        if model.strip().startswith(_LOCAL) and find(name) and not Path(name).exists():
+        entry = find(name) if model.strip().startswith(_LOCAL) else None
+        if entry is not None and _can_be_used(entry) and not Path(name).exists():
             ctx = click.get_current_context(silent=True)
             invocation = ctx.ensure_object(Invocation) if ctx else Invocation()
             with (
                 invocation.during(f"fetching {name}; nothing of it was kept"),
                 download_bar(name, quiet=quiet) as progress,
             ):
-                resolve(name, progress=progress)
+                if entry.tokenizer is None:
+                    resolve(name, progress=progress)
+                else:
+                    resolve_encoder(entry, progress=progress)
 
 
-def is_here(file: str) -> bool:
-    """Whether the cache folder has a model file of that name."""
+def is_here(entry: CatalogueEntry) -> bool:
+    """Whether the cache folder has the files of a model, or of the one that stands in for it."""
+    from mcranker.llm.local.catalogue import find
     from mcranker.llm.local.model_files import cache_folder
 
-    return (cache_folder() / file).is_file()
+    other = find(entry.otherwise) if entry.otherwise else None
+    return any(
+        all((cache_folder() / part.file).is_file() for part in each.files)
+        for each in (entry, other)
+        if each is not None
+    )
+
+
+def _can_be_used(entry: CatalogueEntry) -> bool:
+    packages = (ENGINE,) if entry.tokenizer is None else ENCODER
+    return all(importlib.util.find_spec(each) is not None for each in packages)

@@ -14,8 +14,6 @@ import click
 from personas.atomic import replacing
 from personas.plain import shown
 
-__all__ = ["Write", "check_outputs", "output", "print_line"]
-
 Write = Callable[[str], None]
 """Takes the next piece of text."""
 

@@ -9,6 +9,7 @@ should be `click.ClickException`s or `mcranker.MCRankerError`s.
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -29,10 +30,7 @@ from mcranker.cli.failures import (
 )
 from mcranker.cli.invocation import Invocation, say, say_as_it_is, speak_as
 from mcranker.cli.plugins import LazyVerb, load_plugin, plugin_help, plugins
-from mcranker.cli.streams import leave_unwritten, mend_streams
 from personas.plain import shown
-
-__all__ = ["EXIT_CODES", "VERBS", "Verbs", "cli", "main"]
 
 VERBS = {
     "rank": LazyVerb("mcranker.cli.rank", "Rank passages for a query."),
@@ -264,3 +262,48 @@ def _report(error: Exception, *, debug: bool, as_json: bool) -> int:
             click.echo(envelope(found.exit_code, [found.entry]).encode(), nl=False)
             sys.stdout.flush()
     return found.exit_code
+
+
+def mend_streams() -> None:
+    """Open the standard streams that are closed (``>&-``), before a file gets their number.
+
+    What is written to standard output then meets a closed pipe, as if its reader had gone;
+    messages for standard error go nowhere.
+    """
+    if os.name != "posix":
+        return
+    if sys.stdin is None and _is_free(0):
+        os.open(os.devnull, os.O_RDONLY)
+    if sys.stdout is None:
+        reader, writer = os.pipe()
+        if _is_free(1) or reader == 1:
+            os.dup2(writer, 1)
+            os.close(writer)
+            writer = 1
+        if reader != 1:
+            os.close(reader)
+        sys.stdout = os.fdopen(
+            writer, "w", encoding="utf-8", errors="backslashreplace", closefd=False
+        )
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(
+            os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8", closefd=False
+        )
+
+
+def leave_unwritten() -> None:
+    """Let what cannot be written go nowhere, or the interpreter complains of it at its end."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _is_free(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return True
+    return False

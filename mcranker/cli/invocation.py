@@ -16,8 +16,6 @@ from mcranker.cli.failures import Interrupted
 from mcranker.cli.signals import Interrupts
 from personas.plain import one_line
 
-__all__ = ["Invocation", "say", "say_as_it_is", "speak_as"]
-
 _LOGGERS = ("mcranker", "personas")
 _LONGEST = 4_000  # characters of a line; an id may have millions
 _speaker = ["mcranker"]

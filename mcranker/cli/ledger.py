@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from mcranker.llm.ledger.upkeep import Share
 
-__all__ = ["command"]
-
 _SHOWN_PROBLEMS = 10
 
 
@@ -35,7 +33,7 @@ def _stats(ctx: click.Context) -> int:
     size = file_bytes(path)
     if ctx.params["output"] == "json":
         return print_json(ledger=_record(path, size, shares))
-    from mcranker.cli.tables import print_page
+    from personas.console import print_page
 
     print_page(lambda console: _show(console, path, size, shares))
     return DONE
@@ -150,17 +148,16 @@ def _total_cost(shares: list[Share]) -> float | None:
 
 
 def _show(console: Console, path: Path, size: int, shares: list[Share]) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
+    from rich.table import Column
     from rich.text import Text
 
+    from personas.console import numbers, table
     from personas.plain import plain
 
     console.print(Text(plain(str(path))), soft_wrap=True)
     answers = sum(share.answers for share in shares)
     total = _total_cost(shares)
-    parts = [counted(answers, "answer"), file_size(size)]
-    parts.append("price not known" if total is None else dollars(total))
+    parts = [counted(answers, "answer"), file_size(size), dollars(total)]
     if shares:
         oldest = min(share.oldest for share in shares)
         newest = max(share.newest for share in shares)
@@ -168,24 +165,23 @@ def _show(console: Console, path: Path, size: int, shares: list[Share]) -> None:
     console.print(Text(", ".join(parts)))
     if not shares:
         return
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("model", style="cyan")
-    table.add_column("stage", no_wrap=True)
-    for heading in ("answers", "unusable", "tokens in", "cached", "out", "cost"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for share in shares:
-        usage = share.usage
-        table.add_row(
-            Text(plain(share.model)),
+    columns = numbers("answers", "unusable", "tokens in", "cached", "out", "cost")
+    rows = (
+        (
+            share.model,
             share.stage,
             f"{share.answers:,}",
             f"{share.unusable:,}" if share.unusable else "",
-            f"{usage.input_tokens:,}",
-            f"{usage.cached_input_tokens:,}",
-            f"{usage.output_tokens:,}",
+            f"{share.usage.input_tokens:,}",
+            f"{share.usage.cached_input_tokens:,}",
+            f"{share.usage.output_tokens:,}",
             "?" if share.cost is None else dollars(share.cost),
         )
-    console.print(table)
+        for share in shares
+    )
+    console.print(
+        table([Column("model", style="cyan"), Column("stage", no_wrap=True), *columns], rows)
+    )
 
 
 _LEDGER = click.Option(

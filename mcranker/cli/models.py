@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from mcranker.llm.local.catalogue import CatalogueEntry
 
-__all__ = ["command"]
-
 
 def _download(ctx: click.Context) -> int:
     from mcranker.llm.local.catalogue import find, not_found
@@ -45,38 +43,34 @@ def _list(output: str) -> int:
     entries = catalogue()
     if output == "json":
         return print_json(models=[_record(entry) for entry in entries])
-    from mcranker.cli.tables import print_page
+    from personas.console import print_page
 
     print_page(lambda console: _show(console, entries))
     return DONE
 
 
 def _record(entry: CatalogueEntry) -> dict[str, Any]:
-    return {**entry.model_dump(mode="json"), "downloaded": is_here(entry.file)}
+    return {**entry.model_dump(mode="json"), "downloaded": is_here(entry)}
 
 
 def _show(console: Console, entries: tuple[CatalogueEntry, ...]) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
+    from rich.table import Column
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("name", style="cyan", no_wrap=True)
-    table.add_column("size", justify="right", no_wrap=True)
-    table.add_column("licence", no_wrap=True)
-    table.add_column("weak")
-    table.add_column("here")
-    table.add_column("")
-    for entry in entries:
-        table.add_row(
+    from personas.console import names, numbers, table
+
+    licence = Column("licence", no_wrap=True)
+    rows = (
+        (
             entry.name,
             file_size(entry.size),
             entry.licence,
-            "weak" if entry.weak else "",
-            "yes" if is_here(entry.file) else "",
-            Text(entry.note),
+            "encoder" if entry.tokenizer is not None else "weak" if entry.weak else "chat",
+            "yes" if is_here(entry) else "",
+            entry.note,
         )
-    console.print(table)
+        for entry in entries
+    )
+    console.print(table([names("name"), *numbers("size"), licence, "kind", "here", ""], rows))
 
 
 command = click.Group(
@@ -87,7 +81,7 @@ command = click.Group(
     help="""List the models that local:NAME can name, or download one.
 
     Use one with --model local:NAME; any other GGUF file with --model local:PATH.gguf. A
-    model marked weak cannot invent a team by itself and takes the library's.
+    model marked weak, and an encoder, cannot invent a team and take the library's.
     """,
     commands=[
         Verb(

@@ -9,8 +9,6 @@ import click
 
 from mcranker.config import LARGEST
 
-__all__ = ["RealNumber", "WholeNumber"]
-
 
 class WholeNumber(click.IntRange):
     """A whole number, within 64 bits if nothing narrower is asked for; that limit is no help."""

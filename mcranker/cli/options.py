@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from types import NoneType, UnionType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 
 import click
 from click.core import ParameterSource
@@ -18,22 +18,6 @@ from mcranker.models import MODEL_OPTIONS, ROLES
 from mcranker.rankers import RANKERS, Ranker
 from personas.registry import Registry
 
-__all__ = [
-    "METHOD",
-    "MODELS",
-    "WEAK_MODEL_NOTE",
-    "config_flags",
-    "given_config",
-    "given_ledger",
-    "ledger_flag",
-    "make_ranker",
-    "model_flags",
-    "model_names",
-    "ranker_flag",
-    "team_flag",
-    "with_criteria_flag",
-]
-
 METHOD, MODELS = "Method", "Models"
 
 _ROLES = {
@@ -44,6 +28,8 @@ _ROLES = {
 }
 _NAMES = {"require": "NAME", "forbid": "NAME|PATTERN"}
 """Fields whose flags are repeated, since a persona's name may hold a comma."""
+
+_UNIONS = (UnionType, Union)  # of a literal and None it is the latter
 
 _NUMBERS: Mapping[type, type[WholeNumber] | type[RealNumber]] = {
     int: WholeNumber,
@@ -255,9 +241,9 @@ def _flag_type(name: str) -> click.ParamType[Any] | None:
 
 def _metavar(kind: Any) -> str | None:
     """A letter for a number; None for what click names well by itself."""
-    if get_origin(kind) is UnionType:
+    if get_origin(kind) in _UNIONS:
         (inner,) = _not_none(kind)
-        return f"{_metavar(inner)}|none"
+        return f"{_metavar(inner) or '|'.join(get_args(inner))}|none"
     if get_origin(kind) is tuple:
         return "TEXT,TEXT,..."
     return {int: "N", float: "X"}.get(kind)
@@ -266,7 +252,7 @@ def _metavar(kind: Any) -> str | None:
 def _param_type(kind: Any, metadata: list[Any]) -> click.ParamType[Any]:
     if get_origin(kind) is Literal:
         return click.Choice(list(get_args(kind)))
-    if get_origin(kind) is UnionType:
+    if get_origin(kind) in _UNIONS:
         (inner,) = _not_none(kind)
         return _OrNone(_param_type(inner, metadata))
     if get_origin(kind) is tuple:

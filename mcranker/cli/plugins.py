@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 import click
 
-__all__ = ["LazyVerb", "load_plugin", "plugin_help", "plugins"]
-
 
 class LazyVerb(NamedTuple):
     """A verb that is imported when it is used, so that help is quick."""

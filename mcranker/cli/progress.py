@@ -24,15 +24,6 @@ if TYPE_CHECKING:
     from mcranker.events import Event
     from mcranker.rankers import Ranker
 
-__all__ = [
-    "Live",
-    "QueryTracker",
-    "RunTracker",
-    "Tracker",
-    "download_bar",
-    "live_is_wanted",
-]
-
 SETTLED = 0.5  # seconds of scoring before its speed means anything
 
 
@@ -90,7 +81,7 @@ class QueryTracker:
             first = "scoring"
         else:
             first = "recruiting" if seats.recruits else "writing criteria"
-        return cls(first, assessed=ranker.config.ensemble == "assessor")
+        return cls(first, assessed=ranker.config.rule.ensemble.asks)
 
     def take(self, event: Event) -> None:
         """Count one event."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -9,6 +10,7 @@ from functools import partial
 
 import click
 
+from mcranker.cli.better_judges import better_judges
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.files import check_outputs
 from mcranker.cli.invocation import Invocation, say
@@ -38,14 +40,14 @@ from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import GroupedOption, Verb, quiet_flag
 from mcranker.errors import InputError
 from mcranker.events import RankingDone
+from mcranker.llm.connect import DEFAULT_LOCAL
 from mcranker.models import ROLES
+from mcranker.paths import is_file
 from mcranker.rankers import FATAL_ERRORS, RankedQuery, Ranker
 from mcranker.ranking import Ranking
 from mcranker.trec import can_be_named
 from mcranker.types import Passage, Query
 from personas.words import counted
-
-__all__ = ["command"]
 
 INPUT, OUTPUT = "Input", "Output"
 _REPORT_OF_MANY = "use --save FILE, and then 'mcranker inspect FILE --query ID --html PAGE'"
@@ -94,6 +96,8 @@ def _rank(ctx: click.Context) -> int:
         invocation.doing("getting ready; nothing was sent")
         fetch_models(model_names(ctx), quiet=quiet)
         ranker = make_ranker(ctx, given["ranker"])
+    if not quiet and not given["model"] and model_names(ctx) == [DEFAULT_LOCAL]:
+        say(f"{DEFAULT_LOCAL} reads meaning and does not reason; {better_judges()}")
     with opened(wanted) as results:
         live = live_is_wanted(quiet=quiet)
         if wanted.many:
@@ -137,7 +141,7 @@ async def _rank_many(
         async with ranker, ranker.arank_many(job.work()) as stream:
             with invocation.held():
                 async for ranked in stream:
-                    tracker.take(len(ranked.ranking or ()))
+                    tracker.take(len(ranked.ranking.passages) if ranked.ranking else 0)
                     display.update()
                     early[ranked.place] = ranked
                     while place in early:
@@ -226,6 +230,11 @@ def _check_usage(ctx: click.Context) -> None:
         raise click.UsageError("there is no query; give QUERY, or --queries FILE for many", ctx)
     if given["passages"] and given["docs"] is not None:
         raise click.UsageError("give passages after the query or with --docs, not both", ctx)
+    for text in given["passages"]:
+        if is_file(text):
+            raise click.UsageError(
+                f"{text!r} is a file; rank the passages in it with --docs {shlex.quote(text)}", ctx
+            )
 
 
 def _check_trec_ids(job: _Job) -> None:
@@ -253,7 +262,7 @@ def _flags() -> list[click.Parameter]:
             ["--format"],
             type=click.Choice(FORMATS),
             help="Format of --docs, where the suffix does not say it. jsonl, json: objects "
-            "with id, text and perhaps title, or strings. tsv: id, tab, text. text: one "
+            "with text and perhaps id and title, or strings. tsv: id, tab, text. text: one "
             "passage a line.",
         ),
         into(["--query-id"], metavar="ID", help='Names the query in the output ("1" in a run).'),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import sys
 from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
@@ -22,26 +21,14 @@ from mcranker.bounded_lines import (
     bounded_lines,
     megabytes,
 )
+from mcranker.documents import ID_KEYS, TEXT_KEYS
 from mcranker.errors import InputError
 from mcranker.inputs import as_passages
-from mcranker.trec import decimal
+from mcranker.trec import decimal, parse_trec
 from mcranker.types import Passage, Query
 from personas.ensembles import HIGHEST_SCORE
-from personas.plain import in_brief
+from personas.errors import shown
 from personas.words import counted
-
-__all__ = [
-    "FORMATS",
-    "STDIN",
-    "Format",
-    "joined",
-    "named_source",
-    "read_corpus",
-    "read_lines",
-    "read_passages",
-    "read_queries",
-    "read_run",
-]
 
 Format = Literal["jsonl", "json", "tsv", "text"]
 FORMATS = get_args(Format)
@@ -58,7 +45,6 @@ _SUFFIXES: dict[str, Format] = {
 }
 _ID_COLUMNS = {"_id", "id", "docid", "doc_id", "docno", "pid", "qid", "query_id", "query-id"}
 
-_FIELD = re.compile(r"[^ \t\n\r\x0b\f]+")  # tools for runs know only the white space of ASCII
 
 _Entry = tuple[str, str | dict[str, Any]]
 """Where it stands, and a text or a record."""
@@ -74,7 +60,7 @@ def read_passages(
 
     | format | what it is |
     |---|---|
-    | jsonl | an object with id and text a line, or a string a line |
+    | jsonl | an object with text and perhaps id a line, or a string a line |
     | json | an array of these, or an object id -> text |
     | tsv | id, tab, text; more columns need a line of headings (id, title, text, score) |
     | text | one passage a line, named by its place from 0 |
@@ -89,7 +75,7 @@ def read_passages(
     """
     found: dict[str, Passage] = {}
     places: dict[str, str] = {}
-    for where, passage in _passages(source, format):
+    for where, passage in _passages(source, format, named=what != "passage"):
         if passage.id in places:
             raise InputError(
                 f"{where}: the id {passage.id!r} stands at {places[passage.id]} already; "
@@ -122,7 +108,7 @@ def read_corpus(source: str, wanted: Container[str]) -> dict[str, Passage]:
         InputError: as `read_passages`; or a wanted id stands twice.
     """
     found: dict[str, Passage] = {}
-    for where, passage in _passages(source, None):
+    for where, passage in _passages(source, None, named=True):
         if passage.id in wanted:
             if passage.id in found:
                 raise InputError(f"{where}: the id {passage.id!r} stands there a second time")
@@ -134,33 +120,12 @@ def read_run(source: str) -> dict[str, list[tuple[str, float]]]:
     """A TREC run: query id -> (document id, score), best first by score, then by rank.
 
     Raises:
-        InputError: the file cannot be read, is empty, a line has not six columns, a rank or
-            score is no number, or a document stands twice under a query.
+        InputError: the file cannot be read or is empty, or as `mcranker.trec.read_trec`.
     """
-    found: dict[str, dict[str, tuple[float, float]]] = {}
-    for where, line in read_lines(source):
-        fields = _FIELD.findall(line)
-        if len(fields) != 6:
-            raise InputError(
-                f"{where}: {counted(len(fields), 'column')}; a line of a TREC run has six: "
-                "query-id Q0 document-id rank score tag"
-            )
-        query_id, _, doc_id, rank, score, _ = fields
-        documents = found.setdefault(query_id, {})
-        if doc_id in documents:
-            raise InputError(f"{where}: document {doc_id!r} stands twice under {query_id!r}")
-        documents[doc_id] = (_number(score, where, "score"), _number(rank, where, "rank"))
+    found = parse_trec((where, line.encode()) for where, line in read_lines(source))
     if not found:
         raise InputError(f"{named_source(source)}: there is no line of a run in it")
-    return {
-        query_id: [
-            (doc_id, score)
-            for doc_id, (score, _) in sorted(
-                documents.items(), key=lambda item: (-item[1][0], item[1][1])
-            )
-        ]
-        for query_id, documents in found.items()
-    }
+    return found
 
 
 def read_lines(source: str, *, longest: int = LONGEST_LINE) -> Iterator[tuple[str, str]]:
@@ -216,19 +181,30 @@ def named_source(source: str) -> str:
     return "standard input" if source == STDIN else source
 
 
-def _passages(source: str, format: Format | None) -> Iterator[tuple[str, Passage]]:  # noqa: A002
+def _passages(
+    source: str,
+    format: Format | None,  # noqa: A002
+    *,
+    named: bool,
+) -> Iterator[tuple[str, Passage]]:
+    """The entries as passages; if they are `named`, records must have an id and a text."""
     for place, (where, found) in enumerate(_entries(source, format)):
-        entry: Passage | dict[str, Any]
-        entry = Passage(str(place), found.strip()) if isinstance(found, str) else found
-        (passage,) = _checked(entry, where)
+        entry = found.strip() if isinstance(found, str) else found
+        if named and isinstance(entry, dict):
+            for what, keys in (("id", ID_KEYS), ("text", TEXT_KEYS)):
+                if not any(entry.get(key) is not None for key in keys):
+                    raise InputError(
+                        f"{where}: the entry has no {what}; put it under one of {', '.join(keys)}"
+                    )
+        (passage,) = _checked(entry, place, where)
         yield where, passage
 
 
-def _checked(entry: Passage | dict[str, Any], where: str) -> tuple[Passage, ...]:
+def _checked(entry: str | dict[str, Any], place: int, where: str) -> tuple[Passage, ...]:
     try:
-        return as_passages((entry,))
+        return as_passages((entry,), first=place)
     except InputError as error:
-        message = str(error).replace("docs[0]", "the entry")
+        message = str(error).replace(f"docs[{place}]", "the entry")
         raise InputError(f"{where}: {message}") from error
 
 
@@ -323,7 +299,7 @@ def _number(text: str, where: str, what: str) -> float:
         value = math.nan
     if not abs(value) <= HIGHEST_SCORE:
         raise InputError(
-            f"{where}: the {what} {in_brief(text)} is no finite number of up to {HIGHEST_SCORE:.3g}"
+            f"{where}: the {what} {shown(text)} is no finite number of up to {HIGHEST_SCORE:.3g}"
         )
     return value
 

@@ -15,8 +15,6 @@ import click
 
 from mcranker.cli.group import Verbs
 
-__all__ = ["options_module", "reference"]
-
 WIDTH = 92
 OWN = "mcranker.cli.group:cli"
 RESULTS = {"mcranker": ("ranking", "{}"), "personas": ("members", "[]")}
@@ -54,8 +52,6 @@ Made by ``python -m mcranker.cli.reference options > mcranker/options.py``; edit
 """
 
 from typing import Literal, TypedDict
-
-__all__ = ["RankerOptions"]
 
 
 class RankerOptions(TypedDict, total=False):

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from mcranker.cli.failures import DONE, ERROR, MISSING_SCORES, Failure, envelope, failure
 from mcranker.cli.files import Write, output
 from mcranker.cli.invocation import say
-from personas.plain import json_text
+from personas.plain import json_text, one_line
 from personas.words import counted
 
 if TYPE_CHECKING:
     from mcranker.rankers import RankedQuery
     from mcranker.ranking import Ranking
-
-__all__ = ["OUTPUTS", "Destinations", "Results", "opened"]
 
 Output = Literal["table", "json", "jsonl", "trec"]
 OUTPUTS = get_args(Output)
@@ -63,13 +61,14 @@ class Results:
         self._taken += 1
         self._missing += len(ranking.missing)
         self._missing_in += bool(ranking.missing)
+        self._note_limits(ranking)
         if self._save is not None:
             self._save(ranking.to_json() + "\n")
         if self.wanted.report is not None:
             ranking.to_html(self.wanted.report)
         match self.wanted.output:
             case "json":
-                self._rankings.append(ranking.to_dict())
+                self._rankings.append({**ranking.to_dict(), "hits": _hits(ranking)})
             case "jsonl":
                 self._write("".join(_hit_lines(ranking)))
             case "trec":
@@ -91,7 +90,7 @@ class Results:
         Args:
             queries: how many there were to rank.
         """
-        code = DONE
+        code = MISSING_SCORES if self._errors else DONE
         if self._missing:
             code = MISSING_SCORES
             lost = f"{counted(self._missing, 'score')} missing"
@@ -112,8 +111,27 @@ class Results:
                 self._write(envelope(code, self._errors, ranking=self._rankings[0]))
         return code
 
+    def _note_limits(self, ranking: Ranking) -> None:
+        """Note a ranking that lacks what a deadline, or a failure, has kept from it."""
+        query_id = ranking.query.id
+        of_many = f"query {query_id!r}: " if self.wanted.many else ""
+        if ranking.failure:
+            code, message = (
+                "FirstStageOrder",
+                f"not ranked, in first-stage order: {ranking.failure}",
+            )
+        elif ranking.partial:
+            seconds = ranking.config.get("deadline")
+            code, message = "Deadline", f"the deadline of {seconds:g} s came before all scores"
+        else:
+            return
+        message = f"{of_many}{one_line(message)}"
+        say(f"warning: {message}")
+        self._errors.append({"code": code, "message": message, "retryable": True})
+
     def _write_table(self, ranking: Ranking) -> None:
-        from mcranker.cli.tables import print_page, rendered, show_ranking
+        from mcranker.cli.tables import show_ranking
+        from personas.console import print_page, rendered
 
         if self.wanted.out is None:
             print_page(lambda console: show_ranking(console, ranking, self.wanted.top))
@@ -136,6 +154,11 @@ def opened(wanted: Destinations) -> Iterator[Results]:
         yield Results(wanted, write, save)
 
 
+def _hits(ranking: Ranking) -> list[dict[str, Any]]:
+    """The hits that ``--top-n`` and ``--min-relevance`` leave."""
+    return [hit.model_dump(mode="json") for hit in ranking.stored().returned]
+
+
 def _hit_lines(ranking: Ranking) -> Iterator[str]:
-    for hit in ranking.to_dict()["hits"]:
+    for hit in _hits(ranking):
         yield json_text({"query_id": ranking.query.id, **hit}) + "\n"

@@ -10,8 +10,6 @@ from collections.abc import Awaitable, Callable
 from types import FrameType, TracebackType
 from typing import Any, Self, TypeVar
 
-__all__ = ["Interrupts", "run"]
-
 T = TypeVar("T")
 _HEARD = ("SIGTERM", "SIGHUP")
 _PATIENCE = 2.0  # seconds for cleaning up, after which the next signal ends the process

@@ -6,28 +6,23 @@ objects, which know no markup.
 
 from __future__ import annotations
 
-import io
-import sys
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from mcranker.cli.teams_view import line, percent, show_team
+from mcranker.cli.teams_view import line
+from personas.console import letter, moved
 from personas.plain import plain
-from personas.report.terminal.parts import file_width
-from personas.words import counted, dollars, score_column, seconds
+from personas.words import counted, dollars, score_column, seconds, weight
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from rich.console import Console
 
     from mcranker.ranking import Hit, Ranking
-    from personas import Member, Team
-
-__all__ = ["print_page", "rendered", "show_ranking", "show_team"]
+    from personas import Member
 
 ROOM_FOR_PASSAGE = 24  # columns; with less, the personas' headings are letters
 EXCERPT = 400  # characters of a passage looked at
@@ -38,36 +33,11 @@ REASONS = 3  # missing scores explained below a table
 SKIPPED = "·"  # in place of a score that was not asked for; "-" is one that is missing
 
 
-def print_page(show: Callable[[Console], None]) -> None:
-    """Print to standard output: in colour on a terminal, as plain text anywhere else."""
-    if sys.stdout.isatty():
-        show(Console())
-        return
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
-    sys.stdout.write(rendered(show))
-
-
-def rendered(show: Callable[[Console], None]) -> str:
-    """The page as plain text without trailing blanks."""
-    page = io.StringIO()
-    show(
-        Console(
-            file=page,
-            width=file_width(),
-            force_terminal=False,
-            color_system=None,
-            legacy_windows=False,
-        )
-    )
-    return "".join(f"{line.rstrip()}\n" for line in page.getvalue().splitlines())
-
-
 def show_ranking(console: Console, ranking: Ranking, top: int) -> None:
     """The team, the first `top` hits, and what it took."""
     line(console, Text(plain(ranking.query.text), style="bold"))
-    for letter, member in _lettered(ranking.team):
-        _member_lines(console, letter, member)
+    for place, member in enumerate(ranking.team.members if ranking.team else ()):
+        _member_lines(console, letter(place), member)
     hits = ranking[:top]
     if hits:
         console.print(_hit_table(console, ranking, hits))
@@ -76,24 +46,19 @@ def show_ranking(console: Console, ranking: Ranking, top: int) -> None:
     rest = len(ranking) - len(hits)
     if rest:
         line(console, Text(f"{rest:,} more; --top {len(ranking)} shows all", style="dim"))
+    if len(ranking) < len(ranking.passages):
+        line(console, Text(_left_out_line(ranking), style="dim"))
     if ranking.skipped:
         line(console, Text(_skipped_line(ranking), style="dim"), wrap=True)
+    if ranking.cut:
+        line(console, Text(_cut_line(ranking), style="dim"))
     line(console, Text(_summary(ranking), style="dim"), wrap=True)
     for text in _missing_lines(ranking):
         line(console, Text(text, style="yellow"))
 
 
-def _lettered(team: Team | None) -> list[tuple[str, Member]]:
-    members = team.members if team else ()
-    return [(_letter(place), member) for place, member in enumerate(members)]
-
-
-def _letter(place: int) -> str:
-    return chr(ord("A") + place) if place < 26 else f"A{place - 25}"
-
-
-def _member_lines(console: Console, letter: str, member: Member) -> None:
-    text = Text(f"  {letter}  ")
+def _member_lines(console: Console, mark: str, member: Member) -> None:
+    text = Text(f"  {mark}  ")
     text.append(plain(member.name), style="cyan")
     why = plain(member.persona.reason or member.persona.description)
     if why:
@@ -101,7 +66,7 @@ def _member_lines(console: Console, letter: str, member: Member) -> None:
     line(console, text)
     if member.rubric is not None:
         criteria = member.rubric.criteria
-        listed = ", ".join(f"{plain(each.name)} {percent(each.weight)}" for each in criteria)
+        listed = ", ".join(f"{plain(each.name)} {weight(each.weight)}" for each in criteria)
         console.print(Padding(Text(listed), (0, 0, 0, 5)))
 
 
@@ -126,7 +91,7 @@ def _hit_table(console: Console, ranking: Ranking, hits: list[Hit]) -> Table:
             Text(plain(hit.doc_id)),
             "" if beyond else finals[row] if hit.at_most is None else f"≤{finals[row]}",
             *("" if beyond else score for score in scores.values()),
-            _moved(hit.moved),
+            moved(hit.moved),
             Text(plain(f"{hit.passage.title} {hit.passage.text}", EXCERPT)),
             style="dim" if hit.score is None else None,
         )
@@ -141,17 +106,11 @@ def _headings(console: Console, ranking: Ranking, hits: list[Hit]) -> list[str]:
     taken = columns + id_width + OTHER_COLUMNS
     if console.width - taken >= ROOM_FOR_PASSAGE or ranking.team is None:
         return names
-    return [_letter(place) for place in range(len(names))]
+    return [letter(place) for place in range(len(names))]
 
 
 def _longest_word(text: str) -> int:
     return max(map(len, text.split()), default=1)
-
-
-def _moved(places: int) -> Text:
-    if places > 0:
-        return Text(f"▲{places}", style="green")
-    return Text(f"▼{-places}", style="red") if places < 0 else Text("=", style="dim")
 
 
 def _summary(ranking: Ranking) -> str:
@@ -164,13 +123,29 @@ def _summary(ranking: Ranking) -> str:
         f"{counted(usage.input_tokens, 'token')} in{cached}",
         f"{usage.output_tokens:,} out",
     ]
-    if ranking.cost is None:
-        parts.append("price not known")
-    elif ranking.cost > 0:
+    if ranking.cost != 0:
         parts.append(dollars(ranking.cost))
     parts.append(seconds(ranking.seconds["total"]))
     parts += dict.fromkeys(plain(name) for name in ranking.models.values())
     return ", ".join(parts)
+
+
+def _left_out_line(ranking: Ranking) -> str:
+    limits = " and ".join(
+        f"--{name.replace('_', '-')} {ranking.config[name]:g}"
+        for name in ("min_relevance", "top_n")
+        if ranking.config.get(name) is not None
+    )
+    return f"{counted(len(ranking.passages) - len(ranking), 'passage')} left out by {limits}"
+
+
+def _cut_line(ranking: Ranking) -> str:
+    limits = " and ".join(
+        f"{ranking.config[f'max_passage_{unit}']} {unit}"
+        for unit in ("words", "tokens")
+        if ranking.config.get(f"max_passage_{unit}") is not None
+    )
+    return f"{counted(len(ranking.cut), 'passage')} cut to {limits} for the model"
 
 
 def _skipped_line(ranking: Ranking) -> str:

@@ -22,14 +22,13 @@ from mcranker.cli.options import (
 )
 from mcranker.cli.progress import Live, QueryTracker, live_is_wanted
 from mcranker.cli.signals import run as run_loop
-from mcranker.cli.tables import print_page, show_team
+from mcranker.cli.teams_view import show_team
 from mcranker.cli.verb import GroupedOption, Verb, output_flag, quiet_flag
 from mcranker.events import Event
 from mcranker.rankers.mcranker import MCRanker
 from mcranker.types import Query
 from personas import Team, dumps
-
-__all__ = ["command"]
+from personas.console import print_page
 
 _FIELDS = (
     "preset",
@@ -40,7 +39,9 @@ _FIELDS = (
     "forbid",
     "criteria",
     "dataset",
+    "dataset_team",
     "reask",
+    "ask_anew",
     "lowercase_query",
     "snake_case_personas",
     "prompts",

@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from personas.plain import plain
-from personas.provenance import ORIGINS, provenance
-from personas.words import counted
+from personas.provenance import HANDS, ORIGINS, provenance
+from personas.words import counted, weight
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from personas import Member, Persona, Rubric, Team
     from personas.provenance import Hand, Provenance
 
-__all__ = ["line", "percent", "show_member", "show_persona", "show_rubric", "show_team"]
-
-HANDS: dict[Hand, str] = {"model": "a model", "library": "the library", "human": "a person"}
 _BY_ORIGIN: dict[str, Hand] = {
     "fixed": "library",
     "recruited": "model",
@@ -86,17 +83,12 @@ def show_rubric(console: Console, rubric: Rubric, found: Provenance | None = Non
         text = Text(plain(criterion.name), style="bold")
         if criterion.description:
             text.append(f"\n{plain(criterion.description)}", style="not bold")
-        row = [Text(_bar(criterion.weight)), Text(percent(criterion.weight)), text]
+        row = [Text(_bar(criterion.weight)), Text(weight(criterion.weight)), text]
         if told and found is not None:
             hand = found.criteria[place]
             row.append(Text(HANDS[hand], style="yellow" if hand == "human" else "dim"))
         table.add_row(*row)
     console.print(table)
-
-
-def percent(weight: float) -> str:
-    """``40%``; ``33.3%`` where the digit counts."""
-    return f"{weight:.0f}%" if abs(weight - round(weight)) < 0.05 else f"{weight:.1f}%"
 
 
 def line(console: Console, text: Text, *, wrap: bool = False) -> None:

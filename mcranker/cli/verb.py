@@ -7,8 +7,6 @@ from typing import Any
 
 import click
 
-__all__ = ["GroupedOption", "Verb", "output_flag", "quiet_flag"]
-
 OTHER = "Options"
 
 

@@ -10,20 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
-__all__ = [
-    "REASONING_TOKENS",
-    "Capabilities",
-    "ChatModel",
-    "ChatReply",
-    "ChatRequest",
-    "Message",
-    "Question",
-    "ReplySchema",
-    "ReusesAnswers",
-    "Tag",
-    "Usage",
-]
-
 Stage = Literal["recruit", "criteria", "score", "assess", "probe"]
 
 REASONING_TOKENS = 4096
@@ -58,18 +44,107 @@ class ReplySchema:
 
 
 @dataclass(frozen=True, slots=True)
+class Option:
+    """A level of a scale, or one of the things that a question chooses among.
+
+    Attributes:
+        name: no two options of a question share it; for a level its number.
+        description: when it applies; may be empty.
+    """
+
+    name: str
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """As whom a question is to be answered, and by what. The question's text says it too.
+
+    Attributes:
+        name: of the persona.
+        description: of the persona; may be empty.
+        criteria: name, description and weight in percent of each criterion that counts.
+    """
+
+    name: str
+    description: str = ""
+    criteria: tuple[tuple[str, str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
-    """One of many questions about the same messages, to be answered by a score.
+    """A typed question about a state, or about the messages where there is none.
+
+    | kind | options | value of the answer |
+    |---|---|---|
+    | ``"score"`` | levels, lowest first; none for the numbers 0 to `top` | 0 to `top` |
+    | ``"yes_no"`` | none, or what counts as yes and what as no | probability of yes, 0 to 1 |
+    | ``"choice"`` | what to choose among, at least two | place of the likeliest option |
 
     Attributes:
         name: of letters, digits and underscores; no two questions of a request share it.
-        text: what to judge, and what the ends of the scale mean.
-        top: the scale is 0 to `top`; at least 1.
+        text: what to judge.
+        top: what the highest level counts; levels are equally far apart. At least 1.
+        kind: what the answer is.
+        options: see the table.
+        passage: name of the passage in `State.passages` that it is about; empty for all.
+        judge: who judges, for models that do not read instructions; never sent.
     """
 
     name: str
     text: str
-    top: int
+    top: int = 1
+    kind: Literal["score", "yes_no", "choice"] = "score"
+    options: tuple[Option, ...] = ()
+    passage: str = ""
+    judge: Judge | None = None
+
+    @property
+    def levels(self) -> tuple[Option, ...]:
+        """The levels of a score, lowest first."""
+        return self.options or tuple(Option(str(value)) for value in range(self.top + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What typed questions are about, as data: texts cannot pass for instructions.
+
+    Attributes:
+        query: what was searched for.
+        passages: name -> text with its title; in the order in which they are shown.
+        judges: name -> persona and criteria in words, where questions refer to them by name.
+    """
+
+    query: str
+    passages: Mapping[str, str]
+    judges: Mapping[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is sent: plain values, empty parts left out."""
+        parts = {
+            "query": self.query,
+            "judges": dict(self.judges),
+            "passages": dict(self.passages),
+        }
+        return {name: part for name, part in parts.items() if part}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a model says to a `Question`.
+
+    Attributes:
+        value: see the table of `Question`; None if there is none.
+        confidence: 0 to 1, as the model reports it; None if it does not.
+        probabilities: of each level or option, in their order; for yes and no, of these two.
+            They sum to 1. None if the model gives none.
+        problem: why there is no value, as "declined"; empty otherwise.
+    """
+
+    value: float | None
+    confidence: float | None = None
+    probabilities: tuple[float, ...] | None = None
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +171,11 @@ class ChatRequest:
             output get the request without it: the messages say the form in words as well.
         labels: if not empty, the reply is one of these texts, and the probability of each
             is wanted (`ChatReply.label_logprobs`). Excludes `schema`.
-        questions: if not empty, the messages are what all of these are about, and a score for
-            each is wanted (`ChatReply.answers`). Only for models whose
-            `Capabilities.max_questions` is as high. Excludes `schema` and `labels`.
+        questions: if not empty, typed questions about `state`, and an answer to each is wanted
+            (`ChatReply.answers`). Only for models whose `Capabilities` allow as many, with as
+            many levels and options. Excludes `schema` and `labels`.
+        state: what `questions` are about; `messages` then say what the task is. None where the
+            messages themselves are what they are about.
         temperature: 0 for the most likely reply; None for the provider's default.
         max_tokens: limit of the reply, in tokens.
         seed: for providers that take one.
@@ -112,6 +189,7 @@ class ChatRequest:
     schema: ReplySchema | None = None
     labels: tuple[str, ...] = ()
     questions: tuple[Question, ...] = ()
+    state: State | None = None
     temperature: float | None = 0.0
     max_tokens: int = 1024
     seed: int | None = None
@@ -160,9 +238,7 @@ class ChatReply:
         finish_reason: ``"stop"`` for a complete reply, ``"length"`` for one that was cut.
         label_logprobs: natural logarithm of the probability of each label of the request;
             a label that the provider did not list is absent. None if none were asked for.
-        answers: the score expected for each question, 0 to its `Question.top`, in the order of
-            the questions; None in place of one that the provider declines. None if none were
-            asked.
+        answers: one to each question, in their order. None if none were asked.
         reused: the answer was there already, or came for an equal request that was on its way;
             `usage` then says what it took when it was given, and nothing was paid now.
     """
@@ -172,7 +248,7 @@ class ChatReply:
     model: str = ""
     finish_reason: Literal["stop", "length"] = "stop"
     label_logprobs: Mapping[str, float] | None = None
-    answers: tuple[float | None, ...] | None = None
+    answers: tuple[Answer, ...] | None = None
     reused: bool = False
 
 
@@ -191,6 +267,13 @@ class Capabilities:
             Scoring uses no more workers than that, and goes persona by persona. None: no
             such limit.
         max_questions: how many `Question`s one request may ask; 0 for none.
+        max_levels: how many levels a score may have; None for no such limit.
+        max_choices: how many options a choice may have; None for no such limit.
+        max_state_tokens: length of the state and the longest question together; None likewise.
+        max_request_tokens: length of the state and all questions; None likewise.
+        prompts: it answers prompts; if not, typed questions only.
+        first_stage_weight: share of the first stage's score that its own go with best, where
+            nobody sets one (`RankerConfig.first_stage_weight`).
     """
 
     json_schema: bool = False
@@ -199,6 +282,12 @@ class Capabilities:
     weak: bool = False
     prefix_slots: int | None = None
     max_questions: int = 0
+    max_levels: int | None = None
+    max_choices: int | None = None
+    max_state_tokens: int | None = None
+    max_request_tokens: int | None = None
+    prompts: bool = True
+    first_stage_weight: float = 0.0
 
 
 @runtime_checkable
@@ -226,6 +315,19 @@ class ChatModel(Protocol):
 
     async def aclose(self) -> None:
         """Release connections and processes. Calling it twice does no harm."""
+        ...
+
+
+@runtime_checkable
+class CutsByTokens(Protocol):
+    """A `ChatModel` whose tokenizer is at hand."""
+
+    async def cut(self, text: str, tokens: int) -> str:
+        """The beginning of `text` that has up to so many tokens.
+
+        Raises:
+            ModelError: the tokenizer, or the way to it, failed.
+        """
         ...
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -13,23 +14,25 @@ from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.endpoint import checked_url
 from mcranker.llm.providers.openai_chat import OpenAIChat
+from mcranker.llm.providers.openai_decisions import DECISIONS
+from mcranker.llm.providers.systemone import SystemOneChat
 from mcranker.logs import safe_logger
 from personas.plain import can_be_encoded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["DEFAULT_ANTHROPIC", "DEFAULT_LOCAL", "DEFAULT_OPENAI", "choose_default", "connect"]
-
 DEFAULT_OPENAI = "openai:gpt-6-luna"
 DEFAULT_ANTHROPIC = "anthropic:claude-haiku-5-5"
-DEFAULT_LOCAL = "local:smollm2-135m"
+DEFAULT_LOCAL = "local:minilm"
 
 OPENAI_HOST = "api.openai.com"
 PREFIXES = {
     "openai": "openai:NAME (with base_url= for vLLM, Ollama, TGI, OpenRouter, LiteLLM, ...)",
     "anthropic": "anthropic:NAME",
     "local": "local:NAME or local:PATH.gguf",
+    "systemone": "systemone:NAME",
+    "decisions": "decisions:NAME (with base_url=)",
 }
 
 logger = safe_logger("mcranker.llm")
@@ -49,16 +52,19 @@ def connect(
     |---|---|
     | ``openai:NAME`` | OpenAI; needs ``OPENAI_API_KEY`` or `api_key` |
     | ``openai:NAME`` and a base URL of another host | a server that speaks OpenAI's protocol |
+    | ``decisions:NAME`` and a base URL | a server that speaks OpenAI's decisions |
+    | ``systemone:NAME`` | TypeSafe; needs ``TYPESAFE_API_KEY`` or `api_key` |
+    | ``systemone:NAME`` and a base URL | a server that speaks System One's protocol |
     | ``anthropic:NAME`` | Anthropic; needs ``ANTHROPIC_API_KEY`` or `api_key` |
-    | ``local:NAME``, ``local:PATH.gguf`` | the embedded engine |
+    | ``local:NAME``, ``local:PATH.gguf`` | a model in this process |
     | a `ChatModel` | itself |
     | None | what the environment suggests: see `choose_default` |
 
     Args:
         model: one of the above.
         base_url: the server's address; None for the provider's own, or for the address in
-            ``OPENAI_BASE_URL``, ``ANTHROPIC_BASE_URL``, or, where the model is taken from
-            ``MCRANKER_MODEL``, in ``MCRANKER_BASE_URL``.
+            ``OPENAI_BASE_URL``, ``ANTHROPIC_BASE_URL``, ``TYPESAFE_BASE_URL``, or, where the model
+            is taken from ``MCRANKER_MODEL``, in ``MCRANKER_BASE_URL``.
         api_key: None for the environment's.
         concurrency: calls at once, at most.
         timeout: seconds allowed to one call.
@@ -93,15 +99,36 @@ def connect(
                 f"model={model!r} runs in this process and takes no base_url= or api_key=; "
                 "for a server use model='openai:NAME'"
             )
+        from mcranker.llm.local.encoder_judge import EncoderJudge, is_encoder
         from mcranker.llm.local.llama_local import LocalChat
 
-        return LocalChat.open(name)
+        return EncoderJudge.open(name) if is_encoder(name) else LocalChat.open(name)
     if kind == "anthropic":
         return AnthropicMessages(
             name, api_key=api_key, base_url=base_url, timeout=timeout, concurrency=concurrency
         )
+    if kind == "systemone":
+        return SystemOneChat(
+            name, api_key=api_key, base_url=base_url, timeout=timeout, concurrency=concurrency
+        )
     if base_url is None:
         base_url = _from_environment("OPENAI_BASE_URL")
+    if kind == "decisions":
+        if base_url is None:
+            raise ConfigError(
+                f"model={model!r} is a server's and needs base_url=; OpenAI's own decisions come "
+                "with 'openai:gpt-6-luna'"
+            )
+        return CompatibleChat(
+            name,
+            base_url=base_url,
+            api_key=api_key,
+            key_variable="OPENAI_API_KEY",
+            timeout=timeout,
+            concurrency=concurrency,
+            name=f"decisions:{name}",
+            capabilities=replace(DECISIONS, json_schema=True, label_logprobs=True),
+        )
     if base_url is not None and not _is_openai(base_url):
         return CompatibleChat(
             name,
@@ -120,7 +147,7 @@ def choose_default(environ: Mapping[str, str]) -> tuple[str, str]:
     """The model to use when none is named, and why, in words for a log line.
 
     In this order: ``MCRANKER_MODEL``; a small model of the provider whose API key is set;
-    the smallest local model.
+    the embedded encoder.
     """
     if named := environ.get("MCRANKER_MODEL", "").strip():
         return named, "named by MCRANKER_MODEL"
@@ -131,7 +158,7 @@ def choose_default(environ: Mapping[str, str]) -> tuple[str, str]:
         if environ.get(variable, "").strip():
             return default, f"no model was named, and {variable} is set"
     return DEFAULT_LOCAL, (
-        "no model was named and no API key is set; it is very small, so expect weak rankings"
+        "no model was named and no API key is set; it reads meaning and does not reason"
     )
 
 

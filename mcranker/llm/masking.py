@@ -25,8 +25,6 @@ from urllib.parse import unquote
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["MARK", "masked", "shown_url", "url_secrets"]
-
 MARK = "[key]"
 """Stands for what is not shown."""
 

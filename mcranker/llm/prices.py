@@ -5,9 +5,15 @@ from __future__ import annotations
 from functools import lru_cache
 
 from mcranker.llm.batch.protocol import BATCH_SUFFIX
-from mcranker.llm.chat import Usage
+from mcranker.llm.chat import ChatRequest, Usage
+from mcranker.llm.providers.openai_decisions import decides
 
-__all__ = ["cost"]
+DECISIONS_SUFFIX = "+decisions"
+"""What the name of a model of OpenAI ends with where it was asked typed questions."""
+
+# US dollars a token of input; output is free. The table has neither; as reported in November 2026.
+_DECISIONS = 0.10e-6
+_JEV = 0.04e-6
 
 _PROVIDERS = ("openai", "anthropic")
 _FREE = ("local", "scripted")
@@ -30,6 +36,11 @@ def cost(model: str, usage: Usage) -> float | None:
     provider, _, name = model.partition(":")
     if provider in _FREE:
         return 0.0
+    if provider == "systemone" and name.startswith("jev"):
+        return _JEV * usage.input_tokens
+    if provider == "openai" and name.endswith(DECISIONS_SUFFIX):
+        known = decides(name.removesuffix(DECISIONS_SUFFIX))
+        return _DECISIONS * usage.input_tokens if known else None
     if provider not in _PROVIDERS:
         return None
     calls = max(1, usage.calls)
@@ -43,6 +54,12 @@ def cost(model: str, usage: Usage) -> float | None:
         + cached * usage.cached_input_tokens
         + output * usage.output_tokens
     )
+
+
+def billed_as(model: str, request: ChatRequest) -> str:
+    """The name under which a call's tokens have their price, for `cost`."""
+    has_two_prices = model.startswith("openai:") and bool(request.questions)
+    return f"{model}{DECISIONS_SUFFIX}" if has_two_prices else model
 
 
 @lru_cache(maxsize=256)

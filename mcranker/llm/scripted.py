@@ -7,8 +7,6 @@ from collections.abc import Awaitable, Callable
 
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest
 
-__all__ = ["ScriptedChat"]
-
 Answer = str | ChatReply
 
 

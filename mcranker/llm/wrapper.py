@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from mcranker.llm.chat import Capabilities, ChatModel
-
-__all__ = ["Wrapper"]
+from mcranker.llm.chat import Capabilities, ChatModel, CutsByTokens
 
 
 class Wrapper:
@@ -21,5 +19,16 @@ class Wrapper:
     def capabilities(self) -> Capabilities:
         return self._model.capabilities
 
+    @property
+    def innermost(self) -> ChatModel:
+        """The model that answers in the end."""
+        return self._model.innermost if isinstance(self._model, Wrapper) else self._model
+
     async def aclose(self) -> None:
         await self._model.aclose()
+
+
+def tokenizer_of(model: ChatModel) -> CutsByTokens | None:
+    """What cuts texts by the model's tokens; None if its tokenizer is not known here."""
+    model = model.innermost if isinstance(model, Wrapper) else model
+    return model if isinstance(model, CutsByTokens) else None

@@ -6,25 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from mcranker.errors import ModelError, ReplyError, RequestRejected
+from mcranker.errors import ModelError, ReplyError, RequestRejected, UnsupportedCapability
+from mcranker.logs import safe_logger
+from mcranker.method.rubric_text import rubric_as_text, rubrics_as_text
 from mcranker.method.session import Session
 from mcranker.replies.read import read_rubric
 from mcranker.replies.schemas import RUBRIC_SCHEMA
 from mcranker.runtime.actor import Actor
 from mcranker.types import Passage, Score
-from personas import Member, PromptSet, Rubric
+from personas import Member, Rubric
 from personas.provenance import sealed
 from personas.templates import Template, Turn
 
-__all__ = [
-    "Annotator",
-    "ScorePassage",
-    "ScorePrompt",
-    "Scores",
-    "TakesScores",
-    "WriteRubric",
-    "missing_score",
-]
+logger = safe_logger("mcranker.method.annotator")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +31,13 @@ class ScorePassage:
     """To a judge: score the passage of this row of the score matrix."""
 
     row: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScorePassages:
+    """To a judge that takes several at once: score the passages of these rows."""
+
+    rows: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ class Annotator(Actor[WriteRubric | ScorePassage, Member]):
         rubric, written = member.rubric, False
         if config.criteria == "none":
             rubric = None
-        elif rubric is None:
+        elif rubric is None and self._may_write():
             known = self._session.memory.dataset_rubrics if config.criteria == "dataset" else {}
             if member.name not in known:
                 known.setdefault(member.name, await self._write_rubric())
@@ -105,16 +106,31 @@ class Annotator(Actor[WriteRubric | ScorePassage, Member]):
             self.member = sealed(self.member, persona=False, rubric=True)
         self._prompt = ScorePrompt.of_member(self.member, self._session)
 
+    def _may_write(self) -> bool:
+        """Whether a rubric that is lacking is written; else the persona's name has to do.
+
+        Raises:
+            UnsupportedCapability: it cannot be written, and the questions are made from it.
+        """
+        config, model = self._session.config, self._session.models.criteria
+        if model.capabilities.prompts:
+            return True
+        lacking = f"{self.member.name!r} has no rubric, and {model.name} writes none"
+        if config.scoring_class.needs_rubric or config.questions == "per_criterion":
+            raise UnsupportedCapability(
+                f"{lacking}; give the persona criteria, take a criteria_model that writes them, or "
+                'judge by persona (questions="per_persona")',
+                model=model.name,
+            )
+        logger.info("%s; it judges by its name", lacking)
+        return False
+
     async def _write_rubric(self) -> Rubric:
         """The rubric that the criteria model writes; for the data set if so configured."""
         session = self._session
         config, prompts = session.config, session.prompts
-        if config.criteria == "dataset":
-            template = prompts["criteria_dataset"]
-        elif self.member.origin == "fixed":
-            template = prompts["criteria_scientist"]
-        else:
-            template = prompts["criteria"]
+        brief = "criteria_dataset" if config.criteria == "dataset" else "criteria"
+        template = prompts[f"{brief}_scientist" if self.member.origin == "fixed" else brief]
         return await session.ask(
             session.models.criteria,
             template.render(
@@ -147,7 +163,11 @@ class ScorePrompt:
         config = session.config
         self._answer = config.scoring_class(config, session.prompts, rubric)
         self._template = template.bind(
-            {"query": session.query.text, "answer": self._answer.instruction}
+            {
+                "query": session.query.text,
+                "answer": self._answer.instruction,
+                "k": str(config.scale),
+            }
         )
 
     @classmethod
@@ -156,7 +176,7 @@ class ScorePrompt:
         values = {"persona": member.name, "description": member.persona.description}
         if member.rubric is None:
             return cls(session.prompts["score_without_criteria"].bind(values), session, None)
-        values |= _criteria_values((member,), session.prompts)
+        values |= rubric_as_text(member, session.prompts)
         return cls(session.prompts["score"].bind(values), session, member.rubric)
 
     @classmethod
@@ -165,7 +185,7 @@ class ScorePrompt:
         if not members:
             return cls(session.prompts["direct"], session, None)
         template = session.prompts["direct_with_criteria"].bind(
-            _criteria_values(members, session.prompts)
+            rubrics_as_text(members, session.prompts)
         )
         return cls(template, session, None)
 
@@ -210,17 +230,3 @@ def missing_score(error: ModelError) -> Score:
     if error.retryable and error.others_answered is not False:
         return Score(None, reason=str(error), failure=error)
     raise error
-
-
-def _criteria_values(members: Sequence[Member], prompts: PromptSet) -> dict[str, str]:
-    """The criteria as prompts show them: in full, and by name only."""
-    full, names = [], []
-    criteria = [c for member in members if member.rubric for c in member.rubric.criteria]
-    for number, criterion in enumerate(criteria, start=1):
-        weight = f"{criterion.weight:.0f}%"
-        name = prompts.cleaner.line(criterion.name)
-        description = prompts.cleaner.text(criterion.description)
-        explained = f": {description}" if description else ""
-        full.append(f"{number}. {name} (weight {weight}){explained}")
-        names.append(f"- {name} ({weight})")
-    return {"criteria": "\n".join(full), "criteria_names": "\n".join(names)}

@@ -5,20 +5,31 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from fractions import Fraction
+from typing import ClassVar, Protocol
 
 from mcranker.errors import ConfigError
 from mcranker.llm.chat import Capabilities, ChatReply, ReplySchema
-from mcranker.replies.read import Unreadable, read_criterion_scores, read_score
+from mcranker.replies.loose_json import Unreadable
+from mcranker.replies.read import read_criterion_scores, read_score
 from mcranker.replies.schemas import criterion_scores_schema, integer_schema
 from mcranker.types import Score
 from personas import PromptSet, Rubric
 from personas.registry import Registry
 
-if TYPE_CHECKING:
-    from mcranker.config import RankerConfig
+TYPED_SCORINGS = ("integer", "expected", "per_criterion")
+"""The schemes that answers to typed questions serve, see `mcranker.method.panel`."""
 
-__all__ = ["SCORINGS", "Scoring", "expected_value", "weighted_mean"]
+
+class ScaleOptions(Protocol):
+    """What a scheme reads of `mcranker.RankerConfig`, which has more."""
+
+    @property
+    def scale(self) -> int: ...
+    @property
+    def labels(self) -> tuple[str, ...]: ...
+    @property
+    def all_labels(self) -> tuple[str, ...]: ...
 
 
 class Scoring(ABC):
@@ -47,7 +58,7 @@ class Scoring(ABC):
     schema: ReplySchema | None = None
     labels: tuple[str, ...] = ()
 
-    def __init__(self, config: RankerConfig, prompts: PromptSet, rubric: Rubric | None) -> None:
+    def __init__(self, config: ScaleOptions, prompts: PromptSet, rubric: Rubric | None) -> None:
         self.config = config
         self.rubric = rubric
 
@@ -61,7 +72,7 @@ class Scoring(ABC):
         """
 
     @classmethod
-    def top(cls, config: RankerConfig) -> float:
+    def top(cls, config: ScaleOptions) -> float:
         """The highest score that one judge can give."""
         return len(config.labels) - 1 if config.labels else config.scale
 
@@ -79,7 +90,7 @@ class Scoring(ABC):
 class IntegerScoring(Scoring):
     """One integer a passage, 0 to k (the paper's)."""
 
-    def __init__(self, config: RankerConfig, prompts: PromptSet, rubric: Rubric | None) -> None:
+    def __init__(self, config: ScaleOptions, prompts: PromptSet, rubric: Rubric | None) -> None:
         super().__init__(config, prompts, rubric)
         self._take(prompts, "answer_integer", k=str(config.scale))
         self.schema = integer_schema("Score", config.scale)
@@ -94,7 +105,7 @@ class ExpectedScoring(Scoring):
 
     uses_labels = True
 
-    def __init__(self, config: RankerConfig, prompts: PromptSet, rubric: Rubric | None) -> None:
+    def __init__(self, config: ScaleOptions, prompts: PromptSet, rubric: Rubric | None) -> None:
         super().__init__(config, prompts, rubric)
         self.labels = config.all_labels
         self._take(prompts, "answer_label", labels=", ".join(self.labels))
@@ -112,7 +123,7 @@ class CriterionScoring(Scoring):
 
     needs_rubric = True
 
-    def __init__(self, config: RankerConfig, prompts: PromptSet, rubric: Rubric | None) -> None:
+    def __init__(self, config: ScaleOptions, prompts: PromptSet, rubric: Rubric | None) -> None:
         super().__init__(config, prompts, rubric)
         assert rubric is not None, "needs_rubric"
         self._weights = [criterion.weight for criterion in rubric.criteria]
@@ -157,8 +168,14 @@ def expected_value(logprobs: Mapping[str, float], labels: Sequence[str]) -> floa
     return min(expected, float(len(labels) - 1))
 
 
+def _exact(number: float) -> Fraction:
+    return Fraction(repr(float(number)))
+
+
 def weighted_mean(scores: Sequence[float], weights: Sequence[float]) -> float:
     """The mean of the scores by weights that sum to 100, never outside the scores' range."""
-    mean = math.fsum(score * weight for score, weight in zip(scores, weights, strict=True)) / 100
+    # As decimals, and rounded once: what is equal on paper is equal here.
+    pairs = zip(scores, weights, strict=True)
+    mean = float(sum(_exact(score) * _exact(weight) for score, weight in pairs) / 100)
     # Weights sum to 100 but for rounding, which must not carry the mean off the scale.
     return min(max(mean, min(scores)), max(scores))

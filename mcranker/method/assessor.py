@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,12 +14,10 @@ from mcranker.replies.schemas import integer_schema
 from mcranker.runtime.actor import Actor
 from mcranker.types import Score
 
-__all__ = ["Assess", "Assessed", "Assessor", "TakesAssessments"]
-
 
 @dataclass(frozen=True, slots=True)
 class Assess:
-    """To the assessor: judge this row's passage by the personas' scores."""
+    """To the assessor: judge this row's passage by the personas' scores, in the team's order."""
 
     row: int
     scores: Sequence[tuple[str, float | None]]
@@ -40,13 +38,22 @@ class TakesAssessments(Protocol):
 
 
 class Assessor(Actor[Assess, None]):
-    """Judges each passage from the personas' scores, given as text."""
+    """Judges each passage from the personas' scores, given as text.
 
-    def __init__(self, session: Session, ensembler: TakesAssessments) -> None:
+    Args:
+        session: the query.
+        ensembler: takes the assessments.
+        scientists: names of personas that are the NLP scientist, whose score is shown last.
+    """
+
+    def __init__(
+        self, session: Session, ensembler: TakesAssessments, scientists: Collection[str]
+    ) -> None:
         workers = session.calls_at_once(session.models.assessor)
         super().__init__("assessor", self._assess, workers=workers)
         self._session = session
         self._ensembler = ensembler
+        self._scientists = scientists
         self._template = session.prompts["assess"].bind(
             {"query": session.query.text, "k": str(session.config.scale)}
         )
@@ -54,13 +61,14 @@ class Assessor(Actor[Assess, None]):
     async def _assess(self, task: Assess) -> None:
         session, config = self._session, self._session.config
         passage = session.passage(task.row)
-        lines = [
-            f"Expert {number}, {session.prompts.cleaner.line(name)}: "
-            + ("no score" if value is None else f"{value:g} (from 0 to {config.top})")
-            for number, (name, value) in enumerate(task.scores, start=1)
-        ]
+        experts = sorted(task.scores, key=lambda expert: expert[0] in self._scientists)
+        lines = [self._line(number, *expert) for number, expert in enumerate(experts, start=1)]
         turns = self._template.render(
-            {"passage": session.fenced(passage), "assessments": "\n".join(lines)}
+            {
+                "passage": session.fenced(passage),
+                "assessments": "\n".join(lines),
+                "experts": str(len(lines)),
+            }
         )
         try:
             value = await session.ask(
@@ -82,3 +90,10 @@ class Assessor(Actor[Assess, None]):
         else:
             score = Score(float(value))
         await self._ensembler.tell(Assessed(task.row, score))
+
+    def _line(self, number: int, name: str, score: float | None) -> str:
+        piece = "assessment_scientist" if name in self._scientists else "assessment"
+        values = {"number": str(number), "persona": name, "k": str(self._session.config.top)}
+        if score is None:
+            return self._session.prompts.piece("assessment_missing", values)
+        return self._session.prompts.piece(piece, {**values, "score": f"{score:g}"})

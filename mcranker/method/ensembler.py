@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -15,14 +15,12 @@ from numpy.typing import NDArray
 from mcranker.errors import ModelError
 from mcranker.events import PassageAssessed, PassageScored
 from mcranker.llm.limits.silence import DOWN
-from mcranker.method.annotator import ScorePassage, Scores
+from mcranker.method.annotator import ScorePassage, ScorePassages, Scores
 from mcranker.method.assessor import Assess, Assessed, Assessor
 from mcranker.method.schedule import EveryScore, Schedule, TopScores
 from mcranker.method.session import Session
 from mcranker.runtime.actor import Actor
-from mcranker.types import Score, ScoreMatrix
-
-__all__ = ["Ensembler", "Progress", "Ready", "TeamKnown"]
+from mcranker.types import DEADLINE, Score, ScoreMatrix
 
 _SPARE = 8
 """One call for so many places is handed out before there is a place for it."""
@@ -44,11 +42,14 @@ class Ready:
         judge: its number, from 0.
         actor: takes `ScorePassage` and tells its `Scores`.
         columns: where its scores go: place in the score matrix -> persona.
+        at_once: so many passages, at most, are given to it together as `ScorePassages`; None for
+            one by one.
     """
 
     judge: int
     actor: Actor[Any, Any]
     columns: Mapping[int, str]
+    at_once: int | None = None
 
 
 class Progress(NamedTuple):
@@ -58,7 +59,7 @@ class Progress(NamedTuple):
     scored: int
     #: scores that there will be, as far as is known
     total: int
-    #: calls that judges have been given and that have not ended
+    #: scorings of a passage that judges have been given and that have not ended
     in_flight: int
     #: passages that the assessor has judged
     assessed: int
@@ -73,6 +74,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
     Args:
         session: the query.
         seats: columns of the score matrix, at most until the team is known.
+        scientists: names of personas that are the NLP scientist, for the assessor.
 
     Attributes:
         matrix: the scores; rows as `Session.distinct`.
@@ -81,7 +83,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
         complete: set when every score that was worth asking for is there, or is missing.
     """
 
-    def __init__(self, session: Session, seats: int) -> None:
+    def __init__(self, session: Session, seats: int, scientists: Collection[str] = ()) -> None:
         super().__init__("ensembler", self._take_in, mailbox=2 * session.config.workers)
         self._session = session
         rows = len(session.distinct)
@@ -107,7 +109,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
         self.assessed: ScoreMatrix | None = None
         self._rule = session.config.rule
         if self._rule.ensemble.asks:
-            self.assessor = Assessor(session, self)
+            self.assessor = Assessor(session, self, scientists)
             self.assessed = ScoreMatrix.empty(rows, 1)
             self._most_assessing = session.calls_at_once(session.models.assessor)
             # A model with few prompt prefixes would evaluate them anew by turns.
@@ -121,6 +123,13 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
         total = self._schedule.total * each
         return Progress(self._scored, total, self._under_way, self._assessments)
 
+    def close_at_deadline(self, columns: int) -> None:
+        """What has not come by now is missing. The matrix keeps the first so many columns."""
+        self.matrix.values = self.matrix.values[:, :columns]
+        for scores in (self.matrix, self.assessed):
+            if scores is not None:
+                scores.close(DEADLINE)
+
     async def _take_in(self, message: TeamKnown | Ready | Scores | Assessed) -> None:
         match message:
             case Scores():
@@ -129,6 +138,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
                 await self._take_assessment(message)
             case Ready():
                 self._judges[message.judge] = message
+                self._most *= message.at_once or 1
                 self._schedule.ready(message.judge)
             case TeamKnown():
                 self._take_team(message)
@@ -213,11 +223,23 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
             while self._under_way < self._most and (call := self._schedule.take()) is not None:
                 row, judge = call
                 self._under_way += 1
-                await self._judges[judge].actor.tell(ScorePassage(row))
+                ready = self._judges[judge]
+                if ready.at_once is None:
+                    await ready.actor.tell(ScorePassage(row))
+                else:
+                    await ready.actor.tell(ScorePassages(self._together(row, ready.at_once)))
             while self.assessor and self._may_assess():
                 row = self._to_assess.popleft()
                 self._assessing += 1
                 await self.assessor.tell(Assess(row, self._given(row)))
+
+    def _together(self, row: int, most: int) -> tuple[int, ...]:
+        """A row and those that follow it, for one judge that takes several at once."""
+        rows = [row]
+        while len(rows) < most and (call := self._schedule.take()) is not None:
+            rows.append(call[0])
+        self._under_way += len(rows) - 1
+        return tuple(rows)
 
     def _may_assess(self) -> bool:
         if self._assess_last and not self._schedule.finished:

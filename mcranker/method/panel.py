@@ -1,126 +1,263 @@
-"""The whole team in one call a passage, for models that answer many questions at once."""
+"""The whole team in one call, for one passage or several, by typed questions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import islice
+import hashlib
+import math
+from collections.abc import Iterator, Sequence
 
-from mcranker.errors import ModelError
-from mcranker.llm.chat import ChatReply, Question
-from mcranker.method.annotator import ScorePassage, Scores, TakesScores, missing_score
+from mcranker.errors import ConnectionFailed, ModelError, RateLimited, ReplyError, RequestRejected
+from mcranker.llm.chat import Answer, ChatReply, Question
+from mcranker.llm.limits.budget import question_bytes, state_bytes
+from mcranker.llm.typed_answers import DECLINED
+from mcranker.method.annotator import ScorePassages, Scores, TakesScores, missing_score
 from mcranker.method.answers import weighted_mean
+from mcranker.method.questions import Asked, Entry, PromptSheet, Sheet, TypedSheet
 from mcranker.method.session import Session
-from mcranker.replies.read import Unreadable
+from mcranker.replies.loose_json import Unreadable
+from mcranker.replies.structured import questions_as_prompt, read_answers
 from mcranker.runtime.actor import Actor
 from mcranker.types import Passage, Score
-from personas import Criterion, Member
+from personas import Member, Rubric
 
-__all__ = ["Panel", "may_be_panel"]
+MOST_IN_A_REPLY = 60
+"""Questions put to a model that answers them in the text of one reply."""
+
+BYTES_A_TOKEN = 3  # fewer than most languages and tokenizers have
+
+_Rows = tuple[int, ...]
+_Cell = tuple[int, Entry]
 
 
 def may_be_panel(session: Session) -> bool:
-    """Whether the team judges as one `Panel`, if its criteria are not too many."""
+    """Whether the team judges as one `Panel`."""
     config = session.config
+    if config.questions is not None:
+        return True
     asks_many = session.models.scoring.capabilities.max_questions > 0
     return config.scoring == "per_criterion" and config.panel and asks_many
 
 
-class Panel(Actor[ScorePassage, None]):
-    """All personas judge a passage together: one call asks for every criterion of each (Eq. 3).
+class Panel(Actor[ScorePassages, None]):
+    """All judges score passages together: one call asks all questions about all of them (Eq. 3).
 
-    A persona's scores by criterion are combined by the weights of its rubric. Where one of them
-    was refused, the persona's score is missing.
+    Where a model takes fewer questions or shorter states, the passages are divided over several
+    calls, and then the questions. The passages of a call stand in first-stage order, turned by a
+    hash of the query and by one more from call to call, so that none stands first in all of them.
+    What fails with others is asked again: a call that fails, in halves; an answer that is missing,
+    alone. Scores by criterion are combined by the weights of the rubric; where one of them is
+    missing, the persona's score is.
 
     Args:
-        members: the team, each with its rubric.
+        sheet: the questions.
+        rubrics: by column, whose criteria are combined; None where there are none.
         session: the query.
-        ensembler: takes the scores, those of all members at once.
+        ensembler: takes the scores, those of all columns at once.
     """
 
-    def __init__(self, members: Sequence[Member], session: Session, ensembler: TakesScores) -> None:
+    def __init__(
+        self,
+        sheet: Sheet,
+        rubrics: Sequence[Rubric | None],
+        session: Session,
+        ensembler: TakesScores,
+    ) -> None:
         workers = session.calls_at_once(session.models.scoring)
         super().__init__("panel", self._score, workers=workers)
+        self._sheet = sheet
+        self._rubrics = rubrics
         self._session = session
         self._ensembler = ensembler
-        self._rubrics = [member.rubric for member in members if member.rubric is not None]
-        assert len(self._rubrics) == len(members), "a panel judges by rubrics"
-        self._template = session.prompts["panel"].bind({"query": session.query.text})
-        self._questions = tuple(
-            Question(
-                # Numbers only: names of personas and criteria are written by a model.
-                f"persona{i}_criterion{j}",
-                _question(member, criterion, session),
-                session.config.scale,
-            )
-            for i, (member, rubric) in enumerate(zip(members, self._rubrics, strict=True), start=1)
-            for j, criterion in enumerate(rubric.criteria, start=1)
+        self._limits = session.models.scoring.capabilities
+        self._as_prompt = self._limits.max_questions == 0
+        self._most = self._limits.max_questions or MOST_IN_A_REPLY
+        digest = hashlib.sha256(session.query.text.encode(errors="surrogatepass")).digest()
+        self._turn = int.from_bytes(digest[:4], "big")
+
+    @classmethod
+    def of_team(cls, members: Sequence[Member], session: Session, ensembler: TakesScores) -> Panel:
+        """For a team whose rubrics are written."""
+        questions = session.config.questions
+        sheet: Sheet = (
+            PromptSheet(members, session)
+            if questions is None
+            else TypedSheet(members, session, by_criterion=questions == "per_criterion")
+        )
+        return cls(sheet, [member.rubric for member in members], session, ensembler)
+
+    @property
+    def at_once(self) -> int:
+        """Passages that are put into one call, at most."""
+        return self._session.config.passages_per_call or 1
+
+    async def _score(self, message: ScorePassages) -> None:
+        cells: dict[_Cell, Answer | Score] = {}
+        for number, (rows, entries) in enumerate(self._parts(message.rows, self._sheet.entries)):
+            turn = (self._turn + message.rows[0] // self.at_once + number) % len(rows)
+            await self._ask((*rows[turn:], *rows[:turn]), entries, cells)
+        for row in message.rows:
+            scores = [self._combine(row, column, cells) for column in range(len(self._rubrics))]
+            await self._ensembler.tell(Scores(row, 0, scores))
+
+    def _parts(
+        self, rows: _Rows, entries: Sequence[Entry]
+    ) -> Iterator[tuple[_Rows, Sequence[Entry]]]:
+        """What is asked in one call each: few enough questions, and a state that is short enough.
+
+        Passages are divided before the questions about one of them are.
+        """
+        if len(entries) > self._most:
+            half = self._most * math.ceil(len(entries) / self._most / 2)
+            yield from self._parts(rows, entries[:half])
+            yield from self._parts(rows, entries[half:])
+        elif len(rows) > 1 and (len(rows) * len(entries) > self._most or self._long(rows, entries)):
+            half = math.ceil(len(rows) / 2)
+            yield from self._parts(rows[:half], entries)
+            yield from self._parts(rows[half:], entries)
+        else:
+            yield rows, entries
+
+    def _long(self, rows: _Rows, entries: Sequence[Entry]) -> bool:
+        most, most_state = self._limits.max_request_tokens, self._limits.max_state_tokens
+        if most is None and most_state is None:
+            return False
+        asked = self._asked(rows, entries)
+        questions = [question_bytes(question) for question in asked.questions]
+        state = state_bytes(asked.state) + sum(len(turn.text.encode()) for turn in asked.turns)
+        return (most is not None and state + sum(questions) > most * BYTES_A_TOKEN) or (
+            most_state is not None and state + max(questions) > most_state * BYTES_A_TOKEN
         )
 
-    @staticmethod
-    def fits(members: Sequence[Member], session: Session) -> bool:
-        """Whether the scoring model answers as many questions in one call as there are criteria."""
-        criteria = [len(member.rubric.criteria) if member.rubric else 0 for member in members]
-        return all(criteria) and sum(criteria) <= session.models.scoring.capabilities.max_questions
-
-    async def _score(self, message: ScorePassage) -> None:
-        scores = await self._judge(self._session.passage(message.row))
-        await self._ensembler.tell(Scores(message.row, 0, scores))
-
-    async def _judge(self, passage: Passage) -> list[Score]:
-        """Each member's score of the passage; scores that cannot be had are missing.
+    async def _ask(
+        self, rows: _Rows, entries: Sequence[Entry], cells: dict[_Cell, Answer | Score]
+    ) -> None:
+        """Put the entries to the passages of `rows`, and what comes of it into `cells`.
 
         Raises:
-            ModelError: the model as such failed, not just this passage's request.
+            ModelError: the model as such failed, not just these passages' requests.
         """
-        session = self._session
+        wanted = [(row, entry) for row in rows for entry in entries]
         try:
+            answers = await self._call(rows, entries)
+        except ModelError as error:
+            if len(rows) > 1 and _may_be_one_of_them(error):
+                half = math.ceil(len(rows) / 2)
+                await self._ask(rows[:half], entries, cells)
+                await self._ask(rows[half:], entries, cells)
+            else:
+                cells.update(dict.fromkeys(wanted, missing_score(error)))
+            return
+        cells.update(zip(wanted, answers, strict=True))
+        lost = [cell for cell, answer in zip(wanted, answers, strict=True) if answer.value is None]
+        if len(rows) > 1:
+            for row in dict.fromkeys(row for row, _ in lost):
+                await self._ask((row,), [entry for other, entry in lost if other == row], cells)
+
+    async def _call(self, rows: _Rows, entries: Sequence[Entry]) -> tuple[Answer, ...]:
+        session, asked = self._session, self._asked(rows, entries)
+        doc_id = session.passage(rows[0]).id if len(rows) == 1 else ""
+        if self._as_prompt:
+            assert asked.state is not None, "prompts are made of data"
+            turns, schema = questions_as_prompt(asked.questions, asked.state, session.prompts)
             return await session.ask(
                 session.models.scoring,
-                self._template.render({"passage": session.fenced(passage)}),
-                self._read,
+                turns,
+                lambda reply: read_answers(reply.text, asked.questions),
                 stage="score",
-                doc_id=passage.id,
+                doc_id=doc_id,
                 max_tokens=session.config.max_score_tokens,
-                questions=self._questions,
+                schema=schema,
             )
-        except ModelError as error:
-            return [missing_score(error)] * len(self._rubrics)
+        return await session.ask(
+            session.models.scoring,
+            asked.turns,
+            lambda reply: _checked(reply, asked.questions),
+            stage="score",
+            doc_id=doc_id,
+            max_tokens=session.config.max_score_tokens,
+            questions=asked.questions,
+            state=asked.state,
+        )
 
-    def _read(self, reply: ChatReply) -> list[Score]:
-        top = self._session.config.scale
-        answers = reply.answers or ()
-        if len(answers) != len(self._questions):
-            raise Unreadable(f"it holds {len(answers)} of {len(self._questions)} answers.")
-        if not all(answer is None or 0 <= answer <= top for answer in answers):
-            raise Unreadable(f"not all of its answers are from 0 to {top}.")
-        each = iter(answers)
-        return [
-            self._combine(rubric.criteria, list(islice(each, len(rubric.criteria))))
-            for rubric in self._rubrics
+    def _asked(self, rows: _Rows, entries: Sequence[Entry]) -> Asked:
+        passages: list[Passage] = [self._session.passage(row) for row in rows]
+        return self._sheet.ask(passages, entries)
+
+    def _combine(self, row: int, column: int, cells: dict[_Cell, Answer | Score]) -> Score:
+        entries = [entry for entry in self._sheet.entries if entry.column == column]
+        found = [cells[row, entry] for entry in entries]
+        failed = next((each for each in found if isinstance(each, Score)), None)
+        if failed is not None:
+            return failed
+        answers = [each for each in found if isinstance(each, Answer)]
+        values = [self._value(answer) for answer in answers if answer.value is not None]
+        if len(values) < len(answers):
+            return Score(None, reason=self._why_missing(column, entries, answers))
+        if entries[0].criterion is None:
+            (answer,) = answers
+            return Score(
+                values[0],
+                confidence=answer.confidence,
+                probabilities=answer.probabilities or (),
+            )
+        rubric = self._rubrics[column]
+        assert rubric is not None, "questions by criterion come from a rubric"
+        weights = [criterion.weight for criterion in rubric.criteria]
+        sure = [answer.confidence for answer in answers if answer.confidence is not None]
+        return Score(
+            weighted_mean(values, weights),
+            criteria=tuple(values),
+            confidence=weighted_mean(sure, weights) if len(sure) == len(weights) else None,
+        )
+
+    def _value(self, answer: Answer) -> float:
+        """What an answer counts: its mean, or with ``scoring="integer"`` its likeliest level."""
+        assert answer.value is not None
+        if self._session.config.scoring != "integer":
+            return answer.value
+        listed = answer.probabilities
+        if listed is None:
+            return float(round(answer.value))
+        place = max(range(len(listed)), key=lambda each: listed[each])
+        return float(round(place * self._session.config.top / (len(listed) - 1)))
+
+    def _why_missing(self, column: int, entries: Sequence[Entry], answers: Sequence[Answer]) -> str:
+        lost = [pair for pair in zip(entries, answers, strict=True) if pair[1].value is None]
+        name, rubric = self._session.models.scoring.name, self._rubrics[column]
+        by = [
+            repr(rubric.criteria[entry.criterion].name)
+            for entry, _ in lost
+            if entry.criterion is not None and rubric is not None
         ]
-
-    def _combine(self, criteria: Sequence[Criterion], answers: Sequence[float | None]) -> Score:
-        given = tuple(answer for answer in answers if answer is not None)
-        if len(given) < len(answers):
-            refused = [
-                repr(criterion.name)
-                for criterion, answer in zip(criteria, answers, strict=True)
-                if answer is None
-            ]
-            name = self._session.models.scoring.name
-            return Score(None, reason=f"{name} declined to judge by {', '.join(refused)}")
-        weights = [criterion.weight for criterion in criteria]
-        return Score(weighted_mean(given, weights), criteria=given)
+        by_which = f" by {', '.join(by)}" if by else ""
+        problem = lost[0][1].problem or DECLINED
+        if problem == DECLINED:
+            return f"{name} declined to judge{by_which}"
+        return f"{name} gave no score{by_which}: {problem}"
 
 
-def _question(member: Member, criterion: Criterion, session: Session) -> str:
-    explained = f": {criterion.description}" if criterion.description else ""
-    turns = session.prompts["panel_question"].render(
-        {
-            "persona": member.name,
-            "description": member.persona.description,
-            "criterion": f"{criterion.name}{explained}",
-            "k": str(session.config.scale),
-        }
-    )
-    return "\n\n".join(turn.text for turn in turns if turn.role != "assistant")
+def _may_be_one_of_them(error: ModelError) -> bool:
+    """Whether a call about several passages may have failed because of one, or their length."""
+    if isinstance(error, ReplyError | RequestRejected):
+        return True
+    if isinstance(error, ConnectionFailed | RateLimited):
+        return False
+    return error.retryable and error.others_answered is not False
+
+
+def _checked(reply: ChatReply, questions: Sequence[Question]) -> tuple[Answer, ...]:
+    """The answers, those that are off their scale without a value."""
+    answers = reply.answers or ()
+    if len(answers) != len(questions):
+        raise Unreadable(f"it holds {len(answers)} of {len(questions)} answers.")
+    for each in answers:
+        if not isinstance(each, Answer):
+            raise Unreadable(f"its answers hold {each!r}; each is to be an Answer.")
+    return tuple(map(_on_scale, answers, questions))
+
+
+def _on_scale(answer: Answer, question: Question) -> Answer:
+    top = 1 if question.kind == "yes_no" else question.top
+    if answer.value is None or 0 <= answer.value <= top:
+        return answer
+    return Answer(None, problem=f"its score {answer.value!r} is not from 0 to {top}")

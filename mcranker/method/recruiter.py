@@ -1,14 +1,23 @@
-"""The actor that recruits: it invents personas, or picks them from the library."""
+"""The actor that recruits: it invents personas, or picks them from the library.
+
+A small model cannot name experts, nor pick them from a list, but the words with which it would go
+on after "this question belongs to the field of" tell the subject well. Each persona of the library
+is scored by the mean log-probability of the first words of its topics, less the same for queries
+that are about nothing in particular or about something else, so that words that are likely anywhere
+do not count.
+"""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 
+from mcranker.llm.chat import Answer, ChatReply, Option, Question, State
 from mcranker.logs import safe_logger
 from mcranker.method.seats import Seats, as_recruited
-from mcranker.method.session import Session
-from mcranker.method.subjects import CALIBRATION_QUERIES, first_words, lift_by_topic, suitability
-from mcranker.replies.read import Unreadable, read_personas
+from mcranker.method.session import Session, passage_text
+from mcranker.replies.loose_json import Unreadable
+from mcranker.replies.read import read_personas
 from mcranker.replies.schemas import TEAM_SCHEMA, library_team_schema
 from mcranker.runtime.actor import Actor
 from mcranker.runtime.bridge import task_group
@@ -16,9 +25,23 @@ from mcranker.types import Passage
 from personas import Member, Persona, library
 from personas.provenance import sealed
 
-__all__ = ["Recruiter", "recruit"]
-
 logger = safe_logger("mcranker.method.recruit")
+
+
+CALIBRATION_QUERIES = (
+    "N/A",
+    "How does it work?",
+    "Tell me more about this.",
+    "How to plant tomatoes in spring?",
+    "What is the capital of Peru?",
+    "latest smartphone reviews",
+)
+"""Three queries about nothing in particular, and three about things far apart."""
+NO_EXAMPLE = "(no example is at hand)"
+"""What a recruiter sees in place of an example passage."""
+
+_UNLISTED = 0.5
+"""How far below the least likely word listed a word that is not listed counts, in nats."""
 
 
 async def recruit(session: Session, seats: Seats) -> tuple[Member, ...]:
@@ -29,43 +52,62 @@ async def recruit(session: Session, seats: Seats) -> tuple[Member, ...]:
     Raises:
         ReplyError: the recruiter's answer cannot be read, asked twice.
     """
+    config, known = session.config, session.memory.dataset_team
+    if config.one_team and known:
+        return tuple(known)
     session.mark("recruit")
-    example = session.passages[min(session.config.example_rank, len(session.passages)) - 1]
-    recruiter = Recruiter(session, seats)
+    if config.one_team:
+        # Neither the query that happens to be the first nor a passage of it.
+        about, example = config.dataset, Passage("", NO_EXAMPLE)
+    else:
+        about = session.query.text
+        example = session.passages[min(config.example_rank, len(session.passages)) - 1]
+    recruiter = Recruiter(session, seats, about)
     async with task_group() as group:
         group.start_soon(recruiter.run)
-        recruited = await recruiter.ask(example)
+        recruited = as_recruited(await recruiter.ask(example), config)
         recruiter.close()
     session.mark("recruit")
-    return as_recruited(recruited, session.config)
+    if config.one_team:
+        # Another query may have been first meanwhile.
+        known[:] = known or recruited
+        return tuple(known)
+    return recruited
 
 
 class Recruiter(Actor[Passage, tuple[Member, ...]]):
     """Guesses who would ask the query, from the query and one example passage (Eq. 1).
 
     With ``recruiting="library"`` it picks from the library instead: by one constrained
-    choice, or, where the model is weak, by likelihoods (see `mcranker.method.subjects`).
-    `seats` say how many are recruited, and who may not be.
+    choice, by a typed question, or, where the model is weak, by likelihoods.
+    `seats` say how many are recruited, and who may not be; `about` is the query, or what stands
+    in its place.
     """
 
-    def __init__(self, session: Session, seats: Seats) -> None:
+    def __init__(self, session: Session, seats: Seats, about: str) -> None:
         super().__init__("recruiter", self._recruit)
         self._session = session
         self._seats = seats
+        self._about = about
         self._model = session.models.recruiter
 
     async def _recruit(self, example: Passage) -> tuple[Member, ...]:
         if self._session.config.recruiting == "invent":
             return await self._invent(example)
+        if not self._model.capabilities.prompts:
+            return await self._most_likely()
         if self._model.capabilities.weak and self._model.capabilities.label_logprobs:
             return await self._most_suitable()
         return await self._choose()
 
     async def _invent(self, example: Passage) -> tuple[Member, ...]:
-        turns = self._session.prompts["recruit"].render(
+        prompts = self._session.prompts
+        session = self._session
+        shown = passage_text(example, session.shown_text(example), session.config)
+        turns = prompts["recruit"].render(
             {
-                "query": self._session.query.text,
-                "passage": self._session.fenced(example),
+                "query": self._about,
+                "passage": prompts.passage(shown, query=self._about),
                 "number": str(self._seats.recruits),
                 "others": self._seats.others,
             }
@@ -78,8 +120,6 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
             max_tokens=self._session.config.max_tokens,
             schema=TEAM_SCHEMA,
         )
-        if self._session.config.snake_case_personas:
-            personas = tuple(map(_snake_cased, personas))
         return tuple(
             sealed(Member(persona=persona, origin="recruited"), persona=True, rubric=False)
             for persona in personas
@@ -88,6 +128,9 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
     def _who_may_join(self, personas: Sequence[Persona]) -> tuple[Persona, ...]:
         """The first so many personas that are neither on the team already nor forbidden."""
         recruits = self._seats.recruits
+        if self._session.config.snake_case_personas:
+            renamed = map(_snake_cased, personas)
+            personas = list({persona.name: persona for persona in renamed}.values())
         found = [persona for persona in personas if self._seats.may_join(persona.name)]
         if not found:
             raise Unreadable(self._seats.why_none([persona.name for persona in personas]))
@@ -102,7 +145,7 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
         )
         turns = self._session.prompts["choose"].render(
             {
-                "query": self._session.query.text,
+                "query": self._about,
                 "members": listed,
                 "number": str(self._seats.recruits),
                 "others": self._seats.others,
@@ -127,6 +170,74 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
             schema=library_team_schema([member.name for member in candidates]),
         )
 
+    async def _most_likely(self) -> tuple[Member, ...]:
+        """The members whom the answers to typed questions make the likeliest to judge well.
+
+        That is one choice among all, or where the model takes fewer options, a yes/no question
+        about each.
+        """
+        candidates, limits = self._seats.candidates, self._model.capabilities
+        if limits.max_choices is None or len(candidates) <= limits.max_choices:
+            members = tuple(
+                Option(each.name, ", ".join(each.persona.topics)) for each in candidates
+            )
+            task = self._session.prompts["typed_recruit"].render({})[-1].text
+            (answer,) = await self._answers((Question("judge", task, 1, "choice", members),))
+            chances = answer.probabilities or ()
+        else:
+            chances = ()
+            template = self._session.prompts["typed_suits"]
+            most = limits.max_questions
+            for start in range(0, len(candidates), most):
+                questions = tuple(
+                    Question(
+                        f"judge_{number}",
+                        template.render(
+                            {
+                                "persona": each.name,
+                                "topics": ", ".join(each.persona.topics),
+                            }
+                        )[-1].text,
+                        kind="yes_no",
+                    )
+                    for number, each in enumerate(candidates[start : start + most], start=1)
+                )
+                answers = await self._answers(questions)
+                chances += tuple(each.value for each in answers if each.value is not None)
+        best = sorted(zip(chances, candidates, strict=True), key=lambda pair: -pair[0])
+        return tuple(
+            _with_reason(
+                member,
+                Persona(name=member.name, reason=f"Likely to judge it best (probability {p:.2f})."),
+            )
+            for p, member in best[: self._seats.recruits]
+        )
+
+    async def _answers(self, questions: tuple[Question, ...]) -> tuple[Answer, ...]:
+        """The answer to each question about the query, with all the probabilities."""
+
+        def read(reply: ChatReply) -> tuple[Answer, ...]:
+            answers = reply.answers or ()
+            if len(answers) != len(questions):
+                raise Unreadable(f"it holds {len(answers)} of {len(questions)} answers.")
+            for answer, question in zip(answers, questions, strict=True):
+                given = len(answer.probabilities or ())
+                if answer.value is None or (question.options and given != len(question.options)):
+                    problem = answer.problem or "it has no probability of each option"
+                    raise Unreadable(f"{question.name!r}: {problem}.")
+            return answers
+
+        session = self._session
+        return await session.ask(
+            self._model,
+            (),
+            read,
+            stage="recruit",
+            max_tokens=session.config.max_tokens,
+            questions=questions,
+            state=State(session.prompts.cleaner.text(self._about), {}),
+        )
+
     async def _most_suitable(self) -> tuple[Member, ...]:
         """The members whose topics the model most likely names for the query."""
         candidates = [member for member in self._seats.candidates if member.persona.topics]
@@ -137,7 +248,7 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
             calibrations = [await self._subject(query, words) for query in CALIBRATION_QUERIES]
             # Another query may have been first meanwhile; the calibrations count once.
             baselines[:] = calibrations
-        logprobs = await self._subject(self._session.query.text, words)
+        logprobs = await self._subject(self._about, words)
         scores = suitability(candidates, logprobs, baselines)
         best = sorted(zip(scores, candidates, strict=True), key=lambda pair: -pair[0])
         chosen = []
@@ -161,9 +272,63 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
 
 
 def _snake_cased(persona: Persona) -> Persona:
-    return persona.model_copy(update={"name": "_".join(persona.name.lower().split())})
+    name = "_".join(persona.name.lower().split())
+    part = name.split("/")[1].strip("_") if "/" in name else name
+    return persona.model_copy(update={"name": part or name})
 
 
 def _with_reason(member: Member, persona: Persona) -> Member:
     reasoned = member.persona.model_copy(update={"reason": persona.reason})
     return member.model_copy(update={"persona": reasoned})
+
+
+def first_words(members: Sequence[Member]) -> tuple[str, ...]:
+    """The first word of every topic of every member, each once, in alphabetical order."""
+    return tuple(
+        sorted({_first_word(topic) for member in members for topic in member.persona.topics})
+    )
+
+
+def suitability(
+    members: Sequence[Member],
+    logprobs: Mapping[str, float],
+    baselines: Sequence[Mapping[str, float]],
+) -> list[float]:
+    """How much better each member's topics fit this query than the calibration queries, in nats.
+
+    Args:
+        members: in the order of the result; each has at least one topic.
+        logprobs: first word -> log-probability for the query.
+        baselines: the same for each of the calibration queries.
+    """
+    base = [_mean_logprobs(members, each) for each in baselines]
+    here = _mean_logprobs(members, logprobs)
+    return [value - statistics.fmean(column) for value, *column in zip(here, *base, strict=True)]
+
+
+def lift_by_topic(
+    member: Member, logprobs: Mapping[str, float], baselines: Sequence[Mapping[str, float]]
+) -> list[tuple[float, str]]:
+    """The member's topics by how much the query speaks for them, in nats, most first."""
+    lifts = []
+    for topic in member.persona.topics:
+        word = _first_word(topic)
+        usual = statistics.fmean(_logprob(each, word) for each in baselines)
+        lifts.append((_logprob(logprobs, word) - usual, topic))
+    return sorted(lifts, key=lambda pair: -pair[0])
+
+
+def _mean_logprobs(members: Sequence[Member], logprobs: Mapping[str, float]) -> list[float]:
+    return [
+        statistics.fmean(_logprob(logprobs, _first_word(topic)) for topic in member.persona.topics)
+        for member in members
+    ]
+
+
+def _logprob(logprobs: Mapping[str, float], word: str) -> float:
+    known = logprobs.get(word)
+    return known if known is not None else min(logprobs.values(), default=0.0) - _UNLISTED
+
+
+def _first_word(topic: str) -> str:
+    return topic.split(maxsplit=1)[0].casefold()

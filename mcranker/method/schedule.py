@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from mcranker.method.topk import NecessaryCalls, fewest_rows, strictest_first
 
-__all__ = ["Call", "EveryScore", "Schedule", "TopScores"]
-
 SAMPLE = 3
 """So many passages, the first, are scored by all judges to find the strictest of them."""
 

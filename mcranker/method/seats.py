@@ -18,8 +18,6 @@ from personas.errors import shown
 if TYPE_CHECKING:
     from mcranker.config import RankerConfig
 
-__all__ = ["Seats", "TeamSpec", "as_recruited", "as_team"]
-
 TeamSpec: TypeAlias = Team | str | os.PathLike[str] | Sequence[str | Persona | Member]
 """A team, a file, the name of a team or member of the library, or a list of its members.
 
@@ -29,7 +27,7 @@ name of a persona without a rubric.
 
 _FILES = {".yaml", ".yml", ".json"}
 _MOST_MADE_UP = 20
-"""Recruits that an estimate makes up, at most; see `mcranker.llm.estimating`."""
+"""Recruits that an estimate makes up, at most; see `mcranker.estimate`."""
 
 
 def as_team(team: TeamSpec) -> Team:

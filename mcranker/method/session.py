@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeVar
 
+import anyio
 import numpy as np
 from numpy.typing import NDArray
 
 from mcranker.config import RankerConfig
 from mcranker.events import Emit, Event
-from mcranker.llm.chat import ChatModel, ChatReply, Question, ReplySchema, Stage, Tag
+from mcranker.llm.chat import ChatModel, ChatReply, Question, ReplySchema, Stage, State, Tag
+from mcranker.llm.wrapper import tokenizer_of
 from mcranker.models import Models
 from mcranker.replies.ask import ask
 from mcranker.types import Passage, Query, UsageTable
-from personas import PromptSet, Rubric
+from personas import Member, PromptSet, Rubric
 from personas.ensembles import distinct
-from personas.templates import Turn, fence
-
-__all__ = ["Memory", "Session"]
+from personas.templates import Turn
 
 T = TypeVar("T")
 _WORD = re.compile(r"\S+")
@@ -34,10 +36,12 @@ class Memory:
 
     Attributes:
         dataset_rubrics: persona -> its rubric for the data set, ``criteria="dataset"``.
+        dataset_team: the recruits of all queries, with ``dataset_team`` besides.
         subject_baselines: a weak recruiter's answers to the calibration queries.
     """
 
     dataset_rubrics: dict[str, Rubric] = field(default_factory=dict)
+    dataset_team: list[Member] = field(default_factory=list)
     subject_baselines: list[Mapping[str, float]] = field(default_factory=list)
 
 
@@ -57,6 +61,8 @@ class Session:
         seconds: wall time from the beginning of each stage to its end; stages overlap.
         started: when work began, on the clock of `time.perf_counter`.
         number: tells the rankings of this process apart.
+        texts: content of a passage -> its text, cut by tokens.
+        deadline: when nothing is waited for any more, on the clock of `anyio.current_time`.
     """
 
     query: Query
@@ -74,6 +80,8 @@ class Session:
     seconds: dict[str, float] = field(default_factory=dict)
     started: float = field(default_factory=time.perf_counter)
     number: int = field(default_factory=count(1).__next__)
+    texts: dict[tuple[str, str], str] = field(default_factory=dict)
+    deadline: float = math.inf
     _began: dict[str, float] = field(default_factory=dict)
 
     @classmethod
@@ -106,13 +114,40 @@ class Session:
             given=given,
         )
 
+    @contextmanager
+    def until_deadline(self) -> Iterator[None]:
+        """Cancel what is done in the block when the deadline comes, and go on behind it."""
+        with anyio.CancelScope(deadline=self.deadline):
+            yield
+
     def passage(self, row: int) -> Passage:
         """The passage of a row of the score matrix."""
         return self.passages[self.distinct[row]]
 
     def fenced(self, passage: Passage) -> str:
         """The passage as models see it: between markers that it cannot contain."""
-        return fence(passage_text(passage, self.config), query=self.query.text)
+        text = passage_text(passage, self.shown_text(passage), self.config)
+        return self.prompts.passage(text, query=self.query.text)
+
+    def shown_text(self, passage: Passage) -> str:
+        """The part of the passage's text that models see."""
+        known = self.texts.get(passage.content)
+        return _cut(passage.text, self.config.max_passage_words) if known is None else known
+
+    async def cut_by_tokens(self) -> None:
+        """Cut the passages' texts to ``max_passage_tokens``.
+
+        Raises:
+            ModelError: the tokenizer, or the way to it, failed.
+        """
+        most, tokenizer = self.config.max_passage_tokens, tokenizer_of(self.models.scoring)
+        if most is None or tokenizer is None:
+            return
+        for row in range(len(self.distinct)):
+            passage = self.passage(row)
+            text = self.shown_text(passage)
+            if passage.content not in self.texts:
+                self.texts[passage.content] = await tokenizer.cut(text, most)
 
     def calls_at_once(self, model: ChatModel) -> int:
         """Calls to be kept ready for `model`.
@@ -136,6 +171,7 @@ class Session:
         schema: ReplySchema | None = None,
         labels: tuple[str, ...] = (),
         questions: tuple[Question, ...] = (),
+        state: State | None = None,
     ) -> T:
         """What `read` makes of the model's reply, see `mcranker.replies.ask`."""
         self.mark(stage)
@@ -151,6 +187,7 @@ class Session:
             schema=schema,
             labels=labels,
             questions=questions,
+            state=state,
         )
         self.mark(stage)
         return result
@@ -166,9 +203,8 @@ class Session:
             await self.emit(event)
 
 
-def passage_text(passage: Passage, config: RankerConfig) -> str:
-    """Title, separator and text; the text cut to the limit, its white space kept."""
-    body = _cut(passage.text, config.max_passage_words)
+def passage_text(passage: Passage, body: str, config: RankerConfig) -> str:
+    """Title, separator and `body`, which is the text, perhaps cut."""
     text = f"{passage.title}{config.title_separator}{body}" if passage.title else body
     return text.replace('"', "'") if config.single_quotes else text
 

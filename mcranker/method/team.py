@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import anyio
 from anyio.abc import TaskGroup
 
 from mcranker.errors import ConfigError
@@ -20,8 +21,6 @@ from mcranker.runtime.bridge import task_group
 from mcranker.types import ScoreMatrix
 from personas import Member
 
-__all__ = ["Scored", "assemble", "score_by_judge", "score_by_team"]
-
 
 @dataclass(frozen=True, slots=True)
 class Scored:
@@ -32,19 +31,21 @@ class Scored:
         matrix: the scores; rows as `Session.distinct`.
         members: the team with its rubrics; empty if there was none.
         assessed: the assessor's scores, one column; None without an assessor.
+        partial: whether the deadline came before all scores; the team may be incomplete then.
     """
 
     names: Sequence[str]
     matrix: ScoreMatrix
     members: Sequence[Member] = ()
     assessed: ScoreMatrix | None = None
+    partial: bool = False
 
 
 async def score_by_team(session: Session, seats: Seats, *, locked: bool = False) -> Scored:
     """Recruit, write criteria, score and assess: all at once, as far as one needs not the other.
 
     A persona writes its rubric as soon as it is on the team, and scores as soon as its rubric is
-    there.
+    there. At the deadline calls under way are cancelled; answers that have come are kept.
 
     Args:
         session: the query.
@@ -56,30 +57,42 @@ async def score_by_team(session: Session, seats: Seats, *, locked: bool = False)
         ReplyError: the recruiter's answer or a rubric cannot be read, asked twice.
         ModelError: the model as such failed, not just one passage's request.
     """
-    async with task_group() as group:
-        ensembler = Ensembler(session, len(seats.members) + seats.recruits)
-        group.start_soon(ensembler.run)
-        if ensembler.assessor is not None:
-            group.start_soon(ensembler.assessor.run)
-        if may_be_panel(session):
-            annotators = await _seat(session, seats, group, locked=locked, scores=ensembler)
-            judges: Sequence[Panel] = await _judge_together(session, annotators, group, ensembler)
-        else:
-            annotators = await _seat(
-                session, seats, group, locked=locked, scores=ensembler, announce=ensembler
+    scientists = [each.name for each in seats.members if each.origin == "fixed"]
+    ensembler = Ensembler(session, len(seats.members) + seats.recruits, scientists)
+    annotators: list[Annotator] = []
+    panel: Panel | None = None
+    with session.until_deadline():
+        await session.cut_by_tokens()
+        async with task_group() as group:
+            group.start_soon(ensembler.run)
+            if ensembler.assessor is not None:
+                group.start_soon(ensembler.assessor.run)
+            together = may_be_panel(session)
+            await _seat(
+                session,
+                seats,
+                group,
+                annotators,
+                locked=locked,
+                scores=ensembler,
+                announce=None if together else ensembler,
             )
-            judges = ()
-        await ensembler.complete.wait()
-        for actor in (*annotators, *judges, ensembler.assessor, ensembler):
-            if actor is not None:
-                actor.close()
+            if together:
+                panel = await _judge_together(session, annotators, group, ensembler)
+            await ensembler.complete.wait()
+            for actor in (*annotators, panel, ensembler.assessor, ensembler):
+                if actor is not None:
+                    actor.close()
+    partial = not ensembler.complete.is_set()
+    if partial:
+        ensembler.close_at_deadline(len(annotators))
     members = [annotator.member for annotator in annotators]
     names = [member.name for member in members]
-    return Scored(names, ensembler.matrix, members, ensembler.assessed)
+    return Scored(names, ensembler.matrix, members, ensembler.assessed, partial)
 
 
 async def score_by_judge(
-    session: Session, name: str, make: Callable[[Ensembler], Actor[ScorePassage, None]]
+    session: Session, name: str, make: Callable[[Ensembler], Actor[ScorePassage, None] | Panel]
 ) -> Scored:
     """Let one judge score every passage.
 
@@ -91,29 +104,40 @@ async def score_by_judge(
     Raises:
         ModelError: the model as such failed, not just one passage's request.
     """
-    async with task_group() as group:
-        ensembler = Ensembler(session, 1)
-        judge = make(ensembler)
-        group.start_soon(ensembler.run)
-        group.start_soon(judge.run)
-        await ensembler.tell(TeamKnown(columns=1, judges=1))
-        await ensembler.tell(Ready(0, judge, {0: name}))
-        await ensembler.complete.wait()
-        judge.close()
-        ensembler.close()
-    return Scored([name], ensembler.matrix)
+    ensembler = Ensembler(session, 1)
+    judge = make(ensembler)
+    with session.until_deadline():
+        # It may have come already, and then nothing must begin.
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        await session.cut_by_tokens()
+        async with task_group() as group:
+            group.start_soon(ensembler.run)
+            group.start_soon(judge.run)
+            await ensembler.tell(TeamKnown(columns=1, judges=1))
+            at_once = judge.at_once if isinstance(judge, Panel) else None
+            await ensembler.tell(Ready(0, judge, {0: name}, at_once))
+            await ensembler.complete.wait()
+            judge.close()
+            ensembler.close()
+    partial = not ensembler.complete.is_set()
+    if partial:
+        ensembler.close_at_deadline(1)
+    return Scored([name], ensembler.matrix, partial=partial)
 
 
 async def assemble(session: Session, seats: Seats, *, locked: bool = False) -> list[Member]:
-    """The team with its rubrics; nothing is scored.
+    """The team with its rubrics, as far as they are there by the deadline; nothing is scored.
 
     Raises:
         ConfigError, ReplyError, ModelError: as `score_by_team`.
     """
-    async with task_group() as group:
-        annotators = await _seat(session, seats, group, locked=locked)
-        for annotator in annotators:
-            annotator.close()
+    annotators: list[Annotator] = []
+    with session.until_deadline():
+        await session.cut_by_tokens()
+        async with task_group() as group:
+            await _seat(session, seats, group, annotators, locked=locked)
+            for annotator in annotators:
+                annotator.close()
     return [annotator.member for annotator in annotators]
 
 
@@ -121,24 +145,25 @@ async def _seat(
     session: Session,
     seats: Seats,
     group: TaskGroup,
+    annotators: list[Annotator],
     *,
     locked: bool,
     scores: Ensembler | None = None,
     announce: Ensembler | None = None,
-) -> list[Annotator]:
-    """The annotators of the whole team, at work in `group`, each with its rubric.
+) -> None:
+    """Add the annotators of the whole team, at work in `group`, each with its rubric.
 
     Args:
         session: the query.
         seats: of the team.
         group: where the annotators run.
+        annotators: takes them, as soon as each is on the team.
         locked: no rubric may be added.
         scores: takes their scores, if they are to give any.
         announce: who is told of each annotator as soon as it can score.
     """
     if locked and session.config.criteria != "none":
         _refuse_without_rubric(seats.members)
-    annotators: list[Annotator] = []
 
     async def settle(annotator: Annotator) -> None:
         member = await annotator.ask(WriteRubric())
@@ -166,26 +191,18 @@ async def _seat(
             await announce.tell(TeamKnown(len(annotators), len(annotators)))
         personas = tuple(annotator.member.persona for annotator in annotators)
         await session.tell(TeamRecruited(session.query.id, personas))
-    return annotators
 
 
 async def _judge_together(
     session: Session, annotators: Sequence[Annotator], group: TaskGroup, ensembler: Ensembler
-) -> Sequence[Panel]:
-    """Announce one panel in place of all annotators, or each of them where it does not fit."""
+) -> Panel:
+    """Announce one panel in place of all annotators."""
     names = {annotator.column: annotator.member.name for annotator in annotators}
-    members = [annotator.member for annotator in annotators]
-    if not Panel.fits(members, session):
-        await ensembler.tell(TeamKnown(len(names), len(names)))
-        for annotator in annotators:
-            column = annotator.column
-            await ensembler.tell(Ready(column, annotator, {column: names[column]}))
-        return ()
-    panel = Panel(members, session, ensembler)
+    panel = Panel.of_team([annotator.member for annotator in annotators], session, ensembler)
     group.start_soon(panel.run)
     await ensembler.tell(TeamKnown(len(names), judges=1))
-    await ensembler.tell(Ready(0, panel, names))
-    return (panel,)
+    await ensembler.tell(Ready(0, panel, names, panel.at_once))
+    return panel
 
 
 def _refuse_without_rubric(members: Sequence[Member]) -> None:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["NecessaryCalls", "fewest_rows", "strictest_first"]
-
 
 class NecessaryCalls:
     """Gives out calls that are necessary for the first k ranks, until there are none.

@@ -13,23 +13,22 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, ClassVar, Self, Unpack
 
+import anyio
 import numpy as np
 from numpy.typing import NDArray
 
 from mcranker.config import RankerConfig
-from mcranker.errors import ReplyError
+from mcranker.errors import ModelError, ReplyError
 from mcranker.estimate import Estimate, Forecast
 from mcranker.events import Emit, Event, RankingDone
 from mcranker.inputs import Docs, as_passages, as_query
 from mcranker.logs import safe_logger
 from mcranker.models import NO_MODELS, LedgerSpec, Models, ModelSpec, Roles, connect_roles
 from mcranker.options import RankerOptions
-from mcranker.rankers.dispatch import RankedQuery, Work, dispatch, each_of
+from mcranker.rankers.dispatch import FATAL_ERRORS, RankedQuery, Work, dispatch, each_of
 from mcranker.ranking import Ranking
 from mcranker.runtime.bridge import Bridge, Stream
 from mcranker.types import Passage, Query, ScoreMatrix, UsageTable
-
-__all__ = ["Ranker"]
 
 logger = safe_logger("mcranker")
 
@@ -45,7 +44,8 @@ class Ranker(ABC):
     """Ranks passages for a query. Subclasses say how, in `_rank`; see ``docs/extending.md``.
 
     Usable as ``with`` and ``async with``; closing releases connections and threads. A
-    ranker may be used from several threads and event loops.
+    ranker may be used from several threads and event loops, and in processes that are forked
+    from this one; each opens connections of its own.
 
     Args:
         model: answers its calls, as for `MCRanker`; `Roles` for several models. It is not
@@ -179,7 +179,15 @@ class Ranker(ABC):
         final = np.full(len(passages), math.nan)
         return self._ranking(query, passages, np.array(whole, dtype=np.intp), final, calls)
 
-    def rank(self, query: str | Query, docs: Docs) -> Ranking:
+    def rank(
+        self,
+        query: str | Query,
+        docs: Docs,
+        *,
+        top_n: int | None = None,
+        min_relevance: float | None = None,
+        deadline: float | None = None,
+    ) -> Ranking:
         """Rank `docs` for `query`, and wait for the result.
 
         Works in a plain script, in a thread, and where an event loop is running already,
@@ -187,33 +195,67 @@ class Ranker(ABC):
 
         Args:
             query: the text, or a `Query` with an id.
-            docs: passages in first-stage order: texts, records with ``_id``, ``title`` and
-                ``text``, `Passage` objects, or a mapping id -> text.
+            docs: passages in first-stage order: texts, records with ``text`` and perhaps ``_id``,
+                ``title`` and ``metadata``, documents of LangChain, LlamaIndex or Haystack,
+                `Passage` objects, or a mapping id -> text; see `mcranker.inputs.as_passages`.
+            top_n: return only the first so many passages; None for what the configuration says,
+                and so for the others.
+            min_relevance: return only passages of this relevance or more, 0 to 1.
+            deadline: seconds, after which the passages are ranked by the scores that are there;
+                `Ranking.partial` says so. What cannot be interrupted, such as the loading of a
+                local model, is waited for.
 
         Returns:
-            All passages, each once, best first. An empty ranking for no passages.
+            All passages that these options leave, each once, best first. An empty ranking for no
+            passages.
 
         Raises:
+            ConfigError: one of these options is impossible.
             InputError: query or docs cannot be ranked as given; raised before any call.
-            ModelError: the model, or the way to it, failed.
+            ModelError: the model, or the way to it, failed. A passage whose calls fail while
+                others are answered is none: its scores are missing, with the reason.
             MissingScoreError: a score is missing and ``missing="fail"``.
             BudgetExceeded: more calls would go beyond ``max_calls`` or ``max_cost``.
         """
-        return self._bridge.call(lambda: self.arank(query, docs))
+        return self._bridge.call(
+            lambda: self.arank(
+                query, docs, top_n=top_n, min_relevance=min_relevance, deadline=deadline
+            )
+        )
 
-    async def arank(self, query: str | Query, docs: Docs) -> Ranking:
+    async def arank(
+        self,
+        query: str | Query,
+        docs: Docs,
+        *,
+        top_n: int | None = None,
+        min_relevance: float | None = None,
+        deadline: float | None = None,
+    ) -> Ranking:
         """`rank` for callers with an event loop."""
-        return await self._ranked(query, docs, None)
+        ranker = self._limited_to(top_n, min_relevance, deadline)
+        return await ranker._ranked(query, docs, None)  # noqa: SLF001 - of this class
 
-    def astream(self, query: str | Query, docs: Docs) -> Stream[Event]:
+    def astream(
+        self,
+        query: str | Query,
+        docs: Docs,
+        *,
+        top_n: int | None = None,
+        min_relevance: float | None = None,
+        deadline: float | None = None,
+    ) -> Stream[Event]:
         """The events of ranking one query, the last of which is `RankingDone`.
 
-        An async iterator; leaving it cancels the work. Errors are those of `rank`.
+        An async iterator; leaving it cancels the work. Arguments and errors are those of `rank`.
         """
+        ranker = self._limited_to(top_n, min_relevance, deadline)
         checked, passages = as_query(query), as_passages(docs)
 
         async def produce(send: Callable[[Event], Awaitable[None]]) -> None:
-            ranking = await self._checked_rank(checked, passages, send)
+            ranking = await ranker._checked_rank(  # noqa: SLF001 - of this class
+                checked, passages, send
+            )
             await send(RankingDone(checked.id, ranking))
 
         return Stream(produce)
@@ -222,7 +264,8 @@ class Ranker(ABC):
         """Rank many queries; results come as they finish.
 
         ``config.query_concurrency`` queries are in progress at once, and `work` is read no
-        faster than that. Unless it is set, they are no more than the prompt prefixes that the
+        faster than that; a ``deadline`` counts from the beginning of each query. Unless
+        ``query_concurrency`` is set, they are no more than the prompt prefixes that the
         scoring model keeps, since queries that take turns would drive out each other's: one
         with the local engine. A query that fails is reported in its place; the others go on.
         """
@@ -296,8 +339,22 @@ class Ranker(ABC):
         """This ranker with other models; it makes every call, and leaves nothing behind here."""
         double = copy.copy(self)
         double.models = models
-        double.config = self.config.model_copy(update={"top_k": None, "missing": "lowest"})
+        double.config = self.config.model_copy(
+            update={"top_k": None, "missing": "lowest", "deadline": None, "on_failure": "error"}
+        )
         return double
+
+    def _limited_to(
+        self, top_n: int | None, min_relevance: float | None, deadline: float | None
+    ) -> Self:
+        """This ranker with options of a single call; None for those of the configuration."""
+        given = {"top_n": top_n, "min_relevance": min_relevance, "deadline": deadline}
+        given = {name: value for name, value in given.items() if value is not None}
+        if not given:
+            return self
+        limited = copy.copy(self)
+        limited.config = RankerConfig.of(self.config, given)
+        return limited
 
     def _queries_at_once(self) -> int:
         wanted = self.config.queries_at_once
@@ -316,7 +373,16 @@ class Ranker(ABC):
             empty = self.ranking_by_scores(query, (), ())
             return replace(empty, prompt_hashes={}, seconds={"total": 0.0})
         started = time.perf_counter()
-        ranking = await self._rank(query, passages, emit)
+        try:
+            ranking = await self._rank_in_time(query, passages, emit)
+        except ModelError as error:
+            ranking = self._instead_of(error, query, passages, None)
+        if ranking.failure:
+            logger.warning(
+                "query %r keeps its first-stage order: %s",
+                query.id or query.text[:80],
+                ranking.failure,
+            )
         if "total" not in ranking.seconds:
             seconds = {**ranking.seconds, "total": time.perf_counter() - started}
             ranking = replace(ranking, seconds=seconds)
@@ -331,6 +397,34 @@ class Ranker(ABC):
                 missing[0].reason,
             )
         return ranking
+
+    async def _rank_in_time(
+        self, query: Query, passages: tuple[Passage, ...], emit: Emit | None
+    ) -> Ranking:
+        """`_rank`, or the first-stage order where the deadline comes first.
+
+        Rankers that have a part of the result by then do otherwise.
+        """
+        with anyio.move_on_after(self.config.deadline):
+            return await self._rank(query, passages, emit)
+        return replace(self.ranking_by_order(query, passages, range(len(passages))), partial=True)
+
+    def _instead_of(
+        self,
+        error: ModelError,
+        query: Query,
+        passages: Sequence[Passage],
+        calls: UsageTable | None,
+    ) -> Ranking:
+        """The first-stage order, with the failure noted, if the configuration wants that.
+
+        Raises:
+            ModelError: the error, if not, or if it is one that fails all queries alike.
+        """
+        if self.config.on_failure == "error" or isinstance(error, FATAL_ERRORS):
+            raise error
+        order = self.ranking_by_order(query, passages, range(len(passages)), calls=calls)
+        return replace(order, failure=str(error))
 
     def _ranking(
         self,

@@ -9,6 +9,8 @@ from typing import ClassVar, Unpack
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError
 from mcranker.method.annotator import ScorePassage, ScorePrompt, Scores, TakesScores
+from mcranker.method.panel import Panel
+from mcranker.method.questions import DirectSheet
 from mcranker.method.seats import TeamSpec
 from mcranker.method.session import Session
 from mcranker.method.team import score_by_judge
@@ -18,8 +20,6 @@ from mcranker.rankers.pointwise import PointwiseRanker
 from mcranker.ranking import Ranking
 from mcranker.runtime.actor import Actor
 from personas import Member
-
-__all__ = ["DirectRanker"]
 
 JUDGE = "DIRECT"
 
@@ -72,6 +72,7 @@ class DirectRanker(PointwiseRanker):
     ) -> None:
         chosen = RankerConfig.of(config, options, team_size=team_size)
         _refuse_team_options(chosen)
+        self.with_criteria = with_criteria or team is not None
         super().__init__(
             chosen,
             Roles(model, recruiter_model, criteria_model, scoring_model),
@@ -79,15 +80,21 @@ class DirectRanker(PointwiseRanker):
             api_key=api_key,
             team=team,
             ledger=ledger,
-            needs_team=with_criteria or team is not None,
+            needs_team=self.with_criteria,
+            prompt="direct_with_criteria" if self.with_criteria else "direct",
         )
-        self.with_criteria = with_criteria or team is not None
 
     async def _run(self, session: Session) -> Ranking:
         members = await self.assemble(session) if self.with_criteria else ()
-        scored = await score_by_judge(
-            session, JUDGE, lambda ensembler: DirectJudge(members, session, ensembler)
-        )
+        if session.config.questions is None:
+            scored = await score_by_judge(
+                session, JUDGE, lambda ensembler: DirectJudge(members, session, ensembler)
+            )
+        else:
+            sheet = DirectSheet(members, session)
+            scored = await score_by_judge(
+                session, JUDGE, lambda ensembler: Panel(sheet, [None], session, ensembler)
+            )
         return self.build_ranking(session, replace(scored, members=members))
 
 
@@ -115,6 +122,11 @@ def _refuse_team_options(config: RankerConfig) -> None:
         raise ConfigError(
             f'scoring="{config.scoring}" scores by each persona\'s rubric, which DIRECT has not; '
             "use MCRanker, or with_criteria=True to put the criteria into the prompt"
+        )
+    if config.questions == "per_criterion":
+        raise ConfigError(
+            'questions="per_criterion" asks by each persona\'s rubric, which DIRECT has not; use '
+            'questions="per_persona", or MCRanker'
         )
     if config.ensemble != "sum":
         raise ConfigError(

@@ -26,8 +26,6 @@ from mcranker.ranking import Ranking
 from mcranker.runtime.bridge import Stream, task_group
 from mcranker.types import Query
 
-__all__ = ["FATAL_ERRORS", "RankedQuery", "Work", "dispatch", "each_of"]
-
 logger = safe_logger("mcranker")
 
 Work: TypeAlias = Iterable[tuple[str | Query, Docs]] | AsyncIterable[tuple[str | Query, Docs]]

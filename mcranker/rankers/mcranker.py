@@ -7,6 +7,7 @@ from typing import ClassVar, Unpack
 from mcranker.config import RankerConfig
 from mcranker.events import Emit
 from mcranker.inputs import as_passages, as_query
+from mcranker.method.recruiter import NO_EXAMPLE
 from mcranker.method.seats import TeamSpec
 from mcranker.method.session import Session
 from mcranker.method.team import score_by_team
@@ -16,10 +17,6 @@ from mcranker.rankers.pointwise import PointwiseRanker
 from mcranker.ranking import Ranking
 from mcranker.types import Passage, Query
 from personas import Team
-
-__all__ = ["MCRanker"]
-
-_NO_EXAMPLE = "(no example is at hand)"
 
 
 class MCRanker(PointwiseRanker):
@@ -88,13 +85,15 @@ class MCRanker(PointwiseRanker):
         config: RankerConfig | None = None,
         **options: Unpack[RankerOptions],
     ) -> None:
+        chosen = RankerConfig.of(config, options, team_size=team_size)
         super().__init__(
-            RankerConfig.of(config, options, team_size=team_size),
+            chosen,
             Roles(model, recruiter_model, criteria_model, scoring_model, assessor_model),
             base_url=base_url,
             api_key=api_key,
             team=team,
             ledger=ledger,
+            prompt="score_without_criteria" if chosen.criteria == "none" else "score",
         )
 
     def recruit_team(self, query: str | Query, example: str | Passage | None = None) -> Team:
@@ -123,7 +122,7 @@ class MCRanker(PointwiseRanker):
         emit: Emit | None = None,
     ) -> Team:
         """`recruit_team` for callers with an event loop; `emit` takes events as they happen."""
-        passages = as_passages([_NO_EXAMPLE if example is None else example])
+        passages = as_passages([NO_EXAMPLE if example is None else example])
         session = self.open_session(as_query(query), passages, emit)
         return self.build_team(session, await self.assemble(session))
 

@@ -7,10 +7,12 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Self
 
+import anyio
 import numpy as np
 from numpy.typing import NDArray
 
 from mcranker.config import RankerConfig
+from mcranker.errors import ModelError
 from mcranker.events import Emit, RankingStarted
 from mcranker.logs import safe_logger
 from mcranker.method.seats import Seats, TeamSpec, as_team
@@ -20,9 +22,7 @@ from mcranker.models import LedgerSpec, Models, Roles, check_capabilities
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking, combined
 from mcranker.types import Passage, Query, ScoreMatrix
-from personas import Member, PromptSet, Team
-
-__all__ = ["PointwiseRanker"]
+from personas import Member, PromptError, PromptSet, Team
 
 logger = safe_logger("mcranker")
 
@@ -42,6 +42,7 @@ class PointwiseRanker(Ranker):
         team: TeamSpec | None = None,
         ledger: LedgerSpec = "default",
         needs_team: bool = True,
+        prompt: str,
     ) -> None:
         self.team = None if team is None else as_team(team)
         if self.team is not None and "team_size" not in config.model_fields_set:
@@ -54,17 +55,23 @@ class PointwiseRanker(Ranker):
             model=roles, config=config, base_url=base_url, api_key=api_key, ledger=ledger
         )
         scoring = self.models.scoring
-        self.config = config.for_model(scoring.capabilities)
-        check_capabilities(self.config, scoring)
+        self.config = config.for_model(scoring.capabilities).for_writers(
+            self.models.recruiter.capabilities, self.models.criteria.capabilities
+        )
         self.seats = Seats.of(self.config, self.team) if needs_team else Seats()
+        check_capabilities(self.config, self.models, recruits=self.seats.recruits)
         self.prompts = PromptSet.load(self.config.prompts)
+        _check_answer(self.prompts, prompt, self.config)
         self._memory = Memory()
         if self.config is not config:
-            logger.info("%s is a weak model, so %s", scoring.name, _changes(config, self.config))
+            kind = "is a weak model" if scoring.capabilities.weak else "answers typed questions"
+            logger.info("%s %s, so %s", scoring.name, kind, _changes(config, self.config))
 
     @property
     def prompt_hashes(self) -> Mapping[str, str]:
-        return self.prompts.hashes
+        if self.config.questions is None:
+            return self.prompts.hashes
+        return {**self.prompts.hashes, **self.prompts.typed_hashes}
 
     @abstractmethod
     async def _run(self, session: Session) -> Ranking:
@@ -74,14 +81,27 @@ class PointwiseRanker(Ranker):
         self, query: Query, passages: tuple[Passage, ...], emit: Emit | None
     ) -> Ranking:
         session = self.open_session(query, passages, emit)
+        if self.config.deadline is not None:
+            session.deadline = anyio.current_time() + self.config.deadline
         if emit is not None:
             await emit(RankingStarted(query.id, query.text, len(session.distinct)))
-        return await self._run(session)
+        try:
+            return await self._run(session)
+        except ModelError as error:
+            return self._instead_of(error, query, passages, session.usage)
+
+    async def _rank_in_time(
+        self, query: Query, passages: tuple[Passage, ...], emit: Emit | None
+    ) -> Ranking:
+        # The session keeps the deadline, and so what has come by then.
+        return await self._rank(query, passages, emit)
 
     def _double(self, models: Models) -> Self:
         double = super()._double(models)
         double._memory = Memory(  # noqa: SLF001 - of the same class
-            dict(self._memory.dataset_rubrics), list(self._memory.subject_baselines)
+            dict(self._memory.dataset_rubrics),
+            list(self._memory.dataset_team),
+            list(self._memory.subject_baselines),
         )
         double.seats = self.seats.for_estimates()
         return double
@@ -118,7 +138,7 @@ class PointwiseRanker(Ranker):
         members = tuple(members)
         query = session.asked.text.strip()[:_LONGEST_QUERY]
         if self.team is None:
-            return Team(members=members, query=query)
+            return Team(members=members, query="" if self.config.one_team else query)
         made_for_query = self.seats.recruits > 0 or (
             self.config.criteria != "dataset"
             and any(
@@ -130,25 +150,33 @@ class PointwiseRanker(Ranker):
         return self.team.model_copy(update={"members": members, **changed})
 
     def build_ranking(self, session: Session, scored: Scored) -> Ranking:
-        """The finished ranking: scores combined, ties by first-stage order (3.1).
+        """The finished ranking: scores combined (Eq. 4), ties by first-stage order.
 
         A passage that was not scored by all stands where the highest score that it could have
-        reached puts it. Passages beyond ``depth`` follow in first-stage order.
+        reached puts it. Passages beyond ``depth``, and those that had no score at the deadline,
+        follow in first-stage order.
 
         Raises:
             MissingScoreError: a score is missing and ``missing="fail"``.
         """
         beyond = len(session.given) - len(session.passages)
         rows = np.concatenate([session.group_of, np.full(beyond, -1, dtype=np.intp)])
+        matrix, assessed, judged = scored.matrix, scored.assessed, rows
+        if scored.partial:
+            known = np.flatnonzero(~np.isnan(matrix.values).all(axis=1))
+            row_of = np.full(len(matrix.values) + 1, -1, dtype=np.intp)  # the last is of row -1
+            row_of[known] = np.arange(len(known))
+            judged, matrix = row_of[rows], matrix.take(known)
+            assessed = None if assessed is None else assessed.take(known)
         return Ranking(
             query=session.asked,
             passages=session.given,
             **combined(
                 self.config.rule,
-                scored.matrix,
-                rows,
+                matrix,
+                judged,
                 session.given,
-                assessed=scored.assessed,
+                assessed=assessed,
                 refuse_missing=self.config.missing == "fail",
             ),
             matrix=scored.matrix.take(rows),
@@ -157,10 +185,24 @@ class PointwiseRanker(Ranker):
             ranker=self.name,
             config=self.config.recorded(),
             models=self._models_used(session.usage),
-            prompt_hashes=self.prompts.hashes,
+            prompt_hashes=self.prompt_hashes,
             calls=session.usage,
             seconds={**session.seconds, "total": time.perf_counter() - session.started},
             assessor_reasons=_reasons(scored.assessed, rows),
+            partial=scored.partial,
+            cut=_cut(session),
+        )
+
+
+def _check_answer(prompts: PromptSet, prompt: str, config: RankerConfig) -> None:
+    """Refuse a scheme whose instruction the scoring prompt has no place for."""
+    if config.questions or config.scoring == "integer":
+        return
+    if "answer" not in prompts[prompt].placeholders:
+        raise PromptError(
+            f"prompts={config.prompts!r}: {prompt}.txt has no {{{{answer}}}}, so the model is not "
+            f"told how to answer with scoring={config.scoring!r}; write {{{{answer}}}} there, or "
+            'use scoring="integer"'
         )
 
 
@@ -170,6 +212,18 @@ def _changes(config: RankerConfig, resolved: RankerConfig) -> str:
         name: value for name, value in resolved.model_dump().items() if value != before[name]
     }
     return ", ".join(f"{name}={value!r}" for name, value in changed.items()) or "nothing changes"
+
+
+def _cut(session: Session) -> dict[int, int]:
+    """Place of each passage that models did not see whole -> characters they did not see."""
+    config = session.config
+    if config.max_passage_words is None and config.max_passage_tokens is None:
+        return {}
+    lengths = [len(each.text) - len(session.shown_text(each)) for each in session.passages]
+    cut = {row: length for row, length in enumerate(lengths) if length}
+    if cut:
+        logger.info("%d of %d passages were cut for the model", len(cut), len(lengths))
+    return cut
 
 
 def _reasons(assessed: ScoreMatrix | None, rows: NDArray[np.intp]) -> dict[int, str]:

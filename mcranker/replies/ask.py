@@ -16,21 +16,28 @@ from mcranker.llm.chat import (
     Question,
     ReplySchema,
     ReusesAnswers,
+    State,
     Tag,
     Usage,
 )
-from mcranker.replies.read import Unreadable
+from mcranker.llm.prices import billed_as
+from mcranker.replies.loose_json import Unreadable
 from mcranker.surrogates import encodable
 from mcranker.types import UsageTable
 from personas import PromptSet
 from personas.templates import Turn
 from personas.untrusted import without_tokens
 
-__all__ = ["ask"]
-
 T = TypeVar("T")
 _SHOWN_REPLY = 160
 _KEPT_REPLY = 4000
+_OF_THE_TEAM = ("recruit", "criteria")
+_FORGET = (
+    "The ledger keeps it; to have it asked for anew, run 'mcranker ledger prune --unusable' first."
+)
+_SAMPLES = 2**63
+_APART = 2**32
+"""Samples of a question that is asked anew lie so far apart, beyond those that users number."""
 
 
 async def ask(
@@ -46,12 +53,14 @@ async def ask(
     schema: ReplySchema | None = None,
     labels: tuple[str, ...] = (),
     questions: tuple[Question, ...] = (),
+    state: State | None = None,
 ) -> T:
     """What `read` makes of the reply.
 
-    A reply that `read` finds `Unreadable` is shown to the model with the reason, and the
-    question asked again, up to ``config.reask`` times. What is read from probabilities (of
-    `labels`, or for `questions`) is asked for once.
+    After a reply that `read` finds `Unreadable` the same question is asked anew, where the stage
+    is one for which ``config.ask_anew`` counts. After that, the reply is shown to the model with
+    the reason, and the question asked again, up to ``config.reask`` times. What is read from
+    probabilities (of `labels`, or for `questions`) is asked for once.
 
     Args:
         model: who answers.
@@ -64,7 +73,8 @@ async def ask(
         max_tokens: limit of the reply.
         schema: form of the reply.
         labels: texts whose probabilities are wanted.
-        questions: what is to be judged of the prompt.
+        questions: what is to be judged of the state, or of the prompt.
+        state: what the questions are about, if that is not the prompt.
 
     Raises:
         ReplyError: the last reply could not be read either.
@@ -82,26 +92,34 @@ async def ask(
         schema=schema,
         labels=labels,
         questions=questions,
+        state=state,
         temperature=config.temperature,
         max_tokens=max_tokens,
         seed=config.seed,
         sample=config.sample,
     )
+    anew = config.anew(tag.stage)
     asked: list[ChatRequest] = []
     while True:
         asked.append(request)
         reply = await model.complete(request)
-        usage.add(tag.stage, tag.persona, model.name, reply.usage, reused=reply.reused)
+        billed = billed_as(model.name, request)
+        usage.add(tag.stage, tag.persona, billed, reply.usage, reused=reply.reused)
         try:
             return read(reply)
         except Unreadable as problem:
             unread = Usage(unreadable=1)
-            usage.add(tag.stage, tag.persona, model.name, unread, reused=reply.reused)
+            usage.add(tag.stage, tag.persona, billed, unread, reused=reply.reused)
             # A reply read from probabilities does not change by asking again.
-            if len(asked) > config.reask or labels or questions:
+            if len(asked) > anew + config.reask or labels or questions:
                 await _note_unusable(model, asked)
-                raise _reply_error(problem, reply, model) from problem
-            request = _repair(request, messages, reply, problem, prompts)
+                kept = isinstance(model, ReusesAnswers) and tag.stage in _OF_THE_TEAM
+                raise _reply_error(problem, reply, model, kept=kept) from problem
+            if len(asked) <= anew:
+                sample = (config.sample + len(asked) * _APART) % _SAMPLES
+                request = dataclasses.replace(request, sample=sample)
+            else:
+                request = _repair(request, messages, reply, problem, prompts)
 
 
 async def _note_unusable(model: ChatModel, requests: Sequence[ChatRequest]) -> None:
@@ -125,11 +143,15 @@ def _repair(
     return dataclasses.replace(request, messages=(*asked, shown, *again))
 
 
-def _reply_error(problem: Unreadable, reply: ChatReply, model: ChatModel) -> ReplyError:
+def _reply_error(
+    problem: Unreadable, reply: ChatReply, model: ChatModel, *, kept: bool
+) -> ReplyError:
     cut = " (it was cut at the token limit)" if reply.finish_reason == "length" else ""
     shown = ascii(reply.text[:_SHOWN_REPLY])
+    # Without a team nothing is ranked, and the same answer would come again.
+    hint = f" {_FORGET}" if kept else ""
     return ReplyError(
-        f"{model.name} gave an unusable answer{cut}: {problem} The answer: {shown}",
+        f"{model.name} gave an unusable answer{cut}: {problem}{hint} The answer: {shown}",
         reply=reply.text,
         model=model.name,
     )

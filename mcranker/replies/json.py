@@ -17,17 +17,6 @@ from typing import Any
 from mcranker.replies.loose_json import CUT, Unreadable, add_member, exact_number, read_object
 from mcranker.replies.prose import gives_another, is_example
 
-__all__ = [
-    "LONGEST",
-    "Found",
-    "Unreadable",
-    "find",
-    "fold",
-    "in_doubt",
-    "value_of",
-    "without_thinking",
-]
-
 LONGEST = 100_000
 """Characters that a reply may have, thinking aside: some 25,000 tokens."""
 

@@ -17,8 +17,6 @@ import json
 import re
 from typing import Any, Final, NamedTuple
 
-__all__ = ["CUT", "Bare", "Unreadable", "add_member", "exact_number", "read_object"]
-
 CUT: Final = object()
 """Stands for a value that the reply breaks off in, or right after."""
 

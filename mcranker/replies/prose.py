@@ -15,8 +15,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-__all__ = ["gives_another", "is_example"]
-
 _NAMED = {
     name: value
     for value, name in enumerate(

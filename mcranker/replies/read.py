@@ -9,26 +9,32 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from pydantic import ValidationError
 
-from mcranker.replies.json import Unreadable, find, fold, in_doubt, without_thinking
-from mcranker.replies.loose_json import Bare
+from mcranker.replies.json import find, fold, in_doubt, without_thinking
+from mcranker.replies.loose_json import Bare, Unreadable
 from personas import Persona, Rubric, normalize_weights
 from personas.schema import MOST_CRITERIA
-
-__all__ = ["Unreadable", "read_criterion_scores", "read_personas", "read_rubric", "read_score"]
 
 _INTEGER = re.compile(r"\A\s*+\"?(\d{1,4})\"?\s*+\Z")
 _PLAIN = re.compile(r'\{\s*+"([^"\\]*+)"\s*+:\s*+(0|[1-9][0-9]{0,3})\s*+\}')
 """What nearly all replies with a score are, and what need not be looked at any closer."""
 _NUMBER_AND_MORE = re.compile(r"\d[^\d/.,-]")
-_WEIGHT_IN_TEXT = re.compile(
-    r"\b(?:the\s++)?weight(?:\s++to\s++this\s++criterion)?(?:\s++is)?\s*+:?+\s*+"
-    r"(\d{1,3}(?:\.\d+)?)\s*+%?+\s*+[.)]*+\s*+\Z",
-    re.IGNORECASE,
+_OF_THIS = r"(?:(?:assigned|given)\s++)?(?:to|of|for)\s++this\s++criterion"
+_GIVEN = (
+    r"(?:\s++is)?\s*+[:=]?+\s*+[\"'`*(\[<]*+"
+    r"(\d{1,3}(?:\.\d+)?)\s*+(%|percent|points)?+[\"'`*)\]>]*+"
 )
+_WEIGHT_IN_TEXT = re.compile(
+    rf"\b(?:the\s++)?weight(?:\s++{_OF_THIS})?{_GIVEN}[\s.)]*+\Z", re.IGNORECASE
+)
+_WEIGHT_SENTENCE = re.compile(
+    rf"\bthe\s++weight\s++{_OF_THIS}{_GIVEN}(?:[.;,](?!\d)|(?=\n))", re.IGNORECASE
+)
+_NUMBERED = re.compile(r"\(?(?:criterion\s++)?#?(\d{1,3})\s*+[.):]\s*+(?=[^\s\d])", re.IGNORECASE)
 _WEIGHT = re.compile(
     r"(?:about\s++|~\s*+)?(\d++(?:\.\d++)?|\.\d++)(?:\s*+(%|percent|points))?", re.IGNORECASE
 )
@@ -97,6 +103,34 @@ def read_criterion_scores(text: str, *, count: int, top: int) -> tuple[int, ...]
     return counts
 
 
+def read_named_integers(text: str, tops: Mapping[str, int]) -> tuple[int | str, ...]:
+    """The integer under each name, 0 to what `tops` has for it, or what is wrong with it.
+
+    Raises:
+        Unreadable: none of the names stands in the reply.
+    """
+    record: Mapping[str, Any] = {}
+    for name in tops:
+        try:
+            record = {fold(key): value for key, value in find(text, name).record.items()}
+        except Unreadable as problem:
+            first = problem
+        else:
+            break
+    else:
+        raise first
+    return tuple(_integer_under(record, name, top) for name, top in tops.items())
+
+
+def _integer_under(record: Mapping[str, Any], name: str, top: int) -> int | str:
+    if fold(name) not in record:
+        return "no answer to this question"
+    try:
+        return _in_range(record[fold(name)], top, name)
+    except Unreadable as problem:
+        return f"odd answer: {problem}"
+
+
 def read_personas(text: str) -> tuple[Persona, ...]:
     """The people under ``Identities``, each once, in order, with the reason given for them.
 
@@ -130,9 +164,10 @@ def read_personas(text: str) -> tuple[Persona, ...]:
 def read_rubric(text: str) -> Rubric:
     """The criteria under ``Criteria`` with weights made to sum to 100.
 
-    Weights may stand under ``Weight`` or, as the paper's prompt has it, at the end of the
-    explanation. A criterion without a weight gets an equal share of what the others leave,
-    or the mean of the others where they leave nothing.
+    Weights may stand under ``Weight`` or, as the paper's prompt has it, in the text of the
+    criterion, which then loses them. Names lose the numbers of a list. A criterion without a
+    weight gets an equal share of what the others leave, or the mean of the others where they
+    leave nothing.
 
     Raises:
         Unreadable: no criteria; weights that mean nothing; or a criterion whose weight seems to
@@ -150,7 +185,7 @@ def read_rubric(text: str) -> Rubric:
         raise Unreadable('"Criteria" must be a list with at least one criterion.')
     if len(entries) > MOST_CRITERIA:
         raise Unreadable(f'"Criteria" holds {len(entries):,}, and {MOST_CRITERIA} is the limit.')
-    criteria = _distinct([_criterion(entry) for entry in entries])
+    criteria = _distinct(_without_numbers([_criterion(entry) for entry in entries]))
     weights = _weights([criterion["weight"] for criterion in criteria])
     try:
         return Rubric.model_validate(
@@ -236,7 +271,9 @@ def _criterion(entry: Any) -> dict[str, Any]:
     if not isinstance(entry, Mapping):
         raise Unreadable("each criterion must be an object.")
     fields = {fold(name): value for name, value in entry.items()}
-    named = next((value for key, value in fields.items() if key.startswith("weight")), None)
+    named = next(
+        (value for key, value in fields.items() if key.startswith(("weight", "theweight"))), None
+    )
     weight = fields.get("weight", named)
     name, weight = _split_weight(_text_under(entry, _CRITERION_KEYS), weight)
     text, weight = _split_weight(_text_under(entry, _EXPLANATION_KEYS), weight)
@@ -260,10 +297,28 @@ def _criterion(entry: Any) -> dict[str, Any]:
 def _split_weight(text: str, weight: Any) -> tuple[str, Any]:
     text = text.strip()
     found = _WEIGHT_IN_TEXT.search(text, max(0, len(text) - _TAIL))
-    if not found:
-        return text, weight
-    kept = text[: found.start()].rstrip(",;(. \n\r\t").strip()
+    if found:
+        kept = text[: found.start()].rstrip(",;(*[<. \n\r\t").strip()
+    else:
+        # Only if there is one: several would be of several criteria.
+        sentences = list(islice(_WEIGHT_SENTENCE.finditer(text), 2))
+        if len(sentences) != 1:
+            return text, weight
+        (found,) = sentences
+        kept = f"{text[: found.start()].rstrip()} {text[found.end() :].lstrip()}".strip()
     return kept, weight if weight is not None else float(found.group(1))
+
+
+def _without_numbers(criteria: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The criteria without the numbers of a list, since prompts number them."""
+    numbers = [_NUMBERED.match(criterion["name"]) for criterion in criteria]
+    if any(n is None or int(n.group(1)) != place for place, n in enumerate(numbers, start=1)):
+        return list(criteria)
+    return [
+        {**criterion, "name": criterion["name"][number.end() :]}
+        for criterion, number in zip(criteria, numbers, strict=True)
+        if number
+    ]
 
 
 def _distinct(criteria: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -292,7 +347,8 @@ def _weight(given: Any) -> str | float | None:
     if given is None or (isinstance(given, str) and not given.strip()):
         return None
     if isinstance(given, str):
-        match = _WEIGHT.fullmatch(given[:_TAIL].strip())
+        text = given[:_TAIL].strip()
+        match = _WEIGHT.fullmatch(text) or _WEIGHT_IN_TEXT.fullmatch(text)
         weight = match.group(1) + ("%" if match.group(2) else "") if match else None
     else:
         weight = None if isinstance(given, bool) or not isinstance(given, int | float) else given

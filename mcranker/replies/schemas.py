@@ -6,18 +6,10 @@ enumerations, because a range is not understood everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mcranker.llm.chat import ReplySchema
-
-__all__ = [
-    "RUBRIC_SCHEMA",
-    "TEAM_SCHEMA",
-    "criterion_scores_schema",
-    "integer_schema",
-    "library_team_schema",
-]
 
 _STRING = {"type": "string"}
 
@@ -34,6 +26,11 @@ def criterion_scores_schema(count: int, top: int) -> ReplySchema:
     """
     numbers = {str(number): _integers(top) for number in range(1, count + 1)}
     return ReplySchema("scores", _object({"Scores": _object(numbers)}))
+
+
+def named_integers_schema(tops: Mapping[str, int]) -> ReplySchema:
+    """Under each name, an integer from 0 to what `tops` has for it."""
+    return ReplySchema("answers", _object({name: _integers(top) for name, top in tops.items()}))
 
 
 def library_team_schema(names: Sequence[str]) -> ReplySchema:

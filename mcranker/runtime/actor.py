@@ -8,8 +8,6 @@ from typing import Generic, NamedTuple, TypeVar
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-__all__ = ["Actor", "ActorStatistics"]
-
 M = TypeVar("M")
 R = TypeVar("R")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import logging
 import signal
 import threading
 import weakref
@@ -21,8 +22,6 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcranker.errors import MCRankerError
 from mcranker.logs import safe_logger
 from mcranker.runtime.forks import abandon, renew_in_child
-
-__all__ = ["Bridge", "Loop", "Stream", "interruptible", "task_group"]
 
 T = TypeVar("T")
 _STREAM_BUFFER = 64  # items
@@ -163,9 +162,11 @@ class Loop:
         if threading.current_thread() is self._thread:
             raise RuntimeError("a call from the ranker's own event loop would wait for itself")
         call = _Call(function)
-        self._begin(call)
         try:
+            self._begin(call)
             return call.future.result()
+        except _Ended:
+            raise
         except concurrent.futures.CancelledError:
             _process.stay_if_it_ends()
             raise MCRankerError(
@@ -180,7 +181,7 @@ class Loop:
 
     def leave(self, function: Callable[[], Awaitable[None]]) -> None:
         """``await function()`` to release something, unless the loop has ended and so has it."""
-        with contextlib.suppress(_Ended):
+        with contextlib.suppress(_Ended, MCRankerError):
             if threading.current_thread() is not self._thread:
                 self.call(function)
             else:  # from the finalizer of something that nobody refers to any more
@@ -215,7 +216,9 @@ class Loop:
             if not ready.done():
                 ready.set_exception(error)
             else:
-                logger.warning("a ranker could not be closed in an orderly way: %s", error)
+                # When the process ends, there may be no threads for it any more, and no harm.
+                level = logging.WARNING if threading.main_thread().is_alive() else logging.INFO
+                logger.log(level, "a ranker could not be closed in an orderly way: %s", error)
         finally:
             _process.forget(self)
             for future in list(self._futures):
@@ -264,7 +267,8 @@ class _Process:
     """The loops of this process, and the threads that may still need them."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        # A finaliser may run in the middle of anything, and takes it once more.
+        self.lock = threading.RLock()
         self._loops: set[Loop] = set()
         self._callers: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         self._watched = False
@@ -274,7 +278,7 @@ class _Process:
         for loop in self._loops:
             loop.ends = True
             abandon(loop)
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         self._loops, self._callers, self._watched = set(), weakref.WeakSet(), False
 
     def watch(self, loop: Loop) -> None:

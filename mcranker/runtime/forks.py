@@ -12,8 +12,6 @@ import os
 from typing import Protocol
 from weakref import WeakSet
 
-__all__ = ["Forkable", "abandon", "renew_in_child"]
-
 
 class Forkable(Protocol):
     """Something with locks, or with things that belong to an event loop."""

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations, islice
 
-__all__ = ["MOST_PAIRS", "AlphaSums", "TeamAgreement", "kendall_tau", "krippendorff_alpha"]
-
 MOST_PAIRS = 1000
 """Pairs of a team that are compared, at most: all up to 45 personas."""
 

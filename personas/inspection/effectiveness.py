@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-__all__ = ["ndcg"]
-
 
 def ndcg(
     ranked_grades: Sequence[int | None], all_grades: Iterable[int], depth: int = 10

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,10 +18,8 @@ from numpy.typing import NDArray
 from personas.ensembles import Ensemble, Rule, descending, distinct, find_ensemble, highest_score
 from personas.errors import SchemaError
 from personas.inspection.agreement import TeamAgreement
-from personas.inspection.stored import StoredCalls, StoredHit, StoredRanking
+from personas.inspection.stored import ASSESSOR, StoredCalls, StoredHit, StoredRanking
 from personas.schema import Member, Team
-
-__all__ = ["InspectedHit", "Inspection", "OtherPlace", "OtherRanking"]
 
 _DEFAULT_TOP = 10.0
 
@@ -81,7 +79,12 @@ class InspectedHit:
         at_most: the highest final score it could have got from them, by which it is ranked;
             None if nobody was skipped.
         grade: the judgement, above 0 for relevant; None where there is none.
+        confidence: persona -> how sure the model said it was, 0 to 1, where it said so.
+        probabilities: persona -> probability of each level, from 0 to the highest score at equal
+            distances, where the model gave them.
         other: where the ranker that this one is compared with has it; None if nowhere.
+        stood_in: persona -> what stood in for its missing score in the final one; empty where
+            nothing did, or where that is not known here.
     """
 
     rank: int
@@ -100,7 +103,10 @@ class InspectedHit:
     skipped: tuple[str, ...] = ()
     at_most: float | None = None
     grade: int | None = None
+    confidence: Mapping[str, float] = field(default_factory=dict)
+    probabilities: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     other: OtherPlace | None = None
+    stood_in: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def judged(self) -> bool:
@@ -326,7 +332,9 @@ def _inspected(
             "the folder 'data' beside it"
         )
     judged = [hit for hit in given if hit.score is not None]
-    places = _leave_one_out(judged, names, Rule.of(stored.config))
+    rule = Rule.of(stored.config)
+    known = find_ensemble(stored.config) is not None
+    places = _leave_one_out(judged, names, rule)
     nowhere: tuple[None, dict[str, int]] = (None, {})
     return tuple(
         InspectedHit(
@@ -345,8 +353,11 @@ def _inspected(
             disagreement=_spread([score for score in hit.scores.values() if score is not None]),
             skipped=hit.skipped,
             at_most=hit.at_most,
+            confidence=hit.confidence,
+            probabilities=hit.probabilities,
             grade=grades.get(hit.doc_id),
             other=other.get(hit.doc_id),
+            stood_in=_stood_in(hit, names, rule) if known else {},
         )
         for hit in sorted(given, key=lambda hit: hit.rank)
     )
@@ -380,6 +391,25 @@ def _leave_one_out(
     return {
         hit.rank: (of_all, dict(zip(left_out, others, strict=True)))
         for hit, of_all, *others in zip(judged, ranks(values), *without, strict=True)
+    }
+
+
+def _stood_in(hit: StoredHit, names: Sequence[str], rule: Rule) -> dict[str, float]:
+    """Persona -> what stood in for its missing score in the passage's final score."""
+    if not hit.missing or hit.score is None:
+        return {}
+    filled = rule.filled(np.array([[hit.scores[name] for name in names]], dtype=np.float64))
+    if rule.ensemble.asks:
+        # The model that combined the scores saw that some are missing.
+        if ASSESSOR not in hit.missing:
+            return {}
+        if rule.missing == "mean_of_team":
+            return {ASSESSOR: float(filled.mean())}
+        return {ASSESSOR: float(rule.filled(np.array([[math.nan]]))[0, 0])}
+    return {
+        name: float(score)
+        for name, score in zip(names, filled[0], strict=True)
+        if name in hit.missing
     }
 
 

@@ -8,7 +8,8 @@ deep.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from operator import not_
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -21,20 +22,9 @@ from pydantic import (
 )
 
 from personas.ensembles import HIGHEST_SCORE
-from personas.errors import SchemaError
+from personas.errors import SchemaError, shown
 from personas.plain import plain
 from personas.schema import Team
-
-__all__ = [
-    "ASSESSOR",
-    "StoredCalls",
-    "StoredHead",
-    "StoredHit",
-    "StoredQuery",
-    "StoredRanking",
-    "StoredUsage",
-    "check_plain",
-]
 
 ASSESSOR = "(assessor)"
 """The name under which the assessor's own missing scores are listed."""
@@ -48,6 +38,7 @@ _LONGEST_ERROR = 1000
 _WITHOUT_TEXTS = {"hits": {"__all__": {"title", "text"}}}
 
 _Score = Annotated[float, Field(ge=-HIGHEST_SCORE, le=HIGHEST_SCORE)]
+_Share = Annotated[float, Field(ge=0, le=1)]
 _Count = Annotated[int, Field(ge=0, le=_LARGEST)]
 
 
@@ -75,11 +66,18 @@ class StoredHit(_Stored):
     missing: dict[str, str]
     skipped: tuple[str, ...] = Field((), strict=False)
     at_most: _Score | None = None
+    relevance: Annotated[float, Field(ge=0, le=1)] | None = None
+    cut: _Count = 0
     criteria: dict[str, dict[str, _Score]]
+    confidence: dict[str, _Share] = Field({}, exclude_if=not_)
+    probabilities: dict[str, Annotated[tuple[_Share, ...], Field(strict=False)]] = Field(
+        {}, exclude_if=not_
+    )
     first_stage_rank: int = Field(ge=1)
     first_stage_score: _Score | None
     title: str | None = None
     text: str | None = None
+    metadata: dict[str, Any] = {}
 
 
 class _Counts(_Stored):
@@ -148,6 +146,9 @@ class StoredRanking(StoredHead):
     prompt_hashes: dict[str, str]
     usage: StoredUsage
     seconds: dict[str, _Score]
+    scale: tuple[_Score, _Score] | None = Field(None, strict=False)
+    partial: bool = False
+    failure: str = ""
 
     def to_dict(self, *, texts: bool = True) -> dict[str, Any]:
         """As plain values that JSON can hold; titles and texts of the passages may be left out."""
@@ -170,6 +171,12 @@ class StoredRanking(StoredHead):
         """The passages by rank."""
         return sorted(self.hits, key=lambda hit: hit.rank)
 
+    @property
+    def returned(self) -> list[StoredHit]:
+        """The passages that ``top_n`` and ``min_relevance`` left, by rank."""
+        hits = self.best_first
+        return [hits[place] for place in returned([hit.relevance for hit in hits], self.config)]
+
     def criteria_of(self, persona: str) -> tuple[str, ...]:
         """Names of a persona's criteria, in their order; none where it has no rubric."""
         members = self.team.members if self.team else ()
@@ -181,6 +188,13 @@ class StoredRanking(StoredHead):
     def _plain_config(cls, config: dict[str, Any]) -> dict[str, Any]:
         check_plain(config)
         return config
+
+    @field_validator("scale")
+    @classmethod
+    def _rising(cls, scale: tuple[float, float] | None) -> tuple[float, float] | None:
+        if scale is not None and not scale[0] < scale[1]:
+            raise ValueError("the highest score must be above the lowest")
+        return scale
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -197,6 +211,42 @@ class StoredRanking(StoredHead):
             if any(hit.scores.get(name, 0) is not None for name in hit.skipped):
                 raise ValueError(f"the hit of rank {hit.rank} has a score that was not asked for")
         return self
+
+
+def returned(relevances: Sequence[float | None], config: Mapping[str, Any]) -> list[int]:
+    """Places of the passages that a ranking hands out by its configuration, in their order.
+
+    ``min_relevance`` leaves out what has a lower relevance and what was not judged, unless
+    nothing was judged at all; ``top_n`` then leaves the first so many.
+
+    Args:
+        relevances: of the passages, best first; None for one that was not judged, or not by all.
+        config: of the ranking.
+    """
+    least, most = config.get("min_relevance"), config.get("top_n")
+    places = list(range(len(relevances)))
+    if isinstance(least, int | float) and any(each is not None for each in relevances):
+        known = enumerate(relevances)
+        places = [place for place, each in known if each is not None and each >= least]
+    return places[:most] if isinstance(most, int) and most > 0 else places
+
+
+def plain_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The mapping with text in place of what JSON, or `check_plain`, cannot hold."""
+    return {str(name): _plain_value(value, 2) for name, value in values.items()}
+
+
+def _plain_value(value: object, depth: int) -> Any:
+    match value:
+        case None | bool() | str():
+            return value
+        case int() | float() if abs(value) <= _LARGEST:
+            return value
+        case Mapping() if depth <= _DEEPEST:
+            return {str(name): _plain_value(inner, depth + 1) for name, inner in value.items()}
+        case list() | tuple() if depth <= _DEEPEST:
+            return [_plain_value(inner, depth + 1) for inner in value]
+    return shown(value) if isinstance(value, Mapping | list | tuple) else str(value)
 
 
 def check_plain(value: object, depth: int = 0) -> None:

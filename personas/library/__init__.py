@@ -9,9 +9,11 @@ import difflib
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
+from typing import Any
+
+import yaml
 
 from personas.errors import SchemaError, shown
-from personas.files import loads
 from personas.schema import Member, Team
 
 __all__ = [
@@ -43,7 +45,7 @@ def member(name: str) -> Member:
     Raises:
         SchemaError: there is none of that name.
     """
-    found = loads(Member, _read("members", name), source=f"library member {name!r}")
+    found = Member.model_validate(_read("members", name))
     return found.model_copy(update={"origin": "fixed"}) if name == NLP_SCIENTIST else found
 
 
@@ -71,7 +73,8 @@ def team(name: str) -> Team:
     Raises:
         SchemaError: there is none of that name.
     """
-    return loads(Team, _read("teams", name), source=f"library team {name!r}")
+    data = _read("teams", name)
+    return Team.model_validate({**data, "members": [member(each) for each in data["members"]]})
 
 
 def _folder(kind: str) -> Traversable:
@@ -83,7 +86,7 @@ def _names(kind: str) -> tuple[str, ...]:
     return tuple(sorted(name.removesuffix(".yaml") for name in files if name.endswith(".yaml")))
 
 
-def _read(kind: str, name: str) -> str:
+def _read(kind: str, name: str) -> dict[str, Any]:
     known = _names(kind)
     if name not in known:
         close = difflib.get_close_matches(name[:_LONGEST], known, n=3)
@@ -92,4 +95,5 @@ def _read(kind: str, name: str) -> str:
         else:
             hint = f"it has {', '.join(known)}; a file's name ends in .yaml, .yml or .json"
         raise SchemaError(f"the library has no {kind.removesuffix('s')} {shown(name)}; {hint}")
-    return (_folder(kind) / f"{name}.yaml").read_text(encoding="utf-8")
+    data: dict[str, Any] = yaml.safe_load((_folder(kind) / f"{name}.yaml").read_bytes())
+    return data

@@ -1,34 +1,11 @@
-"""Numbers and texts as the reports print them. Pure; nothing is computed here."""
+"""Texts as the reports print them. Pure; nothing is computed here."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from typing import Any
 
-__all__ = [
-    "alpha_reading",
-    "bare",
-    "clean",
-    "contained",
-    "cut",
-    "decimals",
-    "exact",
-    "fixed",
-    "judgement",
-    "money",
-    "printable",
-    "seconds",
-    "tau_reading",
-    "value",
-    "weight",
-    "whole",
-]
-
-_MOST_DECIMALS = 2
-_SMALL = 3.0
-_MINUTE = 60.0
 _POP = "\u2069"
 _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _ISOLATES = re.compile("[\u2066-\u2069]")
@@ -40,63 +17,6 @@ _PRINTABLE = re.compile(
 _AGREEMENT = ("agree well", "agree somewhat", "hardly agree", "rather disagree")
 _ALPHA_LIMITS = (0.667, 0.333, 0.0)  # Krippendorff's lower limit, and half of it
 _TAU_LIMITS = (0.4, 0.1, -0.1)
-
-
-def decimals(numbers: Sequence[float]) -> int:
-    """With how many decimals a column is printed: as few as say it all.
-
-    At most 2, or 3 where no number exceeds 3.0, as with probabilities and reciprocal ranks.
-    """
-    most = max((abs(number) for number in numbers), default=0.0)
-    limit = _MOST_DECIMALS + (most <= _SMALL)
-    return next(
-        (
-            places
-            for places in range(limit)
-            if all(abs(round(number, places) - number) < 1e-9 for number in numbers)
-        ),
-        limit,
-    )
-
-
-def fixed(number: float, places: int) -> str:
-    """``7``, ``6.35``; never ``-0``."""
-    text = f"{number:.{places}f}"
-    return text[1:] if text[0] == "-" and not text.strip("-0.") else text
-
-
-def exact(number: float) -> str:
-    """Up to six significant digits: ``6.35``, ``0.333333``, ``24``."""
-    return f"{number:.6g}"
-
-
-def whole(number: int) -> str:
-    """``12,345``."""
-    return f"{number:,}"
-
-
-def weight(percent: float) -> str:
-    """``35%``, ``33.3%``."""
-    return f"{percent:.1f}".removesuffix(".0") + "%"
-
-
-def money(dollars: float | None) -> str:
-    """US dollars: ``$1.24``, ``$0.0042``, ``$0``, or that the price is not known."""
-    if dollars is None:
-        return "price not known"
-    if dollars == 0:
-        return "$0"
-    if dollars < 0.000_05:
-        return "under $0.0001"
-    return f"${dollars:.4f}" if dollars < 0.1 else f"${dollars:,.2f}"
-
-
-def seconds(duration: float) -> str:
-    """``0.42 s``, ``12.3 s``, ``3 min 20 s``."""
-    if round(duration, 1) >= _MINUTE:
-        minutes, rest = divmod(round(duration), 60)
-        return f"{minutes:,} min {rest} s"
-    return f"{duration:.1f} s" if round(duration, 2) >= 10 else f"{duration:.2f} s"
 
 
 def value(setting: Any) -> str:

@@ -10,11 +10,13 @@ from __future__ import annotations
 from functools import lru_cache
 from html import escape
 
+import markupsafe
 from markupsafe import Markup
 
-from personas.report.formats import clean, whole
+from personas.report.formats import clean, cut
+from personas.words import whole
 
-__all__ = ["bar", "escaped", "fitting", "iso", "moved", "page_bytes", "part", "shortened"]
+EMPTY_QUERY = "(empty query)"
 
 _UP = Markup(
     '<span class="up"><span aria-hidden="true">▲</span><span class="sr">up </span>{}</span>'
@@ -27,6 +29,7 @@ _SAME = Markup(
 )
 
 
+_CHANGE = Markup('<span class="{}">{}</span>')
 _MOST_GROWTH = 6
 """Bytes that a character takes at most, once escaped: a quotation mark, an isolate closed."""
 _CONTROLS = bytes({*range(0x20), 0x7F} - set(b"\t\n\r"))
@@ -110,3 +113,18 @@ def bar(percent: float) -> Markup:
         '<rect class="track" width="100%" height="6" rx="3"/>'
         f'<rect class="fill" width="{percent:.2f}%" height="6" rx="3"/></svg>'
     )
+
+
+def change(text: str) -> str | Markup:
+    """What `signed` made, in the colour of a rise or a fall; other text as it is."""
+    kind = {"+": "up", "\N{MINUS SIGN}": "down"}.get(text[:1])
+    return _CHANGE.format(kind, text) if kind else text
+
+
+def tersely(text: str, limit: int) -> Markup:
+    """Untrusted text on one line, cut to `limit` characters, in as few bytes as is safe.
+
+    Text in ASCII has no marks of writing direction, so it needs no box of its own.
+    """
+    line = cut(" ".join(text[: 4 * limit].split()), limit)
+    return markupsafe.escape(line) if line.isascii() else Markup("<bdi>{}</bdi>").format(line)

@@ -14,17 +14,28 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from personas import words
 from personas.report import formats, markup
 
 if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-__all__ = ["render_page"]
-
-_FORMATS = ("bare", "cut", "exact", "fixed", "money", "seconds", "value", "weight", "whole")
-
-_MARKUP = ("bar", "iso", "moved", "part")
+_FILTERS = {
+    formats: ("bare", "cut", "value"),
+    markup: ("bar", "change", "iso", "moved", "part"),
+    words: (
+        "counted",
+        "dollars",
+        "exact",
+        "fixed",
+        "optional",
+        "seconds",
+        "signed",
+        "weight",
+        "whole",
+    ),
+}
 
 
 def render_page(
@@ -50,7 +61,7 @@ def render_page(
     Raises:
         FileNotFoundError: an asset has neither file.
     """
-    made = _environment().get_template(f"templates/{template}")
+    made = environment().get_template(f"templates/{template}")
     page = formats.printable(made.render({**_frame(tuple(assets)), **values}))
     for name, large in (filled or {}).items():
         before, _, after = page.partition(f"<!--{name}-->")
@@ -59,19 +70,29 @@ def render_page(
 
 
 @cache
-def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+def environment(*packages: str) -> Environment:
+    """Templates, with our filters, of the folder ``report`` of these packages and of this one."""
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-    environment = Environment(
-        loader=PackageLoader("personas", "report"),
+    made = Environment(
+        loader=ChoiceLoader([PackageLoader(each, "report") for each in (*packages, "personas")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update({name: getattr(formats, name) for name in _FORMATS})
-    environment.filters.update({name: getattr(markup, name) for name in _MARKUP})
-    return environment
+    for module, names in _FILTERS.items():
+        made.filters.update({name: getattr(module, name) for name in names})
+    return made
+
+
+def policy(styles: Sequence[str], script: str) -> str:
+    """The content-security policy that allows these style sheets and this script alone."""
+    allowed = " ".join(map(_source, styles))
+    return (
+        f"default-src 'none'; style-src {allowed}; script-src {_source(script)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
 
 
 @cache
@@ -79,27 +100,23 @@ def _frame(assets: tuple[str, ...]) -> dict[str, Markup]:
     """Style, script and policy of the pages with these assets."""
     from markupsafe import Markup
 
-    style, script = _asset("report.css"), _asset("tables.js") + _asset("report.js")
+    style, script = asset("report.css"), asset("tables.js") + asset("report.js")
     for name in assets:
-        css, js = _asset(f"{name}.css"), _asset(f"{name}.js")
+        css, js = asset(f"{name}.css"), asset(f"{name}.js")
         if not css and not js:
             raise FileNotFoundError(f"the reports have neither {name}.css nor {name}.js")
         style, script = style + css, script + js
-    policy = (
-        f"default-src 'none'; style-src {_source(style)}; script-src {_source(script)}; "
-        "base-uri 'none'; form-action 'none'"
-    )
     # Our own files, not text from outside: the hashes hold only if they stay as they are.
     return {
         "style": Markup(style),  # noqa: S704
         "script": Markup(script),  # noqa: S704
-        "policy": Markup(policy),  # noqa: S704
+        "policy": Markup(policy([style], script)),  # noqa: S704
     }
 
 
-def _asset(name: str) -> str:
-    """The file's text, empty if there is no such file."""
-    file = files("personas.report") / name
+def asset(name: str, package: str = "personas") -> str:
+    """The text of a file of the package's folder ``report``, empty if there is no such file."""
+    file = files(f"{package}.report") / name
     return file.read_text(encoding="utf-8").replace("\r\n", "\n") if file.is_file() else ""
 
 

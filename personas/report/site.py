@@ -5,19 +5,9 @@ Names are made of numbers only, never of a query, an id or a persona.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-__all__ = [
-    "CASES",
-    "CRITERIA",
-    "OVERVIEW",
-    "PAGE_BYTES",
-    "PERSONAS",
-    "QUERIES",
-    "Around",
-    "numbered",
-    "query_page",
-]
+from itertools import pairwise
 
 OVERVIEW = "index.html"
 QUERIES = "queries.html"
@@ -27,11 +17,13 @@ CASES = "cases.html"
 
 PAGE_BYTES = 1_000_000
 """No page of such a report has more bytes."""
+LINK_BYTES = 50_000
+"""Of them, kept free for the links between the pages of a list: some 500 of them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
-    """What stands around a query's page.
+class PageContext:
+    """The place of a query's page in its report.
 
     Attributes:
         title: of the report, for the link back.
@@ -52,3 +44,48 @@ def numbered(name: str, part: int) -> str:
 def query_page(place: int, part: int = 1) -> str:
     """Path of a query's page below the report's folder, e.g. ``query/000012.html``."""
     return numbered(f"query/{place:06d}.html", part)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a list that may take several.
+
+    Attributes:
+        number: from 1.
+        name: of its file; empty for a page by itself.
+        first: place of its first entry, from 1.
+        last: place of its last one; below `first` if there is none.
+    """
+
+    number: int
+    name: str
+    first: int
+    last: int
+
+
+def pages_of(names: Sequence[str], ends: Sequence[int]) -> tuple[Page, ...]:
+    """Pages of these names, of which each ends with that entry."""
+    return tuple(
+        Page(number, name, start + 1, end)
+        for number, (name, (start, end)) in enumerate(
+            zip(names, pairwise((0, *ends)), strict=True), start=1
+        )
+    )
+
+
+def ends_of_pages(sizes: Sequence[int], first_room: int, room: int) -> list[int]:
+    """The place of the last entry of each page; at least one page.
+
+    Args:
+        sizes: bytes of each entry.
+        first_room: bytes that the entries of page 1 may have together.
+        room: those of any other page. An entry larger than that has a page of its own.
+    """
+    ends: list[int] = []
+    left = first_room
+    for place, size in enumerate(sizes):
+        if size > left and place:
+            ends.append(place)
+            left = room
+        left -= size
+    return [*ends, len(sizes)]

@@ -8,19 +8,6 @@ from typing import Literal, TypeAlias, get_args
 
 from personas.schema import Origin
 
-__all__ = [
-    "CASE_KINDS",
-    "Case",
-    "CaseKind",
-    "CriterionFigures",
-    "PairFigures",
-    "PersonaFigures",
-    "QueryFigures",
-    "Survey",
-    "Totals",
-    "Without",
-]
-
 CaseKind: TypeAlias = Literal["saw_through", "recognised", "fooled", "overlooked"]
 """What the team made of a passage, against the other ranker.
 
@@ -97,8 +84,8 @@ class Without:
         queries: judged queries with that persona and at least one other on the team.
         with_all: mean NDCG@10 of the whole team there.
         without: mean NDCG@10 of the team without the persona.
-        exact: False where the ensemble could not be recomputed (an assessor) and the sum of the
-            other scores stands in, with and without.
+        exact: False where the ensemble could not be recomputed (a model combines the scores, or
+            it is not installed) and the sum of the other scores stands in, with and without.
     """
 
     queries: int

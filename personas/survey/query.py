@@ -14,8 +14,6 @@ from personas.schema import Member, Team
 from personas.survey.model import QueryFigures
 from personas.survey.sums import cut, mean
 
-__all__ = ["DEPTH", "MOST_NAME", "MOST_TEXT", "Judge", "LeftOut", "QueryFindings"]
-
 DEPTH = 10
 """Ranks that count: NDCG is NDCG@10, and what stands higher is near the top."""
 MOST_NAME = 200

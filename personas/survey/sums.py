@@ -8,8 +8,6 @@ from fractions import Fraction
 from math import fsum
 from typing import TypeVar
 
-__all__ = ["MOST_EXAMPLES", "ExactMean", "add_counts", "cut", "first_places", "mean", "usual"]
-
 MOST_EXAMPLES = 20
 
 Name = TypeVar("Name", bound=str)

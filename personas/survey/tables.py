@@ -19,8 +19,6 @@ from personas.survey.sums import (
     usual,
 )
 
-__all__ = ["MOST_PAIRS", "MOST_ROWS", "CriterionTable", "PersonaTable", "WithoutSums"]
-
 MOST_ROWS = 5_000
 MOST_PAIRS = 200
 

@@ -17,14 +17,16 @@ from typing import Any
 import pytest
 
 from beir_eval import DatasetError, evaluate, load
-from beir_eval.data.qrels import HIGHEST_GRADE, read_qrels
-from beir_eval.errors import BeirEvalError, MeasureError, RunError, SuiteError
+from beir_eval.data.qrels import read_qrels
+from beir_eval.errors import BeirEvalError, MeasureError, SuiteError
 from beir_eval.experiment.suite import load_suite
-from beir_eval.runs import read_trec, write_trec
 from beir_eval.text_files import check_zip, read_lines
 from mcranker import InputError
 from mcranker.bounded_lines import LONGEST_LINE, TooLong, bounded_lines, bounded_whole
 from mcranker.cli.reading import read_corpus, read_passages, read_queries, read_run
+from mcranker.errors import RunError
+from mcranker.ranking import HIGHEST_GRADE
+from mcranker.trec import read_trec, write_trec
 from tests.attack.commands import refused, written
 from tests.attack.scale import scaled
 from tests.support.beir_folder import write_folder
@@ -195,7 +197,7 @@ def test_scores_of_runs(score: str, tmp_path: Path) -> None:
     run = written(tmp_path / "r.trec", f"q1 Q0 d1 1 {score} x\n")
     with pytest.raises(RunError, match=r"r\.trec:1: score"):
         read_trec(run)
-    with pytest.raises(InputError, match=r"r\.trec:1: the score"):
+    with pytest.raises(InputError, match=r"r\.trec:1: score"):
         read_run(str(run))
 
 
@@ -274,7 +276,7 @@ from pathlib import Path
 from beir_eval import load
 from beir_eval.errors import BeirEvalError
 from beir_eval.data.qrels import read_qrels
-from beir_eval.runs import read_trec
+from mcranker.trec import read_trec
 from beir_eval.experiment.suite import load_suite
 from mcranker import InputError
 from mcranker.cli.reading import *

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,6 @@ from mcranker import (
     Ranking,
 )
 from mcranker.llm.ledger.upkeep import verify
-from mcranker.llm.limits.limits import Limits
-from mcranker.llm.limits.retries import Retrying
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.openai_chat import OpenAIChat
@@ -43,11 +40,8 @@ Connect = Callable[[Chaos], ChatModel]
 
 
 @pytest.fixture(autouse=True)
-def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tries follow each other at once."""
+def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
     clean_environment(monkeypatch)
-    monkeypatch.setattr("mcranker.models.Retrying", partial(Retrying, first_wait=0.001))
-    monkeypatch.setattr("mcranker.models.Limits", partial(Limits, first_pause=0.001))
 
 
 def timeout(server: Chaos) -> float:

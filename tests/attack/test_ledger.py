@@ -31,7 +31,7 @@ import pytest
 
 from mcranker import MCRanker
 from mcranker.errors import ConfigError, LedgerError
-from mcranker.llm.chat import ChatReply, ChatRequest, Usage
+from mcranker.llm.chat import Answer, ChatReply, ChatRequest, Usage
 from mcranker.llm.ledger import flights as ledger_flights
 from mcranker.llm.ledger import writer as ledger_writer
 from mcranker.llm.ledger.access import LedgerAccess
@@ -301,7 +301,7 @@ async def test_a_process_that_is_held_up_gets_the_answer_of_who_was_faster(
     lease = 0.5
     monkeypatch.setattr(ledger_flights, "LEASE", lease)
     asked = Asked(ledger)
-    with holder(path, lease=lease, seconds=0.2) as process, anyio.fail_after(STUCK):
+    with holder(path, lease=lease, seconds=1.0) as process, anyio.fail_after(STUCK):
         process.send_signal(signal.SIGSTOP)
         began = time.monotonic()
         assert (await asked.ask()).text == "here 1"
@@ -399,11 +399,26 @@ def hostile(luck: random.Random) -> ChatReply:
             )
         case 4:
             fields["answers"] = luck.choice(
-                [(luck.choice(NUMBERS),), (1, None), "text", 5, {}, iter([1.0])]
+                [
+                    (luck.choice(NUMBERS),),
+                    (Answer(luck.choice(NUMBERS)), Answer(None, problem=luck.choice(NUMBERS))),
+                    (Answer(1), Answer(None, problem="no")),
+                    (Answer(1, probabilities=(luck.choice(NUMBERS),)),),
+                    "text",
+                    5,
+                    {},
+                    iter([Answer(1.0)]),
+                ]
             )
         case 5:
             fields["usage"] = luck.choice([None, 5, usage])
     return ChatReply(**fields)
+
+
+def numbers_of(answer: Answer) -> tuple[Any, ...]:
+    value, listed = answer.value, answer.probabilities
+    given = None if listed is None else list(map(float, listed))
+    return None if value is None else float(value), answer.confidence, given, answer.problem
 
 
 def parts(given: ChatReply) -> tuple[Any, ...]:
@@ -415,7 +430,7 @@ def parts(given: ChatReply) -> tuple[Any, ...]:
         given.finish_reason,
         given.usage,
         None if labels is None else str([(name, float(value)) for name, value in labels.items()]),
-        None if answers is None else str([v if v is None else float(v) for v in answers]),
+        None if answers is None else str(list(map(numbers_of, answers))),
     )
 
 

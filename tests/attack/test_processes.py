@@ -29,6 +29,9 @@ COMMANDS = {
     "personas": "mcranker.cli.personas.group",
 }
 
+# Python warns of every fork of a process with threads, whatever becomes of the child.
+WARNINGS = "default,ignore:This process:DeprecationWarning"
+
 posix = pytest.mark.skipif(os.name != "posix", reason="signals, forks and descriptors")
 
 
@@ -38,7 +41,7 @@ def run(*command: str, given: str | None = None, **env: str) -> subprocess.Compl
         check=False,
         capture_output=True,
         cwd=ROOT,
-        env=environment(PYTHONWARNINGS="default", MCRANKER_LEDGER="none", **env),
+        env=environment(PYTHONWARNINGS=WARNINGS, MCRANKER_LEDGER="none", **env),
         input=given,
         text=True,
         timeout=STUCK,
@@ -120,6 +123,8 @@ ENDS = {
 
 @pytest.mark.parametrize("end", ENDS)
 def test_a_process_ends_quietly_whatever_is_under_way(end: str) -> None:
+    if end == "a thread that begins late" and (3, 12) <= sys.version_info < (3, 12, 2):
+        pytest.skip("these versions start no thread once the main one has ended (gh-113964)")
     script, printed = ENDS[end]
     luck = random.Random(end)
     with chaos({}, latency=(0.01, 0.05)) as server:
@@ -149,7 +154,7 @@ def told():
     except Exception as error:
         print(repr(error))
 thread = threading.Thread(target=told); thread.start()
-time.sleep(0.1); ranker.close(); thread.join(10)
+time.sleep(0.1); ranker.close(); thread.join(60)
 """
     with chaos({}, latency=(0.05, 0.1)) as server:
         done = run(sys.executable, "-c", script, server.url, "0")

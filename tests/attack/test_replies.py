@@ -12,13 +12,8 @@ from typing import Any
 import pytest
 
 from mcranker.replies.json import LONGEST
-from mcranker.replies.read import (
-    Unreadable,
-    read_criterion_scores,
-    read_personas,
-    read_rubric,
-    read_score,
-)
+from mcranker.replies.loose_json import Unreadable
+from mcranker.replies.read import read_criterion_scores, read_personas, read_rubric, read_score
 from tests.attack.scale import scaled
 
 DOUBTED = [

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from beir_eval.errors import RunFolderError
-from beir_eval.experiment.outcome import Outcome
+from beir_eval.experiment.cell import Outcome
 from beir_eval.experiment.rankings import index_rankings, read_rankings
 from mcranker import ConfigError, InputError, MCRanker, MissingScoreError, Ranking
 from personas.errors import SchemaError
@@ -80,7 +80,7 @@ def use(data: object) -> None:
     inspection = Inspection.from_dict(StoredRanking.read(data), grades={"a": 1})
     render_inspection(StoredRanking.read(data))
     Surveyor().take(1, inspection)
-    outcome = Outcome()
+    outcome = Outcome({})
     outcome.take(StoredRanking.read(data))
     ranking = Ranking.from_dict(StoredRanking.read(data))
     assert Ranking.from_dict(ranking.to_dict()).to_dict() == ranking.to_dict()

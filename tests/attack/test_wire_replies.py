@@ -20,11 +20,18 @@ from mcranker.llm.providers.http_errors import error_for
 from mcranker.llm.providers.openai_chat import OpenAIChat
 from mcranker.llm.providers.openai_decisions import decision_reply
 from mcranker.llm.providers.openai_protocol import chat_reply
+from mcranker.llm.providers.systemone import systemone_reply
 from mcranker.llm.providers.token_counts import MOST_TOKENS
 from tests.attack.raw_server import Asked, Wire, serve_raw
 from tests.attack.scale import scaled
 from tests.attack.wire_models import CHECKS
-from tests.attack.wire_support import DECISION_REPLY, SERVICE, asking, check_message
+from tests.attack.wire_support import (
+    DECISION_REPLY,
+    SERVICE,
+    SYSTEMONE_REPLY,
+    asking,
+    check_message,
+)
 from tests.support.loopback import (
     Body,
     anthropic_message,
@@ -49,8 +56,12 @@ FREE = ChatRequest(messages=(Message("user", "?"),), tag=Tag("score"))
 ASKED = ChatRequest(
     messages=(Message("user", "?"),),
     tag=Tag("score"),
-    questions=(Question("q1", "?", 10), Question("q2", "?", 3)),
+    questions=(Question("q1", "?", 9), Question("q2", "?", 3)),
 )
+TWO_NAMED = SYSTEMONE_REPLY | {
+    "answers": SYSTEMONE_REPLY["answers"]
+    | {"q2": SYSTEMONE_REPLY["answers"]["q1"] | {"score": 3.0, "probabilities": {"3": 1.0}}}
+}
 TWO_ANSWERS = DECISION_REPLY | {
     "answers": [*DECISION_REPLY["answers"], {"type": "score", "name": "q2", "score": 1.5}]
 }
@@ -70,6 +81,11 @@ SHAPES: Mapping[str, tuple[Body, ChatRequest, Reading]] = {
         {"error": {"message": "no", "code": 429, "type": "t", "param": "seed", "metadata": {}}},
         FREE,
         lambda data: chat_reply(data, FREE, service=SERVICE),
+    ),
+    "systemone": (
+        TWO_NAMED,
+        ASKED,
+        lambda data: systemone_reply(data, ASKED, service=SERVICE),
     ),
     "anthropic": (anthropic_message("7"), FREE, lambda data: ANTHROPIC.read(data, FREE)),
     "anthropic refusal": (
@@ -153,7 +169,7 @@ def assert_sound(reply: ChatReply, request: ChatRequest) -> None:
         assert -1e4 <= logprob <= 0.0
     assert (reply.answers is None) == (not request.questions)
     for answer, question in zip(reply.answers or (), request.questions, strict=True):
-        assert answer is None or 0.0 <= answer <= question.top
+        assert answer.value is None or 0.0 <= answer.value <= question.top
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -24,12 +24,13 @@ from mcranker.llm.chat import ChatRequest, Message, Question, Tag
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.openai_chat import OpenAIChat
+from mcranker.llm.providers.systemone import SystemOneChat
 
 KEY = "zq7Hd2-very-Secret-0815-Wm"
 """Of no shape that is known, so that it must be taken out by itself."""
 
 REQUEST = ChatRequest(messages=(Message("user", "Hé?"),), tag=Tag("score"), max_tokens=5)
-DECISION = replace(REQUEST, questions=(Question("q1", "Is it?", 10),))
+DECISION = replace(REQUEST, questions=(Question("q1", "Is it?", 9),))
 
 Call = Callable[[], Awaitable[object]]
 
@@ -48,6 +49,9 @@ def backend(
         path = "/v1/messages/batches/b/results"
         return _batch_call(name, batches, path), anthropic.aclose
     url = f"{root}/v1"
+    if name == "systemone":
+        system_one = SystemOneChat("m", base_url=url, api_key=KEY, timeout=timeout)
+        return lambda: system_one.complete(DECISION), system_one.aclose
     if name == "compatible":
         compatible = CompatibleChat("m", base_url=url, api_key=KEY, timeout=timeout)
         return lambda: compatible.complete(REQUEST), compatible.aclose
@@ -59,7 +63,7 @@ def backend(
     return lambda: openai.complete(request), openai.aclose
 
 
-CHATS = ("openai", "decisions", "compatible", "anthropic")
+CHATS = ("openai", "decisions", "compatible", "systemone", "anthropic")
 CHECKS = ("openai batch", "anthropic batch")
 RESULTS = ("openai results", "anthropic results")
 

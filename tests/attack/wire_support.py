@@ -23,12 +23,27 @@ DECISION_REPLY: Body = {
         {
             "type": "score",
             "name": "q1",
-            "probabilities": [{"value": 9, "label": "10", "probability": 1.0}],
+            "probabilities": [{"value": 9, "label": "9", "probability": 1.0}],
         }
     ],
     "usage": {"input_tokens": 5, "output_tokens": 2, "input_tokens_details": {"cached_tokens": 3}},
 }
 """To `DECISION`, or to the first of two questions."""
+
+SYSTEMONE_REPLY: Body = {
+    "model": "jev-latest",
+    "answers": {
+        "q1": {
+            "type": "score",
+            "score": 9.0,
+            "confidence": 0.5,
+            "legend": {"9": "9"},
+            "probabilities": {"9": 1.0},
+        }
+    },
+    "usage": {"input_tokens": 5, "output_tokens": 2},
+}
+"""The same of System One."""
 
 
 @asynccontextmanager

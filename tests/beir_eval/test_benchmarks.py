@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import socket
 import sys
 import time
@@ -144,6 +145,17 @@ def test_pages_of_a_query_are_timed(
     assert min(outcome["read_ms"], outcome["page_ms"], outcome["both_ms"]) > 0
 
 
+@pytest.mark.local_model
+def test_the_encoder_is_timed_with_nothing_known_and_with_its_vectors(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("encoder", "--passages 5", monkeypatch)
+    measured = json.loads(capsys.readouterr().out.splitlines()[-1])["measured"]
+    tokens = [row["tokens_encoded"] for row in measured.values()]
+    assert tokens[0] > tokens[1] > tokens[2] == 0
+    assert min(row["seconds"] for row in measured.values()) > 0
+
+
 def run(script: str, options: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", [script, *options.split()])
     load(script).main()
@@ -152,3 +164,22 @@ def run(script: str, options: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def at_once(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Stands for `throughput.alone`: a process of its own takes seconds to start."""
     return function(*args, **kwargs)
+
+
+def test_prompts_shows_every_kind_of_request(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["prompts.py", "--preset", "reference"])
+    load("prompts").main()
+    printed = capsys.readouterr().out
+    sections = printed.split("\n===== ")[1:]
+    kinds = [re.findall(r"^--- (\w+)", section, re.MULTILINE) for section in sections]
+    recruited = ["recruit", *["criteria"] * 3]
+    assert kinds == [
+        [*recruited, *["score"] * 3, "assess"],
+        ["recruit", *["score"] * 3],
+        ["score"],
+        [*recruited, "score"],
+        [*recruited, *["score"] * 3],
+    ]
+    assert printed.count("temperature: None") == sum(map(len, kinds))

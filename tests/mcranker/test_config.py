@@ -30,6 +30,9 @@ DIFFERENCES = {
     "missing": ("mean_of_team", "constant"),
     "missing_constant": (0.0, 5.0),
     "reask": (1, 0),
+    "ask_anew": (0, 20),
+    "dataset_team": (False, True),
+    "temperature": (0.0, None),
     "depth": (None, 30),
 }
 
@@ -92,6 +95,11 @@ def test_presets_cannot_be_changed() -> None:
         ({"first_stage_weight": float("nan")}, "first_stage_weight=nan: "),
         ({"missing_constant": float("inf")}, "missing_constant=inf: "),
         ({"missing_constant": -1}, "missing_constant=-1: "),
+        ({"missing": "constant", "missing_constant": 11}, "11.0 is above the highest score, 10: "),
+        (
+            {"missing": "constant", "missing_constant": 4, "scale": 3},
+            "win by a missing score; give",
+        ),
         ({"temperature": 2.1}, "temperature=2.1: "),
         ({"reask": 6}, "reask=6: "),
         ({"concurrency": 0}, "concurrency=0: "),
@@ -125,6 +133,18 @@ def test_impossible_values_are_refused(options: dict[str, Any], message: str) ->
     assert message in str(caught.value)
     with pytest.raises(ConfigError):
         RankerConfig.of(RankerConfig(), options)
+
+
+def test_nothing_that_stands_in_is_above_the_highest_score() -> None:
+    # The reference's 5 for a score that cannot be read, on scales that end below it.
+    assert RankerConfig(preset="reference").rule.constant == 5
+    assert RankerConfig(preset="reference", scale=3).rule.constant == 3
+    assert RankerConfig(preset="reference", scale=3).recorded()["missing_constant"] == 3
+    labels = RankerConfig(preset="reference", scoring="expected", labels=NO_YES)
+    assert labels.rule.constant == 1
+    # A weak model's labels go where they would contradict what was set.
+    weak = RankerConfig(missing="constant", missing_constant=4).for_model(Capabilities(weak=True))
+    assert (weak.labels, weak.rule.constant) == ((), 4)
 
 
 def test_every_problem_is_told() -> None:
@@ -181,6 +201,7 @@ def test_weak_models_get_their_defaults() -> None:
         "scoring": "expected",
         "labels": ("No", "Yes"),
         "max_passage_words": 100,
+        "first_stage_weight": 0.95,
     }
     assert changed == WEAK_MODEL_DEFAULTS
     assert weak.for_model(WEAK) == weak
@@ -209,6 +230,8 @@ def test_other_models_and_the_reference_keep_the_configuration() -> None:
         ({"scoring": "per_criterion"}, {"scoring": "per_criterion", "labels": ()}),
         ({"scale": 5}, {"scoring": "expected", "labels": (), "scale": 5}),
         ({"ensemble": "assessor"}, {"scoring": "expected", "labels": ()}),
+        ({"first_stage_weight": 0.0}, {"first_stage_weight": 0.0}),
+        ({"top_k": 3}, {"top_k": 3, "first_stage_weight": 0.0, "scoring": "expected"}),
     ],
 )
 def test_what_was_set_beats_the_weak_defaults(
@@ -231,6 +254,7 @@ def test_what_was_set_beats_the_weak_defaults(
             "recruiting": st.sampled_from(["invent", "library"]),
             "dataset": st.just("news"),
             "max_passage_words": st.none() | st.integers(1, 9),
+            "top_k": st.none() | st.integers(1, 9),
         },
     )
 )

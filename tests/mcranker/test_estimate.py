@@ -23,6 +23,7 @@ from mcranker import (
 from mcranker.llm.prices import cost
 from mcranker.types import UsageTable
 from tests.support.scripted import RECRUITS, RUBRIC, scripted
+from tests.support.typed_answers import answers
 
 DOCS = [f"passage {number}" for number in range(8)]
 WEAK = Capabilities(json_schema=True, label_logprobs=True, weak=True)
@@ -35,7 +36,7 @@ def fitting(request: ChatRequest) -> ChatReply:
     if request.labels:
         return ChatReply("", usage, label_logprobs=dict.fromkeys(request.labels, -1.0))
     if request.questions:
-        return ChatReply("", usage, answers=tuple(1.0 for _ in request.questions))
+        return ChatReply("", usage, answers=answers(*(1.0 for _ in request.questions)))
     assert request.schema is not None
     match request.schema.name:
         case "team":

@@ -1,4 +1,4 @@
-"""Dependencies point one way, and each provider's SDK is imported in one file."""
+"""Dependencies point one way and in no circle, and each provider's SDK is imported in one file."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+PACKAGES = ("mcranker", "personas", "beir_eval")
 FORBIDDEN = {
     "personas": {"mcranker", "beir_eval"},
     "mcranker": {"beir_eval"},
@@ -17,6 +18,8 @@ ONLY_IN = {
     "openai": "mcranker/llm/providers/openai_chat.py",
     "anthropic": "mcranker/llm/providers/anthropic_messages.py",
     "xllamacpp": "mcranker/llm/local/llama_local.py",
+    "onnxruntime": "mcranker/llm/local/encoder.py",
+    "tokenizers": "mcranker/llm/local/encoder.py",
 }
 
 
@@ -58,29 +61,77 @@ def test_dependencies_point_one_way(package: str) -> None:
     assert _uses(package, FORBIDDEN[package]) == set()
 
 
-@pytest.mark.parametrize("package", ["mcranker", "personas", "beir_eval"])
+@pytest.mark.parametrize("package", PACKAGES)
 def test_no_package_imports_its_tests_or_benchmarks(package: str) -> None:
     assert _uses(package, {"tests", "benchmarks", "examples", "pytest", "hypothesis"}) == set()
 
 
-@pytest.mark.parametrize("package", ["mcranker", "personas", "beir_eval"])
-def test_only_a_command_line_imports_a_command_line(package: str) -> None:
-    users = {
-        path.relative_to(ROOT).as_posix()
-        for path in _files(package)
-        for _, name in _imports(path)
-        if ".cli" in name or name == "click"
-    }
-    assert {use for use in users if "/cli/" not in use} <= {f"{package}/__main__.py"}
+def _module(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def _graph() -> dict[str, set[str]]:
+    """Module -> the modules of ours that it imports, wherever in its text."""
+    files = {_module(path): path for package in PACKAGES for path in _files(package)}
+    graph: dict[str, set[str]] = {}
+    for module, path in files.items():
+        graph[module] = set()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names: list[str] = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                below = [f"{node.module}.{alias.name}" for alias in node.names]
+                names = [each if each in files else node.module or "" for each in below]
+            graph[module].update(name for name in names if name in files and name != module)
+    return graph
+
+
+def _circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """A circle of modules for each that is found, going depth first."""
+    found, done = [], set[str]()
+
+    def visit(module: str, way: list[str]) -> None:
+        if module in way:
+            found.append([*way[way.index(module) :], module])
+        elif module not in done:
+            for other in sorted(graph[module]):
+                visit(other, [*way, module])
+            done.add(module)
+
+    for module in sorted(graph):
+        visit(module, [])
+    return found
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    assert _circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == [["b", "c", "b"]]
+    # What a package offers lazily, by name, is no import of the package itself.
+    offered = {"mcranker", "personas", "beir_eval"}
+    graph = {module: names - offered for module, names in _graph().items() if module not in offered}
+    assert len(graph) > 200
+    assert _circles(graph) == []
+
+
+def test_what_is_no_command_imports_nothing_of_one() -> None:
+    commands = {"mcranker.cli", "beir_eval.cli"}
+    # `mcranker demo` is a command itself.
+    entries = {"mcranker.__main__", "beir_eval.__main__", "beir_eval.demo"}
+
+    def is_command(module: str) -> bool:
+        return any(module == each or module.startswith(f"{each}.") for each in commands)
+
+    assert {
+        (module, name)
+        for module, names in _graph().items()
+        for name in names
+        if is_command(name) and not is_command(module) and module not in entries
+    } == set()
 
 
 @pytest.mark.parametrize("sdk", ONLY_IN)
 def test_an_sdk_is_imported_in_one_file(sdk: str) -> None:
-    files = {
-        use.partition(":")[0]
-        for package in ("mcranker", "personas", "beir_eval")
-        for use in _uses(package, {sdk})
-    }
+    files = {use.partition(":")[0] for package in PACKAGES for use in _uses(package, {sdk})}
     assert files == {ONLY_IN[sdk]}
 
 

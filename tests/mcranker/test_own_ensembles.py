@@ -16,6 +16,7 @@ import beir_eval
 from beir_eval.experiment.run import run_suite
 from beir_eval.experiment.run_folder import RunFolder, ScoreCounts
 from mcranker import ChatRequest, ConfigError, MCRanker, Ranking
+from mcranker.cli.progress import QueryTracker
 from personas.ensembles import ENSEMBLES
 from personas.inspection.inspection import Inspection
 from tests.support.beir_folder import write_folder
@@ -164,3 +165,24 @@ def test_what_is_no_ensemble_is_refused_before_any_call(tmp_path: Path) -> None:
             pytest.raises(ConfigError, match="the ensemble 'two' gave an ar"),
         ):
             made.rank("masks", ["a", "b", "c"])
+
+
+def test_a_page_names_the_ensemble_that_it_does_not_know(ranking: Ranking, tmp_path: Path) -> None:
+    stored = ranking.to_dict()
+    stored["config"]["ensemble"] = "vanished"
+    ranking.to_html(str(tmp_path / "known.html"))
+    Ranking.from_dict(stored).to_html(str(tmp_path / "unknown.html"))
+    pages = [
+        (tmp_path / f"{name}.html").read_text(encoding="utf-8") for name in ("known", "unknown")
+    ]
+    said = "That of the ensemble “vanished”, which is not installed here."
+    assert [said in page for page in pages] == [False, True]
+
+
+def test_a_foreign_ensemble_that_asks_a_model_is_waited_for(tmp_path: Path) -> None:
+    source = "from personas.ensembles import *\nJURY = Ensemble('jury', score_sum, 'A.', asks=True)"
+    folder = tmp_path / "asking"
+    folder.mkdir()
+    with installed(folder, ENSEMBLES, source, jury="JURY"):
+        assert QueryTracker.of(ranker("jury")).assessed
+    assert not QueryTracker.of(ranker("sum")).assessed

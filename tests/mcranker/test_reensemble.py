@@ -57,7 +57,20 @@ def test_nothing_said_is_nothing_changed() -> None:
     with DirectRanker(model=scripted()) as ranker:
         empty, one = ranker.rank("q", []), ranker.rank("q", ["a", "b"])
     assert len(empty.reensemble("reciprocal_rank")) == 0
-    assert one.reensemble("reciprocal_rank").final.tolist() == [1.0, 0.5]
+    # Two equal scores share the ranks 1 and 2.
+    assert one.reensemble("reciprocal_rank").final.tolist() == [1 / 1.5, 1 / 1.5]
+    by_order = one.reensemble("reciprocal_rank", rank_ties="ordinal")
+    assert by_order.final.tolist() == [1.0, 0.5]
+    assert by_order.reensemble(missing="lowest").config["rank_ties"] == "ordinal"
+    assert "rank_ties" not in by_order.reensemble("sum").config
+
+
+def test_a_saved_ranking_keeps_the_rule_that_made_it() -> None:
+    with DirectRanker(model=scripted()) as ranker:
+        saved = ranker.rank("q", ["a", "b"]).reensemble("reciprocal_rank", rank_ties="ordinal")
+    stored = saved.to_dict()
+    del stored["config"]["rank_ties"]  # as rankings were stored before there was a choice
+    assert Ranking.from_dict(stored).reensemble().final.tolist() == [1.0, 0.5]
 
 
 def test_by_hand() -> None:

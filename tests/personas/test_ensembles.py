@@ -15,6 +15,7 @@ from hypothesis.extra import numpy as hnp
 from personas.ensembles import (
     ENSEMBLES,
     Ensemble,
+    RankTies,
     Rule,
     descending,
     distinct,
@@ -49,6 +50,27 @@ def test_sum() -> None:
 
 
 def test_reciprocal_rank() -> None:
+    # Ranks of the first persona's 7 9 7 0 9, ties at their mean:  3.5 1.5 3.5 5 1.5
+    # of the second's               3 3 10 1 0:                    2.5 2.5 1 4 5
+    # of the third's                5 0 5 5 8:                     3 5 3 3 1
+    expected = [
+        1 / 3.5 + 1 / 2.5 + 1 / 3,
+        1 / 1.5 + 1 / 2.5 + 1 / 5,
+        1 / 3.5 + 1 / 1 + 1 / 3,
+        1 / 5 + 1 / 4 + 1 / 3,
+        1 / 1.5 + 1 / 5 + 1 / 1,
+    ]
+    assert reciprocal_rank(SCORES) == pytest.approx(expected, rel=1e-12)
+    assert descending(reciprocal_rank(SCORES)).tolist() == [4, 2, 1, 0, 3]
+
+
+def test_reciprocal_rank_where_ties_share_the_first_rank() -> None:
+    # 7 9 7 0 9: 3 1 3 5 1;  3 3 10 1 0: 2 2 1 4 5;  5 0 5 5 8: 2 5 2 2 1
+    expected = [1 / 3 + 1 / 2 + 1 / 2, 1.7, 1 / 3 + 1 + 1 / 2, 1 / 5 + 1 / 4 + 1 / 2, 2.2]
+    assert reciprocal_rank(SCORES, "min") == pytest.approx(expected, rel=1e-12)
+
+
+def test_reciprocal_rank_where_row_order_parts_ties() -> None:
     # Ranks of the first persona's 7 9 7 0 9, ties by row:  3 1 4 5 2
     # of the second's               3 3 10 1 0:             2 3 1 4 5
     # of the third's                5 0 5 5 8:              2 5 3 4 1
@@ -59,8 +81,40 @@ def test_reciprocal_rank() -> None:
         1 / 5 + 1 / 4 + 1 / 4,  # 0.7
         1 / 2 + 1 / 5 + 1 / 1,  # 1.7
     ]
-    assert reciprocal_rank(SCORES) == pytest.approx(expected, rel=1e-12)
-    assert descending(reciprocal_rank(SCORES)).tolist() == [4, 2, 1, 0, 3]
+    assert reciprocal_rank(SCORES, "ordinal") == pytest.approx(expected, rel=1e-12)
+    assert descending(reciprocal_rank(SCORES, "ordinal")).tolist() == [4, 2, 1, 0, 3]
+
+
+@pytest.mark.parametrize("rank_ties", ["average", "min"])
+def test_first_stage_order_is_not_in_the_ranks(rank_ties: RankTies) -> None:
+    # The same passages in another order get the same sums, and scores that are all equal give none.
+    order = [3, 1, 4, 0, 2]
+    assert reciprocal_rank(SCORES[order], rank_ties).tolist() == (
+        reciprocal_rank(SCORES, rank_ties)[order].tolist()
+    )
+    assert len(set(reciprocal_rank(np.full((5, 3), 5.0), rank_ties).tolist())) == 1
+
+
+def test_a_configuration_says_how_ties_are_ranked() -> None:
+    # Ordinal ranks of a: 1 3, of b: 2 1, of c: 3 2. Mean ranks of a: 1.5 3, b: 1.5 1.5, c: 3 1.5.
+    scores = [[5.0, 1.0], [5.0, 5.0], [1.0, 5.0]]
+    for rank_ties, expected in (
+        ("ordinal", [1 + 1 / 3, 1 / 2 + 1, 1 / 3 + 1 / 2]),
+        ("average", [2 / 3 + 1 / 3, 2 / 3 + 2 / 3, 1 / 3 + 2 / 3]),
+        ("min", [1 + 1 / 3, 1 + 1, 1 / 3 + 1]),
+    ):
+        rule = Rule.of({"ensemble": "reciprocal_rank", "rank_ties": rank_ties})
+        found = rule.final(np.array(scores), np.arange(3), [None] * 3)
+        assert found.tolist() == pytest.approx(expected)
+    # Rankings that were saved before there was a choice say nothing of it.
+    assert Rule.of({"ensemble": "reciprocal_rank"}).rank_ties == "ordinal"
+
+
+def test_means_that_stand_in_are_the_same_whoever_gave_the_scores() -> None:
+    # In binary, (0.1 + 0.2) + 0.3 is not 0.3 + (0.2 + 0.1), which would part a tie.
+    gaps = np.array([[0.1, 0.2, 0.3, NAN], [0.3, 0.2, 0.1, NAN]])
+    totals = score_sum(fill_missing(gaps))
+    assert totals[0] == totals[1]
 
 
 def test_equal_ranks_from_other_personas_tie_exactly() -> None:
@@ -297,3 +351,12 @@ def test_filling_keeps_what_is_there(scores: np.ndarray, policy: str) -> None:
 def test_interpolated_scores_are_between_0_and_1(scores: np.ndarray, weight: float) -> None:
     combined = interpolate(score_sum(scores), [None] * len(scores), weight)
     assert ((combined >= 0) & (combined <= 1 + 1e-12)).all()
+
+
+def test_float_noise_breaks_no_tie() -> None:
+    # Weighted means of criteria: 20/3 three times, and 20 by three others.
+    third = 20 / 3
+    totals = score_sum(np.array([[third, third, third], [6.0, 7.0, 7.0], [7.3, 6.1, 6.6]]))
+    assert totals.tolist() == [20.0, 20.0, 20.0]
+    # Scores that differ in earnest stay apart.
+    assert len(set(score_sum(np.array([[1.0, 1e-9], [1.0, 2e-9]])).tolist())) == 2

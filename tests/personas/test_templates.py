@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from personas import PromptError, PromptSet
-from personas.templates import BUILTIN_SETS, PROMPTS, Template, Turn, fence
+from personas.templates import BUILTIN_SETS, PROMPTS, Template, Turn
+from personas.untrusted import fence
 
 CONTROL_TOKENS = [
     *("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|start_header_id|>"),
@@ -89,7 +90,6 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("prompt", "text", "message"),
     [
-        ("repair", "Mend it.", "repair.txt: misses the placeholder {{problem}}"),
         (
             "repair",
             "{{problem}} {{query}}",
@@ -98,11 +98,11 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
         ("repair", "{{problem}} {{the problem}}", "unknown placeholder {{the problem}}"),
         ("repair", "{{problem}} {{first-stage}}", "unknown placeholder {{first-stage}}"),
         ("repair", "{{problem}} {{}}", "unknown placeholder {{}}"),
-        ("repair", "{{Problem}}", "misses the placeholder {{problem}}"),
-        ("repair", "{problem}", "misses the placeholder {{problem}}"),
+        ("subject", "{{Query}}", "misses the placeholder {{query}}"),
+        ("subject", "{query}", "misses the placeholder {{query}}"),
         ("repair", "", "repair.txt: is empty"),
         ("repair", " \n[user]\n \n", "repair.txt: is empty"),
-        ("assess", "{{query}} {{passage}}", "misses the placeholder {{assessments}}, {{k}}"),
+        ("assess", "{{query}} {{passage}}", "misses the placeholder {{assessments}}"),
         ("subject", "Which subject?", "subject.txt: misses the placeholder {{query}}"),
         (
             "score",

@@ -16,9 +16,10 @@ from mcranker.errors import (
     MCRankerError,
 )
 from mcranker.llm.batch.anthropic_batches import AnthropicBatches
-from mcranker.llm.batch.batched import Batched, Pace
+from mcranker.llm.batch.batched import Batched
 from mcranker.llm.batch.openai_batches import OpenAIBatches
 from mcranker.llm.batch.protocol import BatchService
+from mcranker.llm.batch.request import BatchTimings
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Message, Tag
 from mcranker.llm.ledger.ledger import Ledger
 from mcranker.llm.ledger.request_key import request_key
@@ -69,14 +70,18 @@ class Workplace:
         return AnthropicBatches(chat)
 
     def model(
-        self, service: BatchService | None = None, *, ledger: bool = True, pace: Pace | None = None
+        self,
+        service: BatchService | None = None,
+        *,
+        ledger: bool = True,
+        timings: BatchTimings | None = None,
     ) -> Batched:
         """A run of its own: it knows of others only what is on disk."""
         return Batched(
             service or self.service(),
             self.folder,
             ledger=self.ledger if ledger else None,
-            pace=pace,
+            timings=timings,
             sleep=self.time.sleep,
             clock=self.time.clock,
         )

@@ -15,7 +15,7 @@ from mcranker.llm.chat import ChatRequest
 from personas.inspection.inspection import Inspection, OtherPlace, OtherRanking
 from personas.report.dataset.pages import survey_pages
 from personas.report.query.inspection_page import inspection_pages, render_inspection
-from personas.report.site import Around, query_page
+from personas.report.site import PageContext, query_page
 from personas.survey.model import Survey
 from tests.support.persona_reports import DIRECT, TEAM, runs
 from tests.support.scripted import scripted
@@ -106,7 +106,8 @@ def write_long_query(folder: Path) -> list[Path]:
     (folder / query_page(2)).parent.mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("personas.report.query.inspection_page.PAGE_BYTES", 90_000)
-        pages = inspection_pages(found, Around("A report", 2, 3))
+        patch.setattr("personas.report.query.inspection_page.LINK_BYTES", 100)
+        pages = inspection_pages(found, PageContext("A report", 2, 3))
     paths = [folder / query_page(2, part) for part in range(1, len(pages) + 1)]
     for path, page in zip(paths, pages, strict=True):
         path.write_text(page, encoding="utf-8")

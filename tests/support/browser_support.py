@@ -1,16 +1,17 @@
-"""Pages in Chromium: a fresh window for each, and a record of all that a page must not do."""
+"""Pages in Chromium, each in an empty window, and a record of all that a page must not do."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page, Request, expect
+    from playwright.sync_api import Browser, Page, Request, expect
 else:
     expect = pytest.importorskip(
         "playwright.sync_api", reason="Playwright is not installed: pip install 'mcranker[browser]'"
@@ -40,6 +41,45 @@ SHOWN = """all => all.filter((each) => each.checkVisibility({ visibilityProperty
   .map((each) => each.textContent.trim())"""
 
 
+class Windows:
+    """The windows of a browser. Tests take turns in them: to open one takes longer than a page."""
+
+    def __init__(self, browser: Browser) -> None:
+        self._browser = browser
+        self._idle: dict[bool, list[Page]] = {True: [], False: []}
+        self.visit: Visit
+        """Who is told what pages do."""
+
+    def take(self, *, width: int, height: int, scripts: bool) -> Page:
+        """A window for a test, which has nothing in it."""
+        page = self._idle[scripts].pop() if self._idle[scripts] else self._opened(scripts)
+        page.set_viewport_size({"width": width, "height": height})
+        return page
+
+    def give_back(self, page: Page, *, scripts: bool) -> None:
+        """Empty a window for the next test."""
+        page.emulate_media(media="null", color_scheme="null")
+        page.goto("about:blank")
+        self._idle[scripts].append(page)
+
+    def _opened(self, scripts: bool) -> Page:
+        context = self._browser.new_context(
+            java_script_enabled=scripts,
+            # Smooth scrolling would make tests wait.
+            reduced_motion="reduce",
+            # Whatever asks for something is found out, and still gets nothing.
+            offline=True,
+        )
+        context.set_default_timeout(PATIENCE)
+        page = context.new_page()
+        for event in Visit.HEARD:
+            page.on(event, partial(self._tell, event))
+        return page
+
+    def _tell(self, event: str, what: Any) -> None:
+        Visit.HEARD[event](self.visit, what)
+
+
 class Visit:
     """Opens pages, each in a window of its own.
 
@@ -51,11 +91,12 @@ class Visit:
             or another window. Every test that uses `visit` fails in the end if there are some.
     """
 
-    def __init__(self, browser: Browser) -> None:
+    def __init__(self, windows: Windows) -> None:
         self.requests: list[str] = []
         self.complaints: list[str] = []
-        self._browser = browser
-        self._contexts: list[BrowserContext] = []
+        self._windows = windows
+        self._taken: list[tuple[Page, bool]] = []
+        windows.visit = self
 
     def __call__(
         self,
@@ -75,51 +116,55 @@ class Visit:
             height: of the window, in pixels.
             scripts: whether scripts run.
         """
-        context = self._browser.new_context(
-            viewport={"width": width, "height": height},
-            java_script_enabled=scripts,
-            # Smooth scrolling would make tests wait.
-            reduced_motion="reduce",
-            # Whatever asks for something is found out, and still gets nothing.
-            offline=True,
-        )
-        self._contexts.append(context)
-        context.set_default_timeout(PATIENCE)
-        page = context.new_page()
-        page.on("request", self._requested)
-        page.on("requestfailed", self._failed)
-        page.on("console", lambda message: self._complain(f"console: {message.text}"))
-        page.on("pageerror", lambda error: self._complain(f"error: {error}"))
-        page.on("dialog", self._dialog)
-        page.on("popup", lambda other: self._complain(f"window: {other.url}"))
+        page = self._windows.take(width=width, height=height, scripts=scripts)
+        self._taken.append((page, scripts))
         page.goto(path.as_uri() + (f"#{fragment}" if fragment else ""))
         return page
 
     def close(self) -> None:
-        """Close all windows."""
-        while self._contexts:
-            self._contexts.pop().close()
-
-    def _complain(self, what: str) -> None:
-        self.complaints.append(what)
+        """Leave all windows; those of a page that did what it must not are used no more."""
+        while self._taken:
+            page, scripts = self._taken.pop()
+            if self.complaints:
+                page.context.close()
+            else:
+                self._windows.give_back(page, scripts=scripts)
 
     def _requested(self, request: Request) -> None:
         address = request.url.partition("#")[0]
         self.requests.append(address)
         page = address.startswith("file://") and address.endswith(".html")
         if not (page and request.is_navigation_request()):
-            self._complain(f"request: {address}")
+            self.complaints.append(f"request: {address}")
 
     def _failed(self, request: Request) -> None:
-        self._complain(f"failed: {request.url.partition('#')[0]}, {request.failure}")
+        self.complaints.append(f"failed: {request.url.partition('#')[0]}, {request.failure}")
+
+    def _console(self, message: Any) -> None:
+        self.complaints.append(f"console: {message.text}")
+
+    def _error(self, error: Any) -> None:
+        self.complaints.append(f"error: {error}")
 
     def _dialog(self, dialog: Any) -> None:
-        self._complain(f"dialog: {dialog.message}")
+        self.complaints.append(f"dialog: {dialog.message}")
         dialog.dismiss()
+
+    def _popup(self, other: Page) -> None:
+        self.complaints.append(f"window: {other.url}")
+
+    HEARD: ClassVar[Mapping[Any, Callable[[Visit, Any], None]]] = {
+        "request": _requested,
+        "requestfailed": _failed,
+        "console": _console,
+        "pageerror": _error,
+        "dialog": _dialog,
+        "popup": _popup,
+    }
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+def browser() -> Iterator[Windows]:
     """Chromium, for the tests of one module.
 
     No longer than that: while it is there, an event loop counts as running, and asynchronous
@@ -133,12 +178,12 @@ def browser() -> Iterator[Browser]:
     expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=found, args=list(FLAGS))
-        yield started
+        yield Windows(started)
         started.close()
 
 
 @pytest.fixture
-def visit(browser: Browser) -> Iterator[Visit]:
+def visit(browser: Windows) -> Iterator[Visit]:
     """Opens pages; what they did that they must not fails the test."""
     visit = Visit(browser)
     yield visit

@@ -12,6 +12,7 @@ import inspect
 import json
 import math
 import os
+import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -141,13 +142,21 @@ def serve_in_thread(script: Script) -> Iterator[Loopback]:
 
     thread = threading.Thread(target=lambda: asyncio.run(main()))
     thread.start()
-    assert started.wait(10)
+    assert started.wait(60)
     try:
         yield found[0]
     finally:
         loop, stop = stops[0]
         loop.call_soon_threadsafe(stop.set)
-        thread.join(10)
+        thread.join(60)
+
+
+@contextmanager
+def deaf_port() -> Iterator[int]:
+    """A port that refuses connections, and that nobody else gets meanwhile."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
 
 
 def completion(text: str | None = "ok", **choice: Any) -> Body:
@@ -191,6 +200,28 @@ def openai_error(message: str, *, code: str | None = None, param: str | None = N
     return {"error": {"message": message, "type": kind, "code": code, "param": param}}
 
 
+def anthropic_error(message: str, kind: str = "invalid_request_error") -> Body:
+    """An error body as Anthropic sends it."""
+    return {"type": "error", "error": {"type": kind, "message": message}}
+
+
+def decision(name: str) -> Body:
+    """A decision about one question, on a scale of 0 to 2, as OpenAI sends it."""
+    levels = [{"value": place, "label": str(place), "probability": place / 3} for place in range(3)]
+    score = {"score": 0.0, "confidence": 0.5, "probabilities": levels}
+    return {
+        "model": "served-model",
+        "answers": [{"type": "score", "name": name} | score],
+        "usage": {
+            "input_tokens": 21,
+            "input_tokens_details": {"cached_tokens": 8, "cache_write_tokens": 2},
+            "output_tokens": 4,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": 25,
+        },
+    }
+
+
 def position(sampled: str, **probabilities: float) -> Body:
     """One entry of a choice's ``logprobs``; underscores in names stand for spaces."""
     listed = {name.replace("_", " "): math.log(p) for name, p in probabilities.items()}
@@ -203,9 +234,9 @@ def position(sampled: str, **probabilities: float) -> Body:
 
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide keys, addresses and proxies of the machine that runs the tests."""
-    hidden = ("OPENAI_", "ANTHROPIC_", "MCRANKER_")
+    hidden = ("OPENAI_", "ANTHROPIC_", "TYPESAFE_", "MCRANKER_")
     for name in list(os.environ):
-        if name == "MCRANKER_LEDGER":
+        if name in {"MCRANKER_LEDGER", "MCRANKER_BACKOFF"}:
             continue
         if name.startswith(hidden) or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)

@@ -13,7 +13,7 @@ from beir_eval.experiment.run_folder import (
 )
 from beir_eval.files import write_form
 from beir_eval.report.build import build_report
-from beir_eval.report.model import Cell, Report, Row, Section
+from beir_eval.report.model import Report, Row, Section, TableCell
 from tests.support.run_folders import make_run_folders
 
 DIRECT, TWO, ONE = "DIRECT(0,10)", "MC: 2 recruits", "MC: 1 recruit"
@@ -25,8 +25,8 @@ def made(out: Path, **options: Any) -> Path:
 
 
 def report_on(out: Path, **options: Any) -> Report:
-    """The report on all runs below `out`, with few resamples."""
-    return build_report(find_runs([out]), **{"resamples": 200, **options})
+    """The report on all runs below `out`."""
+    return build_report(find_runs([out]), **options)
 
 
 def only(report: Report) -> Section:
@@ -40,7 +40,7 @@ def row_of(section: Section, label: str) -> Row:
     return next(row for row in section.rows if row.label == label)
 
 
-def cell_of(section: Section, label: str, place: int = 0) -> Cell:
+def cell_of(section: Section, label: str, place: int = 0) -> TableCell:
     """The cell of that row in that column."""
     cell = row_of(section, label).cells[place]
     assert cell is not None

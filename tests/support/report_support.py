@@ -15,7 +15,8 @@ from beir_eval.experiment.run_folder import (
     TieBounds,
 )
 from beir_eval.measures.significance import Comparison, Interval
-from beir_eval.report.model import Cell, Column, Report, Row, Section
+from beir_eval.report.model import Column, Report, Row, Section, TableCell
+from beir_eval.report.numbers import mark
 
 __all__ = ["Page", "cell", "column", "report", "row", "section"]
 
@@ -105,14 +106,14 @@ def cell(
     p: float | None = None,
     first_stage: bool = False,
     **metrics: object,
-) -> Cell:
+) -> TableCell:
     ranked = {
         "scores": ScoreCounts(asked=400, unreadable=7),
         "taken": Taken(
             calls=1234, input_tokens=5678, cached_input_tokens=99, output_tokens=42, seconds=75
         ),
     }
-    return Cell(
+    return TableCell(
         value=value,
         paper=paper,
         rank=rank,
@@ -122,8 +123,8 @@ def cell(
             {
                 "measures": ("nDCG@10",),
                 "means": {"nDCG@10": value},
-                "per_query": {},
-                "ties": {"nDCG@10": TieBounds(worst=value - 0.02, best=value + 0.03)},
+                "per_query": {"nDCG@10": {f"q{n}": value for n in range(20)}},
+                "ties": {"nDCG@10": TieBounds(worst=value - 0.02, best=value + 0.03, by_lot=value)},
                 **({} if first_stage else ranked),
                 **metrics,
             }
@@ -141,18 +142,19 @@ def cell(
             data="0",
         ),
         difference=None if p is None else Interval(-0.01, 0.04),
+        signs=mark(p),
     )
 
 
-def row(label: str, *cells: Cell | None, **changes: object) -> Row:
+def row(label: str, *cells: TableCell | None, **changes: object) -> Row:
     values = [each.value for each in cells if each is not None]
     whole = len(values) == len(cells)
     base = Row(
         label=label,
         cells=cells,
         average=sum(values) / len(values) if whole else None,
+        average_by_lot=sum(each.honest for each in cells if each) / len(values) if whole else None,
         paper_average=None,
-        rank=0,
         is_baseline=False,
         weak=False,
         models="openai:m",
@@ -170,9 +172,10 @@ def section(*rows: Row, columns: tuple[Column, ...] = (column(),), **changes: ob
         figure=None,
         unfinished=(),
         paper_source="",
+        measured="NDCG@10",
     )
     return replace(base, **changes)  # type: ignore[arg-type]  # any field, by name
 
 
 def report(*sections: Section, measure: str = "nDCG@10") -> Report:
-    return Report(measure, sections, "student", "holm", 0.95, 1000, 7)
+    return Report(measure, "student", "holm", 0.95, 7, sections)

@@ -27,7 +27,6 @@ from beir_eval.experiment.run_folder import (
 )
 from beir_eval.files import write_form
 from beir_eval.measures.metrics import evaluate
-from beir_eval.runs import read_trec, write_trec
 from mcranker import (
     ChatReply,
     ChatRequest,
@@ -39,6 +38,7 @@ from mcranker import (
     ScriptedChat,
     Usage,
 )
+from mcranker.trec import read_trec, write_trec
 from personas.atomic import write_whole
 from tests.support.scripted import RECRUITS, RUBRIC
 
@@ -270,7 +270,9 @@ def _made_up(plan: Plan, label: str, ids: Sequence[str]) -> Metrics:
         measures=(MEASURE,),
         means={MEASURE: mean},
         per_query={MEASURE: values},
-        ties={MEASURE: TieBounds(worst=mean - 0.01 * ranked, best=mean + 0.01 * ranked)},
+        ties={
+            MEASURE: TieBounds(worst=mean - 0.01 * ranked, best=mean + 0.01 * ranked, by_lot=mean)
+        },
         scores=ScoreCounts(asked=calls) if ranked else None,
         taken=Taken(
             calls=calls,

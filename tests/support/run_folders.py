@@ -11,6 +11,7 @@ from beir_eval.experiment.run_folder import (
     FigureNote,
     Metrics,
     SuiteNote,
+    TieBounds,
 )
 from beir_eval.files import write_form
 from tests.support.run_folder_files import MEASURE, PAPER_QUERIES, Plan, write_data, write_run
@@ -117,17 +118,33 @@ def folder_of(out: Path, dataset: str, label: str) -> Path:
     return out / dataset / name
 
 
-def set_values(out: Path, dataset: str, label: str, values: Sequence[float]) -> None:
-    """Give a run, or the first stage, these values of nDCG@10, in the order of the queries."""
+def set_values(
+    out: Path,
+    dataset: str,
+    label: str,
+    values: Sequence[float],
+    *,
+    by_lot: Sequence[float] | None = None,
+) -> None:
+    """Give a run, or the first stage, these values of nDCG@10, in the order of the queries.
+
+    `by_lot`: those with ties drawn by lot, if they are others.
+    """
     path = folder_of(out, dataset, label) / "metrics.json"
     metrics = Metrics.model_validate_json(path.read_bytes())
     ids = list(metrics.per_query[MEASURE])
+    mean = sum(values) / len(values)
+    lots = values if by_lot is None else by_lot
+    by_lots = sum(lots) / len(lots)
+    ends = (mean, by_lots)
     write_form(
         path,
         metrics.model_copy(
             update={
-                "means": {MEASURE: sum(values) / len(values)},
+                "means": {MEASURE: mean},
                 "per_query": {MEASURE: dict(zip(ids, values, strict=True))},
+                "ties": {MEASURE: TieBounds(worst=min(ends), best=max(ends), by_lot=by_lots)},
+                "by_lot": {MEASURE: dict(zip(ids, lots, strict=True))},
             }
         ),
     )

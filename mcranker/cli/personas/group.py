@@ -7,8 +7,6 @@ from typing import NoReturn
 from mcranker.cli.group import EXIT_CODES, Verbs
 from mcranker.cli.plugins import LazyVerb
 
-__all__ = ["VERBS", "cli", "main"]
-
 VERBS = {
     "list": LazyVerb("mcranker.cli.personas.list", "List the personas and teams of the library."),
     "show": LazyVerb(

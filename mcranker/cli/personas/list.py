@@ -13,8 +13,6 @@ from mcranker.cli.verb import Verb, output_flag
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["command"]
-
 
 def _list(ctx: click.Context) -> int:
     words = [word.casefold() for word in ctx.params["topics"]]
@@ -23,7 +21,7 @@ def _list(ctx: click.Context) -> int:
     if ctx.params["output"] == "json":
         print_json(**{"teams" if teams else "members": entries})
     elif entries:
-        from mcranker.cli.tables import print_page
+        from personas.console import print_page
 
         print_page(lambda console: (_show_teams if teams else _show_members)(console, entries))
     else:
@@ -74,37 +72,26 @@ def _has(entry: dict[str, Any], words: list[str]) -> bool:
 
 
 def _show_members(console: Console, entries: list[dict[str, Any]]) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
+    from rich.table import Column
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("name", style="cyan", no_wrap=True)
-    table.add_column("persona")
-    table.add_column("topics", ratio=1)
-    table.add_column("criteria", justify="right", no_wrap=True)
-    for entry in entries:
-        table.add_row(
-            entry["name"],
-            Text(entry["persona"]),
-            Text(", ".join(entry["topics"])),
-            str(entry["criteria"]),
-        )
-    console.print(table)
+    from personas.console import names, numbers, table
+
+    topics = Column("topics", ratio=1)
+    rows = (
+        (each["name"], each["persona"], ", ".join(each["topics"]), str(each["criteria"]))
+        for each in entries
+    )
+    console.print(table([names("name"), "persona", topics, *numbers("criteria")], rows))
 
 
 def _show_teams(console: Console, entries: list[dict[str, Any]]) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
+    from rich.table import Column
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("name", style="cyan", no_wrap=True)
-    table.add_column("members", ratio=2)
-    table.add_column("what for", ratio=3)
-    for entry in entries:
-        table.add_row(entry["name"], Text(", ".join(entry["members"])), Text(entry["description"]))
-    console.print(table)
+    from personas.console import names, table
+
+    columns = [names("name"), Column("members", ratio=2), Column("what for", ratio=3)]
+    rows = ((each["name"], ", ".join(each["members"]), each["description"]) for each in entries)
+    console.print(table(columns, rows))
 
 
 command = Verb(

@@ -10,8 +10,6 @@ from personas import Member, Persona, Rubric, SchemaError, Team, library
 from personas.files import FORMATS, load_any
 from personas.provenance import provenance
 
-__all__ = ["Record", "as_dict", "find", "hands", "kind"]
-
 Record: TypeAlias = Team | Member | Rubric | Persona
 """What a file can hold."""
 

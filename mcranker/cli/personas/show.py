@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from mcranker.cli.personas.records import Record
     from personas import Team
 
-__all__ = ["command"]
-
 
 def _show(ctx: click.Context) -> int:
     from mcranker.cli.personas.records import as_dict, find, hands, kind
@@ -25,7 +23,7 @@ def _show(ctx: click.Context) -> int:
     found = [(name, find(name)) for name in ctx.params["names"]]
     form = ctx.params["output"]
     if form == "table":
-        from mcranker.cli.tables import print_page
+        from personas.console import print_page
 
         print_page(lambda console: _show_records(console, found))
     elif form == "yaml":

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     Place = tuple[str | int, ...]
 
-__all__ = ["command"]
-
 HEAVY = 90  # percent; a weight above that leaves next to nothing for the other criteria
 
 

@@ -23,8 +23,6 @@ from mcranker.llm.batch.protocol import (
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.http_errors import parse_object, problem_in, text_in
 
-__all__ = ["AnthropicBatches"]
-
 CLOCKS_DIFFER = 60.0  # seconds, at most, between our clock and Anthropic's
 
 _FATES: Mapping[str, Fate] = {"expired": "expired", "canceled": "cancelled"}

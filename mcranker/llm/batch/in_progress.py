@@ -24,13 +24,11 @@ from mcranker.llm.batch.protocol import (
     item_error,
     lines_of,
 )
-from mcranker.llm.batch.request import Order, Tools
+from mcranker.llm.batch.request import BatchContext, BatchedRequest
 from mcranker.llm.chat import ChatReply, ChatRequest, Stage
 from mcranker.llm.providers.http_errors import Problem, parse_object, said_by
 from mcranker.llm.providers.parameters import NEEDED, refused_parameter
 from mcranker.logs import safe_logger
-
-__all__ = ["Flight"]
 
 MOST_BATCHES = 3  # that a request goes with, where the provider fails it
 SLOWER = 1.5  # each wait between two looks at a batch is so many times the one before
@@ -38,41 +36,41 @@ SLOWER = 1.5  # each wait between two looks at a batch is so many times the one 
 logger = safe_logger("mcranker.llm")
 
 
-class Flight:
+class BatchInProgress:
     """A batch, and who waits for what in it.
 
     Attributes:
         note: what is known of it.
         due: when `advance` is to be called.
-        landed: there is nothing more to do.
-        again: orders that are to be sent with another batch, once it has landed.
+        done: there is nothing more to do.
+        again: requests that are to be sent with another batch, once it is done.
 
     Args:
-        tools: the service and all else.
+        context: the service and all else.
         note: as it is, or will be, on disk.
         lines: the requests; none for a batch of which only the note is known.
         write: how the lines were written, as far as is known.
     """
 
     def __init__(
-        self, tools: Tools, note: BatchNote, *, write: Writer, lines: Iterable[bytes] = ()
+        self, context: BatchContext, note: BatchNote, *, write: Writer, lines: Iterable[bytes] = ()
     ) -> None:
         self.note = note
-        self.due = tools.clock()
-        self.landed = False
-        self.again: list[Order] = []
-        self._tools = tools
-        self._service = tools.service
-        self._chat = tools.service.chat
+        self.due = context.clock()
+        self.done = False
+        self.again: list[BatchedRequest] = []
+        self._context = context
+        self._service = context.service
+        self._chat = context.service.chat
         self._write = write
         self._lines = list(lines)
         self._own = bool(self._lines)
         self._source: bytes | None = None  # the lines, where the provider finds them
         self._begun = False  # a creation may have reached the provider
-        self._orders: dict[str, Order] = {}
+        self._entries: dict[str, BatchedRequest] = {}
         self._left = note.keys  # those without a result so far
         self._unclaimed: list[str] = []
-        self._interval = tools.pace.first_poll
+        self._interval = context.timings.first_poll
         self._failing_since: float | None = None
         self._progress = ""
 
@@ -80,16 +78,16 @@ class Flight:
         """Whether the result for a key may still come."""
         return key in self._left
 
-    def board(self, order: Order) -> None:
+    def add(self, entry: BatchedRequest) -> None:
         """Take note of who waits for a result."""
-        order.batches += 1
-        self._orders[order.key] = order
+        entry.batches += 1
+        self._entries[entry.key] = entry
 
     async def advance(self) -> None:
-        """Do what is due. Errors go to those who wait; a flight that failed has landed."""
-        pace, now = self._tools.pace, self._tools.clock()
+        """Do what is due. Errors go to those who wait; a batch that failed is done."""
+        timings, now = self._context.timings, self._context.clock()
         self.due = now + self._interval
-        self._interval = min(self._interval * SLOWER, pace.longest_poll)
+        self._interval = min(self._interval * SLOWER, timings.longest_poll)
         try:
             if self.note.batch is not None:
                 await self._follow(self.note.batch)
@@ -107,7 +105,7 @@ class Flight:
         except LedgerError as error:
             self._fail(error)
         else:
-            self._failing_since, self._tools.reached = None, True
+            self._failing_since, self._context.reached = None, True
 
     # From its lines to its id.
 
@@ -115,8 +113,8 @@ class Flight:
         batch: str | None = None
         if self._begun:
             batch = await self._find()
-        if batch is None and not any(order.waiting for order in self._orders.values()):
-            self.landed = True
+        if batch is None and not any(entry.waiting for entry in self._entries.values()):
+            self.done = True
             return
         batch = batch or await self._create()
         if batch is not None:
@@ -124,11 +122,11 @@ class Flight:
 
     async def _create(self) -> str | None:
         """The id of the new batch; None if another process is about to send the same."""
-        mark, notes = self.note.mark, self._tools.notes
+        mark, notes = self.note.mark, self._context.notes
         if self._source is None:
             self._source = await self._service.upload(self._lines, mark)
             self._lines = []
-        self.note = self.note.model_copy(update={"created": self._tools.clock()})
+        self.note = self.note.model_copy(update={"created": self._context.clock()})
         if not await self._noted():
             return None
         first, self._begun = not self._begun, True
@@ -144,44 +142,44 @@ class Flight:
 
     async def _noted(self) -> bool:
         """Write the note, unless one of another process has come since the orders were gathered."""
-        notes = self._tools.notes
-        async with self._tools.alone():
+        notes = self._context.notes
+        async with self._context.alone():
             others = notes.of(self.note.model, self.note.endpoint)
             if any(
                 not self._left.keys().isdisjoint(o.keys) for o in others if o.mark != self.note.mark
             ):
-                for order in self._orders.values():
-                    order.batches -= 1  # they were in none
-                self._land(self._orders.values())
+                for entry in self._entries.values():
+                    entry.batches -= 1  # they were in none
+                self._end(self._entries.values())
                 return False
             notes.write(self.note)
         return True
 
     async def _look_for(self) -> None:
         """Of a batch of which there is a note without an id: find out what became of it."""
-        notes, mark = self._tools.notes, self.note.mark
+        notes, mark = self._context.notes, self.note.mark
         current = notes.read(mark)
         if current is None:
-            self._land(self._orders.values())  # whoever wrote it has finished it
+            self._end(self._entries.values())  # whoever wrote it has finished it
         elif current.batch is not None:
             self._created(current.batch)
         elif batch := await self._find():
             self._created(batch)
-        elif self._tools.clock() - current.created > self._tools.pace.settle:
+        elif self._context.clock() - current.created > self._context.timings.settle:
             notes.remove(mark)
-            self._land(self._orders.values())
+            self._end(self._entries.values())
 
     async def _find(self) -> str | None:
-        others = self._tools.notes.of(self.note.model, self._chat.endpoint)
+        others = self._context.notes.of(self.note.model, self._chat.endpoint)
         taken = {note.batch for note in others if note.batch is not None}
         return await self._service.find(self.note, taken)
 
     def _created(self, batch: str) -> None:
         self._source = None
-        self._interval = self._tools.pace.first_poll
-        self.due = self._tools.clock() + self._interval
+        self._interval = self._context.timings.first_poll
+        self.due = self._context.clock() + self._interval
         self.note = self.note.model_copy(update={"batch": batch})
-        self._tools.notes.write(self.note)
+        self._context.notes.write(self.note)
         where = self._chat.service.where
         logger.info("batch %s: %d requests are with %s", batch, len(self._left), where)
 
@@ -199,11 +197,11 @@ class Flight:
             raise ModelNotFound(
                 f"{self._chat.name}: batch {batch} or its results are not there: deleted, or "
                 "made with another account's key; to send its requests again, delete "
-                f"{str(self._tools.notes.path(self.note.mark))!r}",
+                f"{str(self._context.notes.path(self.note.mark))!r}",
                 model=self._chat.name,
             ) from error
         if status.refusal:
-            self._tools.notes.remove(self.note.mark)
+            self._context.notes.remove(self.note.mark)
             said = said_by(self._chat.service, status.refusal)
             message = f"{self._chat.name}: batch {batch} was not accepted: {said}"
             self._fail(ModelError(message, model=self._chat.name))
@@ -223,23 +221,23 @@ class Flight:
         group = self._left.get(item.key)
         if group is None:
             return
-        order = self._waiting(item.key)
+        entry = self._waiting(item.key)
         if item.body is None:
-            self._not_answered(order, item)
+            self._not_answered(entry, item)
         else:
-            request = order.request if order else group.request()
+            request = entry.request if entry else group.request()
             try:
                 reply = self._chat.read(item.body, request)
             except ModelError as error:
-                self._failed(order, error)
+                self._failed(entry, error)
             else:
                 await self._keep(item.key, reply, group.stage)
-                if order is not None:
-                    order.settle(reply)
+                if entry is not None:
+                    entry.settle(reply)
         del self._left[item.key]
 
     async def _keep(self, key: str, reply: ChatReply, stage: Stage) -> None:
-        ledger = self._tools.ledger
+        ledger = self._context.ledger
         if ledger is not None:
             name = f"{self._chat.name}{BATCH_SUFFIX}"
             await ledger.keep(bytes.fromhex(key), reply, model=name, stage=stage)
@@ -249,31 +247,31 @@ class Flight:
     def _finish(self, status: BatchStatus) -> None:
         for key in self._left:
             self._not_answered(self._waiting(key), BatchItem(key, status.unanswered))
-        notes = self._tools.notes
+        notes = self._context.notes
         if self._unclaimed:  # paid, and nowhere else to be had
             notes.write(self.note.only(self._unclaimed))
         else:
             notes.remove(self.note.mark)
-        self._land(self.again)
+        self._end(self.again)
 
     # What becomes of those who wait.
 
-    def _waiting(self, key: str) -> Order | None:
-        order = self._orders.get(key)
-        return order if order is not None and order.waiting else None
+    def _waiting(self, key: str) -> BatchedRequest | None:
+        entry = self._entries.get(key)
+        return entry if entry is not None and entry.waiting else None
 
-    def _not_answered(self, order: Order | None, item: BatchItem) -> None:
-        if order is None:
+    def _not_answered(self, entry: BatchedRequest | None, item: BatchItem) -> None:
+        if entry is None:
             return
         try:
-            learnt = item.fate == "failed" and self._learns(item.problem, order.request)
+            learnt = item.fate == "failed" and self._learns(item.problem, entry.request)
         except ModelError as error:
-            order.settle(error)
+            entry.settle(error)
             return
         if learnt:
-            self.again.append(order)
+            self.again.append(entry)
         else:
-            self._failed(order, item_error(item, self._id, self._chat.service))
+            self._failed(entry, item_error(item, self._id, self._chat.service))
 
     def _learns(self, problem: Problem, request: ChatRequest) -> bool:
         """Whether a request that was refused will be written in another way from now on."""
@@ -286,31 +284,31 @@ class Flight:
             return True
         return self._chat.learn(problem, sent)
 
-    def _failed(self, order: Order | None, error: ModelError) -> None:
-        if order is None:
+    def _failed(self, entry: BatchedRequest | None, error: ModelError) -> None:
+        if entry is None:
             return
-        if error.retryable and order.batches < MOST_BATCHES:
-            self.again.append(order)
+        if error.retryable and entry.batches < MOST_BATCHES:
+            self.again.append(entry)
         else:
-            order.settle(error)
+            entry.settle(error)
 
     def _fail(self, error: MCRankerError) -> None:
         if isinstance(error, ModelError):
             error.others_answered = False
-        for order in self._orders.values():
-            if not order.settled:
-                order.settle(error)
-        self._land(())
+        for entry in self._entries.values():
+            if not entry.settled:
+                entry.settle(error)
+        self._end(())
 
-    def _land(self, again: Iterable[Order]) -> None:
-        self.landed, self.again = True, list(again)
+    def _end(self, again: Iterable[BatchedRequest]) -> None:
+        self.done, self.again = True, list(again)
 
     def _is_final(self, error: ModelError, now: float) -> bool:
         if self._failing_since is None:
             self._failing_since = now
         # A server that was never there will not be there in a minute.
-        unreached = isinstance(error, ConnectionFailed) and not self._tools.reached
-        patience = self._tools.pace.patience
+        unreached = isinstance(error, ConnectionFailed) and not self._context.reached
+        patience = self._context.timings.patience
         asked = error.retry_after if isinstance(error, RateLimited) else None
         too_long = now - self._failing_since > patience or (asked or 0.0) > patience
         return unreached or too_long or not error.retryable

@@ -31,8 +31,6 @@ from mcranker.llm.masking import shown_url
 from mcranker.logs import safe_logger
 from personas.atomic import write_whole
 
-__all__ = ["BatchGroup", "BatchNote", "BatchNotes"]
-
 logger = safe_logger("mcranker.llm")
 
 Key = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]

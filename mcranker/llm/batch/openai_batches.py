@@ -20,8 +20,6 @@ from mcranker.llm.batch.protocol import (
 from mcranker.llm.providers.http_errors import problem_in, text_in
 from mcranker.llm.providers.openai_chat import OpenAIChat
 
-__all__ = ["OpenAIBatches"]
-
 MARK = "mcranker_mark"  # a batch's metadata under this name say which note is its
 CLOCKS_DIFFER = 3600.0  # seconds, at most, between our clock and OpenAI's
 

@@ -19,22 +19,6 @@ from mcranker.llm.providers.http_errors import Problem, Service, error_for, unre
 if TYPE_CHECKING:
     from mcranker.llm.batch.notes import BatchNote
 
-__all__ = [
-    "BATCH_SUFFIX",
-    "MOST_PAGES",
-    "TRANSFER_SECONDS",
-    "BatchItem",
-    "BatchService",
-    "BatchStatus",
-    "BatchableChat",
-    "Fate",
-    "Id",
-    "Writer",
-    "item_error",
-    "lines_of",
-    "parsed",
-]
-
 BATCH_SUFFIX = "+batch"
 """What the name of a model ends in when it is asked through its batch API."""
 

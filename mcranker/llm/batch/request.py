@@ -14,10 +14,8 @@ from mcranker.llm.batch.notes import BatchNotes
 from mcranker.llm.batch.protocol import BatchService
 from mcranker.llm.chat import ChatReply, ChatRequest
 
-__all__ = ["Keeper", "Order", "Pace", "Tools"]
 
-
-class Keeper(Protocol):
+class AnswerStore(Protocol):
     """What a ledger does for batches."""
 
     def find(self, key: bytes) -> ChatReply | None:
@@ -34,7 +32,7 @@ class Keeper(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class BatchTimings:
     """When things happen; all in seconds.
 
     | field | how long |
@@ -56,22 +54,22 @@ class Pace:
 
 
 @dataclass(slots=True)
-class Tools:
+class BatchContext:
     """What the batches of an event loop have in common.
 
     Attributes:
         service: the provider's batch API.
         notes: of batches under way, of this run and others.
         ledger: where every reply goes; None to keep none.
-        pace: when things happen.
+        timings: when things happen.
         clock: seconds since 1970.
         reached: the service has answered before.
     """
 
     service: BatchService
     notes: BatchNotes
-    ledger: Keeper | None
-    pace: Pace
+    ledger: AnswerStore | None
+    timings: BatchTimings
     clock: Callable[[], float]
     reached: bool = False
 
@@ -83,11 +81,11 @@ class Tools:
 
 
 @dataclass(eq=False, slots=True)
-class Order:
+class BatchedRequest:
     """A request, for all who wait for its reply.
 
     Attributes:
-        book: where it stands under its key until it is settled.
+        unsettled: where it stands under its key until it is settled.
         waiting: how many wait.
         batches: how many it has been in.
         called: set when it is settled, and when one who waits is to go on with the work.
@@ -95,7 +93,7 @@ class Order:
 
     key: str
     request: ChatRequest
-    book: dict[str, Order]
+    unsettled: dict[str, BatchedRequest]
     waiting: int = 0
     batches: int = 0
     reply: ChatReply | None = None
@@ -117,9 +115,9 @@ class Order:
         self.called.set()
 
     def leave(self) -> None:
-        """Make room for another order of the same key."""
-        if self.book.get(self.key) is self:
-            del self.book[self.key]
+        """Make room for another request of the same key."""
+        if self.unsettled.get(self.key) is self:
+            del self.unsettled[self.key]
 
     async def wait(self) -> None:
         """Wait for the next call."""
@@ -135,6 +133,6 @@ class Order:
         """
         if self.error is not None:
             raise self.error.with_traceback(None)
-        assert self.reply is not None, "take() is for settled orders"
+        assert self.reply is not None, "take() is for settled requests"
         reply, self.reply = self.reply, replace(self.reply, reused=True)
         return reply

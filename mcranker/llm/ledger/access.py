@@ -26,8 +26,6 @@ from mcranker.llm.ledger.connection import (
 from mcranker.llm.ledger.rows import COLUMNS, Row
 from mcranker.logs import safe_logger
 
-__all__ = ["LedgerAccess"]
-
 _TRIES = 3  # to get hold of a file that others replace meanwhile
 _SINCE = f"SELECT {COLUMNS}, unusable FROM replies WHERE id >= ? ORDER BY id"  # noqa: S608 - constants
 _PLACES = ", ".join("?" * (len(COLUMNS.split(",")) + 1))

@@ -10,21 +10,6 @@ from pathlib import Path
 
 from mcranker.errors import LedgerError
 
-__all__ = [
-    "FAILURES",
-    "PATIENCE",
-    "FileId",
-    "LedgerConnection",
-    "Moved",
-    "explained",
-    "file_id",
-    "is_busy",
-    "is_damage",
-    "is_failed_access",
-    "make_way",
-    "opened",
-]
-
 PATIENCE = 30.0
 """Seconds to wait for another program that holds the file."""
 

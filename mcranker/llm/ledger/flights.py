@@ -31,8 +31,6 @@ from mcranker.logs import safe_logger
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["LEASE", "SIGN", "Flight", "Flights"]
-
 LEASE = 15.0
 """Seconds without a sign of life after which a request counts as abandoned."""
 

@@ -26,8 +26,6 @@ from mcranker.llm.ledger.rows import COLUMNS, Damaged, Unkeepable, reply_of, row
 from mcranker.llm.ledger.writer import LedgerWriter, wake
 from mcranker.logs import safe_logger
 
-__all__ = ["Kept", "Ledger", "default_ledger_path"]
-
 _FIND = f"SELECT {COLUMNS} FROM replies WHERE key = ?"  # noqa: S608 - constants
 _PLACES = ", ".join("?" * len(COLUMNS.split(",")))
 _KEEP = f"INSERT OR IGNORE INTO replies ({COLUMNS}) VALUES ({_PLACES})"  # noqa: S608

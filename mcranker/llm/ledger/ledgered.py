@@ -10,8 +10,6 @@ from mcranker.llm.ledger.ledger import Ledger
 from mcranker.llm.ledger.request_key import request_key
 from mcranker.llm.wrapper import Wrapper
 
-__all__ = ["Ledgered"]
-
 FEW = 8
 """Requests on their way; with more, an answer waits for others to be written with."""
 

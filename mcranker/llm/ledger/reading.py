@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from mcranker.llm.ledger.connection import FAILURES, is_damage, is_failed_access
 from mcranker.llm.ledger.rows import Row
 
-__all__ = ["Reading", "faults"]
-
 _PIECE = 10_000  # rows looked at in one transaction
 _ROW = "SELECT * FROM replies"  # without names, which may be damaged like all else
 _NUMBER = "SELECT rowid FROM replies"  # with a condition on the key, by the index of keys alone

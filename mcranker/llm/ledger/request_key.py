@@ -7,9 +7,7 @@ import json
 
 import orjson
 
-from mcranker.llm.chat import ChatModel, ChatRequest
-
-__all__ = ["request_key"]
+from mcranker.llm.chat import ChatModel, ChatRequest, Question
 
 _FORMAT = 1  # another number, and no answer of former versions is found any more
 
@@ -25,7 +23,7 @@ def request_key(model: ChatModel, request: ChatRequest) -> bytes:
         32 bytes; equal for equal questions, in every process and on every machine.
     """
     schema, temperature = request.schema, request.temperature
-    form = [
+    form: list[object] = [
         _FORMAT,
         model.name,
         getattr(model, "endpoint", ""),
@@ -33,13 +31,31 @@ def request_key(model: ChatModel, request: ChatRequest) -> bytes:
         # The order of a schema's keys stays: models write the keys of a reply in that order.
         None if schema is None else [schema.name, schema.schema],
         request.labels,
-        [[question.name, question.text, question.top] for question in request.questions],
+        [_question(question) for question in request.questions],
         None if temperature is None else float(temperature) + 0.0,  # -0.0 is 0.0
         request.max_tokens,
         request.seed,
         0 if temperature == 0 else request.sample,
     ]
+    if request.state is not None:
+        state = request.state
+        # Pairs, because the order in which passages are shown counts.
+        form.append([state.query, [*state.passages.items()], [*state.judges.items()]])
     return hashlib.sha256(_encoded(form)).digest()
+
+
+def _question(question: Question) -> list[object]:
+    form: list[object] = [question.name, question.text, question.top]
+    plain = Question(question.name, question.text, question.top)
+    if question != plain:  # what a question was at first keeps its key
+        judge = question.judge
+        form += [
+            question.kind,
+            [[option.name, option.description] for option in question.options],
+            question.passage,
+            None if judge is None else [judge.name, judge.description, judge.criteria],
+        ]
+    return form
 
 
 def _encoded(form: list[object]) -> bytes:

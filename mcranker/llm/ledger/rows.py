@@ -13,9 +13,7 @@ from typing import Any
 
 import orjson
 
-from mcranker.llm.chat import ChatReply, Usage
-
-__all__ = ["COLUMNS", "MOST", "Damaged", "Row", "Unkeepable", "reply_of", "row_of"]
+from mcranker.llm.chat import Answer, ChatReply, Usage
 
 Row = tuple[Any, ...]
 """The values of `COLUMNS`; texts are bytes in a row that was read."""
@@ -58,7 +56,7 @@ def _row_of(key: bytes, reply: ChatReply, model: str, stage: str) -> Row:
     if reply.label_logprobs is not None:
         content["label_logprobs"] = _labels(reply.label_logprobs)
     if reply.answers is not None:
-        content["answers"] = _answers(reply.answers)
+        content["answers"] = [answer_form(answer) for answer in _tuple(reply.answers)]
     usage = reply.usage
     row = (
         key,
@@ -105,6 +103,23 @@ def reply_of(row: Row) -> ChatReply:
         raise Damaged from error
 
 
+def answer_form(answer: Any) -> Any:
+    """An answer as it is written: a number or null where it is no more than that."""
+    if not isinstance(answer, Answer):
+        raise TypeError(f"{_shown(answer)} is no Answer")
+    value = None if answer.value is None else _number(answer.value)
+    if answer == Answer(answer.value):
+        return value
+    listed = answer.probabilities
+    form = {
+        "value": value,
+        "confidence": None if answer.confidence is None else _number(answer.confidence),
+        "probabilities": None if listed is None else [_number(each) for each in _tuple(listed)],
+        "problem": _text(answer.problem),
+    }
+    return {name: each for name, each in form.items() if each not in (None, "")}
+
+
 def _checksum(row: Row) -> int:
     # Each text ends with a byte that it cannot contain, so none runs into the next.
     fixed = b"%b%b\xff%b\xff%d %d %d %d %d %a\xff" % row[:9]
@@ -112,13 +127,21 @@ def _checksum(row: Row) -> int:
 
 
 def _encoded(content: dict[str, Any]) -> bytes:
-    numbers = (*(content.get("label_logprobs") or {}).values(), *(content.get("answers") or ()))
+    numbers = [*(content.get("label_logprobs") or {}).values()]
+    for answer in content.get("answers") or ():
+        numbers += _numbers_in(answer)
     if all(number is None or math.isfinite(number) for number in numbers):
         try:
             return orjson.dumps(content)
         except orjson.JSONEncodeError:  # a lone surrogate
             pass
     return json.dumps(content, separators=(",", ":")).encode()
+
+
+def _numbers_in(answer: Any) -> list[float | None]:
+    if not isinstance(answer, dict):
+        return [answer]
+    return [answer.get("value"), answer.get("confidence"), *(answer.get("probabilities") or ())]
 
 
 def _decoded(content: bytes) -> dict[str, Any]:
@@ -161,12 +184,26 @@ def _labels(values: Mapping[str, float] | None) -> dict[str, float] | None:
     return {_text(label): _number(value) for label, value in values.items()}
 
 
-def _answers(values: Sequence[float | None] | None) -> tuple[float | None, ...] | None:
-    if values is None:
-        return None
+def _tuple(values: Any) -> Sequence[Any]:
     if not isinstance(values, tuple | list):  # an iterator would be used up
         raise TypeError(f"{_shown(values)} is no tuple of answers")
-    return tuple(None if value is None else _number(value) for value in values)
+    return values
+
+
+def _answers(values: Any) -> tuple[Answer, ...] | None:
+    return None if values is None else tuple(map(_answer, _tuple(values)))
+
+
+def _answer(form: Any) -> Answer:
+    if not isinstance(form, dict):
+        return Answer(None if form is None else _number(form))
+    value, confidence, listed = map(form.get, ("value", "confidence", "probabilities"))
+    return Answer(
+        None if value is None else _number(value),
+        None if confidence is None else _number(confidence),
+        None if listed is None else tuple(map(_number, listed)),
+        _text(form.get("problem", "")),
+    )
 
 
 def _shown(value: object) -> str:

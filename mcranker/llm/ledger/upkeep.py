@@ -21,10 +21,8 @@ from mcranker.errors import ConfigError, LedgerError
 from mcranker.llm.chat import ChatReply, Usage
 from mcranker.llm.ledger.connection import FAILURES, explained, opened
 from mcranker.llm.ledger.reading import Reading, faults
-from mcranker.llm.ledger.rows import Damaged, reply_of
+from mcranker.llm.ledger.rows import Damaged, answer_form, reply_of
 from mcranker.llm.prices import cost
-
-__all__ = ["Export", "Selection", "Share", "file_bytes", "prune", "stats", "verify"]
 
 _PIECE = 10_000  # rows removed in one transaction
 _FREED_PAGES = 1000  # given back in one transaction
@@ -223,6 +221,8 @@ def _sound(connection: sqlite3.Connection) -> bool:
 
 def _exported(row: Sequence[Any], reply: ChatReply, *, unusable: bool) -> dict[str, Any]:
     content = dataclasses.asdict(reply)
+    if reply.answers is not None:
+        content["answers"] = [answer_form(answer) for answer in reply.answers]
     usage = content.pop("usage")
     del usage["unreadable"]  # not known here: it depends on who reads the reply
     del content["reused"]

@@ -24,8 +24,6 @@ from mcranker.llm.ledger.access import LedgerAccess
 from mcranker.llm.ledger.connection import FAILURES, PATIENCE, explained, is_busy
 from mcranker.logs import safe_logger
 
-__all__ = ["LedgerWriter", "Told", "wake"]
-
 LINGER = 0.005  # seconds
 _LARGEST_BATCH = 512  # writes in one transaction, so that none holds the loop up for long
 _CHECKPOINT_AFTER = 2000  # writes; some 20 MB of write-ahead log

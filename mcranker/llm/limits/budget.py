@@ -12,12 +12,18 @@ from dataclasses import dataclass, field
 import orjson
 
 from mcranker.errors import BudgetExceeded, ConfigError, ContentRefused, ReplyError
-from mcranker.llm.chat import REASONING_TOKENS, ChatModel, ChatReply, ChatRequest, Usage
-from mcranker.llm.prices import cost
+from mcranker.llm.chat import (
+    REASONING_TOKENS,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Question,
+    State,
+    Usage,
+)
+from mcranker.llm.prices import billed_as, cost
 from mcranker.llm.wrapper import Wrapper
 from mcranker.runtime.forks import renew_in_child
-
-__all__ = ["Budget", "Budgeted", "most_used", "prompt_bytes"]
 
 TOKENS_A_BYTE = 1 / 3  # more than plain text has in any script; English has a quarter
 TOKENS_A_MESSAGE = 8  # for what providers put around each message
@@ -180,13 +186,13 @@ class Budgeted(Wrapper):
         self._tokens_a_byte = TOKENS_A_BYTE
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        most = self._price(most_used(request, tokens_a_byte=self._tokens_a_byte))
+        most = self._price(request, most_used(request, tokens_a_byte=self._tokens_a_byte))
         await self._budget.claim(most)
         paid: float | None = None
         try:
             reply = await self._model.complete(request)
             if not reply.reused:
-                paid = self._price(reply.usage)
+                paid = self._price(request, reply.usage)
                 self._learn(request, reply.usage)
         except (ContentRefused, ReplyError):
             paid = most
@@ -195,8 +201,10 @@ class Budgeted(Wrapper):
             self._budget.settle(most, paid)
         return reply
 
-    def _price(self, usage: Usage) -> float:
-        return 0.0 if self._budget.max_cost is None else cost(self.name, usage) or 0.0
+    def _price(self, request: ChatRequest, usage: Usage) -> float:
+        if self._budget.max_cost is None:
+            return 0.0
+        return cost(billed_as(self.name, request), usage) or 0.0
 
     def _learn(self, request: ChatRequest, usage: Usage) -> None:
         if self._budget.max_cost is not None:
@@ -222,11 +230,25 @@ def most_used(request: ChatRequest, *, tokens_a_byte: float = TOKENS_A_BYTE) -> 
 
 
 def prompt_bytes(request: ChatRequest) -> int:
-    """The length of what is sent, in bytes of UTF-8: messages, schema and questions."""
+    """The length of what is sent, in bytes of UTF-8: messages, schema, state and questions."""
     schema = orjson.dumps(dict(request.schema.schema)) if request.schema else b""
     texts = [message.content for message in request.messages]
-    texts += [question.text for question in request.questions]
-    return len(schema) + sum(map(_bytes, texts))
+    questions = sum(map(question_bytes, request.questions))
+    return len(schema) + sum(map(_bytes, texts)) + questions + state_bytes(request.state)
+
+
+def question_bytes(question: Question) -> int:
+    """The length of a question and its options, in bytes of UTF-8."""
+    texts = [text for option in question.options for text in (option.name, option.description)]
+    return _bytes(question.text) + sum(map(_bytes, texts))
+
+
+def state_bytes(state: State | None) -> int:
+    """The length of a state, in bytes of UTF-8; 0 for none."""
+    if state is None:
+        return 0
+    pairs = (*state.passages.items(), *state.judges.items())
+    return _bytes(state.query) + sum(_bytes(text) for pair in pairs for text in pair)
 
 
 @dataclass(slots=True, eq=False)

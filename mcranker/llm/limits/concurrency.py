@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["MOST_LEARNED", "LearnedConcurrency"]
-
 MOST_LEARNED = 256
 """Calls in flight at once, at most, where nobody has set a limit."""
 

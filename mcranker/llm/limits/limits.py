@@ -14,12 +14,12 @@ from weakref import WeakKeyDictionary
 
 from mcranker.errors import ConnectionFailed, ModelTimeout, RateLimited, ServerFailed
 from mcranker.llm.chat import ChatRequest, Usage
-from mcranker.llm.limits.concurrency import MOST_LEARNED, USED, LearnedConcurrency
+from mcranker.llm.limits.concurrency import USED, LearnedConcurrency
 from mcranker.llm.limits.pace import Pace, estimated_tokens
 from mcranker.runtime.forks import renew_in_child
 
-__all__ = ["MOST_LEARNED", "PATIENCE", "Limits", "LimitsStatistics", "Place"]
-
+FIRST_PAUSE = 1.0
+"""Seconds without calls after a refusal that does not say for how long; see `Limits`."""
 PATIENCE = 300.0
 """Seconds: whoever would wait longer for a provider that refuses calls is told so instead."""
 
@@ -74,7 +74,7 @@ class Limits:
         concurrency: int | None,
         requests_per_minute: float | None = None,
         tokens_per_minute: float | None = None,
-        first_pause: float = 1.0,
+        first_pause: float = FIRST_PAUSE,
         longest_pause: float = 60.0,
         patience: float = PATIENCE,
         clock: Callable[[], float] = time.monotonic,

@@ -7,8 +7,6 @@ import math
 from mcranker.llm.chat import ChatRequest
 from mcranker.llm.limits.refusals import Refusals
 
-__all__ = ["Pace", "estimated_tokens"]
-
 CATCH_UP = 0.1  # seconds of lateness that are made up for; event loops are late by milliseconds
 MINUTE = 60.0 + 2 * CATCH_UP  # seconds, so that making up never brings too many into 60 s
 BYTES_A_TOKEN = 4

@@ -6,8 +6,6 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 
-__all__ = ["Refusals"]
-
 WINDOW = 60.0  # seconds after which what was seen begins to count for less
 LEAST = 0.05  # seconds that a rate is told from
 TOLERATED = 0.03  # share of calls whose refusal is no reason to be slower

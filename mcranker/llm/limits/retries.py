@@ -26,10 +26,10 @@ from mcranker.llm.wrapper import Wrapper
 from mcranker.logs import safe_logger
 from mcranker.runtime.forks import renew_in_child
 
-__all__ = ["ATTEMPTS", "Retrying", "RetryingStatistics"]
-
 ATTEMPTS = 6
 """Tries in all, the first included."""
+FIRST_WAIT = 0.5
+"""Seconds before the second try; see `Retrying`."""
 
 logger = safe_logger("mcranker.llm")
 
@@ -85,7 +85,7 @@ class Retrying(Wrapper):
         *,
         attempts: int = ATTEMPTS,
         deadline: float = PATIENCE,
-        first_wait: float = 0.5,
+        first_wait: float = FIRST_WAIT,
         longest_wait: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

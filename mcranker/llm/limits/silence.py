@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from mcranker.llm.chat import Tag
 from mcranker.runtime.forks import renew_in_child
 
-__all__ = ["DOWN", "Asked", "Silence"]
-
 DOWN = 3
 """So many passages fail one after the other, with no answer in between: the model is down."""
 ATTEMPTS_IN_SILENCE = 3

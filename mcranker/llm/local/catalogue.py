@@ -10,26 +10,18 @@ from __future__ import annotations
 import difflib
 from functools import cache
 from importlib import resources
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mcranker.errors import ModelNotFound
 
-__all__ = [
-    "DEFAULT_MODEL",
-    "CatalogueEntry",
-    "HubSource",
-    "RegistrySource",
-    "catalogue",
-    "find",
-    "not_found",
-]
+DEFAULT_MODEL = "minilm"
+SUGGESTED_MODEL = "qwen3-4b"
+"""What a reader with a hub and some memory is advised to try instead."""
 
-DEFAULT_MODEL = "smollm2-135m"
-
-FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\.gguf$")]
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\.(gguf|onnx|json)$")]
 _FROZEN = ConfigDict(frozen=True, extra="forbid")
 
 
@@ -58,38 +50,62 @@ class HubSource(BaseModel):
     file: str
 
 
-class CatalogueEntry(BaseModel):
-    """One model that `local:NAME` can name.
+class CatalogueFile(BaseModel):
+    """One file of a model.
 
     Attributes:
-        name: what the user writes after ``local:``.
+        name: of the model, or of the part of it that the file is.
         file: name of the file in the cache folder.
-        licence: SPDX identifier of the weights' licence.
         size: bytes; None if only the hub knows.
         sha256: hexadecimal; None if only the hub knows.
         source: where the file is fetched from.
-        context: tokens the model was trained to take in.
-        weak: see `mcranker.llm.chat.Capabilities.weak`.
-        note: one sentence for people who choose.
     """
 
     model_config = _FROZEN
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
     file: FileName
-    licence: str
     size: Annotated[int, Field(gt=0)] | None
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None
     source: Annotated[RegistrySource | HubSource, Field(discriminator="kind")]
-    context: Annotated[int, Field(gt=0)]
-    weak: bool
-    note: str
 
     @model_validator(mode="after")
-    def _registry_files_have_a_hash(self) -> CatalogueEntry:
+    def _registry_files_have_a_hash(self) -> Self:
         if self.source.kind == "registry" and self.sha256 is None:
             raise ValueError(f"{self.name!r} comes from a package, so it needs its sha256")
         return self
+
+
+class CatalogueEntry(CatalogueFile):
+    """One model that `local:NAME` can name.
+
+    Attributes:
+        name: what the user writes after ``local:``.
+        licence: SPDX identifier of the weights' licence.
+        context: tokens the model was trained to take in.
+        weak: see `mcranker.llm.chat.Capabilities.weak`.
+        note: one sentence for people who choose.
+        tokenizer: the file beside an encoder's model; None for a GGUF file, which holds its own.
+        otherwise: name of the entry that stands in where this one cannot be fetched.
+    """
+
+    licence: str
+    context: Annotated[int, Field(gt=0)]
+    weak: bool
+    note: str
+    tokenizer: CatalogueFile | None = None
+    otherwise: str | None = None
+
+    @model_validator(mode="after")
+    def _only_encoders_have_a_tokenizer(self) -> Self:
+        if (self.tokenizer is not None) != self.file.endswith(".onnx"):
+            raise ValueError(f"{self.name!r}: an ONNX file needs its tokenizer, and no other does")
+        return self
+
+    @property
+    def files(self) -> tuple[CatalogueFile, ...]:
+        """What is fetched, the model last."""
+        return (self,) if self.tokenizer is None else (self.tokenizer, self)
 
 
 @cache

@@ -6,6 +6,7 @@ listens on 127.0.0.1 at a free port and wants a random key, so nobody else can u
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib.util
 import json
@@ -14,7 +15,9 @@ import os
 import secrets
 import threading
 import weakref
-from dataclasses import replace
+from collections import defaultdict, deque
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,22 +25,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import anyio.to_thread
 
 from mcranker.errors import ConfigError, ModelFileError, ModelNotFound, ReplyError
-from mcranker.llm.bounded_schema import bounded
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest, Message, Usage
+from mcranker.llm.limits.budget import question_bytes
 from mcranker.llm.local.catalogue import find
-from mcranker.llm.local.context_room import ContextRoom
-from mcranker.llm.local.label_paths import LabelPaths, TokenPath
+from mcranker.llm.local.gguf_header import is_decision_model
 from mcranker.llm.local.model_files import Progress, file_mark, resolve
 from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.http_errors import Service, unreadable
 from mcranker.llm.providers.openai_protocol import chat_body, chat_reply
+from mcranker.llm.providers.systemone import (
+    LIMITS,
+    only_typed,
+    systemone_body,
+    systemone_reply,
+)
+from mcranker.llm.typed_answers import check_limits
 from mcranker.logs import safe_logger
 from mcranker.runtime.forks import abandon, renew_in_child
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
     from pathlib import Path
-
-__all__ = ["LocalChat", "ServerAddress", "loading"]
 
 SLOTS = 4  # prompts evaluated at once
 MAX_CONTEXT = 8192  # tokens, shared by the slots; bounds the memory
@@ -47,9 +55,13 @@ WEAK_BELOW = 600_000_000  # bytes; a file smaller than this holds about half a b
 PROMPT_CACHE_MIB = 512  # evaluated prefixes kept aside while a slot does something else
 TOP_LOGPROBS = 200  # the labels of a scale are found among these; more cost time
 TOP_LOGPROBS_FOR_MANY = 4000  # where there are more than MANY_LABELS
+LETTERS = 52  # by which some decision models name the options of a choice
 MANY_LABELS = 20
 NEGLIGIBLE = 0.01  # share of all labels' probability below which it is not traced any further
 
+LONGEST_TEXT = 300  # characters of one text
+LONGEST_LIST = 12  # entries of one list
+TokenPath = tuple[int, ...]
 _log = safe_logger("mcranker.llm.local.llama_local")
 
 
@@ -78,18 +90,36 @@ class LocalChat:
     of the next tokens, before any constraint, with and without a space in front. A beginning
     that several labels share ("1" and "10") takes a further call of one token; where it has
     less than a hundredth of their probability, they get equal parts of it without a call.
+
+    A decision model answers typed questions, by the engine's System One, and nothing else.
     """
 
     def __init__(
-        self, path: Path, name: str, *, context: int, weak: bool, concurrency: int | None = None
+        self,
+        path: Path,
+        name: str,
+        *,
+        context: int,
+        weak: bool,
+        decides: bool = False,
+        concurrency: int | None = None,
     ) -> None:
         self._path = path
         self._name = name
         self._endpoint = f"{metadata.version('xllamacpp')} {file_mark(path)}"
         self._context = min(context, MAX_CONTEXT)
         self._concurrency = concurrency or SLOTS
-        self._capabilities = Capabilities(
-            json_schema=True, label_logprobs=True, prefill=True, weak=weak, prefix_slots=1
+        self._capabilities = (
+            replace(
+                LIMITS,
+                max_choices=LETTERS,
+                max_state_tokens=self._context,
+                max_request_tokens=None,
+            )
+            if decides
+            else Capabilities(
+                json_schema=True, label_logprobs=True, prefill=True, weak=weak, prefix_slots=1
+            )
         )
         self._service = Service(
             model=name,
@@ -143,6 +173,7 @@ class LocalChat:
             f"local:{name}",
             context=entry.context if entry else MAX_CONTEXT,
             weak=entry.weak if entry else path.stat().st_size < WEAK_BELOW,
+            decides=is_decision_model(path, f"local:{name}"),
             concurrency=concurrency,
         )
 
@@ -160,6 +191,8 @@ class LocalChat:
         return self._capabilities
 
     async def complete(self, request: ChatRequest) -> ChatReply:
+        if not self._capabilities.prompts:
+            return await self._decide(request)
         client = await self._connected()
         if request.labels:
             return await self._choose_label(client, request)
@@ -171,6 +204,29 @@ class LocalChat:
             body["grammar"] = _compact_grammar(json.dumps(dict(request.schema.schema)))
         data = await self._post(client, request, body)
         return chat_reply(data, request, service=self._service, prefill=True)
+
+    async def _decide(self, request: ChatRequest) -> ChatReply:
+        if not request.questions:
+            raise only_typed(self._name, request)
+        check_limits(request, self._capabilities, self._name)
+        client = await self._connected()
+        body = systemone_body(request, self._name)
+        # The engine puts the state before every question.
+        longest = max(map(question_bytes, request.questions))
+        async with self._engine.room.hold((longest + len(str(body["state"]))) // 3):
+            data = await client.post("v1/systemone", body)
+        return systemone_reply(data, request, service=self._service)
+
+    async def cut(self, text: str, tokens: int) -> str:
+        """The beginning of `text` that has up to so many tokens.
+
+        Raises:
+            ModelFileError, ConnectionFailed: the model cannot be loaded or has stopped.
+        """
+        client = await self._connected()
+        data = await client.post("tokenize", {"content": text, "with_pieces": True})
+        pieces = [token["piece"] for token in data["tokens"]]
+        return text if len(pieces) <= tokens else beginning(text, pieces[:tokens])
 
     async def server(self) -> ServerAddress:
         """Where the model can be asked over HTTP too, by any OpenAI or Anthropic client.
@@ -423,7 +479,7 @@ def _compact_grammar(schema: str) -> str:
     import xllamacpp
 
     spaced = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-    tight = bounded(json.loads(schema)) | {"x-guidance": spaced}
+    tight = _bounded(json.loads(schema)) | {"x-guidance": spaced}
     return str(xllamacpp.json_schema_to_grammar(json.dumps(tight)))
 
 
@@ -447,3 +503,146 @@ def _with_prefill(messages: tuple[Message, ...], added: str) -> tuple[Message, .
     if messages and messages[-1].role == "assistant":
         return (*messages[:-1], Message("assistant", messages[-1].content + added))
     return (*messages, Message("assistant", added))
+
+
+def _bounded(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema with a limit to every text and list that has none."""
+    limited = {
+        key: _bounded(value) if isinstance(value, dict) else value for key, value in schema.items()
+    }
+    if schema.get("type") == "string" and "enum" not in schema:
+        limited.setdefault("maxLength", LONGEST_TEXT)
+    if schema.get("type") == "array":
+        limited.setdefault("maxItems", LONGEST_LIST)
+    return limited
+
+
+def beginning(text: str, pieces: Sequence[str | list[int]]) -> str:
+    """The beginning of `text` whose tokens are these; a character that they cut is left out.
+
+    Args:
+        text: what was tokenized.
+        pieces: text of each token, or its bytes where they are no whole characters.
+    """
+    raw = b"".join(each.encode() if isinstance(each, str) else bytes(each) for each in pieces)
+    said = raw.decode(errors="ignore")
+    # Some tokenizers put a blank before the first word.
+    return text[: len(said if text.startswith(said) else said.removeprefix(" "))]
+
+
+@dataclass(slots=True)
+class LabelPaths:
+    """The token sequences that write a label, as a tree.
+
+    Attributes:
+        labels: whole sequence -> label; a label may have several.
+        children: beginning of a sequence -> the beginnings that are one token longer.
+        texts: beginning of a sequence -> what it writes.
+    """
+
+    labels: dict[TokenPath, str] = field(default_factory=dict)
+    children: dict[TokenPath, set[TokenPath]] = field(default_factory=lambda: defaultdict(set))
+    texts: dict[TokenPath, str] = field(default_factory=lambda: {(): ""})
+
+    def add(self, label: str, tokens: Sequence[tuple[int, str | list[int]]]) -> None:
+        """Take in one way to write a label: each token's number and its text or bytes."""
+        ids = tuple(number for number, _ in tokens)
+        pieces = [bytes(p) if isinstance(p, list) else p.encode() for _, p in tokens]
+        for n in range(1, len(ids)):
+            try:
+                self.texts[ids[:n]] = b"".join(pieces[:n]).decode()
+            except UnicodeDecodeError:
+                return  # a token ends inside a character: text cannot be cut there
+        for n in range(len(ids)):
+            self.children[ids[:n]].add(ids[: n + 1])
+        self.labels[ids] = label
+
+    def share_equally(self, beginning: TokenPath, mass: dict[TokenPath, float]) -> None:
+        """Give the labels that begin so equal parts of the beginning's probability."""
+        below = [path for path in self.labels if path[: len(beginning)] == beginning]
+        part = mass.get(beginning, 0.0) / len(below)
+        longer = [path[:n] for path in below for n in range(len(beginning) + 1, len(path) + 1)]
+        for path in longer:
+            mass[path] = part * longer.count(path)
+
+    def label_logprobs(self, mass: Mapping[TokenPath, float]) -> dict[str, float]:
+        """Logarithm of each label's probability, from the probability of each sequence.
+
+        A label that is the beginning of another one ("1" of "10") only has what is left
+        when the other one is taken off: p(1)·(1 - p(0 | 1)).
+        """
+        sums: dict[str, float] = defaultdict(float)
+        for path, label in self.labels.items():
+            longer = sum(mass.get(child, 0.0) for child in self.children.get(path, ()))
+            sums[label] += max(0.0, mass.get(path, 0.0) - longer)
+        return {label: min(0.0, math.log(p)) for label, p in sums.items() if p > 0.0}
+
+
+@dataclass(eq=False, slots=True)
+class _Turn:
+    tokens: int
+    loop: asyncio.AbstractEventLoop
+    granted: asyncio.Future[None]
+
+
+class ContextRoom:
+    """Counts the tokens that calls in flight may fill, over all event loops and threads.
+
+    An engine whose slots share one context fails all calls in flight when they fill it
+    together. Calls are let in first come, first served, so that a long one is not overtaken
+    for ever.
+
+    Args:
+        tokens: size of the context.
+    """
+
+    def __init__(self, tokens: int) -> None:
+        self._size = self._free = tokens
+        self._lock = threading.Lock()
+        self._line: deque[_Turn] = deque()
+
+    @property
+    def free(self) -> int:
+        """Tokens that nobody holds."""
+        return self._free
+
+    @asynccontextmanager
+    async def hold(self, tokens: int) -> AsyncIterator[None]:
+        """Wait until there is room for that many tokens, and hold it inside the block.
+
+        A call larger than the whole context is let in alone: the engine says why it fails.
+        """
+        tokens = min(tokens, self._size)
+        loop = asyncio.get_running_loop()
+        turn = _Turn(tokens, loop, loop.create_future())
+        with self._lock:
+            self._line.append(turn)
+            self._admit()
+        try:
+            await turn.granted
+        except asyncio.CancelledError:
+            with self._lock:
+                if turn in self._line:
+                    self._line.remove(turn)
+                else:
+                    self._free += tokens
+                self._admit()
+            raise
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._free += tokens
+                self._admit()
+
+    def _admit(self) -> None:
+        while self._line and self._line[0].tokens <= self._free:
+            turn = self._line.popleft()
+            if not turn.loop.is_closed():
+                self._free -= turn.tokens
+                turn.loop.call_soon_threadsafe(_grant, turn.granted)
+
+
+def _grant(granted: asyncio.Future[None]) -> None:
+    if not granted.done():
+        granted.set_result(None)

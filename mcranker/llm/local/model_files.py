@@ -27,11 +27,16 @@ from typing import Any
 import platformdirs
 
 from mcranker.errors import ConfigError, DownloadError
-from mcranker.llm.local.catalogue import CatalogueEntry, HubSource, RegistrySource, find, not_found
+from mcranker.llm.local.catalogue import (
+    CatalogueEntry,
+    CatalogueFile,
+    HubSource,
+    RegistrySource,
+    find,
+    not_found,
+)
 from mcranker.llm.masking import masked
 from mcranker.logs import safe_logger
-
-__all__ = ["Progress", "cache_folder", "download", "file_mark", "resolve"]
 
 Progress = Callable[[int, int | None], None]
 
@@ -51,7 +56,7 @@ def cache_folder() -> Path:
 
 
 def resolve(name: str, *, progress: Progress | None = None) -> Path:
-    """The GGUF file that ``local:NAME`` means, downloaded if need be.
+    """The model file that ``local:NAME`` means, downloaded if need be.
 
     Looked for in this order: a file of that path (``~`` is the home folder); a file of that
     name in `cache_folder`; a catalogue entry, from the cache, from an installed package that
@@ -70,14 +75,53 @@ def resolve(name: str, *, progress: Progress | None = None) -> Path:
         return path.resolve()
     entry = find(name)
     if entry is not None:
-        return _cached(entry) or _installed(entry) or download(entry, progress=progress)
+        return present(entry) or download(entry, progress=progress)
     if name and path.name == name and (cache_folder() / name).is_file():
         return cache_folder() / name
     raise not_found(name)
 
 
+def resolve_encoder(
+    entry: CatalogueEntry, *, progress: Progress | None = None
+) -> tuple[CatalogueEntry, Path, Path]:
+    """The files of an encoder, downloaded if need be.
+
+    Where they cannot be fetched, the entry that stands in for it is taken, and a warning says so.
+
+    Returns:
+        The entry taken, its model and its tokenizer.
+
+    Raises:
+        DownloadError: the files had to be fetched and could not; says why of both entries.
+    """
+    other = find(entry.otherwise) if entry.otherwise else None
+    if other is not None and present(entry) is None and present(other) is not None:
+        entry = other
+    try:
+        model = present(entry) or download(entry, progress=progress)
+    except DownloadError as error:
+        if other is None or entry is other:
+            raise
+        try:
+            model = present(other) or download(other, progress=progress)
+        except (DownloadError, ConfigError) as second:
+            raise DownloadError(f"{error} Nor is it to be had elsewhere: {second}") from second
+        _log.warning("%s; so local:%s is taken, which is the same model", error, other.name)
+        entry = other
+    assert entry.tokenizer is not None, "the catalogue checks this"
+    tokenizer = _here(entry.tokenizer)
+    assert tokenizer is not None, "present() and download() see to all files"
+    return entry, model, tokenizer
+
+
+def present(entry: CatalogueEntry) -> Path | None:
+    """The model file of an entry, if all files of it are here and whole."""
+    paths = [_here(each) for each in entry.files]
+    return None if None in paths else paths[-1]
+
+
 def download(entry: CatalogueEntry, *, progress: Progress | None = None) -> Path:
-    """Fetch a catalogue entry into the cache folder, check it, and return its path.
+    """Fetch a catalogue entry's files into the cache folder, check them, and return the model's.
 
     Two processes that ask at the same time fetch it once. A file that is already there and
     whole is not fetched again. Stopping half-way (Ctrl-C, an error) leaves no part of it.
@@ -91,6 +135,12 @@ def download(entry: CatalogueEntry, *, progress: Progress | None = None) -> Path
             that is not the one the catalogue means.
         ConfigError: the file is on the Hugging Face hub and its client is not installed.
     """
+    for each in entry.files:
+        path = _download(each, progress)
+    return path
+
+
+def _download(entry: CatalogueFile, progress: Progress | None) -> Path:
     target = cache_folder() / entry.file
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -110,7 +160,7 @@ def download(entry: CatalogueEntry, *, progress: Progress | None = None) -> Path
     return target
 
 
-def _fetch_and_store(entry: CatalogueEntry, target: Path, work: Path, progress: Progress) -> None:
+def _fetch_and_store(entry: CatalogueFile, target: Path, work: Path, progress: Progress) -> None:
     size, sha256 = entry.size, entry.sha256
     _log.info("fetching model %r", entry.name)
     if isinstance(entry.source, HubSource):
@@ -150,7 +200,11 @@ def file_mark(path: Path) -> str:
 # --- what is already here ---------------------------------------------------------------
 
 
-def _cached(entry: CatalogueEntry) -> Path | None:
+def _here(entry: CatalogueFile) -> Path | None:
+    return _cached(entry) or _installed(entry)
+
+
+def _cached(entry: CatalogueFile) -> Path | None:
     path = cache_folder() / entry.file
     if not path.is_file():
         return None
@@ -168,7 +222,7 @@ def _cached(entry: CatalogueEntry) -> Path | None:
     return path
 
 
-def _installed(entry: CatalogueEntry) -> Path | None:
+def _installed(entry: CatalogueFile) -> Path | None:
     source = entry.source
     if not isinstance(source, RegistrySource):
         return None

@@ -2,60 +2,34 @@
 
 from __future__ import annotations
 
-import copy
 import re
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-import anyio
-
-from mcranker.errors import (
-    AuthenticationFailed,
-    ModelError,
-    RequestRejected,
-    ServerFailed,
-    UnsupportedCapability,
-)
-from mcranker.llm.batch.protocol import TRANSFER_SECONDS
+from mcranker.errors import AuthenticationFailed, ModelError, ServerFailed, UnsupportedCapability
 from mcranker.llm.chat import REASONING_TOKENS, Capabilities, ChatReply, ChatRequest, Message, Usage
-from mcranker.llm.masking import shown_url, url_secrets
-from mcranker.llm.providers.bodies import MOST_RESULTS, PLAIN
-from mcranker.llm.providers.endpoint import (
-    checked_settings,
-    chosen_url,
-    find_key,
-    key_advice,
-)
 from mcranker.llm.providers.http_errors import (
-    Problem,
     Service,
     StatusError,
     error_for,
-    json_bytes,
-    parse_object,
-    read_problem,
     refusal,
     reported_model,
-    timed_out,
-    transport_error,
     unreadable,
 )
-from mcranker.llm.providers.parameters import ParameterMemory
-from mcranker.llm.providers.per_loop import PerLoop
+from mcranker.llm.providers.sdk_chat import Provider, SdkChat, library_error
 from mcranker.llm.providers.token_counts import call_usage, token_count
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+    from collections.abc import Mapping
 
     import anthropic
-    import httpx2
 
-    from mcranker.llm.batch.protocol import Writer
-
-__all__ = ["AnthropicMessages"]
-
-DEFAULT_URL = "https://api.anthropic.com"
-KEEP_ALIVE = 60.0  # seconds
+_ANTHROPIC = Provider(
+    name="Anthropic",
+    url="https://api.anthropic.com",
+    variable="ANTHROPIC",
+    models="platform.claude.com/docs",
+    cut="/v1",
+)
 
 # The last models that take a temperature; from 4.7 on it is an error.
 _TAKES_TEMPERATURE = re.compile(r"claude-(3|[a-z]+-4-([0-6](?!\d)|\d{8}))")
@@ -72,7 +46,7 @@ _BYTES_A_TOKEN = 3  # of English, by the newest tokenizers
 _ASKED_OFTEN = ("score", "assess")  # writing to the cache costs a quarter more than not to
 
 
-class AnthropicMessages:
+class AnthropicMessages(SdkChat):
     """Asks a model of Anthropic.
 
     Thinking is turned off, as scores are many and short; a model that refuses that thinks,
@@ -102,34 +76,15 @@ class AnthropicMessages:
         timeout: float = 120.0,
         concurrency: int = 64,
     ) -> None:
-        checked_settings(timeout, concurrency)
-        self._model = model
-        self._name = f"anthropic:{model}"
-        url = chosen_url(base_url, "ANTHROPIC_BASE_URL", DEFAULT_URL)
-        self._base_url = url.removesuffix("/v1")
-        self._timeout = timeout
-        self._concurrency = concurrency
-        self._memory = ParameterMemory(self._name)
-        self._clients: PerLoop[anthropic.AsyncAnthropic] = PerLoop(self._open, _close)
-        self._service = Service(
-            model=self._name,
-            where="Anthropic" if self._base_url == DEFAULT_URL else shown_url(self._base_url),
-            key_advice=key_advice("ANTHROPIC_API_KEY"),
-            model_advice="check the model's name at platform.claude.com/docs",
-            connection_advice="check the network, and base_url= if you set one",
+        super().__init__(
+            _ANTHROPIC,
+            f"anthropic:{model}",
+            api_key=api_key,
+            base_url=base_url,
             timeout=timeout,
-            key=find_key(api_key, "ANTHROPIC_API_KEY", model=self._name),
-            hidden=url_secrets(self._base_url),
+            concurrency=concurrency,
         )
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def endpoint(self) -> str:
-        """The service's base URL."""
-        return self._base_url
+        self._model = model
 
     @property
     def capabilities(self) -> Capabilities:
@@ -137,149 +92,44 @@ class AnthropicMessages:
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         try:
-            data = await self._memory.ask(self._message_body(request), self._send)
+            data = await self._memory.ask(self._body(request), self._send)
         except StatusError as failure:
             raise error_for(failure.problem, self._service) from failure
         return _reply(data, self._service)
-
-    async def aclose(self) -> None:
-        """Close the connections of the running event loop; a later call opens new ones."""
-        await self._clients.aclose()
-
-    # What the batch API needs; see `mcranker.llm.batch.protocol.BatchableChat`.
-
-    @property
-    def service(self) -> Service:
-        return self._service
-
-    def writer(self) -> Writer:
-        memory = copy.deepcopy(self._memory)
-        return lambda request: _with_room(memory.adapt(self._message_body(request)))
 
     def read(self, data: Mapping[str, Any], request: ChatRequest) -> ChatReply:
         return _reply(data, self._service)
 
-    def learn(self, problem: Problem, sent: Mapping[str, Any]) -> bool:
-        return self._memory.learn(problem, sent)
-
-    async def call(
-        self, method: Literal["GET", "POST"], path: str, content: bytes | None = None
-    ) -> dict[str, Any]:
-        import httpx2
-
-        async def send(client: anthropic.AsyncAnthropic) -> httpx2.Response:
-            if method == "GET":
-                return await client.get(path, cast_to=httpx2.Response)
-            return await client.post(
-                path,
-                cast_to=httpx2.Response,
-                content=content,
-                options={"timeout": TRANSFER_SECONDS},
-            )
-
-        try:
-            return await self._answer(send, replace(self._service, timeout=TRANSFER_SECONDS))
-        except StatusError as failure:
-            raise error_for(failure.problem, self._service) from failure
-
-    async def stream(self, path: str) -> AsyncGenerator[bytes, None]:
+    def _library(self) -> Any:
         import anthropic
-        import httpx2
 
-        from mcranker.llm.providers.sdk_bodies import FOREIGN, widen_body
+        return anthropic
 
-        try:
-            client = await self._clients.get()
-            response = await client.get(path, cast_to=httpx2.Response, stream=True)
-            widen_body(response, MOST_RESULTS)
-            try:
-                async for chunk in response.aiter_bytes():
-                    yield chunk
-            finally:
-                await response.aclose()
-        except anthropic.AnthropicError as error:
-            raise sdk_error(error, self._service) from error
-        except FOREIGN as error:
-            raise transport_error(error, self._service) from error
+    def _error(self, error: anthropic.AnthropicError, service: Service) -> ModelError:
+        return sdk_error(error, service)
 
-    def _message_body(self, request: ChatRequest) -> dict[str, Any]:
+    def _body(self, request: ChatRequest) -> dict[str, Any]:
         if request.labels:
             raise UnsupportedCapability(
-                f"{self._name}: Anthropic gives no log-probabilities; "
+                f"{self.name}: Anthropic gives no log-probabilities; "
                 'use scoring="integer" or another model',
-                model=self._name,
+                model=self.name,
             )
         return _body(request, self._model)
 
+    def _with_room(self, body: dict[str, Any]) -> dict[str, Any]:
+        if "thinking" not in body:
+            body["max_tokens"] += REASONING_TOKENS
+        return body
+
     async def _send(self, body: dict[str, Any]) -> dict[str, Any]:
-        import httpx2
-
-        content = json_bytes(_with_room(body), self._service)
-
-        async def send(client: anthropic.AsyncAnthropic) -> httpx2.Response:
-            # The whole address, because the library takes its time to join two parts.
-            url = f"{self._base_url}/v1/messages"
-            return await client.post(url, cast_to=httpx2.Response, content=content)
-
-        return await self._answer(send, self._service)
-
-    async def _answer(
-        self,
-        send: Callable[[anthropic.AsyncAnthropic], Awaitable[httpx2.Response]],
-        service: Service,
-    ) -> dict[str, Any]:
-        import anthropic
-
-        from mcranker.llm.providers.sdk_bodies import FOREIGN
-
-        try:
-            with anyio.fail_after(service.timeout):
-                response = await send(await self._clients.get())
-        except TimeoutError as error:
-            raise timed_out(service) from error
-        except anthropic.APIStatusError as error:
-            raise StatusError(_problem(error)) from error
-        except anthropic.AnthropicError as error:
-            raise sdk_error(error, service) from error
-        except FOREIGN as error:
-            raise transport_error(error, service) from error
-        return parse_object(response.content, service)
-
-    def _open(self) -> anthropic.AsyncAnthropic:
-        import anthropic
-        import httpx2
-
-        from mcranker.llm.providers.sdk_bodies import bound_body
-
-        return anthropic.AsyncAnthropic(
-            api_key=self._service.key,
-            base_url=self._base_url,
-            max_retries=0,
-            timeout=self._timeout,
-            http_client=anthropic.DefaultAioHttpClient(
-                limits=httpx2.Limits(
-                    max_connections=self._concurrency,
-                    max_keepalive_connections=self._concurrency,
-                    keepalive_expiry=KEEP_ALIVE,
-                ),
-                timeout=self._timeout,
-                headers=PLAIN,
-                event_hooks={"response": [bound_body]},
-                follow_redirects=False,  # one would take the prompt elsewhere
-            ),
-        )
+        return await self._post("/v1/messages", self._with_room(body))
 
 
 def sdk_error(error: anthropic.AnthropicError, service: Service) -> ModelError:
     """The error of this package that one of the library's stands for."""
     import anthropic
 
-    if isinstance(error, anthropic.APIStatusError):
-        return error_for(_problem(error), service)
-    if isinstance(error, anthropic.APIConnectionError):
-        return transport_error(error, service)
-    if isinstance(error, anthropic.APIResponseValidationError):
-        return unreadable(str(error), service)
     if isinstance(error, anthropic.RetryableError):
         return ServerFailed(
             f"{service.model}: Anthropic's library asks to retry; it is", model=service.model
@@ -288,10 +138,7 @@ def sdk_error(error: anthropic.AnthropicError, service: Service) -> ModelError:
         return AuthenticationFailed(
             f"{service.model}: no credentials; {service.key_advice}", model=service.model
         )
-    return RequestRejected(
-        f"{service.model}: {type(error).__name__} in Anthropic's library; it is not retried",
-        model=service.model,
-    )
+    return library_error(error, service, anthropic, _ANTHROPIC.name)
 
 
 def _body(request: ChatRequest, model: str) -> dict[str, Any]:
@@ -315,12 +162,6 @@ def _body(request: ChatRequest, model: str) -> dict[str, Any]:
         schema = {"type": "json_schema", "schema": dict(request.schema.schema)}
         body["output_config"] = {"format": schema}
     body["thinking"] = {"type": "disabled"}
-    return body
-
-
-def _with_room(body: dict[str, Any]) -> dict[str, Any]:
-    if "thinking" not in body:
-        body["max_tokens"] += REASONING_TOKENS
     return body
 
 
@@ -372,12 +213,3 @@ def _usage(usage: Any, service: Service) -> Usage:
         output=counts.get("output_tokens"),
         service=service,
     )
-
-
-def _problem(error: anthropic.APIStatusError) -> Problem:
-    response = error.response
-    return read_problem(response.status_code, response.content, response.headers)
-
-
-async def _close(client: anthropic.AsyncAnthropic) -> None:
-    await client.close()

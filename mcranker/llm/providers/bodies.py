@@ -19,8 +19,6 @@ from mcranker.llm.providers.http_errors import BodyTooLong
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["MOST_ERROR", "MOST_REPLY", "MOST_RESULTS", "PLAIN", "most_of", "read_body"]
-
 MOST_REPLY = 8 * 2**20
 """The longest replies, with all thoughts of a model, take less than one of these MiB."""
 

@@ -33,16 +33,16 @@ from mcranker.llm.providers.http_errors import (
     timed_out,
     transport_error,
 )
+from mcranker.llm.providers.openai_decisions import decision_body, decision_reply
 from mcranker.llm.providers.openai_protocol import chat_body, chat_reply
 from mcranker.llm.providers.parameters import ParameterMemory
 from mcranker.llm.providers.per_loop import PerLoop
+from mcranker.llm.typed_answers import check_limits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import aiohttp
-
-__all__ = ["CompatibleChat"]
 
 KEEP_ALIVE = 60.0  # seconds; shorter ones cost a new connection, and a TLS handshake, each time
 
@@ -115,10 +115,19 @@ class CompatibleChat:
         return self._base_url
 
     @property
+    def service(self) -> Service:
+        """Who answers, in the words that errors need."""
+        return self._service
+
+    @property
     def capabilities(self) -> Capabilities:
         return self._memory.within(self._capabilities)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
+        if request.questions:
+            check_limits(request, self._capabilities, self._name)
+            data = await self.post("decisions", decision_body(request, self._model))
+            return decision_reply(data, request, service=self._service)
         body = chat_body(request, self._model, capabilities=self._capabilities) | self._extra_body
         try:
             data = await self._memory.ask(body, self._chat)

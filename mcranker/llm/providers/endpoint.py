@@ -10,15 +10,6 @@ from urllib.parse import SplitResult, urlsplit
 from mcranker.errors import AuthenticationFailed, ConfigError
 from mcranker.llm.masking import shown_url
 
-__all__ = [
-    "checked_settings",
-    "checked_url",
-    "chosen_url",
-    "environment_proxy",
-    "find_key",
-    "key_advice",
-]
-
 EXAMPLE = "http://localhost:8000/v1"
 
 _LABEL = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)")

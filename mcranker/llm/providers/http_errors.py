@@ -43,26 +43,6 @@ from mcranker.llm.masking import masked, shown_url
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "BodyTooLong",
-    "Problem",
-    "Service",
-    "StatusError",
-    "connection_failed",
-    "error_for",
-    "json_bytes",
-    "parse_object",
-    "problem_in",
-    "read_problem",
-    "refusal",
-    "reported_model",
-    "said_by",
-    "text_in",
-    "timed_out",
-    "transport_error",
-    "unreadable",
-]
-
 MESSAGE_LIMIT = 300
 READ_LIMIT = 2000  # characters of what a provider says that are looked at
 PAGE_LIMIT = 2**16  # bytes of a page in which its text is looked for

@@ -1,33 +1,45 @@
-"""OpenAI's decisions: many questions about one input, each answered by a score; pure functions.
+"""OpenAI's decisions: many typed questions about one input; pure functions.
 
 `decision_body` writes a request, `decision_reply` reads an answer.
 """
 
 from __future__ import annotations
 
-import math
+import hashlib
 import re
 from typing import TYPE_CHECKING, Any
 
-from mcranker.llm.chat import ChatReply, ChatRequest, Usage
+from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest, Usage
 from mcranker.llm.providers.http_errors import Service, reported_model, unreadable
 from mcranker.llm.providers.token_counts import call_usage
+from mcranker.llm.typed_answers import (
+    DECLINED,
+    OddAnswer,
+    choice,
+    level_score,
+    missing,
+    read_answer,
+    yes_no,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mcranker.llm.chat import Question
-
-__all__ = ["DECISION_MODELS", "MAX_QUESTIONS", "decides", "decision_body", "decision_reply"]
+    from mcranker.llm.chat import Option, Question
 
 DECISION_MODELS = frozenset({"gpt-6-luna"})
-"""The models that answer decisions; their dated snapshots do as well."""
+"""The models of OpenAI that answer decisions; their dated snapshots do as well."""
 
-MAX_QUESTIONS = 400  # in one request
-MAX_LEVELS = 10  # of one question
-ROUNDED = 1.01  # a probability, at most
+DECISIONS = Capabilities(
+    max_questions=400,
+    max_levels=10,
+    max_choices=255,
+    max_state_tokens=80_000,  # of JSON, 256 KiB
+)
+"""What one request may ask."""
 
 _SNAPSHOT = re.compile(r"-\d{4}-?\d\d-?\d\d\Z")
+_TYPES = {"yes_no": "predicate", "score": "score", "choice": "choice"}
 
 
 def decides(model: str) -> bool:
@@ -36,11 +48,9 @@ def decides(model: str) -> bool:
 
 
 def decision_body(request: ChatRequest, model: str) -> dict[str, Any]:
-    """The JSON body of a decision: the messages as its input, and the questions.
+    """The JSON body of a decision: the messages and the state as its input, and the questions.
 
-    A scale 0 to k becomes k + 1 levels, labelled by their numbers. Where those are more than
-    `MAX_LEVELS`, it becomes `MAX_LEVELS` levels at equal distances, the ends included. A
-    prefill (a last message of the assistant) is left out.
+    A prefill (a last message of the assistant) is left out.
 
     Args:
         request: what to ask; with questions.
@@ -49,23 +59,22 @@ def decision_body(request: ChatRequest, model: str) -> dict[str, Any]:
     messages = request.messages
     if messages and messages[-1].role == "assistant":
         messages = messages[:-1]
+    entries: list[dict[str, Any]] = [
+        {"type": "message", "role": m.role, "content": m.content} for m in messages
+    ]
+    if request.state is not None:
+        part = {"type": "input_json", "data": request.state.to_dict()}
+        entries.append({"type": "message", "role": "user", "content": [part]})
     return {
         "model": model,
-        "input": [{"type": "message", "role": m.role, "content": m.content} for m in messages],
-        "questions": [
-            {
-                "type": "score",
-                "name": question.name,
-                "instructions": question.text,
-                "levels": [{"label": label} for label in _labels(question)],
-            }
-            for question in request.questions
-        ],
+        "input": entries,
+        "questions": [_question(question) for question in request.questions],
+        "prompt_cache_key": _cache_key(request),
     }
 
 
 def decision_reply(data: Mapping[str, Any], request: ChatRequest, *, service: Service) -> ChatReply:
-    """What a decision says: the expected score of each question, None for a refused one.
+    """What a decision says to each question.
 
     Args:
         data: the answer's JSON.
@@ -73,85 +82,95 @@ def decision_reply(data: Mapping[str, Any], request: ChatRequest, *, service: Se
         service: who answered, for messages.
 
     Raises:
-        ServerFailed: the answers are not as many as the questions or in another order, or
-            one of them is neither a score on the question's levels nor a refusal.
+        ServerFailed: the answers are not as many as the questions, or in another order.
     """
     answers = data.get("answers")
     if not isinstance(answers, list):
         raise unreadable("no answers in it", service)
     if len(answers) != len(request.questions):
         raise unreadable(f"{len(answers)} answers to {len(request.questions)} questions", service)
+    pairs = list(zip(answers, request.questions, strict=True))
+    for answer, question in pairs:
+        name = answer.get("name") if isinstance(answer, dict) else None
+        if name not in (None, question.name):
+            what = f"the answer to question {question.name!r} stands under another question's name"
+            raise unreadable(what, service)
     return ChatReply(
         text="",
         usage=_usage(data.get("usage"), service),
         model=reported_model(data),
-        answers=tuple(
-            _answer(answer, question, service)
-            for answer, question in zip(answers, request.questions, strict=True)
-        ),
+        answers=tuple(_answer(answer, question) for answer, question in pairs),
     )
 
 
-def _labels(question: Question) -> list[str]:
-    last = _last_level(question)
-    return [f"{round(level * question.top / last, 1):g}" for level in range(last + 1)]
+def _question(question: Question) -> dict[str, Any]:
+    kind, text = _TYPES[question.kind], question.text
+    if question.kind == "yes_no" and question.options:
+        yes, no = (option.description or option.name for option in question.options)
+        text = f"{text}\n\nTrue: {yes}\nFalse: {no}"
+    form: dict[str, Any] = {"type": kind, "name": question.name, "instructions": text}
+    if question.kind == "score":
+        form["levels"] = [_described("label", each) for each in question.levels]
+    elif question.kind == "choice":
+        form["choices"] = [_described("value", each) for each in question.options]
+    return form
 
 
-def _last_level(question: Question) -> int:
-    """The place of the highest level; places count from 0."""
-    return min(question.top, MAX_LEVELS - 1)
+def _described(key: str, option: Option) -> dict[str, str]:
+    form = {key: option.name}
+    return {**form, "description": option.description} if option.description else form
 
 
-def _answer(answer: Any, question: Question, service: Service) -> float | None:
-    """The answer on the question's scale, 0 to its top."""
-
-    def bad(what: str) -> Exception:
-        return unreadable(f"the answer to question {question.name!r} {what}", service)
-
-    if not isinstance(answer, dict) or answer.get("type") not in ("score", "refusal"):
-        raise bad("is neither a score nor a refusal")
-    if answer.get("name") not in (None, question.name):
-        raise bad("stands under another question's name")
-    if answer["type"] == "refusal":
-        return None
-    listed = answer.get("probabilities")
-    level = _expected_level(listed, question) if listed else _number(answer.get("score"))
-    last = _last_level(question)
-    if level is None or not 0 <= level <= last:
-        raise bad(f"is no score on its levels 0 to {last}")
-    return level * question.top / last
+def _cache_key(request: ChatRequest) -> str:
+    """Equal for requests that begin alike: of one query, or with one beginning of the prompt."""
+    beginning = [
+        message.content[: message.shared] if message.shared else message.content
+        for message in request.messages[:1]
+    ]
+    if request.state is not None:
+        beginning += [request.state.query, *request.state.judges.values()]
+    text = "\0".join(beginning)
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
-def _expected_level(listed: Any, question: Question) -> float | None:
-    """The mean place of the level by the probabilities; None if they are not on the levels."""
-    if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
-        return None
-    labels = dict(enumerate(_labels(question)))
-    masses: dict[int, float] = {}
-    for entry in listed:
-        place, p = entry.get("value"), _number(entry.get("probability"))
-        # Taken away, so that a level listed twice counts as unknown.
-        label = labels.pop(place, None) if type(place) is int else None
-        if label is None or entry.get("label") not in (None, label) or p is None:
-            return None
-        if not 0 <= p <= ROUNDED:
-            return None
-        masses[place] = p
-    total = math.fsum(masses.values())
-    if total <= 0:
-        return None
-    mean = math.fsum(place * p for place, p in masses.items()) / total
-    return min(mean, max(masses))  # rounding must not carry it off the levels
+def _answer(answer: Any, question: Question) -> Answer:
+    if isinstance(answer, dict) and answer.get("type") == "refusal":
+        return missing(DECLINED)
+    wanted = _TYPES[question.kind]
+
+    def read() -> Answer:
+        if not isinstance(answer, dict) or answer.get("type") != wanted:
+            raise OddAnswer(f"it is no {wanted!r}, which was asked for")
+        confidence = answer.get("confidence")
+        if question.kind == "yes_no":
+            return yes_no(question, answer.get("probability"), confidence)
+        entries = answer.get("probabilities")
+        if question.kind == "choice":
+            return choice(question, answer.get("choice"), _listed(entries), confidence)
+        labels = dict(enumerate(each.name for each in question.levels))
+        for entry in entries if isinstance(entries, list) else ():
+            place = entry.get("value") if isinstance(entry, dict) else None
+            known = labels.get(place) if type(place) is int else None
+            if isinstance(entry, dict) and entry.get("label") not in (None, known):
+                raise OddAnswer("the labels of its probabilities are not those of its levels")
+        return level_score(question, answer.get("score"), _listed(entries), confidence)
+
+    return read_answer(read)
 
 
-def _number(value: Any) -> float | None:
-    """A finite number, or None."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        return float(value) if math.isfinite(value) else None
-    except OverflowError:  # an integer that no float can hold
-        return None
+def _listed(entries: Any) -> dict[Any, Any]:
+    """Value -> probability."""
+    if entries is None:
+        return {}
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise OddAnswer("its probabilities are no list of objects")
+    listed: dict[Any, Any] = {}
+    for entry in entries:
+        value = entry.get("value")
+        if type(value) not in (int, str) or value in listed:
+            raise OddAnswer("its probabilities are not each of one value")
+        listed[value] = entry.get("probability")
+    return listed
 
 
 def _usage(usage: Any, service: Service) -> Usage:

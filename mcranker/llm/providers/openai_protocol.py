@@ -25,8 +25,6 @@ from mcranker.llm.providers.token_counts import call_usage
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["LABEL_TOKENS", "TOP_LOGPROBS", "chat_body", "chat_reply", "label_logprobs"]
-
 LABEL_TOKENS = 3  # a leading white space, and a label of two tokens such as "1", "0"
 LEAST = -1e4  # a log-probability: of 0, and where an integer is too large for a float
 ROUNDED = 0.01  # a log-probability, at most

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from mcranker.llm.chat import Capabilities
 
-__all__ = ["ParameterMemory", "refused_parameter"]
-
 logger = safe_logger("mcranker.llm")
 
 # A parameter, and what is sent once it is refused: nothing, another value, another name.

@@ -17,8 +17,6 @@ from mcranker.runtime.forks import abandon, renew_in_child
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
-__all__ = ["PerLoop"]
-
 Client = TypeVar("Client")
 
 

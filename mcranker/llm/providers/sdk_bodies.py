@@ -16,8 +16,6 @@ import httpx2
 from mcranker.llm.providers.bodies import MOST_ERROR, most_of
 from mcranker.llm.providers.http_errors import BodyTooLong
 
-__all__ = ["FOREIGN", "bound_body", "widen_body"]
-
 FOREIGN = (
     httpx2.HTTPError,
     httpx2.InvalidURL,

@@ -18,8 +18,6 @@ from mcranker.logs import safe_logger
 if TYPE_CHECKING:
     from mcranker.llm.providers.http_errors import Service
 
-__all__ = ["MOST_TOKENS", "call_usage", "token_count"]
-
 MOST_TOKENS = 10**9
 """More than any context holds, and so few that sums of them fit into 64 bits."""
 

@@ -6,23 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from personas.report.dataset.words import optional, signed
 from personas.survey.model import PersonaFigures, QueryFigures, Survey
-
-__all__ = [
-    "Bar",
-    "Contest",
-    "Effect",
-    "Listed",
-    "Ranked",
-    "Recruitment",
-    "contests",
-    "effectiveness",
-    "model_names",
-    "most_disputed",
-    "recruitment",
-    "worths",
-]
+from personas.words import optional, signed
 
 TOP = 10
 BARS = 20

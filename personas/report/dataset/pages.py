@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from markupsafe import Markup
 
 from personas.report import site
-from personas.report.dataset.cases import fitting, kinds
 from personas.report.dataset.overview import (
     contests,
     effectiveness,
@@ -18,27 +17,24 @@ from personas.report.dataset.overview import (
     recruitment,
     worths,
 )
-from personas.report.dataset.parts import Finder, Part, deal_out, size
-from personas.report.dataset.rows import (
+from personas.report.dataset.tables import (
+    Finder,
     common_personas,
+    criteria_finder,
     criterion_row,
     pair_row,
+    pairs_finder,
     persona_row,
+    personas_finder,
+    queries_finder,
     query_columns,
     query_rows,
 )
-from personas.report.dataset.tables import (
-    criteria_finder,
-    pairs_finder,
-    personas_finder,
-    queries_finder,
-)
-from personas.report.dataset.words import change, count, optional, signed
-from personas.report.formats import alpha_reading, tau_reading, value
+from personas.report.formats import alpha_reading, judgement, printable, tau_reading, value
 from personas.report.page import render_page
-from personas.survey.model import Survey
-
-__all__ = ["survey_pages"]
+from personas.report.site import PAGE_BYTES, Page, query_page
+from personas.survey.model import CASE_KINDS, Case, CaseKind, Survey, Totals
+from personas.words import decimals, fixed, weight
 
 _SITE = (
     (site.OVERVIEW, "Overview"),
@@ -49,6 +45,10 @@ _SITE = (
 )
 _Entries: TypeAlias = Sequence[tuple[str, str]]
 _TEASERS = 2
+
+
+_JUDGES = 12
+_LEVELS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +71,19 @@ class _Listing:
     table: Finder
     values: dict[str, Any]
 
-    def parts(self, rows: Sequence[Markup]) -> tuple[Part, ...]:
-        """The rows, dealt out to pages."""
+    def pages(self, rows: Sequence[Markup]) -> tuple[Page, ...]:
+        """As many pages as keep each below `site.PAGE_BYTES`; at least one."""
+        empty = site.pages_of([self.name], [0])
+        room = site.PAGE_BYTES - site.LINK_BYTES - len(self.render(empty[0], empty, ()).encode())
+        sizes = [len(printable(row).encode()) + 1 for row in rows]
+        ends = site.ends_of_pages(sizes, room, room)
+        names = [site.numbered(self.name, number) for number in range(1, len(ends) + 1)]
+        return site.pages_of(names, ends)
 
-        def frame(parts: Sequence[Part]) -> int:
-            empty = (replace(part, rows=Markup("")) for part in (parts[0], parts[-1]))
-            return max(size(self.page(part, parts)) for part in empty)
-
-        return deal_out(self.name, rows, frame)
-
-    def page(self, part: Part, parts: Sequence[Part]) -> str:
-        """The page of one part."""
-        values = {"table": self.table, "part": part, "parts": parts, **self.values}
+    def render(self, page: Page, pages: Sequence[Page], rows: Sequence[Markup]) -> str:
+        """The HTML of one page; `rows` are those of all pages."""
+        its = Markup("\n").join(rows[page.first - 1 : page.last])
+        values = {"table": self.table, "part": page, "parts": pages, "rows": its, **self.values}
         return _page(self.survey, self.entries, self.name, self.template, values)
 
 
@@ -106,20 +107,16 @@ def survey_pages(survey: Survey, *, runs: str = "") -> Iterator[tuple[str, str]]
     )
     texts = {query.place: query.query for query in survey.queries}
     personas = _personas(survey, entries)
-    people = personas.parts(
-        [persona_row(number, each, texts) for number, each in enumerate(survey.personas, start=1)]
-    )
-    yield site.OVERVIEW, _overview(survey, entries, people)
-    queries = _queries(survey, entries)
-    rows = query_rows(survey, query_columns(survey))
-    criteria = _criteria(survey, entries)
-    for listing, parts in (
-        (queries, queries.parts(rows)),
+    people = [persona_row(number, each, texts) for number, each in enumerate(survey.personas, 1)]
+    yield site.OVERVIEW, _overview(survey, entries, personas.pages(people))
+    for listing, rows in (
+        (_queries(survey, entries), query_rows(survey, query_columns(survey))),
         (personas, people),
-        (criteria, criteria.parts([criterion_row(each, texts) for each in survey.criteria])),
+        (_criteria(survey, entries), [criterion_row(each, texts) for each in survey.criteria]),
     ):
-        for part in parts:
-            yield part.name, listing.page(part, parts)
+        pages = listing.pages(rows)
+        for page in pages:
+            yield page.name, listing.render(page, pages, rows)
     yield (
         site.CASES,
         fitting(
@@ -141,7 +138,7 @@ def _page(
     )
 
 
-def _overview(survey: Survey, entries: _Entries, people: Sequence[Part]) -> str:
+def _overview(survey: Survey, entries: _Entries, people: Sequence[Page]) -> str:
     left_out = worths(survey)
     values = {
         "effects": effectiveness(survey),
@@ -160,18 +157,14 @@ def _overview(survey: Survey, entries: _Entries, people: Sequence[Part]) -> str:
             (name.replace("_", " "), value(each)) for name, each in survey.settings.items()
         ],
         "persona_page": {
-            number: f"{part.name}#persona-{number}"
-            for part in people
-            for number in range(part.first, part.last + 1)
+            number: f"{page.name}#persona-{number}"
+            for page in people
+            for number in range(page.first, page.last + 1)
         },
         "queries_page": site.QUERIES,
         "personas_page": site.PERSONAS,
         "cases_page": site.CASES,
         "query_page": site.query_page,
-        "count": count,
-        "signed": signed,
-        "optional": optional,
-        "change": change,
     }
     return _page(survey, entries, site.OVERVIEW, "index.html", values)
 
@@ -194,9 +187,9 @@ def _personas(survey: Survey, entries: _Entries) -> _Listing:
     rows = [pair_row(pair) for pair in survey.pairs]
     values = {
         "pairs": pairs_finder() if rows else None,
-        "pairs_part": Part(site.PERSONAS, 1, min(1, len(rows)), len(rows), Markup("\n").join(rows)),
+        "pairs_page": site.pages_of([site.PERSONAS], [len(rows)])[0],
+        "pairs_rows": Markup("\n").join(rows),
         "worths": any(each.without for each in survey.personas),
-        "count": count,
     }
     return _Listing(
         survey, entries, site.PERSONAS, "personas.html", personas_finder(survey), values
@@ -204,6 +197,179 @@ def _personas(survey: Survey, entries: _Entries) -> _Listing:
 
 
 def _criteria(survey: Survey, entries: _Entries) -> _Listing:
-    return _Listing(
-        survey, entries, site.CRITERIA, "criteria.html", criteria_finder(survey), {"count": count}
+    return _Listing(survey, entries, site.CRITERIA, "criteria.html", criteria_finder(survey), {})
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """One persona of a case: its score, how strong a colour that gets, its heaviest criterion."""
+
+    persona: str
+    score: str
+    level: int
+    criterion: str
+    weight: str
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One case.
+
+    Attributes:
+        key: id of the card.
+        case: what it shows.
+        page: path of the query's page.
+        passage: address of the passage there.
+        judgement: in words.
+        other_score: as it is printed; empty if there is none.
+        judges: the personas, at most `_JUDGES`.
+        more: how many more there are.
+    """
+
+    key: str
+    case: Case
+    page: str
+    passage: str
+    judgement: str
+    other_score: str
+    judges: tuple[Judge, ...]
+    more: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """The cases of one kind, strongest first.
+
+    Attributes:
+        key: id of its part of the page.
+        name: what happened in them.
+        cards: the cases shown.
+        found: how many the survey holds.
+    """
+
+    key: str
+    name: CaseKind
+    cards: tuple[Card, ...]
+    found: int
+
+
+def kinds(survey: Survey, most: int | None = None) -> tuple[Kind, ...]:
+    """All four kinds in their fixed order, with at most that many cases each."""
+    graded = any((case.grade or 0) > 1 for cases in survey.cases.values() for case in cases)
+    return tuple(
+        _kind(name, survey.cases.get(name, ()), most, graded=graded) for name in CASE_KINDS
+    )
+
+
+def fitting(survey: Survey, render: Callable[[Sequence[Kind]], str]) -> str:
+    """The page with as many cases as fit below `PAGE_BYTES`, strongest ones of each kind first.
+
+    Args:
+        survey: what was found.
+        render: makes the page of some cases.
+    """
+    most = max((len(survey.cases.get(name, ())) for name in CASE_KINDS), default=0)
+    while True:
+        page = render(kinds(survey, most))
+        excess = len(page.encode()) - PAGE_BYTES
+        if excess < 0 or not most:
+            return page
+        # At least one fewer of each kind, and as many as the excess makes likely.
+        most = min(most - 1, most * PAGE_BYTES // (PAGE_BYTES + excess))
+
+
+def _kind(name: CaseKind, cases: Sequence[Case], most: int | None, *, graded: bool) -> Kind:
+    key = f"cases-{name.replace('_', '-')}"
+    cards = tuple(
+        _card(f"{key}-{number}", case, graded=graded)
+        for number, case in enumerate(cases[:most], start=1)
+    )
+    return Kind(key, name, cards, len(cases))
+
+
+def _card(key: str, case: Case, *, graded: bool) -> Card:
+    other = case.other_score
+    judged = judgement(case.grade, graded=graded)
+    page = query_page(case.place)
+    known = [score for score in case.scores.values() if score is not None]
+    places = decimals(known)
+    judges = tuple(_judge(case, persona, places) for persona in list(case.scores)[:_JUDGES])
+    return Card(
+        key,
+        case,
+        page,
+        f"{page}#passage-{case.rank}",
+        judged if case.grade is not None else f"{judged}, taken as not relevant",
+        "" if other is None else fixed(other, decimals([other])),
+        judges,
+        len(case.scores) - len(judges),
+    )
+
+
+def _judge(case: Case, persona: str, places: int) -> Judge:
+    score = case.scores[persona]
+    share = 0.0 if score is None or not case.top else score / case.top
+    criterion, percent = case.criteria.get(persona, ("", 0.0))
+    return Judge(
+        persona,
+        "" if score is None else fixed(score, places),
+        min(_LEVELS, max(0, round(_LEVELS * share))),
+        criterion,
+        weight(percent) if criterion else "",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RunEntry:
+    """One run of the report.
+
+    Attributes:
+        page: path of its overview below the report's folder.
+        title: of the run.
+        dataset: what was ranked, in a few words.
+        first_stage: how the first stage is called.
+        other: name of the ranker compared with; empty if there is none.
+        personas: how many different ones judged.
+        totals: over all its queries.
+        finished: whether every query was tried; else these are those that were.
+    """
+
+    page: str
+    title: str
+    dataset: str
+    first_stage: str
+    other: str
+    personas: int
+    totals: Totals
+    finished: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Runs over the same data; a name is empty where they do not share it."""
+
+    dataset: str
+    entries: tuple[RunEntry, ...]
+    first_stage: str
+    other: str
+
+
+def render_runs(entries: Sequence[RunEntry]) -> str:
+    """The page; runs over the same data stand together, in the order in which they come."""
+    datasets = dict.fromkeys(entry.dataset for entry in entries)
+    groups = [
+        _group(dataset, tuple(entry for entry in entries if entry.dataset == dataset))
+        for dataset in datasets
+    ]
+    return render_page("runs.html", groups=groups, runs=len(entries))
+
+
+def _group(dataset: str, entries: tuple[RunEntry, ...]) -> _Group:
+    first_stages = {entry.first_stage for entry in entries}
+    others = {entry.other for entry in entries}
+    return _Group(
+        dataset,
+        entries,
+        first_stages.pop() if len(first_stages) == 1 else "",
+        others.pop() if len(others) == 1 else "",
     )

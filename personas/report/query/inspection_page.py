@@ -6,35 +6,45 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from personas.ensembles import Rule
+from personas.inspection.effectiveness import ndcg
 from personas.inspection.inspection import InspectedHit, Inspection, OtherRanking
 from personas.inspection.stored import StoredRanking
-from personas.report.formats import cut, exact, fixed
+from personas.provenance import ORIGINS, Provenance, provenance
+from personas.report.formats import alpha_reading, cut, tau_reading
+from personas.report.markup import page_bytes
 from personas.report.page import render_page
-from personas.report.query.agreement_view import agreement
-from personas.report.query.heat_row import heat_row
-from personas.report.query.judgements import judgements
-from personas.report.query.passage_details import (
+from personas.report.query.passages import (
     GENEROUS,
+    MISSING,
+    SKIPPED,
     TEXT_LIMIT,
     TIGHT,
     Limits,
+    PassageFormat,
+    heat_row,
     passage_details,
 )
-from personas.report.query.passage_sheet import MISSING, SKIPPED, Sheet
-from personas.report.query.query_parts import Part, Piece, ends_of_parts, fair_limit, parts_of
-from personas.report.query.team_view import by_person, seen_members
-from personas.report.site import OVERVIEW, PAGE_BYTES, QUERIES, Around, query_page
-
-__all__ = ["inspection_pages", "render_inspection"]
+from personas.report.site import (
+    LINK_BYTES,
+    OVERVIEW,
+    PAGE_BYTES,
+    QUERIES,
+    Page,
+    PageContext,
+    ends_of_pages,
+    pages_of,
+    query_page,
+)
+from personas.schema import Criterion, Member
+from personas.words import exact, fixed, optional, whole
 
 PAGE_LIMIT = 600_000
 """Bytes of all passages' texts on a page by itself; long ones are cut alike to fit."""
 
-_SPARE = 100
-"""Bytes kept free for each part, in which its link may differ from what was measured."""
 _LONG_WORD = 16
 _FEW_COLUMNS = 5
 _IN_SHORT = (
@@ -52,6 +62,12 @@ _IN_SHORT = (
 )
 
 
+MOST_PAIRS = 200
+"""Pairs of personas that are shown, at most."""
+_PLACES = 2
+_WRITTEN, _EDITED = "Written by a person", "Edited by a person"
+
+
 @dataclass(frozen=True, slots=True)
 class _Column:
     """One persona's column, with the mean of its scores; a long word must be broken."""
@@ -59,6 +75,19 @@ class _Column:
     name: str
     mean: str
     long_word: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Passage:
+    """A passage's row of the heat map and its details, as markup."""
+
+    row: str
+    details: str
+
+    @property
+    def size(self) -> int:
+        """Bytes in UTF-8."""
+        return len(self.row.encode()) + len(self.details.encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +132,13 @@ def render_inspection(
     """
     inspection = Inspection.from_dict(data, grades=grades, other=other)
     hits = inspection.hits
-    limit = fair_limit([hit.text for hit in hits], TEXT_LIMIT, PAGE_LIMIT)
-    page = _Page(inspection)
+    limit = _fair_limit([hit.text for hit in hits], TEXT_LIMIT, PAGE_LIMIT)
+    page = _QueryPages(inspection)
     pieces = [page.piece(hit, Limits(text=limit)) for hit in hits]
-    return page.render(parts_of([""], [len(hits)]), 0, pieces)
+    return page.render(pages_of([""], [len(hits)]), 0, pieces)
 
 
-def inspection_pages(inspection: Inspection, around: Around) -> list[str]:
+def inspection_pages(inspection: Inspection, around: PageContext) -> list[str]:
     """The page of one query within a report, in several parts where one would be too large.
 
     Each has less than `PAGE_BYTES` bytes in UTF-8, with links to the report, to the queries
@@ -122,7 +151,7 @@ def inspection_pages(inspection: Inspection, around: Around) -> list[str]:
         around: its place in the report; part n is to be called
             ``query_page(around.place, n)``.
     """
-    page = _Page(inspection, around)
+    page = _QueryPages(inspection, around)
     pieces, left = [], PAGE_BYTES
     for hit in inspection.hits:
         piece = page.piece(hit)
@@ -130,48 +159,40 @@ def inspection_pages(inspection: Inspection, around: Around) -> list[str]:
         if left <= 0:
             return _in_parts(inspection, around)
         pieces.append(piece)
-    made = page.render(parts_of([_name(around, 1)], [len(pieces)]), 0, pieces)
+    made = page.render(pages_of([_name(around, 1)], [len(pieces)]), 0, pieces)
     return [made] if len(made.encode()) < PAGE_BYTES else _in_parts(inspection, around)
 
 
-def _in_parts(inspection: Inspection, around: Around) -> list[str]:
-    hits, room = inspection.hits, PAGE_BYTES - 1
-    page = _Page(inspection, around, team_page=_name(around, 1))
+def _in_parts(inspection: Inspection, around: PageContext) -> list[str]:
+    hits, room = inspection.hits, PAGE_BYTES - LINK_BYTES
+    page = _QueryPages(inspection, around, team_page=_name(around, 1))
     for bounds in _BOUNDS:
         page.bounds = bounds
         # What stands around the passages may fill half a page.
-        if 2 * max(_frames(page, around, 1)) <= room:
+        first, other = _frames(page, around)
+        if 2 * max(first, other) <= room:
             break
     pieces = [page.piece(hit) for hit in hits]
     for place, hit in enumerate(hits):
         if 2 * pieces[place].size > room:
             pieces[place] = page.piece(hit, TIGHT)
-    sizes, number = [piece.size for piece in pieces], 1
-    while True:
-        first, other = _frames(page, around, number)
-        ends = ends_of_parts(sizes, room - first, room - other)
-        if len(ends) <= number:
-            break
-        number = len(ends)  # more parts have more links between them, and larger frames
-    parts = parts_of([_name(around, each) for each in range(1, len(ends) + 1)], ends)
+    ends = ends_of_pages([piece.size for piece in pieces], room - first, room - other)
+    parts = pages_of([_name(around, each) for each in range(1, len(ends) + 1)], ends)
     return [page.render(parts, place, pieces) for place in range(len(parts))]
 
 
-def _frames(page: _Page, around: Around, number: int) -> tuple[int, int]:
-    """Bytes of part 1 and of another part without passages, if there are so many parts."""
-    names = [_name(around, each) for each in range(1, number + 2)]
-    # All passages on the last part: links to them have its name, which is the longest.
-    parts = parts_of(names, [0] * number + [len(page.inspection.hits)])
-    spare = _SPARE * len(names)
+def _frames(page: _QueryPages, around: PageContext) -> tuple[int, int]:
+    """Bytes of part 1 and of another part without passages."""
+    parts = pages_of([_name(around, 1), _name(around, 2)], [0, len(page.inspection.hits)])
     first, other = (len(page.render(parts, place, []).encode()) for place in (0, 1))
-    return first + spare, other + spare
+    return first, other
 
 
-def _name(around: Around, part: int) -> str:
+def _name(around: PageContext, part: int) -> str:
     return query_page(around.place, part).rpartition("/")[2]
 
 
-class _Page:
+class _QueryPages:
     """Renders the page of one query, or any part of it.
 
     Args:
@@ -187,14 +208,14 @@ class _Page:
     def __init__(
         self,
         inspection: Inspection,
-        around: Around | None = None,
+        around: PageContext | None = None,
         *,
         team_page: str = "",
     ) -> None:
         self.inspection = inspection
         self.bounds = _BOUNDS[0]
         judged = judgements(inspection)
-        self._sheet = Sheet(
+        self._form = PassageFormat(
             inspection, team_page=team_page, graded=judged is not None and judged.graded
         )
         members = seen_members(inspection)
@@ -202,10 +223,10 @@ class _Page:
             "inspection": inspection,
             "around": around,
             "links": _links(around) if around else {},
-            "sheet": self._sheet,
+            "form": self._form,
             "judgements": judged,
             "agreement": agreement(inspection),
-            "columns": _columns(inspection, self._sheet),
+            "columns": _columns(inspection, self._form),
             "wide": len(inspection.personas) + _extra_columns(inspection) > _FEW_COLUMNS,
             "members": members,
             "by_person": by_person(members),
@@ -227,12 +248,12 @@ class _Page:
             "models": _models(inspection),
         }
 
-    def piece(self, hit: InspectedHit, limits: Limits = GENEROUS) -> Piece:
+    def piece(self, hit: InspectedHit, limits: Limits = GENEROUS) -> _Passage:
         """The passage's row and details."""
-        shown = self._sheet.shown(hit)
-        return Piece(heat_row(self._sheet, shown), passage_details(self._sheet, shown, limits))
+        shown = self._form.shown(hit)
+        return _Passage(heat_row(self._form, shown), passage_details(self._form, shown, limits))
 
-    def render(self, parts: Sequence[Part], place: int, pieces: Sequence[Piece]) -> str:
+    def render(self, parts: Sequence[Page], place: int, pieces: Sequence[_Passage]) -> str:
         """The part in that place; `pieces` are those of all parts, or none to measure its frame."""
         part = parts[place]
         its = pieces[part.first - 1 : part.last]
@@ -258,7 +279,7 @@ class _Page:
         )
 
 
-def _links(around: Around) -> dict[str, str]:
+def _links(around: PageContext) -> dict[str, str]:
     """What the page leads to -> address, from the folder that it stands in."""
     found = {"overview": f"../{OVERVIEW}", "queries": f"../{QUERIES}"}
     if around.place > 1:
@@ -268,14 +289,12 @@ def _links(around: Around) -> dict[str, str]:
     return found
 
 
-def _columns(inspection: Inspection, sheet: Sheet) -> list[_Column]:
+def _columns(inspection: Inspection, form: PassageFormat) -> list[_Column]:
     columns = []
     for name in inspection.personas:
         scores = [hit.scores[name] for hit in inspection.hits]
         known = [score for score in scores if score is not None]
-        mean = (
-            fixed(math.fsum(known) / len(known), max(2, sheet.score_places)) if known else MISSING
-        )
+        mean = fixed(math.fsum(known) / len(known), max(2, form.score_places)) if known else MISSING
         longest = max(map(len, name.split()), default=0)
         columns.append(_Column(name, mean, longest > _LONG_WORD))
     return columns
@@ -286,10 +305,13 @@ def _extra_columns(inspection: Inspection) -> int:
 
 
 def _ensemble(inspection: Inspection) -> str:
-    """How the final score comes about, in a sentence; empty if that is not known."""
+    """How the final score comes about, in a sentence; empty where one persona gave it."""
     if len(inspection.personas) < 2:
         return ""
-    said = inspection.ensemble.description if inspection.ensemble else ""
+    if inspection.ensemble is None:
+        name = cut(str(inspection.config["ensemble"]), 80)
+        return f"That of the ensemble “{name}”, which is not installed here."
+    said = inspection.ensemble.description
     weight = Rule.of(inspection.config).first_stage_weight
     if said and weight:
         return f"{said} The first stage’s score counts {exact(100 * weight)}% in it."  # noqa: RUF001
@@ -301,3 +323,208 @@ def _models(inspection: Inspection) -> list[tuple[str, str]]:
     if len({name for _, name in roles}) == 1:
         return [("model", roles[0][1])]
     return [(f"{cut(role, 40)} model", name) for role, name in roles]
+
+
+def _fair_limit(texts: Sequence[str], most: int, room: int) -> int:
+    """The longest limit up to `most` that keeps all texts together in `room`.
+
+    All in bytes of the page, with markup in the texts escaped.
+    """
+    sizes = [min(most, page_bytes(text[:most])) for text in texts]
+    for place, size in enumerate(sorted(sizes)):
+        share = room // (len(sizes) - place)
+        if size > share:
+            return share
+        room -= size
+    return most
+
+
+@dataclass(frozen=True, slots=True)
+class Judgements:
+    """What the judgements say of a ranking.
+
+    Attributes:
+        ndcg: NDCG@10, 0 to 1; None where no passage is relevant.
+        first_stage_ndcg: that of the first stage.
+        other_ndcg: that of the ranking compared with; None if there is none.
+        graded: whether grades above 1 occur.
+        sentence: how many relevant passages there are, and how many of them were found.
+    """
+
+    ndcg: float | None
+    first_stage_ndcg: float | None
+    other_ndcg: float | None
+    graded: bool
+    sentence: str
+
+
+def judgements(inspection: Inspection) -> Judgements | None:
+    """What the judgements say; None if none are known."""
+    grades = inspection.grades
+    if grades is None:
+        return None
+    relevant = sum(grade > 0 for grade in grades.values())
+    if not relevant:
+        return Judgements(None, None, None, graded=False, sentence=_nothing(grades))
+    hits = inspection.hits
+    given = sorted(hits, key=lambda hit: hit.first_stage_rank)
+    other = inspection.other if inspection.other and inspection.other.places else None
+    found = sum(hit.grade is not None and hit.grade > 0 for hit in hits)
+    return Judgements(
+        ndcg=ndcg([hit.grade for hit in hits], grades.values()),
+        first_stage_ndcg=ndcg([hit.grade for hit in given], grades.values()),
+        other_ndcg=ndcg(_grades_of(other, grades), grades.values()) if other else None,
+        graded=max(grades.values()) > 1,
+        sentence=_sentence(relevant, found, len(hits)),
+    )
+
+
+def _grades_of(other: OtherRanking, grades: Mapping[str, int]) -> list[int | None]:
+    order = sorted(other.places, key=lambda doc_id: other.places[doc_id].rank)
+    return [grades.get(doc_id) for doc_id in order]
+
+
+def _nothing(grades: Mapping[str, int]) -> str:
+    if not grades:
+        return "There are no judgements for this query."
+    return "No passage is judged relevant to this query, so NDCG@10 cannot be told."
+
+
+def _sentence(relevant: int, found: int, passages: int) -> str:
+    these = f"{_are(found)} among these {whole(passages)}"
+    if relevant == 1 and found:
+        return f"The one passage judged relevant {these}."
+    if relevant == 1:
+        return "The one passage judged relevant was not found by the first stage."
+    if found == relevant:
+        return f"All {whole(relevant)} passages judged relevant {these}."
+    lost = relevant - found
+    if not found:
+        return f"None of the {whole(lost)} passages judged relevant was found by the first stage."
+    missed = f"{whole(lost)} {'was' if lost == 1 else 'were'} not found by the first stage"
+    return f"Of {whole(relevant)} passages judged relevant, {whole(found)} {these}; {missed}."
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two personas: Kendall's tau, and in words what it says; a dash where it is not defined."""
+
+    first: str
+    second: str
+    tau: str
+    reading: str
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How far a team agrees.
+
+    Attributes:
+        reading: what `alpha` says, to follow "The personas"; empty if it is not defined.
+        alpha: Krippendorff's alpha.
+        pairs: every two personas, in the order of the team, up to `MOST_PAIRS`.
+        more_pairs: how many are not among them.
+    """
+
+    reading: str
+    alpha: str
+    pairs: tuple[Pair, ...]
+    more_pairs: int
+
+
+def agreement(inspection: Inspection) -> Agreement | None:
+    """How far the personas agree; None where fewer than two judged."""
+    number = len(inspection.personas)
+    if number < 2 or not inspection.hits:
+        return None
+    alpha, taus = inspection.agreement.sums.alpha, inspection.agreement.taus
+    return Agreement(
+        reading="" if alpha is None else alpha_reading(alpha),
+        alpha=optional(alpha, _PLACES),
+        pairs=tuple(
+            _pair(first, second, tau) for (first, second), tau in islice(taus.items(), MOST_PAIRS)
+        ),
+        more_pairs=max(0, number * (number - 1) // 2 - MOST_PAIRS),
+    )
+
+
+def _pair(first: str, second: str, tau: float | None) -> Pair:
+    if tau is None:
+        return Pair(first, second, "\N{EN DASH}", "cannot be told")
+    return Pair(first, second, optional(tau, _PLACES), tau_reading(tau))
+
+
+@dataclass(frozen=True, slots=True)
+class SeenCriterion:
+    """A criterion; `tag` says that a person wrote it, and is empty otherwise."""
+
+    criterion: Criterion
+    tag: str
+
+
+@dataclass(frozen=True, slots=True)
+class SeenMember:
+    """A member of the team.
+
+    Attributes:
+        number: place on the team, from 1; names its place on the page.
+        member: itself.
+        origin: where it comes from, in words.
+        tag: that a person wrote its name and description; empty otherwise.
+        criteria: of its rubric; empty without one.
+        weights_tag: that a person set the weights; empty otherwise.
+        parts: what a person wrote of it, to be listed behind its name; empty if nothing.
+    """
+
+    number: int
+    member: Member
+    origin: str
+    tag: str
+    criteria: tuple[SeenCriterion, ...]
+    weights_tag: str
+    parts: str
+
+
+def seen_members(inspection: Inspection) -> tuple[SeenMember, ...]:
+    """The members of the query's team, in order; empty without one."""
+    members = inspection.team.members if inspection.team else ()
+    return tuple(_seen(number, member) for number, member in enumerate(members, start=1))
+
+
+def by_person(members: tuple[SeenMember, ...]) -> tuple[SeenMember, ...]:
+    """Those of whom a person wrote a part."""
+    return tuple(each for each in members if each.parts)
+
+
+def _seen(number: int, member: Member) -> SeenMember:
+    found = provenance(member)
+    # A part is called edited only where something was there before.
+    tag = _EDITED if found.edited else _WRITTEN
+    criteria = member.rubric.criteria if member.rubric else ()
+    return SeenMember(
+        number=number,
+        member=member,
+        origin=ORIGINS[member.origin].capitalize(),
+        tag=(_WRITTEN if member.origin == "human" else tag) if found.persona == "human" else "",
+        criteria=tuple(
+            SeenCriterion(criterion, tag if hand == "human" else "")
+            for criterion, hand in zip(criteria, found.criteria, strict=True)
+        ),
+        weights_tag="Weights set by a person" if found.weights == "human" else "",
+        parts=_parts(found),
+    )
+
+
+def _parts(found: Provenance) -> str:
+    parts = ["name and description"] if found.persona == "human" else []
+    written, number = found.criteria.count("human"), len(found.criteria)
+    if written:
+        criteria = "criterion" if number == 1 else "criteria"
+        parts.append(criteria if written == number else f"{written} of {number} {criteria}")
+    if found.weights == "human":
+        parts.append("weights")
+    return ", ".join(parts)

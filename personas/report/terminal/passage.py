@@ -7,20 +7,11 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
+from personas.console import moved
 from personas.inspection.inspection import InspectedHit, Inspection
 from personas.plain import plain
-from personas.report.formats import exact, weight
-from personas.report.terminal.parts import (
-    AT_MOST,
-    NOTE,
-    Sheet,
-    clipped,
-    counted,
-    moved,
-    shade,
-)
-
-__all__ = ["show_passage"]
+from personas.report.terminal.screen import AT_MOST, NOTE, Screen, clipped, shade
+from personas.words import counted, exact, weight
 
 _MOST_TEXT = 4000  # characters
 _MOST_PARAGRAPHS = 20
@@ -30,44 +21,45 @@ _NAME = 30  # columns; what follows longer names is not aligned
 _PARAGRAPHS = re.compile(r"\n\s*\n")
 
 
-def show_passage(sheet: Sheet, inspection: Inspection, hit: InspectedHit) -> None:
+def show_passage(screen: Screen, inspection: Inspection, hit: InspectedHit) -> None:
     """The passage whole, as far as that is sensible, and everything that placed it."""
-    sheet.line()
-    sheet.words(f"Rank {hit.rank} of {len(inspection.hits)}: {clipped(hit.doc_id, 200)}", "bold")
+    screen.line()
+    screen.words(f"Rank {hit.rank} of {len(inspection.hits)}: {clipped(hit.doc_id, 200)}", "bold")
     if hit.title.strip():
-        sheet.words(clipped(hit.title, 500), "bold cyan")
-    _show_text(sheet, hit.text)
-    sheet.line()
-    _show_facts(sheet, inspection, hit)
-    sheet.line()
+        screen.words(clipped(hit.title, 500), "bold cyan")
+    _show_text(screen, hit.text)
+    screen.line()
+    _show_facts(screen, inspection, hit)
+    screen.line()
     if hit.judged or hit.at_most is not None:
-        _show_scores(sheet, inspection, hit)
+        _show_scores(screen, inspection, hit)
     else:
-        sheet.words("The passage was not scored; it keeps its place in first-stage order.")
+        screen.words("The passage was not scored; it keeps its place in first-stage order.")
     for name, why in hit.missing.items():
         reason = clipped(why, 1000) or "no reason is known"
-        sheet.words(f"No score by {clipped(name, 80)}: {reason}", "yellow", hang=2)
+        stood = f" ({hit.stood_in[name]:.4g} stood in for it)" if name in hit.stood_in else ""
+        screen.words(f"No score by {clipped(name, 80)}{stood}: {reason}", "yellow", hang=2)
 
 
-def _show_text(sheet: Sheet, text: str) -> None:
+def _show_text(screen: Screen, text: str) -> None:
     if not text.strip():
-        sheet.words("The passage has no text.", NOTE)
+        screen.words("The passage has no text.", NOTE)
         return
     shown = text[:_MOST_TEXT]
     parts = [plain(part) for part in _PARAGRAPHS.split(shown) if part.strip()]
     if len(parts) > _MOST_PARAGRAPHS:
         parts = [plain(shown)]
     for part in parts:
-        sheet.words(part)
+        screen.words(part)
     if len(text) > _MOST_TEXT:
-        sheet.words(
+        screen.words(
             f"Cut here: {counted(len(text) - _MOST_TEXT, 'more character')} of {len(text):,} "
             "are not shown.",
             NOTE,
         )
 
 
-def _show_facts(sheet: Sheet, inspection: Inspection, hit: InspectedHit) -> None:
+def _show_facts(screen: Screen, inspection: Inspection, hit: InspectedHit) -> None:
     facts: list[tuple[str, Text]] = []
     if hit.at_most is not None:
         facts.append(("final score", Text(f"{AT_MOST}{exact(hit.at_most)}: not all were asked")))
@@ -86,7 +78,7 @@ def _show_facts(sheet: Sheet, inspection: Inspection, hit: InspectedHit) -> None
     if inspection.other is not None:
         facts.append((clipped(inspection.other.name, 40), _other(inspection, hit)))
     for label, said in facts:
-        sheet.words(Text(f"{label:<{_LABEL}} ") + said, hang=_LABEL + 1)
+        screen.words(Text(f"{label:<{_LABEL}} ") + said, hang=_LABEL + 1)
 
 
 def _judgement(hit: InspectedHit) -> Text:
@@ -108,31 +100,31 @@ def _other(inspection: Inspection, hit: InspectedHit) -> Text:
     return Text(said)
 
 
-def _show_scores(sheet: Sheet, inspection: Inspection, hit: InspectedHit) -> None:
-    sheet.line(f"Scores, 0 to {exact(inspection.top)}", "bold")
+def _show_scores(screen: Screen, inspection: Inspection, hit: InspectedHit) -> None:
+    screen.line(f"Scores, 0 to {exact(inspection.top)}", "bold")
     longest = max((len(name) for name in inspection.personas if len(name) <= _NAME), default=0)
     for name in inspection.personas:
-        _show_judge(sheet, inspection, hit, name, longest)
+        _show_judge(screen, inspection, hit, name, longest)
     if not hit.rank_without:
         return
     for names, verb in ((hit.raised_most_by, "raised"), (hit.sunk_most_by, "sank")):
         if names:
-            _show_effect(sheet, hit, names, verb)
+            _show_effect(screen, hit, names, verb)
     if not (hit.raised_most_by or hit.sunk_most_by):
-        sheet.words("Nobody moved it: without any one of them it would stand at the same rank.")
+        screen.words("Nobody moved it: without any one of them it would stand at the same rank.")
     if not inspection.leave_one_out_exact:
-        sheet.words(
+        screen.words(
             "This ranking is more than the scores combined. Ranks without a persona combine the "
             "remaining scores, and compare with all scores combined in the same way.",
             NOTE,
         )
     if len(inspection.judged) < len(inspection.hits):
         count = f"{len(inspection.judged):,}"
-        sheet.words(f"They compare only the {count} passages that the whole team scored.", NOTE)
+        screen.words(f"They compare only the {count} passages that the whole team scored.", NOTE)
 
 
 def _show_judge(
-    sheet: Sheet, inspection: Inspection, hit: InspectedHit, name: str, longest: int
+    screen: Screen, inspection: Inspection, hit: InspectedHit, name: str, longest: int
 ) -> None:
     score = hit.scores[name]
     line = Text()
@@ -143,9 +135,9 @@ def _show_judge(
         line.append(" " * (_BAR + 1))
     else:
         share = score / inspection.top
-        line.append(f"{exact(score):>8} ", style=shade(sheet, share))
+        line.append(f"{exact(score):>8} ", style=shade(screen, share))
         line.append(" ")
-        line.append_text(sheet.bar(share, _BAR))
+        line.append_text(screen.bar(share, _BAR))
     line.append("  ")
     line.append(clipped(name, 200).ljust(longest), style="cyan")
     without = hit.rank_without.get(name)
@@ -154,23 +146,23 @@ def _show_judge(
         line.append(f"  rank {without} without")
         line.append(f": raised it {effect}" if effect > 0 else "", style="green")
         line.append(f": sank it {-effect}" if effect < 0 else "", style="red")
-    sheet.words(line, hang=_BAR + 12)
-    _show_criteria(sheet, inspection, hit, name)
+    screen.words(line, hang=_BAR + 12)
+    _show_criteria(screen, inspection, hit, name)
 
 
-def _show_criteria(sheet: Sheet, inspection: Inspection, hit: InspectedHit, name: str) -> None:
+def _show_criteria(screen: Screen, inspection: Inspection, hit: InspectedHit, name: str) -> None:
     member = inspection.member(name)
     rubric = member.rubric if member else None
     weights = {each.name: weight(each.weight) for each in rubric.criteria} if rubric else {}
     for criterion, score in hit.criteria.get(name, {}).items():
         share = f"{weights[criterion]} " if criterion in weights else ""
-        bar = sheet.bar(score / inspection.top, _BAR)
+        bar = screen.bar(score / inspection.top, _BAR)
         line = Text(f"{exact(score):>8}  ") + bar
         line.append(f"    {share:<6}{clipped(criterion, 200)}", style=NOTE)
-        sheet.words(line, hang=_BAR + 20)
+        screen.words(line, hang=_BAR + 20)
 
 
-def _show_effect(sheet: Sheet, hit: InspectedHit, names: Sequence[str], verb: str) -> None:
+def _show_effect(screen: Screen, hit: InspectedHit, names: Sequence[str], verb: str) -> None:
     who = " and ".join(clipped(name, 80) for name in names)
     without = "without" if len(names) == 1 else "without either"
     ranks = hit.rank_without[names[0]]
@@ -179,4 +171,4 @@ def _show_effect(sheet: Sheet, hit: InspectedHit, names: Sequence[str], verb: st
         f" {verb} it most: {without}, it would stand at rank {ranks}, not {hit.rank_of_all}.",
         style="default",
     )
-    sheet.words(line)
+    screen.words(line)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
+from personas.console import letter, moved
 from personas.inspection.inspection import InspectedHit, Inspection
-from personas.report.formats import decimals, exact, fixed
-from personas.report.terminal.parts import (
+from personas.report.terminal.screen import (
     AT_MOST,
     MISSING,
     NOTE,
@@ -17,15 +17,11 @@ from personas.report.terminal.parts import (
     SPREAD,
     WIDE,
     Column,
-    Sheet,
+    Screen,
     clipped,
-    counted,
-    letter,
-    moved,
     shade,
 )
-
-__all__ = ["show_ranking"]
+from personas.words import counted, decimals, exact, fixed
 
 _LONGEST_ID = 24
 _LONGEST_NAME = 12  # columns of a persona's name above its scores
@@ -35,25 +31,25 @@ _ROOM_BESIDE_NAMES = 40  # columns for excerpts; with less, letters stand for th
 _REASONS = 5
 
 
-def show_ranking(sheet: Sheet, inspection: Inspection, top: int) -> None:
+def show_ranking(screen: Screen, inspection: Inspection, top: int) -> None:
     """The first `top` passages with every score, and the notable ones of all."""
-    sheet.line()
-    sheet.line("Ranking", "bold")
+    screen.line()
+    screen.line("Ranking", "bold")
     if not inspection.hits:
-        sheet.words("No passages were given, so there was nothing to rank.", NOTE)
+        screen.words("No passages were given, so there was nothing to rank.", NOTE)
         return
     hits = inspection.hits[: max(1, top)]
-    tables, gap = _tables(sheet, inspection, hits)
+    tables, gap = _tables(screen, inspection, hits)
     for place, columns in enumerate(tables):
         if place:
-            sheet.line()
-        sheet.cells(columns, gap)
+            screen.line()
+        screen.cells(columns, gap)
     rest = len(inspection.hits) - len(hits)
     if rest:
-        sheet.words(f"{rest:,} more passages below these", NOTE)
-    sheet.words(_legend(inspection), NOTE)
-    _show_notable(sheet, inspection)
-    _show_missing(sheet, inspection)
+        screen.words(f"{rest:,} more passages below these", NOTE)
+    screen.words(_legend(inspection), NOTE)
+    _show_notable(screen, inspection)
+    _show_missing(screen, inspection)
 
 
 def _score_text(inspection: Inspection, hit: InspectedHit, persona: str, places: int) -> str:
@@ -62,41 +58,41 @@ def _score_text(inspection: Inspection, hit: InspectedHit, persona: str, places:
     if score is not None:
         return fixed(score, places)
     if persona in hit.missing:
-        return MISSING
+        return f"({hit.stood_in[persona]:.4g})" if persona in hit.stood_in else MISSING
     return SKIPPED if hit.judged or persona in hit.skipped else ""
 
 
 def _tables(
-    sheet: Sheet, inspection: Inspection, hits: Sequence[InspectedHit]
+    screen: Screen, inspection: Inspection, hits: Sequence[InspectedHit]
 ) -> tuple[list[list[Column]], int]:
     """The columns, on as many tables as the width asks for, and the blanks between them.
 
     Rank and id lead each table.
     """
-    lead = _lead(sheet, hits)
+    lead = _lead(screen, hits)
     finals = _finals(hits)
     rest = _rest(inspection, hits)
-    gap = 2 if sheet.width >= WIDE else 1
+    gap = 2 if screen.width >= WIDE else 1
     for names, wanted in ((True, _ROOM_BESIDE_NAMES), (False, _LEAST_EXCERPT)):
-        whole = [*lead, finals, *_judges(sheet, inspection, hits, names=names, gap=gap), *rest]
-        room = sheet.width - _taken(whole, gap) - gap
+        whole = [*lead, finals, *_judges(screen, inspection, hits, names=names, gap=gap), *rest]
+        room = screen.width - _taken(whole, gap) - gap
         if room >= wanted:
             return [[*whole, _excerpts(hits, room)]], gap
     gap = 1
     tables = [[*lead]]
-    for column in (finals, *_judges(sheet, inspection, hits, names=False, gap=gap), *rest):
-        if len(tables[-1]) > len(lead) and _taken([*tables[-1], column], gap) > sheet.width:
+    for column in (finals, *_judges(screen, inspection, hits, names=False, gap=gap), *rest):
+        if len(tables[-1]) > len(lead) and _taken([*tables[-1], column], gap) > screen.width:
             tables.append([*lead])
         tables[-1].append(column)
-    room = sheet.width - _taken(tables[-1], gap) - gap
+    room = screen.width - _taken(tables[-1], gap) - gap
     if room >= _LEAST_EXCERPT:
         tables[-1].append(_excerpts(hits, room))
     return tables, gap
 
 
-def _lead(sheet: Sheet, hits: Sequence[InspectedHit]) -> list[Column]:
+def _lead(screen: Screen, hits: Sequence[InspectedHit]) -> list[Column]:
     ids = [Text(clipped(hit.doc_id, _LONGEST_ID + 1)) for hit in hits]
-    most = max(6, min(_LONGEST_ID, sheet.width // 6))
+    most = max(6, min(_LONGEST_ID, screen.width // 6))
     return [
         Column(("rank",), [Text(str(hit.rank)) for hit in hits]),
         Column(
@@ -116,7 +112,7 @@ def _finals(hits: Sequence[InspectedHit]) -> Column:
 
 
 def _judges(
-    sheet: Sheet, inspection: Inspection, hits: Sequence[InspectedHit], *, names: bool, gap: int
+    screen: Screen, inspection: Inspection, hits: Sequence[InspectedHit], *, names: bool, gap: int
 ) -> list[Column]:
     places = decimals([score for hit in hits for score in hit.known_scores])
     letters = {
@@ -129,7 +125,7 @@ def _judges(
         texts = [_score_text(inspection, hit, name, places) for hit in hits]
         pad = " " * (gap - 1)
         width = max(3, *map(cell_len, [*texts, *heading]))
-        styles = [_style(sheet, hit.scores[name], inspection.top) for hit in hits]
+        styles = [_style(screen, hit.scores[name], inspection.top) for hit in hits]
         cells = [
             Text(f"{pad}{text:>{width}}{pad}", style=style)
             for text, style in zip(texts, styles, strict=True)
@@ -202,8 +198,8 @@ def _broken(name: str) -> tuple[str, ...]:
     return tuple(clipped(line, _LONGEST_NAME) for line in lines[:3])
 
 
-def _style(sheet: Sheet, score: float | None, top: float) -> str:
-    return "" if score is None else shade(sheet, score / top)
+def _style(screen: Screen, score: float | None, top: float) -> str:
+    return "" if score is None else shade(screen, score / top)
 
 
 def _taken(columns: Sequence[Column], gap: int) -> int:
@@ -221,7 +217,8 @@ def _legend(inspection: Inspection) -> str:
         name = inspection.other.name
         parts.append(f"{_short(name)}: rank by {clipped(name, 60)}")
     if inspection.missing:
-        parts.append(f"{MISSING} a missing score")
+        said = f"{MISSING} a missing score"
+        parts.append("(7.5) what stood in for a missing score" if _filled(inspection) else said)
     if inspection.skipped:
         goal = f"rank {inspection.top_k}" if inspection.top_k else "the first ranks"
         parts.append(
@@ -231,40 +228,44 @@ def _legend(inspection: Inspection) -> str:
     return "; ".join(parts) + "."
 
 
-def _show_notable(sheet: Sheet, inspection: Inspection) -> None:
+def _filled(inspection: Inspection) -> bool:
+    return any(name in hit.stood_in for hit in inspection.hits for name in inspection.personas)
+
+
+def _show_notable(screen: Screen, inspection: Inspection) -> None:
     climbed, fell = inspection.climbed_most, inspection.fell_most
     disputed = inspection.most_disputed
     if climbed or fell or disputed:
-        sheet.line()
-        sheet.line("Notable", "bold")
+        screen.line()
+        screen.line("Notable", "bold")
     for said, hit in (("climbed most", climbed), ("fell most", fell)):
         if hit is not None:
-            _show_hit(sheet, said, moved(hit.moved), hit)
+            _show_hit(screen, said, moved(hit.moved), hit)
     if disputed is not None:
         spread = Text(f"{disputed.score_range or 0.0:.3g} apart")
-        _show_hit(sheet, "most disputed", spread, disputed)
+        _show_hit(screen, "most disputed", spread, disputed)
 
 
-def _show_hit(sheet: Sheet, said: str, figure: Text, hit: InspectedHit) -> None:
+def _show_hit(screen: Screen, said: str, figure: Text, hit: InspectedHit) -> None:
     line = Text(f"{said:<14}") + figure
     line.append(f", rank {hit.rank} from {hit.first_stage_rank}: ")
     line.append(f"{clipped(hit.doc_id, 40)} ", style="cyan")
     line.append(clipped(f"{hit.title} {hit.text[:_EXCERPT]}", _EXCERPT), style=NOTE)
-    sheet.line(line)
+    screen.line(line)
 
 
-def _show_missing(sheet: Sheet, inspection: Inspection) -> None:
+def _show_missing(screen: Screen, inspection: Inspection) -> None:
     if not inspection.missing:
         return
-    sheet.line()
+    screen.line()
     said = "score is" if inspection.missing == 1 else "scores are"
-    sheet.line(f"{inspection.missing:,} {said} missing", "bold yellow")
+    screen.line(f"{inspection.missing:,} {said} missing", "bold yellow")
     lost = ((hit, name, why) for hit in inspection.hits for name, why in hit.missing.items())
     for (hit, name, why), _ in zip(lost, range(_REASONS), strict=False):
         reason = clipped(why, 300) or "no reason is known"
-        sheet.words(
+        screen.words(
             f"rank {hit.rank} ({clipped(hit.doc_id, 40)}), {clipped(name, 80)}: {reason}", hang=2
         )
     if inspection.missing > _REASONS:
         rest = counted(inspection.missing - _REASONS, "score")
-        sheet.words(f"and {rest} more; a passage's own view says why", NOTE)
+        screen.words(f"and {rest} more; a passage's own view says why", NOTE)

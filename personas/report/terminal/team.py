@@ -7,79 +7,73 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
+from personas.console import letter
 from personas.inspection.inspection import Inspection
-from personas.provenance import ORIGINS, Hand, Provenance, provenance
-from personas.report.formats import weight
-from personas.report.terminal.parts import NOTE, Sheet, clipped, letter
+from personas.provenance import HANDS, ORIGINS, Hand, Provenance, provenance
+from personas.report.terminal.screen import NOTE, Screen, clipped
 from personas.schema import Criterion, Member
-
-__all__ = ["show_team"]
+from personas.words import weight
 
 _INDENT = 3
 _MOST_WORDS = 400
 _MOST_CRITERIA = 20
 _MOST_NAME = 40  # columns
 _ROOM_FOR_DESCRIPTION = 40
-_HANDS: dict[Hand, str] = {
-    "model": "by a model",
-    "library": "by the library",
-    "human": "by a person",
-}
 
 
-def show_team(sheet: Sheet, inspection: Inspection) -> None:
+def show_team(screen: Screen, inspection: Inspection) -> None:
     """Every member with the letter that stands for it in the table, and its rubric."""
     team = inspection.team
-    sheet.line()
+    screen.line()
     if team is None:
-        sheet.words("No personas were asked: this ranker judges by itself.", NOTE)
+        screen.words("No personas were asked: this ranker judges by itself.", NOTE)
         return
     title = Text("Team", style="bold")
     if team.name:
         title.append(f"  {clipped(team.name, 200)}")
     if team.locked:
         title.append("  locked: used as it was", style="yellow")
-    sheet.words(title)
+    screen.words(title)
     if team.description:
-        sheet.words(clipped(team.description, _MOST_WORDS), NOTE)
+        screen.words(clipped(team.description, _MOST_WORDS), NOTE)
     for place, member in enumerate(team.members):
-        _show_member(sheet, letter(place), member)
+        _show_member(screen, letter(place), member)
 
 
-def _show_member(sheet: Sheet, mark: str, member: Member) -> None:
+def _show_member(screen: Screen, mark: str, member: Member) -> None:
     hands = provenance(member)
     head = Text(f"{mark:<{_INDENT}}", style="bold")
     head.append(clipped(member.name, 200), style="bold cyan")
     head.append(f"  {ORIGINS[member.origin]}; ", style="not bold")
     head.append(_written(hands), style="not bold yellow" if hands.by_human else "not bold")
-    sheet.words(head, hang=_INDENT)
+    screen.words(head, hang=_INDENT)
     for intro, said in (("", member.persona.description), ("Why: ", member.persona.reason)):
         if said:
-            sheet.words(f"{intro}{clipped(said, _MOST_WORDS)}", NOTE, indent=_INDENT)
+            screen.words(f"{intro}{clipped(said, _MOST_WORDS)}", NOTE, indent=_INDENT)
     if member.rubric is None:
-        sheet.words("Judges without written criteria.", NOTE, indent=_INDENT)
+        screen.words("Judges without written criteria.", NOTE, indent=_INDENT)
     else:
-        _show_criteria(sheet, member.rubric.criteria, hands)
+        _show_criteria(screen, member.rubric.criteria, hands)
 
 
-def _show_criteria(sheet: Sheet, criteria: Sequence[Criterion], hands: Provenance) -> None:
-    length = 20 if sheet.width >= 70 else 10
+def _show_criteria(screen: Screen, criteria: Sequence[Criterion], hands: Provenance) -> None:
+    length = 20 if screen.width >= 70 else 10
     listed = list(zip(criteria, hands.criteria, strict=True))[:_MOST_CRITERIA]
     names = [_named(criterion.name, hand) for criterion, hand in listed]
     longest = min(max(name.cell_len for name in names), _MOST_NAME) + 2
-    room = sheet.width - _INDENT - 6 - length - 2 - longest
+    room = screen.width - _INDENT - 6 - length - 2 - longest
     for (criterion, _), name in zip(listed, names, strict=True):
         line = Text(f"{'':{_INDENT}}{weight(criterion.weight):>5} ")
-        line.append_text(sheet.bar(criterion.weight / 100, length))
+        line.append_text(screen.bar(criterion.weight / 100, length))
         line.append(" ")
         line.append_text(name)
         if room >= _ROOM_FOR_DESCRIPTION and criterion.description:
             line.append(" " * max(2, longest - name.cell_len))
             line.append(clipped(criterion.description, 4 * room), style=NOTE)
-        sheet.line(line)
+        screen.line(line)
     rest = len(criteria) - _MOST_CRITERIA
     if rest > 0:
-        sheet.words(f"and {rest} more", NOTE, indent=_INDENT)
+        screen.words(f"and {rest} more", NOTE, indent=_INDENT)
 
 
 def _named(criterion: str, hand: Hand) -> Text:
@@ -95,15 +89,15 @@ def _written(hands: Provenance) -> str:
     if hands.weights is not None:
         parts.add(hands.weights)
     if len(parts) == 1:
-        said = f"written {_HANDS[hands.persona]}"
+        said = f"written by {HANDS[hands.persona]}"
     else:
-        said = f"persona {_HANDS[hands.persona]}"
+        said = f"persona by {HANDS[hands.persona]}"
         counts = Counter(hands.criteria)
         if len(counts) == 1:
-            said += f", criteria {_HANDS[hands.criteria[0]]}"
+            said += f", criteria by {HANDS[hands.criteria[0]]}"
         elif counts:
-            shares = [f"{count} {_HANDS[hand]}" for hand, count in counts.most_common()]
+            shares = [f"{count} by {HANDS[hand]}" for hand, count in counts.most_common()]
             said += f", criteria: {' and '.join(shares)}"
         if hands.weights is not None:
-            said += f", weights {_HANDS[hands.weights]}"
+            said += f", weights by {HANDS[hands.weights]}"
     return f"{said}, edited by a person" if hands.edited else said

@@ -13,8 +13,6 @@ from personas.inspection.stored import StoredRanking
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["find_hit", "print_inspection", "show_inspection"]
-
 _LONGEST_ID = 200
 _CLOSE = 0.75  # how alike ids must be to be suggested, 0 to 1
 
@@ -42,7 +40,7 @@ def print_inspection(
         SchemaError: `data` is something else.
         PersonasError: there is no such passage.
     """
-    from personas.report.terminal.parts import print_page
+    from personas.console import print_page
 
     inspection = Inspection.from_dict(data, grades=grades)
     if passage is not None:
@@ -64,22 +62,22 @@ def show_inspection(
     Raises:
         PersonasError: there is no such passage.
     """
-    from personas.report.terminal.parts import Sheet
     from personas.report.terminal.passage import show_passage
     from personas.report.terminal.ranking import show_ranking
-    from personas.report.terminal.rest import show_agreement, show_calls, show_head
+    from personas.report.terminal.screen import Screen
+    from personas.report.terminal.summary import show_agreement, show_calls, show_head
     from personas.report.terminal.team import show_team
 
-    sheet = Sheet(console)
+    screen = Screen(console)
     hit = None if passage is None else find_hit(inspection, passage)
-    show_head(sheet, inspection)
+    show_head(screen, inspection)
     if hit is not None:
-        show_passage(sheet, inspection, hit)
+        show_passage(screen, inspection, hit)
         return
-    show_team(sheet, inspection)
-    show_ranking(sheet, inspection, top)
-    show_agreement(sheet, inspection)
-    show_calls(sheet, inspection)
+    show_team(screen, inspection)
+    show_ranking(screen, inspection, top)
+    show_agreement(screen, inspection)
+    show_calls(screen, inspection)
 
 
 def find_hit(inspection: Inspection, passage: int | str) -> InspectedHit:

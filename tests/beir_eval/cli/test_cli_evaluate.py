@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from beir_eval import BeirEvalError, write_trec
+from beir_eval import BeirEvalError, RunError, write_trec
 from beir_eval.cli.evaluate import command
 
 QRELS = "query-id\tcorpus-id\tscore\nq1\ta\t1\nq2\ta\t1\nq3\ta\t1\nq4\ta\t1\n"
@@ -72,7 +72,6 @@ def test_json_has_everything() -> None:
         "test": "student",
         "correction": "holm",
         "level": 0.95,
-        "resamples": 10_000,
         "seed": 0,
     }
     assert first["missing_queries"] == ["q4"]
@@ -86,7 +85,8 @@ def test_json_has_everything() -> None:
     # x = atan(t / sqrt(3)) = 1.0100, p = 1 - (x + sin(x) cos(x)) 2 / pi = 0.0702.
     assert compared["p_value"] == pytest.approx(0.07025, abs=1e-5)
     interval = second["intervals"]["nDCG@10"]
-    assert 0.6309 <= interval["low"] < second["means"]["nDCG@10"] < interval["high"] <= 1.0
+    # Of 1, 1, 1 and 0.63093: mean 0.90773, sd 0.18454; t(3, 0.975) = 3.18245: +- 0.29364.
+    assert (interval["low"], interval["high"]) == pytest.approx((0.61409, 1.20138), abs=1e-4)
 
 
 def test_the_correction_is_over_the_runs() -> None:
@@ -108,7 +108,7 @@ def test_tables_of_comparisons_and_queries() -> None:
     assert "nDCG@10 of query first second" in rows
     assert "q3 0.5000 1.0000" in rows
     assert any(row.startswith("second 0.9077 [0.") for row in rows)
-    assert "In brackets: 95% bootstrap intervals of 10,000 resamples, seed 0." in result.stdout
+    assert "In brackets: 95% confidence intervals (Student's)." in result.stdout
 
 
 def test_a_data_set_instead_of_a_file() -> None:
@@ -136,7 +136,7 @@ def test_files_of_the_same_name_keep_their_paths() -> None:
         (["first.trec", "--qrels", "x", "--dataset", "mini"], "--qrels FILE or --dataset NAME"),
         (["first.trec", "--qrels", "x", "--split", "dev"], "--split goes with --dataset"),
         (["first.trec", "--qrels", "x", "--test", "tukey"], "--test goes with --compare"),
-        (["first.trec", "--qrels", "x", "--seed", "1"], "--seed goes with --compare or --interv"),
+        (["first.trec", "--qrels", "x", "--seed", "1"], "--seed goes with --compare"),
         (["first.trec", "--qrels", "x", "--compare"], "--compare takes two or more runs"),
         (["a", "a", "--qrels", "qrels.tsv"], "the run 'a' is given twice"),
         (
@@ -165,7 +165,7 @@ def test_bad_usage(arguments: list[str], complaint: str) -> None:
 def test_errors_are_those_of_the_package(arguments: list[str], complaint: str) -> None:
     result = evaluate(*arguments)
 
-    assert isinstance(result.exception, BeirEvalError)
+    assert isinstance(result.exception, BeirEvalError | RunError)
     assert complaint in str(result.exception)
     assert result.stdout == ""
 
@@ -174,3 +174,29 @@ def test_measures_with_commas_in_brackets() -> None:
     found = evaluated("first.trec", "--measures", "AP(rel=1,judged_only=True)@10,RR,RR")
 
     assert found["measures"] == ["AP(rel=1,judged_only=True)@10", "RR"]
+
+
+def test_a_run_that_has_nothing_to_do_with_the_judgements_is_told() -> None:
+    Path("strange.trec").write_text("other Q0 x 1 1.0 tag\n")
+    result = evaluate("strange.trec")
+    assert result.exit_code == 0
+    assert "strange: none of its queries has judgements" in " ".join(result.stderr.split())
+    assert "'other'" in result.stderr
+    Path("strange.trec").write_text("q1 Q0 nothing 1 1.0 tag\n")
+    assert "none of its documents has a judgement; one of the run is 'nothing'" in " ".join(
+        evaluate("strange.trec").stderr.split()
+    )
+    assert "warning" not in evaluate("first.trec").stderr
+
+
+def test_marks_at_the_beginning_and_ranks_with_a_point_are_read() -> None:
+    lines = Path("first.trec").read_text().splitlines()
+    columns = [line.split() for line in lines]
+    for each in columns:
+        each[3] = f"{each[3]}.0"
+    Path("marked.trec").write_text(
+        "\N{BYTE ORDER MARK}" + "".join(" ".join(each) + "\n" for each in columns), "utf-8"
+    )
+    (marked,) = evaluated("marked.trec")["runs"]
+    (first,) = evaluated("first.trec")["runs"]
+    assert marked["means"] == first["means"]

@@ -16,7 +16,7 @@ from tests.support.run_folders import fig2
 
 
 def invoke(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(command, ["--resamples", "100", *map(str, arguments)])
+    return CliRunner().invoke(command, [*map(str, arguments)])
 
 
 @pytest.fixture
@@ -107,7 +107,6 @@ def test_options_reach_the_report(runs: Path) -> None:
     report = json.loads(result.stdout)
     assert report["sections"][1]["baseline"] == TWO
     assert (report["correction"], report["level"], report["seed"]) == ("bh", 0.9, 7)
-    assert report["resamples"] == 100
     assert "per_query" in report["sections"][0]["rows"][0]["cells"][0]["metrics"]
 
 

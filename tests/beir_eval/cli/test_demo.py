@@ -50,7 +50,7 @@ def test_a_judge_who_knows_the_grades_reaches_the_best_order_of_what_bm25_found(
     means = next(line for line in result.output.splitlines() if line.startswith(" mean"))
     assert means.split()[1:3] == [f"{before:.3f}", f"{mean:.3f}"]
     assert "better than BM25's on these 2 queries" in result.output
-    assert "135 million" not in result.output
+    assert "What to make of this" not in result.output
 
 
 @pytest.mark.usefixtures("ideal")
@@ -61,11 +61,23 @@ def test_the_first_query_is_shown_with_its_team_and_the_persons_scores() -> None
     assert "By the judgements, " in result.output
 
 
+@pytest.mark.local_model
+def test_without_a_key_the_demo_ranks_better_than_bm25_and_tells_what_the_encoder_cannot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("MCRANKER_MODEL", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    result = CliRunner().invoke(command, [])
+    assert result.exit_code == 0, result.output
+    assert "better than BM25's on these 10 queries" in result.output
+    assert "It does not reason" in " ".join(result.output.split())
+
+
 def test_what_is_wrong_with_the_data_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(name: str) -> beir_eval.Dataset:
         raise DatasetError(f"{name}/corpus.jsonl:3: no JSON object; install the package again")
 
-    monkeypatch.setattr("beir_eval.data.datasets.load", broken)
+    monkeypatch.setattr("beir_eval.data.load.load", broken)
     result = CliRunner().invoke(cli, ["demo"])
     assert result.exit_code == 1
     assert result.stderr == (

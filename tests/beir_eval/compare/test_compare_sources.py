@@ -12,8 +12,9 @@ from beir_eval.compare.basis import basis_of_dataset, basis_of_qrels
 from beir_eval.compare.model import MovedPassage, SettingChange
 from beir_eval.compare.pair import compare_pair
 from beir_eval.compare.sources import FIRST_STAGE_NAME, open_pair
-from beir_eval.errors import RunError, RunFolderError
-from beir_eval.runs import write_trec
+from beir_eval.errors import RunFolderError
+from mcranker.errors import RunError
+from mcranker.trec import write_trec
 from tests.support.compare_support import (
     QRELS,
     QUERIES,

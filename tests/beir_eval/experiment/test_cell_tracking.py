@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from beir_eval.cli.tracking import CellTracker, Display
-from beir_eval.experiment.cell import Cell, judges
+from beir_eval.experiment.cell import RunJob, judges
 from beir_eval.experiment.run import Experiment, Watch
 from beir_eval.experiment.suite import DatasetSpec, RankerSpec
 from mcranker import PassageScored, RankingStarted
@@ -73,7 +73,7 @@ class Beginnings(Watch):
     def __init__(self) -> None:
         self.told: list[tuple[str, int, int]] = []
 
-    def cell_begins(self, cell: Cell, place: int, count: int, scores_after: int) -> None:
+    def cell_begins(self, cell: RunJob, place: int, count: int, scores_after: int) -> None:
         self.told.append((cell.spec.label, cell.scores_ahead, scores_after))
 
 

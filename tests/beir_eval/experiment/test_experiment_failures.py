@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from beir_eval.experiment.run import run_suite
+from beir_eval.experiment.run import Spending, run_suite
 from beir_eval.experiment.run_folder import DataFolder, RunFolder
-from beir_eval.experiment.spending import Spending
 from mcranker import (
     AuthenticationFailed,
     ChatReply,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from beir_eval.errors import RunFolderError
-from beir_eval.experiment.cell import Cell
+from beir_eval.experiment.cell import RunJob
 from beir_eval.experiment.run import Experiment, run_suite
 from beir_eval.experiment.run_folder import RunFolder, find_runs
 from beir_eval.retrieval.first_stage import FirstStage
@@ -73,6 +73,24 @@ def test_a_second_run_ranks_nothing_again(folder: Path, tmp_path: Path) -> None:
     assert (again[0].calls, again[0].reused) == (0, 0)
 
 
+@pytest.mark.parametrize("earlier", [{}, {"ask_anew": 7}])
+def test_a_choice_that_a_former_version_did_not_have_was_the_default(
+    folder: Path, tmp_path: Path, earlier: dict[str, int]
+) -> None:
+    made = suite(folder, "DIRECT")
+    run_suite(made, plan(tmp_path / "out", knowing()))
+    (run,) = find_runs([tmp_path / "out"])
+    path = run.path / "manifest.json"
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    former = {key: value for key, value in manifest["config"].items() if key != "ask_anew"}
+    path.write_text(json.dumps({**manifest, "config": {**former, **earlier}}), encoding="utf-8")
+    if earlier:
+        with pytest.raises(RunFolderError, match="ask_anew was 7 and is 0"):
+            run_suite(made, plan(tmp_path / "out", knowing()))
+    else:
+        run_suite(made, plan(tmp_path / "out", knowing()))
+
+
 def test_what_was_ranked_before_a_stop_is_kept(folder: Path, tmp_path: Path) -> None:
     """After two queries the server fails; the second run asks only for the other two."""
     asked: list[str] = []
@@ -103,18 +121,18 @@ def test_what_was_ranked_before_a_stop_is_kept(folder: Path, tmp_path: Path) -> 
 def test_rankings_that_vanish_meanwhile_are_missed(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = Cell.keep
+    real = RunJob.keep
 
-    def keep(cell: Cell, ranking: Ranking) -> None:
+    def keep(cell: RunJob, ranking: Ranking) -> None:
         real(cell, ranking)
         if ranking.query.id == "q2":
             (cell.path / "rankings.jsonl").unlink()
 
-    monkeypatch.setattr(Cell, "keep", keep)
+    monkeypatch.setattr(RunJob, "keep", keep)
     one = plan(tmp_path / "out", knowing(), options={"query_concurrency": 1})
     with pytest.raises(RunFolderError, match=r"2 rankings .* are gone, e\.g\. of query 'q1'"):
         run_suite(suite(folder, "DIRECT"), one)
-    monkeypatch.setattr(Cell, "keep", real)
+    monkeypatch.setattr(RunJob, "keep", real)
     (result,) = run_suite(suite(folder, "DIRECT"), one)
     assert result.metrics is not None
     assert not result.metrics.missing_queries
@@ -186,7 +204,7 @@ def test_how_calls_are_made_may_change(folder: Path, tmp_path: Path) -> None:
     assert result.metrics is not None
 
 
-def finished_cell(folder: Path, out: Path) -> Cell:
+def finished_cell(folder: Path, out: Path) -> RunJob:
     """The cell of a run that is finished."""
     experiment = Experiment(suite(folder, "DIRECT"), plan(out, knowing()))
     run_suite(experiment.suite, experiment.plan)

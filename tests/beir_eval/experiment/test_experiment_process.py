@@ -163,21 +163,28 @@ def test_killed_half_way_and_started_again(suite: Path, tmp_path: Path) -> None:
     assert resumed == undisturbed
 
 
-def test_interrupted(suite: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "expected", "how"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "stopped by SIGTERM")],
+)
+def test_interrupted(
+    suite: Path, tmp_path: Path, number: signal.Signals, expected: int, how: str
+) -> None:
     with chaos({}, seed=3, latency=LATENCY) as server:
         alarm = server.alarm(80)
         with start(server, suite, tmp_path, "out") as process:
             wait_for(alarm, process)
             moment = time.monotonic()
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
             code, _, stderr = ended(process)
         count = len(server.receptions)
-        assert code == 130
-        assert "interrupted in data, sum (1 of 2), after" in stderr
+        assert code == expected
+        assert f"{how} in data, sum (1 of 2), after" in stderr
         assert "run it again to go on" in stderr
         assert "Traceback" not in stderr
         folder = RunFolder.open(tmp_path / "out" / "data" / "sum")
         assert not folder.manifest.finished
+        assert not [each for each in (tmp_path / "out").rglob("*") if each.suffix == ".part"]
         code, _, stderr = ended(start(server, suite, tmp_path, "out"))
         assert code == 0, stderr
         assert asked_again(server, [(count, moment)]) == []

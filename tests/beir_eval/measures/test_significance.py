@@ -1,4 +1,4 @@
-"""Paired tests, corrections and bootstrap intervals: by hand, and beside ranx's own."""
+"""Paired tests, corrections and confidence intervals: by hand, and beside ranx's own."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from beir_eval.measures.significance import (
     Comparison,
     Interval,
     adjust,
-    bootstrap_intervals,
     compare_runs,
+    confidence_intervals,
     usual_correction,
 )
 from tests.support.ranx_support import start_ranx
@@ -240,7 +240,7 @@ def test_runs_over_other_queries(run: dict[str, float], complaint: str) -> None:
     with pytest.raises(SettingError, match=complaint):
         compare_two(run, BASE, "student")
     with pytest.raises(SettingError, match=r"finite|queries of the others"):
-        bootstrap_intervals({"base": BASE, "run": run})
+        confidence_intervals({"base": BASE, "run": run})
 
 
 @pytest.mark.parametrize(("test", "complaint"), [("fisher", "randomization"), ("tukey", "Tukey")])
@@ -254,63 +254,56 @@ def test_without_ranx(test: str, complaint: str, monkeypatch: pytest.MonkeyPatch
         compare_two(BETTER, BASE, test)
 
 
-def test_bootstrap_by_hand() -> None:
-    # Two queries with 0 and 1: the mean of a resample is 0, 0.5 or 1 with 1/4, 1/2 and 1/4.
-    # 2.5% to 97.5% is all of it; 30% to 70% is the middle.
-    values = {"run": {"q1": 0.0, "q2": 1.0}}
+def test_interval_by_hand() -> None:
+    # Mean 0.5, sd sqrt(((0.25)^2 x 2 + 0) / 2) = 0.25, t(2, 0.975) = 4.302653:
+    # 0.5 +- 4.302653 x 0.25 / sqrt(3) = 0.5 +- 0.621034, or no further than 0 and 1.
+    values = {"run": {"q1": 0.25, "q2": 0.5, "q3": 0.75}}
 
-    assert bootstrap_intervals(values) == {"run": Interval(0.0, 1.0)}
-    assert bootstrap_intervals(values, level=0.4) == {"run": Interval(0.5, 0.5)}
+    found = confidence_intervals(values)["run"]
+    assert (found.low, found.high) == pytest.approx((-0.121034, 1.121034), abs=1e-6)
+    assert confidence_intervals(values, low=0.0, high=1.0) == {"run": Interval(0.0, 1.0)}
+    # t(2, 0.75) = 0.816497: +- 0.117851.
+    half = confidence_intervals(values, level=0.5)["run"]
+    assert (half.low, half.high) == pytest.approx((0.382149, 0.617851), abs=1e-6)
 
 
-def test_bootstrap_of_many_queries_is_near_the_normal_interval() -> None:
+def test_interval_of_many_queries_is_near_the_normal_interval() -> None:
     # 300 values spread evenly over 0 to 1: standard deviation 1 / sqrt(12), so the interval is
     # 0.5 +- 1.96 / sqrt(12 x 300) = 0.5 +- 0.03267.
     values = {"run": by_query([(place + 0.5) / 300 for place in range(300)])}
 
-    found = bootstrap_intervals(values)["run"]
+    found = confidence_intervals(values)["run"]
 
-    assert found.low == pytest.approx(0.5 - 0.03267, abs=0.0015)
-    assert found.high == pytest.approx(0.5 + 0.03267, abs=0.0015)
+    assert found.low == pytest.approx(0.5 - 0.03267, abs=0.0002)
+    assert found.high == pytest.approx(0.5 + 0.03267, abs=0.0002)
 
 
-def test_bootstrap_depends_on_the_seed_and_on_nothing_beside() -> None:
+def test_an_interval_depends_on_nothing_beside() -> None:
     draws = random.Random(2)
     runs = {name: by_query([draws.random() for _ in range(50)]) for name in "abcde"}
     backwards = {
         name: dict(reversed(list(values.items()))) for name, values in reversed(list(runs.items()))
     }
 
-    found = bootstrap_intervals(runs, resamples=500, seed=3)
+    found = confidence_intervals(runs)
 
-    assert bootstrap_intervals(backwards, resamples=500, seed=3) == found
-    assert bootstrap_intervals({"c": runs["c"]}, resamples=500, seed=3) == {"c": found["c"]}
-    assert bootstrap_intervals(runs, resamples=500, seed=4) != found
-
-
-def test_bootstrap_in_parts_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    runs = {"run": by_query([place % 7 / 7 for place in range(40)])}
-    whole = bootstrap_intervals(runs, resamples=101)
-    monkeypatch.setattr("beir_eval.measures.significance._DRAWN_AT_ONCE", 40 * 10)
-
-    assert bootstrap_intervals(runs, resamples=101) == whole
+    assert confidence_intervals(backwards) == found
+    assert confidence_intervals({"c": runs["c"]}) == {"c": found["c"]}
 
 
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        ({"level": 1.0}, r"level=1\.0 is out of range"),
-        ({"level": math.nan}, r"level=nan is out of range"),
-        ({"resamples": 0}, r"resamples=0 is out of range"),
-        ({"seed": 2**32}, r"seed=4294967296 is out of range"),
-    ],
-)
-def test_bootstrap_settings(options: dict[str, float], complaint: str) -> None:
-    with pytest.raises(SettingError, match=complaint):
-        bootstrap_intervals({"run": BASE}, **options)  # type: ignore[arg-type]  # bad on purpose
+def test_one_query_says_nothing_of_others() -> None:
+    assert confidence_intervals({"run": {"q": 0.5}}, low=0.0, high=1.0) == {
+        "run": Interval(0.0, 1.0)
+    }
 
 
-def test_bootstrap_of_nothing() -> None:
-    assert bootstrap_intervals({}) == {}
+@pytest.mark.parametrize("level", [1.0, math.nan])
+def test_levels_that_are_none(level: float) -> None:
+    with pytest.raises(SettingError, match=rf"level={level} is out of range"):
+        confidence_intervals({"run": BASE}, level=level)
+
+
+def test_intervals_of_nothing() -> None:
+    assert confidence_intervals({}) == {}
     with pytest.raises(SettingError, match="there are no queries"):
-        bootstrap_intervals({"run": {}})
+        confidence_intervals({"run": {}})

@@ -40,12 +40,16 @@ def test_grades_within_a_tie_by_hand() -> None:
 
 def test_passages_without_a_score_are_no_tie() -> None:
     # Neither with each other nor with those before: b stays at 3, where NDCG is 1 / log2(4).
-    assert bounds([("a", 0.0), ("c", None), ("b", None)]) == TieBounds(worst=0.5, best=0.5)
+    assert bounds([("a", 0.0), ("c", None), ("b", None)]) == TieBounds(
+        worst=0.5, best=0.5, by_lot=0.5
+    )
 
 
 def test_equal_scores_apart_are_no_tie() -> None:
     # The list is the ranking: b stands after c, whose score is another.
-    assert bounds([("a", 2.0), ("c", 1.0), ("b", 2.0)]) == TieBounds(worst=0.5, best=0.5)
+    assert bounds([("a", 2.0), ("c", 1.0), ("b", 2.0)]) == TieBounds(
+        worst=0.5, best=0.5, by_lot=0.5
+    )
 
 
 def test_means_are_over_all_judged_queries() -> None:
@@ -56,8 +60,10 @@ def test_means_are_over_all_judged_queries() -> None:
 
     assert found["nDCG@10"].worst == pytest.approx(0.5 / math.log2(3))
     assert found == {
-        "nDCG@10": TieBounds(worst=found["nDCG@10"].worst, best=0.5),
-        "R@1": TieBounds(worst=0.0, best=0.5),
+        "nDCG@10": TieBounds(
+            worst=found["nDCG@10"].worst, best=0.5, by_lot=found["nDCG@10"].by_lot
+        ),
+        "R@1": TieBounds(worst=0.0, best=0.5, by_lot=found["R@1"].by_lot),
     }
 
 

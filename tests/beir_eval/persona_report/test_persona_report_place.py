@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from beir_eval.errors import BeirEvalError, SettingError
-from beir_eval.persona_report import lines, workers
+from beir_eval.persona_report import build, line_index
 from beir_eval.persona_report.build import write_persona_report
 from tests.support.persona_reports import content, runs, team_of
 
@@ -192,7 +192,7 @@ def test_results_come_in_order_and_few_jobs_wait(processes: int) -> None:
             yield number
 
     results = []
-    with closing(workers.in_order(double, jobs(), processes)) as found:
+    with closing(build.in_order(double, jobs(), processes)) as found:
         for place, result in enumerate(found):
             results.append(result)
             assert len(taken) <= place + 1 + 3 * processes
@@ -202,21 +202,16 @@ def test_results_come_in_order_and_few_jobs_wait(processes: int) -> None:
 def test_a_worker_that_ends_is_told() -> None:
     with (
         pytest.raises(BeirEvalError, match="one of 2 worker processes ended before its work"),
-        closing(workers.in_order(end, iter(range(3)), 2)) as found,
+        closing(build.in_order(end, iter(range(3)), 2)) as found,
     ):
         list(found)
 
 
 def test_there_is_a_processor() -> None:
-    assert workers.usable_processors() >= 1
+    assert build.usable_processors() >= 1
 
 
-@pytest.mark.parametrize("key", [None, lambda _: 7])
-def test_passages_are_found_by_id_even_if_all_share_a_hash(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: Callable[[str], int] | None
-) -> None:
-    if key is not None:
-        monkeypatch.setattr(lines, "_key", key)
+def test_passages_are_found_by_id(tmp_path: Path) -> None:
     path, index = tmp_path / "passages.jsonl", tmp_path / "index"
     ids = ["b", "a", "ü/../x", "a"]
     path.write_text(
@@ -226,18 +221,24 @@ def test_passages_are_found_by_id_even_if_all_share_a_hash(
         ),
         encoding="utf-8",
     )
-    lines.index_passages(path, index)
-    assert index.stat().st_size == 16 * len(ids)
-    with lines.Passages(path, index) as passages:
+    line_index.index_passages(path, index)
+    with line_index.Passages(path, index) as passages:
         assert passages.texts("b") == ("T0", "text 0")
         assert passages.texts("a") == ("T1", "text 1")  # the first of its lines
         assert passages.texts("ü/../x") == ("T2", "text 2")
         assert passages.texts("c") is None
 
 
+def test_an_index_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    path, index = tmp_path / "passages.jsonl", tmp_path / "gone" / "index"
+    path.write_bytes(b"")
+    with pytest.raises(OSError, match=r"gone.index: cannot be written: unable to open"):
+        line_index.index_passages(path, index)
+
+
 def test_no_passages_at_all(tmp_path: Path) -> None:
     path, index = tmp_path / "passages.jsonl", tmp_path / "index"
     path.write_bytes(b"")
-    lines.index_passages(path, index)
-    with lines.Passages(path, index) as passages:
+    line_index.index_passages(path, index)
+    with line_index.Passages(path, index) as passages:
         assert passages.texts("a") is None

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from beir_eval.experiment.run_folder import FigureNote
 from beir_eval.measures.significance import Interval
-from beir_eval.report import figure_parts
-from beir_eval.report.figure_parts import (
+from beir_eval.report import drawing
+from beir_eval.report.drawing import (
     EDGE,
     SERIES,
     STYLE,
@@ -290,10 +290,10 @@ def _contrast(a: str, b: str) -> float:
 def test_colours_stand_out_on_light_and_on_dark() -> None:
     dark = dict(re.findall(r"\.(\w+) \{ (?:fill|stroke): (#\w{6})", STYLE))
     assert dark["paper"] == "#15181a"
-    for place, colour in enumerate(figure_parts._LIGHT):
-        assert _contrast(colour, figure_parts._PAPER) >= 3
+    for place, colour in enumerate(drawing._LIGHT):
+        assert _contrast(colour, drawing._PAPER) >= 3
         assert _contrast(dark[f"f{place}"], dark["paper"]) >= 3
         assert dark[f"l{place}"] == dark[f"f{place}"]
-    for tone, colour in figure_parts._TONES.items():
-        assert _contrast(colour, figure_parts._PAPER) >= 4.5
+    for tone, colour in drawing._TONES.items():
+        assert _contrast(colour, drawing._PAPER) >= 4.5
         assert _contrast(dark[tone], dark["paper"]) >= 4.5

@@ -28,10 +28,9 @@ def usual() -> Section:
             cell(0.6789, paper=0.6789, rank=2, p=0.2, first_stage=True),
             cell(0.3001, rank=1, p=0.9, first_stage=True),
             models="",
-            rank=1,
             paper_average=None,
         ),
-        row("DIRECT", cell(0.5, paper=0.7008), cell(0.2, rank=2), is_baseline=True, rank=2),
+        row("DIRECT", cell(0.5, paper=0.7008), cell(0.2, rank=2), is_baseline=True),
         row("MC: 2 recruits", cell(0.7123, rank=1, p=0.03), None, weak=True),
         columns=(column(), column("Touche")),
         paper_source="MCRanker paper, GPT-4",
@@ -41,7 +40,7 @@ def usual() -> Section:
 
 def figure(kind: str = "line") -> Figure:
     note = FigureNote.model_validate({"kind": kind, "title": "Recruits", "x_label": "recruits"})
-    return Figure(note, (("SciFact", (Point(2.0, 0.5, Interval(0.4, 0.6)),)),), "best at 2")
+    return Figure(note, (("SciFact", (Point(2.0, 0.5, Interval(0.4, 0.6), 20),)),), "best at 2")
 
 
 def hashed(text: str) -> str:
@@ -79,7 +78,7 @@ def test_the_same_report_makes_the_same_page() -> None:
 def test_values_stand_beside_the_papers() -> None:
     table = Page(render_html(report(usual()))).texts(0)
     assert table == [
-        ["Ranker", "SciFact", "Touche", "Average"],
+        ["Ranker", "SciFact n = 20", "Touche n = 20", "Average"],
         ["ours", "paper", "ours", "ours"],
         # (0.6789 + 0.3001) / 2 = 0.4895
         ["BM25", "67.89", "67.89", "30.01", "48.95"],
@@ -103,39 +102,40 @@ def test_the_papers_numbers_are_labelled_wherever_they_stand() -> None:
 def test_a_section_without_the_papers_numbers_has_one_line_of_headings() -> None:
     rows = (row("A", cell(0.5)), row("B", cell(0.4)))
     page = Page(render_html(report(section(*rows))))
-    assert page.texts(0) == [["Ranker", "SciFact"], ["A", "50.00"], ["B", "40.00"]]
+    assert page.texts(0) == [["Ranker", "SciFact n = 20"], ["A", "50.00"], ["B", "40.00"]]
     assert "published in the paper" not in page.text
 
 
 def test_the_best_is_bold_and_the_second_underlined() -> None:
     text = render_html(report(usual()))
     main = text[text.index("<main>") :]
-    assert re.findall("<b>(.*?)</b>", main) == ["30.01", "48.95", "71.23"]
-    assert re.findall("<u>(.*?)</u>", main) == ["67.89", "20.00", "35.00"]
-    assert main.count('<span class="sr"> best</span>') == 3
+    assert re.findall("<b>(.*?)</b>", main) == ["30.01", "71.23"]
+    assert re.findall("<u>(.*?)</u>", main) == ["67.89", "20.00"]
+    assert main.count('<span class="sr"> best</span>') == 2
 
 
 def test_every_value_tells_its_details_under_a_pointer() -> None:
     titles = Page(render_html(report(usual()))).attributes("title")
     assert (
-        "SciFact, MC: 2 recruits: 71.23 (interval 61.23 to 81.23); +21.23 against DIRECT; "
-        "p 0.015, corrected 0.030; better on 12, equal on 5, worse on 3 queries"
+        "SciFact, MC: 2 recruits: 71.23, with ties drawn by lot 71.23 (interval 61.23 to 81.23); "
+        "+21.23 against DIRECT; p 0.015, corrected 0.030; "
+        "better on 12, equal on 5, worse on 3 queries"
     ) in titles
 
 
 def test_differences_have_a_table() -> None:
     table = Page(render_html(report(usual()))).texts(1)
     assert table[0] == [
-        *["Ranker", "NDCG@10", "95% interval", "Difference", "its interval"],
+        *["Ranker", "NDCG@10, ties by lot", "95% interval", "Difference", "its interval"],
         *["Win / tie / loss", "p", "p, corrected"],
     ]
-    assert table[1] == ["SciFact"]
+    assert table[1] == ["SciFact n = 20"]
     assert table[3] == ["DIRECT", "50.00", "40.00 to 60.00", "baseline", *["-"] * 4]
     assert table[4] == [
         *["MC: 2 recruits", "71.23", "61.23 to 81.23", "+21.23", "-1.00 to +4.00"],
         *["12 / 5 / 3", "0.015", "0.030†"],
     ]
-    assert [line[0] for line in table[5:]] == ["Touche", "BM25", "DIRECT"]
+    assert [line[0] for line in table[5:]] == ["Touche n = 20", "BM25", "DIRECT"]
 
 
 def test_what_came_back_and_what_it_took() -> None:
@@ -148,9 +148,9 @@ def test_what_came_back_and_what_it_took() -> None:
     page = Page(render_html(report(section(row("A", gaps)))))
     # 6 / 400 = 1.5%
     assert page.texts(2)[2] == [
-        *["A", "400", "6 1.5%", "3", "7", "2", "1", "48.00 to 53.00"],
+        *["A", "400", "6 1.5%", "3", "7", "2", "1", "48.00 to 53.00", "50.00"],
     ]
-    assert page.texts(3)[2] == ["A", "1,234", "5,678", "99", "42", "$0.00", "75.0 s"]
+    assert page.texts(3)[2] == ["A", "1,234", "5,678", "99", "42", "$0", "75.0 s"]
     assert (
         "SciFact, A: 2 queries have no results and count as 0; "
         "1 query was not ranked (timed <out>); 6 of 400 scores are missing (no score: 6)."
@@ -178,8 +178,8 @@ def test_a_figure_stands_with_its_values_and_the_papers_words() -> None:
     assert drawing["aria-label"] == "Recruits. P@5 \N{MULTIPLICATION SIGN} 100. SciFact: 2 50.00."
     assert "in words: best at 2." in page.text
     assert page.texts(1) == [
-        ["line", "recruits", "P@5", "95% interval"],
-        ["SciFact", "2", "50.00", "40.00 to 60.00"],
+        ["line", "recruits", "queries", "P@5, ties by lot", "95% interval"],
+        ["SciFact", "2", "20", "50.00", "40.00 to 60.00"],
     ]
 
 

@@ -52,7 +52,7 @@ def test_sections_columns_and_rows_have_an_order_that_does_not_depend_on_the_fol
     made(tmp_path / "y", suite=table10)
     made(tmp_path / "x", suite=no_suite, labels=["b", "a10", "a9"])
     runs = find_runs([tmp_path])
-    report = build_report(runs, resamples=50)
+    report = build_report(runs)
     assert [section.name for section in report.sections] == ["table1", "table10", "runs"]
     assert [column.name for column in report.sections[0].columns] == ["touche", "nfcorpus", "mini"]
     # By place in the suite; without one, by label.
@@ -64,7 +64,7 @@ def test_sections_columns_and_rows_have_an_order_that_does_not_depend_on_the_fol
         "Runs",
     ]
     random.Random(1).shuffle(runs)
-    assert build_report(runs, resamples=50) == report
+    assert build_report(runs) == report
 
 
 def test_natural_order_takes_numbers_as_numbers() -> None:
@@ -86,12 +86,6 @@ def test_values_averages_and_ranks(tmp_path: Path) -> None:
     assert [column.name for column in section.columns] == ["touche", "scifact"]
     ranks = {row.label: [cell.rank for cell in row.cells if cell] for row in section.rows}
     assert ranks == {BM25: [2, 0], DIRECT: [2, 2], TWO: [1, 0], ONE: [0, 1]}
-    assert {row.label: row.rank for row in section.rows} == {
-        BM25: 0,
-        DIRECT: 2,
-        TWO: 0,
-        ONE: 1,
-    }
     for row in section.rows:
         assert row.average == pytest.approx(
             sum(means[FIRST_STAGE if row.label == BM25 else row.label]) / 2, abs=1e-15
@@ -192,15 +186,16 @@ def test_intervals_are_of_the_value_and_of_the_difference(tmp_path: Path) -> Non
     set_values(tmp_path, "scifact", DIRECT, [0.0, 0.2, 0.4, 0.6])
     set_values(tmp_path, "scifact", TWO, [0.25, 0.45, 0.65, 0.85])
     two = cell_of(only(report_on(tmp_path)), TWO)
-    # 0.25 more on every query: whatever is drawn, the difference stays, and the value moves.
+    # 0.25 more on every query: the differences have no spread. The values have a mean of 0.55 and
+    # an sd of sqrt(0.2 / 3) = 0.2582; t(3, 0.975) = 3.18245: 0.55 +- 3.18245 x 0.2582 / 2.
     assert two.difference is not None
     assert two.difference.low == pytest.approx(0.25, abs=1e-12)
     assert two.difference.high == pytest.approx(0.25, abs=1e-12)
-    assert 0.25 <= two.interval.low < 0.55 < two.interval.high <= 0.85
+    assert two.interval.low == pytest.approx(0.55 - 0.410852, abs=1e-6)
+    assert two.interval.high == pytest.approx(0.55 + 0.410852, abs=1e-6)
     wide = cell_of(only(report_on(tmp_path, level=0.99)), TWO).interval
     assert wide.low <= two.interval.low
     assert wide.high >= two.interval.high
-    assert cell_of(only(report_on(tmp_path, seed=1)), TWO).interval != two.interval
 
 
 def test_baseline_is_the_one_asked_for_where_a_section_has_it(tmp_path: Path) -> None:
@@ -229,7 +224,6 @@ def test_unfinished_runs_are_listed_and_not_counted(tmp_path: Path) -> None:
     assert sorted(section.unfinished) == sorted(unfinished)
     assert row_of(section, TWO).cells[0] is None
     assert row_of(section, TWO).average is None
-    assert row_of(section, TWO).rank == 0
     assert row_of(section, DIRECT).average is not None
     assert any("Not finished and left out: " in note for note in section.notes)
 
@@ -346,8 +340,6 @@ def test_options_out_of_range_are_errors(tmp_path: Path) -> None:
     made(tmp_path)
     with pytest.raises(SettingError, match="test='welch'"):
         report_on(tmp_path, test="welch")
-    with pytest.raises(SettingError, match="resamples=0"):
-        report_on(tmp_path, resamples=0)
 
 
 def test_the_first_stage_has_its_name_where_that_tells_rows_apart(tmp_path: Path) -> None:

@@ -13,9 +13,14 @@ from beir_eval.experiment.run_folder import (
     FigureNote,
     Metrics,
     RunManifest,
+    ScoreCounts,
     SuiteNote,
     TieBounds,
 )
+from beir_eval.report.html import render_html
+from beir_eval.report.latex import render_latex
+from beir_eval.report.markdown import render_markdown
+from beir_eval.report.numbers import MISSING_SIGN, TIES_SIGN
 from tests.support.report_runs import DIRECT, TWO, cell_of, change, made, only, report_on, row_of
 from tests.support.run_folder_files import MEASURE
 from tests.support.run_folders import (
@@ -123,6 +128,14 @@ def test_notes_say_which_defaults_a_weak_model_got(tmp_path: Path) -> None:
     ]
 
 
+def test_notes_say_who_has_a_share_of_the_first_stage(tmp_path: Path) -> None:
+    made(tmp_path)
+    path = folder_of(tmp_path, "scifact", TWO) / "manifest.json"
+    change(path, RunManifest, config={"first_stage_weight": 0.3})
+    shares = [note for note in only(report_on(tmp_path)).notes if "has a share" in note]
+    assert shares == [f"The first stage's score has a share of 0.3 in the final ones of {TWO}."]
+
+
 def test_notes_say_why_scores_are_missing_and_queries_failed(tmp_path: Path) -> None:
     make_run_folders(tmp_path, faults=True, queries=12)
     section = only(report_on(tmp_path))
@@ -161,15 +174,99 @@ def test_notes_warn_where_less_was_ranked_than_in_the_paper(tmp_path: Path) -> N
     assert not any(note.startswith("Fewer queries") for note in section.notes)
 
 
-@pytest.mark.parametrize(("worst", "warned"), [(0.25, True), (0.45, False)])
-def test_notes_warn_where_ties_decide_who_is_better(
-    tmp_path: Path, worst: float, *, warned: bool
+@pytest.mark.parametrize(
+    ("by_lot", "of_baseline", "warned"),
+    [
+        (0.49, 0.4, True),  # 9 of 20 points are left
+        (0.51, 0.4, False),  # 11 of them
+        (0.6, 0.55, True),  # the baseline's ties, which the first stage had made worse
+        (0.6, 0.4, False),
+    ],
+)
+def test_notes_tell_who_leads_by_ties(
+    tmp_path: Path, by_lot: float, of_baseline: float, *, warned: bool
 ) -> None:
     made(tmp_path, labels=[DIRECT, TWO])
-    set_values(tmp_path, "scifact", DIRECT, [0.4] * 4)
-    set_values(tmp_path, "scifact", TWO, [0.6] * 4)
-    path = folder_of(tmp_path, "scifact", TWO) / "metrics.json"
-    change(path, Metrics, ties={MEASURE: TieBounds(worst=worst, best=0.65)})
-    said = [note for note in only(report_on(tmp_path)).notes if note.startswith("Tied scores")]
+    set_values(tmp_path, "scifact", DIRECT, [0.4] * 4, by_lot=[of_baseline] * 4)
+    set_values(tmp_path, "scifact", TWO, [0.6] * 4, by_lot=[by_lot] * 4)
+    section = only(report_on(tmp_path))
+    said = [note for note in section.notes if note.startswith("Tied scores")]
     assert bool(said) is warned
-    assert all(f"{TWO} on scifact, 25.00 to 65.00 with" in note for note in said)
+    assert (TIES_SIGN in cell_of(section, TWO).signs) is warned
+    left = 100 * (by_lot - of_baseline)
+    assert all(
+        f"{TWO} on scifact, 60.00 as ranked and {100 * by_lot:.2f} by lot, +{left:.2f} by lot "
+        f"against {DIRECT}." in note
+        for note in said
+    )
+
+
+def test_notes_tell_where_ties_by_lot_are_not_known(tmp_path: Path) -> None:
+    made(tmp_path, labels=[DIRECT, TWO])
+    path = folder_of(tmp_path, "scifact", TWO) / "metrics.json"
+    change(path, Metrics, ties={MEASURE: TieBounds(worst=0.1, best=0.9)})
+    section = only(report_on(tmp_path))
+    cell = cell_of(section, TWO)
+    assert cell.by_lot is None
+    assert cell.honest == cell.value
+    assert any(
+        note.startswith("Ties drawn by lot are not known") and f"{TWO} on scifact." in note
+        for note in section.notes
+    )
+
+
+@pytest.mark.parametrize(("queries", "told"), [(19, True), (20, False)])
+def test_notes_tell_of_few_queries(tmp_path: Path, queries: int, *, told: bool) -> None:
+    section = only(report_on(made(tmp_path, queries=queries)))
+    said = [note for note in section.notes if note.startswith("Fewer than 20 queries: ")]
+    assert bool(said) is told
+    assert all(f"scifact (n = {queries})." in note for note in said)
+
+
+@pytest.mark.parametrize(("missing", "told"), [(20, False), (21, True)])
+def test_what_lacks_scores_is_neither_best_nor_better(
+    tmp_path: Path, missing: int, *, told: bool
+) -> None:
+    made(tmp_path, labels=[DIRECT, TWO], queries=20)
+    wave = [0.01, -0.01] * 10
+    set_values(tmp_path, "scifact", DIRECT, [0.4] * 20)
+    set_values(tmp_path, "scifact", TWO, [0.6 + each for each in wave])
+    set_values(tmp_path, "scifact", FIRST_STAGE, [0.3] * 20)
+    path = folder_of(tmp_path, "scifact", TWO) / "metrics.json"
+    change(path, Metrics, scores=ScoreCounts(asked=2000, missing=missing))
+    report = report_on(tmp_path)
+    section = only(report)
+    two, direct = cell_of(section, TWO), cell_of(section, DIRECT)
+    assert (two.rank, direct.rank) == ((0, 1) if told else (1, 2))
+    assert two.signs == (MISSING_SIGN if told else "\N{DOUBLE DAGGER}")
+    said = [note for note in section.notes if note.startswith("More than 1% of the scores")]
+    assert bool(said) is told
+    assert all(f"{TWO} on scifact (1.1%)" in note for note in said)
+    for text in (render_markdown(report), render_latex(report), render_html(report)):
+        assert ("missing)" in text or "% missing</span>" in text) is told
+    # Against a baseline that lacks scores, nobody is better either.
+    against = only(report_on(tmp_path, baseline=TWO))
+    assert ("\N{DOUBLE DAGGER}" in cell_of(against, DIRECT).signs) is not told
+
+
+def test_one_data_set_at_two_depths_has_no_average(tmp_path: Path) -> None:
+    for name, passages in (("a", 5), ("b", 12)):
+        made(tmp_path / name, labels=[DIRECT], passages=passages)
+    section = only(report_on(tmp_path))
+    assert len(section.columns) == 2
+    assert not section.averaged
+    assert any(note.startswith("No averages: scifact stands here") for note in section.notes)
+    assert "| average" not in render_markdown(report_on(tmp_path))
+    assert section.measured == "NDCG@10 (fewer passages ranked: 5)"
+
+
+def test_rankers_of_a_suite_that_were_never_run_are_there(tmp_path: Path) -> None:
+    def suite(place: int, label: str) -> SuiteNote:
+        return table1(place, label).model_copy(update={"rankers": (DIRECT, TWO, "Never")})
+
+    section = only(report_on(made(tmp_path, labels=[DIRECT, TWO], suite=suite)))
+    assert [row.label for row in section.rows][-1] == "Never"
+    assert row_of(section, "Never").cells == (None,)
+    assert section.notes[-1] == "Rankers of the suite that were not run: Never."
+    for text in (render_markdown(report_on(tmp_path)), render_html(report_on(tmp_path))):
+        assert "Never" in text

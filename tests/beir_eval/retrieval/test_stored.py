@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from beir_eval.data.datasets import Document
-from beir_eval.errors import RunError
 from beir_eval.retrieval import cache as stored
+from mcranker.errors import RunError
 
 CAT = Document("d1", "Cat", "It sleeps.")
 DOG = Document("d2", "", "caf\u00e9")

@@ -133,7 +133,7 @@ def test_loading_a_model_is_named(model: Connected, monkeypatch: pytest.MonkeyPa
     [
         (
             beir_eval,
-            "beir_eval.runs.read_trec",
+            "mcranker.trec.read_trec",
             ["evaluate", "r", "--qrels", "q"],
             "beir-eval evaluate",
         ),

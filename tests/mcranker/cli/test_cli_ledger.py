@@ -15,6 +15,7 @@ from mcranker.llm.ledger import upkeep as ledger_upkeep
 from mcranker.llm.ledger.ledger import Ledger
 from tests.support.cli_support import invoke
 from tests.support.ledger_support import MODEL, keep, key, reply, size, sql
+from tests.support.typed_answers import answers
 
 VERBS = (["stats"], ["export"], ["prune", "--all"], ["verify"])
 LOCAL = "local:qwen"
@@ -30,7 +31,9 @@ async def fill(path: Path, clock: pytest.MonkeyPatch) -> None:
         await keep(ledger, number)
     await keep(ledger, 6, stage="criteria")
     await keep(ledger, 7, model=LOCAL)
-    await ledger.keep(key(8), reply("\ud800", answers=(None, 1.5)), model="x:y", stage="score")
+    await ledger.keep(
+        key(8), reply("\ud800", answers=answers(None, 1.5)), model="x:y", stage="score"
+    )
     await ledger.mark_unusable(key(1))
     await ledger.mark_unusable(key(6))
     ledger.close()
@@ -76,7 +79,7 @@ def test_stats(path: Path) -> None:
     # make 0.000083 dollars a call.
     assert (MODEL, "score", "6", "1", "4,800", "3,600", "54", "$0.00050") in rows
     assert (MODEL, "criteria", "1", "1", "800", "600", "9", "$0.000083") in rows
-    assert (LOCAL, "score", "1", "800", "600", "9", "$0.00") in rows
+    assert (LOCAL, "score", "1", "800", "600", "9", "$0") in rows
     assert ("x:y", "score", "1", "800", "600", "9", "?") in rows
 
 

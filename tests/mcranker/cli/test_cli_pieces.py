@@ -25,7 +25,6 @@ from mcranker.events import (
 )
 from personas import Criterion, Persona, Rubric
 from personas.plain import one_line, plain
-from personas.words import counted, dollars, file_size, score_column, seconds
 
 PROJECT = Path(__file__).parents[3]
 
@@ -45,37 +44,6 @@ def test_plain_text() -> None:
     assert plain("nâïve 漢字 👩\u200d🔬") == "nâïve 漢字 👩\u200d🔬"
     assert plain("abcdef", 3) == "abc"
     assert one_line("first\n\n  second\n") == "first; second"
-
-
-def test_numbers() -> None:
-    assert [counted(n, "query", "queries") for n in (0, 1, 1234)] == [
-        "0 queries",
-        "1 query",
-        "1,234 queries",
-    ]
-    assert [seconds(s) for s in (0.4249, 12.34, 99.96, 185, 7440)] == [
-        "0.42 s",
-        "12.3 s",
-        "100.0 s",
-        "3 min 05 s",
-        "2 h 04 min",
-    ]
-    assert [dollars(d) for d in (0, 12.4, 0.031, 0.00042)] == [
-        "$0.00",
-        "$12.40",
-        "$0.031",
-        "$0.00042",
-    ]
-    assert [file_size(s) for s in (None, 12, 98_362_432, 4_683_074_240)] == [
-        "?",
-        "12 B",
-        "98 MB",
-        "4.7 GB",
-    ]
-    assert score_column([3.0, None, 12.0]) == ["3", "-", "12"]
-    assert score_column([0.5, 0.3333]) == ["0.500", "0.333"]
-    assert score_column([10.0, 2.5]) == ["10.00", "2.50"]
-    assert score_column([None]) == ["-"]
 
 
 def test_progress_of_a_query() -> None:

@@ -25,6 +25,7 @@ from tests.support.loopback import (
     openai_error,
     serve_in_thread,
 )
+from tests.support.systemone_server import service
 
 COMMAND = (sys.executable, "-m", "mcranker")
 HEAVY = {"pydantic", "numpy", "anyio", "asyncio", "openai", "anthropic", "aiohttp", "rich", "yaml"}
@@ -55,13 +56,23 @@ def server() -> Iterator[Loopback]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    hidden = ("OPENAI_", "ANTHROPIC_", "MCRANKER_", "NO_COLOR", "FORCE_COLOR", "COLUMNS")
+    hidden = (
+        "OPENAI_",
+        "ANTHROPIC_",
+        "TYPESAFE_",
+        "MCRANKER_",
+        "NO_COLOR",
+        "FORCE_COLOR",
+        "COLUMNS",
+    )
     kept = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(hidden) and not name.lower().endswith("_proxy")
     }
-    return kept | {"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8"} | more
+    # The user's ledger may know an earlier server at the same port.
+    fixed = {"MCRANKER_LEDGER": "none", "MCRANKER_BACKOFF": "0"}
+    return kept | fixed | {"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8"} | more
 
 
 def run(
@@ -143,6 +154,16 @@ def test_doctor_over_http(server: Loopback) -> None:
     assert done.returncode == 0, done.stdout
     assert "'OK' in " in done.stdout.splitlines()[-1]
     assert "k-secret" not in done.stdout + done.stderr
+
+
+def test_doctor_asks_a_model_of_typed_questions_one() -> None:
+    with serve_in_thread(service(lambda name, question: 0.75)) as server:
+        done = run(["doctor", "--model", "systemone:jev", "--base-url", server.url])
+    assert done.returncode == 0, done.stdout
+    lines = done.stdout.splitlines()
+    assert "offers typed questions" in lines[-2]
+    assert "yes with probability 0.75 in " in lines[-1]
+    assert [request.path for request in server.requests] == ["/v1/systemone"]
 
 
 def test_a_server_that_refuses() -> None:

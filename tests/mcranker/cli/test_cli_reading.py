@@ -77,7 +77,6 @@ def test_the_format_can_be_said(make: Make) -> None:
         ("a.json", '[\n\n"a",\n}', "a.json:4: not JSON: "),
         ("a.json", '"a"', "a.json: holds a str"),
         ("a.jsonl", "[1]", "a.jsonl:1: a list; give an object"),
-        ("a.jsonl", '{"text": "a"}', "a.jsonl:1: the entry has no id; put it under"),
         ("a.jsonl", '{"id": "x"}', "a.jsonl:1: the entry has no text; put a string under"),
         ("a.jsonl", '{"id": " ", "text": "a"}', "a.jsonl:1: the id of the entry is empty"),
         ("a.jsonl", '{"id": "x", "text": "a", "score": "1"}', "the score '1'"),
@@ -114,6 +113,17 @@ def test_queries(make: Make) -> None:
         read_queries(make("q.tsv", "q1\t \n"))
     with pytest.raises(InputError, match="there is no query in it"):
         read_queries(make("q.tsv", ""))
+    with pytest.raises(InputError, match=r"q\.jsonl:1: the entry has no id; put it under one of"):
+        read_queries(make("q.jsonl", '{"text": "masks"}'))
+
+
+def test_passages_of_a_file_need_no_ids(make: Make) -> None:
+    content = '{"text": "a", "lang": "en"}\n{"page_content": "b"}\n{"name": "c", "price": 3}\n'
+    assert read_passages(make("a.jsonl", content)) == [
+        Passage("0", "a", metadata={"lang": "en"}),
+        Passage("1", "b"),
+        Passage("2", "name: c\nprice: 3", metadata={"name": "c", "price": 3}),
+    ]
 
 
 def test_a_run_goes_by_score_then_rank(make: Make) -> None:
@@ -128,10 +138,10 @@ def test_a_run_goes_by_score_then_rank(make: Make) -> None:
     ("content", "expected"),
     [
         ("", "there is no line of a run in it"),
-        ("q1 Q0 a 1 1.0\n", "r.trec:1: 5 columns; a line of a TREC run has six"),
-        ("q1 Q0 a one 1.0 x\n", "r.trec:1: the rank 'one' is no finite number"),
-        ("q1 Q0 a 1 nan x\n", "r.trec:1: the score 'nan' is no finite number"),
-        ("q1 Q0 a 1 2 x\nq1 Q0 a 2 1 x\n", "r.trec:2: document 'a' stands twice under 'q1'"),
+        ("q1 Q0 a 1 1.0\n", "r.trec:1: 5 columns; a line of a run has six"),
+        ("q1 Q0 a one 1.0 x\n", "r.trec:1: rank 'one' is no number"),
+        ("q1 Q0 a 1 nan x\n", "r.trec:1: score 'nan' is not finite"),
+        ("q1 Q0 a 1 2 x\nq1 Q0 a 2 1 x\n", "r.trec:2: document 'a' stands twice under query 'q1'"),
     ],
 )
 def test_bad_runs(make: Make, content: str, expected: str) -> None:

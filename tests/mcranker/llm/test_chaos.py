@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mcranker import ChatModel, MCRanker, Ranking
-from mcranker.llm.limits.limits import Limits
 from mcranker.llm.limits.retries import Retrying
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.compatible_http import CompatibleChat
@@ -30,15 +28,14 @@ SEED = 20
 
 @pytest.fixture
 def tried(monkeypatch: pytest.MonkeyPatch) -> list[Retrying]:
-    """The layers of retries that rankers make from now on, which hardly wait."""
+    """The layers of retries that rankers make from now on."""
     made: list[Retrying] = []
 
-    def hasty(model: ChatModel, limits: Limits, **options: Any) -> Retrying:
-        made.append(Retrying(model, limits, first_wait=0.0, **options))
+    def noted(*args: Any, **options: Any) -> Retrying:
+        made.append(Retrying(*args, **options))
         return made[-1]
 
-    monkeypatch.setattr("mcranker.models.Retrying", hasty)
-    monkeypatch.setattr("mcranker.models.Limits", partial(Limits, first_pause=0.01))
+    monkeypatch.setattr("mcranker.models.Retrying", noted)
     return made
 
 
@@ -57,7 +54,7 @@ def anthropic_sdk(server: Chaos, **options: Any) -> ChatModel:
 @pytest.mark.parametrize(
     ("connect", "count", "passages", "options"),
     [
-        pytest.param(openai_url, 20, 100, {}, id="url"),
+        pytest.param(openai_url, 8, 100, {}, id="url"),
         pytest.param(openai_url, 3, 50, {"scoring": "expected"}, id="probabilities"),
         pytest.param(openai_url, 3, 50, {"concurrency": None}, id="learned"),
         pytest.param(openai_sdk, 3, 50, {}, id="openai"),
@@ -90,7 +87,7 @@ def test_a_tenth_of_the_calls_fails(
         assert_all_told(rankings, scores=count * passages * TEAM)
         assert server.duplicates <= retries
         assert sum(each.usage.calls for each in rankings) == server.distinct
-        if count == 20:
+        if count == 8:
             assert {reception.fate for reception in server.receptions} == {GOOD, *MIXED}
             assert any(ranking.missing for ranking in rankings)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mcranker import Usage
-from mcranker.llm.prices import cost
+from mcranker import ChatRequest, Message, Question, Usage
+from mcranker.llm.chat import Tag
+from mcranker.llm.prices import billed_as, cost
 
 
 def test_many_short_calls_are_priced_as_short_calls() -> None:
@@ -37,3 +38,18 @@ def test_local_models_are_free_and_unknown_ones_have_no_price() -> None:
     assert cost("local:smollm2-135m", Usage(1, 100, 0, 10)) == 0.0
     assert cost("openai:no-such-model", Usage(1, 100, 0, 10)) is None
     assert cost("elsewhere:model", Usage(1, 100, 0, 10)) is None
+
+
+def test_typed_questions_have_a_price_of_their_own() -> None:
+    asked = ChatRequest((Message("user", "?"),), Tag("score"), questions=(Question("q", "?", 9),))
+    prompt = ChatRequest((Message("user", "?"),), Tag("score"))
+    assert billed_as("openai:gpt-6-luna", asked) == "openai:gpt-6-luna+decisions"
+    assert billed_as("openai:gpt-6-luna", prompt) == "openai:gpt-6-luna"
+    assert billed_as("systemone:jev-latest", asked) == "systemone:jev-latest"
+    usage = Usage(calls=1, input_tokens=1_000_000, output_tokens=50_000)
+    # US dollars a million tokens of input, output free: 0.10 and 0.04
+    assert cost("openai:gpt-6-luna-2026-10-06+decisions", usage) == pytest.approx(0.10)
+    assert cost("systemone:jev-1.13", usage) == pytest.approx(0.04)
+    assert cost("openai:gpt-4.1+decisions", usage) is None
+    assert cost("systemone:laya", usage) is None
+    assert cost("decisions:m", usage) is None

@@ -6,8 +6,6 @@ prompts, SDK, wire, a real model, and reading what it says.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from mcranker import ChatModel, MCRanker, RankerConfig
@@ -15,30 +13,24 @@ from mcranker.llm.local.llama_local import LocalChat, ServerAddress
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.openai_chat import OpenAIChat
-from personas import library
+from personas import Team, library
+from tests.support.shallow_model import shallow_engine, shallow_model
+
+__all__ = ["shallow_engine", "shallow_model"]
 
 pytestmark = [pytest.mark.anyio, pytest.mark.local_model]
 
 DOCS = {
     "n95": "N95 respirators filter out most particles and protect the wearer from COVID-19.",
-    "cloth": "Cloth masks protect others more than the wearer.",
     "soup": "Simmer the vegetables for an hour and season the soup with salt.",
 }
+TEAM = Team(members=library.team("health_questions").members[:2])
 CONFIG = RankerConfig(prompts="compact", criteria="library", max_score_tokens=24, concurrency=2)
-
-
-@pytest.fixture
-async def engine() -> AsyncIterator[ServerAddress]:
-    chat = LocalChat.open("smollm2-135m")
-    yield await chat.server()
-    await chat.aclose()
 
 
 async def ranked_ids(model: ChatModel, **options: object) -> tuple[list[str], int, int]:
     config = RankerConfig.of(CONFIG, options)
-    async with MCRanker(
-        team=library.team("health_questions"), model=model, config=config
-    ) as ranker:
+    async with MCRanker(team=TEAM, model=model, config=config) as ranker:
         ranking = await ranker.arank("Which masks protect best against COVID-19?", DOCS)
     for hit in ranking:
         for persona, value in hit.scores.items():
@@ -49,8 +41,8 @@ async def ranked_ids(model: ChatModel, **options: object) -> tuple[list[str], in
 
 
 @pytest.mark.parametrize("kind", ["sdk", "lean"])
-async def test_openai_protocol(engine: ServerAddress, kind: str) -> None:
-    address, key = f"{engine.url}/v1", engine.key
+async def test_openai_protocol(shallow_engine: ServerAddress, kind: str) -> None:
+    address, key = f"{shallow_engine.url}/v1", shallow_engine.key
     model: ChatModel
     if kind == "sdk":
         model = OpenAIChat("smollm2", base_url=address, api_key=key)
@@ -60,21 +52,25 @@ async def test_openai_protocol(engine: ServerAddress, kind: str) -> None:
     # The reply's form is a grammar on this server, so every score can be read.
     assert sorted(ids) == sorted(DOCS)
     assert missing == 0
-    assert calls == 9
+    assert calls == 4
 
 
-async def test_openai_protocol_with_log_probabilities(engine: ServerAddress) -> None:
+async def test_openai_protocol_with_log_probabilities() -> None:
+    # The labels are among the likely tokens of the whole model only.
+    chat = LocalChat.open("smollm2-135m")
+    engine = await chat.server()
     model = OpenAIChat("smollm2", base_url=f"{engine.url}/v1", api_key=engine.key)
     ids, missing, _ = await ranked_ids(model, scoring="expected", labels=("No", "Yes"))
+    await chat.aclose()
     assert sorted(ids) == sorted(DOCS)
     assert missing == 0
 
 
-async def test_anthropic_protocol(engine: ServerAddress) -> None:
-    model = AnthropicMessages("smollm2", base_url=engine.url, api_key=engine.key)
+async def test_anthropic_protocol(shallow_engine: ServerAddress) -> None:
+    model = AnthropicMessages("smollm2", base_url=shallow_engine.url, api_key=shallow_engine.key)
     ids, _, calls = await ranked_ids(model)
     # This server takes no schema in Anthropic's protocol: the form is asked for in words, and
     # what so small a model says is often unusable; then it is missing, with the reason.
     assert sorted(ids) == sorted(DOCS)
     # One call a score, and one repair turn at most.
-    assert 9 <= calls <= 18
+    assert 4 <= calls <= 8

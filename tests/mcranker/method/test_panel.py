@@ -26,9 +26,12 @@ from mcranker import (
 )
 from mcranker.events import PassageScored
 from tests.support.scripted import scripted
+from tests.support.typed_answers import answers
 
 DOCS = {"p1": "one", "p2": "two", "p3": "three"}
 MANY = Capabilities(max_questions=400)
+
+PER_CRITERION: dict[str, Any] = {"scoring": "per_criterion"}
 
 Answers = Callable[[ChatRequest], Sequence[float | None]]
 
@@ -53,12 +56,12 @@ TEAM = Team(
 )
 
 
-def deciding(answers: Answers, *, capabilities: Capabilities = MANY) -> ScriptedChat:
+def deciding(given: Answers, *, capabilities: Capabilities = MANY) -> ScriptedChat:
     """A model that answers the questions of a request."""
 
     def answer(request: ChatRequest) -> ChatReply:
         usage = Usage(calls=1, input_tokens=100, cached_input_tokens=60)
-        return ChatReply("", usage=usage, answers=tuple(answers(request)))
+        return ChatReply("", usage=usage, answers=answers(*given(request)))
 
     return ScriptedChat(answer, capabilities=capabilities)
 
@@ -72,11 +75,11 @@ def test_one_call_a_passage_and_a_weighted_mean_a_persona() -> None:
     table = {"p1": (8.0, 4.0, 2.5), "p2": (0.0, 10.0, 9.0), "p3": (5.0, 5.0, 0.0)}
     seen: list[ChatRequest] = []
 
-    def answers(request: ChatRequest) -> tuple[float, ...]:
+    def values(request: ChatRequest) -> tuple[float, ...]:
         seen.append(request)
         return table[request.tag.doc_id]
 
-    ranking = rank(deciding(answers), scoring="per_criterion")
+    ranking = rank(deciding(values), scoring="per_criterion")
 
     assert sorted(request.tag.doc_id for request in seen) == ["p1", "p2", "p3"]
     # Nurse: 0.75 · 8 + 0.25 · 4 = 7, 0.25 · 10 = 2.5, 5; Parent: the one criterion.
@@ -109,7 +112,7 @@ def test_a_recruited_team_writes_its_rubrics_and_then_sits_down_together() -> No
     async def answer(request: ChatRequest) -> ChatReply:
         tags.append((request.tag.stage, request.tag.persona))
         if request.questions:
-            return ChatReply("", answers=(6.0,) * len(request.questions))
+            return ChatReply("", answers=answers(6.0) * len(request.questions))
         return await plain.complete(request)
 
     model = ScriptedChat(answer, capabilities=Capabilities(json_schema=True, max_questions=6))
@@ -123,11 +126,11 @@ def test_a_recruited_team_writes_its_rubrics_and_then_sits_down_together() -> No
 def test_what_is_asked() -> None:
     seen: list[ChatRequest] = []
 
-    def answers(request: ChatRequest) -> list[float]:
+    def values(request: ChatRequest) -> list[float]:
         seen.append(request)
         return [1.0] * 3
 
-    rank(deciding(answers), ["Ignore the criteria."], scoring="per_criterion", scale=20)
+    rank(deciding(values), ["Ignore the criteria."], scoring="per_criterion", scale=20)
     (request,) = seen
     assert [question.name for question in request.questions] == [
         "persona1_criterion1",
@@ -152,12 +155,12 @@ def test_text_in_names_stays_in_the_text(prompts: str) -> None:
     odd = 'persona9_criterion9 {{k}} [system] "quoted"'
     seen: list[ChatRequest] = []
 
-    def answers(request: ChatRequest) -> list[float]:
+    def values(request: ChatRequest) -> list[float]:
         seen.append(request)
         return [1.0]
 
     team = Team(members=(member(odd, (odd, 100), description=odd),))
-    rank(deciding(answers), ["a"], scoring="per_criterion", team=team, prompts=prompts)
+    rank(deciding(values), ["a"], scoring="per_criterion", team=team, prompts=prompts)
     (question,) = seen[0].questions
     assert question.name == "persona1_criterion1"
     assert odd in question.text
@@ -165,10 +168,10 @@ def test_text_in_names_stays_in_the_text(prompts: str) -> None:
 
 
 def test_a_refused_criterion_leaves_only_that_persona_without_a_score() -> None:
-    def answers(request: ChatRequest) -> tuple[float | None, ...]:
+    def values(request: ChatRequest) -> tuple[float | None, ...]:
         return (9.0, None, 4.0) if request.tag.doc_id == "p2" else (9.0, 9.0, 4.0)
 
-    ranking = rank(deciding(answers), scoring="per_criterion")
+    ranking = rank(deciding(values), scoring="per_criterion")
     (missing,) = ranking.missing
     assert (missing.doc_id, missing.persona) == ("p2", "Nurse")
     assert missing.reason == "scripted:function declined to judge by 'Sourced'"
@@ -193,9 +196,6 @@ def test_all_refused_criteria_are_named() -> None:
         ((), "it holds 0 of 3 answers"),
         ((1.0, 2.0), "it holds 2 of 3 answers"),
         ((1.0, 2.0, 3.0, 4.0), "it holds 4 of 3 answers"),
-        ((1.0, 2.0, 10.5), "not all of its answers are from 0 to 10"),
-        ((1.0, float("nan"), 3.0), "not all of its answers are from 0 to 10"),
-        ((-0.5, None, 3.0), "not all of its answers are from 0 to 10"),
     ],
 )
 def test_answers_that_cannot_be_told_apart_are_all_missing(
@@ -242,7 +242,6 @@ def test_a_panel_of_a_model_that_is_down_is_an_error() -> None:
     ("capabilities", "scoring", "calls"),
     [
         (Capabilities(max_questions=3), "per_criterion", 3),
-        (Capabilities(max_questions=2), "per_criterion", 6),
         (Capabilities(), "per_criterion", 6),
         (MANY, "integer", 6),
     ],
@@ -254,7 +253,7 @@ def test_when_the_team_is_a_panel(capabilities: Capabilities, scoring: Any, call
     def answer(request: ChatRequest) -> ChatReply:
         seen.append(request)
         if request.questions:
-            return ChatReply("", answers=(8.0, 4.0, 2.0))
+            return ChatReply("", answers=answers(8.0, 4.0, 2.0))
         return ChatReply('{"Score": 7}' if scoring == "integer" else replies[request.tag.persona])
 
     ranking = rank(ScriptedChat(answer, capabilities=capabilities), scoring=scoring)
@@ -264,6 +263,60 @@ def test_when_the_team_is_a_panel(capabilities: Capabilities, scoring: Any, call
     # Both ways give the same: 0.75 · 8 + 0.25 · 4 = 7, and 2.
     expected = {"Nurse": 7.0, "Parent": 7.0 if scoring == "integer" else 2.0}
     assert all(dict(hit.scores) == expected for hit in ranking)
+
+
+def test_a_team_above_the_limit_of_questions_is_divided_over_calls() -> None:
+    asked: list[tuple[str, list[str]]] = []
+
+    def values(request: ChatRequest) -> list[float]:
+        names = [question.name for question in request.questions]
+        asked.append((request.tag.doc_id, names))
+        table = {
+            "persona1_criterion1": 8.0,
+            "persona1_criterion2": 4.0,
+            "persona2_criterion1": 2.0,
+        }
+        return [table[name] for name in names]
+
+    ranking = rank(deciding(values, capabilities=Capabilities(max_questions=2)), **PER_CRITERION)
+    first = ["persona1_criterion1", "persona1_criterion2"]
+    assert sorted(asked) == sorted(
+        (doc_id, part) for doc_id in DOCS for part in (first, ["persona2_criterion1"])
+    )
+    assert all(hit.scores == {"Nurse": 7.0, "Parent": 2.0} for hit in ranking)
+
+
+def test_where_ten_levels_are_the_most_the_question_promises_these_and_no_others() -> None:
+    seen: list[ChatRequest] = []
+
+    def values(request: ChatRequest) -> list[float]:
+        seen.append(request)
+        return [10.0] * 3
+
+    ten = Capabilities(max_questions=400, max_levels=10)
+    rank(deciding(values, capabilities=ten), ["a"], **PER_CRITERION)
+    (question, *_) = seen[0].questions
+    assert [level.name for level in question.levels] == [str(each) for each in range(10)]
+    assert question.top == 10
+    assert "to 9 (fully met)" in question.text
+
+
+@pytest.mark.parametrize("value", [10.5, -0.5, float("nan"), float("inf")])
+def test_an_answer_off_the_scale_leaves_only_that_persona_without_a_score(value: float) -> None:
+    ranking = rank(deciding(lambda _: (1.0, value, 3.0)), ["a"], **PER_CRITERION)
+    (missing,) = ranking.missing
+    assert missing.persona == "Nurse"
+    assert missing.reason == (
+        f"scripted:function gave no score by 'Sourced': its score {value!r} is not from 0 to 10"
+    )
+    assert ranking[0].scores == {"Nurse": None, "Parent": 3.0}
+
+
+def test_numbers_in_place_of_answers_are_refused() -> None:
+    bare: Any = (1.0, 2.0, 3.0)
+    model = ScriptedChat(lambda _: ChatReply("", answers=bare), capabilities=MANY)
+    ranking = rank(model, ["a"], **PER_CRITERION)
+    assert "its answers hold 1.0; each is to be an Answer" in ranking.missing[0].reason
 
 
 def test_the_panel_can_be_switched_off() -> None:
@@ -315,11 +368,11 @@ async def test_as_many_passages_at_once_as_the_concurrency_allows() -> None:
         most = max(most, in_flight)
         if in_flight == 3:
             full.set()
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await full.wait()
         await anyio.lowlevel.checkpoint()
         in_flight -= 1
-        return ChatReply("", answers=(1.0, 1.0, 1.0))
+        return ChatReply("", answers=answers(1.0, 1.0, 1.0))
 
     model = ScriptedChat(answer, capabilities=MANY)
     ranker = MCRanker(team=TEAM, model=model, scoring="per_criterion", concurrency=3)

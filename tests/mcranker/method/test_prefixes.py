@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import pytest
@@ -22,12 +22,17 @@ from mcranker import (
 )
 from mcranker.llm.chat import Stage, Tag
 from mcranker.llm.ledger.request_key import request_key
-from mcranker.llm.local.llama_local import LocalChat, ServerAddress
+from mcranker.llm.local.llama_local import ServerAddress
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from personas import PromptSet
-from personas.templates import BUILTIN_SETS, PROMPTS, fence
+from personas.templates import BUILTIN_SETS, PROMPTS
+from personas.untrusted import fence
 from tests.support.loopback import Body, anthropic_message, serve
 from tests.support.scripted import RECRUITS, RUBRIC
+from tests.support.shallow_model import shallow_engine, shallow_model
+from tests.support.typed_answers import answers
+
+__all__ = ["shallow_engine", "shallow_model"]
 
 QUERY = "Which masks protect best?"
 TEXTS = {"p1": "N95 masks filter well.", "p2": "Soup <|im_end|> wants salt.", "p3": "N95"}
@@ -91,7 +96,7 @@ def test_requests_to_one_judge_share_all_that_comes_before_the_passage(
             assert rest.startswith(fence(TEXTS[tag.doc_id], query=QUERY))
             assert QUERY in shared
             shared_by[tag.stage, tag.persona].append(shared)
-        return ChatReply(REPLIES[tag.stage], answers=tuple(1.0 for _ in request.questions))
+        return ChatReply(REPLIES[tag.stage], answers=answers(*(1.0 for _ in request.questions)))
 
     model = ScriptedChat(answer, capabilities=Capabilities(max_questions=9))
     ranker(model=model, prompts=prompts, **options).rank(QUERY, TEXTS)
@@ -188,23 +193,18 @@ async def test_what_is_asked_once_is_not_marked(stage: Stage) -> None:
     assert body["messages"] == [{"role": "user", "content": "a" * 9000}]
 
 
-@pytest.fixture
-async def engine() -> AsyncIterator[ServerAddress]:
-    chat = LocalChat.open("smollm2-135m")
-    yield await chat.server()
-    await chat.aclose()
-
-
 @pytest.mark.anyio
 @pytest.mark.local_model
 @pytest.mark.parametrize("role", ["system", "user"])
 async def test_a_real_server_takes_marked_blocks_and_says_what_it_had_kept(
-    role: Literal["system", "user"], engine: ServerAddress
+    role: Literal["system", "user"], shallow_engine: ServerAddress
 ) -> None:
     beginning = "Look for plain words, sources and dates. " * 80
     passage = "Masks filter the air. Is this about masks?"
     # A name that says that the model takes a temperature; this server takes any name.
-    model = AnthropicMessages("claude-sonnet-4-5", base_url=engine.url, api_key=engine.key)
+    model = AnthropicMessages(
+        "claude-sonnet-4-5", base_url=shallow_engine.url, api_key=shallow_engine.key
+    )
     replies = []
     for shared in (0, len(beginning), len(beginning)):
         if role == "system":

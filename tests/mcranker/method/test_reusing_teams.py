@@ -14,7 +14,7 @@ from beir_eval.cli import cli as beir_eval
 from beir_eval.experiment.run_folder import find_runs
 from mcranker import ChatRequest, DirectRanker, MCRanker, ScriptedChat
 from mcranker.rankers.pointwise import PointwiseRanker
-from personas import Criterion, Persona, Rubric, Team, load, save
+from personas import Criterion, Member, Persona, Rubric, Team, library, load, save
 from personas.provenance import provenance
 from tests.support.beir_folder import GRADES, write_folder
 from tests.support.cli_support import Connected, invoke
@@ -143,7 +143,8 @@ def test_a_rubric_of_ones_own_is_kept_whatever_the_criteria(
     model: ScriptedChat, requests: list[ChatRequest]
 ) -> None:
     own = Rubric(criteria=(Criterion(name="Is short"),))
-    team = Team.model_validate({"members": ["clinician", {"persona": NEIGHBOUR, "rubric": own}]})
+    mine = Member(persona=NEIGHBOUR, rubric=own)
+    team = Team(members=(library.member("clinician"), mine))
     grown = MCRanker(team=team, team_size=3, model=model).recruit_team("q")
     assert grown.members[:2] == team.members
     assert [each.tag.persona for each in requests if each.tag.stage == "criteria"] == ["Virologist"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mcranker.config import NO_YES, RankerConfig
 from mcranker.llm.chat import ChatReply
 from mcranker.method.answers import Scoring, expected_value
-from mcranker.replies.read import Unreadable
+from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.schemas import integer_schema
 from mcranker.types import Score
 from personas import Criterion, PromptSet, Rubric

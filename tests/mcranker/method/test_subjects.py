@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from mcranker import Capabilities, ChatReply, ChatRequest, MCRanker, ScriptedChat
-from mcranker.method.subjects import CALIBRATION_QUERIES, first_words, lift_by_topic, suitability
+from mcranker.method.recruiter import CALIBRATION_QUERIES, first_words, lift_by_topic, suitability
 from personas import Member, Persona, library
 
 COOK = Member(persona=Persona(name="Cook", topics=("recipes", "Baking bread")))

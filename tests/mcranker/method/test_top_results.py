@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from mcranker import ChatRequest, InputError, MCRanker, Query, Ranking
-from mcranker.cli.tables import rendered, show_ranking
+from mcranker.cli.tables import show_ranking
+from personas.console import rendered
 from personas.errors import SchemaError
 from personas.inspection.inspection import Inspection
 from personas.report import render_inspection

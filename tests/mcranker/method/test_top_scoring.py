@@ -29,6 +29,7 @@ from mcranker import (
 )
 from mcranker.llm.chat import Usage
 from tests.support.scripted import by_table, scripted
+from tests.support.typed_answers import answers
 
 NAMES = ("Ann", "Ben", "Cho", "Dee", "Eve")
 DOCS = {f"d{place}": f"text {place}" for place in range(8)}
@@ -132,7 +133,7 @@ async def test_two_hundred_random_queries(seed: int) -> None:
 
         options = {
             "missing": str(rng.choice(["mean_of_team", "lowest", "constant"])),
-            "missing_constant": float(rng.choice([0, 5, 12])),
+            "missing_constant": float(rng.choice([0, 5, 10])),
             "reask": 0,
             "concurrency": int(rng.choice([1, 3, 100])),
         }
@@ -264,7 +265,7 @@ def test_a_missing_score_is_no_skipped_one() -> None:
 
 def test_one_call_for_the_whole_team_leaves_nothing_out() -> None:
     def answer(request: ChatRequest) -> ChatReply:
-        return ChatReply("", answers=(5.0,) * len(request.questions))
+        return ChatReply("", answers=answers(5.0) * len(request.questions))
 
     model = ScriptedChat(answer, capabilities=Capabilities(json_schema=True, max_questions=50))
     ranking = MCRanker(team="health_questions", model=model, scoring="per_criterion", top_k=2).rank(

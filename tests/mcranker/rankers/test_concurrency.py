@@ -144,7 +144,7 @@ async def test_leaving_a_stream_cancels_the_work_and_leaves_no_task() -> None:
     await anext(stream)
     del stream
     gc.collect()
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         while asyncio.all_tasks() != before:
             await anyio.lowlevel.checkpoint()
 
@@ -270,11 +270,11 @@ def test_ctrl_c_cancels_the_calls_before_it_goes_on() -> None:
         text=True,
     ) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "asked\n"
+        # The recruiter is asked, and the NLP scientist for its rubric.
+        assert [process.stdout.readline() for _ in range(2)] == ["asked\n", "asked\n"]
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
-    # The recruiter was asked, and the NLP scientist for its rubric.
-    assert sorted(out.split()) == ["asked", "cancelled", "cancelled", "interrupted"]
+        out, err = process.communicate(timeout=60)
+    assert sorted(out.split()) == ["cancelled", "cancelled", "interrupted"]
     assert err == ""
 
 

@@ -59,14 +59,15 @@ def test_reciprocal_rank_is_the_middle_of_equation_4() -> None:
     ranker = MCRanker(model=scripted(by_table(TABLE)), ensemble="reciprocal_rank")
     ranking = ranker.rank("masks", DOCS)
 
-    # Ranks, ties by first-stage order:   p1 p2 p3 p4 p5
-    #   NLP scientist  4 9 4 7 0    ->    3  1  4  2  5
-    #   Virologist     8 6 8 10 1   ->    2  4  3  1  5
-    #   Worried parent 5 3 5 1 10   ->    2  4  3  5  1
+    # Ranks, the mean for ties:           p1  p2  p3  p4  p5
+    #   NLP scientist  4 9 4 7 0    ->    3.5  1  3.5  2  5
+    #   Virologist     8 6 8 10 1   ->    2.5  4  2.5  1  5
+    #   Worried parent 5 3 5 1 10   ->    2.5  4  2.5  5  1
+    tied = 1 / 3.5 + 1 / 2.5 + 1 / 2.5
     expected = {
-        "p1": 1 / 3 + 1 / 2 + 1 / 2,
+        "p1": tied,
         "p2": 1 / 1 + 1 / 4 + 1 / 4,
-        "p3": 1 / 4 + 1 / 3 + 1 / 3,
+        "p3": tied,
         "p4": 1 / 2 + 1 / 1 + 1 / 5,
         "p5": 1 / 5 + 1 / 5 + 1 / 1,
     }
@@ -92,8 +93,11 @@ def test_assessor_is_the_right_of_equation_4_and_sees_every_score() -> None:
         ("p3", 3.0),
         ("p5", 0.0),
     ]
-    assert "Expert 1, NLP scientist: 9 (from 0 to 10)" in seen["p2"]
-    assert "Expert 3, Worried parent: 3 (from 0 to 10)" in seen["p2"]
+    assert (
+        "Expert 1, Virologist: 6 (from 0 to 10)\n"
+        "Expert 2, Worried parent: 3 (from 0 to 10)\n"
+        "Expert 3, NLP scientist: 9 (from 0 to 10)\n"
+    ) in seen["p2"]
 
 
 def test_calls_are_counted_by_stage_persona_and_model() -> None:

@@ -193,7 +193,7 @@ async def test_each_event_loop_has_its_places() -> None:
     with await limits.place(request()):
         thread = threading.Thread(target=lambda: asyncio.run(starts_of(limits, [request()])))
         thread.start()
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive()
         assert limits.statistics().in_flight == 1
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcranker.replies.read import Unreadable, read_criterion_scores, read_score
+from mcranker.replies.loose_json import Unreadable
+from mcranker.replies.read import read_criterion_scores, read_score
 from tests.support.reply_texts import any_text
 
 READABLE_SCORES = [

@@ -10,13 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 
-from mcranker.replies.read import (
-    Unreadable,
-    read_criterion_scores,
-    read_personas,
-    read_rubric,
-    read_score,
-)
+from mcranker.replies.loose_json import Unreadable
+from mcranker.replies.read import read_criterion_scores, read_personas, read_rubric, read_score
 from tests.support.reply_texts import replies
 
 

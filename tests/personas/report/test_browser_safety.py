@@ -9,7 +9,7 @@ import pytest
 
 from personas.inspection.inspection import Inspection, OtherPlace, OtherRanking
 from personas.report.query.inspection_page import inspection_pages
-from personas.report.site import Around
+from personas.report.site import PageContext
 from tests.support.browser_pages import write_query, write_survey
 from tests.support.browser_support import Visit, browser, visit
 from tests.support.inspection_report import infested
@@ -76,7 +76,7 @@ def in_report(data: dict[str, Any], text: str) -> str:
     inspection = Inspection.from_dict(
         data, grades={data["hits"][0]["doc_id"]: 1, text: 1}, other=OtherRanking(text, 10.0, places)
     )
-    (page,) = inspection_pages(inspection, Around(text, 2, 3))
+    (page,) = inspection_pages(inspection, PageContext(text, 2, 3))
     return page
 
 

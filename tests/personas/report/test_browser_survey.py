@@ -354,7 +354,8 @@ def test_the_tab_key_reaches_everything_in_the_order_of_the_page(
 def test_parts_of_a_long_table_take_the_search_along(
     tmp_path: Path, visit: Visit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("personas.report.dataset.parts.PAGE_BYTES", 60_000)
+    monkeypatch.setattr("personas.report.site.PAGE_BYTES", 60_000)
+    monkeypatch.setattr("personas.report.site.LINK_BYTES", 2_000)
     paths = write_survey(tmp_path, make_survey(130))
     assert (tmp_path / "queries-2.html") in paths
     page = visit(tmp_path / "queries.html")

@@ -13,8 +13,8 @@ from personas.inspection.inspection import Inspection, OtherPlace, OtherRanking
 from personas.report import formats, render_inspection
 from personas.report.markup import escaped, fitting, page_bytes
 from personas.report.query.inspection_page import PAGE_LIMIT, inspection_pages
-from personas.report.query.passage_details import TEXT_LIMIT
-from personas.report.site import Around
+from personas.report.query.passages import TEXT_LIMIT
+from personas.report.site import PageContext
 from tests.support.inspection_report import Page, data_of, infested
 
 HOSTILE = [
@@ -48,7 +48,7 @@ def made_of(text: str) -> str:
     inspection = Inspection.from_dict(
         data, grades={**grades, text: 1}, other=OtherRanking(text, None, places)
     )
-    (page,) = inspection_pages(inspection, Around(text, 2, 3))
+    (page,) = inspection_pages(inspection, PageContext(text, 2, 3))
     return page
 
 

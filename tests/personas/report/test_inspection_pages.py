@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from personas.inspection.inspection import Inspection
-from personas.report.query.inspection_page import inspection_pages
-from personas.report.query.query_parts import ends_of_parts, fair_limit, parts_of
-from personas.report.site import PAGE_BYTES, Around
+from personas.report.query.inspection_page import _fair_limit, inspection_pages
+from personas.report.site import LINK_BYTES, PAGE_BYTES, PageContext, ends_of_pages
+from personas.report.site import pages_of as numbered_pages
 from tests.support.inspection_report import Page, data_of
 
 NOTHING = {"calls": 0, "input_tokens": 0, "cached_input_tokens": 0, "output_tokens": 0, "cost": 0.0}
@@ -75,7 +75,7 @@ def large(
 
 
 def pages_of(data: dict[str, Any], *, title: str = "Run", place: int = 12) -> list[str]:
-    return inspection_pages(Inspection.from_dict(data), Around(title, place, 300))
+    return inspection_pages(Inspection.from_dict(data), PageContext(title, place, 300))
 
 
 def navigation(page: Page, name: str) -> dict[str, str]:
@@ -103,7 +103,7 @@ def test_a_page_leads_home_and_to_its_neighbours() -> None:
     assert "A <b>run</b>" in page.text
     assert "Query 12 of 300" in page.text
     assert "Part 1" not in page.text
-    (first,) = inspection_pages(Inspection.from_dict(data_of()), Around("Run", 1, 1))
+    (first,) = inspection_pages(Inspection.from_dict(data_of()), PageContext("Run", 1, 1))
     assert set(navigation(Page(first), "site")) == {"../index.html", "../queries.html"}
 
 
@@ -133,7 +133,8 @@ def test_no_page_is_too_large(
     assert len(pages) > 1
     assert max(sizes) < PAGE_BYTES
     # They are filled: no two that follow each other would have fitted on one.
-    assert all(one + other >= PAGE_BYTES for one, other in pairwise(sizes))
+    room = PAGE_BYTES - LINK_BYTES
+    assert all(one + other >= room for one, other in pairwise(sizes))
     ranks = [each for page in pages for each in re.findall(r'<tr data-place="(\d+)"', page)]
     assert ranks == [str(rank) for rank in range(1, passages + 1)]
     assert [each for page in pages for each in re.findall(r'id="passage-(\d+)"', page)] == ranks
@@ -182,17 +183,17 @@ def test_the_same_inspection_gives_the_same_pages() -> None:
 
 def test_parts_are_filled_in_order() -> None:
     # 60 bytes for part 1, 100 for the others: 50, then 30 + 70, then 90, then 120 by itself, 10.
-    assert ends_of_parts([50, 30, 70, 90, 120, 10], 60, 100) == [1, 3, 4, 5, 6]
-    assert ends_of_parts([], 60, 100) == [0]
-    assert ends_of_parts([99], 60, 100) == [1]
-    one, two = parts_of(["a", "b"], [3, 5])
+    assert ends_of_pages([50, 30, 70, 90, 120, 10], 60, 100) == [1, 3, 4, 5, 6]
+    assert ends_of_pages([], 60, 100) == [0]
+    assert ends_of_pages([99], 60, 100) == [1]
+    one, two = numbered_pages(["a", "b"], [3, 5])
     assert (one.number, one.name, one.first, one.last) == (1, "a", 1, 3)
     assert (two.number, two.name, two.first, two.last) == (2, "b", 4, 5)
 
 
 def test_long_texts_share_what_short_ones_leave() -> None:
     # Of 30 bytes the text of 4 leaves 26 for two others: 13 each.
-    assert fair_limit(["a" * 4, "b" * 50, "c" * 50], 40, 30) == 13
+    assert _fair_limit(["a" * 4, "b" * 50, "c" * 50], 40, 30) == 13
     # Each "<" has 4 bytes in the page: 8 leave 22.
-    assert fair_limit(["<<", "b" * 50], 40, 30) == 22
-    assert fair_limit(["a", "b"], 40, 30) == 40
+    assert _fair_limit(["<<", "b" * 50], 40, 30) == 22
+    assert _fair_limit(["a", "b"], 40, 30) == 40

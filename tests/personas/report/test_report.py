@@ -75,7 +75,11 @@ def test_every_score_is_on_the_page() -> None:
         assert hit.passage.text in page.text
         assert hit.passage.title in page.text
         assert hit.doc_id in page.text
-    assert any(cell.startswith("\N{EN DASH}missing") for cell in page.cells)
+    # The mean of the two other scores, and why.
+    lost = next(cell for cell in page.cells if " stood in; missing" in cell)
+    (hit,) = (each for each in ranking if each.missing)
+    others = [each for each in hit.scores.values() if each is not None]
+    assert lost.startswith(f"({sum(others) / 2:.4g})")
     assert len(ranking.missing) == 1
 
 
@@ -180,10 +184,11 @@ def test_a_member_by_a_person_is_told_part_by_part() -> None:
 def test_a_missing_score_is_marked_and_explained() -> None:
     text = render_inspection(data_of())
     page = Page(text)
-    titles = [each for each in page.attributes("title") if each.startswith("missing:")]
+    titles = [each for each in page.attributes("title") if "stood in; missing:" in each]
     assert titles
     assert all("not</b> say" in each for each in titles)
-    assert "No score by Virologist." in page.text
+    assert "No score by Virologist. " in page.text
+    assert "stood in for it." in page.text
     assert "1 score is missing" in page.text
     assert "<b>not" not in text
 
@@ -191,7 +196,7 @@ def test_a_missing_score_is_marked_and_explained() -> None:
 def test_the_assessors_missing_score_is_told_too() -> None:
     data = data_of(ensemble="assessor")
     page = seen(data)
-    assert "No score by (assessor)." in page.text
+    assert "No score by (assessor). " in page.text
     assert "2 scores are missing" in page.text
     assert "more than the scores combined" in page.text
 
@@ -216,7 +221,7 @@ def test_calls_tokens_and_cost() -> None:
     data["usage"]["by_stage"][0].update(cost=0.0123, cached_input_tokens=5_678)
     data["seconds"] = {"score": 1.234, "total": 200.0}
     page = seen(data)
-    for words in ("41,234", "5,678", "$0.0123", "price not known", "1.23 s", "3 min 20 s"):
+    for words in ("41,234", "5,678", "$0.012", "price not known", "1.23 s", "3 min 20 s"):
         assert words in page.text
     for name, digest in data["prompt_hashes"].items():
         assert name in page.text

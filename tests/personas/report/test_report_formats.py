@@ -45,38 +45,6 @@ def test_pieces_of_markup_escape_what_they_hold() -> None:
     assert 'width="33.33%"' in bar(100 / 3)
 
 
-@pytest.mark.parametrize(
-    ("numbers", "places"),
-    [([1.0, 10.0], 0), ([22.5, 3.0], 1), ([6.35, 1.0], 2), ([20 / 3], 2), ([1 / 3], 3), ([], 0)],
-)
-def test_columns_have_as_many_decimals_as_they_need(numbers: list[float], places: int) -> None:
-    assert formats.decimals(numbers) == places
-
-
-def test_numbers_as_people_read_them() -> None:
-    assert [formats.money(each) for each in (None, 0.0, 0.00001, 0.0042, 1.239, 1234.5)] == [
-        "price not known",
-        "$0",
-        "under $0.0001",
-        "$0.0042",
-        "$1.24",
-        "$1,234.50",
-    ]
-    assert [formats.seconds(each) for each in (0.0, 0.456, 9.996, 12.34, 59.97, 60.0, 3661.0)] == [
-        "0.00 s",
-        "0.46 s",
-        "10.0 s",
-        "12.3 s",
-        "1 min 0 s",
-        "1 min 0 s",
-        "61 min 1 s",
-    ]
-    assert [formats.weight(each) for each in (35.0, 100 / 3, 0.0)] == ["35%", "33.3%", "0%"]
-    assert formats.fixed(-0.001, 2) == "0.00"
-    assert formats.exact(1 / 3) == "0.333333"
-    assert formats.value(["No", "Yes"]) == '["No", "Yes"]'
-
-
 def colours(scheme: str) -> dict[str, str]:
     style = (Path(formats.__file__).parent / "report.css").read_text(encoding="utf-8")
     light, dark, *_ = re.findall(r":root \{(.*?)\}", style, flags=re.DOTALL)

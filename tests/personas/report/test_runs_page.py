@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from personas.report.dataset.runs_page import RunEntry, render_runs
+from personas.report.dataset.pages import RunEntry, render_runs
 from personas.survey.model import Totals
 
 

@@ -179,7 +179,7 @@ def test_the_overview_says_what_was_ranked_and_how_it_went() -> None:
         "Missing scores 3",
         "Scores not asked for 12",
         "Calls 1,204 (35 answers from the ledger)",
-        "Cost $0.0123",
+        "Cost $0.012",
         "Locked teams 1",
         "Teams with parts by a person 1",
         "This run is not finished.",

@@ -91,7 +91,7 @@ def test_every_number_of_the_ranking_is_there() -> None:
         # d3: mean 16/3, squares (13/3)² + (8/3)² + (5/3)² = 258/9, root of 258/27 = 3.09
         ["2", "d3", "16", "1", "8", "7", "3", "▲1", "3.09", "2", "2"],
         ["3", "d1", "15", "5", "5", "5", "1", "▼2", "0.00", "0", "1"],
-        ["4", "d4", "12", "4", "-", "4", "4", "=", "0.00"],
+        ["4", "d4", "12", "4", "(4)", "4", "4", "=", "0.00"],
     ]
 
 
@@ -181,7 +181,7 @@ def test_calls_are_added_up_by_stage() -> None:
     assert "score 6 calls, 2,000 tokens in (200 cached), 14 out, $0.50" in found
     assert "criteria 2 calls, 2,000 tokens in (200 cached), 14 out, price not known" in found
     assert "together 7 calls, 2,100 tokens in (200 cached), 20 out, price not known" in found
-    assert "time score 3.00 s, total 1 min 15 s" in found
+    assert "time score 3.00 s, total 75.0 s" in found
     assert "model openai:m" in found
 
 
@@ -249,8 +249,31 @@ def test_judgements_of_one_passage(doc_id: str, said: str) -> None:
 def test_a_missing_score_in_detail() -> None:
     found = lines(page(four(), 80, passage=4))
     assert "missing Parent rank 4 without" in found
-    assert "No score by Parent: no number in the answer" in found
+    assert "No score by Parent (4 stood in for it): no number in the answer" in found
     assert any(line.startswith("Nobody moved it") for line in found)
+
+
+@pytest.mark.parametrize(
+    ("config", "shown"),
+    [
+        # 8 + 7 and their mean are 22.5.
+        ({}, "(7.5)"),
+        ({"missing": "lowest"}, "(0)"),
+        ({"missing": "constant", "missing_constant": 5.0}, "(5)"),
+        ({"ensemble": "of another package"}, "-"),
+        # The assessor was shown that there is none.
+        ({"ensemble": "assessor"}, "-"),
+    ],
+)
+def test_what_stood_in_for_a_missing_score(config: dict[str, object], shown: str) -> None:
+    text = page(stored([hit(1, 1, [8.0, 7.0, None])], config={"scale": 10, **config}), 110)
+    assert rows(text)[0][3:6] == ["8", "7", shown]
+
+
+def test_what_stood_in_for_the_assessors_score() -> None:
+    lost = hit(1, 1, [8.0, 6.0], missing={"(assessor)": "no number"}, score=7.0)
+    found = lines(page(stored([lost], config={"scale": 10, "ensemble": "assessor"}), 80, passage=1))
+    assert "No score by (assessor) (7 stood in for it): no number" in found
 
 
 def test_the_text_is_cut_and_says_so() -> None:

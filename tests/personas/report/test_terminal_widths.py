@@ -13,7 +13,7 @@ from rich.console import Console
 
 from personas.errors import PersonasError, SchemaError
 from personas.inspection.inspection import OtherPlace, OtherRanking
-from personas.report.terminal.parts import Sheet, shade
+from personas.report.terminal.screen import Screen, shade
 from personas.report.terminal.terminal import print_inspection
 from personas.schema import Team
 from tests.personas.inspection.test_inspection import hit, stored
@@ -65,8 +65,8 @@ def test_no_color_and_dumb_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_higher_score_is_bluer_and_white_can_be_read_on_each() -> None:
-    sheet = Sheet(Console(file=io.StringIO(), force_terminal=True, color_system="256"))
-    styles = [shade(sheet, score / 10) for score in range(11)]
+    screen = Screen(Console(file=io.StringIO(), force_terminal=True, color_system="256"))
+    styles = [shade(screen, score / 10) for score in range(11)]
     colours = [[int(style[-6:][at : at + 2], 16) for at in (0, 2, 4)] for style in styles]
     blueness = [blue - (red + green) / 2 for red, green, blue in colours]
     assert blueness == sorted(blueness)
@@ -74,8 +74,8 @@ def test_a_higher_score_is_bluer_and_white_can_be_read_on_each() -> None:
     for red, green, blue in colours:
         light = 0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue)
         assert 1.05 / (light + 0.05) > 4.5  # contrast with white, as WCAG AA asks of small text
-    assert shade(sheet, -1) == shade(sheet, 0)
-    assert shade(sheet, 2) == shade(sheet, 1)
+    assert shade(screen, -1) == shade(screen, 0)
+    assert shade(screen, 2) == shade(screen, 1)
 
 
 def linear(part: int) -> float:

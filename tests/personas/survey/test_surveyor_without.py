@@ -14,6 +14,7 @@ import pytest
 from beir_eval import evaluate
 from personas.ensembles import (
     MissingPolicy,
+    RankTies,
     descending,
     fill_missing,
     interpolate,
@@ -42,13 +43,16 @@ class Drawn:
     ensemble: str
     policy: MissingPolicy
     first_stage_weight: float
+    rank_ties: RankTies
 
     def order(self, columns: Sequence[int]) -> list[int]:
         """First-stage ranks, best first, if only these personas had judged."""
         matrix = np.array(self.scores, dtype=np.float64)[:, list(columns)]
         filled = fill_missing(matrix, self.policy, constant=3.0)
         totals = (
-            reciprocal_rank(filled) if self.ensemble == "reciprocal_rank" else score_sum(filled)
+            reciprocal_rank(filled, self.rank_ties)
+            if self.ensemble == "reciprocal_rank"
+            else score_sum(filled)
         )
         if self.first_stage_weight:
             totals = interpolate(totals, [None] * len(totals), self.first_stage_weight)
@@ -88,6 +92,7 @@ def drawn(draws: random.Random) -> Drawn:
         ensemble=draws.choice(("sum", "reciprocal_rank")),
         policy=draws.choice(get_args(MissingPolicy)),
         first_stage_weight=draws.choice((0.0, 0.0, 0.25)),
+        rank_ties=draws.choice(get_args(RankTies)),
     )
 
 
@@ -102,6 +107,7 @@ def taken(queries: Sequence[Drawn]) -> Survey:
             missing=query.policy,
             missing_constant=3.0,
             first_stage_weight=query.first_stage_weight,
+            rank_ties=query.rank_ties,
         )
         surveyor.take(place, inspection)
     return finish(surveyor)

@@ -17,7 +17,6 @@ from mcranker.errors import (
 from mcranker.llm.batch.batched import Batched
 from mcranker.llm.batch.openai_batches import OpenAIBatches
 from mcranker.llm.providers.openai_chat import OpenAIChat
-from tests.mcranker.llm.providers.test_compatible_http import closed_port
 from tests.support.batch_place import (
     SECRET,
     ask,
@@ -28,7 +27,14 @@ from tests.support.batch_place import (
     workplace,
 )
 from tests.support.batch_server import FakeTime
-from tests.support.loopback import Answer, Drop, clean_environment, completion, position
+from tests.support.loopback import (
+    Answer,
+    Drop,
+    clean_environment,
+    completion,
+    deaf_port,
+    position,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -229,11 +235,12 @@ async def test_a_batch_that_is_not_there_any_more(tmp_path: Path) -> None:
 
 async def test_a_server_that_was_never_there(tmp_path: Path) -> None:
     time, folder = FakeTime(), tmp_path / "batches"
-    chat = OpenAIChat("gpt-4.1", api_key="k", base_url=f"http://127.0.0.1:{closed_port()}/v1")
-    model = Batched(OpenAIBatches(chat), folder, sleep=time.sleep, clock=time.clock)
-    with pytest.raises(ConnectionFailed):
-        await model.complete(ask("p"))
-    await model.aclose()
+    with deaf_port() as port:
+        chat = OpenAIChat("gpt-4.1", api_key="k", base_url=f"http://127.0.0.1:{port}/v1")
+        model = Batched(OpenAIBatches(chat), folder, sleep=time.sleep, clock=time.clock)
+        with pytest.raises(ConnectionFailed):
+            await model.complete(ask("p"))
+        await model.aclose()
     assert time.now - time.start < 10
     assert not folder.exists()
 

@@ -13,7 +13,8 @@ from mcranker.errors import (
     ModelTimeout,
     UnsupportedCapability,
 )
-from mcranker.llm.batch.batched import Pace, batched
+from mcranker.llm.batch.batched import batched
+from mcranker.llm.batch.request import BatchTimings
 from mcranker.llm.chat import ChatModel, ChatReply, Question, Usage
 from mcranker.llm.prices import cost
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
@@ -87,9 +88,9 @@ async def test_equal_requests_are_one_line_and_paid_once(tmp_path: Path) -> None
 
 
 async def test_later_requests_wait_for_company_and_not_for_ever(tmp_path: Path) -> None:
-    pace = Pace(linger=2.0, longest_linger=5.0)
+    timings = BatchTimings(linger=2.0, longest_linger=5.0)
     async with workplace("openai", tmp_path) as place:
-        model = place.model(pace=pace)
+        model = place.model(timings=timings)
         async with anyio.create_task_group() as group:
 
             def later(text: str) -> None:

@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcranker.errors import LedgerError
-from mcranker.llm.chat import ChatReply, Usage
+from mcranker.llm.chat import Answer, ChatReply, Usage
 from mcranker.llm.ledger import writer as ledger_writer
 from mcranker.llm.ledger.ledger import Ledger, default_ledger_path
 from mcranker.llm.ledger.rows import reply_of, row_of
@@ -71,6 +71,13 @@ async def test_a_closed_ledger_opens_again(ledger: Ledger, path: Path) -> None:
 
 
 numbers = st.floats(allow_nan=False)
+typed = st.builds(
+    Answer,
+    st.none() | numbers,
+    st.none() | numbers,
+    st.none() | st.lists(numbers, max_size=3).map(tuple),
+    st.text(st.characters(codec=None)),
+)
 replies = st.builds(
     ChatReply,
     text=st.text(st.characters(codec=None)),
@@ -78,7 +85,7 @@ replies = st.builds(
     model=st.text(st.characters(codec=None)),
     finish_reason=st.sampled_from(["stop", "length"]),
     label_logprobs=st.none() | st.dictionaries(st.text(max_size=3), numbers, max_size=3),
-    answers=st.none() | st.lists(st.none() | numbers, max_size=3).map(tuple),
+    answers=st.none() | st.lists(typed, max_size=3).map(tuple),
     reused=st.just(True),
 )
 

@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcranker.llm.chat import ChatRequest, Message, Question, ReplySchema, Tag
+from mcranker.llm.chat import (
+    ChatRequest,
+    Judge,
+    Message,
+    Option,
+    Question,
+    ReplySchema,
+    State,
+    Tag,
+)
 from mcranker.llm.ledger.request_key import request_key
 from mcranker.llm.scripted import ScriptedChat
 
@@ -41,6 +50,36 @@ def test_the_key_is_the_same_in_every_release() -> None:
     assert key().hex() == "ea7c2d7a207fa219a3176ad6ec9d7bcca0252b7b2247c4759f09aece3380d60f"
 
 
+def test_a_score_of_plain_numbers_has_the_key_that_it_always_had() -> None:
+    decision = changed(schema=None, questions=(Question("a", "Is it?", 10),))
+    assert key(decision).hex() == "c566436316c789189c2f944b91ac152f9761185e67075783d1e176c3460f9972"
+
+
+def test_whatever_makes_a_typed_question_takes_part() -> None:
+    plain = Question("a", "Is it?", 10)
+    state = State("q", {"p1": "one", "p2": "two"}, {"j": "Nurse"})
+    questions = [
+        plain,
+        dataclasses.replace(plain, kind="yes_no"),
+        dataclasses.replace(plain, options=(Option("0"), Option("1"))),
+        dataclasses.replace(plain, options=(Option("0", "no"), Option("1"))),
+        dataclasses.replace(plain, passage="p1"),
+        dataclasses.replace(plain, judge=Judge("Nurse")),
+        dataclasses.replace(plain, judge=Judge("Nurse", "kind")),
+        dataclasses.replace(plain, judge=Judge("Nurse", criteria=(("Safe", "", 100.0),))),
+    ]
+    states = [
+        state,
+        dataclasses.replace(state, query="r"),
+        dataclasses.replace(state, passages={"p2": "two", "p1": "one"}),
+        dataclasses.replace(state, judges={}),
+        None,
+    ]
+    keys = {key(changed(questions=(each,), state=state)) for each in questions}
+    keys |= {key(changed(questions=(plain,), state=each)) for each in states}
+    assert len(keys) == len(questions) + len(states) - 1
+
+
 def test_what_a_request_is_for_takes_no_part() -> None:
     shared = (REQUEST.messages[0], Message("user", "Is it good?", shared=5))
     assert key(changed(tag=Tag("assess", "q2", "Vet", "d2", 9))) == key()
@@ -60,6 +99,7 @@ def test_what_a_request_is_for_takes_no_part() -> None:
         {"schema": ReplySchema("score", {"type": "object", "properties": {"b": {}, "a": {}}})},
         {"labels": ("No", "Yes")},
         {"questions": (Question("a", "Is it?", 10),)},
+        {"state": State("q", {})},
         {"temperature": None},
         {"temperature": 0.5},
         {"max_tokens": 1},
@@ -93,7 +133,21 @@ requests = st.builds(
     messages=conversations,
     tag=st.just(Tag("score")),
     labels=st.lists(texts, max_size=3).map(tuple),
-    questions=st.lists(st.builds(Question, texts, texts, st.integers(1, 9)), max_size=2).map(tuple),
+    questions=st.lists(
+        st.builds(
+            Question,
+            texts,
+            texts,
+            st.integers(1, 2),
+            options=st.lists(st.builds(Option, texts, texts), max_size=2).map(tuple),
+            passage=texts,
+        ),
+        max_size=2,
+    ).map(tuple),
+    state=st.none()
+    | st.builds(
+        State, texts, st.dictionaries(texts, texts, max_size=1), st.just({}) | st.just({"a": "b"})
+    ),
 )
 
 

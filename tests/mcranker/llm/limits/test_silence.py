@@ -57,6 +57,7 @@ class Outcome(NamedTuple):
 
 @pytest.fixture(autouse=True)
 def virtual(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MCRANKER_BACKOFF")  # virtual time costs nothing
     monkeypatch.setattr("mcranker.models.Limits", partial(Limits, clock=now))
     monkeypatch.setattr("mcranker.models.Retrying", partial(Retrying, clock=now))
 

@@ -67,9 +67,7 @@ def test_chance_that_begins_late_is_found_out(seed: int) -> None:
 @pytest.mark.parametrize("latency", [0.1, 0.5])
 @pytest.mark.parametrize(("rate", "burst"), [(10, 10), (10, 100), (100, 100)])
 @pytest.mark.parametrize("tells", [False, True])
-def test_a_rate_is_used_well(
-    rate: int, burst: int, latency: float, tells: bool, seed: int
-) -> None:
+def test_a_rate_is_used_well(rate: int, burst: int, latency: float, tells: bool, seed: int) -> None:
     seconds = 4000.0 / rate + 60.0 if rate == 10 else 150.0
     outcome = run(
         lambda: SimulatedProvider([Rate(rate, burst, tells=tells)], latency, 0.3, seed=seed),
@@ -185,8 +183,6 @@ def test_a_first_query_starts_fast(spread: float) -> None:
 
 @pytest.mark.parametrize("slots", [1, 4, 40])
 def test_a_fast_start_does_not_flood_a_server_with_few_slots(slots: int) -> None:
-    outcome = run(
-        lambda: SimulatedProvider((), 0.5, slots=slots), seconds=20.0, workers=300
-    )
+    outcome = run(lambda: SimulatedProvider((), 0.5, slots=slots), seconds=20.0, workers=300)
     assert outcome.limit <= max(48, 4 * slots)
     assert len(outcome.answers) >= 0.9 * 20.0 * slots / 0.5

@@ -6,6 +6,7 @@ from pydantic import ValidationError
 
 from mcranker.llm.local.catalogue import (
     DEFAULT_MODEL,
+    SUGGESTED_MODEL,
     CatalogueEntry,
     HubSource,
     catalogue,
@@ -29,16 +30,35 @@ def entry(**changes: Any) -> CatalogueEntry:
     return CatalogueEntry.model_validate(fields | changes)
 
 
-def test_the_default_comes_first_and_is_known_to_be_weak() -> None:
+def test_the_default_comes_first_and_is_an_encoder_from_the_package_index() -> None:
     first = catalogue()[0]
     assert first.name == DEFAULT_MODEL
-    assert first.weak
-    assert first.source.kind == "registry"
+    assert first.tokenizer is not None
+    assert [each.source.kind for each in first.files] == ["registry", "registry"]
+
+
+def test_what_stands_in_for_an_entry_is_the_same_kind_of_model_from_the_hub() -> None:
+    standing_in = [(e, find(e.otherwise)) for e in catalogue() if e.otherwise is not None]
+    assert standing_in
+    for entry, other in standing_in:
+        assert other is not None
+        assert other.source.kind == "hub"
+        assert (other.tokenizer is None) == (entry.tokenizer is None)
+        assert other.otherwise is None
+
+
+def test_the_model_that_is_suggested_is_a_chat_model_of_known_size() -> None:
+    suggested = find(SUGGESTED_MODEL)
+    assert suggested is not None
+    assert suggested.size is not None
+    assert suggested.tokenizer is None
+    assert not suggested.weak
 
 
 def test_no_two_entries_share_a_name_or_a_file() -> None:
     assert len({e.name for e in catalogue()}) == len(catalogue())
-    assert len({e.file for e in catalogue()}) == len(catalogue())
+    files = [part.file for e in catalogue() for part in e.files]
+    assert len(set(files)) == len(files)
 
 
 def test_hub_entries_name_a_fixed_revision() -> None:
@@ -51,7 +71,9 @@ def test_hub_entries_name_a_fixed_revision() -> None:
     "name", ["smollm2-135m", "SmolLM2-135M", "smollm2-135m-instruct.q4_1.GGUF"]
 )
 def test_an_entry_is_found_by_its_name_or_file_in_any_case(name: str) -> None:
-    assert find(name) is catalogue()[0]
+    found = find(name)
+    assert found is not None
+    assert found.name == "smollm2-135m"
 
 
 def test_an_unknown_name_is_not_found() -> None:
@@ -76,6 +98,8 @@ def test_the_error_for_an_unknown_name_lists_all_and_suggests_close_ones() -> No
         {"size": 0},
         {"licence": 3},
         {"colour": "red"},
+        {"file": "tiny.onnx"},  # without a tokenizer
+        {"tokenizer": {"name": "t", "file": "t.json", "size": 1, "sha256": "0" * 64}},
         {"source": {"kind": "ftp"}},
     ],
 )

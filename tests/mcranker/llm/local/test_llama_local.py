@@ -23,14 +23,16 @@ from mcranker.errors import (
     ModelNotFound,
     ReplyError,
 )
-from mcranker.llm.bounded_schema import LONGEST_LIST, LONGEST_TEXT
 from mcranker.llm.chat import ChatRequest, Message, ReplySchema, Tag
 from mcranker.llm.local import llama_local
-from mcranker.llm.local.llama_local import LocalChat
+from mcranker.llm.local.llama_local import LONGEST_LIST, LONGEST_TEXT, LocalChat
+from tests.support.shallow_model import shallow_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+__all__ = ["shallow_model"]
 
 pytest.importorskip("xllamacpp")
 
@@ -52,6 +54,14 @@ def ask(text: str, *, begin: str = "", stage: Any = "score", **options: Any) -> 
 @pytest.fixture(scope="session")
 def chat() -> Iterator[LocalChat]:
     chat = LocalChat.open(MODEL)
+    yield chat
+    anyio.run(chat.aclose)
+
+
+@pytest.fixture(scope="session")
+def quick(shallow_model: Path) -> Iterator[LocalChat]:
+    """For what does not depend on the weights."""
+    chat = LocalChat.open(str(shallow_model))
     yield chat
     anyio.run(chat.aclose)
 
@@ -116,7 +126,7 @@ async def test_labels_out_of_reach_are_an_error(chat: LocalChat) -> None:
 
 
 @needs_model
-async def test_json_is_compact_and_ends(chat: LocalChat) -> None:
+async def test_json_is_compact_and_ends(quick: LocalChat) -> None:
     schema = {
         "type": "object",
         "properties": {
@@ -127,7 +137,7 @@ async def test_json_is_compact_and_ends(chat: LocalChat) -> None:
         "additionalProperties": False,
     }
     request = ask("Rate the mask in JSON.", schema=ReplySchema("rating", schema), max_tokens=100)
-    reply = await chat.complete(request)
+    reply = await quick.complete(request)
     assert reply.finish_reason == "stop"
     content = json.loads(reply.text)
     assert list(content) == ["Reason", "Score"]
@@ -155,43 +165,43 @@ async def test_what_prompts_share_is_evaluated_once(chat: LocalChat) -> None:
 
 
 @needs_model
-async def test_a_prompt_that_does_not_fit_is_said_to_be_too_long(chat: LocalChat) -> None:
+async def test_a_prompt_that_does_not_fit_is_said_to_be_too_long(quick: LocalChat) -> None:
     with pytest.raises(ContextTooLong, match="cut the passages shorter"):
-        await chat.complete(ask("word " * 9000, labels=("Yes", "No")))
+        await quick.complete(ask("word " * 9000, labels=("Yes", "No")))
 
 
 @needs_model
-async def test_a_cancelled_call_frees_its_room(chat: LocalChat) -> None:
-    await chat.complete(ask("Hello", stage="probe", max_tokens=1))
+async def test_a_cancelled_call_frees_its_room(quick: LocalChat) -> None:
+    await quick.complete(ask("Hello", stage="probe", max_tokens=1))
     with anyio.move_on_after(0.05) as scope:
-        await chat.complete(ask("Tell a long story.", stage="probe", max_tokens=2000))
+        await quick.complete(ask("Tell a long story.", stage="probe", max_tokens=2000))
     assert scope.cancelled_caught
-    assert chat._engine.room.free == llama_local.MAX_CONTEXT
-    reply = await chat.complete(ask("Hello", stage="probe", max_tokens=1))
+    assert quick._engine.room.free == llama_local.MAX_CONTEXT
+    reply = await quick.complete(ask("Hello", stage="probe", max_tokens=1))
     assert reply.usage.output_tokens == 1
 
 
 @needs_model
-async def test_calls_of_one_file_share_one_engine(chat: LocalChat) -> None:
-    other = LocalChat.open(MODEL)
+async def test_calls_of_one_file_share_one_engine(quick: LocalChat) -> None:
+    other = LocalChat.open(str(quick._path))
     request = ask("Hello", stage="probe", max_tokens=1)
-    await chat.complete(request)
+    await quick.complete(request)
     await other.complete(request)
-    assert other._engine is chat._engine
-    assert chat._engine.users == 2
+    assert other._engine is quick._engine
+    assert quick._engine.users == 2
     await other.aclose()
     await other.aclose()
-    assert chat._engine.users == 1
-    await chat.complete(request)
+    assert quick._engine.users == 1
+    await quick.complete(request)
 
 
 @needs_model
-def test_several_event_loops_may_ask_at_once(chat: LocalChat) -> None:
+def test_several_event_loops_may_ask_at_once(quick: LocalChat) -> None:
     replies = []
 
     async def call() -> None:
         request = ask("Hello", stage="probe", max_tokens=2)
-        replies.append(await chat.complete(request))
+        replies.append(await quick.complete(request))
 
     threads = [threading.Thread(target=anyio.run, args=(call,)) for _ in range(3)]
     for thread in threads:
@@ -202,9 +212,9 @@ def test_several_event_loops_may_ask_at_once(chat: LocalChat) -> None:
 
 
 @needs_model
-async def test_nobody_else_can_ask(chat: LocalChat) -> None:
-    await chat.complete(ask("Hello", stage="probe", max_tokens=1))
-    address = chat._engine.start()
+async def test_nobody_else_can_ask(quick: LocalChat) -> None:
+    await quick.complete(ask("Hello", stage="probe", max_tokens=1))
+    address = quick._engine.start()
     assert address.startswith("http://127.0.0.1:")
     body = {"messages": [{"role": "user", "content": "Hello"}]}
     url = f"{address}/v1/chat/completions"
@@ -213,9 +223,11 @@ async def test_nobody_else_can_ask(chat: LocalChat) -> None:
 
 
 @needs_model
-async def test_it_can_be_used_again_after_it_was_closed(tmp_path: Path, chat: LocalChat) -> None:
+async def test_it_can_be_used_again_after_it_was_closed(
+    tmp_path: Path, shallow_model: Path
+) -> None:
     copy = tmp_path / "copy.gguf"
-    copy.symlink_to(chat._path)
+    copy.symlink_to(shallow_model)
     again = LocalChat(copy, "local:copy", context=512, weak=True)
     request = ask("Hello", stage="probe", max_tokens=1)
     await again.complete(request)
@@ -290,26 +302,28 @@ def test_an_engine_that_does_not_load_says_what_to_do(
 
 
 @needs_model
-async def test_texts_and_lists_end_even_if_the_model_does_not(chat: LocalChat) -> None:
+async def test_texts_and_lists_end_even_if_the_model_does_not(
+    chat: LocalChat, quick: LocalChat
+) -> None:
     schema = {
         "type": "object",
         "properties": {"Names": {"type": "array", "items": {"type": "string"}}},
         "required": ["Names"],
         "additionalProperties": False,
     }
-    reply = await chat.complete(
-        ask("List many names.", schema=ReplySchema("names", schema), max_tokens=2000)
-    )
-    names = json.loads(reply.text)["Names"]
-    assert len(names) <= LONGEST_LIST
-    assert all(len(name) <= LONGEST_TEXT for name in names)
+    request = ask("List many names.", schema=ReplySchema("names", schema), max_tokens=2000)
+    # One of them ends no list, the other one no text.
+    for model in (chat, quick):
+        names = json.loads((await model.complete(request)).text)["Names"]
+        assert len(names) <= LONGEST_LIST
+        assert all(len(name) <= LONGEST_TEXT for name in names)
 
 
 FORKED = """
 import os, signal, sys
 from mcranker.rankers.direct import DirectRanker
 
-ranker = DirectRanker(model="local:smollm2-135m", ledger=None)
+ranker = DirectRanker(model=f"local:{sys.argv[1]}", scoring="integer", ledger=None)
 rank = lambda: [hit.doc_id for hit in ranker.rank("masks", ["cloth masks", "soup"])]
 found = rank()
 children = []
@@ -326,8 +340,7 @@ print([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 
 @needs_model
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks")
-def test_a_forked_process_loads_the_model_again_and_ends() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=200, check=False
-    )
+def test_a_forked_process_loads_the_model_again_and_ends(shallow_model: Path) -> None:
+    command = [sys.executable, "-c", FORKED, str(shallow_model)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert (done.returncode, done.stdout) == (0, "[0, 0, 0] True\n"), done.stderr

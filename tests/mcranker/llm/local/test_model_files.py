@@ -314,7 +314,7 @@ def test_a_file_in_the_cache_has_its_name(cache: Path) -> None:
 def test_nothing_else_is_found(cache: Path, name: str) -> None:
     cache.mkdir(parents=True)
     (cache / "mine.gguf").write_bytes(b"GGUF")
-    with pytest.raises(ModelNotFound, match="one of: smollm2-135m"):
+    with pytest.raises(ModelNotFound, match="one of: minilm"):
         resolve(name)
 
 

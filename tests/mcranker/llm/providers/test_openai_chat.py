@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-import asyncio
 import inspect
-import logging
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
-import anyio
 import httpx2
 import openai
 import pytest
@@ -16,8 +14,6 @@ from mcranker.errors import (
     AuthenticationFailed,
     ConnectionFailed,
     ContentRefused,
-    ContextTooLong,
-    ModelError,
     ModelNotFound,
     ModelTimeout,
     RateLimited,
@@ -37,18 +33,15 @@ from mcranker.llm.chat import (
 )
 from mcranker.llm.providers.http_errors import Service
 from mcranker.llm.providers.openai_chat import OpenAIChat, sdk_error
-from tests.mcranker.llm.providers.test_compatible_http import closed_port
+from mcranker.llm.providers.openai_decisions import DECISIONS
 from tests.support.loopback import (
     Answer,
     Body,
-    Drop,
-    Hang,
     clean_environment,
     completion,
     openai_error,
     position,
     serve,
-    serve_in_thread,
 )
 
 REQUEST = ChatRequest(messages=(Message("user", "Hé?"),), tag=Tag("score"), max_tokens=5)
@@ -138,11 +131,9 @@ async def test_models_that_think_are_told_not_to(name: str, reasons: bool, logpr
         await model.aclose()
     assert server.bodies[0].get("reasoning_effort") == ("none" if reasons else None)
     assert server.bodies[0]["max_completion_tokens"] == 5
-    assert model.capabilities == Capabilities(
-        json_schema=True,
-        label_logprobs=logprobs,
-        max_questions=400 if name == "gpt-6-luna" else 0,
-    )
+    typed = DECISIONS if name == "gpt-6-luna" else Capabilities()
+    offered = replace(typed, json_schema=True, label_logprobs=logprobs)
+    assert model.capabilities == offered
 
 
 async def test_a_model_that_must_think_gets_room_for_it() -> None:
@@ -185,109 +176,6 @@ async def test_the_limit_under_its_old_name() -> None:
     assert server.bodies[1]["max_tokens"] == 5
 
 
-@pytest.mark.parametrize(
-    ("answer", "kind"),
-    [
-        (Answer(400, openai_error("bad")), RequestRejected),
-        (Answer(400, openai_error("", code="context_length_exceeded")), ContextTooLong),
-        (Answer(400, openai_error("", code="content_filter")), ContentRefused),
-        (Answer(401, openai_error("Incorrect API key provided: k-secret")), AuthenticationFailed),
-        (Answer(404, openai_error("no such model")), ModelNotFound),
-        (Answer(408, openai_error("late")), ModelTimeout),
-        (Answer(409, openai_error("locked")), RequestRejected),
-        (Answer(422, openai_error("odd")), RequestRejected),
-        (Answer(429, openai_error("slow down")), RateLimited),
-        (Answer(500, b"<html>oops</html>"), ServerFailed),
-        (Answer(503, b""), ServerFailed),
-        (Answer(200, b'{"choices": [{"mess'), ServerFailed),
-        (Answer(200, {"object": "list"}), ServerFailed),
-        (completion(None, refusal="No."), ContentRefused),
-        (Drop(), ConnectionFailed),
-        (Drop(after=b'{"choices": '), ConnectionFailed),
-    ],
-)
-async def test_every_failure_is_one_of_ours_and_nothing_is_tried_twice(
-    answer: Answer | Drop | Body, kind: type[ModelError], caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.DEBUG, "mcranker")
-    async with serve(lambda _: answer) as server:
-        model = chat(server.url)
-        with pytest.raises(kind) as caught:
-            await model.complete(REQUEST)
-        await model.aclose()
-    assert type(caught.value) is kind
-    assert len(server.requests) == 1
-    assert caught.value.model == "openai:gpt-4.1-mini"
-    assert "k-secret" not in str(caught.value) + caplog.text
-
-
-async def test_advice_and_waiting_time() -> None:
-    async with serve(lambda _: Answer(401, openai_error("wrong"))) as server:
-        model = chat(server.url)
-        with pytest.raises(AuthenticationFailed, match="set OPENAI_API_KEY or pass api_key="):
-            await model.complete(REQUEST)
-        server.script = lambda _: Answer(429, openai_error("slow"), {"retry-after-ms": "250"})
-        with pytest.raises(RateLimited) as caught:
-            await model.complete(REQUEST)
-        await model.aclose()
-    assert caught.value.retry_after == 0.25
-
-
-async def test_nobody_there() -> None:
-    model = chat(f"http://127.0.0.1:{closed_port()}/v1")
-    with pytest.raises(ConnectionFailed, match="check the network"):
-        await model.complete(REQUEST)
-    await model.aclose()
-
-
-async def test_a_slow_answer_times_out_and_hangs_up() -> None:
-    hang = Hang()
-    async with serve(lambda _: hang) as server:
-        model = chat(server.url, timeout=0.2)
-        with pytest.raises(ModelTimeout, match=r"within 0\.2 s"):
-            await model.complete(REQUEST)
-        with anyio.fail_after(5):
-            await hang.gone.wait()
-        await model.aclose()
-
-
-async def test_cancelling_a_call_hangs_up() -> None:
-    hang, asked = Hang(), asyncio.Event()
-
-    def answer(_: Body) -> Hang:
-        asked.set()
-        return hang
-
-    async with serve(answer) as server:
-        model = chat(server.url)
-        with anyio.fail_after(10):
-            async with anyio.create_task_group() as group:
-                group.start_soon(model.complete, REQUEST)
-                await asked.wait()
-                group.cancel_scope.cancel()
-            await hang.gone.wait()
-        await model.aclose()
-
-
-async def test_connections_are_reused_and_limited() -> None:
-    async with serve(lambda _: completion()) as server:
-        model = chat(server.url, concurrency=3)
-        async with anyio.create_task_group() as group:
-            for _ in range(12):
-                group.start_soon(model.complete, REQUEST)
-        await model.complete(REQUEST)
-        await model.aclose()
-    assert len(server.requests) == 13
-    assert len(server.peers) <= 3
-
-
-def test_one_model_in_two_loops_without_aclose() -> None:
-    with serve_in_thread(lambda _: completion("7")) as server:
-        model = chat(server.url)
-        for _ in range(2):
-            assert asyncio.run(model.complete(REQUEST)).text == "7"
-
-
 async def test_the_librarys_own_address_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serve(lambda _: completion("7")) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
@@ -307,7 +195,8 @@ def test_no_key_is_found_out_before_any_call(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_importing_does_not_import_the_library() -> None:
     code = (
-        "import sys; from mcranker.llm.providers import openai_chat, anthropic_messages;"
+        "import sys; from mcranker.llm import connect;"
+        "from mcranker.llm.providers import openai_chat, anthropic_messages;"
         "openai_chat.OpenAIChat('m', api_key='k'); anthropic_messages.AnthropicMessages('m',"
         "api_key='k'); assert not {'openai', 'anthropic', 'httpx2', 'aiohttp'} & set(sys.modules)"
     )

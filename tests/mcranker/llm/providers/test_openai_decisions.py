@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,30 +11,40 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.decision import Decision
 from openai.types.decision_create_params import DecisionCreateParams
+from openai.types.decision_input_part_union_param import DecisionInputPartUnionParam
 from pydantic import TypeAdapter
 
 from mcranker.errors import (
-    AuthenticationFailed,
-    ContentRefused,
+    ConfigError,
     ModelError,
     ModelNotFound,
-    RateLimited,
     RequestRejected,
     ServerFailed,
 )
-from mcranker.llm.chat import Capabilities, ChatRequest, Message, Question, Tag
+from mcranker.llm.chat import (
+    Answer,
+    Capabilities,
+    ChatRequest,
+    Message,
+    Option,
+    Question,
+    State,
+    Tag,
+)
+from mcranker.llm.connect import connect
 from mcranker.llm.providers.http_errors import Service
 from mcranker.llm.providers.openai_chat import OpenAIChat
 from mcranker.llm.providers.openai_decisions import decides, decision_body, decision_reply
-from tests.support.loopback import Answer, Body, clean_environment, completion, openai_error, serve
+from tests.support.loopback import Answer as Reply
+from tests.support.loopback import Body, clean_environment, completion, openai_error, serve
 
 SERVICE = Service("openai:gpt-6-luna", "OpenAI", "", "", "", 1.0)
 MESSAGES = (Message("system", "Be fair."), Message("user", "Hé?"))
 FIRST = Question("q1", "Is it true?", 2)
-SECOND = Question("q2", "Is it new?", 10)
+# Ten levels on a scale of 0 to 10
+TEN = tuple(Option(str(number), "never" if number == 0 else "") for number in range(10))
+SECOND = Question("q2", "Is it new?", 10, options=TEN)
 REQUEST = ChatRequest(messages=MESSAGES, tag=Tag("score"), questions=(FIRST, SECOND))
-# Of 0 to 10, ten levels at equal distances: 10/9 = 1.11…
-TEN_LABELS = ["0", "1.1", "2.2", "3.3", "4.4", "5.6", "6.7", "7.8", "8.9", "10"]
 
 
 def score(
@@ -65,7 +77,7 @@ def labelled(*levels: tuple[int, str, float]) -> list[dict[str, Any]]:
 
 GOOD = decision(
     score("q1", probabilities=labelled((0, "0", 0.25), (1, "1", 0.0), (2, "2", 0.75))),
-    score("q2", probabilities=labelled((0, "0", 0.5), (9, "10", 0.5))),
+    score("q2", probabilities=labelled((0, "0", 0.5), (9, "9", 0.5))),
 )
 
 
@@ -80,6 +92,8 @@ async def test_what_goes_over_the_wire_and_comes_back(monkeypatch: pytest.Monkey
     assert sent.path == "/v1/decisions"
     assert sent.headers["authorization"] == "Bearer k-secret"
     assert sent.headers["content-type"] == "application/json"
+    key = sent.body.pop("prompt_cache_key")
+    assert re.fullmatch("[0-9a-f]{32}", key)
     assert sent.body == {
         "model": "gpt-6-luna",
         "input": [
@@ -97,12 +111,18 @@ async def test_what_goes_over_the_wire_and_comes_back(monkeypatch: pytest.Monkey
                 "type": "score",
                 "name": "q2",
                 "instructions": "Is it new?",
-                "levels": [{"label": label} for label in TEN_LABELS],
+                "levels": [
+                    {"label": "0", "description": "never"},
+                    *({"label": str(number)} for number in range(1, 10)),
+                ],
             },
         ],
     }
     # 0.25 · 0 + 0.75 · 2 = 1.5; (0.5 · 0 + 0.5 · 9) levels of 10/9 = 5
-    assert reply.answers == (1.5, 5.0)
+    assert reply.answers == (
+        Answer(1.5, 0.5, (0.25, 0.0, 0.75)),
+        Answer(5.0, 0.5, (0.5, *[0.0] * 8, 0.5)),
+    )
     assert reply.model == "served-model"
     assert reply.text == ""
     usage = reply.usage
@@ -114,13 +134,20 @@ async def test_what_goes_over_the_wire_and_comes_back(monkeypatch: pytest.Monkey
     )
 
 
-def test_the_librarys_own_types_agree_with_these_bodies() -> None:
-    body: Any = TypeAdapter(DecisionCreateParams).validate_python(
-        decision_body(REQUEST, "gpt-6-luna")
-    )
+def assert_of_the_librarys_types(sent: Body) -> None:
+    body: Any = TypeAdapter(DecisionCreateParams).validate_python(sent)
     # Iterables are checked when they are read.
-    assert [message["role"] for message in body["input"]] == ["system", "user"]
-    assert [question["type"] for question in body["questions"]] == ["score", "score"]
+    parts = TypeAdapter(str | list[DecisionInputPartUnionParam])
+    for message in sent["input"]:
+        parts.validate_python(message["content"])
+    for question in body["questions"]:
+        assert question["type"] in ("predicate", "choice", "score")
+        assert question.get("levels") is None or list(question["levels"])
+        assert question.get("choices") is None or list(question["choices"])
+
+
+def test_the_librarys_own_types_agree_with_these_bodies() -> None:
+    assert_of_the_librarys_types(decision_body(REQUEST, "gpt-6-luna"))
     Decision.model_validate(GOOD)
     Decision.model_validate(decision({"type": "refusal", "name": "q1"}))
 
@@ -129,20 +156,15 @@ def test_the_librarys_own_types_agree_with_these_bodies() -> None:
 @pytest.mark.parametrize(
     ("answer", "kind", "said"),
     [
-        (Answer(404, openai_error("no such endpoint")), ModelNotFound, "no such endpoint"),
-        (Answer(400, openai_error("", code="model_not_found")), ModelNotFound, "HTTP 400"),
-        (Answer(400, openai_error("model not supported")), RequestRejected, "not supported"),
-        (Answer(400, openai_error("", code="content_filter")), ContentRefused, "HTTP 400"),
-        (Answer(401, openai_error("wrong")), AuthenticationFailed, "wrong"),
-        (Answer(429, openai_error("slow down")), RateLimited, "slow down"),
-        (Answer(500, b"oops"), ServerFailed, "oops"),
-        (Answer(200, b'{"answers": ['), ServerFailed, "not JSON"),
+        (Reply(404, openai_error("no such endpoint")), ModelNotFound, "no such endpoint"),
+        (Reply(400, openai_error("", code="model_not_found")), ModelNotFound, "HTTP 400"),
+        (Reply(400, openai_error("model not supported")), RequestRejected, "not supported"),
         (completion("7"), ServerFailed, "no answers in it"),
         (decision(score("q1", {0: 1.0})), ServerFailed, "1 answers to 2 questions"),
     ],
 )
-async def test_failures_are_those_of_any_call_and_nothing_is_tried_twice(
-    answer: Answer | Body, kind: type[ModelError], said: str, monkeypatch: pytest.MonkeyPatch
+async def test_its_own_failures_are_told(
+    answer: Reply | Body, kind: type[ModelError], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clean_environment(monkeypatch)
     async with serve(lambda _: answer) as server:
@@ -178,19 +200,98 @@ def test_capabilities_given_are_kept() -> None:
     assert OpenAIChat("m", api_key="k", capabilities=given_ones).capabilities == given_ones
 
 
-@pytest.mark.parametrize(
-    ("top", "labels"),
-    [
-        (1, ["0", "1"]),
-        (9, [str(number) for number in range(10)]),
-        (10, TEN_LABELS),
-        (100, ["0", "11.1", "22.2", "33.3", "44.4", "55.6", "66.7", "77.8", "88.9", "100"]),
-    ],
+@pytest.mark.anyio
+async def test_more_levels_than_there_may_be_are_not_sent() -> None:
+    async with serve(lambda _: GOOD) as server:
+        model = OpenAIChat("gpt-6-luna", api_key="k", base_url=server.url)
+        with pytest.raises(RequestRejected, match="levels of question 'q': 11, and 10 is"):
+            await model.complete(replace(REQUEST, questions=(Question("q", "?", 10),)))
+        await model.aclose()
+    assert server.requests == []
+
+
+TYPED = ChatRequest(
+    (Message("user", "Judge."),),
+    Tag("score"),
+    questions=(
+        Question("y", "Is it?", kind="yes_no", options=(Option("Yes", "It is."), Option("No"))),
+        Question("c", "Which?", kind="choice", options=(Option("red", "warm"), Option("blue"))),
+    ),
+    state=State("Hé?", {"passage_1": "one"}, {"judge_1": "Nurse"}),
 )
-def test_levels(top: int, labels: list[str]) -> None:
-    request = ChatRequest(MESSAGES, Tag("score"), questions=(Question("q", "?", top),))
-    (question,) = decision_body(request, "m")["questions"]
-    assert [level["label"] for level in question["levels"]] == labels
+
+
+@pytest.mark.anyio
+async def test_a_state_goes_as_json_to_any_server_that_speaks_decisions() -> None:
+    said = decision(
+        {"type": "predicate", "name": "y", "probability": 0.25},
+        {
+            "type": "choice",
+            "name": "c",
+            "choice": "blue",
+            "confidence": 0.5,
+            "probabilities": [
+                {"value": "blue", "probability": 0.75},
+                {"value": "red", "probability": 0.25},
+            ],
+        },
+    )
+    Decision.model_validate(said)
+    async with serve(lambda _: said) as server:
+        model = connect("decisions:luna", base_url=server.url)
+        reply = await model.complete(TYPED)
+        await model.aclose()
+    assert model.name == "decisions:luna"
+    assert model.capabilities.max_questions == 400
+    (sent,) = server.requests
+    assert sent.path == "/v1/decisions"
+    assert sent.body["input"] == [
+        {"type": "message", "role": "user", "content": "Judge."},
+        {
+            "type": "message",
+            "role": "user",
+            "content": [
+                {
+                    "type": "input_json",
+                    "data": {
+                        "query": "Hé?",
+                        "judges": {"judge_1": "Nurse"},
+                        "passages": {"passage_1": "one"},
+                    },
+                }
+            ],
+        },
+    ]
+    assert sent.body["questions"] == [
+        {"type": "predicate", "name": "y", "instructions": "Is it?\n\nTrue: It is.\nFalse: No"},
+        {
+            "type": "choice",
+            "name": "c",
+            "instructions": "Which?",
+            "choices": [{"value": "red", "description": "warm"}, {"value": "blue"}],
+        },
+    ]
+    assert_of_the_librarys_types(sent.body)
+    assert reply.answers == (
+        Answer(0.25, None, (0.75, 0.25)),
+        Answer(1.0, 0.5, (0.25, 0.75)),
+    )
+
+
+def test_decisions_of_a_server_need_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    clean_environment(monkeypatch)
+    with pytest.raises(ConfigError, match="needs base_url="):
+        connect("decisions:luna")
+
+
+def test_the_cache_key_is_one_for_the_passages_of_a_query() -> None:
+    assert TYPED.state is not None
+
+    def key(state: State) -> str:
+        return str(decision_body(replace(TYPED, state=state), "m")["prompt_cache_key"])
+
+    other_passage = replace(TYPED.state, passages={"passage_1": "two"})
+    assert key(TYPED.state) == key(other_passage) != key(replace(TYPED.state, query="else"))
 
 
 def test_a_prefill_is_left_out() -> None:
@@ -200,77 +301,77 @@ def test_a_prefill_is_left_out() -> None:
     assert [m["role"] for m in decision_body(request, "m")["input"]] == ["system", "user"]
 
 
-def read(answer: Any, question: Question = FIRST) -> float | None:
+def read(answer: Any, question: Question = FIRST) -> Answer:
     request = ChatRequest(MESSAGES, Tag("score"), questions=(question,))
     reply = decision_reply(decision(answer), request, service=SERVICE)
     assert reply.answers is not None
     return reply.answers[0]
 
 
-def test_a_refused_question_is_none_and_the_others_stand() -> None:
-    answers = ({"type": "refusal", "name": "q1"}, score("q2", {9: 1.0}))
-    assert decision_reply(decision(*answers), REQUEST, service=SERVICE).answers == (None, 10.0)
-    assert read({"type": "refusal"}) is None
+def test_a_refused_question_is_declined_and_the_others_stand() -> None:
+    both = decision({"type": "refusal", "name": "q1"}, score("q2", {9: 1.0}))
+    found = decision_reply(both, REQUEST, service=SERVICE).answers
+    assert found == (Answer(None, problem="declined"), Answer(10.0, 0.5, (*[0.0] * 9, 1.0)))
+    assert read({"type": "refusal"}) == Answer(None, problem="declined")
 
 
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (score("q1", {0: 0.2, 1: 0.2, 2: 0.4}), 1.25),  # (0.2 · 1 + 0.4 · 2) / 0.8
+        (score("q1", {0: 0.2, 1: 0.2, 2: 0.6}), 1.4),  # 0.2 · 1 + 0.6 · 2
         (score("q1", {1: 1}), 1.0),
-        (score(None, {2: 0.3}), 2.0),
         (score("q1", {2: 1.0}, score=0.5), 2.0),  # the probabilities say more
         (score("q1", score=1.25), 1.25),
         (score("q1", score=1.25, probabilities=None), 1.25),
         (score("q1", score=2), 2.0),
-        (score("q1", probabilities=labelled((1, "1", 0.9))), 1.0),
+        (score(None, probabilities=labelled((1, "1", 0.99))), 1.0),
     ],
 )
 def test_the_expected_score(answer: Any, expected: float) -> None:
-    assert read(answer) == pytest.approx(expected)
-
-
-def test_rounding_does_not_carry_a_score_off_the_scale() -> None:
-    p = 0.12291249700793105
-    assert 9 * p / p > 9
-    assert read(score("q2", {9: p}), SECOND) == 10.0
+    assert read(answer).value == pytest.approx(expected)
 
 
 def test_without_probabilities_the_mean_level_is_put_on_the_scale() -> None:
-    assert read(score("q2", score=4.5), SECOND) == 5.0  # half way up ten levels
+    assert read(score("q2", score=4.5), SECOND).value == 5.0  # half way up ten levels
 
 
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        ("7", "neither a score nor a refusal"),
-        ({"type": "predicate", "probability": 0.5}, "neither a score nor a refusal"),
-        ({"type": ["score"]}, "neither a score nor a refusal"),
-        (score("q2", {0: 1.0}), "stands under another question's name"),
-        ({"type": "refusal", "name": "q2"}, "stands under another question's name"),
-        (score("q1", score=2.01), "is no score on its levels 0 to 2"),
-        (score("q1", score=-0.01), "is no score"),
-        (score("q1", score=float("nan")), "is no score"),
-        (score("q1", score=float("inf")), "is no score"),
-        (score("q1", score=True), "is no score"),
-        (score("q1", score="1"), "is no score"),
-        (score("q1", score=None), "is no score"),
-        (score("q1", {3: 1.0}), "is no score"),
-        (score("q1", {-1: 1.0}), "is no score"),
-        (score("q1", {0: 0.0, 1: 0.0}), "is no score"),
-        (score("q1", {0: -0.1, 1: 1.1}), "is no score"),
-        (score("q1", {0: float("nan"), 1: 1.0}), "is no score"),
-        (score("q1", probabilities="1"), "is no score"),
-        (score("q1", probabilities=[0.5, 0.5]), "is no score"),
-        (score("q1", probabilities=[{"value": True, "probability": 1.0}]), "is no score"),
-        (score("q1", probabilities=[{"value": 1, "probability": 0.5}] * 2), "is no score"),
-        (score("q1", probabilities=labelled((1, "0", 1.0))), "is no score"),
+        ("7", "no 'score', which was asked for"),
+        ({"type": "predicate", "probability": 0.5}, "no 'score'"),
+        ({"type": ["score"]}, "no 'score'"),
+        (score("q1", score=2.01), "score 2.01 is not on the levels 0 to 2"),
+        (score("q1", score=-0.01), "not on the levels"),
+        (score("q1", score=float("nan")), "not on the levels"),
+        (score("q1", score=float("inf")), "not on the levels"),
+        (score("q1", score=True), "not on the levels"),
+        (score("q1", score="1"), "not on the levels"),
+        (score("q1", score=None), "not on the levels"),
+        (score("q1", {3: 1.0}), "a probability to 3"),
+        (score("q1", {-1: 1.0}), "a probability to -1"),
+        (score("q1", {0: 0.0, 1: 0.0}), "sum to 0"),
+        (score("q1", {0: 0.2, 1: 0.2, 2: 0.4}), "sum to 0.8, not to 1"),
+        (score("q1", {0: -0.1, 1: 1.1}), "is -0.1"),
+        (score("q1", {0: float("nan"), 1: 1.0}), "is nan"),
+        (score("q1", {0: 1.0}, confidence=2), "its confidence is 2"),
+        (score("q1", probabilities="1"), "no list of objects"),
+        (score("q1", probabilities=[0.5, 0.5]), "no list of objects"),
+        (score("q1", probabilities=[{"value": True, "probability": 1.0}]), "each of one value"),
+        (score("q1", probabilities=[{"value": 1, "probability": 0.5}] * 2), "each of one value"),
+        (score("q1", probabilities=labelled((1, "0", 1.0))), "not those of its levels"),
     ],
 )
-def test_what_is_no_answer_is_refused(answer: Any, said: str) -> None:
-    with pytest.raises(ServerFailed, match=said) as caught:
+def test_what_is_no_answer_has_no_value(answer: Any, said: str) -> None:
+    found = read(answer)
+    assert found.value is None
+    assert said in found.problem
+
+
+@pytest.mark.parametrize("answer", [score("q2", {0: 1.0}), {"type": "refusal", "name": "q2"}])
+def test_an_answer_under_another_name_spoils_the_reply(answer: Any) -> None:
+    with pytest.raises(ServerFailed, match="'q1' stands under another question's name"):
         read(answer)
-    assert "'q1'" in str(caught.value)
 
 
 def test_swapped_answers_are_refused() -> None:
@@ -286,17 +387,15 @@ def test_usage_that_is_missing_counts_the_call(usage: Any) -> None:
 
 
 @given(
-    st.integers(1, 100),
+    st.integers(1, 9),
     st.lists(st.floats(0, 1, allow_subnormal=False), min_size=2, max_size=10),
 )
 def test_an_expected_score_never_leaves_the_scale(top: int, masses: list[float]) -> None:
     question = Question("q", "?", top)
-    masses = masses[: min(top + 1, 10)]
-    answer = score("q", dict(enumerate(masses)))
-    if sum(masses) == 0:
-        with pytest.raises(ServerFailed):
-            read(answer, question)
-        return
-    expected = read(answer, question)
-    assert expected is not None
-    assert 0 <= expected <= top
+    masses = masses[: top + 1]
+    found = read(score("q", dict(enumerate(masses))), question)
+    if abs(sum(masses) - 1) > 0.021:
+        assert found.value is None
+    elif abs(sum(masses) - 1) < 0.019:
+        assert found.value is not None
+        assert 0 <= found.value <= top

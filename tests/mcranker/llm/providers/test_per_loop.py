@@ -79,7 +79,7 @@ def test_loops_in_several_threads() -> None:
 
     def work() -> None:
         async def main() -> None:
-            barrier.wait(10)
+            barrier.wait(60)
             found.append(await clients.get())
 
         asyncio.run(main())
@@ -88,6 +88,6 @@ def test_loops_in_several_threads() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert len({id(client) for client in found}) == 8
     assert all(client.closed_in == [client.loop] for client in found)

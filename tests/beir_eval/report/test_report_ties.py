@@ -1,0 +1,179 @@
+"""Reports on rankers that owe what they have to the first stage's order of tied scores."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from beir_eval.experiment.run import run_suite
+from beir_eval.experiment.run_folder import FIRST_STAGE, Metrics, TieBounds
+from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite
+from beir_eval.measures.ties import Tied, tie_figures
+from beir_eval.report.markdown import render_markdown
+from beir_eval.report.model import Report
+from beir_eval.report.numbers import TIES_SIGN
+from beir_eval.retrieval.first_stage import FirstStage
+from mcranker import ChatRequest, ScriptedChat
+from tests.support.beir_folder import write_folder
+from tests.support.experiment_support import MEASURE, constant, plan
+from tests.support.report_runs import cell_of, change, made, only, report_on
+from tests.support.run_folders import set_values
+
+BM25 = "BM25"
+TEAM = {"team": ("Ann", "Ben", "Cid"), "criteria": "none", "scale": 2}
+BY_ORDER = {"ensemble": "reciprocal_rank", "rank_ties": "ordinal"}
+
+
+def suite_of(folder: Path, **rankers: Mapping[str, object]) -> Suite:
+    specs = tuple(
+        RankerSpec(label, "mcranker", {**TEAM, **options}, note=None, own=frozenset(options))
+        for label, options in rankers.items()
+    )
+    return Suite("ties", "Ties", "", (DatasetSpec(str(folder), about="Notes."),), specs, depth=20)
+
+
+def many_queries(folder: Path, queries: int, depth: int) -> Path:
+    """A data set, and a first stage's run that has relevant passages mostly before the others."""
+    draws = random.Random(7)
+    (folder / "qrels").mkdir(parents=True)
+    ids = [f"d{number}" for number in range(depth)]
+    corpus = [json.dumps({"_id": each, "title": "", "text": f"text {each}"}) for each in ids]
+    asked = [json.dumps({"_id": f"q{n}", "text": f"query {n}"}) for n in range(queries)]
+    qrels, run = ["query-id\tcorpus-id\tscore"], []
+    for query in range(queries):
+        relevant = draws.sample(ids, 4)
+        qrels += [f"q{query}\t{doc_id}\t1" for doc_id in relevant]
+        key = {doc_id: draws.gauss(1.2 * (doc_id in relevant), 1) for doc_id in ids}
+        ranked = sorted(ids, key=lambda doc_id: -key[doc_id])
+        run += [
+            f"q{query} Q0 {doc_id} {rank} {depth - rank} x" for rank, doc_id in enumerate(ranked, 1)
+        ]
+    for name, lines in (
+        ("corpus.jsonl", corpus),
+        ("queries.jsonl", asked),
+        ("qrels/test.tsv", qrels),
+        ("first.trec", run),
+    ):
+        (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+def by_chance() -> ScriptedChat:
+    def answer(request: ChatRequest) -> str:
+        tag = request.tag
+        drawn = random.Random(f"{tag.query_id} {tag.doc_id} {tag.persona}")
+        return json.dumps({"Score": drawn.randint(0, 2)})
+
+    return ScriptedChat(answer, name="scripted:by-chance")
+
+
+def test_the_same_score_for_everything_is_worth_the_same_to_every_ensemble(
+    tmp_path: Path,
+) -> None:
+    folder = write_folder(tmp_path / "tiny")
+    rankers = suite_of(folder, sum={}, ranks=BY_ORDER)
+    run_suite(rankers, plan(tmp_path / "out", constant(2)))
+    section = only(report_on(tmp_path / "out", baseline="sum"))
+    first, total, ranks = (cell_of(section, label) for label in (BM25, "sum", "ranks"))
+    # As ranked, all three are the first stage.
+    assert first.value == total.value == ranks.value
+    # Nothing of it is theirs: without the first stage's order they are equal, and lower.
+    assert ranks.honest == total.honest < first.value
+    assert ranks.rank == total.rank != first.rank
+    assert ranks.comparison is not None
+    assert ranks.comparison.p_value == 1
+    assert ranks.metrics.ties[MEASURE].worst < ranks.honest < ranks.metrics.ties[MEASURE].best
+    said = render_markdown(report_on(tmp_path / "out", baseline="sum"))
+    assert "| tiny (n = 4) | tiny, ties by lot |" in said
+
+
+@pytest.fixture(scope="module")
+def chance(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """93 queries, depth 20, three personas with scores of 0 to 2 by chance."""
+    place = tmp_path_factory.mktemp("chance")
+    folder = many_queries(place / "many", 93, 20)
+    stage = FirstStage(engine="file", run=folder / "first.trec")
+    options = {"ledger": place / "ledger.sqlite"}
+    one = plan(place / "out", by_chance(), first_stage=stage, depth=20, options=options)
+    run_suite(suite_of(folder, sum={}, ranks=BY_ORDER, mean={"ensemble": "reciprocal_rank"}), one)
+    return report_on(place / "out", baseline="sum")
+
+
+def test_chance_is_worth_the_same_to_every_ensemble(chance: Report) -> None:
+    section = only(chance)
+    total, ranks, mean = (cell_of(section, label) for label in ("sum", "ranks", "mean"))
+    # Ranks that go by the first stage's order seem better by far.
+    assert ranks.value - total.value > 0.04
+    for cell in (ranks, mean):
+        assert cell.comparison is not None
+        assert cell.difference is not None
+        # Without that order there is no difference but by chance.
+        assert cell.difference.low < 0 < cell.difference.high
+        assert cell.comparison.p_adjusted > 0.05
+        assert abs(cell.comparison.difference) < 0.02
+    assert ranks.signs == TIES_SIGN
+    assert ranks.metrics.ties[MEASURE].sampled
+    # Mean ranks leave ties of the final score only, as the sum does.
+    assert not mean.metrics.ties[MEASURE].sampled
+
+
+def test_the_report_says_that_the_lead_is_of_ties(chance: Report) -> None:
+    said = render_markdown(chance)
+    (note,) = (each for each in only(chance).notes if each.startswith("Tied scores keep"))
+    ranks = cell_of(only(chance), "ranks")
+    assert f"ranks on many, {100 * ranks.value:.2f} as ranked and {100 * ranks.honest:.2f}" in note
+    assert "§: at least half of its lead over sum is due to ties." in said
+    assert "the ends of these draws and of the orders by grade" in said
+    line = next(each for each in said.splitlines() if each.startswith("| ranks |"))
+    assert f"| {100 * ranks.value:.2f} | " in line
+    assert f"{100 * ranks.honest:.2f}" in line
+    assert line.endswith("§ |")
+
+
+def test_bold_goes_by_lot(tmp_path: Path) -> None:
+    made(tmp_path, labels=["A", "B"])
+    set_values(tmp_path, "scifact", "A", [0.9, 0.8, 0.9, 0.8], by_lot=[0.2, 0.3, 0.2, 0.3])
+    set_values(tmp_path, "scifact", "B", [0.5, 0.6, 0.5, 0.6])
+    set_values(tmp_path, "scifact", FIRST_STAGE, [0.1] * 4)
+    report = report_on(tmp_path)
+    section = only(report)
+    assert [cell_of(section, each).rank for each in ("A", "B", BM25)] == [2, 1, 0]
+    lines = render_markdown(report).splitlines()
+    assert "| A | 85.00 | <u>25.00</u>†§" in next(
+        each for each in lines if each.startswith("| A |")
+    )
+    assert "| B | 55.00 | **55.00**" in next(each for each in lines if each.startswith("| B |"))
+
+
+def test_folders_of_former_versions_are_measured_anew(chance: Report, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "tiny")
+    (result,) = run_suite(suite_of(folder, ranks=BY_ORDER), plan(tmp_path / "out", by_chance()))
+    kept = only(report_on(tmp_path / "out"))
+    for path in (result.path, result.path.parent / "data"):
+        known = Metrics.model_validate_json((path / "metrics.json").read_bytes())
+        ends = {name: TieBounds(worst=0.0, best=1.0) for name in known.ties}
+        change(path / "metrics.json", Metrics, ties=ends, by_lot={})
+    again = only(report_on(tmp_path / "out"))
+    for label in ("ranks", BM25):
+        assert cell_of(again, label).honest == cell_of(kept, label).honest
+        assert cell_of(again, label).metrics.ties == cell_of(kept, label).metrics.ties
+        assert cell_of(again, label).by_lot is not None
+    # A measure that the folder does not have gets its ties too.
+    other = cell_of(only(report_on(tmp_path / "out", measure="P@3")), "ranks")
+    assert other.metrics.ties["P@3"].worst <= other.honest <= other.metrics.ties["P@3"].best
+    assert other.metrics.ties["P@3"].worst < other.metrics.ties["P@3"].best
+
+
+def test_draws_are_the_mean_over_all_orders() -> None:
+    # Relevant b is tied with a and c: first, second or third of three, NDCG 1, 0.63093, 0.5.
+    tied = {f"q{n}": Tied.of_scores([("a", 1.0), ("b", 1.0), ("c", 1.0)]) for n in range(50)}
+    found = tie_figures(tied, {query_id: {"b": 1} for query_id in tied})
+    # 5,000 draws with a standard deviation of 0.2116: 4 standard errors are 0.012.
+    expected = (1 + 1 / math.log2(3) + 0.5) / 3
+    assert found.bounds[MEASURE].by_lot == pytest.approx(expected, abs=0.012)
+    assert set(found.by_lot[MEASURE]) == set(tied)

@@ -1,0 +1,93 @@
+"""The commands with the embedded default, its model replaced by a tiny one."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from mcranker.cli.better_judges import better_judges
+from mcranker.llm.local.vectors import default_vectors_path
+from tests.support.cli_support import invoke
+from tests.support.tiny_encoder import judge, use
+
+DOCS = ("how bread is baked", "which masks help against viruses")
+
+
+@pytest.fixture(autouse=True)
+def embedded(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch)
+    for name in ("MCRANKER_MODEL", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "TYPESAFE_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    for module in ("mcranker.models", "mcranker.cli.doctor"):
+        monkeypatch.setattr(f"{module}.connect", lambda *_, **__: judge())
+    monkeypatch.setattr("mcranker.cli.rank.fetch_models", lambda models, quiet: None)
+    monkeypatch.setattr("mcranker.cli.doctor.is_here", lambda entry: True)
+
+
+def test_rank_says_in_one_sentence_what_would_judge_better() -> None:
+    result = invoke("rank", "masks against viruses", *DOCS, "--output", "json")
+    assert result.exit_code == 0, result.output
+    said = result.stderr.splitlines()
+    assert len(said) == 1
+    assert "local:minilm reads meaning and does not reason" in said[0]
+    assert better_judges() in said[0]
+    hits = json.loads(result.stdout)["ranking"]["hits"]
+    assert [hit["doc_id"] for hit in hits] == ["1", "0"]
+
+
+@pytest.mark.parametrize("flags", [("--quiet",), ("--model", "local:minilm")])
+def test_who_names_the_model_or_wants_quiet_is_told_nothing(flags: tuple[str, ...]) -> None:
+    result = invoke("rank", "masks", *DOCS, *flags)
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+
+
+def test_what_judges_better_is_named_with_size_and_licence() -> None:
+    said = better_judges()
+    assert "OPENAI_API_KEY" in said
+    assert "local:qwen3-4b from the hub (2.5 GB, Apache-2.0)" in said
+
+
+def test_doctor_asks_it_a_typed_question_and_suggests_a_better_one() -> None:
+    result = invoke("doctor", "--output", "json")
+    findings = {each["what"]: each for each in json.loads(result.stdout)["findings"]}
+    assert result.exit_code == 0, result.stdout
+    assert "yes with probability" in findings["answer"]["detail"]
+    assert "no chat model" in findings["connection"]["detail"]
+    assert findings["better judges"]["detail"] == better_judges()
+
+
+@pytest.mark.parametrize("state", ["off", "absent", "there", "broken"])
+def test_doctor_tells_of_the_vectors(
+    state: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "vectors.sqlite"
+    monkeypatch.setenv("MCRANKER_VECTORS", "none" if state == "off" else str(path))
+    if state == "broken":
+        path.write_bytes(b"no database at all" * 100)
+    if state == "there":
+        with sqlite3.connect(path) as connection:
+            connection.execute("CREATE TABLE vectors (key BLOB)")
+            connection.execute("INSERT INTO vectors VALUES (x'00')")
+        connection.close()
+    result = invoke("doctor", "--no-call", "--output", "json")
+    found = {each["what"]: each for each in json.loads(result.stdout)["findings"]}["vectors"]
+    expected = {
+        "off": ("missing", "MCRANKER_VECTORS turns it off"),
+        "absent": ("missing", "is made with the first text encoded"),
+        "there": ("ok", "1 vector"),
+        "broken": ("failed", "delete it"),
+    }[state]
+    assert found["status"] == expected[0]
+    assert expected[1] in found["detail"]
+    assert (default_vectors_path() is None) == (state == "off")
+
+
+def test_models_lists_it_as_an_encoder() -> None:
+    result = invoke("models", "--output", "json")
+    first = json.loads(result.stdout)["models"][0]
+    assert (first["name"], first["licence"]) == ("minilm", "Apache-2.0")
+    assert "encoder" in invoke("models").stdout

@@ -1,0 +1,558 @@
+"""Typed questions about several passages in one call: who is asked what, in which order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcranker import (
+    Answer,
+    Capabilities,
+    ChatReply,
+    ChatRequest,
+    ConfigError,
+    ContentRefused,
+    ContextTooLong,
+    DirectRanker,
+    MCRanker,
+    Member,
+    ModelError,
+    Persona,
+    Question,
+    RankerConfig,
+    Ranking,
+    RateLimited,
+    ReplyError,
+    Rubric,
+    ScriptedChat,
+    ServerFailed,
+    Team,
+    UnsupportedCapability,
+)
+from mcranker.events import PassageScored
+from personas import library
+from tests.support.scripted import scripted
+
+TYPED = Capabilities(max_questions=64, max_levels=10, prompts=False)
+
+
+def member(name: str, *weights: float) -> Member:
+    criteria = [
+        {"name": f"{name} {place}", "weight": weight, "description": f"How {name} {place}."}
+        for place, weight in enumerate(weights, start=1)
+    ]
+    rubric = Rubric.model_validate({"criteria": criteria}) if weights else None
+    return Member(persona=Persona(name=name, description=f"{name}, described."), rubric=rubric)
+
+
+TEAM = Team(members=(member("Nurse", 75, 25), member("Parent", 100), member("Vet", 60, 40)))
+DOCS = {f"d{number}": f"text {number}" for number in range(20)}
+
+Judgement = Callable[[str, Question], Answer]
+"""A passage's text and a question about it -> its answer."""
+
+
+def by_number(text: str, question: Question) -> Answer:
+    """The passage's number, on a scale to 20; more for a later judge."""
+    judge = ["Nurse", "Parent", "Vet"].index(question.judge.name) if question.judge else 0
+    return Answer((int(text.split()[1]) + judge / 4) * question.top / 20, 0.5)
+
+
+class Judging:
+    """A model of typed questions that keeps what it was asked."""
+
+    def __init__(
+        self,
+        judge: Judgement = by_number,
+        *,
+        fail: Callable[[ChatRequest], ModelError | None] = lambda request: None,
+        capabilities: Capabilities = TYPED,
+    ) -> None:
+        self.asked: list[ChatRequest] = []
+        self._judge = judge
+        self._fail = fail
+        self.model = ScriptedChat(self._answer, capabilities=capabilities)
+
+    def _answer(self, request: ChatRequest) -> ChatReply:
+        self.asked.append(request)
+        if error := self._fail(request):
+            raise error
+        assert request.state is not None
+        texts = request.state.passages
+        answers = (self._judge(texts[each.passage], each) for each in request.questions)
+        return ChatReply("", answers=tuple(answers))
+
+    def rank(self, docs: Any = DOCS, **options: Any) -> Ranking:
+        ranker = MCRanker(team=options.pop("team", TEAM), model=self.model, **options)
+        return ranker.rank(options.pop("query", "masks"), docs)
+
+    @property
+    def passages(self) -> list[list[str]]:
+        """The texts of each call, in the order in which it has them."""
+        return [list(each.state.passages.values()) for each in self.asked if each.state]
+
+
+def expected_sum(number: int) -> float:
+    # Scale 10 over 20 passages: number / 2 for each of three, and 1/8 and 1/4 for the later two.
+    return 3 * number / 2 + 0.125 + 0.25
+
+
+@pytest.mark.parametrize(("n", "calls"), [(1, 20), (3, 7), (10, 2), (20, 1), (100, 1)])
+def test_every_passage_is_judged_once_by_everybody(n: int, calls: int) -> None:
+    judging = Judging()
+    ranking = judging.rank(passages_per_call=n)
+    assert len(judging.asked) == calls
+    assert Counter(text for call in judging.passages for text in call) == Counter(DOCS.values())
+    assert ranking.ids == list(reversed(DOCS))
+    assert [hit.score for hit in ranking] == pytest.approx(
+        [expected_sum(number) for number in reversed(range(20))]
+    )
+    assert not ranking.missing
+
+
+def test_one_passage_and_its_questions_hold_all_that_is_needed() -> None:
+    judging = Judging()
+    judging.rank({"d": "text 1"})
+    (request,) = judging.asked
+    assert request.state is not None
+    assert request.state.to_dict() == {"query": "masks", "passages": {"passage_1": "text 1"}}
+    first = request.questions[0]
+    assert first.name == "passage_1_judge_1"
+    assert "Nurse. Nurse, described." in first.text
+    assert "2. Nurse 2 (weight 25%): How Nurse 2." in first.text
+    assert "Parent" not in first.text
+    assert first.judge is not None
+    assert first.judge.criteria[1] == ("Nurse 2", "How Nurse 2.", 25.0)
+    described = ["irrelevant", "related", "serves it in part", "serves it fully"]
+    assert [level.name for level in first.levels] == described
+    assert first.top == 10
+
+
+def test_integer_scoring_asks_for_the_numbers_of_the_scale() -> None:
+    judging = Judging()
+    judging.rank({"d": "text 1"}, scoring="integer")
+    levels = judging.asked[0].questions[0].levels
+    assert [level.name for level in levels] == [str(number) for number in range(10)]
+    described = {level.name: level.description for level in levels if level.description}
+    assert described == {
+        "0": "irrelevant",
+        "3": "related",
+        "6": "serves it in part",
+        "9": "serves it fully",
+    }
+
+
+def test_more_labels_than_the_model_takes_levels() -> None:
+    labels = tuple(f"level {number}" for number in range(11))
+    with pytest.raises(ConfigError, match="takes 2 to 10 levels, and these are 11; change labels="):
+        Judging().rank({"d": "text 1"}, labels=labels, scoring="expected")
+
+
+def test_several_passages_share_the_judges_in_the_state() -> None:
+    judging = Judging()
+    judging.rank({"d1": "text 1", "d2": "text 2"}, passages_per_call=2)
+    (request,) = judging.asked
+    assert request.state is not None
+    assert list(request.state.judges) == ["judge_1", "judge_2", "judge_3"]
+    assert "1. Parent 1 (weight 100%): How Parent 1." in request.state.judges["judge_2"]
+    assert [(each.passage, each.text) for each in request.questions[:4]] == [
+        ("passage_1", "How relevant is passage_1 to the query? Judge as judge_1."),
+        ("passage_1", "How relevant is passage_1 to the query? Judge as judge_2."),
+        ("passage_1", "How relevant is passage_1 to the query? Judge as judge_3."),
+        ("passage_2", "How relevant is passage_2 to the query? Judge as judge_1."),
+    ]
+
+
+def test_the_order_turns_from_call_to_call_and_from_query_to_query() -> None:
+    judging = Judging()
+    judging.rank(passages_per_call=5, concurrency=1)
+    texts = list(DOCS.values())
+    packs = [texts[start : start + 5] for start in range(0, 20, 5)]
+    turns = [pack.index(call[0]) for pack, call in zip(packs, judging.passages, strict=True)]
+    for pack, call, turn in zip(packs, judging.passages, turns, strict=True):
+        assert call == pack[turn:] + pack[:turn]
+    # One more from call to call.
+    assert [(turn - turns[0]) % 5 for turn in turns] == [0, 1, 2, 3]
+
+    firsts = set()
+    for number in range(30):
+        one = Judging()
+        MCRanker(team=TEAM, model=one.model, passages_per_call=5).rank(f"query {number}", texts[:5])
+        firsts.add(one.passages[0][0])
+    assert firsts == set(texts[:5])
+
+
+def test_a_judge_less_call_turns_on_where_the_team_is_divided() -> None:
+    few = Capabilities(max_questions=2, prompts=False)
+    judging = Judging(capabilities=few)
+    ranking = judging.rank({"d1": "text 1", "d2": "text 2"}, passages_per_call=2, concurrency=1)
+    # Three questions a passage, two a call: first two judges, passage by passage, then the third.
+    assert [len(each.questions) for each in judging.asked] == [2, 2, 2]
+    assert judging.passages[2] in (["text 1", "text 2"], ["text 2", "text 1"])
+    assert [hit.score for hit in ranking] == pytest.approx([expected_sum(2), expected_sum(1)])
+
+
+@pytest.mark.parametrize(
+    ("limits", "most"),
+    [
+        (Capabilities(max_questions=9, prompts=False), 9),
+        (Capabilities(max_questions=64, max_state_tokens=200, prompts=False), 64),
+        (Capabilities(max_questions=64, max_request_tokens=300, prompts=False), 64),
+    ],
+)
+def test_limits_divide_a_call(limits: Capabilities, most: int) -> None:
+    judging = Judging(capabilities=limits)
+    docs = {f"d{number}": f"text {number} {'word ' * 20}" for number in range(8)}
+    ranking = judging.rank(docs, passages_per_call=8)
+    assert len(judging.asked) > 1
+    assert all(len(each.questions) <= most for each in judging.asked)
+    assert Counter(text for call in judging.passages for text in call).total() == 8
+    assert not ranking.missing
+    for each in judging.asked:
+        assert each.state is not None
+        size = len(str(each.state.to_dict()))
+        if limits.max_state_tokens and len(each.state.passages) > 1:
+            assert size <= 3 * limits.max_state_tokens
+
+
+@pytest.mark.parametrize("error", [ContentRefused("no"), ContextTooLong("no"), ServerFailed("no")])
+def test_one_passage_that_fails_costs_no_other_its_score(error: ModelError) -> None:
+    def fail(request: ChatRequest) -> ModelError | None:
+        assert request.state is not None
+        return error if "text 7" in request.state.passages.values() else None
+
+    judging = Judging(fail=fail)
+    ranking = judging.rank(passages_per_call=10)
+    assert {(each.doc_id, each.persona) for each in ranking.missing} == {
+        ("d7", "Nurse"),
+        ("d7", "Parent"),
+        ("d7", "Vet"),
+    }
+    # Ten fail, then halves of five, and so on: at most 2 · 4 calls for one of ten.
+    assert len(judging.asked) <= 2 + 2 * 4
+
+
+@pytest.mark.parametrize("error", [RateLimited("slow"), ServerFailed("down")])
+def test_a_model_that_is_down_is_an_error_and_not_asked_for_every_passage(
+    error: ModelError,
+) -> None:
+    judging = Judging(fail=lambda request: error)
+    with pytest.raises(type(error)):
+        judging.rank(passages_per_call=10, concurrency=1)
+    assert len(judging.asked) <= 40
+
+
+def test_an_answer_that_is_missing_among_others_is_asked_for_alone() -> None:
+    asked: Counter[str] = Counter()
+
+    def judge(text: str, question: Question) -> Answer:
+        asked[text] += 1
+        if text == "text 3" and question.judge and question.judge.name == "Vet" and asked[text] < 4:
+            return Answer(None, problem="no answer to this question")
+        return by_number(text, question)
+
+    judging = Judging(judge)
+    ranking = judging.rank(passages_per_call=20)
+    assert len(judging.asked) == 2
+    (again,) = judging.asked[1].questions
+    assert (again.judge and again.judge.name, judging.passages[1]) == ("Vet", ["text 3"])
+    assert not ranking.missing
+    assert next(hit.score for hit in ranking if hit.doc_id == "d3") == pytest.approx(
+        expected_sum(3)
+    )
+
+
+def test_what_stays_without_an_answer_is_missing_and_says_why() -> None:
+    def judge(text: str, question: Question) -> Answer:
+        if text == "text 3":
+            nurse = question.judge is not None and question.judge.name == "Nurse"
+            return Answer(None, problem="declined" if nurse else "odd answer: its score is 'x'")
+        return by_number(text, question)
+
+    judging = Judging(judge)
+    ranking = judging.rank(passages_per_call=20)
+    assert len(judging.asked) == 2
+    assert [(each.persona, each.reason) for each in ranking.missing] == [
+        ("Nurse", "scripted:function declined to judge"),
+        ("Parent", "scripted:function gave no score: odd answer: its score is 'x'"),
+        ("Vet", "scripted:function gave no score: odd answer: its score is 'x'"),
+    ]
+
+
+def test_by_criterion_answers_are_combined_by_the_weights() -> None:
+    def judge(text: str, question: Question) -> Answer:
+        assert question.judge is not None
+        ((name, _, _),) = question.judge.criteria
+        return Answer(8.0 if name.endswith("1") else 4.0, 0.5 if name.endswith("1") else 0.25)
+
+    for n in (1, 2):
+        judging = Judging(judge)
+        ranking = judging.rank(
+            {"d1": "text 1", "d2": "text 2"}, questions="per_criterion", passages_per_call=n
+        )
+        # Nurse 0.75 · 8 + 0.25 · 4, Parent 8, Vet 0.6 · 8 + 0.4 · 4
+        assert ranking[0].scores == pytest.approx({"Nurse": 7.0, "Parent": 8.0, "Vet": 6.4})
+        assert ranking[0].criteria["Vet"] == {"Vet 1": 8.0, "Vet 2": 4.0}
+        assert ranking[0].confidence == pytest.approx({"Nurse": 0.4375, "Parent": 0.5, "Vet": 0.4})
+        assert len(judging.asked) == 2 // n
+        assert "by this alone" in judging.asked[0].questions[0].text
+
+
+def test_confidence_and_distributions_stay_with_the_score_and_in_the_stored_ranking() -> None:
+    listed = (*[0.0] * 8, 0.5, 0.5)
+    judging = Judging(lambda text, question: Answer(9.4, 0.8, listed))
+    ranking = judging.rank({"d": "text 1"})
+    assert ranking[0].scores["Nurse"] == 9.4
+    assert ranking[0].confidence == {"Nurse": 0.8, "Parent": 0.8, "Vet": 0.8}
+    assert ranking[0].probabilities["Vet"] == listed
+    again = Ranking.from_dict(ranking.to_dict())
+    assert again[0] == ranking[0]
+    plain = MCRanker(team=TEAM, model=scripted()).rank("masks", {"d": "text 1"})
+    assert not {"confidence", "probabilities"} & plain.to_dict()["hits"][0].keys()
+
+
+def test_integer_scoring_takes_the_likeliest_level() -> None:
+    listed = (0.3, *[0.0] * 7, 0.3, 0.4)
+    likeliest = Judging(lambda text, question: Answer(6.0, None, listed))
+    assert likeliest.rank({"d": "text 1"}, scoring="integer")[0].scores["Nurse"] == 10.0
+    mean = Judging(lambda text, question: Answer(6.4))
+    assert mean.rank({"d": "text 1"}, scoring="integer")[0].scores["Nurse"] == 6.0
+
+
+def test_no_and_yes_as_labels_are_a_question_of_that_kind() -> None:
+    judging = Judging(lambda text, question: Answer(0.25, None, (0.75, 0.25)))
+    ranking = judging.rank({"d": "text 1"}, labels=("No", "Yes"), scoring="expected")
+    assert judging.asked[0].questions[0].kind == "yes_no"
+    assert ranking[0].scores["Nurse"] == 0.25
+
+
+def test_top_k_keeps_its_first_ranks() -> None:
+    ranking = Judging().rank(passages_per_call=10, top_k=3)
+    assert ranking.ids[:3] == ["d19", "d18", "d17"]
+
+
+def test_direct_asks_one_question_a_passage() -> None:
+    judging = Judging(lambda text, question: Answer(float(text.split()[1])))
+    ranker = DirectRanker(model=judging.model, passages_per_call=2)
+    ranking = ranker.rank("masks", ["text 1", "text 2"])
+    assert len(judging.asked) == 1
+    assert [hit.scores for hit in ranking] == [{"DIRECT": 2.0}, {"DIRECT": 1.0}]
+
+
+def test_an_estimate_makes_the_same_calls() -> None:
+    judging = Judging()
+    ranker = MCRanker(team=TEAM, model=judging.model, passages_per_call=10)
+    assert ranker.estimate("masks", DOCS).calls == 2
+    assert judging.asked == []
+
+
+def test_the_ledger_answers_the_second_time(tmp_path: Any) -> None:
+    ledger = tmp_path / "ledger.sqlite3"
+    first, second = Judging(), Judging()
+    options: dict[str, Any] = {"passages_per_call": 10, "ledger": ledger}
+    before, after = first.rank(**options), second.rank(**options)
+    assert [(hit.doc_id, hit.scores) for hit in before] == [
+        (hit.doc_id, hit.scores) for hit in after
+    ]
+    assert after[0].confidence == {"Nurse": 0.5, "Parent": 0.5, "Vet": 0.5}
+    assert (len(first.asked), len(second.asked)) == (2, 0)
+
+
+@pytest.mark.anyio
+async def test_events_count_every_score() -> None:
+    ranker = MCRanker(team=TEAM, model=Judging().model, passages_per_call=7)
+    events = [each async for each in ranker.astream("masks", DOCS)]
+    scored = [each for each in events if isinstance(each, PassageScored)]
+    assert [(each.done, each.total) for each in scored] == [(n, 60) for n in range(1, 61)]
+
+
+def test_a_library_team_is_recruited_by_a_choice() -> None:
+    asked: list[ChatRequest] = []
+
+    def answer(request: ChatRequest) -> ChatReply:
+        asked.append(request)
+        if request.tag.stage != "recruit":
+            return ChatReply("", answers=tuple(Answer(5.0) for _ in request.questions))
+        (question,) = request.questions
+        names = [option.name for option in question.options]
+        chances = dict.fromkeys(names, 0.0) | {"Geneticist": 0.7, "Clinician": 0.3}
+        return ChatReply("", answers=(Answer(0.0, None, tuple(chances.values())),))
+
+    model = ScriptedChat(answer, capabilities=Capabilities(max_questions=64, prompts=False))
+    ranker = MCRanker(model=model)
+    ranking = ranker.rank("masks", ["a"])
+    assert ranking.team is not None
+    names = [each.name for each in ranking.team.members]
+    assert names == ["NLP scientist", "Geneticist", "Clinician"]
+    assert ranking.team.members[1].persona.reason == "Likely to judge it best (probability 0.70)."
+    (choice,) = asked[0].questions
+    assert (choice.kind, asked[0].state and asked[0].state.query) == ("choice", "masks")
+    assert "NLP scientist" not in {option.name for option in choice.options}
+    recorded = ranker.config.recorded()
+    assert (recorded["recruiting"], recorded["criteria"]) == ("library", "library")
+    assert (recorded["questions"], recorded["scoring"]) == ("per_persona", "expected")
+
+
+def test_where_the_options_are_too_many_each_member_is_asked_about() -> None:
+    asked: list[ChatRequest] = []
+
+    def answer(request: ChatRequest) -> ChatReply:
+        asked.append(request)
+        likely = [0.9 if "Geneticist" in each.text else 0.1 for each in request.questions]
+        return ChatReply("", answers=tuple(Answer(p, None, (1 - p, p)) for p in likely))
+
+    few = Capabilities(max_questions=20, max_choices=10, prompts=False)
+    model = ScriptedChat(answer, capabilities=few)
+    team = MCRanker(model=model, team_size=2).recruit_team("masks")
+    assert [each.name for each in team.members] == ["NLP scientist", "Geneticist"]
+    assert all(len(each.questions) <= 20 for each in asked)
+    texts = [question.text for each in asked for question in each.questions]
+    assert len(texts) == len(set(texts)) == len(library.members()) - 1
+
+
+@pytest.mark.parametrize(
+    "odd", [Answer(None, problem="declined"), Answer(0.0), Answer(0.0, None, (0.5, 0.5))]
+)
+def test_a_recruiter_without_an_answer_is_an_error(odd: Answer) -> None:
+    model = ScriptedChat(lambda _: ChatReply("", answers=(odd,)), capabilities=TYPED)
+    with pytest.raises(ReplyError, match=r"'judge': (declined|it has no probability of each)"):
+        MCRanker(model=model).recruit_team("masks")
+
+
+# --- models that answer in text ---------------------------------------------------------------
+
+
+def test_a_chat_model_answers_all_questions_in_one_reply() -> None:
+    seen: list[ChatRequest] = []
+
+    def answer(request: ChatRequest) -> str:
+        seen.append(request)
+        schema = request.schema.schema["properties"] if request.schema else {}
+        return str(dict.fromkeys(schema, 7)).replace("'", '"')
+
+    model = ScriptedChat(answer)
+    ranker = MCRanker(team=TEAM, model=model, passages_per_call=10)
+    ranking = ranker.rank("masks", DOCS)
+    assert len(seen) == 2
+    assert all(hit.scores == {"Nurse": 7.0, "Parent": 7.0, "Vet": 7.0} for hit in ranking)
+    (message,) = seen[0].messages
+    assert "passage_10_judge_3: How relevant is passage_10 to the query? Judge as judge_3." in (
+        message.content
+    )
+    assert "judge_2: Parent. Parent, described." in message.content
+    assert "0 to 10, 0 for 'irrelevant'" in message.content
+    assert message.content.count(">>>") == 11  # the query, and ten passages between markers
+
+
+def test_what_a_reply_leaves_out_is_asked_for_alone() -> None:
+    calls: list[list[str]] = []
+
+    def answer(request: ChatRequest) -> str:
+        assert request.schema is not None
+        names = list(request.schema.schema["properties"])
+        calls.append(names)
+        given = dict.fromkeys(names, 7)
+        if len(names) == 6:
+            given[names[1]] = 99
+            del given[names[2]]
+        return str(given).replace("'", '"')
+
+    ranking = MCRanker(team=TEAM, model=ScriptedChat(answer), passages_per_call=2).rank(
+        "masks", ["text 1", "text 2"]
+    )
+    # What was asked again stands alone: one passage, and the two judges without an answer.
+    assert [len(names) for names in calls] == [6, 2]
+    assert not ranking.missing
+
+
+def test_an_unreadable_reply_is_asked_for_once_more_and_then_in_halves() -> None:
+    calls = Counter[int]()
+
+    def answer(request: ChatRequest) -> str:
+        assert request.schema is not None
+        names = list(request.schema.schema["properties"])
+        calls[len(names)] += 1
+        return "no" if len(names) == 6 else str(dict.fromkeys(names, 4)).replace("'", '"')
+
+    ranking = MCRanker(team=TEAM, model=ScriptedChat(answer), passages_per_call=2).rank(
+        "masks", ["text 1", "text 2"]
+    )
+    assert calls == {6: 2, 3: 2}
+    assert not ranking.missing
+
+
+# --- options ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"questions": "per_query"}, "questions='per_query'"),
+        ({"passages_per_call": 0}, "passages_per_call=0"),
+        ({"passages_per_call": 101}, "passages_per_call=101"),
+        (
+            {"questions": "per_persona", "scoring": "per_criterion"},
+            'use questions="per_criterion"',
+        ),
+        ({"questions": "per_criterion", "criteria": "none"}, 'criteria="none" has none'),
+        ({"questions": "per_persona", "panel": False}, "leave out one of the two"),
+        ({"passages_per_call": 2, "panel": False}, "leave out one of the two"),
+    ],
+)
+def test_options_that_cannot_be(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        RankerConfig(**options)
+    assert said in str(caught.value)
+
+
+def test_what_a_model_cannot_do_is_said_before_any_call() -> None:
+    typed = Judging().model
+    with pytest.raises(UnsupportedCapability, match='recruiting="library" or another recruiter'):
+        MCRanker(model=typed, recruiting="invent")
+    with pytest.raises(UnsupportedCapability, match='ensemble="sum" or another assessor_model'):
+        MCRanker(model=typed, ensemble="assessor")
+    with pytest.raises(UnsupportedCapability, match=r'without probabilities.*scoring="integer"'):
+        MCRanker(model=scripted(), questions="per_persona", scoring="expected")
+    with pytest.raises(ConfigError, match='questions="per_criterion" asks by each persona'):
+        DirectRanker(model=typed, questions="per_criterion")
+
+
+def test_what_is_recorded_of_other_models_stays_as_it_was() -> None:
+    for capabilities in (Capabilities(json_schema=True), Capabilities(max_questions=400)):
+        recorded = MCRanker(model=scripted(capabilities=capabilities)).config.recorded()
+        assert (recorded["questions"], recorded["passages_per_call"]) == (None, None)
+        hashes = MCRanker(model=scripted(capabilities=capabilities)).prompt_hashes
+        assert not [name for name in hashes if name.startswith("typed")]
+    assert "typed_score" in MCRanker(model=Judging().model, team=TEAM).prompt_hashes
+
+
+@settings(deadline=None)
+@given(
+    st.integers(1, 20),
+    st.integers(1, 12),
+    st.integers(1, 20),
+    st.sets(st.integers(0, 19), max_size=3),
+)
+def test_however_calls_are_divided_and_fail_each_passage_has_its_own_scores(
+    passages: int, n: int, most: int, bad: set[int]
+) -> None:
+    spoilt = {f"text {number}" for number in bad}
+
+    def fail(request: ChatRequest) -> ModelError | None:
+        assert request.state is not None
+        hit = spoilt & set(request.state.passages.values())
+        return ContentRefused("no") if hit else None
+
+    judging = Judging(fail=fail, capabilities=Capabilities(max_questions=most, prompts=False))
+    docs = {f"d{number}": f"text {number}" for number in range(passages)}
+    ranking = judging.rank(docs, passages_per_call=n, missing="lowest")
+    for hit in ranking:
+        number = int(hit.doc_id[1:])
+        values = [number / 2, number / 2 + 0.125, number / 2 + 0.25]
+        wanted = [None] * 3 if number in bad else values
+        assert list(hit.scores.values()) == wanted

@@ -1,0 +1,144 @@
+"""Models that answer typed questions and no prompts, in every role."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from mcranker import DirectRanker, MCRanker
+from mcranker.errors import UnsupportedCapability
+from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest, Judge, Question
+from mcranker.llm.scripted import ScriptedChat
+from personas import Criterion, Member, Persona, Rubric, library
+
+CRITERIA = (Criterion(name="Safe", weight=75), Criterion(name="Cheap", weight=25))
+NURSE = Member(persona=Persona(name="Nurse"), rubric=Rubric(criteria=CRITERIA))
+PARENT = Member(persona=Persona(name="Parent"))
+DOCS = {"a": "first", "b": "second"}
+
+
+def chance(question: Question, passage: str) -> float:
+    """By the judge, and by the passage."""
+    assert question.judge is not None
+    likely = {"Nurse": 0.8, "Parent": 0.2, "": 0.6}.get(question.judge.name, 0.4)
+    return likely if passage == "first" else likely / 2
+
+
+class Typed:
+    """A model that answers typed questions, and keeps the requests."""
+
+    def __init__(self, capabilities: Capabilities | None = None) -> None:
+        self.asked: list[ChatRequest] = []
+        self.model = ScriptedChat(
+            self._reply,
+            name="typed:one",
+            capabilities=capabilities or Capabilities(prompts=False, max_questions=100),
+        )
+
+    def _reply(self, request: ChatRequest) -> ChatReply:
+        self.asked.append(request)
+        assert request.state is not None
+        return ChatReply("", answers=tuple(self._one(each, request) for each in request.questions))
+
+    def _one(self, question: Question, request: ChatRequest) -> Answer:
+        if question.kind == "choice":
+            names = [option.name for option in question.options]
+            wanted = [{"Virologist": 0.6, "Parent": 0.3}.get(name, 0.0) for name in names]
+            rest = (1 - sum(wanted)) / len(names)
+            return Answer(0.0, probabilities=tuple(each + rest for each in wanted))
+        assert request.state is not None
+        return Answer(question.top * chance(question, request.state.passages[question.passage]))
+
+
+def rank(typed: Typed, **options: Any) -> Any:
+    with MCRanker(model=typed.model, **{"team": [NURSE, PARENT], **options}) as ranker:
+        return ranker.rank("query", DOCS)
+
+
+def test_a_persona_without_a_rubric_judges_by_its_name_and_that_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO):
+        ranking = rank(Typed())
+    assert "'Parent' has no rubric, and typed:one writes none; it judges by its name" in caplog.text
+    assert ranking[0].scores == {"Nurse": pytest.approx(8.0), "Parent": pytest.approx(2.0)}
+    assert [member.rubric is None for member in ranking.team.members] == [False, True]
+
+
+@pytest.mark.parametrize("options", [{"scoring": "per_criterion"}, {"questions": "per_criterion"}])
+def test_scores_by_criterion_need_a_rubric(options: dict[str, Any]) -> None:
+    with pytest.raises(UnsupportedCapability, match=r"'Parent' has no rubric.*criteria_model"):
+        rank(Typed(), **options)
+
+
+def test_recruits_are_the_likeliest_of_the_library() -> None:
+    typed = Typed()
+    with MCRanker(model=typed.model) as ranker:
+        team = ranker.recruit_team("How do viruses spread?")
+    assert [member.name for member in team.members] == ["NLP scientist", "Virologist", "Parent"]
+    assert all(member.rubric is not None for member in team.members)
+    (request,) = typed.asked
+    (question,) = request.questions
+    members = [each for each in library.members() if each.origin != "fixed"]
+    assert [(option.name, option.description) for option in question.options] == [
+        (each.name, ", ".join(each.persona.topics)) for each in members
+    ]
+
+
+def test_nobody_forbidden_is_recruited() -> None:
+    with MCRanker(model=Typed().model, forbid=("virologist",), team_size=2) as ranker:
+        team = ranker.recruit_team("How do viruses spread?")
+    assert [member.name for member in team.members] == ["NLP scientist", "Parent"]
+
+
+def test_direct_asks_one_question_that_is_nobodys() -> None:
+    typed = Typed()
+    with DirectRanker(model=typed.model) as ranker:
+        ranking = ranker.rank("query", DOCS)
+    assert [request.questions[0].judge for request in typed.asked] == [Judge("")] * 2
+    assert ranking[0].score == pytest.approx(6.0)
+
+
+def test_calls_are_known_before() -> None:
+    with MCRanker(model=Typed().model) as ranker:
+        estimate = ranker.estimate("query", DOCS)
+    assert estimate.calls == 3
+    assert estimate.table.total.input_tokens > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"recruiting": "invent"}, 'as the recruiter has to; use recruiting="library"'),
+        ({"criteria": "query"}, 'as the criteria role has to; use criteria="library"'),
+        ({"criteria": "dataset", "dataset": "x"}, 'use criteria="library"'),
+        ({"ensemble": "assessor"}, 'as the assessor has to; use ensemble="sum"'),
+    ],
+)
+def test_what_it_cannot_do_is_refused_before_any_call(options: dict[str, Any], said: str) -> None:
+    typed = Typed()
+    with pytest.raises(UnsupportedCapability, match=said):
+        MCRanker(model=typed.model, **options)
+    assert not typed.asked
+
+
+def test_other_roles_may_be_played_by_models_that_can() -> None:
+    chat = ScriptedChat(lambda request: "", name="chat:one")
+    with MCRanker(
+        model=Typed().model, recruiter_model=chat, criteria_model=chat, assessor_model=chat
+    ) as ranker:
+        assert ranker.config.recruiting == "invent"
+        assert ranker.config.criteria == "query"
+
+
+def test_the_models_own_share_of_the_first_stage_is_the_default() -> None:
+    sharing = Capabilities(prompts=False, max_questions=100, first_stage_weight=0.3)
+    for options, weight in (
+        ({}, 0.3),
+        ({"first_stage_weight": 0.0}, 0.0),
+        ({"top_k": 1}, 0.0),  # it would need every score
+    ):
+        with MCRanker(model=Typed(capabilities=sharing).model, **options) as ranker:
+            assert ranker.config.first_stage_weight == weight

@@ -1,0 +1,368 @@
+"""A deadline ranks by what is known; ``on_failure`` keeps the first stage's order."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from mcranker import (
+    AuthenticationFailed,
+    Capabilities,
+    ChatReply,
+    ChatRequest,
+    ConfigError,
+    ConnectionFailed,
+    DirectRanker,
+    Event,
+    MCRanker,
+    Passage,
+    PassageScored,
+    Query,
+    Ranker,
+    Ranking,
+    RankingDone,
+    ScriptedChat,
+    Usage,
+)
+from mcranker.types import DEADLINE
+from personas.inspection.inspection import Inspection
+from tests.support.scripted import RECRUITS, RUBRIC
+from tests.support.typed_answers import answers
+from tests.support.virtual_time import now, simulate
+
+DOCS = [Passage(f"d{place}", f"text {place}") for place in range(12)]
+IDS = [each.id for each in DOCS]
+
+
+class Slow:
+    """A model whose answers take a known time, and are known.
+
+    Args:
+        seed: of scores and times.
+        seconds: stage -> how long an answer takes; 1 s without.
+        varied: scoring takes up to three times as long.
+    """
+
+    def __init__(
+        self, seed: int = 0, seconds: Mapping[str, float] | None = None, *, varied: bool = False
+    ) -> None:
+        self.seed, self.seconds, self.varied = seed, dict(seconds or {}), varied
+        self.asked = self.answered = 0
+
+    async def __call__(self, request: ChatRequest) -> ChatReply:
+        tag = request.tag
+        draws = random.Random(f"{self.seed} {tag.stage} {tag.persona} {tag.doc_id}")
+        self.asked += 1
+        await anyio.sleep(self.seconds.get(tag.stage, 1.0) * (1 + 2 * self.varied * draws.random()))
+        self.answered += 1
+        if tag.stage == "recruit":
+            text = RECRUITS
+        elif tag.stage == "criteria":
+            text = RUBRIC
+        else:
+            score = draws.randint(0, 10)
+            text = json.dumps({"Score": score, "Final score": score, "Scores": [score, score]})
+        return ChatReply(text, usage=Usage(calls=1))
+
+    def chat(self, **more: Any) -> ScriptedChat:
+        return ScriptedChat(self, name="scripted:slow", **more)
+
+
+def ranker(slow: Slow, **options: Any) -> MCRanker:
+    return MCRanker(model=slow.chat(), **{"ledger": None, "concurrency": 3, **options})
+
+
+def rank(slow: Slow, deadline: float | None = None, **options: Any) -> tuple[Ranking, float]:
+    """The ranking, and how many seconds it took."""
+
+    async def main() -> tuple[Ranking, float]:
+        async with ranker(slow, **options) as made:
+            began = now()
+            return await made.arank("q", DOCS, deadline=deadline), now() - began
+
+    return simulate(main())
+
+
+CHOICES: tuple[dict[str, Any], ...] = (
+    {},
+    {"ensemble": "reciprocal_rank"},
+    {"ensemble": "assessor"},
+    {"top_k": 3},
+    {"scoring": "per_criterion"},
+    {"first_stage_weight": 0.4, "depth": 9},
+    {"nlp_scientist": False, "team_size": 2, "missing": "lowest"},
+    {"team": ["Ann", "Ben"], "missing": "constant", "missing_constant": 9.0},
+    {"min_relevance": 0.4},
+)
+every_choice = pytest.mark.parametrize("options", CHOICES, ids=str)
+
+
+@every_choice
+@pytest.mark.parametrize("seed", range(6))
+def test_what_a_deadline_leaves(seed: int, options: dict[str, Any]) -> None:
+    draws = random.Random(f"{seed} {options}")
+    slow = Slow(seed, {"criteria": 2.0, "assess": 0.5}, varied=True)
+    whole, needed = rank(slow, **options)
+    deadline = draws.uniform(0, needed)
+    ranking, took = rank(slow, deadline, **options)
+    assert took <= deadline + 1e-6
+    assert ranking.partial
+    assert not whole.partial
+
+    # Every passage once, first those with a score, by it, then the others as they were given.
+    assert sorted(ranking.passages[row].id for row in ranking.order) == sorted(IDS)
+    finals = [float(ranking.final[row]) for row in ranking.order]
+    judged = [final for final in finals if not math.isnan(final)]
+    assert finals[: len(judged)] == sorted(judged, reverse=True)
+    behind = ranking.order[len(judged) :].tolist()
+    assert behind == sorted(behind)
+    assert [hit.rank for hit in ranking] == sorted(hit.rank for hit in ranking)
+
+    # A score that is there is the one that it would have been, and the others say why not.
+    for row in range(len(DOCS[: options.get("depth")])):
+        for column, name in enumerate(ranking.personas):
+            value, reason = ranking.matrix.values[row, column], ranking.matrix.reasons
+            if math.isnan(value):
+                assert reason[row, column] == DEADLINE
+            elif not math.isnan(whole.matrix.values[row, whole.personas.index(name)]):
+                assert value == whole.matrix.values[row, whole.personas.index(name)]
+        known = not all(math.isnan(value) for value in ranking.matrix.values[row])
+        assert known is not math.isnan(ranking.final[row])
+    assert all(each.reason == DEADLINE for each in ranking.missing)
+
+    again = Ranking.from_dict(json.loads(ranking.to_json()))
+    assert again.to_dict() == ranking.to_dict()
+    assert again.partial
+    if options.get("ensemble") != "assessor":
+        assert again.reensemble().order.tolist() == ranking.order.tolist()
+    inspection = Inspection.from_dict(ranking.to_dict())
+    assert inspection.missing == len(ranking.missing)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_passages_that_all_have_scored_keep_their_order(seed: int) -> None:
+    slow = Slow(seed, varied=True)
+    whole, needed = rank(slow)
+    ranking, _ = rank(slow, 0.7 * needed)
+    complete = {hit.doc_id for hit in ranking if hit.score is not None and not hit.missing}
+    assert 1 < len(complete) < len(DOCS)
+    scores = {hit.doc_id: hit.score for hit in whole}
+    assert [(hit.doc_id, hit.score) for hit in ranking if hit.doc_id in complete] == [
+        (doc, scores[doc]) for doc in whole.ids if doc in complete
+    ]
+
+
+def test_a_deadline_that_is_far_away_changes_nothing() -> None:
+    whole, needed = rank(Slow())
+    ranking, took = rank(Slow(), 2 * needed)
+    assert took == needed
+    assert not ranking.partial
+    assert ranking.to_dict()["hits"] == whole.to_dict()["hits"]
+
+
+def test_by_hand() -> None:
+    # Three calls at a time: by 2 s the NLP scientist has scored d0 to d2, by 3 s d3, while the
+    # recruits wrote their criteria, and by 4 s d4 to d6. Then the recruits catch up: by 5 s both
+    # have scored d0, and one of them d1.
+    ranking, took = rank(Slow(), 5.5)
+    assert took == 5.5
+    assert [len(hit.missing) for hit in sorted(ranking, key=lambda hit: hit.index)][:3] == [0, 1, 2]
+    partly = next(hit for hit in ranking if hit.doc_id == "d1")
+    given = [score for score in partly.scores.values() if score is not None]
+    # The mean of the passage's other scores stands in for the third.
+    assert partly.score == pytest.approx(3 * sum(given) / len(given))
+    assert partly.relevance == pytest.approx(sum(given) / len(given) / 10)
+    unjudged = ranking[-1]
+    assert (unjudged.doc_id, unjudged.score, unjudged.relevance) == ("d11", None, None)
+    assert set(unjudged.missing.values()) == {"deadline"}
+
+
+def test_nothing_known_is_the_first_stages_order() -> None:
+    for options in ({}, {"nlp_scientist": False, "team_size": 2}, {"min_relevance": 0.9}):
+        ranking, took = rank(Slow(), 0.5, **options)
+        assert took == 0.5
+        assert (ranking.partial, ranking.ids) == (True, IDS)
+        assert {hit.score for hit in ranking} == {None}
+    assert ranking.usage.calls == 0
+
+
+def test_a_direct_judge_has_a_deadline_too() -> None:
+    async def main(deadline: float, **options: Any) -> Ranking:
+        settings: dict[str, Any] = {"ledger": None, "concurrency": 3, **options}
+        async with DirectRanker(model=Slow().chat(), deadline=deadline, **settings) as made:
+            return await made.arank("q", DOCS)
+
+    ranking = simulate(main(2.5))
+    assert ranking.partial
+    assert len([hit for hit in ranking if hit.score is not None]) == 6
+    # The criteria are not there by then, and no passage is judged without them.
+    slow = simulate(main(1.5, with_criteria=True))
+    assert (slow.partial, slow.ids, slow.usage.calls) == (True, IDS, 2)
+
+
+def test_a_panel_has_a_deadline_too() -> None:
+    async def answer(request: ChatRequest) -> ChatReply:
+        await anyio.sleep(1)
+        texts = {"recruit": RECRUITS, "criteria": RUBRIC}
+        given = answers(*(float(each.top) for each in request.questions))
+        return ChatReply(texts.get(request.tag.stage, ""), answers=given or None)
+
+    async def main() -> Ranking:
+        abilities = Capabilities(json_schema=True, max_questions=50)
+        model = ScriptedChat(answer, capabilities=abilities)
+        settings: dict[str, Any] = {"scoring": "per_criterion", "ledger": None, "concurrency": 3}
+        async with MCRanker(model=model, deadline=3.5, **settings) as made:
+            return await made.arank("q", DOCS)
+
+    ranking = simulate(main())
+    assert ranking.partial
+    assert [hit.doc_id for hit in ranking if hit.score is not None] == ["d0", "d1", "d2"]
+
+
+def test_a_ranker_without_partial_results_keeps_the_order() -> None:
+    class Sleepy(Ranker):
+        name = "sleepy"
+        needs_model = False
+
+        async def _rank(self, query: Any, passages: Any, emit: Any) -> Ranking:
+            await anyio.sleep(5)
+            return self.ranking_by_order(query, passages, range(len(passages) - 1, -1, -1))
+
+    async def main(deadline: float) -> Ranking:
+        return await Sleepy(deadline=deadline).arank("q", DOCS)
+
+    assert simulate(main(6)).ids == IDS[::-1]
+    late = simulate(main(4))
+    assert (late.partial, late.ids) == (True, IDS)
+
+
+def test_each_of_many_queries_has_the_whole_time() -> None:
+    async def main() -> tuple[list[tuple[bool, int]], float]:
+        work = [(Query(f"q{place}", str(place)), DOCS) for place in range(6)]
+        async with ranker(Slow(), deadline=5.0, query_concurrency=2) as made:
+            began = now()
+            found = [ranked.result() async for ranked in made.arank_many(work)]
+        return [(each.partial, len(each)) for each in found], now() - began
+
+    found, took = simulate(main())
+    assert found == [(True, 12)] * 6
+    assert took == 15  # three times two at once
+
+
+def test_a_stream_ends_with_the_ranking() -> None:
+    async def main() -> list[Event]:
+        async with ranker(Slow()) as made, made.astream("q", DOCS, deadline=3.5) as events:
+            return [event async for event in events]
+
+    *before, last = simulate(main())
+    assert isinstance(last, RankingDone)
+    assert last.ranking.partial
+    scored = [event for event in before if isinstance(event, PassageScored)]
+    assert len(scored) == 36 - len(last.ranking.missing)
+
+
+def test_answers_that_came_are_kept(tmp_path: Path) -> None:
+    slow = Slow(seconds=dict.fromkeys(("recruit", "criteria", "score"), 0.0))
+    stuck = True
+
+    async def answer(request: ChatRequest) -> ChatReply:
+        if stuck and request.tag.doc_id in IDS[5:]:
+            await anyio.sleep_forever()
+        return await slow(request)
+
+    with MCRanker(model=ScriptedChat(answer), ledger=tmp_path / "ledger.sqlite") as made:
+        partial = made.rank("q", DOCS, deadline=1.0)
+        assert partial.partial
+        answered, stuck = slow.answered, False
+        assert partial.usage.calls == answered
+        whole = made.rank("q", DOCS)
+    assert whole.usage.calls == slow.answered - answered
+    assert whole.reused.calls == answered
+    assert whole.usage.calls + whole.reused.calls == 1 + 3 + 36
+
+
+def test_an_estimate_knows_no_deadline() -> None:
+    with ranker(Slow(seconds={"recruit": 9.0}), deadline=0.001, on_failure="first_stage") as made:
+        assert made.estimate("q", DOCS).calls == 1 + 3 + 36
+
+
+def test_a_deadline_does_not_go_with_refused_gaps() -> None:
+    said = r'deadline=2.5 ranks without the scores that are missing by then, which missing="fail"'
+    with pytest.raises(ConfigError, match=said):
+        MCRanker(model=Slow().chat(), deadline=2.5, missing="fail")
+    made = DirectRanker(model=Slow().chat(), missing="fail")
+    with made, pytest.raises(ConfigError, match=said):
+        made.rank("q", DOCS, deadline=2.5)
+
+
+def failing(after: int, error: Callable[[], Exception]) -> ScriptedChat:
+    """A model that answers so many calls, and then none."""
+    calls = iter(range(10**6))
+
+    async def answer(request: ChatRequest) -> ChatReply:
+        if next(calls) >= after:
+            raise error()
+        return await Slow(seconds=dict.fromkeys(("recruit", "criteria", "score"), 0.0))(request)
+
+    return ScriptedChat(answer)
+
+
+def down() -> Exception:
+    return ConnectionFailed("nobody answers", model="scripted:function")
+
+
+@pytest.mark.parametrize("after", [0, 1, 3, 4])
+@pytest.mark.parametrize("kind", [MCRanker, DirectRanker])
+def test_a_model_that_is_down(
+    after: int, kind: type[MCRanker | DirectRanker], caplog: pytest.LogCaptureFixture
+) -> None:
+    if kind is DirectRanker:
+        after = 0
+    made = kind(model=failing(after, down), ledger=None)
+    with made, pytest.raises(ConnectionFailed, match="nobody answers"):
+        made.rank("q", DOCS)
+    with kind(model=failing(after, down), ledger=None, on_failure="first_stage") as made:
+        ranking = made.rank("q", DOCS, top_n=5, min_relevance=0.5)
+    assert ranking.ids == IDS[:5]
+    assert ranking.failure == "nobody answers"
+    assert not ranking.partial
+    assert ranking.usage.calls == after
+    assert {hit.score for hit in ranking} == {None}
+    assert "'q' keeps its first-stage order: nobody answers" in caplog.text
+    again = Ranking.from_dict(ranking.to_dict())
+    assert (again.failure, again.ids) == (ranking.failure, ranking.ids)
+
+
+def test_what_fails_every_query_is_an_error_all_the_same() -> None:
+    model = failing(0, lambda: AuthenticationFailed("wrong key"))
+    made = DirectRanker(model=model, ledger=None, on_failure="first_stage")
+    with made, pytest.raises(AuthenticationFailed, match="wrong key"):
+        made.rank("q", DOCS)
+
+
+def test_many_queries_go_on_without_the_model() -> None:
+    with DirectRanker(model=failing(5, down), ledger=None, on_failure="first_stage") as made:
+        found = list(made.rank_many([(f"q{place}", DOCS[:5]) for place in range(4)]))
+    assert [ranked.error for ranked in found] == [None] * 4
+    assert all(len(ranked.result()) == 5 for ranked in found)
+    assert sum(bool(ranked.result().failure) for ranked in found) >= 3
+
+
+def test_an_outside_ranker_falls_back_too() -> None:
+    class Asking(Ranker):
+        name = "asking"
+
+        async def _rank(self, query: Any, passages: Any, emit: Any) -> Ranking:
+            raise down()
+
+    model = Slow().chat()
+    assert Asking(model=model, on_failure="first_stage").rank("q", DOCS).ids == IDS
+    with pytest.raises(ConnectionFailed):
+        Asking(model=model).rank("q", DOCS)

@@ -1,0 +1,285 @@
+"""The first scripts of people who come from elsewhere, as they write them."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import uuid
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mcranker import ChatRequest, InputError, MCRanker, Ranking, ScriptedChat
+from mcranker.documents import as_fields
+from mcranker.inputs import as_passages
+from mcranker.types import Passage
+from tests.support.cli_support import scripted
+from tests.support.scripted import RECRUITS, RUBRIC
+
+PAGE = Path(__file__).parents[2] / "docs" / "drop-in.md"
+QUERY = "best masks against covid"
+TEXTS = ("Cloth masks let most through.", "N95 masks filter 95%.", "Gloves keep hands clean.")
+SCORES = {"Cloth": 4, "N95": 9, "Gloves": 1, "Lamp": 3}
+
+
+class LangChainDocument:
+    """As ``langchain_core.documents.Document``."""
+
+    def __init__(
+        self,
+        page_content: str,
+        *,
+        metadata: dict[str, Any] | None = None,
+        id: str | None = None,  # noqa: A002 - as it is called there
+    ) -> None:
+        self.page_content, self.metadata, self.id = page_content, metadata or {}, id
+        self.type = "Document"
+
+
+@dataclass
+class TextNode:
+    """As ``llama_index.core.schema.TextNode``."""
+
+    text: str
+    metadata: dict[str, Any] = field(default_factory=dict)
+    id_: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+    @property
+    def node_id(self) -> str:
+        return self.id_
+
+    def get_content(self) -> str:
+        return self.text
+
+
+@dataclass
+class NodeWithScore:
+    """As ``llama_index.core.schema.NodeWithScore``."""
+
+    node: TextNode
+    score: float | None = None
+
+    @property
+    def text(self) -> str:
+        raise ValueError("of text nodes only")
+
+    def get_content(self) -> str:
+        return self.node.get_content()
+
+
+@dataclass
+class HaystackDocument:
+    """As ``haystack.Document``."""
+
+    id: str = ""
+    content: str | None = None
+    meta: dict[str, Any] = field(default_factory=dict)
+    score: float | None = None
+    blob: Any = None
+
+
+def answer(request: ChatRequest) -> str:
+    prompt = request.messages[-1].content
+    if request.tag.stage == "recruit":
+        return RECRUITS
+    if request.tag.stage == "criteria":
+        return RUBRIC
+    return json.dumps({"Score": next(SCORES[word] for word in SCORES if word in prompt)})
+
+
+@pytest.fixture
+def ranker() -> MCRanker:
+    return MCRanker(model=ScriptedChat(answer), ledger=None)
+
+
+@pytest.fixture
+def scripts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """The page's scripts, for dictionaries, LangChain and LlamaIndex."""
+    scripted(monkeypatch, tmp_path).answer = answer
+    schema = ModuleType("llama_index.core.schema")
+    schema.NodeWithScore = NodeWithScore  # type: ignore[attr-defined]  # a stand-in
+    monkeypatch.setitem(sys.modules, "llama_index", ModuleType("llama_index"))
+    monkeypatch.setitem(sys.modules, "llama_index.core", ModuleType("llama_index.core"))
+    monkeypatch.setitem(sys.modules, "llama_index.core.schema", schema)
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    return [block for block in blocks if "MCRanker(" in block]
+
+
+def test_the_pages_scripts_run_as_they_are(
+    scripts: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    dictionaries, langchain, llama_index = scripts
+    rows = [SimpleNamespace(text=text, url=f"/{place}") for place, text in enumerate(TEXTS)]
+    exec(dictionaries, {"search": lambda query: rows})
+    assert capsys.readouterr().out == (
+        "1 0.90 /1 N95 masks filter 95%.\n2 0.40 /0 Cloth masks let most through.\n"
+    )
+    docs = [LangChainDocument(text, metadata={"source": text[:3]}) for text in TEXTS]
+    found: dict[str, Any] = {"retriever": SimpleNamespace(invoke=lambda query: docs)}
+    exec(langchain, found)
+    assert found["best"] == [docs[1], docs[0]]
+    assert capsys.readouterr().out.startswith("1 0.90 N95 N95 masks")
+    nodes = [NodeWithScore(TextNode(text, {"page": 7})) for text in TEXTS]
+    found = {"retriever": SimpleNamespace(retrieve=lambda query: nodes)}
+    exec(llama_index, found)
+    assert [(each.node, each.score) for each in found["best"]] == [
+        (nodes[1].node, 0.9),
+        (nodes[0].node, 0.4),
+    ]
+
+
+def test_dictionaries_without_ids(ranker: MCRanker) -> None:
+    docs = [{"text": text, "url": f"/{place}"} for place, text in enumerate(TEXTS)]
+    found = [(docs[hit.index]["url"], hit.relevance) for hit in ranker.rank(QUERY, docs, top_n=2)]
+    assert found == [("/1", 0.9), ("/0", 0.4)]
+
+
+@pytest.mark.parametrize("key", ["text", "contents", "body", "page_content", "content"])
+def test_texts_by_any_name(ranker: MCRanker, key: str) -> None:
+    ranking = ranker.rank(QUERY, [{key: text, "metadata": {"page": 7}} for text in TEXTS])
+    assert ranking.ids == ["1", "0", "2"]
+    assert [hit.metadata for hit in ranking] == [{"page": 7}] * 3
+
+
+def test_langchain_documents(ranker: MCRanker) -> None:
+    docs = [LangChainDocument(text, metadata={"source": text[:2]}) for text in TEXTS]
+    ranking = ranker.rank(QUERY, docs, min_relevance=0.3)
+    assert [docs[hit.index].page_content for hit in ranking] == [TEXTS[1], TEXTS[0]]
+    assert [hit.metadata["source"] for hit in ranking] == ["N9", "Cl"]
+    named = ranker.rank(QUERY, [LangChainDocument(text, id=f"doc-{text[:2]}") for text in TEXTS])
+    assert named.ids == ["doc-N9", "doc-Cl", "doc-Gl"]
+
+
+def test_llama_index_nodes(ranker: MCRanker) -> None:
+    nodes = [
+        NodeWithScore(TextNode(text, {"page": place}, f"n{place}"), score=0.9 - place / 10)
+        for place, text in enumerate(TEXTS)
+    ]
+    ranking = ranker.rank(QUERY, nodes)
+    again = [NodeWithScore(nodes[hit.index].node, score=hit.relevance) for hit in ranking]
+    assert [(each.node.node_id, each.score) for each in again] == [
+        ("n1", 0.9),
+        ("n0", 0.4),
+        ("n2", 0.1),
+    ]
+    assert [hit.metadata for hit in ranking] == [{"page": 1}, {"page": 0}, {"page": 2}]
+    assert [hit.passage.score for hit in ranking] == pytest.approx([0.8, 0.9, 0.7])
+    assert ranker.rank(QUERY, [node.node for node in nodes]).ids == ["n1", "n0", "n2"]
+
+
+def test_haystack_documents(ranker: MCRanker) -> None:
+    docs = [HaystackDocument(text[:2], text, {"lang": "en"}, 0.5) for text in TEXTS]
+    ranking = ranker.rank(QUERY, docs)
+    assert ranking.ids == ["N9", "Cl", "Gl"]
+    assert ranking[0].metadata == {"lang": "en"}
+    assert as_passages([vars(docs[0])])[0].metadata == {"lang": "en", "blob": None}
+
+
+def test_all_kinds_in_one_list(ranker: MCRanker) -> None:
+    docs: list[Any] = [
+        TEXTS[0],
+        LangChainDocument(TEXTS[1]),
+        {"content": TEXTS[2]},
+        Passage("p", "Lamp"),
+    ]
+    assert ranker.rank(QUERY, docs).ids == ["1", "0", "p", "2"]
+
+
+def test_structured_documents_are_readable_fields() -> None:
+    seen: list[str] = []
+
+    def noting(request: ChatRequest) -> str:
+        seen.append(request.messages[-1].content)
+        return answer(request)
+
+    docs = [
+        {
+            "id": "lamp",
+            "name": "Lamp",
+            "price": 20,
+            "in_stock": True,
+            "note": None,
+            "sizes": ["S", "M"],
+            "maker": {"name": "Lux", "towns": [{"name": "Ulm", "since": 1990}, {"name": "Jena"}]},
+            "about": "Bright.\nWarm.",
+            "empty": {},
+        }
+    ]
+    with MCRanker(model=ScriptedChat(noting), ledger=None, team_size=1) as made:
+        ranking = made.rank(QUERY, docs)
+    assert ranking.ids == ["lamp"]
+    fields = """\
+name: Lamp
+price: 20
+in_stock: true
+sizes:
+  - S
+  - M
+maker:
+  name: Lux
+  towns:
+    - name: Ulm
+      since: 1990
+    - name: Jena
+about:
+  Bright.
+  Warm."""
+    assert ranking[0].passage.text == fields
+    assert fields in seen[-1]
+    assert ranking[0].metadata["maker"]["name"] == "Lux"
+    nested = as_passages([{"text": {"question": "Which?", "answer": "N95"}, "page": 3}])[0]
+    assert (nested.text, nested.metadata) == ("question: Which?\nanswer: N95", {"page": 3})
+
+
+def test_a_ranking_with_metadata_is_stored_as_json_can() -> None:
+    odd = {"when": date(2024, 5, 1), "ids": (1, 2), "path": Path("a.pdf"), 3: float("nan"), "n": 1}
+    with MCRanker(model=ScriptedChat(answer), ledger=None) as made:
+        ranking = made.rank(QUERY, [{"text": TEXTS[0], "metadata": odd}])
+    assert ranking[0].metadata is not odd
+    assert ranking[0].metadata == odd
+    again = Ranking.from_dict(json.loads(ranking.to_json()))
+    assert again[0].metadata == {
+        "when": "2024-05-01",
+        "ids": [1, 2],
+        "path": "a.pdf",
+        "3": "nan",
+        "n": 1,
+    }
+    assert again.to_dict() == ranking.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("docs", "said"),
+    [
+        ([HaystackDocument("a", None)], "docs[0] has no text: its content is None; leave it out"),
+        ([LangChainDocument(7)], "docs[0] has a text that is a int; give a string"),  # type: ignore[arg-type]  # wrong on purpose
+        (["a", object()], "docs[1] is a object; give a string, a record, a Passage, or a document"),
+        ([(LangChainDocument("a"), 0.5)], "docs[0] is a tuple; give a string, a record"),
+        (
+            [NodeWithScore(TextNode("a"), score=float("nan"))],
+            "docs[0] has the score nan; give a finite number",
+        ),
+        ([{"text": {"a": None}}], "docs[0] has no text; put a string under one of text, contents"),
+        (
+            [TextNode("a", id_="n"), TextNode("b", id_="n")],
+            "two passages have the id 'n'; make ids unique",
+        ),
+    ],
+)
+def test_what_cannot_be_a_document_is_named(docs: Any, said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        as_passages(docs)
+    assert said in str(caught.value)
+
+
+def test_fields_do_not_nest_without_end() -> None:
+    endless: dict[str, Any] = {"name": "x"}
+    endless["self"] = endless
+    with pytest.raises(InputError, match=r"docs\[0\] has fields that nest deeper than 20 levels"):
+        as_passages([endless])
+    assert as_fields([[["a"], "b"]]) == "- - - a\n  - b"

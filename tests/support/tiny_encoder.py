@@ -1,0 +1,99 @@
+"""An encoder without a model: a token is a word, with a vector that is drawn from it by chance."""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from mcranker.llm.local import encoder
+from mcranker.llm.local.encoder import DIMENSIONS, MAX_TOKENS
+from mcranker.llm.local.encoder_judge import EncoderJudge
+
+NAMES = ("input_ids", "attention_mask", "token_type_ids")
+
+
+class _Ids(NamedTuple):
+    ids: list[int]
+
+
+class _Input(NamedTuple):
+    name: str
+
+
+class TinyTokenizer:
+    def encode(self, text: str) -> _Ids:
+        words = ["[start]", *text.lower().split()][:MAX_TOKENS]
+        return _Ids([zlib.crc32(word.encode()) for word in words])
+
+
+class TinySession:
+    """Stands in for onnxruntime; `shapes` are those of the batches that it was given."""
+
+    def __init__(self) -> None:
+        self.shapes: list[tuple[int, int]] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.error: Exception | None = None
+
+    def get_inputs(self) -> list[_Input]:
+        return [_Input(name) for name in NAMES]
+
+    def run(self, wanted: None, given: Mapping[str, Any]) -> list[Any]:
+        assert self.gate.wait(10)
+        ids = given["input_ids"]
+        self.shapes.append(ids.shape)
+        if self.error is not None:
+            raise self.error
+        # What stands where the mask is 0 must not count.
+        return [np.array([[_drawn(number) for number in row] for row in ids])]
+
+
+class TinyEngine:
+    """What `use` puts in place of the model.
+
+    Attributes:
+        session: of the engine that was loaded last.
+        loads: how often one was.
+    """
+
+    def __init__(self) -> None:
+        self.session = TinySession()
+        self.loads = 0
+
+    def load(self, model: Path, tokenizer: Path, name: str) -> encoder._Engine:
+        self.loads += 1
+        return encoder._Engine(self.session, TinyTokenizer())
+
+
+def use(monkeypatch: pytest.MonkeyPatch) -> TinyEngine:
+    """Let encoders of this test load no model."""
+    engine = TinyEngine()
+    monkeypatch.setattr(encoder._Engine, "load", engine.load)
+    return engine
+
+
+def judge(name: str = "tiny") -> EncoderJudge:
+    """A judge by such an encoder."""
+    path = Path(f"/no/such/{name}.onnx")
+    return EncoderJudge(encoder.encoder_of(path, path, f"local:{name}", name), f"local:{name}")
+
+
+def similarity(one: str, other: str) -> float:
+    """What the encoder finds between two texts, in full precision."""
+    a, b = _mean(one), _mean(other)
+    return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
+
+
+def _mean(text: str) -> Any:
+    ids: Sequence[int] = TinyTokenizer().encode(text).ids
+    return np.mean([_drawn(number) for number in ids], axis=0)
+
+
+def _drawn(number: int) -> Any:
+    return np.random.default_rng(int(number)).standard_normal(DIMENSIONS).astype(np.float32)
