@@ -56,10 +56,12 @@ class FirstStageNote(_Kept):
     Attributes:
         name: how it is called in tables, e.g. ``"BM25"``.
         settings: e.g. ``{"engine": "bm25s", "k1": 0.9, "b": 0.4}``.
+        versions: program -> version, e.g. ``{"bm25s": "0.2.14"}``; empty for a file.
     """
 
     name: str
     settings: dict[str, str | int | float]
+    versions: dict[str, str] = Field(default_factory=dict)
 
 
 class DataManifest(_Kept):
@@ -120,6 +122,7 @@ class SuiteNote(_Kept):
         paper_row: the ranker's row in the paper's table; None if it has none.
         x: its place on a line figure's axis, or its bar's name.
         series: its line of a figure; empty if the figure has one line a data set.
+        rankers: labels of all rankers of the suite; empty in folders of former versions.
     """
 
     name: str
@@ -131,6 +134,7 @@ class SuiteNote(_Kept):
     paper_row: str | None = None
     x: float | str | None = None
     series: str = ""
+    rankers: tuple[str, ...] = ()
 
 
 def shown_options(options: Mapping[str, Any]) -> dict[str, Any]:

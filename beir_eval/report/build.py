@@ -111,9 +111,15 @@ def _section(plan: Arrangement, baseline: str, shelf: Shelf, settings: Settings)
         figure=_figure(plan.suite, columns, rows),
         unfinished=plan.unfinished,
         paper_source=paper.paper_source() if has_paper else "",
-        notes=notes(columns, rows, plan.unfinished, plan.shown(baseline)),
+        notes=(*notes(columns, rows, plan.unfinished, plan.shown(baseline)), *_absent(plan)),
         measured=measured,
     )
+
+
+def _absent(plan: Arrangement) -> list[str]:
+    if not plan.never_run:
+        return []
+    return [f"Rankers of the suite that were not run: {', '.join(plan.never_run)}."]
 
 
 def _cells(
@@ -227,6 +233,9 @@ def _rows(
                 models=model_names(manifests),
             )
         )
+    for label in plan.never_run if made else ():
+        nothing = (None,) * len(columns)
+        made.append(Row(label, False, False, "", None, None, None, nothing))
     return tuple(made)
 
 
@@ -521,6 +530,7 @@ class Arrangement:
         labels: of the rows, the first stage's first; empty where no run is finished.
         runs: the finished runs.
         unfinished: (data set, label) of the others.
+        never_run: labels of the suite's other rankers.
     """
 
     name: str
@@ -529,6 +539,7 @@ class Arrangement:
     labels: tuple[str, ...]
     runs: Mapping[Slot, RunFolder]
     unfinished: tuple[tuple[str, str], ...]
+    never_run: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -617,7 +628,14 @@ def _arranged(name: str, members: Sequence[RunFolder]) -> Arrangement:
         labels=(FIRST_STAGE, *labels) if labels else (),
         runs=finished,
         unfinished=tuple(unfinished),
+        never_run=_never_run(members),
     )
+
+
+def _never_run(members: Sequence[RunFolder]) -> tuple[str, ...]:
+    suite = members[0].manifest.suite
+    begun = {run.manifest.label for run in members}
+    return tuple(label for label in (suite.rankers if suite else ()) if label not in begun)
 
 
 def _row_order(run: RunFolder) -> tuple[object, ...]:

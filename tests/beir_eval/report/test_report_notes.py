@@ -258,3 +258,15 @@ def test_one_data_set_at_two_depths_has_no_average(tmp_path: Path) -> None:
     assert any(note.startswith("No averages: scifact stands here") for note in section.notes)
     assert "| average" not in render_markdown(report_on(tmp_path))
     assert section.measured == "NDCG@10 (fewer passages ranked: 5)"
+
+
+def test_rankers_of_a_suite_that_were_never_run_are_there(tmp_path: Path) -> None:
+    def suite(place: int, label: str) -> SuiteNote:
+        return table1(place, label).model_copy(update={"rankers": (DIRECT, TWO, "Never")})
+
+    section = only(report_on(made(tmp_path, labels=[DIRECT, TWO], suite=suite)))
+    assert [row.label for row in section.rows][-1] == "Never"
+    assert row_of(section, "Never").cells == (None,)
+    assert section.notes[-1] == "Rankers of the suite that were not run: Never."
+    for text in (render_markdown(report_on(tmp_path)), render_html(report_on(tmp_path))):
+        assert "Never" in text
