@@ -111,7 +111,7 @@ ENDS = {
         "asyncio.run(main())",
         [],
     ),
-    # anyio 4.16 starts a coroutine from one of its own: if the loop ends in between, Python says so.
+    # anyio 4.16 starts a coroutine from one of its own; if the loop ends in between, Python tells.
     "a task left behind": (
         "import warnings\n"
         "warnings.filterwarnings('ignore', 'coroutine .* was never awaited', RuntimeWarning)\n"
