@@ -44,6 +44,7 @@ HOW_NOT_WHAT = frozenset(
     {
         "concurrency",
         "query_concurrency",
+        "timeout",
         "requests_per_minute",
         "tokens_per_minute",
         "max_calls",
