@@ -294,6 +294,7 @@ class Outcome:
     texts: Mapping[str, tuple[str, str]]
     run: dict[str, list[tuple[str, float]]] = field(default_factory=dict)
     _tied: dict[str, Tied] = field(default_factory=dict)
+    _short_teams: int = 0
     _asked: int = 0
     _missing: int = 0
     _skipped: int = 0
@@ -305,6 +306,9 @@ class Outcome:
         query_id, returned = ranking.query.id, ranking.returned
         self._tied[query_id] = Tied.of_ranking(ranking, self.texts)
         self.run[query_id] = _with_numbers(returned)
+        size = ranking.config.get("team_size")
+        if ranking.team is not None and isinstance(size, int):
+            self._short_teams += len(ranking.team.members) < size
         ensemble = find_ensemble(ranking.config)
         assessed = ensemble is not None and ensemble.asks
         for hit in ranking.hits:
@@ -342,6 +346,7 @@ class Outcome:
             by_lot={name: dict(values) for name, values in ties.by_lot.items()},
             missing_queries=evaluation.missing_queries,
             failed=dict(failed),
+            short_teams=self._short_teams,
             scores=ScoreCounts(
                 asked=self._asked,
                 missing=self._missing,

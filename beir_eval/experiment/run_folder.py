@@ -257,6 +257,8 @@ class Metrics(_Kept):
             for the others it is that of `per_query`.
         missing_queries: judged queries without results; they count 0.
         failed: query id -> why it was not ranked.
+        short_teams: queries whose team is smaller than asked for; None in folders of former
+            versions.
         scores: what became of the scores; None for a first stage.
         taken: calls, tokens, time and cost; None for a first stage.
     """
@@ -269,6 +271,7 @@ class Metrics(_Kept):
     by_lot: dict[str, dict[str, float]] = Field(default_factory=dict)
     missing_queries: tuple[str, ...] = ()
     failed: dict[str, str] = Field(default_factory=dict)
+    short_teams: _Count | None = None
     scores: ScoreCounts | None = None
     taken: Taken | None = None
 

@@ -95,6 +95,7 @@ def notes(
         )
     said += _lost_notes(rankers)
     said += _missing_note(columns, rankers)
+    said += _teams_note(columns, rankers)
     said += _ties_note(columns, rankers, baseline)
     said += _few_note(columns, rows)
     said += _averages_note(columns)
@@ -218,6 +219,15 @@ def _missing_note(columns: Sequence[Column], rankers: Sequence[Row]) -> list[str
         f"More than 1% of the scores are missing: {', '.join(lost)}. What stood in for them counts "
         "in the values; such rows are never the best, and no comparison with them is marked."
     ]
+
+
+def _teams_note(columns: Sequence[Column], rankers: Sequence[Row]) -> list[str]:
+    short = [
+        f"{row.label} on {column.name} ({whole(number)} of {whole(cell.queries)} queries)"
+        for row, column, cell in _each(columns, rankers)
+        if (number := cell.metrics.short_teams)
+    ]
+    return [f"Fewer recruits were named than asked for: {', '.join(short)}."] if short else []
 
 
 def _ties_note(columns: Sequence[Column], rankers: Sequence[Row], baseline: str) -> list[str]:

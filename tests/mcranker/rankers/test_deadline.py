@@ -98,7 +98,7 @@ CHOICES: tuple[dict[str, Any], ...] = (
     {"scoring": "per_criterion"},
     {"first_stage_weight": 0.4, "depth": 9},
     {"nlp_scientist": False, "team_size": 2, "missing": "lowest"},
-    {"team": ["Ann", "Ben"], "missing": "constant", "missing_constant": 30.0},
+    {"team": ["Ann", "Ben"], "missing": "constant", "missing_constant": 10.0},
     {"min_relevance": 0.4},
 )
 every_choice = pytest.mark.parametrize("options", CHOICES, ids=str)
