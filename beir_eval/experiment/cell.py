@@ -24,6 +24,7 @@ from beir_eval.experiment.run_folder import (
 from beir_eval.files import append_whole, read_lines, write_form
 from beir_eval.measures.metrics import evaluate
 from beir_eval.measures.ties import Tied, tie_figures
+from mcranker.llm.masking import shown_url
 from mcranker.logs import safe_logger
 from mcranker.ranking import used_by
 from mcranker.trec import write_trec
@@ -197,6 +198,7 @@ class RunJob:
             },
             config=config,
             models=dict(ranker.models.names),
+            server=shown_url(getattr(ranker.models.scoring, "endpoint", "")),
             weak=ranker.models.scoring.capabilities.weak,
             prompt_hashes=dict(ranker.prompt_hashes),
             versions={"mcranker": __version__, "python": platform.python_version()},

@@ -157,6 +157,8 @@ class RunManifest(_Kept):
             no secret in it.
         config: every choice in effect, as `Ranking.config`.
         models: role -> model, for all roles.
+        server: address of the server that the scoring model is on, without secrets; empty where
+            it is on none, and in folders of former versions.
         weak: whether the scoring model is marked weak, so that it got other defaults.
         prompt_hashes: prompt -> SHA-256 of its text.
         versions: program -> version, e.g. ``{"mcranker": "0.1.0", "python": "3.11.7"}``.
@@ -171,6 +173,7 @@ class RunManifest(_Kept):
     options: dict[str, Any]
     config: dict[str, Any]
     models: dict[str, str]
+    server: str = ""
     weak: bool = False
     prompt_hashes: dict[str, str]
     versions: dict[str, str]

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from beir_eval.experiment.labels import by_role
+from beir_eval.experiment.labels import models_of, other_server
 from beir_eval.experiment.run_folder import DataManifest, Metrics, RunManifest
 from beir_eval.measures import paper
 from beir_eval.report.model import Column, Row, TableCell
@@ -67,7 +67,7 @@ def model_names(manifests: Mapping[str, RunManifest]) -> str:
     """The models of a row, given its manifests by column: role by role where they differ."""
     columns_of: dict[str, list[str]] = {}
     for column, manifest in manifests.items():
-        columns_of.setdefault(by_role(manifest.models), []).append(column)
+        columns_of.setdefault(models_of(manifest), []).append(column)
     if len(columns_of) == 1:
         return next(iter(columns_of))
     return "; ".join(f"{', '.join(columns)}: {names}" for names, columns in columns_of.items())
@@ -102,6 +102,7 @@ def notes(
     if any(cell and cell.paper is not None for row in rows for cell in row.cells):
         said += _subset_note(columns)
     if rankers:
+        said += _servers_note(rankers)
         said.append(_COUNTING)
     return tuple(said)
 
@@ -278,6 +279,17 @@ def _averages_note(columns: Sequence[Column]) -> list[str]:
         return []
     return [
         f"No averages: {', '.join(several)} stands here with different depths, queries or settings."
+    ]
+
+
+def _servers_note(rankers: Sequence[Row]) -> list[str]:
+    manifests = (cell.manifest for row in rankers for cell in row.cells if cell)
+    hosts = sorted({host for each in manifests if each and (host := other_server(each))})
+    if not hosts:
+        return []
+    return [
+        f"Answers came from {', '.join(hosts)}, and not from the provider whose names the models "
+        "have; they are not priced unless the report is told to use the provider's prices."
     ]
 
 
