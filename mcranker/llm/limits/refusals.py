@@ -25,7 +25,9 @@ WAITING = 0.25  # of the time in long pauses, which is too much
 MILD = 1.05  # of the former rate, after a pause for few refusals
 BACK_OFF = 0.9  # of what was accepted
 RECOVERY = 15.0  # seconds from there to what was accepted, at most
-PROBED = 150.0  # calls in that time, where it is shorter
+PROBED, PROBED_AGAIN = 150.0, 15.0  # calls in that time, where it is shorter
+MEMORY = 10.0  # seconds in which a rate is held to be that of late
+FELL = 0.5  # of the rate of late; from less than that the way back is shorter
 SLOWEST = 0.1  # starts a second
 UNKNOWN = 2.0  # starts a second, taken as too fast where nothing was accepted yet
 GENTLE = 16.0  # starts a second that are few enough after any pause
@@ -72,6 +74,7 @@ class Refusals:
         self._tried = False  # a trial has just found the rate to be the reason
         self._checked = self._checked_refused = 0.0
         self._proven = 0.0  # starts a second of which none was refused
+        self._good = 0.0  # calls a second, over the last seconds with few refusals
         self._chance = 0.0  # share of the calls that are refused whatever the rate
         self._took = 0.0  # by the last refusal
         self._decided = 0.0
@@ -156,7 +159,9 @@ class Refusals:
         share = TOLERATED + self._chance
         if span.answered < CLEAN or span.refused > share * span.started:
             return
-        self._proven = 0.0 if span.refused else span.accepted(now)
+        rate = span.accepted(now)
+        self._proven = 0.0 if span.refused else rate
+        self._good += (rate - self._good) * -math.expm1((span.since - now) / MEMORY)
         self._span = _Span(self.number, now)
         if self._chance:
             self._checked += span.started
@@ -192,9 +197,15 @@ class Refusals:
                 self._chance = min(MOST_CHANCE, share)
                 self._slow = accepted
                 self._go(now, _Curve.RISING, max(GENTLE, 2.0 * self._before))
+            elif verdict == "rate":
+                self._tried = True
+                self._chance = min(self._chance, span.refused / span.started)
+                if self._fell(self._before):
+                    self._rise(now, self._before)
+                else:
+                    self._lower(now, self._before)
             elif verdict:
-                self._tried = verdict == "rate"
-                self._lower(now, self._before if verdict == "rate" else accepted)
+                self._lower(now, accepted)
             return verdict in ("rate", "more")
         if not self._is_much(span):
             self._span = _Span(self.number, now)
@@ -253,9 +264,14 @@ class Refusals:
         self._span = _Span(self.number, now)
         self._proven = 0.0
 
+    def _fell(self, rate: float) -> bool:
+        """Whether a rate is far below what was accepted of late: more may be again soon."""
+        return rate < FELL * self._good
+
     @property
     def _recovery(self) -> float:
-        return min(RECOVERY, max(1.0, PROBED / max(SLOWEST, self._peak)))
+        calls = PROBED_AGAIN if self._fell(self._peak) else PROBED
+        return min(RECOVERY, max(1.0, calls / max(SLOWEST, self._peak)))
 
     def _close(self, now: float) -> None:
         if doubled := self._first_pause * 2.0 ** min(self._in_a_row, 30):

@@ -153,7 +153,7 @@ def test_so_many_at_once_are_used(concurrency: int | None, most: int, seed: int)
     )
     # Starts are spread evenly and answers are not, so 8 at once cannot always be in flight.
     assert outcome.answered(60.0, 240.0) >= 0.55 * most / 0.5
-    assert outcome.refused(since=60.0) <= 0.06
+    assert outcome.refused(since=60.0) <= 0.08
 
 
 @pytest.mark.parametrize("seed", SEEDS)
