@@ -312,7 +312,10 @@ def test_what_does_not_fit_together_is_refused(write: Path, text: str, said: str
     [
         ('ranker = "dirct"', "there is no ranker 'dirct'; did you mean 'direct'?"),
         ("team_sise = 2", "the ranker 'mcranker' takes no option 'team_sise'; did you mean 'team_"),
-        ("options = {}", "the ranker 'mcranker' takes no option 'options'; see 'mcranker rank"),
+        (
+            "options = {}",
+            "the ranker 'mcranker' takes no option 'options'; did you mean 'questions'?",
+        ),
         ('api_key = "k"', "the ranker 'mcranker' takes no option 'api_key'; keys are not kept in"),
         ('ledger = "l"', "the ranker 'mcranker' takes no option 'ledger'; one ledger serves all"),
         ("config = {}", "the ranker 'mcranker' takes no option 'config'; write its fields one by"),
