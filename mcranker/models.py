@@ -125,6 +125,7 @@ def connect_roles(
                 base_url=base_url if same else None,
                 api_key=api_key if same else None,
                 concurrency=config.workers,
+                timeout=config.timeout,
             )
             # A model of the user's own is taken as it is: its failures may be meant.
             made[key] = layers.around(chat, retried=by_name)

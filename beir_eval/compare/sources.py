@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from beir_eval.compare.basis import Basis, Texts, basis_of_folder
 from beir_eval.errors import RunFolderError
-from beir_eval.experiment.labels import by_role
+from beir_eval.experiment.labels import models_of
 from beir_eval.experiment.run_folder import FIRST_STAGE, DataFolder, Metrics, RunFolder
 from mcranker.paths import is_file, is_folder
 from mcranker.trec import Run, read_trec
@@ -171,7 +171,7 @@ class _FolderRun(ComparedRun):
     def __init__(self, name: str, folder: RunFolder, basis: Basis) -> None:
         super().__init__(name, folder.manifest.label, basis)
         self._folder = folder
-        self.models = by_role(folder.manifest.models)
+        self.models = models_of(folder.manifest)
         self.settings = _settings(folder)
         self.failed = self._metrics.failed
 

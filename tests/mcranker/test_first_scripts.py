@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from mcranker import ChatRequest, InputError, MCRanker, Ranking, ScriptedChat
+from mcranker import ChatRequest, ConfigError, InputError, MCRanker, Ranking, ScriptedChat
 from mcranker.documents import as_fields
 from mcranker.inputs import as_passages
 from mcranker.types import Passage
@@ -283,3 +283,18 @@ def test_fields_do_not_nest_without_end() -> None:
     with pytest.raises(InputError, match=r"docs\[0\] has fields that nest deeper than 20 levels"):
         as_passages([endless])
     assert as_fields([[["a"], "b"]]) == "- - - a\n  - b"
+
+
+def test_a_timeout_of_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[float] = []
+
+    def connect(*_: object, timeout: float, **__: object) -> ScriptedChat:
+        made.append(timeout)
+        return ScriptedChat(answer)
+
+    monkeypatch.setattr("mcranker.models.connect", connect)
+    MCRanker(model="openai:any", timeout=3.5)
+    MCRanker(model="openai:any")
+    assert made == [3.5, 120.0]
+    with pytest.raises(ConfigError, match="timeout=0: Input should be greater than or equal to"):
+        MCRanker(model="openai:any", timeout=0)

@@ -148,7 +148,7 @@ def test_what_came_back_and_what_it_took() -> None:
     page = Page(render_html(report(section(row("A", gaps)))))
     # 6 / 400 = 1.5%
     assert page.texts(2)[2] == [
-        *["A", "400", "6 1.5%", "3", "7", "2", "1", "48.00 to 53.00", "50.00"],
+        *["A", "400", "6 1.5%", "3", "7", "2", "1", "3", "48.00 to 53.00", "50.00"],
     ]
     assert page.texts(3)[2] == ["A", "1,234", "5,678", "99", "42", "$0", "75.0 s"]
     assert (

@@ -177,3 +177,13 @@ def test_draws_are_the_mean_over_all_orders() -> None:
     expected = (1 + 1 / math.log2(3) + 0.5) / 3
     assert found.bounds[MEASURE].by_lot == pytest.approx(expected, abs=0.012)
     assert set(found.by_lot[MEASURE]) == set(tied)
+
+
+def test_ties_across_the_end_of_what_is_returned() -> None:
+    # One of three tied passages is returned: the relevant one in a third of the draws.
+    passages = ["a", "b", "c"]
+    tied = {f"q{n}": Tied(passages, [1.0] * 3, returned=1) for n in range(50)}
+    bounds = tie_figures(tied, {query_id: {"b": 1} for query_id in tied}).bounds[MEASURE]
+    assert (bounds.worst, bounds.best) == (0.0, 1.0)
+    # 5,000 draws with a standard deviation of 0.4714: 4 standard errors are 0.027.
+    assert bounds.by_lot == pytest.approx(1 / 3, abs=0.027)

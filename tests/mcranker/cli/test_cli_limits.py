@@ -51,6 +51,10 @@ def test_top_n_and_min_relevance_leave_out_hits(run: Run, docs: Path, tmp_path: 
     assert result.exit_code == 0
     assert ranking["hits"] == whole["hits"][:1]
     assert ranking["scale"] == [0, 30]
+    (tmp_path / "cut.json").write_text(result.stdout)
+    refused = run("inspect", tmp_path / "cut.json")
+    said = "min_relevance left out hits: keep all with --save FILE"
+    assert (refused.exit_code, said in refused.stderr) == (1, True)
     assert json.loads(saved.read_text())["hits"] == whole["hits"]
     lines = run("rank", "q", "--docs", docs, "--output", "jsonl", "--top-n", "1").stdout
     assert json.loads(lines)["doc_id"] == whole["hits"][0]["doc_id"]
