@@ -203,10 +203,8 @@ def test_only_given_flags_reach_the_configuration(run: Run, models: Connected) -
         found: dict[str, Any] = json.loads(result.stdout)["ranking"]["config"]
         return found
 
-    assert config() == RankerConfig().model_dump(mode="json")
-    assert config("--preset", "reference") == RankerConfig(preset="reference").model_dump(
-        mode="json"
-    )
+    assert config() == RankerConfig().recorded()
+    assert config("--preset", "reference") == RankerConfig(preset="reference").recorded()
     changed = config("--preset", "reference", "--depth", "none", "--scale", "20", "--reask", "2")
     assert (changed["depth"], changed["scale"], changed["reask"]) == (None, 20, 2)
     assert changed["missing"] == "constant"
