@@ -65,7 +65,9 @@ if TYPE_CHECKING:
     from mcranker.rankers.base import Ranker
     from mcranker.rankers.direct import DirectRanker
     from mcranker.rankers.dispatch import RankedQuery
+    from mcranker.rankers.likelihood import RGSRanker, RGYNRanker
     from mcranker.rankers.mcranker import MCRanker
+    from mcranker.rankers.rerank import RerankRanker
     from mcranker.ranking import Hit, Ranking
     from mcranker.replies.loose_json import Unreadable
     from mcranker.types import MissingScore, Passage, Query, Score, UsageTable
@@ -80,6 +82,8 @@ _EXPORTS = {
     "mcranker.rankers.dispatch": "RankedQuery",
     "mcranker.rankers.mcranker": "MCRanker",
     "mcranker.rankers.direct": "DirectRanker",
+    "mcranker.rankers.likelihood": "RGYNRanker RGSRanker",
+    "mcranker.rankers.rerank": "RerankRanker",
     "mcranker.method.answers": "Scoring",
     "mcranker.replies.loose_json": "Unreadable",
     "mcranker.ranking": "Ranking Hit",
@@ -138,6 +142,8 @@ __all__ = [
     "Persona",
     "Query",
     "Question",
+    "RGSRanker",
+    "RGYNRanker",
     "RankedQuery",
     "Ranker",
     "RankerConfig",
@@ -149,6 +155,7 @@ __all__ = [
     "ReplyError",
     "ReplySchema",
     "RequestRejected",
+    "RerankRanker",
     "Rubric",
     "RubricWritten",
     "RunError",
