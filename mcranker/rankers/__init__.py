@@ -19,6 +19,9 @@ RANKERS: Registry[type[Ranker]] = Registry(
     {
         "mcranker": "mcranker.rankers.mcranker:MCRanker",
         "direct": "mcranker.rankers.direct:DirectRanker",
+        "rankgpt": "mcranker.rankers.rankgpt:RankGPTRanker",
+        "setwise": "mcranker.rankers.setwise:SetwiseRanker",
+        "pairwise": "mcranker.rankers.pairwise:PairwiseRanker",
     },
     ConfigError,
     lambda found: isinstance(found, type) and issubclass(found, Ranker),

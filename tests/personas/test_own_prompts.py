@@ -159,7 +159,9 @@ def test_the_documentation_lists_every_file_and_value() -> None:
     tables = text.partition("## Prompts")[2].partition("## The paper's own wording")[0]
     listed = {}
     for row in re.findall(r"^\| `(\w+)` \|(.+)\|$", tables, re.MULTILINE):
-        _, needed, optional = (frozenset(re.findall(r"`(\w+)`", cell)) for cell in row[1].split("|"))
+        _, needed, optional = (
+            frozenset(re.findall(r"`(\w+)`", cell)) for cell in row[1].split("|")
+        )
         listed[row[0]] = (needed, optional)
     assert listed == {
         prompt: (values.required | values.one_of, values.optional)
