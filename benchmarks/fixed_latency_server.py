@@ -1,11 +1,12 @@
 """A loopback server that gives every request the same answer after a fixed time.
 
-    python benchmarks/fixed_latency_server.py --latency 0.2
+    python benchmarks/fixed_latency_server.py --latency 0.2 --refused 0.05 --rate 100
 
 It prints its port, answers ``/v1/chat/completions`` and ``/v1/messages`` with a score from 0
 to 10, says under ``/count`` how many it has answered, and ends when its standard input is
-closed. It reads no more of a request than path and length, so that what is measured through
-it is the client.
+closed. A share of the requests by chance, and those that come faster than the rate (with a burst
+of one second), are refused at once, with 429 and without Retry-After. It reads no more of a
+request than path and length, so that what is measured through it is the client.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
+import random
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
@@ -28,9 +32,10 @@ _SCORES = 11
 
 
 @contextmanager
-def serving(latency: float) -> Iterator[int]:
+def serving(latency: float, *, refused: float = 0.0, rate: float = math.inf) -> Iterator[int]:
     """Run the server as a process of its own, and give its port."""
     command = [sys.executable, str(Path(__file__)), "--latency", str(latency)]
+    command += ["--refused", str(refused), "--rate", str(rate)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         yield int(process.stdout.readline())
@@ -48,8 +53,9 @@ class FixedLatency(asyncio.Protocol):
 
     requests = 0
 
-    def __init__(self, latency: float) -> None:
+    def __init__(self, latency: float, refuses: Callable[[], bool]) -> None:
         self._latency = latency
+        self._refuses = refuses
         self._loop = asyncio.get_running_loop()
         self._received = bytearray()
 
@@ -73,15 +79,18 @@ class FixedLatency(asyncio.Protocol):
         if path.endswith(b"/count"):
             self._transport.write(_response({"requests": FixedLatency.requests}))
             return
+        if self._refuses():
+            self._transport.write(_REFUSED)
+            return
         kind = _MESSAGES if path.endswith(b"/messages") else _COMPLETIONS
         answer = kind[FixedLatency.requests % _SCORES]
         FixedLatency.requests += 1
         self._loop.call_later(self._latency, self._transport.write, answer)
 
 
-def _response(body: dict[str, Any]) -> bytes:
+def _response(body: dict[str, Any], status: str = "200 OK") -> bytes:
     content = json.dumps(body).encode()
-    head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
+    head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: "
     return f"{head}{len(content)}\r\n\r\n".encode() + content
 
 
@@ -125,9 +134,37 @@ _COMPLETIONS = [_response(_completion(text)) for text in _TEXTS]
 _MESSAGES = [_response(_message(text)) for text in _TEXTS]
 
 
-async def _serve(latency: float) -> None:
+_REFUSED = _response({"error": {"message": "slow down"}}, "429 Too Many Requests")
+
+
+class _Refuses:
+    """Whether the next request is refused."""
+
+    def __init__(self, share: float, rate: float) -> None:
+        self._luck = random.Random(7)
+        self._share = share
+        self._rate = self._left = rate
+        self._filled = time.monotonic()
+
+    def __call__(self) -> bool:
+        if self._luck.random() < self._share:
+            return True
+        if self._rate == math.inf:
+            return False
+        now = time.monotonic()
+        self._left = min(self._rate, self._left + (now - self._filled) * self._rate)
+        self._filled = now
+        if self._left < 1.0:
+            return True
+        self._left -= 1.0
+        return False
+
+
+async def _serve(latency: float, refuses: Callable[[], bool]) -> None:
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: FixedLatency(latency), "127.0.0.1", 0, backlog=4096)
+    server = await loop.create_server(
+        lambda: FixedLatency(latency, refuses), "127.0.0.1", 0, backlog=4096
+    )
     print(server.sockets[0].getsockname()[1], flush=True)
     await asyncio.to_thread(sys.stdin.read)
 
@@ -135,7 +172,10 @@ async def _serve(latency: float) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Answer every request after a fixed time.")
     parser.add_argument("--latency", type=float, default=0.2, help="seconds")
-    asyncio.run(_serve(parser.parse_args().latency))
+    parser.add_argument("--refused", type=float, default=0.0, help="share, by chance")
+    parser.add_argument("--rate", type=float, default=math.inf, help="requests a second")
+    arguments = parser.parse_args()
+    asyncio.run(_serve(arguments.latency, _Refuses(arguments.refused, arguments.rate)))
 
 
 if __name__ == "__main__":

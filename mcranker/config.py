@@ -259,7 +259,7 @@ class RankerConfig(BaseModel):
         ge=1,
         le=LARGEST,
         description="Cut a passage's text after so many tokens of the scoring model, where its "
-        "tokenizer is at hand, as with local models.",
+        "tokenizer is at hand, as with local GGUF models.",
     )
     single_quotes: bool = Field(
         False, description="Whether double quotes in passages become single ones."
@@ -313,6 +313,13 @@ class RankerConfig(BaseModel):
     )
     query_concurrency: int = Field(
         8, ge=1, le=1000, description="Queries in progress at once when many are ranked."
+    )
+    timeout: float = Field(
+        120.0,
+        ge=0.001,
+        le=1e6,
+        allow_inf_nan=False,
+        description="Seconds allowed to one call to a provider; it is then tried again.",
     )
     requests_per_minute: float | None = Field(
         None,

@@ -125,6 +125,7 @@ def connect_roles(
                 base_url=base_url if same else None,
                 api_key=api_key if same else None,
                 concurrency=config.workers,
+                timeout=config.timeout,
             )
             # A model of the user's own is taken as it is: its failures may be meant.
             made[key] = layers.around(chat, retried=by_name)
@@ -238,7 +239,7 @@ def check_capabilities(config: RankerConfig, models: Models, *, recruits: int) -
     if config.max_passage_tokens is not None and tokenizer_of(model) is None:
         raise UnsupportedCapability(
             f"the tokenizer of {model.name} is not known here, which "
-            f"max_passage_tokens={config.max_passage_tokens} needs; use max_passage_words",
+            f"max_passage_tokens={config.max_passage_tokens} needs; use max_passage_words= instead",
             model=model.name,
         )
     if config.questions is None and (lack := config.scoring_class.lack(offers)):

@@ -52,6 +52,7 @@ class RankerOptions(TypedDict, total=False):
     persona_order: Literal["auto", "team"]
     concurrency: int | None
     query_concurrency: int
+    timeout: float
     requests_per_minute: float | None
     tokens_per_minute: float | None
     max_calls: int | None

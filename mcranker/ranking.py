@@ -182,6 +182,7 @@ class Ranking(Sequence[Hit]):
 
     def __repr__(self) -> str:
         lost = f", {len(self.missing)} scores missing" if self.missing else ""
+        lost += f", {self.unfilled} recruits too few" if self.unfilled else ""
         all_of = "" if len(self) == len(self.passages) else f"{len(self)} of "
         count = f"{all_of}{len(self.passages)} passages"
         return f"<Ranking of {count} for {self.query.text!r} by {self.ranker}{lost}>"
@@ -221,6 +222,14 @@ class Ranking(Sequence[Hit]):
             MissingScore(self.passages[row].id, names[column], why)
             for row, column, why in sorted(places)
         ]
+
+    @property
+    def unfilled(self) -> int:
+        """How many recruits lack, because fewer were named than asked for."""
+        size = self.config.get("team_size")
+        if self.team is None or not isinstance(size, int):
+            return 0
+        return max(0, size - len(self.team.members))
 
     @property
     def skipped(self) -> int:

@@ -288,11 +288,15 @@ def fill_missing(
 
 
 def score_sum(values: Matrix) -> Matrix:
-    """Sum of the personas' scores, one a passage (Eq. 4, left)."""
+    """Sum of the personas' scores, one a passage (Eq. 4, left), to 13 significant digits.
+
+    The scores may be rounded themselves, such as weighted means of criteria. What is equal on
+    paper then differs in the last of some 16 digits, which must break no tie.
+    """
     import numpy as np
 
-    # Exactly rounded, so that equal scores from other personas stay equal totals.
-    return np.array([math.fsum(row) for row in values.tolist()], dtype=np.float64)
+    sums = [float(f"{math.fsum(row):.12e}") for row in values.tolist()]
+    return np.array(sums, dtype=np.float64)
 
 
 def reciprocal_rank(values: Matrix, rank_ties: RankTies = "average") -> Matrix:

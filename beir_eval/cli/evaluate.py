@@ -17,6 +17,7 @@ from beir_eval.errors import SettingError
 from beir_eval.measures.metrics import Evaluation
 from beir_eval.measures.significance import Comparison, Interval, usual_correction
 from mcranker.cli.failures import DONE, print_json
+from mcranker.cli.invocation import say
 from mcranker.cli.verb import Verb, output_flag
 from personas.console import table
 from personas.plain import plain
@@ -47,6 +48,7 @@ def _evaluate(ctx: click.Context) -> int:
     for name, path in names.items():
         run: Run = read_trec(path)
         evaluations[name] = evaluate(run, qrels, measures)
+        _say_strangers(name, run, qrels)
     findings = _findings(given, evaluations)
     if given["output"] == "json":
         return print_json(evaluation=_record(findings, given))
@@ -54,6 +56,23 @@ def _evaluate(ctx: click.Context) -> int:
 
     print_page(lambda console: _show_findings(console, findings, per_query=given["per_query"]))
     return DONE
+
+
+def _say_strangers(name: str, run: Run, qrels: Qrels) -> None:
+    """Tell of a run that shares no query, or no document, with the judgements."""
+    common = [query_id for query_id in run if qrels.get(query_id)]
+    if not common:
+        theirs, ours = next(iter(run), None), next(iter(qrels), None)
+        say(
+            f"warning: {name}: none of its queries has judgements, so all its values are those of "
+            f"an empty run; a query of the run is {theirs!r}, one of the judgements {ours!r}"
+        )
+    elif not any(doc_id in qrels[query_id] for query_id in common for doc_id, _ in run[query_id]):
+        theirs, ours = run[common[0]][0][0], next(iter(qrels[common[0]]))
+        say(
+            f"warning: {name}: none of its documents has a judgement; one of the run is "
+            f"{theirs!r}, one of the judgements {ours!r}: see whether they belong together"
+        )
 
 
 def _check_flags(ctx: click.Context) -> None:

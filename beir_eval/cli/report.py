@@ -99,6 +99,7 @@ def _built(given: Mapping[str, Any]) -> Report:
         correction=given["correction"],
         level=given["level"],
         seed=given["seed"],
+        provider_prices=given["provider_prices"],
     )
 
 
@@ -177,6 +178,12 @@ command = Verb(
             "Computed from the runs if need be. Without: the first measure of the runs.",
         ),
         click.Option(["--per-query"], is_flag=True, help="Every query's values in the JSON."),
+        click.Option(
+            ["--provider-prices"],
+            is_flag=True,
+            help="Price answers of other servers (--base-url) like the provider's own of that "
+            "model. Without, their cost is not known.",
+        ),
         GroupedOption(
             ["--baseline"],
             metavar="LABEL",

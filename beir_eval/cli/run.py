@@ -173,15 +173,28 @@ def _as_dict(result: CellResult) -> dict[str, Any]:
 
 def _show_results(console: Console, results: list[CellResult]) -> None:
     """A row for each cell."""
+    from beir_eval.report.notes import measured_to
     from personas.console import numbers, table
 
     measure = results[0].first_stage.measures[0] if results else ""
-    columns = numbers(measure, "first stage", "calls now", "from ledger", "missing", "cost")
+    shown = measured_to(measure, [result.depth for result in results])
+    columns = numbers(
+        "queries",
+        shown,
+        "ties by lot",
+        "first stage",
+        "calls now",
+        "from ledger",
+        "missing",
+        "cost",
+    )
     rows = (
         (
             result.dataset,
             result.label,
+            f"{len(result.first_stage.per_query[measure]):,}",
             f"{result.metrics.means[measure]:.4f}" if result.metrics else "stopped",
+            _by_lot(result, measure),
             f"{result.first_stage.means[measure]:.4f}",
             f"{result.calls:,}",
             f"{result.reused:,}",
@@ -193,6 +206,11 @@ def _show_results(console: Console, results: list[CellResult]) -> None:
         for result in results
     )
     console.print(table(["data set", "ranker", *columns], rows))
+
+
+def _by_lot(result: CellResult, measure: str) -> str:
+    ties = result.metrics.ties.get(measure) if result.metrics else None
+    return "-" if ties is None or ties.by_lot is None else f"{ties.by_lot:.4f}"
 
 
 def _cost(cost: float | None) -> str:

@@ -134,6 +134,7 @@ class RunSide:
         models: their names, role by role where they differ; empty if not known or none.
         mean: of the measure over the queries compared.
         note: why there are no scores by persona; empty if there are.
+        warnings: what the mean owes to ties and to missing scores.
     """
 
     name: str
@@ -141,6 +142,7 @@ class RunSide:
     models: str
     mean: float
     note: str
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

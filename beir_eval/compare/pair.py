@@ -79,8 +79,8 @@ def compare_pair(
         effect_measure="nDCG" if cutoff is None else f"nDCG@{cutoff}",
         queries=len(ids),
         left_out=pair.left_out,
-        a=_side(pair.a, of_a),
-        b=_side(pair.b, of_b),
+        a=_side(pair.a, of_a, measure),
+        b=_side(pair.b, of_b, measure),
         comparison=compare_runs({"": {"a": of_a, "b": of_b}}, "a")[""]["b"],
         settings=_setting_changes(pair.a.settings, pair.b.settings),
         losses=tuple(each for each in explained if each.difference < 0),
@@ -88,9 +88,9 @@ def compare_pair(
     )
 
 
-def _side(run: ComparedRun, values: Mapping[str, float]) -> RunSide:
+def _side(run: ComparedRun, values: Mapping[str, float], measure: str) -> RunSide:
     mean = math.fsum(values.values()) / len(values)
-    return RunSide(run.name, run.label, run.models, mean, run.note)
+    return RunSide(run.name, run.label, run.models, mean, run.note, run.warnings(measure, values))
 
 
 def _cutoff(measure: str) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from beir_eval.compare.basis import Basis, Texts, basis_of_folder
 from beir_eval.errors import RunFolderError
-from beir_eval.experiment.labels import by_role
+from beir_eval.experiment.labels import models_of
 from beir_eval.experiment.run_folder import FIRST_STAGE, DataFolder, Metrics, RunFolder
 from mcranker.paths import is_file, is_folder
 from mcranker.trec import Run, read_trec
@@ -22,6 +23,8 @@ FIRST_STAGE_NAME = "first-stage"
 """Stands for the first stage's run of what the other run has ranked."""
 
 _NO_MODEL_OPTIONS = ("model", "base_url", "ledger")
+_TOLD = 0.00005
+"""Difference of two means that four decimals can show."""
 
 
 class Ranked(NamedTuple):
@@ -78,6 +81,10 @@ class ComparedRun(ABC):
         from beir_eval.measures.metrics import evaluate
 
         return evaluate(self.run(), self.basis.qrels, (measure,)).per_query[measure]
+
+    def warnings(self, measure: str, values: Mapping[str, float]) -> tuple[str, ...]:
+        """What the mean of these values owes to ties and to missing scores, as far as is known."""
+        return ()
 
     def ranked(self, query_ids: Collection[str]) -> dict[str, Ranked]:
         """Query id -> its ranking, of those that were ranked.
@@ -171,7 +178,7 @@ class _FolderRun(ComparedRun):
     def __init__(self, name: str, folder: RunFolder, basis: Basis) -> None:
         super().__init__(name, folder.manifest.label, basis)
         self._folder = folder
-        self.models = by_role(folder.manifest.models)
+        self.models = models_of(folder.manifest)
         self.settings = _settings(folder)
         self.failed = self._metrics.failed
 
@@ -181,6 +188,9 @@ class _FolderRun(ComparedRun):
 
     def run(self) -> Run:
         return self._folder.run()
+
+    def warnings(self, measure: str, values: Mapping[str, float]) -> tuple[str, ...]:
+        return _warnings(self._metrics, measure, values)
 
     def ranked(self, query_ids: Collection[str]) -> dict[str, Ranked]:
         return {
@@ -207,6 +217,9 @@ class _FirstStageRun(ComparedRun):
     def run(self) -> Run:
         return self.basis.first_stage
 
+    def warnings(self, measure: str, values: Mapping[str, float]) -> tuple[str, ...]:
+        return _warnings(self._data.metrics(), measure, values)
+
     def _kept_values(self) -> Mapping[str, Mapping[str, float]]:
         return self._data.metrics().per_query
 
@@ -220,6 +233,25 @@ class _TrecRun(ComparedRun):
 
     def run(self) -> Run:
         return self._run
+
+
+def _warnings(metrics: Metrics, measure: str, values: Mapping[str, float]) -> tuple[str, ...]:
+    said = []
+    lots = metrics.by_lot.get(measure, {})
+    as_ranked = math.fsum(values.values()) / len(values)
+    by_lot = math.fsum(lots.get(each, value) for each, value in values.items()) / len(values)
+    if abs(as_ranked - by_lot) >= _TOLD:
+        said.append(
+            f"with ties drawn by lot, its mean is {by_lot:.4f} and not {as_ranked:.4f}; what is "
+            "compared here is as ranked"
+        )
+    if metrics.scores and metrics.scores.missing:
+        scores = metrics.scores
+        said.append(
+            f"{scores.missing:,} of its {scores.asked:,} scores are missing, and what stood in for "
+            "them counts"
+        )
+    return tuple(said)
 
 
 def _run_folder(name: str) -> RunFolder | None:

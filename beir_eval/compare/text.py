@@ -316,6 +316,11 @@ def notes(comparison: RunComparison) -> list[str]:
         for letter, side in (("A", comparison.a), ("B", comparison.b))
         if side.note
     ]
+    lines += [
+        f"{letter}: {warning}."
+        for letter, side in (("A", comparison.a), ("B", comparison.b))
+        for warning in side.warnings
+    ]
     if comparison.left_out:
         left_out = counted(comparison.left_out, "judged query", "judged queries")
         lines.append(

@@ -18,6 +18,7 @@ class Known:
         about: what the collection holds and what its queries are, for ``criteria="dataset"``.
         prebuilt: name of pyserini's index of it.
         queries: how many the paper ranks.
+        documents: how many the collection has in BEIR.
         licence: whom to ask for it, and how; empty if it can be downloaded freely.
         files: where its main file is, below the folder of ir_datasets; empty if it is not there.
         query_field: field of the queries that BEIR takes; empty for ir_datasets' default text.
@@ -29,6 +30,7 @@ class Known:
     about: str
     prebuilt: str
     queries: int
+    documents: int
     licence: str = ""
     files: str = ""
     query_field: str = ""
@@ -44,6 +46,7 @@ _ALL = (
         "asked during the pandemic; a relevant article helps to answer the question.",
         prebuilt="beir-v1.0.0-trec-covid.flat",
         queries=50,
+        documents=171_332,
         files="beir/trec-covid/source.zip",
     ),
     Known(
@@ -58,6 +61,7 @@ _ALL = (
         "the more useful it is.",
         prebuilt="beir-v1.0.0-webis-touche2020.flat",
         queries=49,
+        documents=382_545,
         files="beir/webis-touche2020/v2/source.zip",
     ),
     Known(
@@ -69,6 +73,7 @@ _ALL = (
         "reader the background or context needed to understand the story.",
         prebuilt="beir-v1.0.0-trec-news.flat",
         queries=57,
+        documents=594_977,
         licence="its articles (the Washington Post collection, version 2) are licensed; ask NIST "
         "for them at https://trec.nist.gov/data/wapost/",
         files="wapo/WashingtonPost.v2.tar.gz",
@@ -81,6 +86,7 @@ _ALL = (
         "news article; a relevant message is about the same event or subject as the article.",
         prebuilt="beir-v1.0.0-signal1m.flat",
         queries=97,
+        documents=2_866_316,
         licence="its queries and judgements are given out by Signal AI at "
         "https://research.signal-ai.com/datasets/signal1m-tweetir.html, and its tweets have to be "
         "fetched by their ids",
@@ -95,6 +101,7 @@ _ALL = (
         "one of the things that are looked for.",
         prebuilt="beir-v1.0.0-dbpedia-entity.flat",
         queries=400,
+        documents=4_635_922,
         files="beir/dbpedia-entity/source.zip",
     ),
     Known(
@@ -106,6 +113,7 @@ _ALL = (
         "supports the claim or speaks against it.",
         prebuilt="beir-v1.0.0-scifact.flat",
         queries=300,
+        documents=5_183,
         files="beir/scifact/source.zip",
     ),
     Known(
@@ -118,6 +126,7 @@ _ALL = (
         "difficult; a relevant document has information about just that.",
         prebuilt="beir-v1.0.0-robust04.flat",
         queries=249,
+        documents=528_155,
         licence="its documents (TREC disks 4 and 5) are licensed; ask NIST for them at "
         "https://trec.nist.gov/data/cd45/index.html",
         files="disks45/corpus",
@@ -132,6 +141,7 @@ _ALL = (
         "a relevant abstract is research on the subject that the website's page rests on.",
         prebuilt="beir-v1.0.0-nfcorpus.flat",
         queries=323,
+        documents=3_633,
         files="beir/nfcorpus/source.zip",
     ),
 )

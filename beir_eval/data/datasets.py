@@ -60,7 +60,8 @@ class Dataset:
             empty where nothing is known.
         split: which judgements.
         paper: its key in the paper's tables, e.g. ``"touche"``; None if it is none of the
-            paper's, or if the split is not ``"test"``.
+            paper's, or if the split is not ``"test"``. A folder is one of them if it has its
+            name, and as many documents and judged queries.
     """
 
     name: str
@@ -83,7 +84,8 @@ class Wanted:
         source: what it comes from, for the description.
         split: which judgements.
         judged_only: whether queries without judgements are left out.
-        known: the paper's data set that it is, or None.
+        known: the paper's data set that has this name, or None.
+        checked: whether nothing but a name says that it is `known`.
     """
 
     name: str
@@ -92,6 +94,7 @@ class Wanted:
     split: str
     judged_only: bool
     known: Known | None
+    checked: bool = False
 
 
 def assemble(
@@ -136,8 +139,28 @@ def assemble(
         description=f"{wanted.name}: {wanted.source}; {counts}",
         about=entry.about if entry else "",
         split=wanted.split,
-        paper=entry.name if entry and wanted.split == "test" else None,
+        paper=_paper(wanted, len(corpus), len(qrels)),
     )
+
+
+def _paper(wanted: Wanted, documents: int, judged: int) -> str | None:
+    """The data set's key in the paper's tables, if it is one of the paper's."""
+    entry = wanted.known
+    if entry is None or wanted.split != "test":
+        return None
+    if wanted.checked and (documents, judged) != (entry.documents, entry.queries):
+        _log.warning(
+            "%s is called like the paper's %s, but has %d documents and %d judged queries, not "
+            "%d and %d: it is not taken for it",
+            wanted.place,
+            entry.title,
+            documents,
+            judged,
+            entry.documents,
+            entry.queries,
+        )
+        return None
+    return entry.name
 
 
 def log_absent(name: str, absent: int) -> None:

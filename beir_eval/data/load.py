@@ -34,7 +34,8 @@ def load(
             `beir_eval.data.catalogue`, such as ``"scifact"``; a folder in BEIR format; an id of
             ir_datasets, such as ``"beir/fiqa/test"``, ``"msmarco-passage/dev/small"`` or
             ``"cranfield"``. Write ``"./scifact"`` or a `Path` for a folder with such a name; a
-            folder called like a data set of the paper counts as that data set.
+            folder called like a data set of the paper counts as that data set, if it has as many
+            documents and judged queries.
         split: which judgements: the name of a file in ``qrels``, without ``.tsv``. Of an id,
             the split that it ends in goes before ``"test"``; any other one stands for the id
             with that ending.
@@ -67,7 +68,9 @@ def load(
     if entry is None and is_folder(path):
         whole = path.resolve().name
         source = "a folder in BEIR format"
-        return load_folder(path, Wanted(whole, name, source, split, judged_only, known(whole)))
+        return load_folder(
+            path, Wanted(whole, name, source, split, judged_only, known(whole), checked=True)
+        )
     if not by_name or name.startswith((".", "/", "~")) or "\\" in name:
         raise DatasetError(
             f"no folder {name!r}; a folder in BEIR format holds corpus.jsonl, queries.jsonl and "

@@ -24,6 +24,7 @@ from beir_eval.experiment.run_folder import (
 from beir_eval.files import append_whole, read_lines, write_form
 from beir_eval.measures.metrics import evaluate
 from beir_eval.measures.ties import Tied, tie_figures
+from mcranker.llm.masking import shown_url
 from mcranker.logs import safe_logger
 from mcranker.ranking import used_by
 from mcranker.trec import write_trec
@@ -44,6 +45,7 @@ HOW_NOT_WHAT = frozenset(
     {
         "concurrency",
         "query_concurrency",
+        "timeout",
         "requests_per_minute",
         "tokens_per_minute",
         "max_calls",
@@ -197,6 +199,7 @@ class RunJob:
             },
             config=config,
             models=dict(ranker.models.names),
+            server=shown_url(getattr(ranker.models.scoring, "endpoint", "")),
             weak=ranker.models.scoring.capabilities.weak,
             prompt_hashes=dict(ranker.prompt_hashes),
             versions={"mcranker": __version__, "python": platform.python_version()},
@@ -294,6 +297,7 @@ class Outcome:
     texts: Mapping[str, tuple[str, str]]
     run: dict[str, list[tuple[str, float]]] = field(default_factory=dict)
     _tied: dict[str, Tied] = field(default_factory=dict)
+    _short_teams: int = 0
     _asked: int = 0
     _missing: int = 0
     _skipped: int = 0
@@ -305,6 +309,9 @@ class Outcome:
         query_id, returned = ranking.query.id, ranking.returned
         self._tied[query_id] = Tied.of_ranking(ranking, self.texts)
         self.run[query_id] = _with_numbers(returned)
+        size = ranking.config.get("team_size")
+        if ranking.team is not None and isinstance(size, int):
+            self._short_teams += len(ranking.team.members) < size
         ensemble = find_ensemble(ranking.config)
         assessed = ensemble is not None and ensemble.asks
         for hit in ranking.hits:
@@ -342,6 +349,7 @@ class Outcome:
             by_lot={name: dict(values) for name, values in ties.by_lot.items()},
             missing_queries=evaluation.missing_queries,
             failed=dict(failed),
+            short_teams=self._short_teams,
             scores=ScoreCounts(
                 asked=self._asked,
                 missing=self._missing,

@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from beir_eval.experiment.run_folder import DataManifest, RunFolder
+from beir_eval.experiment.run_folder import DataManifest, RunFolder, RunManifest
+
+_PROVIDERS = ("openai.com", "anthropic.com")
 
 
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:
@@ -82,6 +84,22 @@ def _different_parts(paths: Sequence[Path]) -> list[str]:
     # Where one folder lies in another, its own name tells it from what is inside.
     shared = min(shared, shortest - 1)
     return ["/".join(path.parts[shared:]) for path in paths]
+
+
+def models_of(manifest: RunManifest) -> str:
+    """The models' names, role by role where they differ, and the server if it is another one."""
+    names, server = by_role(manifest.models), other_server(manifest)
+    return f"{names} at {server}" if server else names
+
+
+def other_server(manifest: RunManifest) -> str:
+    """Host of the server that answered, if it is not the provider's own; else empty."""
+    address = manifest.server or str(manifest.options.get("base_url") or "")
+    # What masks a secret is in no valid address, so none is parsed as one.
+    authority = re.split(r"[/?#]", address.partition("//")[2] or address)[0].rpartition("@")[2]
+    host = re.sub(r":[0-9]*$", "", authority).lower()
+    own = any(host == each or host.endswith(f".{each}") for each in _PROVIDERS)
+    return "" if own else host
 
 
 def by_role(models: Mapping[str, str]) -> str:

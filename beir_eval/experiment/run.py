@@ -87,6 +87,7 @@ class CellResult:
         calls: calls made now for the queries that were ranked.
         cost: US dollars paid for them; None if a price is not known.
         reused: answers that the ledger had.
+        depth: passages a query, at most.
         stopped: the error that ended the run early: a budget that is spent, something that fails
             every query, or the last of `GIVE_UP` failures in a row, or of all; None if none.
     """
@@ -99,6 +100,7 @@ class CellResult:
     calls: int
     cost: float | None
     reused: int
+    depth: int
     stopped: Exception | None = None
 
 
@@ -352,6 +354,7 @@ async def _run_cell(
         calls=sum(calls for calls, _ in paid),
         cost=sum(costs) if len(costs) == len(paid) else None,
         reused=reused,
+        depth=cell.prepared.manifest.depth,
         stopped=stopped,
     )
 

@@ -56,10 +56,12 @@ class FirstStageNote(_Kept):
     Attributes:
         name: how it is called in tables, e.g. ``"BM25"``.
         settings: e.g. ``{"engine": "bm25s", "k1": 0.9, "b": 0.4}``.
+        versions: program -> version, e.g. ``{"bm25s": "0.2.14"}``; empty for a file.
     """
 
     name: str
     settings: dict[str, str | int | float]
+    versions: dict[str, str] = Field(default_factory=dict)
 
 
 class DataManifest(_Kept):
@@ -120,6 +122,7 @@ class SuiteNote(_Kept):
         paper_row: the ranker's row in the paper's table; None if it has none.
         x: its place on a line figure's axis, or its bar's name.
         series: its line of a figure; empty if the figure has one line a data set.
+        rankers: labels of all rankers of the suite; empty in folders of former versions.
     """
 
     name: str
@@ -131,6 +134,7 @@ class SuiteNote(_Kept):
     paper_row: str | None = None
     x: float | str | None = None
     series: str = ""
+    rankers: tuple[str, ...] = ()
 
 
 def shown_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -153,6 +157,8 @@ class RunManifest(_Kept):
             no secret in it.
         config: every choice in effect, as `Ranking.config`.
         models: role -> model, for all roles.
+        server: address of the server that the scoring model is on, without secrets; empty where
+            it is on none, and in folders of former versions.
         weak: whether the scoring model is marked weak, so that it got other defaults.
         prompt_hashes: prompt -> SHA-256 of its text.
         versions: program -> version, e.g. ``{"mcranker": "0.1.0", "python": "3.11.7"}``.
@@ -167,6 +173,7 @@ class RunManifest(_Kept):
     options: dict[str, Any]
     config: dict[str, Any]
     models: dict[str, str]
+    server: str = ""
     weak: bool = False
     prompt_hashes: dict[str, str]
     versions: dict[str, str]
@@ -253,6 +260,8 @@ class Metrics(_Kept):
             for the others it is that of `per_query`.
         missing_queries: judged queries without results; they count 0.
         failed: query id -> why it was not ranked.
+        short_teams: queries whose team is smaller than asked for; None in folders of former
+            versions.
         scores: what became of the scores; None for a first stage.
         taken: calls, tokens, time and cost; None for a first stage.
     """
@@ -265,6 +274,7 @@ class Metrics(_Kept):
     by_lot: dict[str, dict[str, float]] = Field(default_factory=dict)
     missing_queries: tuple[str, ...] = ()
     failed: dict[str, str] = Field(default_factory=dict)
+    short_teams: _Count | None = None
     scores: ScoreCounts | None = None
     taken: Taken | None = None
 

@@ -171,6 +171,7 @@ def load_suite(
             paper_row=entry.paper_row,
             x=entry.x,
             series=entry.series,
+            rankers=tuple(each.label for each in form.rankers),
         )
         own = entry.model_extra or {}
         chosen = options.of(entry.ranker, own, where)

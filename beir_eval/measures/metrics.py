@@ -92,9 +92,9 @@ class Evaluator:
             raise MeasureError("there are no judgements, so there is nothing to measure by")
         # Some of the programs behind ir-measures take only numbers for query ids.
         self._number_of = {query_id: str(number) for number, query_id in enumerate(judged, 1)}
-        grades = {self._number_of[query_id]: of_query for query_id, of_query in judged.items()}
+        self._grades = {self._number_of[each]: grades for each, grades in judged.items()}
         with self._foreign_errors():
-            self._evaluator = _ir_measures().evaluator(list(self._measures.values()), grades)
+            self._evaluator = _ir_measures().evaluator(list(self._measures.values()), self._grades)
 
     @property
     def queries(self) -> Collection[str]:
@@ -134,11 +134,19 @@ class Evaluator:
             }
         return {
             name: {
-                query_id: values.get((measure, number), float(measure.DEFAULT))
+                query_id: self._of_nothing(measure, number)
+                if number not in ranked
+                else values.get((measure, number), float(measure.DEFAULT))
                 for query_id, number in self._number_of.items()
             }
             for name, measure in self._measures.items()
         }
+
+    def _of_nothing(self, measure: Any, number: str) -> float:
+        """A measure's value for an empty list."""
+        if measure.NAME == "NumRel":  # what there was to find, as trec_eval -c counts it
+            return float(sum(grade > 0 for grade in self._grades[number].values()))
+        return float(measure.DEFAULT)
 
     @contextmanager
     def _foreign_errors(self) -> Iterator[None]:

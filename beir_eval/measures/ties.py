@@ -53,11 +53,13 @@ class Tied:
         scores: final scores; None where there is none, and such a passage keeps its place.
         again: takes places in `doc_ids`, all those with a score, in the order in which the
             passages come; gives the final score of each. None where it does not depend on it.
+        returned: how many of the first passages the ranker returned; None for all.
     """
 
     doc_ids: Sequence[str]
     scores: Sequence[float | None]
     again: Callable[[Places], Numbers] | None = None
+    returned: int | None = None
 
     @classmethod
     def of_scores(cls, scored: Scored) -> Tied:
@@ -80,7 +82,8 @@ class Tied:
         again = None
         if rule.keeps_order and find_ensemble(ranking.config) is not None:
             again = _Again(rule, hits, ranking.personas, texts)
-        return cls([hit.doc_id for hit in hits], [hit.score for hit in hits], again)
+        scores = [hit.score for hit in hits]
+        return cls([hit.doc_id for hit in hits], scores, again, len(ranking.returned))
 
     @property
     def has_ties(self) -> bool:
@@ -168,7 +171,10 @@ def tie_figures(
     """
     evaluator = Evaluator(qrels, measures)
     values = evaluator.per_query(
-        {query_id: [(each, 0.0) for each in tied.doc_ids] for query_id, tied in rankings.items()}
+        {
+            query_id: [(each, 0.0) for each in tied.doc_ids[: tied.returned]]
+            for query_id, tied in rankings.items()
+        }
     )
     open_queries = {
         query_id: tied
@@ -208,16 +214,16 @@ def _extremes_and_lots(
     lot: _Values = {name: {} for name in names}
     if not rankings:
         return worst, best, lot
-    depth = evaluator.depth
     orders = {}
     for query_id, tied in rankings.items():
         grades = [qrels[query_id].get(doc_id, 0) for doc_id in tied.doc_ids]
         ends = np.stack([_by_grade(grades, best=False), _by_grade(grades, best=True)])
-        orders[query_id] = tied.orders(np.concatenate([ends, _lots(query_id, tied.doc_ids)]))
+        ranked = tied.orders(np.concatenate([ends, _lots(query_id, tied.doc_ids)]))
+        orders[query_id] = ranked[:, : tied.returned][:, : evaluator.depth]
     found = [
         evaluator.per_query(
             {
-                query_id: [(tied.doc_ids[place], 0.0) for place in orders[query_id][draw][:depth]]
+                query_id: [(tied.doc_ids[place], 0.0) for place in orders[query_id][draw]]
                 for query_id, tied in rankings.items()
             }
         )

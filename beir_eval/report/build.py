@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from beir_eval.errors import MeasureError, RunFolderError, SettingError
-from beir_eval.experiment.labels import column_names, natural, row_labels
+from beir_eval.experiment.labels import column_names, natural, other_server, row_labels
 from beir_eval.experiment.rankings import RANKINGS
 from beir_eval.experiment.run_folder import FIRST_STAGE, DataFolder, Metrics, RunFolder, SuiteNote
 from beir_eval.measures import paper
@@ -56,6 +56,7 @@ def build_report(
     correction: str | None = None,
     level: float = 0.95,
     seed: int = 0,
+    provider_prices: bool = False,
 ) -> Report:
     """What the runs came to, in sections by suite; the order of `runs` makes no difference.
 
@@ -71,6 +72,8 @@ def build_report(
             `beir_eval.measures.significance.CORRECTIONS`; None for the one that goes with the test.
         level: of the confidence intervals, above 0 and below 1.
         seed: of the randomization test, 0 or more.
+        provider_prices: price answers of other servers (``base_url``) like the provider's own of
+            that model; without, their cost is not known.
 
     Raises:
         RunFolderError: a folder is damaged, or its run and its data do not belong together.
@@ -83,7 +86,7 @@ def build_report(
     settings = Settings(test, correction or usual_correction(test), level, seed)
     arrangements = arrange(runs)
     _check_baseline(baseline, arrangements)
-    shelf = Shelf(_measure(measure, arrangements))
+    shelf = Shelf(_measure(measure, arrangements), provider_prices=provider_prices)
     return Report(
         measure=shelf.measure,
         sections=tuple(
@@ -111,9 +114,15 @@ def _section(plan: Arrangement, baseline: str, shelf: Shelf, settings: Settings)
         figure=_figure(plan.suite, columns, rows),
         unfinished=plan.unfinished,
         paper_source=paper.paper_source() if has_paper else "",
-        notes=notes(columns, rows, plan.unfinished, plan.shown(baseline)),
+        notes=(*notes(columns, rows, plan.unfinished, plan.shown(baseline)), *_absent(plan)),
         measured=measured,
     )
+
+
+def _absent(plan: Arrangement) -> list[str]:
+    if not plan.never_run:
+        return []
+    return [f"Rankers of the suite that were not run: {', '.join(plan.never_run)}."]
 
 
 def _cells(
@@ -227,6 +236,9 @@ def _rows(
                 models=model_names(manifests),
             )
         )
+    for label in plan.never_run if made else ():
+        nothing = (None,) * len(columns)
+        made.append(Row(label, False, False, "", None, None, None, nothing))
     return tuple(made)
 
 
@@ -398,10 +410,12 @@ class Shelf:
     Args:
         measure: as ir-measures writes it; upper and lower case make no difference where the
             folders have it.
+        provider_prices: as `build_report` has it.
     """
 
-    def __init__(self, measure: str) -> None:
+    def __init__(self, measure: str, *, provider_prices: bool = False) -> None:
         self.measure = measure
+        self._provider_prices = provider_prices
         self._kept: dict[Path, Metrics] = {}
         self._qrels: dict[str, Mapping[str, Mapping[str, int]]] = {}
 
@@ -433,6 +447,9 @@ class Shelf:
         """
         if run.path not in self._kept:
             metrics = self._with_measure(run.metrics(), run.path, data, run.run)
+            if metrics.taken and other_server(run.manifest) and not self._provider_prices:
+                taken = metrics.taken.model_copy(update={"cost": None})
+                metrics = metrics.model_copy(update={"taken": taken})
 
             def tied() -> dict[str, Tied]:
                 return _tied(run, data)
@@ -521,6 +538,7 @@ class Arrangement:
         labels: of the rows, the first stage's first; empty where no run is finished.
         runs: the finished runs.
         unfinished: (data set, label) of the others.
+        never_run: labels of the suite's other rankers.
     """
 
     name: str
@@ -529,6 +547,7 @@ class Arrangement:
     labels: tuple[str, ...]
     runs: Mapping[Slot, RunFolder]
     unfinished: tuple[tuple[str, str], ...]
+    never_run: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -617,7 +636,14 @@ def _arranged(name: str, members: Sequence[RunFolder]) -> Arrangement:
         labels=(FIRST_STAGE, *labels) if labels else (),
         runs=finished,
         unfinished=tuple(unfinished),
+        never_run=_never_run(members),
     )
+
+
+def _never_run(members: Sequence[RunFolder]) -> tuple[str, ...]:
+    suite = members[0].manifest.suite
+    begun = {run.manifest.label for run in members}
+    return tuple(label for label in (suite.rankers if suite else ()) if label not in begun)
 
 
 def _row_order(run: RunFolder) -> tuple[object, ...]:

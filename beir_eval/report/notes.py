@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from beir_eval.experiment.labels import by_role
+from beir_eval.experiment.labels import models_of, other_server
 from beir_eval.experiment.run_folder import DataManifest, Metrics, RunManifest
 from beir_eval.measures import paper
 from beir_eval.report.model import Column, Row, TableCell
@@ -67,7 +67,7 @@ def model_names(manifests: Mapping[str, RunManifest]) -> str:
     """The models of a row, given its manifests by column: role by role where they differ."""
     columns_of: dict[str, list[str]] = {}
     for column, manifest in manifests.items():
-        columns_of.setdefault(by_role(manifest.models), []).append(column)
+        columns_of.setdefault(models_of(manifest), []).append(column)
     if len(columns_of) == 1:
         return next(iter(columns_of))
     return "; ".join(f"{', '.join(columns)}: {names}" for names, columns in columns_of.items())
@@ -95,12 +95,14 @@ def notes(
         )
     said += _lost_notes(rankers)
     said += _missing_note(columns, rankers)
+    said += _teams_note(columns, rankers)
     said += _ties_note(columns, rankers, baseline)
     said += _few_note(columns, rows)
     said += _averages_note(columns)
     if any(cell and cell.paper is not None for row in rows for cell in row.cells):
         said += _subset_note(columns)
     if rankers:
+        said += _servers_note(rankers)
         said.append(_COUNTING)
     return tuple(said)
 
@@ -220,6 +222,15 @@ def _missing_note(columns: Sequence[Column], rankers: Sequence[Row]) -> list[str
     ]
 
 
+def _teams_note(columns: Sequence[Column], rankers: Sequence[Row]) -> list[str]:
+    short = [
+        f"{row.label} on {column.name} ({whole(number)} of {whole(cell.queries)} queries)"
+        for row, column, cell in _each(columns, rankers)
+        if (number := cell.metrics.short_teams)
+    ]
+    return [f"Fewer recruits were named than asked for: {', '.join(short)}."] if short else []
+
+
 def _ties_note(columns: Sequence[Column], rankers: Sequence[Row], baseline: str) -> list[str]:
     led = [
         f"{row.label} on {column.name}, {points(cell.value)} as ranked and {points(cell.honest)} "
@@ -268,6 +279,17 @@ def _averages_note(columns: Sequence[Column]) -> list[str]:
         return []
     return [
         f"No averages: {', '.join(several)} stands here with different depths, queries or settings."
+    ]
+
+
+def _servers_note(rankers: Sequence[Row]) -> list[str]:
+    manifests = (cell.manifest for row in rankers for cell in row.cells if cell)
+    hosts = sorted({host for each in manifests if each and (host := other_server(each))})
+    if not hosts:
+        return []
+    return [
+        f"Answers came from {', '.join(hosts)}, and not from the provider whose names the models "
+        "have; they are not priced unless the report is told to use the provider's prices."
     ]
 
 

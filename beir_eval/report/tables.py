@@ -45,6 +45,7 @@ _ANSWERS = (
     "unreadable replies",
     "queries without results",
     "queries failed",
+    "short teams",
     "ties at worst",
     "ties at best",
     "ties by lot",
@@ -270,6 +271,7 @@ def _answers(report: Report, section: Section) -> Table:
                 _words(whole(scores.unreadable) if scores else NOTHING),
                 _words(whole(len(metrics.missing_queries))),
                 _words(whole(len(metrics.failed)) if cell.manifest else NOTHING),
+                _words(NOTHING if metrics.short_teams is None else whole(metrics.short_teams)),
                 _words(points(ties.worst if ties else None)),
                 _words(points(ties.best if ties else None)),
                 _words(points(ties.by_lot if ties else None)),
@@ -280,7 +282,8 @@ def _answers(report: Report, section: Section) -> Table:
         headings=(*_PLACE, *_ANSWERS),
         rows=tuple(rows),
         texts=2,
-        note="Queries without results count 0. Scores left out were not needed for the first "
+        note="Queries without results count 0. Short teams: queries for which fewer recruits "
+        "were named than asked for. Scores left out were not needed for the first "
         f"ranks. {ties_note(report, section)}",
     )
 

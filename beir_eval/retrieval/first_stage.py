@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
@@ -96,7 +97,9 @@ class FirstStage:
             return FirstStageNote(name=path.stem, settings={"engine": "file", "run": path.name})
         if self.engine == "bm25s":
             return FirstStageNote(
-                name="BM25", settings={"engine": "bm25s", "k1": self.k1, "b": self.b}
+                name="BM25",
+                settings={"engine": "bm25s", "k1": self.k1, "b": self.b},
+                versions=_versions("bm25s"),
             )
         return FirstStageNote(
             name="BM25 (Lucene)",
@@ -107,7 +110,15 @@ class FirstStage:
                 "index": self.index,
                 "fields": self.fields,
             },
+            versions=_versions("pyserini"),
         )
+
+
+def _versions(package: str) -> dict[str, str]:
+    try:
+        return {package: version(package)}
+    except PackageNotFoundError:
+        return {}
 
 
 def find(dataset: Dataset, stage: FirstStage, *, cache: Path | bool | None = None) -> Found:

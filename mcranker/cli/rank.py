@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -42,6 +43,7 @@ from mcranker.errors import InputError
 from mcranker.events import RankingDone
 from mcranker.llm.connect import DEFAULT_LOCAL
 from mcranker.models import ROLES
+from mcranker.paths import is_file
 from mcranker.rankers import FATAL_ERRORS, RankedQuery, Ranker
 from mcranker.ranking import Ranking
 from mcranker.trec import can_be_named
@@ -229,6 +231,11 @@ def _check_usage(ctx: click.Context) -> None:
         raise click.UsageError("there is no query; give QUERY, or --queries FILE for many", ctx)
     if given["passages"] and given["docs"] is not None:
         raise click.UsageError("give passages after the query or with --docs, not both", ctx)
+    for text in given["passages"]:
+        if is_file(text):
+            raise click.UsageError(
+                f"{text!r} is a file; rank the passages in it with --docs {shlex.quote(text)}", ctx
+            )
 
 
 def _check_trec_ids(job: _Job) -> None:

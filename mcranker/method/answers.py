@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import ClassVar, Protocol
 
 from mcranker.errors import ConfigError
@@ -167,8 +168,14 @@ def expected_value(logprobs: Mapping[str, float], labels: Sequence[str]) -> floa
     return min(expected, float(len(labels) - 1))
 
 
+def _exact(number: float) -> Fraction:
+    return Fraction(repr(float(number)))
+
+
 def weighted_mean(scores: Sequence[float], weights: Sequence[float]) -> float:
     """The mean of the scores by weights that sum to 100, never outside the scores' range."""
-    mean = math.fsum(score * weight for score, weight in zip(scores, weights, strict=True)) / 100
+    # As decimals, and rounded once: what is equal on paper is equal here.
+    pairs = zip(scores, weights, strict=True)
+    mean = float(sum(_exact(score) * _exact(weight) for score, weight in pairs) / 100)
     # Weights sum to 100 but for rounding, which must not carry the mean off the scale.
     return min(max(mean, min(scores)), max(scores))

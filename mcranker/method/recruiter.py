@@ -12,6 +12,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
+from mcranker.errors import ReplyError
 from mcranker.llm.chat import Answer, ChatReply, Option, Question, State
 from mcranker.logs import safe_logger
 from mcranker.method.seats import Seats, as_recruited
@@ -92,6 +93,25 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
         self._model = session.models.recruiter
 
     async def _recruit(self, example: Passage) -> tuple[Member, ...]:
+        """The recruits; those that lack are asked for once more, unless ``reask=0``."""
+        found = await self._recruit_once(example)
+        wanted = self._seats.recruits
+        if len(found) < wanted and self._session.config.reask:
+            rest = Recruiter(self._session, self._seats.after(found), self._about)
+            try:
+                found += await rest._recruit_once(example)
+            except ReplyError as error:
+                logger.info("query %r: nobody else was named: %s", self._session.asked.id, error)
+        if len(found) < wanted:
+            logger.warning(
+                "query %r: asked for %d recruits, got %d; the team is smaller than the others",
+                self._session.asked.id,
+                wanted,
+                len(found),
+            )
+        return found
+
+    async def _recruit_once(self, example: Passage) -> tuple[Member, ...]:
         if self._session.config.recruiting == "invent":
             return await self._invent(example)
         if not self._model.capabilities.prompts:
@@ -134,8 +154,6 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
         found = [persona for persona in personas if self._seats.may_join(persona.name)]
         if not found:
             raise Unreadable(self._seats.why_none([persona.name for persona in personas]))
-        if len(found) < recruits:
-            logger.info("asked for %d recruits, got %d", recruits, len(found))
         return tuple(found[:recruits])
 
     async def _choose(self) -> tuple[Member, ...]:

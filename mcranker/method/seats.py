@@ -102,6 +102,12 @@ class Seats:
             seats = replace(seats, others=_told(members, config.forbid))
         return seats
 
+    def after(self, found: Sequence[Member]) -> Seats:
+        """The seats that are left when these have joined."""
+        members = (*self.members, *found)
+        others = _told(members, self.forbidden)
+        return Seats(members, self.recruits - len(found), self.forbidden, others)
+
     @property
     def candidates(self) -> tuple[Member, ...]:
         """Members of the library who may be recruited, in alphabetical order."""

@@ -457,8 +457,7 @@ class Ranker(ABC):
 
     def close(self) -> None:
         """Release connections, processes and threads."""
-        self._bridge.call(self.models.aclose)
-        self._bridge.close()
+        self._bridge.end()
 
     async def aclose(self) -> None:
         """`close` for callers with an event loop."""

@@ -31,6 +31,10 @@ from personas.untrusted import without_tokens
 T = TypeVar("T")
 _SHOWN_REPLY = 160
 _KEPT_REPLY = 4000
+_OF_THE_TEAM = ("recruit", "criteria")
+_FORGET = (
+    "The ledger keeps it; to have it asked for anew, run 'mcranker ledger prune --unusable' first."
+)
 _SAMPLES = 2**63
 _APART = 2**32
 """Samples of a question that is asked anew lie so far apart, beyond those that users number."""
@@ -109,7 +113,8 @@ async def ask(
             # A reply read from probabilities does not change by asking again.
             if len(asked) > anew + config.reask or labels or questions:
                 await _note_unusable(model, asked)
-                raise _reply_error(problem, reply, model) from problem
+                kept = isinstance(model, ReusesAnswers) and tag.stage in _OF_THE_TEAM
+                raise _reply_error(problem, reply, model, kept=kept) from problem
             if len(asked) <= anew:
                 sample = (config.sample + len(asked) * _APART) % _SAMPLES
                 request = dataclasses.replace(request, sample=sample)
@@ -138,11 +143,15 @@ def _repair(
     return dataclasses.replace(request, messages=(*asked, shown, *again))
 
 
-def _reply_error(problem: Unreadable, reply: ChatReply, model: ChatModel) -> ReplyError:
+def _reply_error(
+    problem: Unreadable, reply: ChatReply, model: ChatModel, *, kept: bool
+) -> ReplyError:
     cut = " (it was cut at the token limit)" if reply.finish_reason == "length" else ""
     shown = ascii(reply.text[:_SHOWN_REPLY])
+    # Without a team nothing is ranked, and the same answer would come again.
+    hint = f" {_FORGET}" if kept else ""
     return ReplyError(
-        f"{model.name} gave an unusable answer{cut}: {problem} The answer: {shown}",
+        f"{model.name} gave an unusable answer{cut}: {problem}{hint} The answer: {shown}",
         reply=reply.text,
         model=model.name,
     )

@@ -111,6 +111,21 @@ class Bridge:
                 self._finalizer = weakref.finalize(self, self._loop.stop)
             return self._loop
 
+    def end(self) -> None:
+        """Cancel what is under way, clean up, and end the thread. A later call starts another.
+
+        Raises:
+            Exception: whatever cleaning up raises.
+        """
+        self.call(self._finish)
+        self.close()
+
+    async def _finish(self) -> None:
+        # First of all: what works on while connections are closed fails for their sake.
+        if self._loop is not None:
+            await self._loop.cancel_others()
+        await self._clean_up()
+
     def close(self, *, wait: bool = True) -> None:
         """Clean up and end the thread, if there is one. A later call starts another."""
         with self._lock:
@@ -187,6 +202,13 @@ class Loop:
             else:  # from the finalizer of something that nobody refers to any more
                 self._begin(_Call(function))
 
+    async def cancel_others(self) -> None:
+        """Cancel all calls but the one this is part of, and wait for them."""
+        while tasks := self._tasks - {asyncio.current_task()}:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
     def stop(self, *, wait: bool = True) -> None:
         """Cancel what is under way, clean up, and end the thread."""
         _process.forget(self)
@@ -229,10 +251,7 @@ class Loop:
         self._stopped = asyncio.Event()
         ready.set_result(None)
         await self._stopped.wait()
-        while tasks := set(self._tasks):
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
+        await self.cancel_others()
         await self._clean_up()
 
 

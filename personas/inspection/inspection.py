@@ -181,6 +181,8 @@ class Inspection:
         grades: document id -> judgement, of passages that were not found as well; None if no
             judgements are known.
         other: the ranking that this one is compared with; None if there is none.
+        partial: whether the deadline came before all scores.
+        failure: why no passage was judged and the order is the first stage's; else empty.
     """
 
     query: str
@@ -199,6 +201,8 @@ class Inspection:
     agreement: TeamAgreement
     grades: Mapping[str, int] | None = None
     other: OtherRanking | None = None
+    partial: bool = False
+    failure: str = ""
 
     @classmethod
     def from_dict(
@@ -245,7 +249,16 @@ class Inspection:
             ),
             grades=grades,
             other=other,
+            partial=stored.partial,
+            failure=stored.failure,
         )
+
+    @property
+    def unfinished(self) -> str:
+        """Why the ranking is not all that it was to be, in a sentence; else empty."""
+        if self.failure:
+            return f"No passage was judged, so they keep their first-stage order: {self.failure}"
+        return "The deadline came before all scores." if self.partial else ""
 
     @property
     def top(self) -> float:

@@ -218,7 +218,12 @@ class StoredRanking(StoredHead):
         places = set(range(1, len(self.hits) + 1))
         for kind in ("rank", "first_stage_rank"):
             if {getattr(hit, kind) for hit in self.hits} != places:
-                raise ValueError(f"the hits' {kind} must be 1 to {len(self.hits)}, each once")
+                limits = [name for name in ("top_n", "min_relevance") if self.config.get(name)]
+                left_out = f"; {' and '.join(limits)} left out hits: keep all with --save FILE"
+                raise ValueError(
+                    f"the hits' {kind} must be 1 to {len(self.hits)}, each once"
+                    f"{left_out if limits else ''}"
+                )
         for hit in self.hits:
             if hit.scores.keys() != names:
                 raise ValueError(f"the hit of rank {hit.rank} must have one score a persona")

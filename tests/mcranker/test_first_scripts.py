@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 import uuid
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-from mcranker import ChatRequest, InputError, MCRanker, Ranking, ScriptedChat
+from mcranker import ChatRequest, ConfigError, InputError, MCRanker, Ranking, ScriptedChat
 from mcranker.documents import as_fields
 from mcranker.inputs import as_passages
 from mcranker.types import Passage
+from tests.support.cli_support import scripted
 from tests.support.scripted import RECRUITS, RUBRIC
 
+PAGE = Path(__file__).parents[2] / "docs" / "drop-in.md"
 QUERY = "best masks against covid"
 TEXTS = ("Cloth masks let most through.", "N95 masks filter 95%.", "Gloves keep hands clean.")
 SCORES = {"Cloth": 4, "N95": 9, "Gloves": 1, "Lamp": 3}
@@ -90,6 +95,42 @@ def answer(request: ChatRequest) -> str:
 @pytest.fixture
 def ranker() -> MCRanker:
     return MCRanker(model=ScriptedChat(answer), ledger=None)
+
+
+@pytest.fixture
+def scripts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """The page's scripts, for dictionaries, LangChain and LlamaIndex."""
+    scripted(monkeypatch, tmp_path).answer = answer
+    schema = ModuleType("llama_index.core.schema")
+    schema.NodeWithScore = NodeWithScore  # type: ignore[attr-defined]  # a stand-in
+    monkeypatch.setitem(sys.modules, "llama_index", ModuleType("llama_index"))
+    monkeypatch.setitem(sys.modules, "llama_index.core", ModuleType("llama_index.core"))
+    monkeypatch.setitem(sys.modules, "llama_index.core.schema", schema)
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    return [block for block in blocks if "MCRanker(" in block]
+
+
+def test_the_pages_scripts_run_as_they_are(
+    scripts: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    dictionaries, langchain, llama_index = scripts
+    rows = [SimpleNamespace(text=text, url=f"/{place}") for place, text in enumerate(TEXTS)]
+    exec(dictionaries, {"search": lambda query: rows})
+    assert capsys.readouterr().out == (
+        "1 0.90 /1 N95 masks filter 95%.\n2 0.40 /0 Cloth masks let most through.\n"
+    )
+    docs = [LangChainDocument(text, metadata={"source": text[:3]}) for text in TEXTS]
+    found: dict[str, Any] = {"retriever": SimpleNamespace(invoke=lambda query: docs)}
+    exec(langchain, found)
+    assert found["best"] == [docs[1], docs[0]]
+    assert capsys.readouterr().out.startswith("1 0.90 N95 N95 masks")
+    nodes = [NodeWithScore(TextNode(text, {"page": 7})) for text in TEXTS]
+    found = {"retriever": SimpleNamespace(retrieve=lambda query: nodes)}
+    exec(llama_index, found)
+    assert [(each.node, each.score) for each in found["best"]] == [
+        (nodes[1].node, 0.9),
+        (nodes[0].node, 0.4),
+    ]
 
 
 def test_dictionaries_without_ids(ranker: MCRanker) -> None:
@@ -242,3 +283,18 @@ def test_fields_do_not_nest_without_end() -> None:
     with pytest.raises(InputError, match=r"docs\[0\] has fields that nest deeper than 20 levels"):
         as_passages([endless])
     assert as_fields([[["a"], "b"]]) == "- - - a\n  - b"
+
+
+def test_a_timeout_of_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[float] = []
+
+    def connect(*_: object, timeout: float, **__: object) -> ScriptedChat:
+        made.append(timeout)
+        return ScriptedChat(answer)
+
+    monkeypatch.setattr("mcranker.models.connect", connect)
+    MCRanker(model="openai:any", timeout=3.5)
+    MCRanker(model="openai:any")
+    assert made == [3.5, 120.0]
+    with pytest.raises(ConfigError, match="timeout=0: Input should be greater than or equal to"):
+        MCRanker(model="openai:any", timeout=0)

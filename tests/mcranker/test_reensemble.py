@@ -58,7 +58,7 @@ def test_nothing_said_is_nothing_changed() -> None:
         empty, one = ranker.rank("q", []), ranker.rank("q", ["a", "b"])
     assert len(empty.reensemble("reciprocal_rank")) == 0
     # Two equal scores share the ranks 1 and 2.
-    assert one.reensemble("reciprocal_rank").final.tolist() == [1 / 1.5, 1 / 1.5]
+    assert one.reensemble("reciprocal_rank").final.tolist() == pytest.approx([1 / 1.5, 1 / 1.5])
     by_order = one.reensemble("reciprocal_rank", rank_ties="ordinal")
     assert by_order.final.tolist() == [1.0, 0.5]
     assert by_order.reensemble(missing="lowest").config["rank_ties"] == "ordinal"

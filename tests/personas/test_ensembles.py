@@ -351,3 +351,12 @@ def test_filling_keeps_what_is_there(scores: np.ndarray, policy: str) -> None:
 def test_interpolated_scores_are_between_0_and_1(scores: np.ndarray, weight: float) -> None:
     combined = interpolate(score_sum(scores), [None] * len(scores), weight)
     assert ((combined >= 0) & (combined <= 1 + 1e-12)).all()
+
+
+def test_float_noise_breaks_no_tie() -> None:
+    # Weighted means of criteria: 20/3 three times, and 20 by three others.
+    third = 20 / 3
+    totals = score_sum(np.array([[third, third, third], [6.0, 7.0, 7.0], [7.3, 6.1, 6.6]]))
+    assert totals.tolist() == [20.0, 20.0, 20.0]
+    # Scores that differ in earnest stay apart.
+    assert len(set(score_sum(np.array([[1.0, 1e-9], [1.0, 2e-9]])).tolist())) == 2

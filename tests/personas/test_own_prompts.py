@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from personas import PromptError, PromptSet
-from personas.templates import BUILTIN_SETS, PIECES, PROMPTS
+from personas.templates import BUILTIN_SETS, COMPARATIVE_PROMPTS, PIECES, PROMPTS
 from personas.words import with_article
 
 BEFORE = {
@@ -157,15 +157,13 @@ def test_every_piece_is_checked_by_its_own_placeholders() -> None:
 def test_the_documentation_lists_every_file_and_value() -> None:
     text = (Path(__file__).parents[2] / "docs" / "prompts.md").read_text(encoding="utf-8")
     tables = text.partition("## Prompts")[2].partition("## The paper's own wording")[0]
-    listed = {}
-    for row in re.findall(r"^\| `(\w+)` \|(.+)\|$", tables, re.MULTILINE):
-        _, needed, optional = (
-            frozenset(re.findall(r"`(\w+)`", cell)) for cell in row[1].split("|")
-        )
-        listed[row[0]] = (needed, optional)
+    listed: dict[str, tuple[frozenset[str], frozenset[str]]] = {}
+    for name, cells in re.findall(r"^\| `(\w+)` \|(.+)\|$", tables, re.MULTILINE):
+        _, needed, optional = (frozenset(re.findall(r"`(\w+)`", cell)) for cell in cells.split("|"))
+        listed[name] = (needed, optional)
     assert listed == {
         prompt: (values.required | values.one_of, values.optional)
-        for prompt, values in {**PROMPTS, **PIECES}.items()
+        for prompt, values in {**PROMPTS, **PIECES, **COMPARATIVE_PROMPTS}.items()
     }
 
 

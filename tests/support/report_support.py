@@ -108,6 +108,7 @@ def cell(
     **metrics: object,
 ) -> TableCell:
     ranked = {
+        "short_teams": 3,
         "scores": ScoreCounts(asked=400, unreadable=7),
         "taken": Taken(
             calls=1234, input_tokens=5678, cached_input_tokens=99, output_tokens=42, seconds=75

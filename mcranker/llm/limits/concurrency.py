@@ -24,9 +24,14 @@ STALLED = 1.5  # the least growth in a round of answers that goes on with it
 class LearnedConcurrency:
     """Finds the fewest calls at once that give nearly the highest throughput.
 
-    Calls are looked at in windows: as many as the limit is, at least 24, all started after the
-    limit was last changed. By Little's law the throughput is X = n / s calls a second, for n
-    calls in flight and s seconds an answer, both on average. Then another limit is tried:
+    It begins with a slow start: each answer makes room for 3 calls more, so that there are four
+    times as many after the time of one answer, as long as answers take less than 1.9 times as
+    long as the fastest of the first 16. Where they take longer, a server is known to have few
+    slots, and the limit is 1.5 times their number.
+
+    From then on calls are looked at in windows: as many as the limit is, at least 24, all started
+    after the limit was last changed. By Little's law the throughput is X = n / s calls a second,
+    for n calls in flight and s seconds an answer, both on average. Then another limit is tried:
 
     - more (``limit * 1.5``) is kept if X rises by at least a quarter of the rise in the limit,
       and tried again at once: a provider without bounds is at 256 after eight windows;
@@ -56,7 +61,8 @@ class LearnedConcurrency:
         self._rest = 0
         self._starting = True
         self._fastest = math.inf  # seconds, of the first answers
-        self._answers = self._round = self._round_limit = 0
+        self._first = 0  # answers looked at for that
+        self._round = self._round_limit = 0  # answers, and the limit before them
         self._open(-math.inf)
 
     def finished(self, now: float, started: float, in_flight: int, *, failed: bool) -> None:
@@ -69,9 +75,9 @@ class LearnedConcurrency:
             failed: the model or the way to it failed, rather than answered.
         """
         if self._starting:
-            self._grow(now - started, in_flight, failed=failed)
-            if self._starting:
+            if self._grow(now - started, in_flight, failed=failed):
                 return
+            self._starting = False
             if self.limit > FIRST:
                 self._open(now)
         if started < self._opened:
@@ -92,14 +98,10 @@ class LearnedConcurrency:
         self._starting = False
         self._open(now)
 
-    def _grow(self, seconds: float, in_flight: int, *, failed: bool) -> None:
-        """Slow start: four times as many calls at once in the time of one answer.
-
-        It ends where answers get slower, so that a server with few slots is not flooded.
-        """
+    def _grow(self, seconds: float, in_flight: int, *, failed: bool) -> bool:
+        """One answer of the slow start; whether it goes on."""
         if failed or in_flight < USED * self.limit:
-            self._starting = not failed
-            return
+            return not failed
         if self._round == 0:
             self._round_limit = self.limit
             self._seconds = 0.0
@@ -107,21 +109,24 @@ class LearnedConcurrency:
         self._round += 1
         self._seconds += seconds
         self._in_flight += in_flight
-        if self._answers < FIRST:
-            self._answers += 1
+        if self._first < FIRST:
+            self._first += 1
             self._fastest = min(self._fastest, seconds)
         if seconds <= NOT_SLOWER * self._fastest:
             self.limit = self._base = min(MOST_LEARNED, self.limit + AT_FIRST)
-        if self._round >= max(FEWEST, self._round_limit):
-            self._starting = self.limit >= STALLED * self._round_limit
-            self._round = 0
-            if not self._starting:
-                # By Little's law so many would be in flight if none waited for another.
-                slots = self._fastest * self._in_flight / max(self._seconds, 1e-9)
-                self.limit = self._base = min(self.limit, max(FIRST, math.ceil(BOLD * slots)))
         if self.limit == MOST_LEARNED:
             # Whether so many are worth it has not been seen: fewer are tried next.
-            self._starting = self._upwards = False
+            self._upwards = False
+            return False
+        if self._round < max(FEWEST, self._round_limit):
+            return True
+        self._round = 0
+        if self.limit >= STALLED * self._round_limit:
+            return True
+        # By Little's law so many would be in flight if none waited for another.
+        slots = self._fastest * self._in_flight / max(self._seconds, 1e-9)
+        self.limit = self._base = min(self.limit, max(FIRST, math.ceil(BOLD * slots)))
+        return False
 
     def _open(self, now: float) -> None:
         self._opened = now

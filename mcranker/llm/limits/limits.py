@@ -61,10 +61,11 @@ class Limits:
         concurrency: calls in flight at once; None to learn it, see `LearnedConcurrency`.
         requests_per_minute: starts in any 60 s at most, evenly spread; None for no limit.
         tokens_per_minute: input and output tokens likewise, see `Pace`; None for no limit.
-        first_pause: seconds for which all calls wait after the provider refused one (429, 529)
-            without saying for how long; doubles with every further refusal in a row.
+        first_pause: seconds for which all calls wait once the provider refuses every one
+            (429, 529) without saying for how long; doubles as long as it does, see `Refusals`.
         longest_pause: seconds that such a pause has at most.
-        patience: seconds; if the provider asks for a longer pause, those who wait get an error.
+        patience: seconds; if the provider asks for a longer pause, or has refused every call for
+            longer, those who wait get an error.
         clock: the time in seconds; tests replace it.
     """
 
@@ -108,7 +109,8 @@ class Limits:
         """Wait for a place; the call is then to be made in ``with place:``, at once.
 
         Raises:
-            RateLimited: the provider has asked for a pause that is longer than `patience`.
+            RateLimited: the provider has asked for a pause that is longer than `patience`, or has
+            refused every call for as long.
         """
         gate = self._gate()
         tokens = estimated_tokens(request) if self._pace.counts_tokens else 0.0

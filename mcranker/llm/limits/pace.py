@@ -24,28 +24,7 @@ class Pace:
     requests but the last of any 60 s stay within the tokens a minute, so one that is larger
     than that goes out, and the next one waits for as long as it takes.
 
-    **What the provider can take.** A refusal (429, 529) makes everybody wait: for what the
-    provider says, else for `first_pause` seconds, doubled up to `longest_pause` while nothing
-    but refusals comes. Refusals of calls that were in flight together count as one. After the
-    pause the starts are held to a rate: t seconds later it is
-    ``peak * (1 + 0.1 * ((t - 15) / 15) ** 3)`` starts a second.
-
-    - If refusals were more than chance (more than 2 and 4% of the calls), or pauses of more than
-      5 s took a quarter of the time (of a minute at least), `peak` is what was accepted a
-      second since that was last so, the pauses included. The rate begins at 0.9 of that, is
-      back there after 15 s, lingers, and leaves it behind ever faster.
-    - Else `peak` is at least what it was and 5% more (at first twice what was accepted, and 16
-      or more), and t begins at 15 s: calls resume evenly rather than all at once.
-    - Where a rate of at most 0.6 of a former one leaves more than half of the former share of
-      refusals, haste was not the cause: so many (up to 20% of the calls) count as chance from
-      then on.
-
-    The curve is that of CUBIC (https://www.rfc-editor.org/rfc/rfc9438), which the adaptive
-    retries of AWS's libraries use for the same end
-    (https://docs.aws.amazon.com/sdkref/latest/guide/feature-retry-behavior.html), here relative
-    to the peak, so that it suits one call a minute as well as a hundred a second.
-
-    A refusal that asks for 0 s is no reason to slow down and changes nothing.
+    **What the provider can take** is learned from its refusals, see `Refusals`.
 
     Not safe for several threads; `Limits` guards it.
     """

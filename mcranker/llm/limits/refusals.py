@@ -11,21 +11,23 @@ LEAST = 0.05  # seconds that a rate is told from
 TOLERATED = 0.03  # share of calls whose refusal is no reason to be slower
 FEW, SPREAD = 4.0, 2.0  # refusals, and standard deviations of them, that say nothing
 MOST_CHANCE = 0.3  # share of calls; where more are refused, it is not by chance
-MOST_UNSURE = 0.4
+MOST_UNSURE = 0.4  # share in a trial that may still turn out to be at most that
 RARE = 1e-4  # of the calls: as rare is a row of refusals that is not by chance
 LIKELY = 0.1  # share refused by chance that is reckoned with before one is known
 SLOWER = 0.5  # of the rate accepted before, in a trial
 NONE, EACH = 4.0, 1.75  # refusals expected by chance, for none to show that the rate was it
 SOME, SHARE = 3.0, 1 / 3  # refusals that show chance, and more for each that is expected
 EVEN = 1.3  # of what was accepted in a trial, where more were sent than in it
-CLEAN = 16  # answers
-ENOUGH = 200.0
+CLEAN = 16  # answers, after which few refusals are forgotten
+ENOUGH = 200.0  # calls, for the share refused by chance to be corrected by them
 LONG = 5.0  # seconds; a longer pause counts by the minute
 WAITING = 0.25  # of the time in long pauses, which is too much
 MILD = 1.05  # of the former rate, after a pause for few refusals
 BACK_OFF = 0.9  # of what was accepted
 RECOVERY = 15.0  # seconds from there to what was accepted, at most
-PROBED = 150.0  # calls in that time, where it is shorter
+PROBED, PROBED_AGAIN = 150.0, 15.0  # calls in that time, where it is shorter
+MEMORY = 10.0  # seconds in which a rate is held to be that of late
+FELL = 0.5  # of the rate of late; from less than that the way back is shorter
 SLOWEST = 0.1  # starts a second
 UNKNOWN = 2.0  # starts a second, taken as too fast where nothing was accepted yet
 GENTLE = 16.0  # starts a second that are few enough after any pause
@@ -43,7 +45,42 @@ class _Curve(Enum):
 
 
 class Refusals:
-    """Tells a provider that is asked too much from one that refuses by chance."""
+    """Tells a provider that is asked too much from one that refuses calls by chance.
+
+    A refusal that says how long to wait (`retry_after`) makes everybody wait. One that does not
+    only delays its own call, until there are more than 4 and 3% of the calls of late, or 4 in a
+    row with no answer in between. Then no call starts for twice the time that a refusal takes,
+    so that it is known what became of all that were sent, and it is decided:
+
+    - Nothing was accepted: everybody waits for `first_pause` seconds, doubled up to
+      `longest_pause` while nothing but refusals comes. After that the rate begins at half of what
+      it was and doubles every second, at least.
+    - Clearly more than 0.3 of the calls were refused: the rate is lowered to what was accepted.
+      It begins at 0.9 of that, is back there when 150 calls (1 to 15 s) have been made, lingers,
+      and leaves it behind ever faster: the curve is that of CUBIC
+      (https://www.rfc-editor.org/rfc/rfc9438), relative to the peak, so that it suits one call a
+      minute as well as a hundred a second. The way back takes 15 calls from less than half of
+      the rate of the last ten seconds.
+    - Fewer were refused: a trial at half of what was accepted. Refusals that come by chance come
+      at any rate. With n calls and a share s refused before (1.5 standard deviations less than
+      was seen), n · s refusals are expected by chance. If there are r, and n · s reaches
+      4 + 1.75 r, the rate was the reason (by chance so few come once in fifty times) and is
+      lowered; if r reaches 3 + n · s / 3, it was not. That share then counts as chance, the calls
+      go as fast as before and faster, and only more refusals than that begin this again. If
+      no more than in the trial is accepted then, it was the rate after all.
+
+    With a ``retry_after``, the rate is lowered to what was accepted, the pauses included, if more
+    than 4 and 3% of the calls were refused, or pauses of more than 5 s took a quarter of the time
+    (of a minute at least), and goes on evenly otherwise.
+
+    A refusal that asks for 0 s is no reason to slow down and changes nothing.
+
+    Not safe for several threads; `Limits` guards it.
+
+    Args:
+        first_pause: seconds, see above; 0 for no pauses but those that are asked for.
+        longest_pause: seconds, see above.
+    """
 
     def __init__(self, *, first_pause: float, longest_pause: float) -> None:
         self._first_pause = first_pause
@@ -70,11 +107,12 @@ class Refusals:
         self._share = 0.0  # of the calls that were refused before a trial
         self._slow = 0.0  # what was accepted a second in the last trial that found chance
         self._tried = False  # a trial has just found the rate to be the reason
-        self._checked = self._checked_refused = 0.0
+        self._checked = self._checked_refused = 0.0  # calls with few refusals since chance is known
         self._proven = 0.0  # starts a second of which none was refused
+        self._good = 0.0  # calls a second, over the last seconds with few refusals
         self._chance = 0.0  # share of the calls that are refused whatever the rate
-        self._took = 0.0  # by the last refusal
-        self._decided = 0.0
+        self._took = 0.0  # twice the seconds that the last refusal took
+        self._decided = 0.0  # when
         self._long = _Span(0, 0.0)  # since the rate was lowered
         self._span = _Span(0, 0.0)  # since the last decision
 
@@ -156,7 +194,9 @@ class Refusals:
         share = TOLERATED + self._chance
         if span.answered < CLEAN or span.refused > share * span.started:
             return
-        self._proven = 0.0 if span.refused else span.accepted(now)
+        rate = span.accepted(now)
+        self._proven = 0.0 if span.refused else rate
+        self._good += (rate - self._good) * -math.expm1((span.since - now) / MEMORY)
         self._span = _Span(self.number, now)
         if self._chance:
             self._checked += span.started
@@ -181,7 +221,7 @@ class Refusals:
             return self._resume_as_told(now)
         if paused:
             return self._resume_as_guessed(now)
-        if span.refused >= span.started:
+        if span.refused and span.refused >= span.started:
             self._close(now)
             return False
         accepted = span.accepted(self._decided)
@@ -192,9 +232,15 @@ class Refusals:
                 self._chance = min(MOST_CHANCE, share)
                 self._slow = accepted
                 self._go(now, _Curve.RISING, max(GENTLE, 2.0 * self._before))
+            elif verdict == "rate":
+                self._tried = True
+                self._chance = min(self._chance, span.refused / span.started)
+                if self._fell(self._before):
+                    self._rise(now, self._before)
+                else:
+                    self._lower(now, self._before)
             elif verdict:
-                self._tried = verdict == "rate"
-                self._lower(now, self._before if verdict == "rate" else accepted)
+                self._lower(now, accepted)
             return verdict in ("rate", "more")
         if not self._is_much(span):
             self._span = _Span(self.number, now)
@@ -253,9 +299,14 @@ class Refusals:
         self._span = _Span(self.number, now)
         self._proven = 0.0
 
+    def _fell(self, rate: float) -> bool:
+        """Whether a rate is far below what was accepted of late: more may be again soon."""
+        return rate < FELL * self._good
+
     @property
     def _recovery(self) -> float:
-        return min(RECOVERY, max(1.0, PROBED / max(SLOWEST, self._peak)))
+        calls = PROBED_AGAIN if self._fell(self._peak) else PROBED
+        return min(RECOVERY, max(1.0, calls / max(SLOWEST, self._peak)))
 
     def _close(self, now: float) -> None:
         if doubled := self._first_pause * 2.0 ** min(self._in_a_row, 30):
@@ -308,7 +359,7 @@ class Refusals:
 
 @dataclass(slots=True)
 class _Span:
-    """What came of the calls of one epoch and later ones."""
+    """What came of the calls after one of them; times and pauses in seconds."""
 
     before: int  # the last call that does not count
     since: float

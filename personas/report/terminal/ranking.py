@@ -38,6 +38,8 @@ def show_ranking(screen: Screen, inspection: Inspection, top: int) -> None:
     if not inspection.hits:
         screen.words("No passages were given, so there was nothing to rank.", NOTE)
         return
+    if inspection.unfinished:
+        screen.words(clipped(inspection.unfinished, 300), "bold yellow")
     hits = inspection.hits[: max(1, top)]
     tables, gap = _tables(screen, inspection, hits)
     for place, columns in enumerate(tables):

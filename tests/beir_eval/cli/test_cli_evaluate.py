@@ -174,3 +174,29 @@ def test_measures_with_commas_in_brackets() -> None:
     found = evaluated("first.trec", "--measures", "AP(rel=1,judged_only=True)@10,RR,RR")
 
     assert found["measures"] == ["AP(rel=1,judged_only=True)@10", "RR"]
+
+
+def test_a_run_that_has_nothing_to_do_with_the_judgements_is_told() -> None:
+    Path("strange.trec").write_text("other Q0 x 1 1.0 tag\n")
+    result = evaluate("strange.trec")
+    assert result.exit_code == 0
+    assert "strange: none of its queries has judgements" in " ".join(result.stderr.split())
+    assert "'other'" in result.stderr
+    Path("strange.trec").write_text("q1 Q0 nothing 1 1.0 tag\n")
+    assert "none of its documents has a judgement; one of the run is 'nothing'" in " ".join(
+        evaluate("strange.trec").stderr.split()
+    )
+    assert "warning" not in evaluate("first.trec").stderr
+
+
+def test_marks_at_the_beginning_and_ranks_with_a_point_are_read() -> None:
+    lines = Path("first.trec").read_text().splitlines()
+    columns = [line.split() for line in lines]
+    for each in columns:
+        each[3] = f"{each[3]}.0"
+    Path("marked.trec").write_text(
+        "\N{BYTE ORDER MARK}" + "".join(" ".join(each) + "\n" for each in columns), "utf-8"
+    )
+    (marked,) = evaluated("marked.trec")["runs"]
+    (first,) = evaluated("first.trec")["runs"]
+    assert marked["means"] == first["means"]

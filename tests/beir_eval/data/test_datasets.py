@@ -7,6 +7,7 @@ import json
 import logging
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ import pytest
 
 import beir_eval
 from beir_eval import Dataset, DatasetError, Document, load
+from beir_eval.data import catalogue
 from beir_eval.data.catalogue import CATALOGUE
 
 if TYPE_CHECKING:
@@ -219,13 +221,21 @@ def test_a_folder_that_is_not_there(name: str, tmp_path: Path) -> None:
         load(tmp_path / "scifact")  # a path is never a name
 
 
+def small(entry: catalogue.Known, dataset: Dataset) -> catalogue.Known:
+    """A data set of the paper as if it were as small as this one."""
+    return replace(entry, documents=len(dataset.corpus), queries=len(dataset.qrels))
+
+
 @pytest.mark.parametrize(
     ("folder_name", "paper"),
     [("touche", "touche"), ("Webis-Touche2020", "touche"), ("signal1m", "signal"), ("pet", None)],
 )
 def test_a_folder_called_like_a_data_set_of_the_paper_is_that_one(
-    folder: Path, folder_name: str, paper: str | None
+    folder: Path, folder_name: str, paper: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    whole = load(folder)
+    for name, entry in catalogue._BY_WORD.items():
+        monkeypatch.setitem(catalogue._BY_WORD, name, small(entry, whole))
     dataset = load(folder.rename(folder.with_name(folder_name)))
 
     assert (dataset.name, dataset.paper, dataset.split) == (folder_name, paper, "test")
@@ -302,3 +312,12 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     )
 
     assert done.stdout.strip() == "[]"
+
+
+def test_a_name_alone_makes_no_data_set_of_the_paper(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, logger="mcranker.beir_eval"):
+        dataset = load(folder.rename(folder.with_name("scifact")))
+    assert dataset.paper is None
+    assert "judged queries, not 5183 and 300: it is not taken for it" in caplog.text

@@ -74,5 +74,5 @@ def test_an_option_that_cannot_be_is_refused_with_its_place(tmp_path: Path) -> N
     file = tmp_path / "mine.toml"
     wrong = SUITE.format(folder="mini").replace("step = 3", "step = 6")
     file.write_text(wrong, encoding="utf-8")
-    with pytest.raises(SuiteError, match="list.*step=6 is not below window=6"):
+    with pytest.raises(SuiteError, match=r"list.*step=6 is not below window=6"):
         load_suite(file)

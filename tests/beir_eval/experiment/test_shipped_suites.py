@@ -175,8 +175,8 @@ def test_smoke_needs_nothing_from_outside() -> None:
     suite = load_suite("smoke")
     assert [each.name for each in suite.datasets] == ["mini"]
     assert [(each.ranker, dict(each.options)) for each in suite.rankers] == [
-        ("direct", {"model": "local:smollm2-135m"}),
-        ("mcranker", {"model": "local:smollm2-135m"}),
+        ("direct", {"model": "local:minilm"}),
+        ("mcranker", {"model": "local:minilm"}),
     ]
     # The model is a setting, so that --model goes before it.
     assert all(not each.own for each in suite.rankers)

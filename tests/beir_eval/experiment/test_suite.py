@@ -113,6 +113,7 @@ def test_everything_of_a_file_arrives(write: Path) -> None:
         place=1,
         x=2.0,
         series="s",
+        rankers=("DIRECT(0,10)", "team"),
     )
     assert direct.note == SuiteNote(
         name="mine",
@@ -121,6 +122,7 @@ def test_everything_of_a_file_arrives(write: Path) -> None:
         baseline="DIRECT(0,10)",
         figure=figure,
         paper_row="DIRECT(0,10)",
+        rankers=("DIRECT(0,10)", "team"),
     )
 
 
@@ -129,7 +131,7 @@ def test_what_need_not_be_said(write: Path) -> None:
     suite = load_suite(str(write))
     assert (suite.description, suite.depth, suite.models, suite.figure) == ("", 100, {}, None)
     assert [dict(ranker.options) for ranker in suite.rankers] == [{}, {}]
-    assert suite.rankers[1].note == SuiteNote(name="mine", title="T", place=1)
+    assert suite.rankers[1].note == SuiteNote(name="mine", title="T", place=1, rankers=("A", "B"))
 
 
 def test_a_byte_order_mark_and_windows_lines_are_no_hindrance(write: Path) -> None:
@@ -310,7 +312,10 @@ def test_what_does_not_fit_together_is_refused(write: Path, text: str, said: str
     [
         ('ranker = "dirct"', "there is no ranker 'dirct'; did you mean 'direct'?"),
         ("team_sise = 2", "the ranker 'mcranker' takes no option 'team_sise'; did you mean 'team_"),
-        ("options = {}", "the ranker 'mcranker' takes no option 'options'; see 'mcranker rank"),
+        (
+            "options = {}",
+            "the ranker 'mcranker' takes no option 'options'; did you mean 'questions'?",
+        ),
         ('api_key = "k"', "the ranker 'mcranker' takes no option 'api_key'; keys are not kept in"),
         ('ledger = "l"', "the ranker 'mcranker' takes no option 'ledger'; one ledger serves all"),
         ("config = {}", "the ranker 'mcranker' takes no option 'config'; write its fields one by"),

@@ -135,3 +135,13 @@ def test_a_missing_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch)
 
     with pytest.raises(ImportError, match=r"'ir-measures'.*pip install \"mcranker\[eval\]\""):
         evaluate(RUN, QRELS)
+
+
+def test_relevant_passages_of_a_query_without_results_are_counted_as_trec_eval_counts_them() -> (
+    None
+):
+    # 2 of q1 and 1 of q2, for which nothing was found; trec_eval -c says num_rel 3.
+    judged = {"q1": {"a": 1, "b": 2, "c": 0}, "q2": {"a": 1, "c": -1}}
+    found = evaluate({"q1": [("a", 1.0)]}, judged, ["NumRel"])
+    assert found.means["NumRel"] == 3
+    assert found.per_query["NumRel"] == {"q1": 2, "q2": 1}

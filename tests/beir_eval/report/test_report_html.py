@@ -38,6 +38,14 @@ def usual() -> Section:
     )
 
 
+def with_ties() -> Section:
+    """The same, with a value of the first data set that is another with ties drawn by lot."""
+    first, *others = usual().rows
+    assert first.cells[0] is not None
+    cells = (replace(first.cells[0], by_lot=0.4), *first.cells[1:])
+    return replace(usual(), rows=(replace(first, cells=cells, average_by_lot=0.35), *others))
+
+
 def figure(kind: str = "line") -> Figure:
     note = FigureNote.model_validate({"kind": kind, "title": "Recruits", "x_label": "recruits"})
     return Figure(note, (("SciFact", (Point(2.0, 0.5, Interval(0.4, 0.6), 20),)),), "best at 2")
@@ -85,6 +93,16 @@ def test_values_stand_beside_the_papers() -> None:
         ["DIRECT baseline", "50.00", "70.08", "20.00", "35.00"],
         ["MC: 2 recruits weak model", "71.23†", "", "-", "-"],
     ]
+
+
+def test_values_with_ties_drawn_by_lot_have_a_column_where_they_are_others() -> None:
+    text = render_html(report(with_ties()))
+    assert Page(text).texts(0)[:3] == [
+        ["Ranker", "SciFact n = 20", "Touche n = 20", "Average"],
+        ["as ranked", "ties by lot", "paper", "ours", "as ranked", "ties by lot"],
+        ["BM25", "67.89", "40.00", "67.89", "30.01", "48.95", "35.00"],
+    ]
+    assert re.findall("<u>(.*?)</u>", text[text.index("<main>") :]) == ["40.00", "20.00"]
 
 
 def test_the_papers_numbers_are_labelled_wherever_they_stand() -> None:
@@ -148,7 +166,7 @@ def test_what_came_back_and_what_it_took() -> None:
     page = Page(render_html(report(section(row("A", gaps)))))
     # 6 / 400 = 1.5%
     assert page.texts(2)[2] == [
-        *["A", "400", "6 1.5%", "3", "7", "2", "1", "48.00 to 53.00", "50.00"],
+        *["A", "400", "6 1.5%", "3", "7", "2", "1", "3", "48.00 to 53.00", "50.00"],
     ]
     assert page.texts(3)[2] == ["A", "1,234", "5,678", "99", "42", "$0", "75.0 s"]
     assert (
@@ -235,9 +253,8 @@ def test_nothing_from_run_folders_becomes_markup() -> None:
 
 
 def test_every_row_fits_under_the_headings() -> None:
-    page = Page(
-        render_html(report(usual(), section(row("A", cell(0.5, p=0.5)), figure=figure("bars"))))
-    )
+    bars = section(row("A", cell(0.5, p=0.5)), figure=figure("bars"))
+    page = Page(render_html(report(usual(), with_ties(), bars)))
     for table in page.tables:
         width = sum(int(found.get("colspan", 1)) for found, _ in table[0])
         spanning = sum("rowspan" in found for found, _ in table[0])

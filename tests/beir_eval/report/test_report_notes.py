@@ -258,3 +258,46 @@ def test_one_data_set_at_two_depths_has_no_average(tmp_path: Path) -> None:
     assert any(note.startswith("No averages: scifact stands here") for note in section.notes)
     assert "| average" not in render_markdown(report_on(tmp_path))
     assert section.measured == "NDCG@10 (fewer passages ranked: 5)"
+
+
+def test_rankers_of_a_suite_that_were_never_run_are_there(tmp_path: Path) -> None:
+    def suite(place: int, label: str) -> SuiteNote:
+        return table1(place, label).model_copy(update={"rankers": (DIRECT, TWO, "Never")})
+
+    section = only(report_on(made(tmp_path, labels=[DIRECT, TWO], suite=suite)))
+    assert [row.label for row in section.rows][-1] == "Never"
+    assert row_of(section, "Never").cells == (None,)
+    assert section.notes[-1] == "Rankers of the suite that were not run: Never."
+    for text in (render_markdown(report_on(tmp_path)), render_html(report_on(tmp_path))):
+        assert "Never" in text
+
+
+@pytest.mark.parametrize(
+    ("fields", "host"),
+    [
+        ({"options": {"base_url": "https://user:key@judge.example:8000/v1?key=secret"}}, True),
+        ({"server": "https://judge.example/v1"}, True),
+        ({"server": "https://api.openai.com/v1/"}, False),
+        ({"options": {"base_url": "https://eu.api.openai.com/v1"}}, False),
+    ],
+)
+def test_reports_name_the_server_and_do_not_price_a_stand_in(
+    tmp_path: Path, fields: dict[str, Any], *, host: bool
+) -> None:
+    made(tmp_path, labels=[DIRECT], model="openai:gpt-5-mini")
+    path = folder_of(tmp_path, "scifact", DIRECT)
+    change(path / "manifest.json", RunManifest, **fields)
+    report = report_on(tmp_path)
+    section = only(report)
+    models = row_of(section, DIRECT).models
+    assert models == "openai:gpt-5-mini" + (" at judge.example" if host else "")
+    taken = cell_of(section, DIRECT).metrics.taken
+    assert taken is not None
+    assert (taken.cost is None) is host
+    assert (
+        any(note.startswith("Answers came from judge.example,") for note in section.notes) is host
+    )
+    assert "secret" not in render_markdown(report)
+    told = cell_of(only(report_on(tmp_path, provider_prices=True)), DIRECT).metrics.taken
+    assert told is not None
+    assert told.cost is not None

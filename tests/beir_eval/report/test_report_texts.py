@@ -112,6 +112,7 @@ def test_second_tables_say_what_came_back_and_what_it_took(tmp_path: Path) -> No
         ),
         missing_queries=("scifact-q1", "scifact-q2"),
         failed={"scifact-q1": "why"},
+        short_teams=2,
         ties={"nDCG@10": TieBounds(worst=0.125, best=0.25, by_lot=0.1875)},
     )
     *_, answers, taken = tables_of(render_markdown(report_on(tmp_path)))
@@ -126,6 +127,7 @@ def test_second_tables_say_what_came_back_and_what_it_took(tmp_path: Path) -> No
         "unreadable replies": "61",
         "queries without results": "2",
         "queries failed": "1",
+        "short teams": "2",
         "ties at worst": "12.50",
         "ties at best": "25.00",
         "ties by lot": "18.75",

@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from beir_eval.compare.pair import compare_pair
+from beir_eval.compare.sources import open_pair
+from beir_eval.compare.text import notes
 from beir_eval.experiment.run import run_suite
-from beir_eval.experiment.run_folder import FIRST_STAGE, Metrics, TieBounds
+from beir_eval.experiment.run_folder import FIRST_STAGE, Metrics, ScoreCounts, TieBounds
 from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite
 from beir_eval.measures.ties import Tied, tie_figures
 from beir_eval.report.markdown import render_markdown
@@ -177,3 +180,36 @@ def test_draws_are_the_mean_over_all_orders() -> None:
     expected = (1 + 1 / math.log2(3) + 0.5) / 3
     assert found.bounds[MEASURE].by_lot == pytest.approx(expected, abs=0.012)
     assert set(found.by_lot[MEASURE]) == set(tied)
+
+
+def test_ties_across_the_end_of_what_is_returned() -> None:
+    # One of three tied passages is returned: the relevant one in a third of the draws.
+    passages = ["a", "b", "c"]
+    tied = {f"q{n}": Tied(passages, [1.0] * 3, returned=1) for n in range(50)}
+    bounds = tie_figures(tied, {query_id: {"b": 1} for query_id in tied}).bounds[MEASURE]
+    assert (bounds.worst, bounds.best) == (0.0, 1.0)
+    # 5,000 draws with a standard deviation of 0.4714: 4 standard errors are 0.027.
+    assert bounds.by_lot == pytest.approx(1 / 3, abs=0.027)
+
+
+def test_two_runs_side_by_side_tell_what_they_owe_to_ties_and_missing_scores(
+    tmp_path: Path,
+) -> None:
+    folder = write_folder(tmp_path / "tiny")
+    suite = suite_of(folder, sum={}, ranks=BY_ORDER)
+    a, b = run_suite(suite, plan(tmp_path / "out", constant(2)))
+    lost = ScoreCounts(asked=1200, missing=30)
+    change(b.path / "metrics.json", Metrics, scores=lost)
+    compared = compare_pair(open_pair(str(a.path), str(b.path)))
+    assert a.metrics is not None
+    value, ties = a.metrics.means[MEASURE], a.metrics.ties[MEASURE].by_lot
+    owed = (
+        f"with ties drawn by lot, its mean is {ties:.4f} and not {value:.4f}; what is compared "
+        "here is as ranked"
+    )
+    assert compared.a.warnings == (owed,)
+    assert compared.b.warnings == (
+        owed,
+        "30 of its 1,200 scores are missing, and what stood in for them counts",
+    )
+    assert f"B: {owed}." in notes(compared)

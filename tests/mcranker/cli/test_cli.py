@@ -203,10 +203,8 @@ def test_only_given_flags_reach_the_configuration(run: Run, models: Connected) -
         found: dict[str, Any] = json.loads(result.stdout)["ranking"]["config"]
         return found
 
-    assert config() == RankerConfig().model_dump(mode="json")
-    assert config("--preset", "reference") == RankerConfig(preset="reference").model_dump(
-        mode="json"
-    )
+    assert config() == RankerConfig().recorded()
+    assert config("--preset", "reference") == RankerConfig(preset="reference").recorded()
     changed = config("--preset", "reference", "--depth", "none", "--scale", "20", "--reask", "2")
     assert (changed["depth"], changed["scale"], changed["reask"]) == (None, 20, 2)
     assert changed["missing"] == "constant"
@@ -247,7 +245,8 @@ def test_a_ranker_that_compares(run: Run, models: Connected) -> None:
     counts = {"asked": 1, "odd": 1, "missing": 1, "repeated": 1, "unknown": 1}
     assert ranking["comparisons"] == counts | {"tied": 0, "failed": 0, "reason": ""}
     assert result.stderr == (
-        "mcranker: warning: 1 of 1 reply left out 1 passage, repeated 1 and named 1 that were not shown\n"
+        "mcranker: warning: 1 of 1 reply left out 1 passage, repeated 1 and named 1 that were not "
+        "shown\n"
     )
     assert "1 call" in run(*args, "--dry-run").stdout
 

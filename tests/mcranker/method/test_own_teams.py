@@ -274,7 +274,10 @@ def test_a_forbidden_name_is_not_chosen_from_the_library() -> None:
     options: dict[str, Any] = {"recruiting": "library", "criteria": "library"}
     ranker = MCRanker(model=kept.model, team=["patient"], team_size=3, forbid=("clin*",), **options)
     assert ranker.recruit_team("q").names == ("Patient", "Lawyer")
-    (request,) = kept.requests
+    # The one who lacks is asked for again: the same three, and nobody else when told so.
+    request, again, repaired = kept.requests
+    assert "name none of them: Patient; Lawyer." in again.messages[-1].content
+    assert again.messages[0] in repaired.messages
     assert request.schema is not None
     names = request.schema.schema["properties"]["Identities"]["items"]["enum"]
     assert not {"Clinician", "Patient", SCIENTIST} & set(names)

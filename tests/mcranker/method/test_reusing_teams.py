@@ -302,7 +302,8 @@ require = ["clinician"]
         "mixed": ("Clinician", "Nurse"),
         "required": ("NLP scientist", "Clinician", "Nurse"),
     }
-    assert stages(run.requests)["recruit"] == 2 * len(GRADES)
+    # Of the mixed team, the second recruit is asked for again, and once more when it is refused.
+    assert stages(run.requests)["recruit"] == (3 + 1) * len(GRADES)
 
     suite.write_text(
         suite.read_text("utf-8").replace('["clinician"]\n', '["a","b","c"]\n'), "utf-8"

@@ -6,6 +6,7 @@ import json
 import math
 import random
 from collections.abc import Callable, Mapping
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,7 @@ CHOICES: tuple[dict[str, Any], ...] = (
     {"scoring": "per_criterion"},
     {"first_stage_weight": 0.4, "depth": 9},
     {"nlp_scientist": False, "team_size": 2, "missing": "lowest"},
-    {"team": ["Ann", "Ben"], "missing": "constant", "missing_constant": 30.0},
+    {"team": ["Ann", "Ben"], "missing": "constant", "missing_constant": 9.0},
     {"min_relevance": 0.4},
 )
 every_choice = pytest.mark.parametrize("options", CHOICES, ids=str)
@@ -144,6 +145,7 @@ def test_what_a_deadline_leaves(seed: int, options: dict[str, Any]) -> None:
         assert again.reensemble().order.tolist() == ranking.order.tolist()
     inspection = Inspection.from_dict(ranking.to_dict())
     assert inspection.missing == len(ranking.missing)
+    assert inspection.unfinished == "The deadline came before all scores."
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -321,7 +323,10 @@ def down() -> Exception:
 @pytest.mark.parametrize("after", [0, 1, 3, 4])
 @pytest.mark.parametrize("kind", [MCRanker, DirectRanker])
 def test_a_model_that_is_down(
-    after: int, kind: type[MCRanker | DirectRanker], caplog: pytest.LogCaptureFixture
+    after: int,
+    kind: type[MCRanker | DirectRanker],
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
 ) -> None:
     if kind is DirectRanker:
         after = 0
@@ -338,6 +343,11 @@ def test_a_model_that_is_down(
     assert "'q' keeps its first-stage order: nobody answers" in caplog.text
     again = Ranking.from_dict(ranking.to_dict())
     assert (again.failure, again.ids) == (ranking.failure, ranking.ids)
+    said = "No passage was judged, so they keep their first-stage order: nobody answers"
+    ranking.show(file=(screen := StringIO()))
+    assert said in " ".join(screen.getvalue().split())
+    ranking.to_html(tmp_path / "why.html")
+    assert said in (tmp_path / "why.html").read_text(encoding="utf-8")
 
 
 def test_what_fails_every_query_is_an_error_all_the_same() -> None:

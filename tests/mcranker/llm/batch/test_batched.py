@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
+from mcranker import DirectRanker, Ranking
 from mcranker.errors import (
     ConfigError,
     ModelTimeout,
@@ -346,3 +347,27 @@ def test_batches_cost_half(model: str) -> None:
     assert full is not None
     assert half == pytest.approx(full / 2)
     assert cost("openai:no-such-model+batch", usage) is None
+
+
+@both
+async def test_a_batch_outlives_a_deadline(provider: str, tmp_path: Path) -> None:
+    docs = [f"passage {number}" for number in range(4)]
+    async with workplace(provider, tmp_path) as place:
+        # The clock of deadlines is the real one, and the first use of an SDK takes long.
+        await outcomes(place.model(), [ask("first")])
+        place.server.polls = 10**9
+
+        async def rank(**options: Any) -> Ranking:
+            ranker = DirectRanker(model=place.model(), ledger=None, reask=0, **options)
+            return await ranker.arank("q", docs)
+
+        late = await rank(deadline=1.0)
+        assert (late.partial, late.usage.calls, len(late.missing)) == (True, 0, 4)
+        assert len(place.server.jobs) == 2
+        place.server.polls = 0
+        whole = await rank()
+        # It is that batch whose answers are read (they are no scores), and nothing is sent again.
+        assert len(place.server.jobs) == 2
+        assert not whole.partial
+        assert all("unusable answer" in each.reason for each in whole.missing)
+        assert whole.usage.unreadable + whole.reused.unreadable == 4

@@ -1,0 +1,111 @@
+"""Limits of ``mcranker rank``: hits that are returned, deadlines, models that are down."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import anyio
+import pytest
+
+from mcranker import ChatRequest
+from mcranker.errors import ServerFailed
+from tests.support.cli_support import Connected, Run, answer, invoke, scripted
+
+
+@pytest.fixture
+def models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Connected:
+    return scripted(monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def run(models: Connected) -> Run:
+    return invoke
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    path = tmp_path / "docs.jsonl"
+    path.write_text('{"_id": "aa", "text": "one"}\n{"_id": "bbbb", "text": "two"}\n')
+    return path
+
+
+@pytest.fixture
+def many(tmp_path: Path, docs: Path) -> list[str | Path]:
+    (tmp_path / "q.tsv").write_text("q1\tmasks\nq2\tgloves\n")
+    (tmp_path / "r.trec").write_text("q1 Q0 aa 1 2 x\nq1 Q0 bbbb 2 1 x\nq2 Q0 aa 1 1 x\n")
+    return [
+        "rank",
+        *("--queries", tmp_path / "q.tsv"),
+        *("--run", tmp_path / "r.trec"),
+        *("--corpus", docs),
+    ]
+
+
+def test_top_n_and_min_relevance_leave_out_hits(run: Run, docs: Path, tmp_path: Path) -> None:
+    whole = json.loads(run("rank", "q", "--docs", docs, "--output", "json").stdout)["ranking"]
+    saved = tmp_path / "whole.json"
+    limits = ("--top-n", "1", "--min-relevance", "0.1", "--save", saved)
+    result = run("rank", "q", "--docs", docs, "--output", "json", *limits)
+    ranking = json.loads(result.stdout)["ranking"]
+    assert result.exit_code == 0
+    assert ranking["hits"] == whole["hits"][:1]
+    assert ranking["scale"] == [0, 30]
+    (tmp_path / "cut.json").write_text(result.stdout)
+    refused = run("inspect", tmp_path / "cut.json")
+    said = "min_relevance left out hits: keep all with --save FILE"
+    assert (refused.exit_code, said in refused.stderr) == (1, True)
+    assert json.loads(saved.read_text())["hits"] == whole["hits"]
+    lines = run("rank", "q", "--docs", docs, "--output", "jsonl", "--top-n", "1").stdout
+    assert json.loads(lines)["doc_id"] == whole["hits"][0]["doc_id"]
+    table = run("rank", "q", "--docs", docs, *limits[:4]).stdout
+    assert "1 passage left out by --min-relevance 0.1 and --top-n 1" in table
+    assert run("rank", "q", "--docs", docs, "--top-n", "0").exit_code == 2
+    refused = run("rank", "q", "--docs", docs, "--min-relevance", "1.5")
+    assert (refused.exit_code, "--min-relevance" in refused.stderr) == (2, True)
+
+
+def test_a_deadline_is_exit_code_3(run: Run, models: Connected, docs: Path) -> None:
+    async def stuck(request: ChatRequest) -> str:
+        if request.tag.stage == "score" and request.tag.doc_id == "aa":
+            await anyio.sleep_forever()
+        return answer(request)
+
+    models.answer = stuck
+    result = run("rank", "q", "--docs", docs, "--output", "json", "--deadline", "0.5")
+    whole = json.loads(result.stdout)
+    assert (result.exit_code, whole["status"]) == (3, "missing_scores")
+    assert [each["code"] for each in whole["errors"]] == ["Deadline", "MissingScores"]
+    assert "the deadline of 0.5 s came before all scores" in result.stderr
+    ranking = whole["ranking"]
+    assert ranking["partial"]
+    assert ranking["hits"][-1]["doc_id"] == "aa"
+    assert set(ranking["hits"][-1]["missing"].values()) == {"deadline"}
+
+
+def test_a_model_that_is_down_may_leave_the_order(
+    run: Run, models: Connected, docs: Path, many: list[str | Path]
+) -> None:
+    def down(request: ChatRequest) -> str:
+        raise ServerFailed("out of order")
+
+    models.answer = down
+    assert run("rank", "q", "--docs", docs).exit_code == 1
+    result = run("rank", "q", "--docs", docs, "--on-failure", "first_stage", "--output", "json")
+    whole = json.loads(result.stdout)
+    assert (result.exit_code, whole["status"]) == (3, "missing_scores")
+    assert whole["errors"][0]["code"] == "FirstStageOrder"
+    assert whole["ranking"]["failure"] == "out of order"
+    assert [hit["first_stage_rank"] for hit in whole["ranking"]["hits"]] == [1, 2]
+    result = run(*many, "--on-failure", "first_stage", "--output", "json")
+    assert result.exit_code == 3
+    assert "query 'q1': not ranked, in first-stage order: out of order" in result.stderr
+    assert run("rank", "q", "--docs", docs, "--on-failure", "first_stage").exit_code == 3
+
+
+def test_passages_that_were_cut_are_told(run: Run, docs: Path) -> None:
+    result = run("rank", "q", "one two three", "four", "--max-passage-words", "2", "--top", "1")
+    assert "1 passage cut to 2 words for the model" in result.stdout
+    refused = run("rank", "q", "--docs", docs, "--max-passage-tokens", "20")
+    assert refused.exit_code == 1
+    assert "which --max-passage-tokens 20 needs; use --max-passage-words instead" in refused.stderr

@@ -1,0 +1,101 @@
+"""Passages that are cut before models see them, and how that is told."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from mcranker import ChatRequest, DirectRanker, MCRanker, Ranking, ScriptedChat
+from mcranker.errors import UnsupportedCapability
+from mcranker.llm.local.llama_local import LocalChat, beginning
+from tests.support.scripted import RECRUITS, RUBRIC
+
+DOCS = ["one two three four", "five", "one two three four", "six seven eight"]
+
+
+class Tokenizing(ScriptedChat):
+    """A model whose tokens are letters and blanks."""
+
+    def __init__(self) -> None:
+        super().__init__(self.reply)
+        self.prompts: list[str] = []
+        self.cuts: list[tuple[str, int]] = []
+
+    def reply(self, request: ChatRequest) -> str:
+        self.prompts.append(request.messages[-1].content)
+        texts = {"recruit": RECRUITS, "criteria": RUBRIC}
+        return texts.get(request.tag.stage, json.dumps({"Score": 5}))
+
+    async def cut(self, text: str, tokens: int) -> str:
+        self.cuts.append((text, tokens))
+        return text[:tokens]
+
+
+def test_by_tokens_of_the_scoring_model() -> None:
+    model = Tokenizing()
+    with MCRanker(model=model, ledger=None, max_passage_tokens=7) as ranker:
+        ranking = ranker.rank("q", DOCS)
+        assert ranker.estimate("q", DOCS).calls == 1 + 3 + 9
+    assert [hit.cut for hit in ranking] == [11, 0, 11, 8]
+    assert ranking.cut == {0: 11, 2: 11, 3: 8}
+    assert not any("two three" in prompt or "seven" in prompt for prompt in model.prompts)
+    assert sum("one two" in prompt for prompt in model.prompts) == 1 + 3
+    # Each text is cut once, in the ranking and in the estimate.
+    assert model.cuts == [(text, 7) for text in dict.fromkeys(DOCS)] * 2
+    assert ranking[0].passage.text == DOCS[0]
+    again = Ranking.from_dict(ranking.to_dict())
+    assert again.cut == ranking.cut
+
+
+def test_words_are_cut_first() -> None:
+    model = Tokenizing()
+    with DirectRanker(model=model, max_passage_words=2, max_passage_tokens=100) as ranker:
+        assert ranker.rank("q", DOCS).cut == {0: 11, 2: 11, 3: 6}
+    assert model.cuts[0] == ("one two", 100)
+
+
+def test_nothing_is_cut_unless_asked() -> None:
+    with DirectRanker(model=Tokenizing()) as ranker:
+        assert ranker.rank("q", DOCS).cut == {}
+
+
+@pytest.mark.parametrize("kind", [MCRanker, DirectRanker])
+def test_a_model_without_a_tokenizer_is_refused(kind: Any) -> None:
+    said = "the tokenizer of scripted:function is not known here, which max_passage_tokens=7 needs"
+    with pytest.raises(UnsupportedCapability, match=said):
+        kind(model=ScriptedChat(lambda _: ""), max_passage_tokens=7)
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces", "expected"),
+    [
+        ("one two", ["one", " t"], "one t"),
+        ("one two", [" one", " t"], "one t"),  # a blank before the first word
+        (" one", [" one"], " one"),
+        ("naïve", ["na", [0xC3, 0xAF]], "naï"),
+        ("naïve", ["na", [0xC3]], "na"),  # half a character
+        ("one", [], ""),
+    ],
+)
+def test_the_beginning_that_tokens_write(
+    text: str, pieces: list[str | list[int]], expected: str
+) -> None:
+    assert beginning(text, pieces) == expected
+
+
+@pytest.mark.local_model
+@pytest.mark.anyio
+async def test_a_local_models_tokens() -> None:
+    chat = LocalChat.open("smollm2-135m")
+    try:
+        text = "Masks filter naïve aerosols, 95% of them 👩🏽‍🔬."
+        whole = await chat.cut(text, 1000)
+        parts = [await chat.cut(text, tokens) for tokens in range(1, 8)]
+    finally:
+        await chat.aclose()
+    assert whole == text
+    assert all(text.startswith(part) for part in parts)
+    assert parts[0] == "M" or parts[0].startswith("Mask")
+    assert [len(part) for part in parts] == sorted({len(part) for part in parts})
