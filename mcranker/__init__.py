@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from mcranker.events import (
         Event,
         PassageAssessed,
+        PassagesCompared,
         PassageScored,
         RankingDone,
         RankingStarted,
@@ -67,14 +68,17 @@ if TYPE_CHECKING:
     from mcranker.rankers.dispatch import RankedQuery
     from mcranker.rankers.likelihood import RGSRanker, RGYNRanker
     from mcranker.rankers.mcranker import MCRanker
+    from mcranker.rankers.pairwise import PairwiseRanker
+    from mcranker.rankers.rankgpt import RankGPTRanker
     from mcranker.rankers.rerank import RerankRanker
+    from mcranker.rankers.setwise import SetwiseRanker
     from mcranker.ranking import Hit, Ranking
     from mcranker.replies.loose_json import Unreadable
-    from mcranker.types import MissingScore, Passage, Query, Score, UsageTable
+    from mcranker.types import Comparisons, MissingScore, Passage, Query, Score, UsageTable
     from personas import Criterion, Ensemble, Member, Persona, Rubric, Team
 
 _EXPORTS = {
-    "mcranker.types": "Query Passage Score MissingScore UsageTable",
+    "mcranker.types": "Query Passage Score MissingScore Comparisons UsageTable",
     "personas": "Persona Criterion Rubric Member Team Ensemble",
     "mcranker.config": "RankerConfig",
     "mcranker.options": "RankerOptions",
@@ -84,12 +88,15 @@ _EXPORTS = {
     "mcranker.rankers.direct": "DirectRanker",
     "mcranker.rankers.likelihood": "RGYNRanker RGSRanker",
     "mcranker.rankers.rerank": "RerankRanker",
+    "mcranker.rankers.rankgpt": "RankGPTRanker",
+    "mcranker.rankers.setwise": "SetwiseRanker",
+    "mcranker.rankers.pairwise": "PairwiseRanker",
     "mcranker.method.answers": "Scoring",
     "mcranker.replies.loose_json": "Unreadable",
     "mcranker.ranking": "Ranking Hit",
     "mcranker.estimate": "Estimate",
     "mcranker.events": "Event RankingStarted TeamRecruited RubricWritten PassageScored "
-    "PassageAssessed RankingDone",
+    "PassageAssessed PassagesCompared RankingDone",
     "mcranker.llm.chat": "ChatModel ChatRequest ChatReply ReplySchema Message Question "
     "Tag Usage Capabilities Answer Judge Option State",
     "mcranker.llm.connect": "connect",
@@ -111,6 +118,7 @@ __all__ = [
     "ChatModel",
     "ChatReply",
     "ChatRequest",
+    "Comparisons",
     "ConfigError",
     "ConnectionFailed",
     "ContentRefused",
@@ -136,14 +144,17 @@ __all__ = [
     "ModelNotFound",
     "ModelTimeout",
     "Option",
+    "PairwiseRanker",
     "Passage",
     "PassageAssessed",
     "PassageScored",
+    "PassagesCompared",
     "Persona",
     "Query",
     "Question",
     "RGSRanker",
     "RGYNRanker",
+    "RankGPTRanker",
     "RankedQuery",
     "Ranker",
     "RankerConfig",
@@ -163,6 +174,7 @@ __all__ = [
     "Scoring",
     "ScriptedChat",
     "ServerFailed",
+    "SetwiseRanker",
     "State",
     "Tag",
     "Team",

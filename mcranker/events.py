@@ -71,6 +71,21 @@ class PassageAssessed:
 
 
 @dataclass(frozen=True, slots=True)
+class PassagesCompared:
+    """Passages were put in order; `doc_ids` names them, best first.
+
+    If that `failed`, they are in the order that they keep. `done` of `total` comparisons of this
+    query have been made; `total` is the most that there may be.
+    """
+
+    query_id: str
+    doc_ids: tuple[str, ...]
+    failed: bool
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
 class RankingDone:
     """The ranking is complete; always the last event."""
 
@@ -79,7 +94,13 @@ class RankingDone:
 
 
 Event: TypeAlias = (
-    RankingStarted | TeamRecruited | RubricWritten | PassageScored | PassageAssessed | RankingDone
+    RankingStarted
+    | TeamRecruited
+    | RubricWritten
+    | PassageScored
+    | PassageAssessed
+    | PassagesCompared
+    | RankingDone
 )
 
 Emit: TypeAlias = Callable[[Event], Awaitable[None]]

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast, overload
 
 from mcranker.errors import ConfigError, InputError, MissingScoreError
 from mcranker.trec import trec_run
-from mcranker.types import MissingScore, Passage, Query, ScoreMatrix, UsageTable
+from mcranker.types import Comparisons, MissingScore, Passage, Query, ScoreMatrix, UsageTable
 from personas.ensembles import Rule, descending, distinct, find_ensemble, relevance
 from personas.errors import PersonasError, SchemaError, shown
 from personas.inspection.stored import (
     ASSESSOR,
     StoredCalls,
+    StoredComparisons,
     StoredHit,
     StoredQuery,
     StoredRanking,
@@ -131,6 +132,7 @@ class Ranking(Sequence[Hit]):
             ``on_failure="first_stage"``; else empty.
         cut: place in `passages` -> characters that ``max_passage_words`` or
             ``max_passage_tokens`` took off its end before models saw it.
+        comparisons: what came of the replies, for rankers that compare passages; None for others.
     """
 
     query: Query
@@ -152,6 +154,7 @@ class Ranking(Sequence[Hit]):
     partial: bool = False
     failure: str = ""
     cut: Mapping[int, int] = field(default_factory=dict)
+    comparisons: Comparisons | None = None
     _returned: tuple[int, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -351,6 +354,7 @@ class Ranking(Sequence[Hit]):
             scale=self.scale,
             partial=self.partial,
             failure=self.failure,
+            comparisons=StoredComparisons(**asdict(self.comparisons)) if self.comparisons else None,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -471,6 +475,7 @@ class Ranking(Sequence[Hit]):
             partial=stored.partial,
             failure=stored.failure,
             cut={row: hit.cut for row, hit in enumerate(hits) if hit.cut},
+            comparisons=Comparisons(**dict(stored.comparisons)) if stored.comparisons else None,
         )
 
     def _hit(self, place: int) -> Hit:

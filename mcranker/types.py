@@ -223,3 +223,28 @@ class UsageTable(Mapping[tuple["Stage", str, str], "Usage"]):
 
     def __len__(self) -> int:
         return len(self._rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparisons:
+    """What came of the replies of a ranker that compares passages.
+
+    Attributes:
+        asked: replies that were wanted, of one comparison each.
+        odd: replies that were read, and left out passages, repeated some or named unknown ones.
+        missing: passages that were left out; they keep their order, behind those that were named.
+        repeated: times that a passage was named again; its first place counts.
+        unknown: names of no passage that was shown; they count for nothing.
+        tied: pairs in which the choice went with the order they were shown in; they keep theirs.
+        failed: replies that could not be read or did not come; their passages keep their order.
+        reason: why the first of those failed; else empty.
+    """
+
+    asked: int = 0
+    odd: int = 0
+    missing: int = 0
+    repeated: int = 0
+    unknown: int = 0
+    tied: int = 0
+    failed: int = 0
+    reason: str = ""

@@ -129,6 +129,16 @@ TYPED_PROMPTS: dict[str, Placeholders] = {
 }
 """Prompts of typed questions. A folder may leave them out; the shipped ones then stand in."""
 
+COMPARATIVE_PROMPTS: dict[str, Placeholders] = {
+    # Our addition: several passages in one call, put in order or chosen among
+    "rankgpt": _placeholders("query passages", "count"),
+    "setwise": _placeholders("query passages", "count labels"),
+    "pairwise": _placeholders("query passages", "count labels"),
+    # One of {{passages}}, with the number or letter that it is called by
+    "compared_passage": _placeholders("name passage"),
+}
+"""Prompts of rankers that compare. A folder may leave them out; the shipped ones then stand in."""
+
 _PLACEHOLDER = re.compile(r"\{\{(?!\{)\s*+((?:[^{}\n]*[^\s{}])?)\s*+\}\}")
 _ROLE_LINE = re.compile(r"^\[(system|user|assistant)\][ \t]*$", re.MULTILINE)
 _HEADING = re.compile(r"^([A-Za-z][\w -]{0,40}):", re.MULTILINE)
@@ -235,6 +245,7 @@ class PromptSet:
         *,
         source: str,
         typed: Mapping[str, str] | None = None,
+        comparative: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self._texts = dict(texts)
@@ -242,19 +253,21 @@ class PromptSet:
         for piece, other in _INSTEAD.items():
             complete[piece] = texts.get(piece, complete[other])
         self._typed = {**_shipped("typed"), **(typed or {})}
+        self._comparative = {**_shipped("comparative"), **(comparative or {})}
         templates = {
             prompt: _checked(Template.parse(prompt, text), f"{source}/{prompt}.txt")
-            for prompt, text in {**complete, **self._typed}.items()
+            for prompt, text in {**complete, **self._typed, **self._comparative}.items()
         }
         headings = {found for text in texts.values() for found in _HEADING.findall(text)}
         entries = sorted({_beginning(templates[piece]) for piece in _LINES} - {""})
         self.cleaner = Cleaner(headings, entries)
-        headings |= {found for text in self._typed.values() for found in _HEADING.findall(text)}
-        typed_cleaner = Cleaner(headings, entries)
+        # Each family adds its own headings only, so that no text changes in others' prompts.
+        cleaners: dict[str, Cleaner] = {}
+        for family in (self._typed, self._comparative):
+            own = {found for text in family.values() for found in _HEADING.findall(text)}
+            cleaners |= dict.fromkeys(family, Cleaner(headings | own, entries))
         self._templates = {
-            prompt: replace(
-                template, cleaner=typed_cleaner if prompt in self._typed else self.cleaner
-            )
+            prompt: replace(template, cleaner=cleaners.get(prompt, self.cleaner))
             for prompt, template in templates.items()
         }
 
@@ -284,13 +297,14 @@ class PromptSet:
         try:
             found = {
                 prompt: read_text(path / f"{prompt}.txt")
-                for prompt in (*PROMPTS, *PIECES, *TYPED_PROMPTS)
+                for prompt in (*PROMPTS, *PIECES, *TYPED_PROMPTS, *COMPARATIVE_PROMPTS)
                 if (path / f"{prompt}.txt").is_file()
             }
         except ValueError as error:
             raise PromptError(str(error)) from error
         typed = {prompt: found.pop(prompt) for prompt in TYPED_PROMPTS & found.keys()}
-        return cls(path.name, found, source=str(path), typed=typed)
+        compared = {prompt: found.pop(prompt) for prompt in COMPARATIVE_PROMPTS & found.keys()}
+        return cls(path.name, found, source=str(path), typed=typed, comparative=compared)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write every prompt and piece as a file into `folder`, which must be new or empty.
@@ -304,7 +318,8 @@ class PromptSet:
             if any(path.iterdir()):
                 raise PromptError(f"{path}: is not empty; name a new folder")
             shipped = {piece: text for piece, text in _shipped("paper").items() if piece in _LINES}
-            for prompt, text in {**shipped, **self._texts, **self._typed}.items():
+            own = {**self._texts, **self._typed, **self._comparative}
+            for prompt, text in {**shipped, **own}.items():
                 (path / f"{prompt}.txt").write_text(text, encoding="utf-8")
         except OSError as error:
             raise PromptError(f"{path}: cannot be written: {error.strerror or error}") from error
@@ -348,6 +363,12 @@ class PromptSet:
         """The same for the prompts of typed questions."""
         return _hashes(self._typed)
 
+    def comparative_hashes(self, prompt: str) -> Mapping[str, str]:
+        """The same for a prompt of a ranker that compares, and what goes with it."""
+        used = {name: self._comparative[name] for name in (prompt, "compared_passage")}
+        shared = {name: self.hashes[name] for name in ("passage", "repair") if name in self.hashes}
+        return {**_hashes(used), **shared}
+
 
 def _hashes(texts: Mapping[str, str]) -> Mapping[str, str]:
     return {
@@ -359,7 +380,8 @@ def _hashes(texts: Mapping[str, str]) -> Mapping[str, str]:
 def _shipped(folder: str) -> Mapping[str, str]:
     """The prompts and pieces of a folder that is shipped."""
     path = resources.files("personas") / "prompts" / folder
-    files = {prompt: path / f"{prompt}.txt" for prompt in (*PROMPTS, *PIECES, *TYPED_PROMPTS)}
+    names = (*PROMPTS, *PIECES, *TYPED_PROMPTS, *COMPARATIVE_PROMPTS)
+    files = {prompt: path / f"{prompt}.txt" for prompt in names}
     return {
         prompt: file.read_text(encoding="utf-8") for prompt, file in files.items() if file.is_file()
     }
@@ -390,7 +412,7 @@ def _merge(parts: tuple[str, ...], values: Mapping[str, str]) -> tuple[str, ...]
 
 
 def _checked(template: Template, where: str) -> Template:
-    needed = (PROMPTS | PIECES | TYPED_PROMPTS)[template.name]
+    needed = (PROMPTS | PIECES | TYPED_PROMPTS | COMPARATIVE_PROMPTS)[template.name]
     if not template.turns:
         raise PromptError(f"{where}: is empty")
     missing = needed.required - template.placeholders
@@ -405,7 +427,7 @@ def _checked(template: Template, where: str) -> Template:
             f"known here: {_braced(needed.known)}"
         )
     roles = [role for role, _ in template.turns]
-    if template.name in _LINES and roles != ["user"]:
+    if template.name in _LINES | {"compared_passage"} and roles != ["user"]:
         raise PromptError(
             f"{where}: is a part of other prompts, so it has no turns; leave out {roles}"
         )

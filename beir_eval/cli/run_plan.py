@@ -14,6 +14,8 @@ from beir_eval.cli.flags import FIRST_STAGE, bm25_flags, measures_flag, no_cache
 from beir_eval.experiment.run import Experiment, Plan
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.options import (
+    COMPARISON_OPTIONS,
+    comparison_flags,
     config_flags,
     given_config,
     given_ledger,
@@ -38,6 +40,7 @@ ENGINES = ("bm25s", "pyserini")
 
 
 WHAT, OUTPUT = "What is run", "Output"
+_OF_ONE_RANKER = ("team", "with_criteria", *COMPARISON_OPTIONS)
 
 
 def given_experiment(ctx: click.Context) -> Experiment:
@@ -76,7 +79,7 @@ def _suite(ctx: click.Context) -> Suite:
     given = ctx.params
     named = dict(_pair(ctx, text) for text in given["use"])
     if given["suite"] is not None:
-        for flag in ("ranker", "label", "team", "with_criteria"):
+        for flag in ("ranker", "label", *_OF_ONE_RANKER):
             if given[flag]:
                 name = flag.replace("_", "-")
                 raise click.UsageError(f"--{name} does not go with a suite; leave it out", ctx)
@@ -87,7 +90,7 @@ def _suite(ctx: click.Context) -> Suite:
         raise click.UsageError("name a suite, or --ranker and --dataset", ctx)
     if given["label"] and len(given["ranker"]) > 1:
         raise click.UsageError("--label names one run; give one --ranker", ctx)
-    specific = {name: given[name] for name in ("team", "with_criteria") if given[name]}
+    specific = {name: given[name] for name in _OF_ONE_RANKER if given[name]}
     rankers = tuple(
         RankerSpec(
             given["label"] or _label(ctx, name, specific), name, specific, None, frozenset(specific)
@@ -272,6 +275,7 @@ def run_flags() -> list[click.Parameter]:
             "--team-size is larger."
         ),
         with_criteria_flag(),
+        *comparison_flags(),
         *config_flags(config),
         *model_flags(ROLES),
         ledger_flag(),

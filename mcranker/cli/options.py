@@ -143,6 +143,27 @@ def with_criteria_flag() -> click.Parameter:
     )
 
 
+COMPARISON_OPTIONS = ("window", "step", "passes", "ranks", "children")
+"""Options of the rankers that compare passages."""
+
+
+def comparison_flags() -> list[click.Parameter]:
+    """Flags of `COMPARISON_OPTIONS`; those that are not given are left to the ranker."""
+    helps = {
+        "window": "With --ranker rankgpt: passages that one call puts in order (20).",
+        "step": "With --ranker rankgpt: passages by which the window moves on (10).",
+        "passes": "With --ranker rankgpt: how often the window goes over all passages (1).",
+        "ranks": "With --ranker setwise or pairwise: first ranks that are sorted out (10).",
+        "children": "With --ranker setwise: passages compared with the one above them (3).",
+    }
+    return [
+        GroupedOption(
+            [f"--{name}"], type=WholeNumber(min=1), metavar="N", section=METHOD, help=helps[name]
+        )
+        for name in COMPARISON_OPTIONS
+    ]
+
+
 def given_ledger(ctx: click.Context) -> str | None:
     """What ``--ledger`` says, as rankers take it."""
     given: str | None = ctx.params.get("ledger")
@@ -170,7 +191,7 @@ def make_ranker(ctx: click.Context, name: str) -> Ranker:
     takes = RANKERS.get(name).takes()
     options = {
         option: ctx.params[option]
-        for option in (*MODEL_OPTIONS, "base_url", "team", "with_criteria")
+        for option in (*MODEL_OPTIONS, "base_url", "team", "with_criteria", *COMPARISON_OPTIONS)
         if ctx.params.get(option) not in (None, False)
     }
     for option in options:
@@ -188,7 +209,7 @@ def ranker_flag() -> click.Parameter:
         default="mcranker",
         show_default=True,
         section=METHOD,
-        help="The team of personas, or one of the baselines.",
+        help="The team of personas, or another ranker (docs/rankers.md).",
     )
 
 

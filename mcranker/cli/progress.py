@@ -109,6 +109,8 @@ class QueryTracker:
                 # The assessor works while scores are still coming.
                 if self.stage != "scoring":
                     self._count("assessing", done, total)
+            case events.PassagesCompared(done=done, total=total):
+                self._count("comparing", done, total)
             case _:
                 pass
 

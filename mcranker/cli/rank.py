@@ -17,6 +17,7 @@ from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.options import (
     WEAK_MODEL_NOTE,
+    comparison_flags,
     config_flags,
     ledger_flag,
     make_ranker,
@@ -299,6 +300,7 @@ def _flags() -> list[click.Parameter]:
         ),
         ranker_flag(),
         with_criteria_flag(),
+        *comparison_flags(),
         team_flag(
             "A saved team, or one of the library; nobody is recruited, unless --team-size is "
             "larger."

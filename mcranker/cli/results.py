@@ -62,6 +62,7 @@ class Results:
         self._missing += len(ranking.missing)
         self._missing_in += bool(ranking.missing)
         self._note_limits(ranking)
+        self._note_comparisons(ranking)
         if self._save is not None:
             self._save(ranking.to_json() + "\n")
         if self.wanted.report is not None:
@@ -128,6 +129,28 @@ class Results:
         message = f"{of_many}{one_line(message)}"
         say(f"warning: {message}")
         self._errors.append({"code": code, "message": message, "retryable": True})
+
+    def _note_comparisons(self, ranking: Ranking) -> None:
+        """Note comparisons that failed, and replies that were no simple answer."""
+        counts = ranking.comparisons
+        if counts is None or ranking.failure:
+            return
+        of_many = f"query {ranking.query.id!r}: " if self.wanted.many else ""
+        if counts.failed:
+            message = (
+                f"{of_many}{counts.failed} of {counted(counts.asked, 'comparison')} failed, and "
+                f"their passages kept their order; the first: {one_line(counts.reason)}"
+            )
+            say(f"warning: {message}")
+            self._errors.append(
+                {"code": "FailedComparisons", "message": message, "retryable": True}
+            )
+        if counts.odd:
+            say(
+                f"warning: {of_many}{counts.odd} of {counted(counts.asked, 'reply', 'replies')} "
+                f"left out {counted(counts.missing, 'passage')}, repeated {counts.repeated} and "
+                f"named {counts.unknown} that were not shown"
+            )
 
     def _write_table(self, ranking: Ranking) -> None:
         from mcranker.cli.tables import show_ranking

@@ -198,7 +198,7 @@ class PointwiseRanker(Ranker):
             seconds={**session.seconds, "total": time.perf_counter() - session.started},
             assessor_reasons=_reasons(scored.assessed, rows),
             partial=scored.partial,
-            cut=_cut(session),
+            cut=characters_cut(session),
         )
 
 
@@ -222,7 +222,7 @@ def _changes(config: RankerConfig, resolved: RankerConfig) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in changed.items()) or "nothing changes"
 
 
-def _cut(session: Session) -> dict[int, int]:
+def characters_cut(session: Session) -> dict[int, int]:
     """Place of each passage that models did not see whole -> characters they did not see."""
     config = session.config
     if config.max_passage_words is None and config.max_passage_tokens is None:

@@ -111,6 +111,19 @@ class StoredUsage(_Counts):
     reused: list[StoredCalls] = []
 
 
+class StoredComparisons(_Stored):
+    """What came of the replies of a ranker that compares, as `mcranker.types.Comparisons` says."""
+
+    asked: _Count
+    odd: _Count = 0
+    missing: _Count = 0
+    repeated: _Count = 0
+    unknown: _Count = 0
+    tied: _Count = 0
+    failed: _Count = 0
+    reason: str = ""
+
+
 class StoredHead(_Stored):
     """What a ranking is of; read in passing over a file of many."""
 
@@ -149,6 +162,7 @@ class StoredRanking(StoredHead):
     scale: tuple[_Score, _Score] | None = Field(None, strict=False)
     partial: bool = False
     failure: str = ""
+    comparisons: StoredComparisons | None = Field(None, exclude_if=not_)
 
     def to_dict(self, *, texts: bool = True) -> dict[str, Any]:
         """As plain values that JSON can hold; titles and texts of the passages may be left out."""

@@ -234,6 +234,37 @@ def test_the_direct_ranker(run: Run, models: Connected) -> None:
     assert json.loads(result.stdout)["ranking"]["team"] is not None
 
 
+def test_a_ranker_that_compares(run: Run, models: Connected) -> None:
+    models.answer = lambda _: "[3] > [3] > [9] > [1]"
+    args = ("rank", "q", "a", "b", "c", "--ranker", "rankgpt", "--window", "5", "--step", "2")
+    result = run(*args, "--output", "json")
+    assert result.exit_code == 0, result.output
+    ranking = json.loads(result.stdout)["ranking"]
+    assert [hit["text"] for hit in ranking["hits"]] == ["c", "a", "b"]
+    assert (ranking["config"]["window"], ranking["config"]["step"]) == (5, 2)
+    counts = {"asked": 1, "odd": 1, "missing": 1, "repeated": 1, "unknown": 1}
+    assert ranking["comparisons"] == counts | {"tied": 0, "failed": 0, "reason": ""}
+    assert result.stderr == (
+        "mcranker: warning: 1 of 1 reply left out 1 passage, repeated 1 and named 1 that were not "
+        "shown\n"
+    )
+    assert "1 call" in run(*args, "--dry-run").stdout
+
+
+def test_comparisons_that_fail_are_exit_code_3(run: Run, models: Connected) -> None:
+    asked = iter(["A", *["A or B"] * 2, *["A"] * 9])
+    models.answer = lambda _: next(asked)
+    args = ("rank", "q", "a", "b", "c", "--ranker", "setwise", "--children", "1")
+    result = run(*args, "--output", "json")
+    assert result.exit_code == 3, result.output
+    assert "comparisons failed, and their passages kept their order; the first:" in result.stderr
+    (error,) = json.loads(result.stdout)["errors"]
+    assert error["code"] == "FailedComparisons"
+    refused = run("rank", "q", "a", "--ranker", "setwise", "--window", "5")
+    assert refused.exit_code == 2
+    assert "--window does not go with --ranker setwise" in refused.stderr
+
+
 def test_team_saves_what_rank_takes(run: Run, models: Connected, tmp_path: Path) -> None:
     out = tmp_path / "team.yaml"
     result = run("team", "best masks", "--example", "a passage", "--out", out)

@@ -1,0 +1,225 @@
+"""Malformed replies to rankers that compare: nothing is shifted or invented, each passage once."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+import time
+from typing import Any
+
+import pytest
+
+from mcranker import ChatRequest, PairwiseRanker, Ranking, ReplyError, ScriptedChat, SetwiseRanker
+from mcranker.rankers.rankgpt import RankGPTRanker
+from mcranker.replies.json import LONGEST
+from mcranker.replies.loose_json import Unreadable
+from mcranker.replies.orders import read_choice, read_order
+from tests.attack.scale import scaled
+
+PIECES = [
+    *(
+        "[1]",
+        "[2]",
+        "[3]",
+        "[4]",
+        "[99]",
+        "[0]",
+        "[-1]",
+        "[1.5]",
+        "[]",
+        "[ 2 ]",
+        "[1",
+        "2]",
+        "[[3]]",
+    ),
+    *(">", " > ", ">>", "=", ",", ";", "\n", " ", ">\n", "->", "<", "and", ". ", "...", "&gt;"),
+    *("1", "2", "3", "4", "12", "007", "3.14", "1e9", "9" * 12, "\u0661", "\u00b2", "\uff11"),
+    *("A", "B", "[A]", "Passage A", "Passage B", "passage c", "Answer: B", "C.", "(D)", "Z", "a"),
+    *("<think>", "</think>", "{", "}", '"Order": [2, 1]', "```", "For example:", "not", "I", "\0"),
+    *("The passage is about masks.", "\u202e", "\U0001f637", "None", "null", "\ud800"),
+]
+LETTERS = ("A", "B", "C", "D")
+
+
+def noise(rng: random.Random) -> str:
+    return "".join(rng.choice(PIECES) for _ in range(rng.randint(0, 14)))
+
+
+def written(order: list[int], rng: random.Random) -> str:
+    """The order as models write it."""
+    between = rng.choice([" > ", ">", "\n> ", "  >  "])
+    bracketed = rng.random() < 0.7
+    return between.join(f"[{n}]" if bracketed else str(n) for n in order)
+
+
+def test_an_order_is_what_stands_in_the_reply() -> None:
+    """Known by a reading of its own: the list as it was written, whatever stands around it."""
+    rng = random.Random(1)
+    read = 0
+    cases = scaled(4_000)
+    for _ in range(cases):
+        count = rng.randint(1, 20)
+        said = [rng.randint(0, count + 2) for _ in range(rng.randint(2, count + 3))]
+        around = rng.choice(["", "", "Here is the order: ", "So:\n\n"])
+        text = (
+            f"{around}{written(said, rng)}{rng.choice(['', '.', chr(10) + 'Passage 1 is best.'])}"
+        )
+        known = [number - 1 for number in said if 1 <= number <= count]
+        if not known:
+            with pytest.raises(Unreadable):
+                read_order(text, count)
+            continue
+        found = read_order(text, count)
+        assert found.places == tuple(dict.fromkeys(known)), text
+        assert found.missing == count - len(set(known))
+        assert found.repeated == len(known) - len(set(known))
+        assert found.unknown == len(said) - len(known)
+        read += 1
+    assert read > cases / 2
+
+
+def test_noise_is_no_order_of_others() -> None:
+    rng = random.Random(2)
+    read = 0
+    for _ in range(scaled(6_000)):
+        text = noise(rng)
+        try:
+            found = read_order(text, 4, cut=rng.random() < 0.2)
+        except Unreadable:
+            continue
+        assert len(set(found.places)) == len(found.places) == 4 - found.missing
+        assert set(found.places) <= {0, 1, 2, 3}
+        numbers = [int(number) for number in re.findall("[0-9]+", text)]
+        assert {place + 1 for place in found.places} <= set(numbers), text
+        read += 1
+    assert read > 50
+
+
+def test_noise_is_no_choice_of_another() -> None:
+    rng = random.Random(3)
+    read = 0
+    for _ in range(scaled(6_000)):
+        text = noise(rng)
+        try:
+            place = read_choice(text, LETTERS)
+        except Unreadable:
+            continue
+        assert LETTERS[place] in text
+        read += 1
+    assert read > 50
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "",
+        "[1] > [2]\n[2] > [1]",
+        "[1] > [2] = [3] > [4]",
+        "The format is [2] > [1]",
+        "for example [2] > [1]",
+        "[7] > [8]",
+        "[1], [2], [3]",
+        "p > 0.05 > 0.01",
+        "3.1 > 2.2",
+        "Passage 1 and passage 2",
+        "<think>[1] > [2]",
+        "\u0661 > \u0662",
+        "9999999999 > 8888888888",
+    ],
+)
+def test_an_order_in_doubt_is_none(reply: str) -> None:
+    with pytest.raises(Unreadable):
+        read_order(reply, 4)
+
+
+def test_a_number_that_may_lack_digits_does_not_count() -> None:
+    assert read_order("3 > 2 > 1", 12, cut=True).places == (2, 1)
+    assert read_order("3 > 2 > 1", 12).places == (2, 1, 0)
+    assert read_order("[3] > [2] > [1", 12, cut=True).places == (2, 1)
+    with pytest.raises(Unreadable):
+        read_order("1", 12, cut=True)
+
+
+@pytest.mark.parametrize(
+    ("reply", "letter"),
+    [
+        ("B", "B"),
+        ("[B]", "B"),
+        ("**Passage B**", "B"),
+        ("The most relevant passage is B.", "B"),
+        ("Answer: B", "B"),
+        ("It names trials.\n\nB", "B"),
+        ("B\n\nIt names trials that A lacks.", "B"),
+    ],
+)
+def test_a_choice_is_read(reply: str, letter: str) -> None:
+    assert LETTERS[read_choice(reply, LETTERS)] == letter
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["", "E", "b", "A or B", "A\nB", "Not A", "Neither", "A passage about masks", "<think>A"],
+)
+def test_a_choice_in_doubt_is_none(reply: str) -> None:
+    with pytest.raises(Unreadable):
+        read_choice(reply, LETTERS)
+
+
+def test_a_line_that_was_cut_is_no_choice() -> None:
+    with pytest.raises(Unreadable):
+        read_choice("A", LETTERS, cut=True)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["[1] > ", "1 > ", "[", "1 ", "> ", "[1]", " ", "A\n", "passage ", "the ", "_", "9", "*"],
+)
+def test_reading_takes_time_in_proportion_to_the_length(unit: str) -> None:
+    text = (unit * LONGEST)[:LONGEST]
+    start = time.process_time()
+    for read in (lambda: read_order(text, 20), lambda: read_choice(text, LETTERS)):
+        with contextlib.suppress(Unreadable):
+            read()
+    assert time.process_time() - start < 2
+    with pytest.raises(Unreadable, match="is the limit"):
+        read_order(text + "x" * LONGEST, 20)
+
+
+RANKERS: list[tuple[Any, dict[str, Any]]] = [
+    (RankGPTRanker, {"window": 4, "step": 2}),
+    (SetwiseRanker, {"children": 2, "ranks": 3}),
+    (PairwiseRanker, {"ranks": 2}),
+]
+
+
+@pytest.mark.parametrize(("kind", "options"), RANKERS)
+def test_whatever_a_model_says_each_passage_is_ranked_once(
+    kind: Any, options: dict[str, Any]
+) -> None:
+    rng = random.Random(4)
+    ranked = replies = 0
+
+    def answer(_: ChatRequest) -> str:
+        nonlocal replies
+        replies += 1
+        if rng.random() < 0.4:
+            return rng.choice(LETTERS[:2]) if kind is not RankGPTRanker else written([2, 1, 7], rng)
+        return noise(rng)
+
+    with kind(model=ScriptedChat(answer), ledger=None, reask=0, **options) as ranker:
+        while replies < scaled(2_000):
+            docs = {str(place): f"text {place}" for place in range(rng.randint(2, 7))}
+            try:
+                ranking: Ranking = ranker.rank("masks", docs)
+            except ReplyError:
+                continue
+            counts = ranking.comparisons
+            assert counts is not None
+            assert sorted(ranking.ids) == sorted(docs)
+            assert ranking.usage.calls == counts.asked
+            assert ranking.usage.unreadable == counts.failed
+            if counts.failed == counts.asked:
+                assert ranking.ids == list(docs)
+            ranked += 1
+    assert ranked > 50

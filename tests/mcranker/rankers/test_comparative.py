@@ -1,0 +1,417 @@
+"""Rankers that compare: their orders by hand, odd replies, and what they share with the others."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from mcranker import (
+    Capabilities,
+    ChatReply,
+    ChatRequest,
+    Comparisons,
+    ConfigError,
+    ContextTooLong,
+    MissingScoreError,
+    PairwiseRanker,
+    PassagesCompared,
+    RankGPTRanker,
+    Ranking,
+    ReplyError,
+    ScriptedChat,
+    ServerFailed,
+    SetwiseRanker,
+    UnsupportedCapability,
+)
+from mcranker.rankers import RANKERS, Ranker
+from personas import PromptSet
+from tests.support.comparing import best, comparing, in_order, shown_in
+
+QUERY = "best masks against covid"
+DOCS = {name: f"passage {name} {grade}" for grade, name in enumerate("abcde", start=1)}
+NAMES = ("rankgpt", "setwise", "pairwise")
+
+
+def ranked(ids: str, ranking: Ranking) -> bool:
+    return "".join(ranking.ids) == ids
+
+
+def made(name: str, model: Any, **options: Any) -> Ranker:
+    make: Any = RANKERS.get(name)
+    ranker: Ranker = make(model=model, ledger=options.pop("ledger", None), **options)
+    return ranker
+
+
+def answer_of(name: str) -> Any:
+    return in_order if name == "rankgpt" else best
+
+
+# RankGPT
+
+
+def test_windows_slide_from_the_end_to_the_top() -> None:
+    """Grades a 1 to e 5; windows of 3, step 2: places 2 to 4, then 0 to 2.
+
+    a b [c d e] -> a b e d c; [a b e] d c -> e b a d c.
+    """
+    model, seen = comparing(in_order)
+    with RankGPTRanker(model=model, ledger=None, window=3, step=2) as ranker:
+        ranking = ranker.rank(QUERY, DOCS)
+    assert ranked("ebadc", ranking)
+    assert [list(shown_in(request).values()) for request in seen] == [
+        ["passage c 3", "passage d 4", "passage e 5"],
+        ["passage a 1", "passage b 2", "passage e 5"],
+    ]
+    assert ranking.comparisons == Comparisons(asked=2)
+    assert ranking.usage.calls == 2
+    assert ranking.config["window"] == 3
+    assert [hit.score for hit in ranking] == [None] * 5
+
+
+def test_another_pass_begins_at_the_end_again() -> None:
+    """e b [a d c] -> e b d c a; [e b d] c a -> e d b c a."""
+    model, seen = comparing(in_order)
+    with RankGPTRanker(model=model, ledger=None, window=3, step=2, passes=2) as ranker:
+        assert ranked("edbca", ranker.rank(QUERY, DOCS))
+    assert len(seen) == 4
+
+
+@pytest.mark.parametrize(
+    ("count", "windows"),
+    [
+        (1, []),
+        (2, [(0, 2)]),
+        (20, [(0, 20)]),
+        (21, [(1, 21), (0, 11)]),
+        (25, [(5, 25), (0, 15)]),
+        (100, [(start, start + 20) for start in range(80, -1, -10)]),
+    ],
+)
+def test_windows_of_the_paper_reach_the_first_passage(
+    count: int, windows: list[tuple[int, int]]
+) -> None:
+    model, seen = comparing(in_order)
+    docs = [f"p {place}" for place in range(count)]
+    with RankGPTRanker(model=model, ledger=None) as ranker:
+        ranking = ranker.rank(QUERY, docs)
+        assert ranker.estimate(QUERY, docs).calls == len(windows)
+    assert [len(shown_in(request)) for request in seen] == [end - start for start, end in windows]
+    assert ranking[0].passage.text == docs[-1]
+
+
+@pytest.mark.parametrize(
+    ("reply", "ids", "counts"),
+    [
+        ("[5] > [4]", "edabc", Comparisons(1, odd=1, missing=3)),
+        ("[5] > [5] > [3] > [5] > [1] > [2] > [4]", "ecabd", Comparisons(1, odd=1, repeated=2)),
+        ("[6] > [2] > [0] > [1] > [3] > [4] > [5]", "bacde", Comparisons(1, odd=1, unknown=2)),
+        ("3 > 1 > 2 > 5 > 4", "cabed", Comparisons(1)),
+        ("<think>[1] > [2]</think>Ranking:\n[3]>[1]>[2]>[5]>[4].", "cabed", Comparisons(1)),
+        ("[4]", "dabce", Comparisons(1, odd=1, missing=4)),
+    ],
+)
+def test_a_reply_is_repaired_and_counted(reply: str, ids: str, counts: Comparisons) -> None:
+    model, seen = comparing(lambda _: reply)
+    with RankGPTRanker(model=model, ledger=None) as ranker:
+        ranking = ranker.rank(QUERY, DOCS)
+    assert ranked(ids, ranking)
+    assert ranking.comparisons == counts
+    assert len(seen) == 1
+
+
+def test_an_unreadable_reply_is_asked_for_again_and_then_leaves_the_window_as_it_is() -> None:
+    """c d e is answered with prose, twice; a b c with its reverse."""
+
+    def answer(request: ChatRequest) -> str:
+        return in_order(request) if "passage a 1" in str(request.messages) else "I would rather not"
+
+    model, seen = comparing(answer)
+    with RankGPTRanker(model=model, ledger=None, window=3, step=2) as ranker:
+        ranking = ranker.rank(QUERY, DOCS)
+    assert ranked("cbade", ranking)
+    assert len(seen) == 3
+    assert seen[1].messages[-1].content.startswith("That answer cannot be used: it has no list")
+    assert ranking.usage.unreadable == 2
+    assert ranking.comparisons is not None
+    assert (ranking.comparisons.asked, ranking.comparisons.failed) == (2, 1)
+    assert "no list of numbers" in ranking.comparisons.reason
+
+
+# Setwise
+
+
+def test_a_heap_is_built_and_the_best_taken_off() -> None:
+    """Children 2, heap a b c d e: b d e -> e; a e c -> e; a d b -> d: e d c a b.
+
+    e off, b on top: b d c -> d; b a -> b. d off: the rest is a b c.
+    """
+    model, seen = comparing(best)
+    with SetwiseRanker(model=model, ledger=None, ranks=2, children=2) as ranker:
+        ranking = ranker.rank(QUERY, DOCS)
+        assert ranker.estimate(QUERY, DOCS).calls == 5
+    assert ranked("edabc", ranking)
+    shown = ["".join(text.split()[1] for text in shown_in(each).values()) for each in seen]
+    assert shown == ["bde", "aec", "adb", "bdc", "ba"]
+    assert ranking.comparisons == Comparisons(asked=5)
+
+
+def test_letters_are_chosen_by_probability_where_there_is_one() -> None:
+    able = Capabilities(label_logprobs=True)
+
+    def answer(request: ChatRequest) -> ChatReply:
+        likely = best(request)
+        return ChatReply("A", label_logprobs={likely: math.log(0.6), "A": math.log(0.3)})
+
+    def nothing(request: ChatRequest) -> ChatReply:
+        return ChatReply("A", label_logprobs={"A": math.nan, "B": -math.inf})
+
+    model, seen = comparing(answer, capabilities=able)
+    with SetwiseRanker(model=model, ledger=None, ranks=2) as ranker:
+        assert ranked("edabc", ranker.rank(QUERY, DOCS))
+    assert seen[0].labels == ("A", "B")
+    model, _ = comparing(nothing, capabilities=able)
+    with SetwiseRanker(model=model, ledger=None) as ranker, pytest.raises(ReplyError):
+        ranker.rank(QUERY, DOCS)
+
+
+# Pairwise
+
+
+def test_the_best_rise_pass_by_pass() -> None:
+    """c d, b d, a d change places: d a b c; then b c, a c: d c a b. Five pairs, both orders."""
+    model, seen = comparing(best)
+    docs = dict(list(DOCS.items())[:4])
+    with PairwiseRanker(model=model, ledger=None, ranks=2) as ranker:
+        ranking = ranker.rank(QUERY, docs)
+        assert ranker.estimate(QUERY, docs).calls == 10
+    assert ranked("dcab", ranking)
+    shown = ["".join(text.split()[1] for text in shown_in(each).values()) for each in seen]
+    assert shown == ["cd", "dc", "bd", "db", "ad", "da", "bc", "cb", "ac", "ca"]
+    assert ranking.comparisons == Comparisons(asked=10)
+
+
+def test_a_choice_that_goes_with_the_order_shown_is_a_tie() -> None:
+    """Three pairs of neighbours, never asked about again in the second pass."""
+    model, seen = comparing(lambda _: "Passage A")
+    docs = dict(list(DOCS.items())[:4])
+    with PairwiseRanker(model=model, ledger=None, ranks=2) as ranker:
+        ranking = ranker.rank(QUERY, docs)
+    assert ranked("abcd", ranking)
+    assert len(seen) == 6
+    assert ranking.comparisons == Comparisons(asked=6, tied=3)
+
+
+# What all of them share
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_equal_passages_are_compared_as_one_and_those_beyond_depth_follow(name: str) -> None:
+    docs = {"a": "p 1", "b": "p 2", "c": "p 1", "d": "p 9"}
+    model, seen = comparing(answer_of(name))
+    with made(name, model, depth=3) as ranker:
+        assert ranked("bacd", ranker.rank(QUERY, docs))
+    assert all(len(shown_in(request)) == 2 for request in seen)
+    assert "p 9" not in str(seen)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_passage_takes_no_call(name: str) -> None:
+    model, seen = comparing(answer_of(name))
+    with made(name, model) as ranker:
+        ranking = ranker.rank(QUERY, {"a": "p 1"})
+        assert ranker.estimate(QUERY, {"a": "p 1"}).calls == 0
+    assert (ranking.ids, seen, ranking.comparisons) == (["a"], [], Comparisons())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_ranking_comes_back_from_json(name: str) -> None:
+    model, _ = comparing(answer_of(name))
+    with made(name, model) as ranker:
+        ranking = ranker.rank(QUERY, DOCS)
+    again = Ranking.from_dict(json.loads(ranking.to_json()))
+    assert again.to_dict() == ranking.to_dict()
+    assert again.comparisons == ranking.comparisons
+    assert set(ranking.prompt_hashes) == {name, "compared_passage", "passage", "repair"} & set(
+        ranking.prompt_hashes
+    )
+    assert name in ranking.prompt_hashes
+    assert ranking.models == {"scoring": "scripted:function"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_ledger_answers_the_second_time(name: str, tmp_path: Path) -> None:
+    model, seen = comparing(answer_of(name))
+    with made(name, model, ledger=tmp_path / "ledger.db") as ranker:
+        estimate = ranker.estimate(QUERY, DOCS)
+        first = ranker.rank(QUERY, DOCS)
+        asked = len(seen)
+        again = ranker.rank(QUERY, DOCS)
+    assert 0 < asked <= estimate.calls
+    assert len(seen) == asked
+    assert again.ids == first.ids
+    assert again.comparisons == first.comparisons
+    assert again.usage.calls == 0
+    assert again.reused.calls == first.usage.calls + first.reused.calls
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_budget_holds(name: str) -> None:
+    from mcranker import BudgetExceeded
+
+    model, seen = comparing(answer_of(name))
+    docs = [f"p {place}" for place in range(40)]
+    with made(name, model, max_calls=2) as ranker, pytest.raises(BudgetExceeded):
+        ranker.rank(QUERY, docs)
+    assert len(seen) == 2
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("error", [ServerFailed("down"), ReplyError("odd", reply="x")])
+def test_a_model_that_never_answers_is_an_error(name: str, error: Exception) -> None:
+    calls = []
+
+    def answer(request: ChatRequest) -> str:
+        calls.append(request)
+        raise error
+
+    docs = [f"p {place}" for place in range(60)]
+    with made(name, ScriptedChat(answer)) as ranker, pytest.raises(type(error)):
+        ranker.rank(QUERY, docs)
+    assert len(calls) == 3 + (name == "pairwise")  # of a pair, both are sent
+    with made(name, ScriptedChat(answer), on_failure="first_stage") as ranker:
+        ranking = ranker.rank(QUERY, DOCS)
+    assert ranked("abcde", ranking)
+    assert ranking.failure
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_comparisons_that_fail_among_others_are_counted(name: str) -> None:
+    """All with passage c fail; nothing is made of them."""
+
+    def answer(request: ChatRequest) -> str:
+        if "passage c 3" in shown_in(request).values():
+            raise ContextTooLong("too long")
+        said: str = answer_of(name)(request)
+        return said
+
+    options: dict[str, Any] = {"rankgpt": {"window": 2, "step": 1}, "setwise": {"children": 1}}
+    with made(name, ScriptedChat(answer), **options.get(name, {})) as ranker:
+        ranking = ranker.rank(QUERY, DOCS)
+    counts = ranking.comparisons
+    assert counts is not None
+    assert 0 < counts.failed < counts.asked
+    assert counts.reason == "too long"
+    assert sorted(ranking.ids) == sorted(DOCS)
+    with (
+        made(name, ScriptedChat(answer), missing="fail", **options.get(name, {})) as ranker,
+        pytest.raises(MissingScoreError, match="a comparison failed"),
+    ):
+        ranker.rank(QUERY, DOCS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_at_the_deadline_the_order_is_what_is_known(name: str) -> None:
+    async def answer(request: ChatRequest) -> str:
+        if "passage a 1" in shown_in(request).values():
+            await anyio.sleep_forever()
+        said: str = answer_of(name)(request)
+        return said
+
+    options: dict[str, Any] = {"rankgpt": {"window": 2, "step": 1}}
+    with made(name, ScriptedChat(answer), deadline=0.3, **options.get(name, {})) as ranker:
+        ranking = ranker.rank(QUERY, DOCS)
+    assert ranking.partial
+    # The best has risen behind a; a heap has no order before its top is known.
+    assert ranked("abcde" if name == "setwise" else "aebcd", ranking)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_events_tell_how_far_it_is(name: str) -> None:
+    model, _ = comparing(answer_of(name))
+
+    async def listen() -> list[PassagesCompared]:
+        async with made(name, model) as ranker, ranker.astream(QUERY, DOCS) as events:
+            return [event async for event in events if isinstance(event, PassagesCompared)]
+
+    events = anyio.run(listen)
+    done = [event.done for event in events]
+    assert done == sorted(done)
+    assert 0 < done[-1] <= events[-1].total
+    assert not any(event.failed for event in events)
+    if name == "rankgpt":
+        assert events == [PassagesCompared("", tuple("edcba"), False, 1, 1)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("scoring", "expected"), ("top_k", 5), ("first_stage_weight", 0.5), ("min_relevance", 0.5)],
+)
+def test_options_about_scores_are_refused(name: str, option: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=f"{option}=.* is about scores, and {name} compares"):
+        made(name, ScriptedChat(lambda _: ""), **{option: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("rankgpt", {"window": 1}),
+        ("rankgpt", {"window": 101}),
+        ("rankgpt", {"step": 20}),
+        ("rankgpt", {"passes": 0}),
+        ("setwise", {"children": 26}),
+        ("setwise", {"ranks": 0}),
+        ("pairwise", {"ranks": True}),
+        ("pairwise", {"ranks": 1.5}),
+    ],
+)
+def test_impossible_sizes_are_refused(name: str, options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        made(name, ScriptedChat(lambda _: ""), **options)
+
+
+def test_a_model_that_answers_no_prompts_is_refused() -> None:
+    model = ScriptedChat(lambda _: "", capabilities=Capabilities(prompts=False, max_questions=9))
+    with pytest.raises(UnsupportedCapability, match="answers no prompts"):
+        RankGPTRanker(model=model, ledger=None)
+
+
+def test_a_weak_model_gets_shorter_passages() -> None:
+    model, seen = comparing(in_order, capabilities=Capabilities(weak=True))
+    docs = [f"{'word ' * 200}1", "p 2"]
+    weak = RankGPTRanker(model=model, ledger=None)
+    with weak, pytest.raises(ValueError, match="word"):  # the number at the end is cut off
+        weak.rank(QUERY, docs)
+    assert weak.config.max_passage_words == 100
+    assert max(len(text.split()) for text in shown_in(seen[0]).values()) == 100
+    with RankGPTRanker(model=model, ledger=None, max_passage_words=300) as ranker:
+        assert ranker.rank(QUERY, docs)[0].index == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_folder_has_its_own_wording_and_a_broken_one_is_refused(
+    name: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "mine"
+    PromptSet.load("paper").save(folder)
+    (folder / f"{name}.txt").write_text("Mine: {{query}}\n\n{{passages}}\n")
+    model, seen = comparing(answer_of(name))
+    with made(name, model, prompts=str(folder)) as ranker:
+        ranking = ranker.rank(QUERY, DOCS)
+    assert seen[0].messages[0].content.startswith(f"Mine: {QUERY}\n\n[")
+    shipped = PromptSet.load("paper").comparative_hashes(name)[name]
+    assert ranking.prompt_hashes[name] != shipped
+    (folder / f"{name}.txt").write_text("Mine: {{query}}\n")
+    with pytest.raises(ValueError, match="misses the placeholder"):
+        made(name, model, prompts=str(folder))
+
+
+def test_the_prompts_of_other_rankers_know_nothing_of_these() -> None:
+    """A heading of a comparative prompt is none of theirs: texts in them stay as they are."""
+    hashes = PromptSet.load("paper").hashes
+    assert not {*NAMES, "compared_passage"} & set(hashes)

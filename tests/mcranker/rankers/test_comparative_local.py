@@ -1,0 +1,42 @@
+"""Rankers that compare, from end to end on the embedded engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcranker.rankers import RANKERS
+from tests.support.shallow_model import FULL, shallow_model
+
+__all__ = ["shallow_model"]
+
+pytest.importorskip("xllamacpp")
+pytestmark = pytest.mark.local_model
+
+TEXTS = {f"d{place}": f"Masks of kind {place} keep out {90 + place} percent." for place in range(3)}
+
+
+@pytest.mark.parametrize("name", ["rankgpt", "setwise", "pairwise"])
+def test_a_model_that_means_nothing_makes_no_order(name: str, shallow_model: Path) -> None:
+    """It writes no list, and neither letter is among its likely answers."""
+    make: Any = RANKERS.get(name)
+    options = {"max_score_tokens": 16, "on_failure": "first_stage", "ledger": None}
+    with make(model=f"local:{shallow_model}", **options) as ranker:
+        ranking = ranker.rank("best masks against covid", TEXTS)
+    assert ranking.ids == list(TEXTS)
+    expected = "no list of numbers" if name == "rankgpt" else "none of the labels"
+    assert expected in ranking.failure
+    assert ranking.usage.unreadable == (2 if name == "rankgpt" else 0)
+
+
+@pytest.mark.parametrize("name", ["setwise", "pairwise"])
+def test_letters_are_chosen_by_probability(name: str) -> None:
+    make: Any = RANKERS.get(name)
+    with make(model=f"local:{FULL}", ledger=None, ranks=1) as ranker:
+        ranking = ranker.rank("best masks against covid", TEXTS)
+        assert ranker.config.max_passage_words == 100
+    assert sorted(ranking.ids) == sorted(TEXTS)
+    assert ranking.comparisons.failed == 0
+    assert ranking.usage.calls == ranking.comparisons.asked > 0
