@@ -147,12 +147,14 @@ class RankerConfig(BaseModel):
     scoring: Annotated[str, SCORINGS] = Field(
         "integer",
         description="One integer a passage (paper), the expectation over the labels' "
-        "probabilities, or one score a criterion combined by the weights.",
+        "probabilities, the probability of the highest label (peak), or one score a criterion "
+        "combined by the weights.",
     )
     scale: int = Field(10, ge=1, le=100, description="k: scores are 0 to k.")
     labels: tuple[str, ...] = Field(
         (),
-        description='Labels for scoring="expected", least relevant first; without, 0 to k.',
+        description='Labels for scoring="expected" or "peak", least relevant first; without, 0 to '
+        "k.",
     )
     panel: bool = Field(
         True,
@@ -411,7 +413,9 @@ class RankerConfig(BaseModel):
     @model_validator(mode="after")
     def _fits_together(self) -> RankerConfig:
         if self.labels and not self.scoring_class.uses_labels:
-            raise ValueError(f'labels go with scoring="expected", not with {self.scoring!r}')
+            raise ValueError(
+                f'labels go with scoring="expected" or "peak", not with {self.scoring!r}'
+            )
         if self.labels and "scale" in self.model_fields_set:
             raise ValueError("labels are a scale of their own; leave out either labels or scale")
         constant, preset = self.missing_constant, PRESETS[self.preset].get("missing_constant")

@@ -43,6 +43,7 @@ _KEYS = {
     "OPENAI_API_KEY": "openai:NAME",
     "ANTHROPIC_API_KEY": "anthropic:NAME",
     "TYPESAFE_API_KEY": "systemone:NAME",
+    "RERANK_API_KEY": "rerank:NAME",
 }
 _SETTINGS = (
     "MCRANKER_MODEL",

@@ -15,6 +15,7 @@ from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.endpoint import checked_url
 from mcranker.llm.providers.openai_chat import OpenAIChat
 from mcranker.llm.providers.openai_decisions import DECISIONS
+from mcranker.llm.providers.rerank import FORMS, RerankChat
 from mcranker.llm.providers.systemone import SystemOneChat
 from mcranker.logs import safe_logger
 from personas.plain import can_be_encoded
@@ -33,6 +34,7 @@ PREFIXES = {
     "local": "local:NAME or local:PATH.gguf",
     "systemone": "systemone:NAME",
     "decisions": "decisions:NAME (with base_url=)",
+    **{kind: f"{kind}:NAME (with base_url=)" for kind in FORMS},
 }
 
 logger = safe_logger("mcranker.llm")
@@ -55,6 +57,7 @@ def connect(
     | ``decisions:NAME`` and a base URL | a server that speaks OpenAI's decisions |
     | ``systemone:NAME`` | TypeSafe; needs ``TYPESAFE_API_KEY`` or `api_key` |
     | ``systemone:NAME`` and a base URL | a server that speaks System One's protocol |
+    | ``rerank:NAME`` and a base URL | a rerank service; forms: `mcranker.llm.providers.rerank` |
     | ``anthropic:NAME`` | Anthropic; needs ``ANTHROPIC_API_KEY`` or `api_key` |
     | ``local:NAME``, ``local:PATH.gguf`` | a model in this process |
     | a `ChatModel` | itself |
@@ -110,6 +113,20 @@ def connect(
     if kind == "systemone":
         return SystemOneChat(
             name, api_key=api_key, base_url=base_url, timeout=timeout, concurrency=concurrency
+        )
+    if kind in FORMS:
+        if base_url is None:
+            raise ConfigError(
+                f"model={model!r} is a service's and needs base_url=, the address before /rerank, "
+                "e.g. https://api.cohere.com/v2 or http://localhost:8000/v1"
+            )
+        return RerankChat(
+            name,
+            kind=kind,
+            base_url=base_url,
+            api_key=api_key,
+            timeout=timeout,
+            concurrency=concurrency,
         )
     if base_url is None:
         base_url = _from_environment("OPENAI_BASE_URL")

@@ -118,6 +118,20 @@ class ExpectedScoring(Scoring):
         return "" if capabilities.label_logprobs else "gives no log-probabilities"
 
 
+class PeakScoring(ExpectedScoring):
+    """The probability of the highest label, times its place.
+
+    The order is that of the peak relevance likelihood of Zhuang et al. 2024, log p of that label.
+    """
+
+    def read(self, reply: ChatReply) -> Score:
+        known = reply.label_logprobs or {}
+        expected_value(known, self.labels)  # unreadable without any of the labels
+        logprob = known.get(self.labels[-1], -math.inf)
+        likelihood = math.exp(min(logprob, 0.0)) if logprob < math.inf else 0.0
+        return Score(likelihood * (len(self.labels) - 1))
+
+
 class CriterionScoring(Scoring):
     """One integer a criterion, combined by the weights."""
 
@@ -142,6 +156,7 @@ SCORINGS: Registry[type[Scoring]] = Registry(
     {
         "integer": "mcranker.method.answers:IntegerScoring",
         "expected": "mcranker.method.answers:ExpectedScoring",
+        "peak": "mcranker.method.answers:PeakScoring",
         "per_criterion": "mcranker.method.answers:CriterionScoring",
     },
     ConfigError,

@@ -19,6 +19,9 @@ RANKERS: Registry[type[Ranker]] = Registry(
     {
         "mcranker": "mcranker.rankers.mcranker:MCRanker",
         "direct": "mcranker.rankers.direct:DirectRanker",
+        "rg_yn": "mcranker.rankers.likelihood:RGYNRanker",
+        "rg_s": "mcranker.rankers.likelihood:RGSRanker",
+        "rerank": "mcranker.rankers.rerank:RerankRanker",
         "rankgpt": "mcranker.rankers.rankgpt:RankGPTRanker",
         "setwise": "mcranker.rankers.setwise:SetwiseRanker",
         "pairwise": "mcranker.rankers.pairwise:PairwiseRanker",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar, Unpack
 
@@ -19,7 +18,6 @@ from mcranker.options import RankerOptions
 from mcranker.rankers.pointwise import PointwiseRanker
 from mcranker.ranking import Ranking
 from mcranker.runtime.actor import Actor
-from personas import Member
 
 JUDGE = "DIRECT"
 
@@ -87,8 +85,9 @@ class DirectRanker(PointwiseRanker):
     async def _run(self, session: Session) -> Ranking:
         members = await self.assemble(session) if self.with_criteria else ()
         if session.config.questions is None:
+            prompt = ScorePrompt.direct(members, session)
             scored = await score_by_judge(
-                session, JUDGE, lambda ensembler: DirectJudge(members, session, ensembler)
+                session, JUDGE, lambda ensembler: DirectJudge(prompt, JUDGE, session, ensembler)
             )
         else:
             sheet = DirectSheet(members, session)
@@ -99,20 +98,27 @@ class DirectRanker(PointwiseRanker):
 
 
 class DirectJudge(Actor[ScorePassage, None]):
-    """Scores passages without a persona, DIRECT(0, k) of App. D.6.
+    """Scores passages by one prompt, as nobody in particular.
 
-    With `members`, their criteria are part of the prompt (Table 2).
+    Args:
+        prompt: the prompt.
+        name: of the judge in the table of calls.
+        session: the query.
+        ensembler: takes the scores.
     """
 
-    def __init__(self, members: Sequence[Member], session: Session, ensembler: TakesScores) -> None:
+    def __init__(
+        self, prompt: ScorePrompt, name: str, session: Session, ensembler: TakesScores
+    ) -> None:
         workers = session.calls_at_once(session.models.scoring)
         super().__init__("direct judge", self._score, workers=workers)
+        self._prompt = prompt
+        self._name = name
         self._session = session
         self._ensembler = ensembler
-        self._prompt = ScorePrompt.direct(members, session)
 
     async def _score(self, message: ScorePassage) -> None:
-        score = await self._prompt.score(self._session.passage(message.row), JUDGE)
+        score = await self._prompt.score(self._session.passage(message.row), self._name)
         await self._ensembler.tell(Scores(message.row, 0, (score,)))
 
 

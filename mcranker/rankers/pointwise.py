@@ -59,7 +59,7 @@ class PointwiseRanker(Ranker):
             self.models.recruiter.capabilities, self.models.criteria.capabilities
         )
         self.seats = Seats.of(self.config, self.team) if needs_team else Seats()
-        check_capabilities(self.config, self.models, recruits=self.seats.recruits)
+        self._check_models()
         self.prompts = PromptSet.load(self.config.prompts)
         _check_answer(self.prompts, prompt, self.config)
         self._memory = Memory()
@@ -72,6 +72,14 @@ class PointwiseRanker(Ranker):
         if self.config.questions is None:
             return self.prompts.hashes
         return {**self.prompts.hashes, **self.prompts.typed_hashes}
+
+    def _check_models(self) -> None:
+        """Refuse models that lack what the configuration needs, before any call.
+
+        Raises:
+            UnsupportedCapability: one does.
+        """
+        check_capabilities(self.config, self.models, recruits=self.seats.recruits)
 
     @abstractmethod
     async def _run(self, session: Session) -> Ranking:

@@ -1,4 +1,4 @@
-"""What the beginning of a GGUF file says of the model: whether it writes text or answers questions.
+"""What the beginning of a GGUF file says of the model: does it write, answer questions, rerank?
 
 The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
@@ -14,6 +14,7 @@ from mcranker.errors import ModelFileError
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}  # bytes, by type
 _STRING, _ARRAY = 8, 9
 _DEEPEST = 4  # arrays in one another
+_RANK = struct.pack("<I", 4)  # llama.cpp's LLAMA_POOLING_TYPE_RANK
 
 
 def is_decision_model(path: Path, name: str) -> bool:
@@ -26,23 +27,41 @@ def is_decision_model(path: Path, name: str) -> bool:
     Raises:
         ModelFileError: the file's beginning cannot be read as that of a GGUF file.
     """
+    return _value(path, b".decision.type", name) is not None
+
+
+def is_reranker(path: Path, name: str) -> bool:
+    """Whether the model gives the relevance of a text to a query: its pooling is ``RANK``.
+
+    Args:
+        path: of a GGUF file.
+        name: of the model, for messages.
+
+    Raises:
+        ModelFileError: as `is_decision_model`.
+    """
+    return _value(path, b".pooling_type", name) == _RANK
+
+
+def _value(path: Path, ending: bytes, name: str) -> bytes | None:
+    """The bytes of the first value whose key ends like this; None if there is none."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             (values,) = struct.unpack_from("<Q", data, 16)
             at = 24
             for _ in range(values):
                 key, at = _string(data, at)
-                if key.endswith(b".decision.type"):
-                    return True
                 (kind,) = struct.unpack_from("<I", data, at)
-                at = _end(data, at + 4, kind)
+                begin, at = at + 4, _end(data, at + 4, kind)
+                if key.endswith(ending):
+                    return data[begin:at]
     except (OSError, struct.error, KeyError, ValueError) as error:
         raise ModelFileError(
             f"{str(path)!r} is cut short, or no GGUF file ({error}); fetch it again or use another "
             "one.",
             model=name,
         ) from error
-    return False
+    return None
 
 
 def _string(data: mmap.mmap, at: int) -> tuple[bytes, int]:

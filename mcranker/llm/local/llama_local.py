@@ -28,11 +28,12 @@ from mcranker.errors import ConfigError, ModelFileError, ModelNotFound, ReplyErr
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest, Message, Usage
 from mcranker.llm.limits.budget import question_bytes
 from mcranker.llm.local.catalogue import find
-from mcranker.llm.local.gguf_header import is_decision_model
+from mcranker.llm.local.gguf_header import is_decision_model, is_reranker
 from mcranker.llm.local.model_files import Progress, file_mark, resolve
 from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.http_errors import Service, unreadable
 from mcranker.llm.providers.openai_protocol import chat_body, chat_reply
+from mcranker.llm.providers.rerank import FORMS, rerank_body, rerank_reply
 from mcranker.llm.providers.systemone import (
     LIMITS,
     only_typed,
@@ -55,6 +56,7 @@ WEAK_BELOW = 600_000_000  # bytes; a file smaller than this holds about half a b
 PROMPT_CACHE_MIB = 512  # evaluated prefixes kept aside while a slot does something else
 TOP_LOGPROBS = 200  # the labels of a scale are found among these; more cost time
 TOP_LOGPROBS_FOR_MANY = 4000  # where there are more than MANY_LABELS
+RERANKED = 2048  # tokens of a query and a passage together; the memory grows by their square
 LETTERS = 52  # by which some decision models name the options of a choice
 MANY_LABELS = 20
 NEGLIGIBLE = 0.01  # share of all labels' probability below which it is not traced any further
@@ -62,6 +64,7 @@ NEGLIGIBLE = 0.01  # share of all labels' probability below which it is not trac
 LONGEST_TEXT = 300  # characters of one text
 LONGEST_LIST = 12  # entries of one list
 TokenPath = tuple[int, ...]
+_RERANKING = FORMS["rerank-logits"]
 _log = safe_logger("mcranker.llm.local.llama_local")
 
 
@@ -91,7 +94,8 @@ class LocalChat:
     that several labels share ("1" and "10") takes a further call of one token; where it has
     less than a hundredth of their probability, they get equal parts of it without a call.
 
-    A decision model answers typed questions, by the engine's System One, and nothing else.
+    A decision model answers typed questions, by the engine's System One, and nothing else. A
+    reranker answers with the relevance of passages, see `mcranker.llm.providers.rerank`.
     """
 
     def __init__(
@@ -102,6 +106,7 @@ class LocalChat:
         context: int,
         weak: bool,
         decides: bool = False,
+        reranks: bool = False,
         concurrency: int | None = None,
     ) -> None:
         self._path = path
@@ -109,18 +114,19 @@ class LocalChat:
         self._endpoint = f"{metadata.version('xllamacpp')} {file_mark(path)}"
         self._context = min(context, MAX_CONTEXT)
         self._concurrency = concurrency or SLOTS
-        self._capabilities = (
-            replace(
+        self._reranks = reranks
+        self._capabilities = Capabilities(
+            json_schema=True, label_logprobs=True, prefill=True, weak=weak, prefix_slots=1
+        )
+        if decides:
+            self._capabilities = replace(
                 LIMITS,
                 max_choices=LETTERS,
                 max_state_tokens=self._context,
                 max_request_tokens=None,
             )
-            if decides
-            else Capabilities(
-                json_schema=True, label_logprobs=True, prefill=True, weak=weak, prefix_slots=1
-            )
-        )
+        elif reranks:
+            self._capabilities = Capabilities(prompts=False, max_questions=_RERANKING.most)
         self._service = Service(
             model=name,
             where="the local engine",
@@ -174,6 +180,7 @@ class LocalChat:
             context=entry.context if entry else MAX_CONTEXT,
             weak=entry.weak if entry else path.stat().st_size < WEAK_BELOW,
             decides=is_decision_model(path, f"local:{name}"),
+            reranks=is_reranker(path, f"local:{name}"),
             concurrency=concurrency,
         )
 
@@ -191,6 +198,8 @@ class LocalChat:
         return self._capabilities
 
     async def complete(self, request: ChatRequest) -> ChatReply:
+        if self._reranks:
+            return await self._rerank(request)
         if not self._capabilities.prompts:
             return await self._decide(request)
         client = await self._connected()
@@ -216,6 +225,17 @@ class LocalChat:
         async with self._engine.room.hold((longest + len(str(body["state"]))) // 3):
             data = await client.post("v1/systemone", body)
         return systemone_reply(data, request, service=self._service)
+
+    async def _rerank(self, request: ChatRequest) -> ChatReply:
+        body = rerank_body(request, self._name, _RERANKING, self._name)
+        check_limits(request, self._capabilities, self._name)
+        client = await self._connected()
+        # Each slot evaluates one passage with the query.
+        longest = max(len(text.encode(errors="surrogatepass")) for text in body["documents"])
+        query = len(body["query"].encode(errors="surrogatepass"))
+        async with self._engine.room.hold(SLOTS * (longest + query) // 3):
+            data = await client.post("v1/rerank", body)
+        return rerank_reply(data, request, logits=_RERANKING.logits, service=self._service)
 
     async def cut(self, text: str, tokens: int) -> str:
         """The beginning of `text` that has up to so many tokens.
@@ -252,7 +272,9 @@ class LocalChat:
             if self._client is not None:
                 return self._client
             if self._lease is None:
-                self._engine = _engine_of(self._path, self._context, self._name)
+                self._engine = _engine_of(
+                    self._path, self._context, self._name, reranks=self._reranks
+                )
                 self._lease = weakref.finalize(self, self._engine.release)
             engine = self._engine
         _engines.loading = self._name
@@ -349,13 +371,14 @@ class LocalChat:
 class _Engine:
     """One loaded model file and its server, shared by all `LocalChat`s of that file."""
 
-    def __init__(self, path: Path, context: int, name: str) -> None:
+    def __init__(self, path: Path, context: int, name: str, *, reranks: bool) -> None:
         self.key = secrets.token_urlsafe(24)
         self.room = ContextRoom(context)
         self.users = 0
         self._path = path
         self._context = context
         self._name = name
+        self._reranks = reranks
         self._lock = threading.Lock()
         self._server: Any = None
 
@@ -400,6 +423,11 @@ class _Engine:
         parameters.ui = False
         parameters.offline = True
         parameters.verbosity = 0
+        if self._reranks:
+            parameters.embedding = True
+            parameters.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_RANK
+            # A text is evaluated in one batch.
+            parameters.n_batch = parameters.n_ubatch = min(RERANKED, self._context)
         _log.info("loading %s", self._path)
         _engines.started = True
         try:
@@ -447,9 +475,9 @@ def _exit_at_once() -> None:
         libc.on_exit(libc._exit, None)  # noqa: SLF001 - so it is called in C
 
 
-def _engine_of(path: Path, context: int, name: str) -> _Engine:
+def _engine_of(path: Path, context: int, name: str, *, reranks: bool) -> _Engine:
     with _engines.lock:
-        engine = _engines.open.setdefault(path, _Engine(path, context, name))
+        engine = _engines.open.setdefault(path, _Engine(path, context, name, reranks=reranks))
         engine.users += 1
         return engine
 

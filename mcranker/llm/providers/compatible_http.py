@@ -135,15 +135,22 @@ class CompatibleChat:
             raise error_for(failure.problem, self._service) from failure
         return chat_reply(data, request, service=self._service, prefill=self._capabilities.prefill)
 
-    async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def post(
+        self, path: str, body: Mapping[str, Any], *, list_as: str = ""
+    ) -> dict[str, Any]:
         """Send a JSON object to a path below the base URL, and return the object it answers.
+
+        Args:
+            path: below the base URL.
+            body: the object.
+            list_as: where servers answer with a list, the name under which it is returned.
 
         Raises:
             ModelError: the server cannot be reached, is too slow, refuses, or answers
                 something other than a JSON object.
         """
         try:
-            return await self._post(path, body)
+            return await self._post(path, body, list_as)
         except StatusError as failure:
             raise error_for(failure.problem, self._service) from failure
 
@@ -154,7 +161,7 @@ class CompatibleChat:
     async def _chat(self, body: Mapping[str, Any]) -> dict[str, Any]:
         return await self._post("chat/completions", body)
 
-    async def _post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def _post(self, path: str, body: Mapping[str, Any], list_as: str = "") -> dict[str, Any]:
         import aiohttp
 
         content = json_bytes(body, self._service)
@@ -175,7 +182,7 @@ class CompatibleChat:
             raise transport_error(error, self._service) from error
         if not 200 <= response.status < 300:
             raise StatusError(read_problem(response.status, answer, response.headers))
-        return parse_object(answer, self._service)
+        return parse_object(answer, self._service, list_as=list_as)
 
     def _open(self) -> aiohttp.ClientSession:
         import aiohttp

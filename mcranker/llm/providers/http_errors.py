@@ -277,8 +277,14 @@ def json_bytes(body: Mapping[str, Any], service: Service) -> bytes:
         ) from error
 
 
-def parse_object(content: bytes, service: Service) -> dict[str, Any]:
+def parse_object(content: bytes, service: Service, *, list_as: str = "") -> dict[str, Any]:
     """The JSON object in the body of an answer with a good status.
+
+    Args:
+        content: the body.
+        service: who answered, for messages.
+        list_as: the name under which a list is returned that stands there instead; empty where
+            there is to be none.
 
     Raises:
         ServerFailed: it is cut off, or not JSON, or not an object.
@@ -289,6 +295,8 @@ def parse_object(content: bytes, service: Service) -> dict[str, Any]:
         begun = content[:READ_LIMIT].decode("utf-8", errors="replace")
         shown = _without_secrets(begun, service)[:80]
         raise unreadable(f"not JSON: {shown!r}", service) from error
+    if list_as and isinstance(data, list):
+        return {list_as: data}
     if not isinstance(data, dict):
         raise unreadable(f"a JSON {type(data).__name__}, not an object", service)
     return data

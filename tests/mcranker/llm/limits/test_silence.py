@@ -228,8 +228,9 @@ def test_an_outage_in_the_middle_ends_the_query_in_time(
     outcome = rank(monkeypatch, 200, concurrency, after(50), error=error, after=after_seconds)
     assert type(outcome.error) is type(error())
     assert outcome.seconds <= 50 / concurrency * ANSWER + ANSWER + longest + 0.01
-    # Full tries for those under way, short ones for those that came after.
-    assert outcome.asked <= 50 + 9 * concurrency + 9
+    # Six tries for those under way, three for those that came after; a few may come after these
+    # before the third of them is given up.
+    assert outcome.asked <= 50 + 9 * concurrency + 3 * max(3, concurrency)
 
 
 def test_refusals_without_end_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

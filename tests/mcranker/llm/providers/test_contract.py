@@ -29,10 +29,11 @@ from mcranker.errors import (
     ServerFailed,
     UnsupportedCapability,
 )
-from mcranker.llm.chat import ChatModel, ChatRequest, Message, Question, Tag
+from mcranker.llm.chat import ChatModel, ChatRequest, Message, Question, State, Tag
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.openai_chat import OpenAIChat
+from mcranker.llm.providers.rerank import RerankChat
 from mcranker.llm.providers.systemone import SystemOneChat
 from tests.support.loopback import (
     Answer,
@@ -153,6 +154,27 @@ BACK_ENDS = {
         usage=(120, 0, 1),
         foreign=completion("7"),
         key_advice="set TYPESAFE_API_KEY or pass api_key=",
+        connection_advice="check that the server runs",
+    ),
+    "rerank": BackEnd(
+        make=RerankChat,
+        model="m",
+        name="rerank:m",
+        path="/v1/rerank",
+        request=replace(
+            REQUEST,
+            messages=(),
+            questions=(Question("q1", "", passage="p1"),),
+            state=State("Hé?", {"p1": "text"}),
+        ),
+        good={
+            "model": "served-model",
+            "results": [{"index": 0, "relevance_score": 0.5}],
+            "usage": {"prompt_tokens": 7},
+        },
+        usage=(7, 0, 0),
+        foreign=completion("7"),
+        key_advice="set RERANK_API_KEY or pass api_key=",
         connection_advice="check that the server runs",
     ),
     "anthropic": BackEnd(

@@ -1,0 +1,275 @@
+"""Rerank services: the relevance of passages to a query at ``POST /rerank``.
+
+| name | request | scores | servers |
+|---|---|---|---|
+| ``rerank:NAME`` | ``query``, ``documents`` | 0 to 1 | Cohere, Jina, Voyage, vLLM, LiteLLM |
+| ``rerank-tei:NAME`` | ``query``, ``texts`` | 0 to 1 | Text Embeddings Inference |
+| ``rerank-logits:NAME`` | ``query``, ``documents`` | any number | llama.cpp |
+
+`rerank_body` writes a request, `rerank_reply` reads an answer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mcranker.errors import RequestRejected, UnsupportedCapability
+from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest, Usage
+from mcranker.llm.providers.compatible_http import CompatibleChat
+from mcranker.llm.providers.http_errors import Service, reported_model, unreadable
+from mcranker.llm.providers.token_counts import call_usage
+from mcranker.llm.typed_answers import ROUNDED, check_limits, missing
+
+KEY_VARIABLE = "RERANK_API_KEY"
+
+
+@dataclass(frozen=True, slots=True)
+class RerankForm:
+    """What a kind of service takes and gives.
+
+    Attributes:
+        texts: the field that holds the passages.
+        names_model: whether a request names the model.
+        logits: whether scores are any numbers, of which the logistic function makes 0 to 1.
+        most: passages of one request.
+        list_as: what the list is called with which it answers; empty where that is an object.
+    """
+
+    texts: str = "documents"
+    names_model: bool = True
+    logits: bool = False
+    most: int = 100
+    list_as: str = ""
+
+
+FORMS: Mapping[str, RerankForm] = {
+    # Cohere's price is for a search of up to 100 documents.
+    "rerank": RerankForm(),
+    # 32 is the default of its --max-client-batch-size.
+    "rerank-tei": RerankForm(texts="texts", names_model=False, most=32, list_as="results"),
+    "rerank-logits": RerankForm(logits=True),
+}
+"""Prefix of a model's name -> the form of its service."""
+
+
+class RerankChat:
+    """Asks a rerank service how relevant passages are.
+
+    It answers the `Question`s of a `State` that are about one passage each, a score or a yes and
+    no, by the passage's relevance alone: texts, levels and criteria of questions are not sent.
+
+    Args:
+        model: as the service names it.
+        base_url: the address before ``/rerank``, e.g. ``https://api.cohere.com/v2``.
+        kind: one of `FORMS`.
+        api_key: sent as bearer token; None for ``RERANK_API_KEY``, if it is set.
+        timeout: seconds allowed to one call, from asking for a connection to the last byte.
+        concurrency: connections at most.
+
+    Raises:
+        AuthenticationFailed: the key cannot be one.
+        ConfigError: an argument that cannot be.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str,
+        kind: str = "rerank",
+        api_key: str | None = None,
+        timeout: float = 120.0,
+        concurrency: int = 64,
+    ) -> None:
+        self._model = model
+        self._name = f"{kind}:{model}"
+        self._form = FORMS[kind]
+        self._capabilities = Capabilities(prompts=False, max_questions=self._form.most)
+        self._http = CompatibleChat(
+            model,
+            base_url=base_url,
+            api_key=api_key,
+            key_variable=KEY_VARIABLE,
+            timeout=timeout,
+            concurrency=concurrency,
+            name=self._name,
+        )
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def endpoint(self) -> str:
+        """The service's base URL."""
+        return self._http.endpoint
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        body = rerank_body(request, self._model, self._form, self._name)
+        check_limits(request, self._capabilities, self._name)
+        try:
+            data = await self._http.post("rerank", body, list_as=self._form.list_as)
+        except RequestRejected as error:
+            if self._form.texts == "documents" and "`texts`" in str(error):
+                raise UnsupportedCapability(
+                    f"{error}; the server is one of Text Embeddings Inference: name the model "
+                    f"'rerank-tei:{self._model}'",
+                    model=self._name,
+                ) from error
+            raise
+        return rerank_reply(data, request, logits=self._form.logits, service=self._http.service)
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop; a later call opens new ones."""
+        await self._http.aclose()
+
+
+def rerank_body(request: ChatRequest, model: str, form: RerankForm, name: str) -> dict[str, Any]:
+    """The JSON body: the query, and the passages that the questions are about, in their order.
+
+    Args:
+        request: what to ask.
+        model: the model's name as the service knows it.
+        form: of the service.
+        name: of the model, for messages.
+
+    Raises:
+        UnsupportedCapability: the request is a prompt, or holds a question that a relevance does
+            not answer: a choice, one of a persona, or one about no passage or several.
+    """
+    state = request.state
+    if state is None or not request.questions:
+        raise UnsupportedCapability(
+            f"{name} gives the relevance of passages and answers no prompts, as the stage "
+            f"{request.tag.stage!r} has; use ranker='rerank', or name a chat model for it",
+            model=name,
+        )
+    for question in request.questions:
+        judge = question.judge
+        by_persona = judge is not None and bool(judge.name or judge.criteria)
+        if question.kind == "choice" or by_persona or question.passage not in state.passages:
+            raise UnsupportedCapability(
+                f"{name} gives the relevance of a passage, by no persona's view, and cannot answer "
+                f"the question {question.name!r}; use ranker='rerank', or another scoring_model=",
+                model=name,
+            )
+    named = {"model": model} if form.names_model else {}
+    texts = [state.passages[passage] for passage in _asked_about(request)]
+    return {**named, "query": state.query, form.texts: texts}
+
+
+def rerank_reply(
+    data: Mapping[str, Any], request: ChatRequest, *, logits: bool, service: Service
+) -> ChatReply:
+    """The relevance of each passage, on the scale of its questions.
+
+    A passage that is not in the answer, is there twice, or whose score is no finite number, has no
+    value but a problem that says which.
+
+    Args:
+        data: the answer's JSON: ``results`` (or ``data``), a list of objects with the ``index`` of
+            a passage and its ``relevance_score`` (or ``score``).
+        request: what was asked.
+        logits: whether the scores are any numbers, which the logistic function takes to 0 to 1.
+        service: who answered, for messages.
+
+    Raises:
+        ServerFailed: there is no such list, it is empty, or an index is not of a passage that was
+            sent: then nobody knows whose scores the others are.
+        UnsupportedCapability: a score is not from 0 to 1, and they are no logits.
+    """
+    passages = _asked_about(request)
+    results = data.get("results", data.get("data"))
+    if not isinstance(results, list):
+        raise unreadable("no list of results in it", service)
+    found: dict[int, list[Any]] = {}
+    for result in results:
+        index = result.get("index") if isinstance(result, dict) else None
+        if type(index) is not int or not 0 <= index < len(passages):  # a bool is no index
+            raise unreadable(
+                f"a result with the index {_shown(index)}, of passages 0 to {len(passages) - 1}",
+                service,
+            )
+        found.setdefault(index, []).append(result.get("relevance_score", result.get("score")))
+    if not found:
+        raise unreadable(f"none of the {len(passages)} passages has a result", service)
+    answers = {
+        passage: _relevance(found.get(index, ()), logits=logits, service=service)
+        for index, passage in enumerate(passages)
+    }
+    return ChatReply(
+        text="",
+        usage=_usage(data, service),
+        model=reported_model(data),
+        answers=tuple(
+            _scaled(answers[question.passage], question.top if question.kind == "score" else 1)
+            for question in request.questions
+        ),
+    )
+
+
+def _asked_about(request: ChatRequest) -> list[str]:
+    """Names of the passages that are sent, in the state's order."""
+    wanted = {question.passage for question in request.questions}
+    return [] if request.state is None else [e for e in request.state.passages if e in wanted]
+
+
+def _relevance(scores: Sequence[Any], *, logits: bool, service: Service) -> Answer:
+    if not scores:
+        return missing("no score for this passage")
+    if len(scores) > 1:
+        return missing(f"{len(scores)} scores for this passage")
+    (score,) = scores
+    if isinstance(score, bool) or not isinstance(score, int | float) or not _is_finite(score):
+        return missing(f"odd answer: its score is {_shown(score)}, not a finite number")
+    if logits:
+        return Answer(_logistic(float(score)))
+    if not -ROUNDED <= score <= 1 + ROUNDED:
+        raise UnsupportedCapability(
+            f"{service.model}: the relevance {_shown(score)} from {service.where} is not from 0 to "
+            "1; if the server gives logits, as llama.cpp does, name the model "
+            f"'rerank-logits:{service.model.partition(':')[2]}'",
+            model=service.model,
+        )
+    return Answer(min(max(float(score), 0.0), 1.0))
+
+
+def _scaled(relevance: Answer, top: int) -> Answer:
+    return relevance if relevance.value is None else Answer(relevance.value * top)
+
+
+def _is_finite(score: int | float) -> bool:
+    try:
+        return math.isfinite(score)
+    except OverflowError:  # an integer that no float can hold
+        return False
+
+
+def _logistic(logit: float) -> float:
+    small = math.exp(-abs(logit))
+    return 1 / (1 + small) if logit >= 0 else small / (1 + small)
+
+
+def _usage(data: Mapping[str, Any], service: Service) -> Usage:
+    """Tokens of the call: vLLM, llama.cpp, Jina and Voyage give them; Cohere as ``meta.tokens``."""
+    usage, meta = data.get("usage"), data.get("meta")
+    billed = meta.get("tokens") if isinstance(meta, dict) else None
+    if isinstance(usage, dict):
+        tokens = usage.get("prompt_tokens", usage.get("total_tokens"))
+    else:
+        tokens = billed.get("input_tokens") if isinstance(billed, dict) else None
+    return call_usage(tokens=tokens, cached=None, output=None, service=service)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, int) and value.bit_length() > 64:
+        return "a huge number"
+    text = ascii(value) if isinstance(value, str | int | float | None) else type(value).__name__
+    return text if len(text) <= 60 else f"{text[:59]}…"

@@ -1,0 +1,201 @@
+"""RG-YN and RG-S(0, k): passages scored by how likely a model finds each answer.
+
+Relevance generation of Liang et al. 2022 (arXiv 2211.09110) and Zhuang et al. 2024 (arXiv
+2310.14122), which the paper's Table 1 has as RG-YN and RG-S. The prompts have the form of the
+second paper's, with the passage between markers; where there are more answers than two, they say
+that the reply must be one of them, since servers list the likeliest tokens only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib import resources
+from typing import Any, ClassVar, Unpack
+
+from mcranker.config import NO_YES, RankerConfig
+from mcranker.errors import ConfigError, UnsupportedCapability
+from mcranker.method.annotator import ScorePrompt
+from mcranker.method.session import Session
+from mcranker.method.team import score_by_judge
+from mcranker.models import LedgerSpec, ModelSpec, Roles
+from mcranker.options import RankerOptions
+from mcranker.rankers.direct import DirectJudge
+from mcranker.rankers.pointwise import PointwiseRanker
+from mcranker.ranking import Ranking
+from personas.templates import Template
+from personas.untrusted import Cleaner
+
+DEFAULT_SCALE = 4
+"""k of RG-S(0, k); the best of Zhuang et al."""
+
+_HEADINGS = ("Query", "Passage", "Output")
+_NO_TEAM: Mapping[str, Any] = {"criteria": "none", "recruiting": "library"}
+
+
+class _LikelihoodRanker(PointwiseRanker):
+    def __init__(
+        self,
+        config: RankerConfig,
+        *,
+        model: ModelSpec,
+        base_url: str | None,
+        api_key: str | None,
+        ledger: LedgerSpec,
+    ) -> None:
+        for name, only in (("questions", None), ("passages_per_call", None), ("ensemble", "sum")):
+            _refuse(self.name, config, name, only)
+        super().__init__(
+            RankerConfig.of(config, _NO_TEAM),
+            Roles(model),
+            base_url=base_url,
+            api_key=api_key,
+            ledger=ledger,
+            needs_team=False,
+            prompt="direct",
+        )
+        self._prompt = _template(self._prompt_name)
+
+    @property
+    def _prompt_name(self) -> str:
+        return self.name
+
+    @property
+    def prompt_hashes(self) -> Mapping[str, str]:
+        name = self._prompt_name
+        return {name: hashlib.sha256(_text(name).encode()).hexdigest()}
+
+    def _check_models(self) -> None:
+        scoring = self.models.scoring
+        if not scoring.capabilities.label_logprobs:
+            raise UnsupportedCapability(
+                f"{scoring.name} gives no log-probabilities, by which ranker={self.name!r} scores; "
+                "name a model that does, such as openai:gpt-4.1-mini or one of vLLM, or use "
+                "ranker='direct'",
+                model=scoring.name,
+            )
+        super()._check_models()
+
+    async def _run(self, session: Session) -> Ranking:
+        prompt = ScorePrompt(self._prompt, session, None)
+        judge = self.name.upper().replace("_", "-")
+        scored = await score_by_judge(
+            session, judge, lambda ensembler: DirectJudge(prompt, judge, session, ensembler)
+        )
+        return self.build_ranking(session, scored)
+
+
+class RGYNRanker(_LikelihoodRanker):
+    """RG-YN (Liang et al. 2022): p(Yes) / (p(Yes) + p(No)), from 0 to 1.
+
+    >>> RGYNRanker(model="openai:gpt-4.1-mini")
+
+    Args:
+        model: gives log-probabilities: OpenAI's models that do, vLLM, llama.cpp, ``local:NAME``.
+        base_url: of an OpenAI-compatible server.
+        api_key: instead of the environment's.
+        ledger: the file that keeps every answer, as for `MCRanker`.
+        config: all other choices as one object; `options` replace single fields.
+        options: fields of `RankerConfig`.
+
+    Raises:
+        ConfigError: an option that has no meaning here, such as ``scale``.
+        UnsupportedCapability: the model gives no log-probabilities.
+        ModelError: as `MCRanker`.
+    """
+
+    name: ClassVar[str] = "rg_yn"
+
+    def __init__(
+        self,
+        *,
+        model: ModelSpec = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        ledger: LedgerSpec = "default",
+        config: RankerConfig | None = None,
+        **options: Unpack[RankerOptions],
+    ) -> None:
+        chosen = RankerConfig.of(config, options)
+        for name, only in (("scoring", "expected"), ("labels", NO_YES), ("scale", None)):
+            _refuse(self.name, chosen, name, only)
+        fixed = {"scoring": "expected", "labels": NO_YES}
+        super().__init__(
+            RankerConfig.of(chosen, fixed),
+            model=model,
+            base_url=base_url,
+            api_key=api_key,
+            ledger=ledger,
+        )
+
+
+class RGSRanker(_LikelihoodRanker):
+    """RG-S(0, k) (Zhuang et al. 2024): the relevance that the answers' likelihoods amount to.
+
+    | scoring | score of a passage |
+    |---|---|
+    | ``"expected"`` (default) | sum of i · p(i), p normalised over the answers: 0 to k |
+    | ``"peak"`` | k · p(k), by the likelihood of the highest answer alone: 0 to k |
+
+    >>> RGSRanker()                                   # RG-S(0, 4), expected relevance
+    >>> RGSRanker(scale=10, scoring="peak")           # RG-S(0, 10), peak relevance likelihood
+    >>> RGSRanker(labels=("Not Relevant", "Somewhat Relevant", "Highly Relevant"))  # RG-3L
+
+    Args:
+        model: as for `RGYNRanker`.
+        base_url: of an OpenAI-compatible server.
+        api_key: instead of the environment's.
+        ledger: the file that keeps every answer, as for `MCRanker`.
+        config: all other choices as one object; `options` replace single fields.
+        options: fields of `RankerConfig`; ``labels`` are answers in words, least relevant first.
+
+    Raises:
+        ConfigError, UnsupportedCapability, ModelError: as `RGYNRanker`.
+    """
+
+    name: ClassVar[str] = "rg_s"
+
+    def __init__(
+        self,
+        *,
+        model: ModelSpec = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        ledger: LedgerSpec = "default",
+        config: RankerConfig | None = None,
+        **options: Unpack[RankerOptions],
+    ) -> None:
+        if "scoring" not in (config.model_fields_set if isinstance(config, RankerConfig) else ()):
+            options = {"scoring": "expected", **options}
+        chosen = RankerConfig.of(config, options)
+        if chosen.scoring not in ("expected", "peak"):
+            raise ConfigError(
+                f"scoring={chosen.scoring!r} reads no likelihoods, by which ranker='rg_s' scores; "
+                'use scoring="expected" or "peak"'
+            )
+        if not {"scale", "labels"} & chosen.model_fields_set:
+            chosen = RankerConfig.of(chosen, {"scale": DEFAULT_SCALE})
+        super().__init__(chosen, model=model, base_url=base_url, api_key=api_key, ledger=ledger)
+
+    @property
+    def _prompt_name(self) -> str:
+        return "rg_labels" if self.config.labels else "rg_s"
+
+
+def _text(prompt: str) -> str:
+    path = resources.files("personas") / "prompts" / "likelihood" / f"{prompt}.txt"
+    return path.read_text(encoding="utf-8")
+
+
+def _template(prompt: str) -> Template:
+    return replace(Template.parse(prompt, _text(prompt)), cleaner=Cleaner(_HEADINGS))
+
+
+def _refuse(ranker: str, config: RankerConfig, name: str, only: object) -> None:
+    value = getattr(config, name)
+    if name in config.model_fields_set and value != only:
+        raise ConfigError(
+            f"{name}={value!r} has no meaning for ranker={ranker!r}; leave it out, or use "
+            "ranker='direct'"
+        )

@@ -1,0 +1,126 @@
+"""RERANK: a rerank service or a local reranker scores the passages, many in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Unpack
+
+from mcranker.config import MOST_IN_A_CALL, RankerConfig
+from mcranker.errors import ConfigError, UnsupportedCapability
+from mcranker.llm.chat import Question
+from mcranker.method.panel import Panel
+from mcranker.method.questions import Asked, DirectSheet, Entry
+from mcranker.method.session import Session
+from mcranker.method.team import score_by_judge
+from mcranker.models import LedgerSpec, ModelSpec, Roles
+from mcranker.options import RankerOptions
+from mcranker.rankers.pointwise import PointwiseRanker
+from mcranker.ranking import Ranking
+from mcranker.types import Passage
+
+JUDGE = "RERANK"
+
+_FIXED = {"scoring": "expected", "scale": 1, "questions": "per_persona", "ensemble": "sum"}
+_NO_TEAM = {"labels": (), "panel": True, "criteria": "none", "recruiting": "library"}
+"""What is no choice: one relevance a passage, from 0 to 1, and nobody to be recruited."""
+
+
+class RerankRanker(PointwiseRanker):
+    """Ranks by the relevance, 0 to 1, that a reranker gives to each passage.
+
+    >>> RerankRanker(model="rerank:rerank-v3.5", base_url="https://api.cohere.com/v2")
+    >>> RerankRanker(model="rerank:BAAI/bge-reranker-v2-m3", base_url="http://localhost:8000/v1")
+    >>> RerankRanker(model="rerank-tei:bge", base_url="http://localhost:8080")
+    >>> RerankRanker(model="local:bge-reranker-v2-m3-Q8_0.gguf")
+
+    One call has up to ``passages_per_call`` passages: 100, or 32 of Text Embeddings Inference,
+    where nobody sets it. What fails with others is asked again: a call in halves, a passage
+    without a score alone.
+
+    Args:
+        model: ``rerank:NAME``, ``rerank-tei:NAME`` or ``rerank-logits:NAME`` with `base_url`, or
+            ``local:PATH`` of a reranker in GGUF. Any other model of typed questions is asked how
+            relevant each passage is.
+        base_url: the service's address, before ``/rerank``.
+        api_key: instead of the environment's ``RERANK_API_KEY``.
+        ledger: the file that keeps every answer, as for `MCRanker`.
+        config: all other choices as one object; `options` replace single fields.
+        options: fields of `RankerConfig`.
+
+    Raises:
+        ConfigError: an option that has no meaning here: of a team, or of the scale.
+        UnsupportedCapability: the model answers prompts and no typed questions.
+        ModelError: as `MCRanker`.
+    """
+
+    name: ClassVar[str] = "rerank"
+
+    def __init__(
+        self,
+        *,
+        model: ModelSpec = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        ledger: LedgerSpec = "default",
+        config: RankerConfig | None = None,
+        **options: Unpack[RankerOptions],
+    ) -> None:
+        chosen = RankerConfig.of(config, options)
+        _refuse_other_scales(chosen)
+        super().__init__(
+            RankerConfig.of(chosen, {**_FIXED, **_NO_TEAM}),
+            Roles(model),
+            base_url=base_url,
+            api_key=api_key,
+            ledger=ledger,
+            needs_team=False,
+            prompt="direct",
+        )
+        if self.config.passages_per_call is None:
+            at_once = min(self.models.scoring.capabilities.max_questions, MOST_IN_A_CALL)
+            self.config = RankerConfig.of(self.config, {"passages_per_call": at_once})
+
+    @property
+    def prompt_hashes(self) -> Mapping[str, str]:
+        return {}
+
+    def _check_models(self) -> None:
+        scoring = self.models.scoring
+        if not scoring.capabilities.max_questions:
+            raise UnsupportedCapability(
+                f"{scoring.name} answers prompts and gives no relevance; name the model "
+                "'rerank:NAME' with base_url=, or use ranker='direct'",
+                model=scoring.name,
+            )
+        super()._check_models()
+
+    async def _run(self, session: Session) -> Ranking:
+        sheet = RelevanceSheet(session)
+        scored = await score_by_judge(
+            session, JUDGE, lambda ensembler: Panel(sheet, [None], session, ensembler)
+        )
+        return self.build_ranking(session, scored)
+
+
+class RelevanceSheet:
+    """How relevant is each passage, from 0 to 1: query and passages, and no words besides."""
+
+    entries: Sequence[Entry] = (Entry(0),)
+
+    def __init__(self, session: Session) -> None:
+        self._direct = DirectSheet((), session)
+
+    def ask(self, passages: Sequence[Passage], entries: Sequence[Entry]) -> Asked:
+        state = self._direct.ask(passages, entries).state
+        assert state is not None, "a sheet's questions are about data"
+        return Asked((), tuple(Question(n, "", passage=n) for n in state.passages), state)
+
+
+def _refuse_other_scales(config: RankerConfig) -> None:
+    for name in ("scoring", "scale", "questions", "ensemble", "labels"):
+        value = getattr(config, name)
+        if name in config.model_fields_set and value != _FIXED.get(name, ()):
+            raise ConfigError(
+                f"{name}={value!r} has no meaning for ranker='rerank', which takes the reranker's "
+                "own relevance, 0 to 1; leave it out, or use ranker='direct'"
+            )

@@ -1,0 +1,289 @@
+"""Rerank services over the wire: each form's fields, refusals, and odd answers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcranker.errors import (
+    AuthenticationFailed,
+    ConfigError,
+    ConnectionFailed,
+    ModelError,
+    RateLimited,
+    RequestRejected,
+    ServerFailed,
+    UnsupportedCapability,
+)
+from mcranker.llm.chat import Answer, ChatRequest, Judge, Message, Option, Question, State, Tag
+from mcranker.llm.connect import connect
+from mcranker.llm.providers import rerank
+from mcranker.llm.providers.http_errors import Service
+from mcranker.llm.providers.rerank import RerankChat, rerank_reply
+from tests.support import loopback
+from tests.support.loopback import Body, Drop, clean_environment, deaf_port, serve
+from tests.support.rerank_servers import cohere, jina, tei
+
+SERVICE = Service("rerank:m", "there", "", "", "", 1.0)
+TEXTS = {"p1": "masks help", "p2": "bread", "p3": "masks"}
+QUESTIONS = tuple(Question(f"q_{name}", "", passage=name) for name in TEXTS)
+REQUEST = ChatRequest((), Tag("score"), questions=QUESTIONS, state=State("Hé?", TEXTS))
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    clean_environment(monkeypatch)
+
+
+def by_length(query: str, text: str) -> float:
+    """0.10 for 10 letters: p1 0.10, p2 0.05, p3 0.05."""
+    return len(text) / 100
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("kind", "service", "path", "field", "tokens"),
+    [
+        ("rerank", cohere, "/v1/rerank", "documents", 0),
+        ("rerank", jina, "/v1/rerank", "documents", 21),
+        ("rerank-tei", tei, "/v1/rerank", "texts", 0),
+    ],
+)
+async def test_what_goes_over_the_wire_and_comes_back(
+    kind: str, service: Any, path: str, field: str, tokens: int
+) -> None:
+    async with serve(service(by_length)) as server:
+        model = RerankChat("m", kind=kind, base_url=server.url, api_key="k-secret")
+        reply = await model.complete(REQUEST)
+        await model.aclose()
+    (sent,) = server.requests
+    assert (sent.path, sent.headers["authorization"]) == (path, "Bearer k-secret")
+    named = {} if kind == "rerank-tei" else {"model": "m"}
+    assert sent.body == {**named, "query": "Hé?", field: list(TEXTS.values())}
+    assert reply.answers == (Answer(0.10), Answer(0.05), Answer(0.05))
+    assert (reply.usage.calls, reply.usage.input_tokens) == (1, tokens)
+    assert model.name == f"{kind}:m"
+
+
+@pytest.mark.anyio
+async def test_only_passages_that_are_asked_about_are_sent() -> None:
+    questions = (
+        Question("a", "", 10, passage="p3"),
+        Question("b", "", kind="yes_no", passage="p1"),
+    )
+    request = ChatRequest((), Tag("score"), questions=questions, state=State("q", TEXTS))
+    async with serve(cohere(by_length)) as server:
+        model = RerankChat("m", base_url=server.url)
+        reply = await model.complete(request)
+        await model.aclose()
+    assert server.bodies[0]["documents"] == ["masks help", "masks"]
+    assert reply.answers == (Answer(0.5), Answer(0.10))  # 10 · 0.05
+
+
+def read(results: Any, *, logits: bool = False) -> tuple[Answer, ...]:
+    answers = rerank_reply({"results": results}, REQUEST, logits=logits, service=SERVICE).answers
+    assert answers is not None
+    return answers
+
+
+def scored(*scores: Any) -> list[Body]:
+    return [{"index": place, "relevance_score": score} for place, score in enumerate(scores)]
+
+
+def test_logits_go_through_the_logistic_function() -> None:
+    # 1 / (1 + e^-s): 0 gives 1/2, ln 3 gives 3/4, -ln 3 gives 1/4.
+    answers = read(scored(0, math.log(3), -math.log(3)), logits=True)
+    assert [each.value for each in answers] == pytest.approx([0.5, 0.75, 0.25])
+    ends = read(scored(1e300, -1e300, 40), logits=True)
+    assert [each.value for each in ends] == pytest.approx([1.0, 0.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("score", "problem"),
+    [
+        (None, "its score is None, not a finite number"),
+        ("0.5", "its score is '0.5'"),
+        (True, "its score is True"),
+        (math.nan, "its score is nan"),
+        (math.inf, "its score is inf"),
+        ([], "its score is list"),
+        (10**400, "its score is a huge number"),
+    ],
+)
+@pytest.mark.parametrize("logits", [True, False])
+def test_an_odd_score_is_missing_and_the_others_are_not(
+    score: Any, problem: str, *, logits: bool
+) -> None:
+    first, odd, last = read(scored(0, score, 0), logits=logits)
+    assert odd.value is None
+    assert problem in odd.problem
+    assert first == last == Answer(0.5 if logits else 0.0)
+
+
+def test_a_passage_without_an_item_is_missing() -> None:
+    assert [each.value for each in read(scored(0.2, 0.1))] == [0.2, 0.1, None]
+    assert read(scored(0.2, 0.1))[2].problem == "no score for this passage"
+
+
+def test_a_passage_with_two_items_is_missing() -> None:
+    answers = read([*scored(0.2, 0.1, 0.3), {"index": 1, "relevance_score": 0.1}])
+    assert [each.value for each in answers] == [0.2, None, 0.3]
+    assert answers[1].problem == "2 scores for this passage"
+
+
+@pytest.mark.parametrize("index", [3, -1, 2**70, None, "0", 0.0, True, []])
+def test_an_index_of_no_passage_makes_the_whole_answer_unreadable(index: Any) -> None:
+    # A service that counts from 1 would have all scores shifted by one.
+    with pytest.raises(ServerFailed, match=r"a result with the index .+, of passages 0 to 2"):
+        read([*scored(0.2, 0.1), {"index": index, "relevance_score": 0.3}])
+
+
+@pytest.mark.parametrize(
+    "data", [{}, {"results": None}, {"results": {"0": 1}}, {"results": [0.3]}, {"results": []}]
+)
+def test_an_answer_without_results_is_an_error(data: Body) -> None:
+    with pytest.raises(ServerFailed, match=r"results in it|the index None|none of the 3"):
+        rerank_reply(data, REQUEST, logits=False, service=SERVICE)
+
+
+def test_voyages_list_is_read_too() -> None:
+    data = {"object": "list", "data": scored(0.2, 0.1, 0.3), "usage": {"total_tokens": 26}}
+    reply = rerank_reply(data, REQUEST, logits=False, service=SERVICE)
+    assert reply.answers == (Answer(0.2), Answer(0.1), Answer(0.3))
+    assert reply.usage.input_tokens == 26
+
+
+@pytest.mark.parametrize("score", [7.25, -3.0, 1.02, 10**30])
+def test_logits_where_none_are_expected_are_said(score: float) -> None:
+    with pytest.raises(UnsupportedCapability, match="name the model 'rerank-logits:m'"):
+        read(scored(0.5, score, 0.5))
+
+
+def test_a_relevance_that_rounding_carried_off_its_scale_is_put_back() -> None:
+    assert [each.value for each in read(scored(1.0000001, -1e-9, 1))] == [1.0, 0.0, 1.0]
+
+
+ITEMS = st.fixed_dictionaries(
+    {},
+    optional={
+        "index": st.integers(-2, 4) | st.none() | st.floats() | st.text(max_size=2),
+        "relevance_score": st.floats() | st.none() | st.integers() | st.text(max_size=3),
+        "score": st.floats() | st.booleans(),
+        "document": st.none() | st.dictionaries(st.just("text"), st.text(max_size=3)),
+    },
+)
+
+
+@settings(max_examples=2000)
+@given(st.lists(ITEMS | st.none() | st.integers(), max_size=5), st.booleans())
+def test_whatever_comes_no_score_is_shifted_or_invented(results: list[Any], logits: bool) -> None:
+    try:
+        answers = read(results, logits=logits)
+    except ModelError:
+        return
+    for place, answer in enumerate(answers):
+        own = [each for each in results if each["index"] == place]
+        if answer.value is None:
+            assert answer.problem
+        else:
+            (item,) = own
+            score = item.get("relevance_score", item.get("score"))
+            expected = 1 / (1 + math.exp(-max(score, -700))) if logits else min(max(score, 0), 1)
+            assert answer.value == pytest.approx(expected, abs=1e-300)
+
+
+def question(**fields: Any) -> ChatRequest:
+    asked = Question(**{"name": "q", "text": "", "passage": "p1", **fields})
+    return ChatRequest((), Tag("score"), questions=(asked,), state=State("q", TEXTS))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("request_", "problem"),
+    [
+        (ChatRequest((Message("user", "Who?"),), Tag("recruit")), "as the stage 'recruit' has"),
+        (question(passage="p9"), "cannot answer the question 'q'"),
+        (question(passage=""), "cannot answer the question 'q'"),
+        (question(kind="choice", options=(Option("a"), Option("b"))), "cannot answer"),
+        (question(judge=Judge("Nurse")), "by no persona's view"),
+    ],
+)
+async def test_what_a_relevance_does_not_answer_is_refused(
+    request_: ChatRequest, problem: str
+) -> None:
+    model = RerankChat("m", base_url="http://127.0.0.1:9")
+    with pytest.raises(UnsupportedCapability, match=problem):
+        await model.complete(request_)
+
+
+@pytest.mark.anyio
+async def test_more_passages_than_the_service_takes_are_not_sent() -> None:
+    names = {f"p{n}": "text" for n in range(33)}
+    questions = tuple(Question(name, "", passage=name) for name in names)
+    request = ChatRequest((), Tag("score"), questions=questions, state=State("q", names))
+    model = RerankChat("m", kind="rerank-tei", base_url="http://127.0.0.1:9")
+    with pytest.raises(RequestRejected, match="33, and 32 is the limit"):
+        await model.complete(request)
+
+
+@pytest.mark.anyio
+async def test_a_server_of_the_other_form_is_told() -> None:
+    async with serve(tei(by_length)) as server:
+        model = RerankChat("bge", base_url=server.url)
+        with pytest.raises(UnsupportedCapability, match="name the model 'rerank-tei:bge'"):
+            await model.complete(REQUEST)
+        await model.aclose()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("answer", "error", "said"),
+    [
+        (loopback.Answer(401, {"message": "no"}), AuthenticationFailed, "set RERANK_API_KEY"),
+        (loopback.Answer(429, {"message": "slow"}, {"Retry-After": "2"}), RateLimited, "slow"),
+        (loopback.Answer(302, b"", {"Location": "http://x.y/"}), RequestRejected, "redirects to"),
+        (loopback.Answer(500, {"error": "CUDA"}), ServerFailed, "CUDA"),
+        (loopback.Answer(body=b"[1, "), ServerFailed, "not JSON"),
+        (loopback.Answer(body=b'"yes"'), ServerFailed, "a JSON str"),
+        (loopback.Answer(body=b'{"results": [{"index": 0, "score": NaN}]}'), ServerFailed, "JSON"),
+        (Drop(), ConnectionFailed, "no answer"),
+        (Drop(after=b'{"results": ['), ConnectionFailed, "no answer"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["rerank", "rerank-tei"])
+async def test_faults_are_the_errors_of_every_provider(
+    answer: Any, error: type[ModelError], said: str, kind: str
+) -> None:
+    async with serve(lambda body: answer) as server:
+        model = RerankChat("m", kind=kind, base_url=server.url, api_key="k-secret")
+        with pytest.raises(error, match=said) as caught:
+            await model.complete(REQUEST)
+        await model.aclose()
+    assert "k-secret" not in str(caught.value)
+    assert len(server.requests) == 1
+
+
+@pytest.mark.anyio
+async def test_nobody_there_is_said() -> None:
+    with deaf_port() as port:
+        model = RerankChat("m", base_url=f"http://127.0.0.1:{port}")
+        with pytest.raises(ConnectionFailed, match="check that the server runs"):
+            await model.complete(REQUEST)
+        await model.aclose()
+
+
+def test_names_and_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind, form in rerank.FORMS.items():
+        with pytest.raises(ConfigError, match="needs base_url=, the address before /rerank"):
+            connect(f"{kind}:m")
+        chat = connect(f"{kind}:org/m", base_url="http://localhost:1/v1/")
+        assert chat.name == f"{kind}:org/m"
+        assert chat.capabilities.max_questions == form.most
+        assert getattr(chat, "endpoint", "") == "http://localhost:1/v1"
+    monkeypatch.setenv("RERANK_API_KEY", "two words")
+    with pytest.raises(AuthenticationFailed, match="set RERANK_API_KEY"):
+        connect("rerank:m", base_url="http://localhost:1")

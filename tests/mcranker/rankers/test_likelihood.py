@@ -1,0 +1,213 @@
+"""RG-YN and RG-S(0, k): hand-computed likelihoods, the words that are sent, odd replies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcranker import (
+    Capabilities,
+    ChatReply,
+    ChatRequest,
+    ConfigError,
+    RankerConfig,
+    ScriptedChat,
+    UnsupportedCapability,
+)
+from mcranker.method.answers import PeakScoring
+from mcranker.rankers import RANKERS
+from mcranker.rankers.likelihood import RGSRanker, RGYNRanker
+from mcranker.replies.loose_json import Unreadable
+from personas import PromptSet
+from tests.support.shallow_model import FULL
+
+LOGPROBS = Capabilities(label_logprobs=True)
+DOCS = {"a": "bread", "b": "masks", "c": "viruses"}
+
+
+class Likely:
+    """A model that finds each answer as likely as a table says, by the passage's text."""
+
+    def __init__(self, table: Mapping[str, Mapping[str, float]]) -> None:
+        self.asked: list[ChatRequest] = []
+        self._table = table
+        self.model = ScriptedChat(self._answer, capabilities=LOGPROBS)
+
+    def _answer(self, request: ChatRequest) -> ChatReply:
+        self.asked.append(request)
+        text = request.messages[-1].content
+        listed = next(row for word, row in self._table.items() if word in text)
+        return ChatReply("", label_logprobs={each: math.log(p) for each, p in listed.items()})
+
+    @property
+    def words(self) -> str:
+        (message,) = self.asked[0].messages
+        return message.content
+
+
+def scores(ranking: Any) -> dict[str, float | None]:
+    return {hit.doc_id: hit.score for hit in ranking}
+
+
+def test_rg_yn_is_the_share_of_yes() -> None:
+    likely = Likely(
+        {
+            "bread": {"Yes": 0.1, "No": 0.3},  # 0.1 / 0.4 = 0.25
+            "masks": {"Yes": 0.06, "No": 0.02},  # 0.06 / 0.08 = 0.75, however unlikely both are
+            "viruses": {"Yes": 0.5, "No": 0.5},  # 0.5
+        }
+    )
+    ranking = RGYNRanker(model=likely.model).rank("who helps?", DOCS)
+    assert scores(ranking) == pytest.approx({"b": 0.75, "c": 0.5, "a": 0.25})
+    assert ranking.ids == ["b", "c", "a"]
+    assert ranking.personas == ("RG-YN",)
+    assert ranking[0].relevance == pytest.approx(0.75)
+    assert likely.asked[0].labels == ("No", "Yes")
+    assert likely.words.startswith(
+        'For the following query and passage, judge whether they are relevant. Output "Yes" or '
+        '"No".\n\nQuery: who helps?\n\nPassage:\n<<<'
+    )
+    assert likely.words.endswith(">>>\n\nOutput:")
+    assert list(ranking.prompt_hashes) == ["rg_yn"]
+
+
+def test_rg_s_is_the_expected_answer() -> None:
+    likely = Likely(
+        {
+            # Two answers of a half and a quarter: 2/3 and 1/3. (1 · 2 + 4 · 1) / 3 = 2
+            "bread": {"1": 0.5, "4": 0.25},
+            "masks": {"0": 0.1, "1": 0.1, "2": 0.1, "3": 0.1, "4": 0.4},  # (1 + 2 + 3 + 16) / 8
+            "viruses": {"3": 0.001},  # 3
+        }
+    )
+    ranking = RGSRanker(model=likely.model).rank("who helps?", DOCS)
+    assert scores(ranking) == pytest.approx({"c": 3.0, "b": 2.75, "a": 2.0})
+    assert ranking[0].relevance == pytest.approx(0.75)  # 3 of 4
+    assert likely.asked[0].labels == ("0", "1", "2", "3", "4")
+    assert likely.words.startswith(
+        "From a scale of 0 to 4, judge the relevance between the query and the passage. Answer "
+        "with exactly one of these and nothing else: 0, 1, 2, 3, 4."
+    )
+
+
+def test_peak_relevance_is_by_the_highest_answer_alone() -> None:
+    likely = Likely(
+        {
+            "bread": {"1": 0.9, "2": 0.05},  # 2 · 0.05
+            "masks": {"0": 0.8, "2": 0.2},  # 2 · 0.2, though its expectation is the lowest
+            "viruses": {"1": 0.99},  # the highest is not listed
+        }
+    )
+    ranking = RGSRanker(model=likely.model, scale=2, scoring="peak").rank("q", DOCS)
+    assert scores(ranking) == pytest.approx({"b": 0.4, "a": 0.1, "c": 0.0})
+    assert not ranking.missing
+    expected = RGSRanker(model=likely.model, scale=2).rank("q", DOCS)
+    assert expected.ids == ["a", "c", "b"]  # 1.0526, 1, 0.4
+
+
+def test_answers_in_words() -> None:
+    labels = ("Not Relevant", "Somewhat Relevant", "Highly Relevant")
+    likely = Likely(
+        {
+            "bread": {"Not Relevant": 0.5, "Somewhat Relevant": 0.5},  # 0.5
+            "masks": {"Highly Relevant": 0.3, "Somewhat Relevant": 0.1},  # (2 · 3 + 1) / 4
+            "viruses": {"Not Relevant": 1.0},
+        }
+    )
+    ranking = RGSRanker(model=likely.model, labels=labels).rank("q", DOCS)
+    assert scores(ranking) == pytest.approx({"b": 1.75, "a": 0.5, "c": 0.0})
+    assert "Not Relevant, Somewhat Relevant, Highly Relevant" in likely.words
+    assert list(ranking.prompt_hashes) == ["rg_labels"]
+    peak = RGSRanker(model=likely.model, labels=labels, scoring="peak").rank("q", DOCS)
+    assert scores(peak) == pytest.approx({"b": 0.6, "a": 0.0, "c": 0.0})  # 2 · 0.3
+
+
+@pytest.mark.parametrize("name", ["rg_yn", "rg_s"])
+def test_a_reply_without_likelihoods_is_a_missing_score(name: str) -> None:
+    def answer(request: ChatRequest) -> ChatReply:
+        lost = "masks" in request.messages[-1].content
+        return ChatReply("Maybe", label_logprobs={"Maybe": -0.1} if lost else {"Yes": 0, "4": 0})
+
+    model = ScriptedChat(answer, capabilities=LOGPROBS)
+    ranking = RANKERS.get(name)(model=model).rank("q", DOCS)
+    (lost,) = ranking.missing
+    assert lost.doc_id == "b"
+    assert "is among the likely answers" in lost.reason
+    assert ranking.usage.calls == 3  # what is read from probabilities is asked for once
+    assert ranking.ids[-1] == "b"
+
+
+@settings(max_examples=2000, deadline=None)
+@given(
+    st.dictionaries(st.sampled_from(["0", "1", "2", "3", "yes", ""]), st.floats(), max_size=6)
+    | st.none()
+)
+def test_whatever_likelihoods_come_the_score_is_on_its_scale(
+    listed: dict[str, float] | None,
+) -> None:
+    scoring = PeakScoring(RankerConfig(scoring="peak", scale=3), PromptSet.load("paper"), None)
+    try:
+        score = scoring.read(ChatReply("", label_logprobs=listed)).value
+    except Unreadable:
+        known = [listed[each] for each in scoring.labels if listed and each in listed]
+        assert not any(-math.inf < each < math.inf for each in known)
+        return
+    assert listed is not None
+    peak = listed.get("3", -math.inf)
+    assert score == (3 * math.exp(min(peak, 0.0)) if peak < math.inf else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("ranker", "options", "problem"),
+    [
+        (RGYNRanker, {"scale": 2}, "scale=2 has no meaning for ranker='rg_yn'"),
+        (RGYNRanker, {"scoring": "integer"}, "scoring='integer' has no meaning"),
+        (RGYNRanker, {"scoring": "peak"}, "scoring='peak' has no meaning"),
+        (RGYNRanker, {"scoring": "expected", "labels": ("A", "B")}, "labels=.* has no meaning"),
+        (RGYNRanker, {"questions": "per_persona", "scoring": "expected"}, "questions='per_pers"),
+        (RGSRanker, {"scoring": "integer"}, "scoring='integer' reads no likelihoods"),
+        (RGSRanker, {"config": RankerConfig(scoring="integer")}, "reads no likelihoods"),
+        (RGSRanker, {"ensemble": "reciprocal_rank"}, "ensemble='reciprocal_rank' has no meaning"),
+        (RGSRanker, {"labels": ("A", "B"), "scale": 3}, "labels are a scale of their own"),
+    ],
+)
+def test_options_without_a_meaning_are_refused(ranker: Any, options: Any, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        ranker(model=ScriptedChat(lambda request: "x", capabilities=LOGPROBS), **options)
+
+
+@pytest.mark.parametrize(
+    "capabilities", [Capabilities(), Capabilities(max_questions=9, prompts=False)]
+)
+@pytest.mark.parametrize("name", ["rg_yn", "rg_s"])
+def test_a_model_without_likelihoods_is_refused(name: str, capabilities: Capabilities) -> None:
+    model = ScriptedChat(lambda request: "x", capabilities=capabilities)
+    with pytest.raises(UnsupportedCapability, match=f"by which ranker='{name}' scores"):
+        RANKERS.get(name)(model=model)
+
+
+def test_options_of_a_configuration_are_kept() -> None:
+    model = ScriptedChat(lambda request: "x", capabilities=LOGPROBS)
+    ranker = RGSRanker(model=model, config=RankerConfig(scale=7, depth=5))
+    assert (ranker.config.scale, ranker.config.depth) == (7, 5)
+    assert ranker.config.scoring == "expected"
+    assert RGSRanker(model=model, config=RankerConfig(scoring="peak")).config.scoring == "peak"
+
+
+@pytest.mark.parametrize("name", ["rg_yn", "rg_s"])
+def test_a_local_model_ranks_three_queries(name: str) -> None:
+    with RANKERS.get(name)(model=f"local:{FULL}", ledger=None) as ranker:
+        work = [(query, DOCS) for query in ("masks", "bread", "viruses")]
+        rankings = [each.result() for each in ranker.rank_many(work)]
+        estimate = ranker.estimate("masks", DOCS)
+    assert estimate.calls == 3
+    for ranking in rankings:
+        assert sorted(ranking.ids) == sorted(DOCS)
+        assert not ranking.missing
+        top = ranking.matrix.values.max()
+        assert 0 < top <= (1 if name == "rg_yn" else 4)

@@ -1,0 +1,243 @@
+"""The ranker `rerank`: a whole ranking over the wire, with the ledger, limits and faults."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcranker import (
+    Answer,
+    BudgetExceeded,
+    Capabilities,
+    ChatReply,
+    ChatRequest,
+    ConfigError,
+    MCRanker,
+    MissingScoreError,
+    ScriptedChat,
+    ServerFailed,
+    UnsupportedCapability,
+)
+from mcranker.rankers import RANKERS
+from mcranker.rankers.rerank import RerankRanker
+from tests.support import loopback
+from tests.support.cli_support import invoke
+from tests.support.loopback import Body, Loopback, Script, clean_environment, serve_in_thread
+from tests.support.rerank_servers import cohere, jina, tei
+
+DOCS = {f"d{n}": f"text {n}" for n in range(40)}
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    clean_environment(monkeypatch)
+    monkeypatch.setenv("MCRANKER_BACKOFF", "0")
+
+
+def by_number(query: str, text: str) -> float:
+    """Text 7 has 0.14."""
+    return int(text.split()[-1]) / 50
+
+
+def ranker(server: Loopback, kind: str = "rerank", **options: Any) -> RerankRanker:
+    options = {"ledger": None, **options}
+    return RerankRanker(model=f"{kind}:m", base_url=server.root, **options)
+
+
+@pytest.mark.parametrize(
+    ("kind", "service", "sizes"),
+    [("rerank", cohere, [40]), ("rerank", jina, [40]), ("rerank-tei", tei, [8, 32])],
+)
+def test_it_ranks_by_the_services_relevance(kind: str, service: Any, sizes: list[int]) -> None:
+    with serve_in_thread(service(by_number)) as server, ranker(server, kind) as reranker:
+        ranking = reranker.rank("masks", DOCS)
+    field = "texts" if kind == "rerank-tei" else "documents"
+    assert sorted(len(body[field]) for body in server.bodies) == sizes
+    assert {request.path for request in server.requests} == {"/rerank"}
+    assert ranking.ids == list(reversed(DOCS))
+    assert ranking[0].score == ranking[0].relevance == pytest.approx(0.78)  # 39 / 50
+    assert ranking.personas == ("RERANK",)
+    assert ranking.models == {"scoring": f"{kind}:m"}
+    assert ranking.calls.by("stage")["score"].calls == len(sizes)
+    assert (ranking.missing, ranking.prompt_hashes) == ([], {})
+    assert RANKERS.get("rerank") is RerankRanker
+
+
+def test_nothing_but_query_and_passages_is_sent() -> None:
+    with serve_in_thread(cohere(by_number)) as server, ranker(server) as reranker:
+        reranker.rank("masks", {"d": {"title": "Title", "text": "text 3"}})
+    assert server.bodies == [{"model": "m", "query": "masks", "documents": ["Title\ntext 3"]}]
+
+
+def test_equal_passages_are_sent_once_and_depth_is_kept() -> None:
+    docs = {"a": "text 1", "b": "text 2", "c": "text 1", "d": "text 9"}
+    with serve_in_thread(cohere(by_number)) as server, ranker(server, depth=3) as reranker:
+        ranking = reranker.rank("masks", docs)
+    assert sorted(server.bodies[0]["documents"]) == ["text 1", "text 2"]
+    assert ranking.ids == ["b", "a", "c", "d"]
+
+
+def test_what_is_known_is_not_asked_again(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    with serve_in_thread(cohere(by_number)) as server:
+        for _ in range(2):
+            with ranker(server, ledger=path) as reranker:
+                last = reranker.rank("masks", DOCS)
+        with ranker(server, ledger=path) as reranker:
+            estimate = reranker.estimate("masks", DOCS)
+    assert len(server.requests) == 1
+    assert (last.usage.calls, last.reused.calls) == (0, 1)
+    assert last.ids == list(reversed(DOCS))
+    assert (estimate.calls, estimate.reused) == (0, 1)
+
+
+def test_an_estimate_and_the_budget_count_calls() -> None:
+    with serve_in_thread(cohere(by_number)) as server:
+        with ranker(server, passages_per_call=10) as reranker:
+            estimate = reranker.estimate("masks", DOCS)
+        assert (estimate.calls, estimate.cost) == (4, None)
+        assert not server.requests
+        with (
+            ranker(server, passages_per_call=10, max_calls=3) as reranker,
+            pytest.raises(BudgetExceeded, match="max_calls=3"),
+        ):
+            reranker.rank("masks", DOCS)
+    assert len(server.requests) <= 3
+
+
+def faulty(score: Any) -> Script:
+    """A service that has `score` for text 5 whenever it sees it."""
+    return cohere(lambda query, text: score if text == "text 5" else by_number(query, text))
+
+
+def test_a_passage_without_a_score_is_asked_about_alone_and_then_missing() -> None:
+    with serve_in_thread(faulty(None)) as server, ranker(server) as reranker:
+        ranking = reranker.rank("masks", DOCS)
+    assert [len(body["documents"]) for body in server.bodies] == [40, 1]
+    (lost,) = ranking.missing
+    assert (lost.doc_id, lost.persona) == ("d5", "RERANK")
+    assert lost.reason == (
+        "rerank:m gave no score: odd answer: its score is None, not a finite number"
+    )
+    hit = next(hit for hit in ranking if hit.doc_id == "d5")
+    assert hit.scores == {"RERANK": None}
+    assert ranking.ids[-2:] == ["d0", "d5"]  # both 0, in first-stage order
+    with (
+        serve_in_thread(faulty(None)) as server,
+        ranker(server, missing="fail") as reranker,
+        pytest.raises(MissingScoreError, match="1 of 40 scores are missing"),
+    ):
+        reranker.rank("masks", DOCS)
+
+
+def test_a_service_that_counts_from_one_ranks_nothing() -> None:
+    def shifted(body: Body) -> Body:
+        numbers = range(len(body["documents"]))
+        return {"results": [{"index": n + 1, "relevance_score": 0.5} for n in numbers]}
+
+    with (
+        serve_in_thread(shifted) as server,
+        ranker(server) as reranker,
+        pytest.raises(ServerFailed, match=r"a result with the index 1, of passages 0 to 0"),
+    ):
+        reranker.rank("masks", DOCS)
+
+
+def test_a_passage_that_the_service_refuses_does_not_take_the_others_along() -> None:
+    def refusing(body: Body) -> loopback.Reply:
+        if "text 5" in body["documents"]:
+            return loopback.Answer(413, {"error": "`inputs` must have less than 512 tokens"})
+        return cohere(by_number)(body)
+
+    with serve_in_thread(refusing) as server, ranker(server) as reranker:
+        ranking = reranker.rank("masks", DOCS)
+    (lost,) = ranking.missing
+    assert lost.doc_id == "d5"
+    assert "must have less than 512 tokens" in lost.reason
+    assert ranking.ids[0] == "d39"
+
+
+def test_failures_are_repeated_and_then_told() -> None:
+    answers = [loopback.Answer(503, {"error": "busy"}), loopback.Answer(429, {"error": "slow"})]
+
+    def failing(body: Body) -> loopback.Reply:
+        return answers.pop() if answers else cohere(by_number)(body)
+
+    with serve_in_thread(failing) as server, ranker(server) as reranker:
+        ranking = reranker.rank("masks", DOCS)
+    assert len(server.requests) == 3
+    assert ranking.ids[0] == "d39"
+
+
+def test_logits_need_their_own_name() -> None:
+    logits = jina(lambda query, text: by_number(query, text) * 20 - 8)
+    with serve_in_thread(logits) as server:
+        with (
+            ranker(server) as reranker,
+            pytest.raises(UnsupportedCapability, match="'rerank-logits:m'"),
+        ):
+            reranker.rank("masks", DOCS)
+        with ranker(server, "rerank-logits") as reranker:
+            ranking = reranker.rank("masks", DOCS)
+    assert ranking.ids == list(reversed(DOCS))
+    middle = next(hit for hit in ranking if hit.doc_id == "d20")
+    assert middle.score == 0.5  # 20 / 50 · 20 - 8 = 0
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"scoring": "integer"}, "scoring='integer' has no meaning"),
+        ({"scale": 10}, "scale=10 has no meaning"),
+        ({"labels": ("No", "Yes"), "scoring": "expected"}, "labels=.* has no meaning"),
+        ({"questions": "per_criterion"}, "questions='per_criterion' has no meaning"),
+        ({"ensemble": "reciprocal_rank"}, "ensemble='reciprocal_rank' has no meaning"),
+    ],
+)
+def test_options_of_teams_and_scales_are_refused(options: Any, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        RerankRanker(model=ScriptedChat(lambda request: "x"), **options)
+
+
+def test_a_model_that_answers_prompts_is_refused() -> None:
+    with pytest.raises(UnsupportedCapability, match="name the model 'rerank:NAME'"):
+        RerankRanker(model=ScriptedChat(lambda request: "x"))
+
+
+def test_a_team_cannot_judge_by_a_reranker() -> None:
+    with (
+        serve_in_thread(cohere(by_number)) as server,
+        MCRanker(model="rerank:m", base_url=server.root, ledger=None) as team,
+        pytest.raises(UnsupportedCapability, match="use ranker='rerank'"),
+    ):
+        team.rank("masks", DOCS)
+    assert not server.requests
+
+
+def test_any_model_of_typed_questions_serves() -> None:
+    def answer(request: ChatRequest) -> ChatReply:
+        assert request.state is not None
+        texts = request.state.passages
+        return ChatReply(
+            "", answers=tuple(Answer(by_number("", texts[q.passage])) for q in request.questions)
+        )
+
+    model = ScriptedChat(answer, capabilities=Capabilities(max_questions=8, prompts=False))
+    with RerankRanker(model=model, ledger=None) as reranker:
+        ranking = reranker.rank("masks", DOCS)
+    assert ranking.ids == list(reversed(DOCS))
+    assert ranking.usage.calls == 5
+
+
+def test_the_command_line(tmp_path: Path) -> None:
+    docs = tmp_path / "docs.jsonl"
+    docs.write_text("".join(json.dumps({"_id": i, "text": t}) + "\n" for i, t in DOCS.items()))
+    with serve_in_thread(tei(by_number)) as server:
+        place = ["--ranker", "rerank", "--model", "rerank-tei:m", "--base-url", server.root]
+        run = invoke("rank", "masks", "--docs", docs, "--output", "json", *place)
+    assert run.exit_code == 0, run.output
+    hits = json.loads(run.stdout)["ranking"]["hits"]
+    assert [hit["doc_id"] for hit in hits[:2]] == ["d39", "d38"]
