@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -443,3 +444,10 @@ def test_the_prompts_of_other_rankers_know_nothing_of_these() -> None:
     """A heading of a comparative prompt is none of theirs: texts in them stay as they are."""
     hashes = PromptSet.load("paper").hashes
     assert not {*NAMES, "compared_passage"} & set(hashes)
+
+
+def test_the_table_of_rankers_names_all() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "rankers.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    assert len(set(listed)) == len(listed)
+    assert {*listed} >= RANKERS._builtin.keys()
