@@ -35,6 +35,7 @@ from personas.plain import shown
 VERBS = {
     "rank": LazyVerb("mcranker.cli.rank", "Rank passages for a query."),
     "team": LazyVerb("mcranker.cli.team", "Recruit a team and write its rubrics, without scoring."),
+    "serve": LazyVerb("mcranker.cli.serve", "Serve rankers over HTTP, as other rerankers do."),
     "doctor": LazyVerb(
         "mcranker.cli.doctor", "Check the set-up: what is there, and does a model answer?"
     ),

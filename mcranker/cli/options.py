@@ -204,13 +204,13 @@ def make_ranker(ctx: click.Context, name: str) -> Ranker:
     return make(config=given_config(ctx), ledger=given_ledger(ctx), **options)
 
 
-def ranker_flag() -> click.Parameter:
+def ranker_flag(default: str | None = "mcranker") -> click.Parameter:
     """``--ranker``."""
     return GroupedOption(
         ["--ranker"],
         type=click.Choice(RANKERS.names),
-        default="mcranker",
-        show_default=True,
+        default=default,
+        show_default=default is not None,
         section=METHOD,
         help="The team of personas, or another ranker (docs/rankers.md).",
     )

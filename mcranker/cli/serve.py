@@ -1,0 +1,217 @@
+"""``mcranker serve``: rankers as an HTTP service, in the shapes of other rerankers."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mcranker.cli.failures import DONE
+from mcranker.cli.fetching import fetch_models
+from mcranker.cli.files import print_line
+from mcranker.cli.invocation import Invocation, say
+from mcranker.cli.number_types import WholeNumber
+from mcranker.cli.options import (
+    WEAK_MODEL_NOTE,
+    config_flags,
+    given_config,
+    given_ledger,
+    ledger_flag,
+    model_flags,
+    ranker_flag,
+    team_flag,
+    with_criteria_flag,
+)
+from mcranker.cli.signals import run as run_loop
+from mcranker.cli.verb import GroupedOption, Verb, quiet_flag
+from mcranker.errors import ConfigError
+from mcranker.models import MODEL_OPTIONS, ROLES
+from personas.words import counted
+
+if TYPE_CHECKING:
+    from mcranker.serve.settings import Settings
+
+SERVICE, KEYS = "Service", "Keys"
+_NEEDED = ("fastapi", "uvicorn", "prometheus_client")
+
+
+def _serve(ctx: click.Context) -> int:
+    given = ctx.params
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"the service needs {', '.join(missing)}; run: pip install 'mcranker[serve]'"
+        )
+    if given["new_key"] or given["hash_key"]:
+        return _make_key(ctx)
+    from mcranker.serve.app import create_app
+    from mcranker.serve.server import address_of, check_exposure, listen, serve
+
+    invocation = ctx.ensure_object(Invocation)
+    invocation.doing("getting ready; nothing was sent")
+    settings = _settings(ctx)
+    check_exposure(settings, allow_no_keys=given["allow_no_keys"])
+    fetch_models(_models(settings), quiet=given["quiet"])
+    with invocation.noting(not given["quiet"]):
+        app = create_app(settings)
+        if given["check"]:
+            return DONE
+        bound = listen(settings)
+
+    def started() -> None:
+        invocation.doing("serving")
+        if not given["quiet"]:
+            names = ", ".join(each.name for each in settings.rankers)
+            say(f"serving {names} at {address_of(bound)}")
+
+    with bound:
+        given_up = run_loop(partial(serve, app, settings, bound, started=started))
+    if given_up:
+        say(f"stopped; {counted(given_up, 'ranking')} cancelled, which took too long")
+    elif not given["quiet"]:
+        say("stopped; what was under way is finished")
+    return DONE
+
+
+def _settings(ctx: click.Context) -> Settings:
+    """The service that the file or the flags describe."""
+    from mcranker.serve.settings import RankerSettings, Settings, load_settings
+
+    given = ctx.params
+    options = _ranker_options(ctx)
+    if given["config"] is not None:
+        if options or given["ranker"] is not None:
+            flags = ["ranker"] if given["ranker"] is not None else list(options)
+            raise click.UsageError(
+                f"--{flags[0].replace('_', '-')} does not go with --config; write it in the file",
+                ctx,
+            )
+        settings = load_settings(given["config"])
+    else:
+        name = given["ranker"] or "mcranker"
+        settings = Settings(rankers=(RankerSettings(name, name, options, names=("*",)),))
+    changed = {name: given[name] for name in ("host", "port") if given[name] is not None}
+    return replace(settings, **changed)
+
+
+def _ranker_options(ctx: click.Context) -> dict[str, Any]:
+    """Options of the one ranker that flags describe; those that were not given are absent."""
+    given = ctx.params
+    config = given_config(ctx)
+    options = config.model_dump(include=config.model_fields_set)
+    for name in (*MODEL_OPTIONS, "base_url", "team", "with_criteria"):
+        if given[name] not in (None, False):
+            options[name] = given[name]
+    if given["ledger"] is not None:
+        options["ledger"] = given_ledger(ctx)
+    return options
+
+
+def _models(settings: Settings) -> list[str]:
+    """The models that the rankers ask for, the default's name included where one is needed."""
+    from mcranker.llm.connect import choose_default
+    from mcranker.rankers import RANKERS
+
+    found: list[str] = []
+    for each in settings.rankers:
+        if RANKERS.get(each.ranker).needs_model:
+            options = each.options
+            specs = [options.get(f"{role}_model") or options.get("model") for role in ROLES]
+            found += [str(spec or choose_default(os.environ)[0]) for spec in specs]
+    return list(dict.fromkeys(found))
+
+
+def _make_key(ctx: click.Context) -> int:
+    from mcranker.serve.keys import hash_key, new_key
+
+    if ctx.params["new_key"]:
+        key = new_key()
+        print_line(key)
+        say(f"for the file, under [keys]: NAME = {hash_key(key)!r}; the key is not shown again")
+        return DONE
+    if sys.stdin.isatty():
+        key = click.prompt("key", hide_input=True, err=True)
+    else:
+        # No longer than any key that is taken, with its line end.
+        key = sys.stdin.readline(2_000).rstrip("\r\n")
+    print_line(hash_key(key))
+    return DONE
+
+
+command = Verb(
+    "serve",
+    _serve,
+    params=[
+        GroupedOption(
+            ["--config"],
+            metavar="FILE",
+            section=SERVICE,
+            help="A TOML file with rankers, limits and keys, see docs/serve.md. Without: one "
+            "ranker, as the flags below say, which serves every model name.",
+        ),
+        GroupedOption(
+            ["--host"],
+            metavar="ADDRESS",
+            section=SERVICE,
+            help="Listen there. Without: the file's, else 127.0.0.1. Addresses that other machines "
+            "can reach need keys.",
+        ),
+        GroupedOption(
+            ["--port"],
+            type=WholeNumber(min=0, max=65_535),
+            metavar="N",
+            section=SERVICE,
+            help="Without: the file's, else 8080; 0 for one that is free.",
+        ),
+        GroupedOption(
+            ["--allow-no-keys"],
+            is_flag=True,
+            section=SERVICE,
+            help="Let other machines use the service without a key; something else guards it.",
+        ),
+        GroupedOption(
+            ["--check"],
+            is_flag=True,
+            section=SERVICE,
+            help="Only check the configuration: make the rankers, and end.",
+        ),
+        GroupedOption(
+            ["--new-key"],
+            is_flag=True,
+            section=KEYS,
+            help="Print a new API key to standard output, and its hash, for the file, to standard "
+            "error.",
+        ),
+        GroupedOption(
+            ["--hash-key"],
+            is_flag=True,
+            section=KEYS,
+            help="Read an API key from standard input, and print its hash.",
+        ),
+        ranker_flag(default=None),
+        team_flag("A saved team, or one of the library, for MCRanker and DIRECT with criteria."),
+        with_criteria_flag(),
+        *config_flags(),
+        *model_flags(ROLES),
+        ledger_flag(),
+        quiet_flag(),
+    ],
+    help="""Serve rankers over HTTP, in the shapes that reranking clients speak.
+
+    Cohere's /v2/rerank and /v1/rerank, Jina's and vLLM's /v1/rerank, TEI's /rerank, and
+    /v1/rank with everything that a ranking holds.
+
+    \b
+      mcranker serve --model openai:gpt-5-mini
+      mcranker serve --config serve.toml --port 9000
+      mcranker serve --new-key
+
+    Ctrl-C and SIGTERM end it once the rankings under way are done; exit code 0.
+    """,
+    epilog=WEAK_MODEL_NOTE,
+)

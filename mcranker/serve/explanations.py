@@ -1,0 +1,61 @@
+"""The latest rankings, for their pages; a bounded number of them in a bounded space."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import NamedTuple
+
+from mcranker.ranking import Ranking
+from mcranker.serve.offers import Offer
+
+_OF_A_SCORE = 100  # bytes, about
+_OF_A_PASSAGE = 1_000
+
+
+class Kept(NamedTuple):
+    """A ranking, and who made it for whom."""
+
+    ranking: Ranking
+    offer: Offer
+    holder: str
+    size: int
+
+
+class Explanations:
+    """Rankings by id; the oldest make room for new ones.
+
+    Args:
+        most: rankings that are kept.
+        most_bytes: of their texts and scores, about. One that is larger by itself is not kept.
+    """
+
+    def __init__(self, most: int, most_bytes: int) -> None:
+        self._most = most
+        self._most_bytes = most_bytes
+        self._kept: OrderedDict[str, Kept] = OrderedDict()
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def put(self, name: str, ranking: Ranking, offer: Offer, holder: str) -> None:
+        """Keep a ranking under an id; `holder` names the key with which it was asked for."""
+        size = _size(ranking)
+        if size > self._most_bytes:
+            return
+        self._kept[name] = Kept(ranking, offer, holder, size)
+        self._bytes += size
+        while len(self._kept) > self._most or self._bytes > self._most_bytes:
+            self._bytes -= self._kept.popitem(last=False)[1].size
+
+    def get(self, name: str, holder: str) -> Kept | None:
+        """The ranking, if it is still kept and was asked for with the same key."""
+        kept = self._kept.get(name)
+        return kept if kept is not None and kept.holder == holder else None
+
+
+def _size(ranking: Ranking) -> int:
+    texts = sum(len(passage.text) + len(passage.title) for passage in ranking.passages)
+    scores = len(ranking.passages) * (_OF_A_PASSAGE + _OF_A_SCORE * len(ranking.personas))
+    # Python takes up to four bytes for a character.
+    return 4 * texts + scores

@@ -1,0 +1,93 @@
+"""API keys: the service knows their hashes only."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mcranker.errors import ConfigError
+
+SHORTEST = 20
+"""Characters of a key. Keys are random, so a fast hash keeps them as well as a slow one."""
+
+LONGEST = 500
+_PREFIX = "mcr_"
+_FORM = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+def new_key() -> str:
+    """A key of 256 random bits."""
+    return _PREFIX + secrets.token_urlsafe(32)
+
+
+def hash_key(key: str) -> str:
+    """What the configuration file holds in place of a key: ``sha256:`` and 64 hex digits.
+
+    Raises:
+        ConfigError: the key is too short or too long, or holds something else than printable
+            ASCII without spaces, which headers cannot carry.
+    """
+    if not SHORTEST <= len(key) <= LONGEST:
+        raise ConfigError(
+            f"the key has {len(key)} characters; give {SHORTEST} to {LONGEST} random ones, or "
+            "let 'mcranker serve --new-key' make one"
+        )
+    if not (key.isascii() and key.isprintable()) or " " in key:
+        raise ConfigError("the key must be of printable ASCII characters without spaces")
+    return f"sha256:{hashlib.sha256(key.encode()).hexdigest()}"
+
+
+def check_hash(name: str, value: object) -> str:
+    """The hash, if it is one.
+
+    Raises:
+        ConfigError: it is something else; it is not repeated, since it may be a key.
+    """
+    if not (isinstance(value, str) and _FORM.fullmatch(value)):
+        raise ConfigError(
+            f"keys: {name!r} is no hash of a key; 'mcranker serve --hash-key' makes it, "
+            "'sha256:' and 64 hexadecimal digits"
+        )
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Who may use the service.
+
+    Attributes:
+        hashes: name of a key -> its hash; empty if no key is needed.
+    """
+
+    hashes: Mapping[str, str]
+
+    def holder(self, authorization: str) -> str | None:
+        """The name of the key in an ``Authorization`` header; None if there is none such.
+
+        ``Bearer KEY``, or ``Basic`` with the key for a password, as browsers send it. The time
+        that this takes does not depend on how much of a key is right.
+        """
+        scheme, _, given = authorization.strip().partition(" ")
+        key = given.strip()
+        if scheme.lower() == "basic":
+            key = _password(key)
+        elif scheme.lower() != "bearer":
+            return None
+        digest = hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()
+        found = None
+        for name, known in self.hashes.items():
+            if hmac.compare_digest(known, f"sha256:{digest}"):
+                found = name
+        return found
+
+
+def _password(credentials: str) -> str:
+    try:
+        return base64.b64decode(credentials, validate=True).decode().partition(":")[2]
+    except ValueError:
+        return ""

@@ -1,0 +1,305 @@
+"""What the service is and may do: a TOML file, or the same as objects.
+
+```toml
+[server]
+host = "127.0.0.1"                    # another one needs [keys]
+port = 8080
+hosts = ["rerank.example.com"]        # names by which it is addressed, besides its own
+open_metrics = false                  # true: /metrics needs no key
+
+[limits]
+rankings = 32                         # at once; 128 more requests may wait for 30 seconds
+deadline = 60                         # seconds; then a ranking is partial
+
+[keys]                                # name -> hash: mcranker serve --new-key
+search = "sha256:…"
+
+[rankers.default]                     # the first one serves requests that name no other
+model = "openai:gpt-5-mini"
+names = ["rerank-v3.5", "jina-*"]     # other names and patterns for it
+scoring = "expected"                  # any option of the ranker
+per_request = ["team", "top_k"]       # options that requests may choose
+
+[rankers.quick]
+ranker = "direct"                     # without: mcranker
+team = "team.yaml"                    # files lie beside this one
+```
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import NoneType
+from typing import Any, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from mcranker.bounded_lines import TooLong, bounded_whole
+from mcranker.config import RankerConfig
+from mcranker.errors import ConfigError
+from mcranker.paths import is_file, is_folder
+from mcranker.rankers import RANKERS
+from mcranker.serve.keys import check_hash
+from personas.errors import shown
+
+LONGEST_FILE = 1_000_000
+"""Bytes of a configuration file."""
+
+NOT_PER_REQUEST = {
+    "prompts",
+    "concurrency",
+    "query_concurrency",
+    "requests_per_minute",
+    "tokens_per_minute",
+    "max_calls",
+    "max_cost",
+    "batch",
+    "timeout",
+}
+"""Options that name files, are limits of the operator's, or are the models', which all share."""
+
+_KEPT_OUT = {
+    "api_key": "keys of providers are not kept in this file; set OPENAI_API_KEY or "
+    "ANTHROPIC_API_KEY",
+    "config": "write its fields one by one, each as a key of its own",
+}
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}")
+_TEAM_FILES = {".yaml", ".yml", ".json"}
+_NONE = "none"
+
+
+class _Form(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Limits(_Form):
+    """What requests may take. Times are seconds."""
+
+    rankings: int = Field(32, ge=1, le=10_000)
+    """Rankings at once, of each ranker; fewer where its model keeps few prompt prefixes."""
+    waiting: int = Field(128, ge=0, le=100_000)
+    """Requests that wait for a ranking to end; more are refused with 429."""
+    wait: float = Field(30.0, gt=0, le=3600, strict=False)
+    """How long each waits, before it is refused with 503."""
+    deadline: float = Field(120.0, gt=0, le=86_400, strict=False)
+    """How long a ranking takes; requests may ask for less. What is known by then is returned."""
+    body: int = Field(4_000_000, ge=1_000, le=1_000_000_000)
+    """Bytes of a request's body."""
+    body_seconds: float = Field(30.0, gt=0, le=3600, strict=False)
+    """How long a body may take to arrive."""
+    documents: int = Field(1_000, ge=1, le=1_000_000)
+    """Documents of a request."""
+    query: int = Field(10_000, ge=1, le=1_000_000)
+    """Characters of a query."""
+    explanations: int = Field(200, ge=0, le=100_000)
+    """Rankings that are kept for ``/v1/explain``."""
+    explanations_bytes: int = Field(64_000_000, ge=0, le=100_000_000_000)
+    """Memory that they take, about."""
+    reader: float = Field(20.0, gt=0, le=3600, strict=False)
+    """How long a reader of events may stand still, before it is disconnected."""
+    connections: int = Field(1_000, ge=1, le=100_000)
+    """Connections at once; more are refused with 503."""
+    stop: int = Field(30, ge=0, le=3600)
+    """How long what is under way may take when the service is to stop."""
+
+
+class _ServerForm(_Form):
+    host: str = Field("127.0.0.1", min_length=1, max_length=255)
+    port: int = Field(8080, ge=0, le=65_535)
+    hosts: tuple[str, ...] = Field((), strict=False)
+    open_metrics: bool = False
+
+
+class _RankerForm(_Form):
+    model_config = ConfigDict(extra="allow")
+
+    ranker: str = "mcranker"
+    names: tuple[str, ...] = Field((), strict=False)
+    per_request: tuple[str, ...] = Field((), strict=False)
+
+
+class _File(_Form):
+    server: _ServerForm = _ServerForm()
+    limits: Limits = Limits()
+    keys: dict[str, Any] = Field(default_factory=dict)
+    rankers: dict[str, _RankerForm] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RankerSettings:
+    """A ranker that the service offers.
+
+    Attributes:
+        name: by which requests choose it.
+        ranker: its name in `mcranker.rankers.RANKERS`.
+        options: what its class takes, models and team included.
+        names: other names for it, and patterns such as ``"rerank-*"``.
+        per_request: options that requests may choose; fields of `RankerConfig`, and ``"team"``.
+
+    Raises:
+        ConfigError: there is no such ranker, or it does not take an option.
+    """
+
+    name: str = "mcranker"
+    ranker: str = "mcranker"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
+    per_request: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        place = f"ranker {self.name!r}"
+        if not _NAME.fullmatch(self.name):
+            raise ConfigError(
+                f"{place}: a name has up to 100 letters, digits and . _ : / -, and begins with a "
+                "letter or digit"
+            )
+        takes = RANKERS.get(self.ranker).takes()
+        for option in self.options:
+            if option not in takes or option in _KEPT_OUT:
+                raise ConfigError(f"{place}: {_unknown(option, takes)}")
+        for option in self.per_request:
+            _check_per_request(option, takes, place)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The service.
+
+    Attributes:
+        rankers: what it offers; the first one serves requests that name no other.
+        limits: what requests may take.
+        keys: name -> hash of an API key; none are needed if it is empty.
+        host: address to listen at.
+        port: of it; 0 for any that is free.
+        hosts: names by which clients address the service, besides `host`.
+        open_metrics: whether ``/metrics`` needs no key.
+
+    Raises:
+        ConfigError: there is no ranker, or two share a name.
+    """
+
+    rankers: tuple[RankerSettings, ...] = (RankerSettings(names=("*",)),)
+    limits: Limits = field(default_factory=Limits)
+    keys: Mapping[str, str] = field(default_factory=dict)
+    host: str = "127.0.0.1"
+    port: int = 8080
+    hosts: tuple[str, ...] = ()
+    open_metrics: bool = False
+
+    def __post_init__(self) -> None:
+        names = [name for each in self.rankers for name in (each.name, *each.names)]
+        if not self.rankers:
+            raise ConfigError("there is no ranker to be served; write a table [rankers.NAME]")
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ConfigError(f"the name {twice!r} stands for two rankers; leave it to one")
+        for name, value in self.keys.items():
+            check_hash(name, value)
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can reach the service."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def load_settings(path: str | os.PathLike[str]) -> Settings:
+    """The service that a TOML file describes, see the module. Nothing is connected yet.
+
+    Raises:
+        ConfigError: the file cannot be read, is no TOML, or has a key or value that cannot be.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            text = bounded_whole(file, LONGEST_FILE).decode("utf-8-sig")
+        data = tomllib.loads(text)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except TooLong as error:
+        raise ConfigError(f"{path}: {error}; see whether it is the right file") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8; save it as UTF-8") from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: not TOML: {error}") from error
+    try:
+        form = _File.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {_explain(error)}") from error
+    try:
+        rankers = tuple(
+            _ranker(name, table, path.absolute().parent) for name, table in form.rankers.items()
+        )
+        return Settings(
+            rankers=rankers or (RankerSettings(names=("*",)),),
+            limits=form.limits,
+            keys=form.keys,
+            **form.server.model_dump(),
+        )
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def _ranker(name: str, table: _RankerForm, base: Path) -> RankerSettings:
+    options = {key: _located(key, value, base) for key, value in (table.model_extra or {}).items()}
+    return RankerSettings(name, table.ranker, options, table.names, table.per_request)
+
+
+def _located(option: str, value: Any, base: Path) -> Any:
+    """The value, with the whole path of a file that lies beside the configuration."""
+    if option == "team" and isinstance(value, str) and Path(value).suffix.lower() in _TEAM_FILES:
+        return str(base / Path(value).expanduser())
+    if option == "prompts" and isinstance(value, str) and is_folder(base / value):
+        return str(base / value)
+    if option == "ledger" and isinstance(value, str) and value != "default":
+        return None if value == _NONE else str(base / Path(value).expanduser())
+    if (option == "model" or option.endswith("_model")) and isinstance(value, str):
+        kind, _, name = value.partition(":")
+        beside = base / Path(name).expanduser()
+        return f"{kind}:{beside}" if kind == "local" and is_file(beside) else value
+    if value == _NONE and option in RankerConfig.model_fields:
+        # As on the command line, where none is a value.
+        kinds = get_args(RankerConfig.model_fields[option].annotation)
+        return None if NoneType in kinds else value
+    return value
+
+
+def _unknown(option: str, takes: Mapping[str, Any]) -> str:
+    if option in _KEPT_OUT:
+        return f"there is no option {option!r}; {_KEPT_OUT[option]}"
+    known = ["names", "per_request", "ranker", *takes]
+    close = difflib.get_close_matches(option[:100], known, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else "see 'mcranker rank --help' for all"
+    return f"there is no option {option[:100]!r}; {hint}"
+
+
+def _check_per_request(option: str, takes: Mapping[str, Any], place: str) -> None:
+    if option in NOT_PER_REQUEST:
+        raise ConfigError(
+            f"{place}: per_request: {option!r} is the operator's to choose; leave it out"
+        )
+    if option not in takes or not (option in RankerConfig.model_fields or option == "team"):
+        raise ConfigError(
+            f"{place}: per_request: {option[:100]!r} is no option that a request could choose; "
+            "give 'team', or fields of RankerConfig"
+        )
+
+
+def _explain(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part)[:100] for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return f"there is no key {where!r}; see docs/serve.md for all"
+    if where.startswith("keys"):
+        return f"{where}: {first['msg']}"
+    return f"{where}={shown(first['input'])}: {first['msg']}"

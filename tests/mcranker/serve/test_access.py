@@ -1,0 +1,144 @@
+"""Who may use the service: keys, the names by which it is addressed, and what browsers may do."""
+
+from __future__ import annotations
+
+import base64
+
+import httpx
+import pytest
+
+from mcranker import ConfigError
+from mcranker.serve import Settings, hash_key, new_key
+from mcranker.serve.keys import Keys
+from mcranker.serve.server import check_exposure
+from tests.support.serving import KEY, client, settings
+
+ASKED = {"query": "q", "documents": ["a"]}
+KEYS = {"search": hash_key(KEY), "other": hash_key("mcr_another-key-0123456789")}
+
+
+def test_a_key_is_known_by_its_hash() -> None:
+    key = new_key()
+    keys = Keys({"a": hash_key(KEY), "b": hash_key(key)})
+    assert len(key) > 40
+    assert keys.holder(f"Bearer {key}") == "b"
+    assert keys.holder(f"bearer  {KEY} ") == "a"
+    basic = base64.b64encode(f"anybody:{KEY}".encode()).decode()
+    assert keys.holder(f"Basic {basic}") == "a"
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["", "Bearer", "Bearer ", f"Bearer {KEY}x", f"Digest {KEY}", KEY, "Basic ä", "Basic AAAA"],
+)
+def test_nothing_else_is_a_key(header: str) -> None:
+    assert Keys({"a": hash_key(KEY)}).holder(header) is None
+
+
+@pytest.mark.parametrize(
+    "key", ["short", "k" * 501, "k" * 20 + " k", "schlüssel-schlüssel-schlüssel"]
+)
+def test_keys_that_headers_cannot_carry_or_that_can_be_guessed_are_refused(key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        hash_key(key)
+    assert key not in str(caught.value)
+
+
+def test_a_key_in_place_of_its_hash_is_refused_and_not_repeated() -> None:
+    with pytest.raises(ConfigError, match="no hash of a key") as caught:
+        Settings(keys={"a": KEY})
+    assert KEY not in str(caught.value)
+
+
+PATHS = [
+    ("POST", "/v2/rerank"),
+    ("POST", "/v1/rerank"),
+    ("POST", "/rerank"),
+    ("POST", "/v1/rank"),
+    ("POST", "/v1/rank/stream"),
+    ("GET", "/v1/models"),
+    ("GET", "/v1/teams"),
+    ("GET", "/v1/explain/x"),
+    ("GET", "/metrics"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), PATHS)
+async def test_every_route_needs_a_key_where_there_are_keys(method: str, path: str) -> None:
+    async with client(settings(keys=KEYS)) as http:
+        without = await http.request(method, path, content=b"not even JSON")
+        wrong = await http.request(method, path, headers={"Authorization": f"Bearer {KEY}x"})
+        right = await http.request(method, path, headers={"Authorization": f"Bearer {KEY}"})
+    assert without.status_code == wrong.status_code == 401
+    assert "authenticate" in str(without.headers)
+    assert right.status_code != 401
+
+
+async def test_the_routes_of_an_orchestrator_need_none() -> None:
+    async with client(settings(keys=KEYS, open_metrics=True)) as http:
+        answers = [await http.get(path) for path in ("/healthz", "/readyz", "/metrics")]
+    assert [each.status_code for each in answers] == [200, 200, 200]
+
+
+async def test_the_service_is_not_ready_once_it_stops() -> None:
+    from mcranker.serve import create_app
+
+    app = create_app(settings())
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+        before = await http.get("/readyz")
+        async with app.router.lifespan_context(app):
+            during = await http.get("/readyz")
+        after = await http.get("/readyz")
+    assert [each.status_code for each in (before, during, after)] == [503, 200, 503]
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1", 200),
+        ("localhost:8080", 200),
+        ("[::1]:8080", 200),
+        ("[::1]", 200),
+        ("evil.example.com", 403),
+        ("evil.example.com:8080", 403),
+        ("127.0.0.1.evil.example.com", 403),
+    ],
+)
+async def test_a_page_whose_name_leads_here_is_refused(host: str, status: int) -> None:
+    async with client() as http:
+        answer = await http.post("/v2/rerank", json=ASKED, headers={"Host": host})
+        listed = await http.get("/v1/models", headers={"Host": host})
+    assert answer.status_code == listed.status_code == status
+
+
+async def test_names_of_the_service_can_be_added() -> None:
+    async with client(settings(hosts=("rerank.example.com",))) as http:
+        answer = await http.get("/v1/models", headers={"Host": "Rerank.example.com"})
+        other = await http.get("/v1/models", headers={"Host": "other.example.com"})
+    assert (answer.status_code, other.status_code) == (200, 403)
+
+
+async def test_no_page_of_another_site_may_ask() -> None:
+    headers = {"Origin": "https://example.com", "Access-Control-Request-Method": "POST"}
+    async with client() as http:
+        before = await http.options("/v1/rank", headers=headers)
+        simple = await http.post(
+            "/v1/rank", content=b"{}", headers={**headers, "Content-Type": "text/plain"}
+        )
+    assert (before.status_code, simple.status_code) == (405, 415)
+    for answer in (before, simple):
+        assert not any(name.startswith("access-control") for name in answer.headers)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::", "rerank.example.com"])
+def test_others_are_not_let_in_without_keys_by_accident(host: str) -> None:
+    with pytest.raises(ConfigError, match="--allow-no-keys"):
+        check_exposure(settings(host=host), allow_no_keys=False)
+    check_exposure(settings(host=host), allow_no_keys=True)
+    check_exposure(settings(host=host, keys=KEYS), allow_no_keys=False)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
+def test_this_machine_needs_no_keys(host: str) -> None:
+    check_exposure(settings(host=host), allow_no_keys=False)

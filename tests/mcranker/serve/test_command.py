@@ -1,0 +1,255 @@
+"""``mcranker serve`` as a process: it begins, serves a model over HTTP, and ends in order."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import anyio
+import httpx
+import pytest
+
+from mcranker.serve import hash_key
+from tests.mcranker.cli.test_cli_process import COMMAND, SECONDS, environment, reply
+from tests.support.cli_support import invoke
+from tests.support.loopback import Answer, Body, Loopback, Reply, openai_error, serve_in_thread
+from tests.support.serving import KEY, until, until_so
+
+ASKED = {"query": "best masks", "documents": ["cloth", "N95"]}
+PROVIDER_KEY = "sk-tests-only-0123456789"
+needs_signals = pytest.mark.skipif(sys.platform == "win32", reason="no SIGTERM")
+
+
+@contextmanager
+def running(*args: str, **env: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The process, and the address that it says it serves at."""
+    command = [*COMMAND, "serve", "--port", "0", *args]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        env=environment(**{"MCRANKER_LEDGER": "none", "OPENAI_API_KEY": PROVIDER_KEY, **env}),
+    ) as process:
+        assert process.stderr is not None
+        said = []
+        try:
+            for line in process.stderr:
+                said.append(line)
+                if found := re.search(r" at (http://\S+)", line):
+                    break
+            else:
+                raise AssertionError("".join(said))
+            yield process, found[1]
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def model_at(server: Loopback) -> tuple[str, ...]:
+    return "--model", "openai:served", "--base-url", server.url
+
+
+@needs_signals
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_serves_and_finishes_what_is_under_way(number: signal.Signals) -> None:
+    released = threading.Event()
+
+    async def slow(body: Body) -> Body:
+        await until_so(released.is_set)
+        return reply(body)
+
+    answers: list[httpx.Response] = []
+    with serve_in_thread(slow) as server, running(*model_at(server)) as (process, address):
+
+        def post() -> None:
+            answers.append(httpx.post(f"{address}/v2/rerank", json=ASKED, timeout=SECONDS))
+
+        client = threading.Thread(target=post)
+        client.start()
+        until(lambda: bool(server.requests))
+        process.send_signal(number)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)
+        released.set()
+        client.join(SECONDS)
+        out, err = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0
+    assert answers[0].status_code == 200
+    # Of three personas, two recruited, each says 7 of 10.
+    scores = [each["relevance_score"] for each in answers[0].json()["results"]]
+    assert scores == [pytest.approx(0.7)] * 2
+    assert out == ""
+    assert err == "mcranker: stopped; what was under way is finished\n"
+
+
+@needs_signals
+def test_what_takes_too_long_is_cancelled_when_it_stops(tmp_path: Path) -> None:
+    async def never(_: Body) -> Body:
+        await anyio.sleep_forever()
+        return {}
+
+    with serve_in_thread(never) as server:
+        path = tmp_path / "serve.toml"
+        path.write_text(
+            f'[limits]\nstop = 1\n[rankers.a]\nmodel = "openai:m"\nbase_url = "{server.url}"\n'
+        )
+        with running("--config", str(path)) as (process, address):
+            answers: list[httpx.Response] = []
+
+            def post() -> None:
+                answers.append(httpx.post(f"{address}/v2/rerank", json=ASKED, timeout=SECONDS))
+
+            client = threading.Thread(target=post)
+            client.start()
+            until(lambda: bool(server.requests))
+            process.terminate()
+            _, err = process.communicate(timeout=SECONDS)
+            client.join(SECONDS)
+    assert process.returncode == 0
+    assert answers[0].status_code == 503
+    assert answers[0].json() == {"message": "the service stops; try again elsewhere"}
+    assert err == "mcranker: stopped; 1 ranking cancelled, which took too long\n"
+
+
+@needs_signals
+def test_what_was_answered_before_a_kill_is_not_asked_again(tmp_path: Path) -> None:
+    answered: list[str] = []
+    killed = threading.Event()
+
+    async def some(body: Body) -> Body:
+        if len(answered) >= 5:
+            await until_so(killed.is_set)
+        else:
+            answered.append(json.dumps(body, sort_keys=True))
+        return reply(body)
+
+    env = {"MCRANKER_LEDGER": str(tmp_path / "ledger")}
+    with serve_in_thread(some) as server:
+        with running(*model_at(server), **env) as (process, address):
+            with pytest.raises(httpx.ReadTimeout):
+                httpx.post(f"{address}/v2/rerank", json=ASKED, timeout=1.0)
+            until(lambda: _calls(address) == len(answered) == 5)
+            process.kill()
+            process.wait(SECONDS)
+        killed.set()
+        before = len(server.requests)
+        with running(*model_at(server), **env) as (_, address):
+            answer = httpx.post(f"{address}/v2/rerank", json=ASKED, timeout=SECONDS)
+        again = {json.dumps(body, sort_keys=True) for body in server.bodies[before:]}
+    assert answer.status_code == 200
+    assert again
+    assert again.isdisjoint(answered)
+
+
+def test_errors_of_the_model_name_no_address_and_no_key() -> None:
+    def refuse(_: Body) -> Reply:
+        return Answer(401, openai_error(f"bad key {PROVIDER_KEY} at internal.example"))
+
+    with serve_in_thread(refuse) as server, running(*model_at(server)) as (_, address):
+        shapes = {
+            "/v2/rerank": {**ASKED},
+            "/rerank": {"query": "q", "texts": ["a"]},
+            "/v1/rank": {**ASKED},
+        }
+        answers = [
+            httpx.post(address + path, json=body, timeout=30) for path, body in shapes.items()
+        ]
+    assert [each.status_code for each in answers] == [503, 503, 503]
+    for answer in answers:
+        for secret in ("sk-", "internal", str(server.port)):
+            assert secret not in answer.text
+
+
+@pytest.mark.parametrize("flag", ["--check", "--new-key", "--hash-key"])
+def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, flag: str) -> None:
+    monkeypatch.setattr("mcranker.cli.serve._NEEDED", ("fastapi", "no_such_package"))
+    done = invoke("serve", flag)
+    assert done.exit_code == 2
+    assert "needs no_such_package; run: pip install 'mcranker[serve]'" in done.stderr
+
+
+def test_keys_are_made_and_hashed() -> None:
+    made = invoke("serve", "--new-key")
+    hashed = invoke("serve", "--hash-key", input=made.stdout)
+    assert made.stdout.startswith("mcr_")
+    assert hashed.stdout.strip() in made.stderr
+    assert hashed.stdout.strip() == hash_key(made.stdout.strip())
+    short = invoke("serve", "--hash-key", input="abc\n")
+    assert short.exit_code != 0
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--host", "0.0.0.0"), "--allow-no-keys"),
+        (("--config", "none.toml"), "none.toml"),
+        (("--config", "x.toml", "--scale", "5"), "--scale does not go with --config"),
+        (("--config", "x.toml", "--ranker", "direct"), "--ranker does not go with --config"),
+        (("--ranker", "direct", "--assessor-model", "openai:x"), "assessor"),
+        (("--port", "70000"), "70000"),
+    ],
+)
+def test_what_cannot_be_served_is_said(args: tuple[str, ...], said: str) -> None:
+    done = subprocess.run(
+        [*COMMAND, "serve", "--check", *args],
+        check=False,
+        capture_output=True,
+        encoding="utf-8",
+        env=environment(OPENAI_API_KEY="sk-x", MCRANKER_LEDGER="none"),
+        timeout=SECONDS,
+    )
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_configuration_is_checked_without_serving(tmp_path: Path) -> None:
+    path = tmp_path / "serve.toml"
+    path.write_text(
+        f'[server]\nhost = "0.0.0.0"\n[keys]\na = "{hash_key(KEY)}"\n'
+        '[rankers.a]\nmodel = "openai:m"\nbase_url = "http://127.0.0.1:9/v1"\nledger = "none"\n'
+    )
+    done = subprocess.run(
+        [*COMMAND, "serve", "--check", "--config", str(path)],
+        check=False,
+        capture_output=True,
+        encoding="utf-8",
+        env=environment(),
+        timeout=SECONDS,
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "mcranker: ranker 'a': mcranker with openai:m\n"
+
+
+def test_an_address_in_use_is_said() -> None:
+    with serve_in_thread(lambda _: {}) as server:
+        done = subprocess.run(
+            [*COMMAND, "serve", *model_at(server), "--port", str(server.port)],
+            check=False,
+            capture_output=True,
+            encoding="utf-8",
+            env=environment(MCRANKER_LEDGER="none"),
+            timeout=SECONDS,
+        )
+    assert done.returncode == 1
+    assert f"127.0.0.1:{server.port}" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert json.dumps(done.stdout) == '""'
+
+
+def _calls(address: str) -> int:
+    """Calls that the service says were answered, and so are in the ledger."""
+    text = httpx.get(f"{address}/metrics").text
+    return sum(
+        int(float(line.rpartition(" ")[2]))
+        for line in text.splitlines()
+        if line.startswith("mcranker_calls_total")
+    )

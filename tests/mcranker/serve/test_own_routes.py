@@ -1,0 +1,290 @@
+"""The service's own routes: whole rankings, their events and pages, teams, options a request."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from mcranker import ChatRequest, ConfigError, Ranking, RequestRejected
+from mcranker.events import PassagesCompared
+from mcranker.serve import Limits, RankerSettings, Settings
+from mcranker.serve.events import MOST_KEPT, EventQueue, event_data
+from mcranker.serve.offers import discreet
+from personas import library
+from tests.support.serving import KEY, by_place, client, model, settings
+
+ASKED = {"query": {"text": "best masks", "id": "q1"}, "documents": ["cloth", "surgical"]}
+
+
+async def test_rank_returns_all_that_a_ranking_holds() -> None:
+    async with client() as http:
+        answer = await http.post("/v1/rank", json=ASKED)
+    body = answer.json()
+    ranking = Ranking.from_dict(body["ranking"])
+    assert ranking.ids == body["returned"] == ["1", "0"]
+    assert ranking.query.id == "q1"
+    assert ranking.team is not None
+    assert ranking.team.names == ("NLP scientist", "Virologist", "Worried parent")
+    assert ranking[0].scores == {
+        "NLP scientist": 2.0,
+        "Virologist": 2.0,
+        "Worried parent": 2.0,
+    }
+    assert body["notes"] == []
+
+
+async def test_documents_are_what_rankers_take() -> None:
+    documents = [{"_id": "3", "title": "Cloth", "text": "cloth"}, {"_id": "4", "text": "N95"}]
+    async with client() as http:
+        records = await http.post("/v1/rank", json={"query": "q", "documents": documents})
+        mapping = await http.post("/v1/rank", json={"query": "q", "documents": {"5": "a"}})
+        none = await http.post("/v1/rank", json={"query": "q", "documents": []})
+        twice = await http.post("/v1/rank", json={"query": "q", "documents": documents[:1] * 2})
+    assert records.json()["returned"] == ["4", "3"]
+    assert mapping.json()["returned"] == ["5"]
+    assert none.json()["returned"] == []
+    assert twice.status_code == 400
+    assert "two passages have the id '3'" in twice.json()["error"]["message"]
+
+
+async def test_top_n_and_min_relevance_say_what_is_returned() -> None:
+    async with client() as http:
+        first = await http.post("/v1/rank", json={**ASKED, "top_n": 1})
+        good = await http.post("/v1/rank", json={**ASKED, "min_relevance": 0.15})
+    assert first.json()["returned"] == good.json()["returned"] == ["1"]
+    assert len(first.json()["ranking"]["hits"]) == 2
+
+
+async def test_options_are_chosen_where_the_operator_lets_requests() -> None:
+    asked: list[ChatRequest] = []
+
+    def score(request: ChatRequest) -> str:
+        asked.append(request)
+        return by_place(request)
+
+    service = settings(score, per_request=("team_size", "team"))
+    async with client(service) as http:
+        two = await http.post("/v1/rank", json={**ASKED, "options": {"team_size": 1}})
+        again = await http.post("/v1/rank", json={**ASKED, "options": {"team_size": 1}})
+        team = library.team(library.team_names()[0]).model_dump(mode="json")
+        given = await http.post("/v1/rank", json={**ASKED, "options": {"team": team}})
+        named = await http.post("/v1/rank", json={**ASKED, "options": {"team": "clinician"}})
+    assert two.json()["ranking"]["personas"] == ["NLP scientist"]
+    assert again.status_code == 200
+    assert given.json()["ranking"]["personas"] == [
+        each["persona"]["name"] for each in team["members"]
+    ]
+    assert named.json()["ranking"]["personas"] == [library.member("clinician").name]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"scale": 5}, "'scale' cannot be chosen"),
+        ({"team_size": 0}, "team_size=0"),
+        ({"team": "/etc/passwd"}, "no team"),
+        ({"team": {"members": []}}, "team.members"),
+        ({"team": 3}, "team"),
+        ({"team": ["a"]}, "team"),
+    ],
+)
+async def test_options_that_cannot_be_are_refused(options: dict[str, Any], said: str) -> None:
+    async with client(settings(per_request=("team_size", "team"))) as http:
+        answer = await http.post("/v1/rank", json={**ASKED, "options": options})
+    assert answer.status_code == 400
+    assert said in answer.json()["error"]["message"]
+
+
+async def test_variants_share_the_budget() -> None:
+    # A recruiter, two rubrics and six scores are 9 calls; with one persona it is two scores.
+    service = settings(per_request=("team_size",), options={"max_calls": 10})
+    async with client(service) as http:
+        first = await http.post("/v1/rank", json=ASKED)
+        second = await http.post("/v1/rank", json={**ASKED, "options": {"team_size": 1}})
+    assert first.status_code == 200
+    assert second.status_code == 503
+    assert "spent" in second.json()["error"]["message"]
+
+
+async def test_events_come_while_it_is_ranked_and_then_the_ranking() -> None:
+    async with client() as http:
+        answer = await http.post("/v1/rank/stream", json=ASKED)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    events = [event async for event in _events(answer)]
+    names = [name for name, _ in events]
+    assert names[0] == "ranking_started"
+    assert names.count("rubric_written") == 3
+    assert names.count("passage_scored") == 6
+    assert names[-1] == "ranking_done"
+    assert events[-1][1]["returned"] == ["1", "0"]
+    assert [data["done"] for name, data in events if name == "passage_scored"] == [1, 2, 3, 4, 5, 6]
+
+
+async def test_a_stream_that_fails_says_so_at_its_end_or_by_its_status() -> None:
+    def broken(_: ChatRequest) -> str:
+        raise RuntimeError("secret-of-the-operator")
+
+    async with client(settings(broken)) as http:
+        late = await http.post("/v1/rank/stream", json=ASKED)
+        early = await http.post("/v1/rank/stream", json={"query": "", "documents": ["a"]})
+    events = [event async for event in _events(late)]
+    assert events[-1][0] == "error"
+    assert events[-1][1]["error"]["code"] == "internal"
+    assert "secret" not in late.text
+    assert early.status_code == 400
+
+
+async def test_pages_are_those_of_the_key_that_asked_and_of_the_latest_rankings() -> None:
+    from mcranker.serve import hash_key
+
+    other = "mcr_another-key-0123456789"
+    keys = {"a": hash_key(KEY), "b": hash_key(other)}
+    service = settings(keys=keys, limits={"explanations": 2})
+    mine = {"Authorization": f"Bearer {KEY}"}
+    async with client(service) as http:
+        ids = [
+            (await http.post("/v1/rank", json=ASKED, headers=mine)).json()["id"] for _ in range(3)
+        ]
+        found = [(await http.get(f"/v1/explain/{each}", headers=mine)).status_code for each in ids]
+        theirs = await http.get(
+            f"/v1/explain/{ids[2]}", headers={"Authorization": f"Bearer {other}"}
+        )
+        page = await http.get(f"/v1/explain/{ids[2]}", auth=("", KEY))
+    assert found == [404, 200, 200]
+    assert theirs.status_code == 404
+    assert page.headers["content-type"].startswith("text/html")
+    assert "best masks" in page.text
+
+
+async def test_rankings_that_are_too_large_are_not_kept() -> None:
+    async with client(settings(limits={"explanations_bytes": 2_000})) as http:
+        made = await http.post("/v1/rank", json=ASKED)
+        page = await http.get(f"/v1/explain/{made.json()['id']}")
+    assert page.status_code == 404
+
+
+async def test_models_and_teams_are_listed() -> None:
+    team = library.team_names()[0]
+    service = Settings(
+        rankers=(
+            RankerSettings("team", options={"model": model(), "ledger": None}),
+            RankerSettings(
+                "saved", options={"model": model(), "ledger": None, "team": team}, names=("s-*",)
+            ),
+        )
+    )
+    async with client(service) as http:
+        models = (await http.get("/v1/models")).json()
+        teams = (await http.get("/v1/teams")).json()
+        by_pattern = await http.post("/v1/rank", json={**ASKED, "ranker": "s-1"})
+    assert [each["id"] for each in models["data"]] == ["team", "saved"]
+    assert [each["name"] for each in models["models"]] == ["team", "saved"]
+    assert [each["name"] for each in teams["library"]] == list(library.team_names())
+    assert [each["ranker"] for each in teams["rankers"]] == ["saved"]
+    assert by_pattern.json()["ranker"] == "saved"
+
+
+async def test_an_unknown_model_is_named_with_those_there_are() -> None:
+    ranker = RankerSettings("team", options={"model": model(), "ledger": None}, names=())
+    asked = {"query": "q", "documents": ["a"], "model": "rerank-v9"}
+    async with client(Settings(rankers=(ranker,))) as http:
+        answer = await http.post("/v2/rerank", json=asked)
+    assert answer.status_code == 404
+    assert answer.json() == {"message": "model 'rerank-v9' not found; there are team"}
+
+
+async def test_paths_of_the_operator_are_not_in_a_ranking(tmp_path: Path) -> None:
+    folder = tmp_path / "wording"
+    _copy_prompts(folder)
+    async with client(settings(options={"prompts": str(folder)})) as http:
+        answer = await http.post("/v1/rank", json=ASKED)
+        page = await http.get(f"/v1/explain/{answer.json()['id']}")
+    assert answer.json()["ranking"]["config"]["prompts"] == "wording"
+    assert str(tmp_path) not in answer.text + page.text
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("no server at http://10.0.0.7:8000/v1; see", "no server at [address] see"),
+        ("cannot connect to vllm.internal:8000", "cannot connect to [address]"),
+        ("10.1.2.3 refused, [::1]:80 too", "[address] refused, [address] too"),
+        ("'/srv/models/a.gguf' is no model", "'[path]' is no model"),
+        ("C:\\models\\a.gguf and ~/models/a", "[path] and [path]"),
+        ("the score 3/10 is not 0 to 10; yes/no", "the score 3/10 is not 0 to 10; yes/no"),
+        ("deadline", "deadline"),
+    ],
+)
+def test_messages_about_models_name_no_address_and_no_path(message: str, said: str) -> None:
+    assert discreet(message) == said
+
+
+async def test_reasons_of_missing_scores_name_no_address() -> None:
+    def odd(request: ChatRequest) -> str:
+        if request.tag.doc_id == "1":
+            raise RequestRejected("http://10.0.0.7:8000 does not want this")
+        return by_place(request)
+
+    async with client(settings(odd)) as http:
+        answer = await http.post("/v1/rank", json=ASKED)
+        page = await http.get(f"/v1/explain/{answer.json()['id']}")
+    (hit,) = [each for each in answer.json()["ranking"]["hits"] if each["missing"]]
+    assert set(hit["missing"].values()) == {"[address] does not want this"}
+    assert "10.0.0.7" not in answer.text + page.text
+
+
+def test_options_that_no_ranker_takes_are_found_at_the_start() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'team_size'"):
+        RankerSettings("a", options={"team_sise": 3})
+    with pytest.raises(ConfigError, match="operator's to choose"):
+        RankerSettings("a", per_request=("max_cost",))
+    with pytest.raises(ConfigError, match="two rankers"):
+        Settings(rankers=(RankerSettings("a"), RankerSettings("b", names=("a",))))
+    with pytest.raises(ConfigError, match="no ranker"):
+        Settings(rankers=())
+    assert Limits().rankings >= 1
+
+
+def _copy_prompts(folder: Path) -> None:
+    from importlib import resources
+
+    folder.mkdir()
+    for each in resources.files("personas").joinpath("prompts", "paper").iterdir():
+        if each.is_file():
+            (folder / each.name).write_text(each.read_text(encoding="utf-8"), encoding="utf-8")
+
+
+async def _events(answer: httpx.Response) -> AsyncIterator[tuple[str, Any]]:
+    for block in answer.text.split("\n\n"):
+        if block and not block.startswith(":"):
+            name, data = block.split("\n")
+            yield name.removeprefix("event: "), json.loads(data.removeprefix("data: "))
+
+
+async def test_a_slow_reader_misses_scores_and_nothing_else() -> None:
+    queue = EventQueue()
+    queue.put("ranking_started", {})
+    for number in range(MOST_KEPT):
+        queue.put("passage_scored", {"done": number})
+    queue.put("ranking_done", {})
+    queue.end()
+    lines = [line async for line in queue.lines()]
+    # The last score came when the queue was full of the others, and all but it were left out.
+    assert [line.split(b"\n")[0] for line in lines] == [
+        b"event: left_out",
+        b"event: ranking_started",
+        b"event: passage_scored",
+        b"event: ranking_done",
+    ]
+    assert b'{"events":%d}' % (MOST_KEPT - 1) in lines[0]
+
+
+async def test_comparisons_are_events_too() -> None:
+    event = PassagesCompared("q", ("b", "a"), failed=False, done=1, total=2)
+    data = {"doc_ids": ("b", "a"), "failed": False, "done": 1, "total": 2}
+    assert event_data(event) == ("passages_compared", data)

@@ -1,0 +1,107 @@
+"""The configuration file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mcranker import ConfigError
+from mcranker.serve import Limits, hash_key
+from mcranker.serve.settings import load_settings
+from tests.support.serving import KEY
+
+
+def _file(folder: Path, text: str) -> Path:
+    path = folder / "serve.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_file_is_read_and_its_files_are_found_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "small.gguf").write_bytes(b"GGUF")
+    path = _file(
+        tmp_path,
+        f"""
+        [server]
+        port = 9000
+        hosts = ["rerank.example.com"]
+
+        [limits]
+        rankings = 4
+        deadline = 10
+
+        [keys]
+        search = "{hash_key(KEY)}"
+
+        [rankers.default]
+        model = "local:small.gguf"
+        scoring_model = "openai:gpt-5-mini"
+        team = "team.yaml"
+        ledger = "answers.sqlite"
+        temperature = "none"
+        criteria = "none"
+        names = ["rerank-*"]
+        per_request = ["top_k", "team"]
+
+        [rankers.quick]
+        ranker = "direct"
+        ledger = "none"
+        """,
+    )
+    found = load_settings(path)
+    assert (found.host, found.port, found.hosts) == ("127.0.0.1", 9000, ("rerank.example.com",))
+    assert found.limits == Limits(rankings=4, deadline=10.0)
+    first, second = found.rankers
+    assert first.options == {
+        "model": f"local:{tmp_path / 'small.gguf'}",
+        "scoring_model": "openai:gpt-5-mini",
+        "team": str(tmp_path / "team.yaml"),
+        "ledger": str(tmp_path / "answers.sqlite"),
+        "temperature": None,
+        "criteria": "none",
+    }
+    assert (first.names, first.per_request) == (("rerank-*",), ("top_k", "team"))
+    assert (second.ranker, second.options) == ("direct", {"ledger": None})
+
+
+def test_without_rankers_there_is_one_for_every_name(tmp_path: Path) -> None:
+    (ranker,) = load_settings(_file(tmp_path, "")).rankers
+    assert (ranker.name, ranker.names) == ("mcranker", ("*",))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[server", "not TOML"),
+        ("[sever]\nport = 1", "there is no key 'sever'"),
+        ("[server]\nport = 'high'", "server.port='high'"),
+        ("[limits]\nrankings = 0", "limits.rankings=0"),
+        ("[limits]\nrankings = true", "limits.rankings=True"),
+        ("[limits]\ndeadline = -1", "limits.deadline=-1"),
+        ("[keys]\na = 'sha256:00'", "no hash of a key"),
+        ("[keys]\na = 3", "no hash of a key"),
+        ("[rankers.a]\nranker = 'best'", "there is no ranker 'best'"),
+        ("[rankers.a]\nscorin = 'x'", "did you mean 'scoring'"),
+        ("[rankers.a]\napi_key = 'x'", "OPENAI_API_KEY"),
+        ("[rankers.a]\nper_request = ['model']", "'model' is no option"),
+        ("[rankers.a]\nper_request = ['prompts']", "operator's to choose"),
+        ("[rankers.a]\nnames = 'x'", "rankers.a.names='x'"),
+        ("[rankers.'a b']", "a name has"),
+        ("[rankers.a]\n[rankers.b]\nnames = ['a']", "two rankers"),
+    ],
+)
+def test_what_cannot_be_is_said_with_the_files_name(tmp_path: Path, text: str, said: str) -> None:
+    path = _file(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        load_settings(path)
+    assert said in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    (tmp_path / "latin.toml").write_bytes(b"# \xe4")
+    (tmp_path / "large.toml").write_bytes(b"#" * 1_000_001)
+    for name, said in [("none", "No such file"), ("latin", "UTF-8"), ("large", "longer than")]:
+        with pytest.raises(ConfigError, match=said):
+            load_settings(tmp_path / f"{name}.toml")
