@@ -24,7 +24,8 @@ _ROLES = {
     "recruiter": "Recruits the personas, instead of --model.",
     "criteria": "Writes the criteria, instead of --model; a strong one helps a weak scorer.",
     "scoring": "Scores the passages, instead of --model.",
-    "assessor": "Combines the scores with --ensemble assessor, instead of --model.",
+    "assessor": "Combines the scores with --ensemble assessor, instead of --model; with --ranker "
+    "rankgpt, puts the first passages in order again.",
 }
 _NAMES = {"require": "NAME", "forbid": "NAME|PATTERN"}
 """Fields whose flags are repeated, since a persona's name may hold a comma."""
@@ -143,7 +144,7 @@ def with_criteria_flag() -> click.Parameter:
     )
 
 
-COMPARISON_OPTIONS = ("window", "step", "passes", "ranks", "children")
+COMPARISON_OPTIONS = ("window", "step", "passes", "reranked", "ranks", "children")
 """Options of the rankers that compare passages."""
 
 
@@ -153,6 +154,8 @@ def comparison_flags() -> list[click.Parameter]:
         "window": "With --ranker rankgpt: passages that one call puts in order (20).",
         "step": "With --ranker rankgpt: passages by which the window moves on (10).",
         "passes": "With --ranker rankgpt: how often the window goes over all passages (1).",
+        "reranked": "With --ranker rankgpt: first passages that --assessor-model puts in order "
+        "again (30).",
         "ranks": "With --ranker setwise or pairwise: first ranks that are sorted out (10).",
         "children": "With --ranker setwise: passages compared with the one above them (3).",
     }

@@ -13,7 +13,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Self, TypeVar
+from typing import ClassVar, Literal, Self, TypeVar
 
 import anyio
 
@@ -23,7 +23,7 @@ from mcranker.events import Emit, PassagesCompared, RankingStarted
 from mcranker.llm.chat import ChatReply
 from mcranker.logs import safe_logger
 from mcranker.method.session import Memory, Session
-from mcranker.models import LedgerSpec, Models, ModelSpec, check_capabilities
+from mcranker.models import LedgerSpec, Models, ModelSpec, Roles, check_capabilities
 from mcranker.rankers.base import Ranker
 from mcranker.rankers.dispatch import FATAL_ERRORS
 from mcranker.rankers.pointwise import characters_cut
@@ -56,7 +56,7 @@ class ComparativeRanker(Ranker):
         config: RankerConfig,
         own: Mapping[str, int],
         *,
-        model: ModelSpec = None,
+        model: ModelSpec | Roles = None,
         base_url: str | None = None,
         api_key: str | None = None,
         ledger: LedgerSpec = "default",
@@ -67,17 +67,18 @@ class ComparativeRanker(Ranker):
         super().__init__(
             model=model, config=config, base_url=base_url, api_key=api_key, ledger=ledger
         )
-        capabilities = self.models.scoring.capabilities
-        if not capabilities.prompts:
-            raise UnsupportedCapability(
-                f"{self.models.scoring.name} answers no prompts, and {self.name} compares "
-                "passages in one; name a model that does with model= (--model)",
-                model=self.models.scoring.name,
-            )
+        for chat in (self.models.scoring, self.models.assessor):
+            if not chat.capabilities.prompts:
+                raise UnsupportedCapability(
+                    f"{chat.name} answers no prompts, and {self.name} compares passages in one; "
+                    "name a model that does with model= (--model)",
+                    model=chat.name,
+                )
         check_capabilities(config, self.models, recruits=0)
-        if capabilities.weak and not {"max_passage_words", "max_passage_tokens"} & set(
-            config.model_fields_set
-        ):
+        if self.models.scoring.capabilities.weak and not {
+            "max_passage_words",
+            "max_passage_tokens",
+        } & set(config.model_fields_set):
             words = WEAK_MODEL_DEFAULTS["max_passage_words"]
             self.config = RankerConfig.of(config, {"max_passage_words": words})
             logger.info(
@@ -143,6 +144,7 @@ class ComparativeRanker(Ranker):
         shown: Mapping[str, int],
         read: Callable[[ChatReply], T],
         *,
+        stage: Literal["score", "assess"] = "score",
         by_probability: bool = False,
     ) -> T | None:
         """What `read` makes of the reply; None if the comparison failed, which is counted.
@@ -151,6 +153,7 @@ class ComparativeRanker(Ranker):
             sorting: the query.
             shown: the passages' rows, by the names that they are shown under.
             read: makes something of a reply, or raises `Unreadable`.
+            stage: which of the models is asked: that which scores, or the assessor.
             by_probability: read the names' probabilities, instead of a text.
 
         Raises:
@@ -172,10 +175,10 @@ class ComparativeRanker(Ranker):
         turns = self.prompts[self.prompt].bind(about).render({"passages": "\n\n".join(passages)})
         try:
             found = await session.ask(
-                self.models.scoring,
+                self.models.scoring if stage == "score" else self.models.assessor,
                 turns,
                 read,
-                stage="score",
+                stage=stage,
                 max_tokens=self.config.max_score_tokens,
                 labels=names if by_probability else (),
             )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Unpack
+from typing import ClassVar, Literal, Unpack
 
-from mcranker.config import RankerConfig
+from mcranker.config import LARGEST, RankerConfig
 from mcranker.errors import ConfigError
 from mcranker.llm.chat import ChatReply
-from mcranker.models import LedgerSpec, ModelSpec
+from mcranker.models import LedgerSpec, ModelSpec, Roles
 from mcranker.options import RankerOptions
 from mcranker.rankers.comparative import ComparativeRanker, Sorting, check_whole
 from mcranker.replies.orders import ReadOrder, read_order
@@ -25,14 +25,20 @@ class RankGPTRanker(ComparativeRanker):
 
     n passages take one call a pass up to `window`, else 1 + ceil((n - window) / step).
 
+    With an `assessor_model` there is a second stage: it puts the first `reranked` passages in order
+    again by one more pass over them, as the paper has GPT-4 do with the best of a cheaper model.
+
     >>> RankGPTRanker(model="openai:gpt-5-mini")              # window 20, step 10, as in the paper
     >>> RankGPTRanker(model="openai:gpt-5-mini", passes=2)
+    >>> RankGPTRanker(model="openai:gpt-5-mini", assessor_model="openai:gpt-5")
 
     Args:
         window: passages that one call puts in order, 2 to 100.
         step: passages by which the window moves on, below `window`.
         passes: how often the window goes over all passages.
+        reranked: how many of the first passages the assessor puts in order again, at least 2.
         model: answers, as for `MCRanker`.
+        assessor_model: a stronger one, for the second stage; None for no second stage.
         base_url: of an OpenAI- or Anthropic-compatible server.
         api_key: instead of the environment's.
         ledger: the file that keeps every answer, as for `MCRanker`.
@@ -52,7 +58,9 @@ class RankGPTRanker(ComparativeRanker):
         window: int = 20,
         step: int = 10,
         passes: int = 1,
+        reranked: int = 30,
         model: ModelSpec = None,
+        assessor_model: ModelSpec = None,
         base_url: str | None = None,
         api_key: str | None = None,
         ledger: LedgerSpec = "default",
@@ -62,16 +70,18 @@ class RankGPTRanker(ComparativeRanker):
         check_whole("window", window, 2, MOST_IN_A_WINDOW)
         check_whole("step", step, 1, MOST_IN_A_WINDOW)
         check_whole("passes", passes, 1, MOST_PASSES)
+        check_whole("reranked", reranked, 2, LARGEST)
         if step >= window:
             raise ConfigError(
                 f"step={step} is not below window={window}, so no passage would go on from one "
                 f"window to the next; give 1 to {window - 1}"
             )
         self.window, self.step, self.passes = window, step, passes
+        self.reranked = 0 if assessor_model is None else reranked
         super().__init__(
             RankerConfig.of(config, options),
-            {"window": window, "step": step, "passes": passes},
-            model=model,
+            {"window": window, "step": step, "passes": passes, "reranked": self.reranked},
+            model=Roles(model, assessor=assessor_model),
             base_url=base_url,
             api_key=api_key,
             ledger=ledger,
@@ -80,10 +90,13 @@ class RankGPTRanker(ComparativeRanker):
     async def _sort(self, sorting: Sorting) -> None:
         for _ in range(self.passes):
             for start, end in self._windows(len(sorting.order)):
-                await self._put_in_order(sorting, start, end)
+                await self._put_in_order(sorting, start, end, "score")
+        for start, end in self._windows(min(self.reranked, len(sorting.order))):
+            await self._put_in_order(sorting, start, end, "assess")
 
     def _most(self, count: int) -> int:
-        return self.passes * len(self._windows(count))
+        again = len(self._windows(min(self.reranked, count)))
+        return self.passes * len(self._windows(count)) + again
 
     def _windows(self, count: int) -> list[tuple[int, int]]:
         """First place and end of each window, the last passages first; none for one passage."""
@@ -97,14 +110,16 @@ class RankGPTRanker(ComparativeRanker):
             end -= self.step
         return windows
 
-    async def _put_in_order(self, sorting: Sorting, start: int, end: int) -> None:
+    async def _put_in_order(
+        self, sorting: Sorting, start: int, end: int, stage: Literal["score", "assess"]
+    ) -> None:
         rows = sorting.order[start:end]
 
         def read(reply: ChatReply) -> ReadOrder:
             return read_order(reply.text, len(rows), cut=reply.finish_reason == "length")
 
         shown = {str(number): row for number, row in enumerate(rows, start=1)}
-        found = await self._ask(sorting, shown, read)
+        found = await self._ask(sorting, shown, read, stage=stage)
         if found is not None:
             named = [rows[place] for place in found.places]
             rows = [*named, *(row for row in rows if row not in named)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import anyio
 import pytest
 
 from mcranker import (
+    BudgetExceeded,
     Capabilities,
     ChatReply,
     ChatRequest,
@@ -142,6 +144,35 @@ def test_an_unreadable_reply_is_asked_for_again_and_then_leaves_the_window_as_it
     assert "no list of numbers" in ranking.comparisons.reason
 
 
+def test_a_stronger_model_puts_the_first_in_order_again(tmp_path: Path) -> None:
+    """Windows of 3 by the cheap one, then the first two by the strong one, lowest grade first.
+
+    a b [c d e] -> a b e d c; [a b e] -> e b a d c; then [e b] -> b e.
+    """
+
+    def lowest_first(request: ChatRequest) -> str:
+        return " > ".join(reversed(in_order(request).split(" > ")))
+
+    cheap, first = comparing(in_order)
+    strong, again = comparing(lowest_first)
+    strong = ScriptedChat(strong.complete, name="scripted:strong")
+    options: dict[str, Any] = {"window": 3, "step": 2, "reranked": 2}
+    with RankGPTRanker(
+        model=cheap, assessor_model=strong, ledger=tmp_path / "ledger.db", **options
+    ) as ranker:
+        assert ranker.estimate(QUERY, DOCS).calls == 3
+        ranking = ranker.rank(QUERY, DOCS)
+    assert ranked("beadc", ranking)
+    assert (len(first), len(again)) == (2, 1)
+    assert ranking.models == {"scoring": "scripted:function", "assessor": "scripted:strong"}
+    assert ranking.usage.calls == 3
+    assert ranking.config["reranked"] == 2
+    limited = RankGPTRanker(model=cheap, assessor_model=strong, ledger=None, max_calls=2, **options)
+    with limited, pytest.raises(BudgetExceeded):
+        limited.rank(QUERY, DOCS)
+    assert len(again) == 1
+
+
 # Setwise
 
 
@@ -261,8 +292,6 @@ def test_the_ledger_answers_the_second_time(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_budget_holds(name: str) -> None:
-    from mcranker import BudgetExceeded
-
     model, seen = comparing(answer_of(name))
     docs = [f"p {place}" for place in range(40)]
     with made(name, model, max_calls=2) as ranker, pytest.raises(BudgetExceeded):
@@ -415,3 +444,10 @@ def test_the_prompts_of_other_rankers_know_nothing_of_these() -> None:
     """A heading of a comparative prompt is none of theirs: texts in them stay as they are."""
     hashes = PromptSet.load("paper").hashes
     assert not {*NAMES, "compared_passage"} & set(hashes)
+
+
+def test_the_table_of_rankers_names_all() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "rankers.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    assert len(set(listed)) == len(listed)
+    assert {*listed} >= RANKERS._builtin.keys()
