@@ -111,6 +111,8 @@ def test_an_archive_gives_what_the_folder_gives(
     assert [record.getMessage() for record in caplog.records] == [
         f"SciFact: storing its documents in {home()}",
         "scifact: 1 judgements are of documents outside the corpus",
+        f"{tmp_path / 'scifact'} is called like the paper's SciFact, but has 3 documents and 2 "
+        "judged queries, not 5183 and 300: it is not taken for it",
         "scifact: 1 judgements are of documents outside the corpus",
     ]
     captured = capfd.readouterr()
