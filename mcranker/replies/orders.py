@@ -17,9 +17,9 @@ from mcranker.replies.prose import is_example
 _ITEM = r"(?:\[\s*+[0-9]{1,9}\s*+\]|(?<![\w.,-])[0-9]{1,9}(?![\w,]|\.[0-9]))"
 _CHAIN = re.compile(rf"{_ITEM}(?:\s*+>\s*+{_ITEM})++")
 _NUMBER = re.compile(r"[0-9]{1,9}")
-_ONE = re.compile(r"[\s*`\"']*+\[?\s*+([0-9]{1,9})\s*+\]?[\s*`\"'.]*+")
+_ONE = re.compile(r"\A[\s*`\"']*+\[?\s*+([0-9]{1,9})\s*+\]?[\s*`\"'.]*+")
 _CHOICE = re.compile(
-    r"[\W_]*+(?:(?i:the)\s++)?(?:(?i:most relevant|more relevant|best)\s++)?"
+    r"\A[\W_]*+(?:(?i:the)\s++)?(?:(?i:most relevant|more relevant|best)\s++)?"
     r"(?:(?i:passage|answer|output|letter|choice|result)(?:\s++(?i:is))?[\W_]*+){0,3}"
     r"([A-Z])[\W_]*+"
 )

@@ -30,7 +30,8 @@ logger = safe_logger("mcranker.serve")
 
 _MOST_VARIANTS = 64
 _ADDRESS = re.compile(
-    r"\w+://[^\s\"'>)]+|\[[0-9a-fA-F:]+\]:\d+|\b[\w.-]+:\d{2,5}\b|\b\d+(\.\d+){3}\b"
+    r"(?<!\w)\w++://[^\s\"'>)]++|\[[0-9a-fA-F:]++\]:\d++|(?<![\w.-])[\w.-]++:\d{2,5}\b"
+    r"|(?<!\d)\d++(\.\d++){3}\b"
 )
 _PATH = re.compile(r"(?<![\w.])(~|[A-Za-z]:)?([\\/][\w.@+-]+){2,}[\\/]?")
 _OF_MODELS = {*MODEL_OPTIONS, "base_url", "ledger"}

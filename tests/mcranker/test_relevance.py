@@ -58,7 +58,7 @@ class Grades(Scoring):
 """
 BUILT_IN_ENSEMBLES = ("sum", "reciprocal_rank", "assessor")
 ENSEMBLE_NAMES = (*BUILT_IN_ENSEMBLES, "median", "logarithm", "deviation", "borda")
-SCORING_NAMES = ("integer", "expected", "per_criterion", "grades")
+SCORING_NAMES = ("integer", "expected", "peak", "per_criterion", "grades")
 DOCS = [Passage(f"d{place}", f"text {place % 9}", score=float(-place)) for place in range(10)]
 
 
@@ -111,7 +111,7 @@ def options(seed: int, ensemble: str, scoring: str) -> dict[str, Any]:
         chosen["top_k"] = 3
     else:
         chosen["first_stage_weight"] = draws.choice([0.0, 0.0, 0.3, 1.0])
-    if scoring == "expected" and draws.random() < 0.5:
+    if scoring in ("expected", "peak") and draws.random() < 0.5:
         chosen["labels"] = ("No", "Perhaps", "Yes")
     return chosen
 

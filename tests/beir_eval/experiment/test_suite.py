@@ -367,7 +367,7 @@ def test_a_setting_that_one_ranker_does_not_take_names_that_ranker(write: Path) 
     settings = '[settings]\nassessor_model = "openai:a"\n'
     assert refusal(write, HEAD + settings + TWO) == (
         ": ranker 'B': the ranker 'direct' takes no option 'assessor_model' of [settings]; "
-        "put it beside the labels of mcranker"
+        "put it beside the labels of mcranker, rankgpt"
     )
 
 

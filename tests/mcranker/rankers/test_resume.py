@@ -90,7 +90,9 @@ def test_killed_five_times(tmp_path: Path) -> None:
                 scores, _ = told([*lines, *process.stdout])
             assert process.returncode != 0
             assert_asked_anew(server.receptions[before:], known)
-            assert server.duplicates <= (kills - 1) * CONCURRENCY
+            # Calls under way, and as many whose answers were on their way into the ledger: a call
+            # gives up its place when its answer has come.
+            assert server.duplicates <= (kills - 1) * 2 * CONCURRENCY
             known |= scores
         before = len(server.receptions)
         with start(server, tmp_path / "ledger", count, passages) as process:

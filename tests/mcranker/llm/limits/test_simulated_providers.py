@@ -8,6 +8,7 @@ import pytest
 
 from mcranker import ServerFailed
 from mcranker.llm.limits.concurrency import FIRST
+from tests.attack.scale import scaled
 from tests.support.simulated_provider import (
     AtOnce,
     Bursts,
@@ -18,7 +19,7 @@ from tests.support.simulated_provider import (
     run,
 )
 
-SEEDS = [0, 1, 2]
+SEEDS = range(scaled(1))
 
 
 @cache
