@@ -25,6 +25,8 @@ ROOT = Path(__file__).parents[3]
 LATENCY = (0.005, 0.02)
 TEAM = 3
 KILLS = 5
+# An answer that is not in the ledger yet has left its place, and another call is in it.
+UNDER_WAY = CONCURRENCY * 9 // 8
 STUCK = 60  # seconds after which a process counts as stuck
 
 
@@ -90,9 +92,7 @@ def test_killed_five_times(tmp_path: Path) -> None:
                 scores, _ = told([*lines, *process.stdout])
             assert process.returncode != 0
             assert_asked_anew(server.receptions[before:], known)
-            # Calls under way, and as many whose answers were on their way into the ledger: a call
-            # gives up its place when its answer has come.
-            assert server.duplicates <= (kills - 1) * 2 * CONCURRENCY
+            assert server.duplicates <= (kills - 1) * UNDER_WAY
             known |= scores
         before = len(server.receptions)
         with start(server, tmp_path / "ledger", count, passages) as process:
@@ -100,7 +100,7 @@ def test_killed_five_times(tmp_path: Path) -> None:
             stdout, _ = process.communicate(timeout=STUCK)
         assert process.returncode == 0
         assert_asked_anew(server.receptions[before:], known)
-        assert server.duplicates <= KILLS * CONCURRENCY
+        assert server.duplicates <= KILLS * UNDER_WAY
         assert server.distinct == calls_of(count, passages=passages)
     assert verify(tmp_path / "ledger") == (server.distinct, [])
     assert told(stdout.splitlines())[1] == undisturbed(count, passages=passages)
@@ -170,7 +170,7 @@ def test_ctrl_c_in_the_middle_of_many_queries(
         assert (process.returncode, stderr) == (0, "")
         # Answers that had gone but were still on their way are asked for again.
         left = calls - answered
-        assert left <= len(server.receptions) - before <= left + CONCURRENCY
+        assert left <= len(server.receptions) - before <= left + UNDER_WAY
     assert len((tmp_path / "team.trec").read_text().splitlines()) == count * passages
 
 
