@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import random
 import re
 import time
@@ -34,7 +35,7 @@ from personas.templates import BUILTIN_SETS, PROMPTS
 from personas.untrusted import Cleaner, fence, without_tokens
 from tests.attack.scale import scaled
 
-SCIFACT = Path("/work/shared/data/beir/scifact")
+SCIFACT = Path(os.environ.get("MCRANKER_SCIFACT", "absent"))
 TOKENS = [
     *("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|start_header_id|>"),
     *("<|begin_of_text|>", "<|python_tag|>", "<|user|>", "<|assistant|>", "<|end|>"),
@@ -221,7 +222,9 @@ def texts_of(file: Path) -> Iterator[str]:
             yield from (entry.get("title", ""), entry["text"])
 
 
-@pytest.mark.skipif(not SCIFACT.is_dir(), reason=f"there is no data set in {SCIFACT}")
+@pytest.mark.skipif(
+    not SCIFACT.is_dir(), reason="MCRANKER_SCIFACT does not name a folder with SciFact"
+)
 def test_queries_and_passages_of_scifact_are_left_alone() -> None:
     for text in texts_of(SCIFACT / "queries.jsonl"):
         assert all(cleaner.text(text) == cleaner.line(text) == text for cleaner in CLEANERS)
