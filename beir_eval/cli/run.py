@@ -173,6 +173,8 @@ def _as_dict(result: CellResult) -> dict[str, Any]:
 
 def _show_results(console: Console, results: list[CellResult]) -> None:
     """A row for each cell."""
+    from rich.table import Column
+
     from beir_eval.report.notes import measured_to
     from personas.console import numbers, table
 
@@ -205,7 +207,8 @@ def _show_results(console: Console, results: list[CellResult]) -> None:
         )
         for result in results
     )
-    console.print(table(["data set", "ranker", *columns], rows))
+    label = Column("ranker", min_width=8, overflow="fold")
+    console.print(table(["data set", label, *columns], rows))
 
 
 def _by_lot(result: CellResult, measure: str) -> str:

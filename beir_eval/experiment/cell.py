@@ -189,6 +189,7 @@ class RunJob:
             for name, value in ranker.config.recorded().items()
             if name not in HOW_NOT_WHAT
         }
+        endpoint = getattr(ranker.models.scoring, "endpoint", "")
         return RunManifest(
             label=self.spec.label,
             ranker=self.spec.ranker,
@@ -199,7 +200,7 @@ class RunJob:
             },
             config=config,
             models=dict(ranker.models.names),
-            server=shown_url(getattr(ranker.models.scoring, "endpoint", "")),
+            server=shown_url(endpoint) if "://" in endpoint else "",  # else a model in this process
             weak=ranker.models.scoring.capabilities.weak,
             prompt_hashes=dict(ranker.prompt_hashes),
             versions={"mcranker": __version__, "python": platform.python_version()},

@@ -189,6 +189,7 @@ def test_prompts_of_ordinary_values_are_as_they_are_in_the_files() -> None:
     values = {
         "query": "Do masks, e.g. FFP2 (<95%), help?\nAnd how?",
         "persona": "Public-health researcher (epidemics)",
+        "a_persona": "a Public-health researcher (epidemics)",  # made of the name
         "description": "Wants: sources.\nAnd numbers.",
         "criterion": "On topic: it is on masks [1].",
         "dataset": "claims & evidence",

@@ -286,3 +286,14 @@ def test_a_saved_set_loads_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(PromptError, match="cannot be written"):
         shipped.save(tmp_path / "file" / "below")
+
+
+@pytest.mark.parametrize("name", BUILTIN_SETS)
+def test_personas_have_the_article_of_their_names(name: str) -> None:
+    prompts = PromptSet.load(name)
+    values = dict.fromkeys(prompts["score"].placeholders, "x")
+    for persona, article in (("NLP scientist", "an"), ("Nurse", "a"), ("Economist", "an")):
+        (first, *_) = prompts["score"].render(values | {"persona": persona})
+        assert f"you are {article} {persona}" in first.text.lower().replace(
+            persona.lower(), persona
+        )

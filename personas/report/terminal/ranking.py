@@ -98,7 +98,10 @@ def _lead(screen: Screen, hits: Sequence[InspectedHit]) -> list[Column]:
     return [
         Column(("rank",), [Text(str(hit.rank)) for hit in hits]),
         Column(
-            ("id",), ids, right=False, fixed_width=min(most, max(each.cell_len for each in ids))
+            ("id",),
+            ids,
+            right=False,
+            fixed_width=min(most, max(len("id"), *(each.cell_len for each in ids))),
         ),
     ]
 

@@ -78,3 +78,4 @@ def test_smoke_with_the_embedded_encoder(monkeypatch: pytest.MonkeyPatch, tmp_pa
         assert metrics.scores is not None
         assert (metrics.scores.asked, metrics.scores.missing) == (judges, 0)
         assert run.manifest.models["scoring"] == "local:minilm"
+        assert run.manifest.server == ""
