@@ -70,15 +70,24 @@ if TYPE_CHECKING:
     from mcranker.rankers.mcranker import MCRanker
     from mcranker.rankers.pairwise import PairwiseRanker
     from mcranker.rankers.rankgpt import RankGPTRanker
+    from mcranker.rankers.rebel import RebelRanker
     from mcranker.rankers.rerank import RerankRanker
     from mcranker.rankers.setwise import SetwiseRanker
     from mcranker.ranking import Hit, Ranking
     from mcranker.replies.loose_json import Unreadable
-    from mcranker.types import Comparisons, MissingScore, Passage, Query, Score, UsageTable
+    from mcranker.types import (
+        Comparisons,
+        MissingScore,
+        Passage,
+        Query,
+        Score,
+        UsageTable,
+        WindowCounts,
+    )
     from personas import Criterion, Ensemble, Member, Persona, Rubric, Team
 
 _EXPORTS = {
-    "mcranker.types": "Query Passage Score MissingScore Comparisons UsageTable",
+    "mcranker.types": "Query Passage Score MissingScore Comparisons WindowCounts UsageTable",
     "personas": "Persona Criterion Rubric Member Team Ensemble",
     "mcranker.config": "RankerConfig",
     "mcranker.options": "RankerOptions",
@@ -91,6 +100,7 @@ _EXPORTS = {
     "mcranker.rankers.rankgpt": "RankGPTRanker",
     "mcranker.rankers.setwise": "SetwiseRanker",
     "mcranker.rankers.pairwise": "PairwiseRanker",
+    "mcranker.rankers.rebel": "RebelRanker",
     "mcranker.method.answers": "Scoring",
     "mcranker.replies.loose_json": "Unreadable",
     "mcranker.ranking": "Ranking Hit",
@@ -163,6 +173,7 @@ __all__ = [
     "RankingDone",
     "RankingStarted",
     "RateLimited",
+    "RebelRanker",
     "ReplyError",
     "ReplySchema",
     "RequestRejected",
@@ -183,6 +194,7 @@ __all__ = [
     "UnsupportedCapability",
     "Usage",
     "UsageTable",
+    "WindowCounts",
     "connect",
 ]
 

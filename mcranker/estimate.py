@@ -29,6 +29,7 @@ BYTES_A_TOKEN = 4  # of prompts
 BYTES_A_JSON_TOKEN = 3  # of replies; brackets and digits are tokens of their own
 REPLY_TOKENS = 4  # that stand around a reply
 CRITERIA = 4  # of a rubric
+PROPERTIES = 4  # that REBEL infers for a query
 EXPLANATION = (
     "The passage deals with this side of the question in enough detail that somebody with "
     "this background could act on what it says."
@@ -278,7 +279,7 @@ def _answered(question: Question) -> Answer:
 
 
 def _filled(schema: Mapping[str, Any], team_size: int) -> Any:
-    """A value of the schema's form: a team and a rubric as they usually are, else the middle."""
+    """A value of the schema's form: teams, rubrics and properties as usual, else the middle."""
     properties = schema.get("properties", {})
     if "Identities" in properties:
         listed = properties["Identities"]["items"].get("enum")
@@ -288,6 +289,10 @@ def _filled(schema: Mapping[str, Any], team_size: int) -> Any:
         criterion = {"Explanation": EXPLANATION, "Weight": 100 // CRITERIA}
         criteria = [{"Criterion": f"Criterion {n}", **criterion} for n in range(1, CRITERIA + 1)]
         return {"Criteria": criteria, "Reason": EXPLANATION}
+    if "Properties" in properties:
+        listed = {"Explanation": EXPLANATION, "Weight": 0.5}
+        named = [{"Property": f"Property {n}", **listed} for n in range(1, PROPERTIES + 1)]
+        return {"Reason": EXPLANATION, "Relevance": EXPLANATION, "Properties": named}
     if properties:
         return {name: _filled(each, team_size) for name, each in properties.items()}
     match schema:

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast, overload
 
 from mcranker.errors import ConfigError, InputError, MissingScoreError
 from mcranker.trec import trec_run
-from mcranker.types import Comparisons, MissingScore, Passage, Query, ScoreMatrix, UsageTable
+from mcranker.types import (
+    Comparisons,
+    MissingScore,
+    Passage,
+    Query,
+    ScoreMatrix,
+    UsageTable,
+    WindowCounts,
+)
 from personas.ensembles import Rule, descending, distinct, find_ensemble, relevance
 from personas.errors import PersonasError, SchemaError, shown
 from personas.inspection.stored import (
@@ -20,6 +28,7 @@ from personas.inspection.stored import (
     StoredQuery,
     StoredRanking,
     StoredUsage,
+    StoredWindows,
     plain_values,
     returned,
 )
@@ -64,6 +73,8 @@ class Hit:
             where the model gives them.
         relevance: where `score` lies on `Ranking.scale`, from 0 to 1; None without a score.
         cut: characters at the end of the passage that models did not see.
+        dropped: the passage's relevance, 0 to 10, where REBEL dropped it for being too low: then it
+            has no final score; else None.
     """
 
     rank: int
@@ -80,6 +91,7 @@ class Hit:
     cut: int = 0
     confidence: Mapping[str, float] = field(default_factory=dict)
     probabilities: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    dropped: float | None = None
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -133,6 +145,10 @@ class Ranking(Sequence[Hit]):
         cut: place in `passages` -> characters that ``max_passage_words`` or
             ``max_passage_tokens`` took off its end before models saw it.
         comparisons: what came of the replies, for rankers that compare passages; None for others.
+        dropped: place in `passages` -> the relevance, 0 to 10, for which REBEL dropped it. Dropped
+            passages have no final score and follow those that have, in first-stage order.
+        windows: what came of the replies, for rankers that score several passages in one call; None
+            for others.
     """
 
     query: Query
@@ -155,6 +171,8 @@ class Ranking(Sequence[Hit]):
     failure: str = ""
     cut: Mapping[int, int] = field(default_factory=dict)
     comparisons: Comparisons | None = None
+    dropped: Mapping[int, float] = field(default_factory=dict)
+    windows: WindowCounts | None = None
     _returned: tuple[int, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -355,6 +373,7 @@ class Ranking(Sequence[Hit]):
             partial=self.partial,
             failure=self.failure,
             comparisons=StoredComparisons(**asdict(self.comparisons)) if self.comparisons else None,
+            windows=StoredWindows(**asdict(self.windows)) if self.windows else None,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -476,6 +495,8 @@ class Ranking(Sequence[Hit]):
             failure=stored.failure,
             cut={row: hit.cut for row, hit in enumerate(hits) if hit.cut},
             comparisons=Comparisons(**dict(stored.comparisons)) if stored.comparisons else None,
+            dropped={row: hit.dropped for row, hit in enumerate(hits) if hit.dropped is not None},
+            windows=WindowCounts(**dict(stored.windows)) if stored.windows else None,
         )
 
     def _hit(self, place: int) -> Hit:
@@ -506,6 +527,7 @@ class Ranking(Sequence[Hit]):
             cut=self.cut.get(row, 0),
             confidence=_by_name(self.matrix.confidence, row, columns),
             probabilities=_by_name(self.matrix.probabilities, row, columns),
+            dropped=self.dropped.get(row),
         )
 
     def _final(self, row: int) -> float | None:
@@ -635,6 +657,7 @@ def _stored_hit(hit: Hit) -> StoredHit:
         at_most=hit.at_most,
         relevance=hit.relevance,
         cut=hit.cut,
+        dropped=hit.dropped,
         criteria={name: dict(each) for name, each in hit.criteria.items()},
         confidence=dict(hit.confidence),
         probabilities=dict(hit.probabilities),

@@ -248,3 +248,31 @@ class Comparisons:
     tied: int = 0
     failed: int = 0
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowCounts:
+    """What came of the replies of a ranker that scores several passages in one call.
+
+    Attributes:
+        asked: calls whose reply could be read.
+        odd: replies that were not simply all scores of all passages; by what they lack or have
+            too much of, the next four.
+        missing: passages that were left out.
+        repeated: times that a passage stood there again.
+        unknown: entries of no passage that was shown.
+        unreadable: passages with a score that is missing, or is none of the scale.
+        failed: calls whose reply could not be read or did not come.
+        sums: final scores that the model added up itself.
+        differing: those of them that are not what its scores add up to. What they add up to counts.
+    """
+
+    asked: int = 0
+    odd: int = 0
+    missing: int = 0
+    repeated: int = 0
+    unknown: int = 0
+    unreadable: int = 0
+    failed: int = 0
+    sums: int = 0
+    differing: int = 0

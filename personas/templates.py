@@ -139,13 +139,28 @@ COMPARATIVE_PROMPTS: dict[str, Placeholders] = {
 }
 """Prompts of rankers that compare. A folder may leave them out; the shipped ones then stand in."""
 
+REBEL_PROMPTS: dict[str, Placeholders] = {
+    # The first call of two: which properties, and how they are scored
+    "rebel_infer": _placeholders("query"),
+    "rebel_infer_relevance": _placeholders("query"),
+    # The call that scores a window of passages
+    "rebel": _placeholders("query passages properties keys", "relevance formula count"),
+    "rebel_relevance": _placeholders("query passages", "relevance count"),
+    # An entry of {{properties}}
+    "rebel_property": _placeholders("number name", "weight explanation"),
+    # What one turn has in place of the first call: a line a property, and {{relevance}}
+    "rebel_criteria": _placeholders(""),
+    "rebel_rubric": _placeholders(""),
+}
+"""Prompts of REBEL. A folder may leave them out; the shipped ones then stand in."""
+
 _PLACEHOLDER = re.compile(r"\{\{(?!\{)\s*+((?:[^{}\n]*[^\s{}])?)\s*+\}\}")
 _ROLE_LINE = re.compile(r"^\[(system|user|assistant)\][ \t]*$", re.MULTILINE)
 _HEADING = re.compile(r"^([A-Za-z][\w -]{0,40}):", re.MULTILINE)
 _LETTERS = re.compile(r"[^\W\d_]{3}")
 _OF_OTHERS = frozenset(
     "query persona description dataset criterion others members problem name explanation".split()  # noqa: SIM905 - readable
-)
+) | {"relevance"}
 """Placeholders whose values others wrote."""
 
 _NAMES = frozenset({"persona", "name"})
@@ -246,6 +261,7 @@ class PromptSet:
         source: str,
         typed: Mapping[str, str] | None = None,
         comparative: Mapping[str, str] | None = None,
+        rebel: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self._texts = dict(texts)
@@ -254,16 +270,19 @@ class PromptSet:
             complete[piece] = texts.get(piece, complete[other])
         self._typed = {**_shipped("typed"), **(typed or {})}
         self._comparative = {**_shipped("comparative"), **(comparative or {})}
+        self._rebel = {**_shipped("rebel"), **(rebel or {})}
+        families = (self._typed, self._comparative, self._rebel)
         templates = {
             prompt: _checked(Template.parse(prompt, text), f"{source}/{prompt}.txt")
-            for prompt, text in {**complete, **self._typed, **self._comparative}.items()
+            for texts_of in (complete, *families)
+            for prompt, text in texts_of.items()
         }
         headings = {found for text in texts.values() for found in _HEADING.findall(text)}
         entries = sorted({_beginning(templates[piece]) for piece in _LINES} - {""})
         self.cleaner = Cleaner(headings, entries)
         # Each family adds its own headings only, so that no text changes in others' prompts.
         cleaners: dict[str, Cleaner] = {}
-        for family in (self._typed, self._comparative):
+        for family in families:
             own = {found for text in family.values() for found in _HEADING.findall(text)}
             cleaners |= dict.fromkeys(family, Cleaner(headings | own, entries))
         self._templates = {
@@ -281,13 +300,15 @@ class PromptSet:
         """
         if name_or_folder in BUILTIN_SETS:
             name = str(name_or_folder)
-            return cls(name, _shipped(name), source=f"prompts/{name}")
+            rebel = _shipped(f"rebel_{name}") if name != "paper" else None
+            return cls(name, _shipped(name), source=f"prompts/{name}", rebel=rebel)
         path = Path(name_or_folder).expanduser()
         if not path.is_dir():
             raise PromptError(
                 f"there is no prompt folder {str(name_or_folder)!r}; "
                 f"name a folder, or one of {_listed(BUILTIN_SETS)}"
             )
+        optional = (*PIECES, *TYPED_PROMPTS, *COMPARATIVE_PROMPTS, *REBEL_PROMPTS)
         missing = [prompt for prompt in PROMPTS if not (path / f"{prompt}.txt").is_file()]
         if missing:
             raise PromptError(
@@ -297,14 +318,17 @@ class PromptSet:
         try:
             found = {
                 prompt: read_text(path / f"{prompt}.txt")
-                for prompt in (*PROMPTS, *PIECES, *TYPED_PROMPTS, *COMPARATIVE_PROMPTS)
+                for prompt in (*PROMPTS, *optional)
                 if (path / f"{prompt}.txt").is_file()
             }
         except ValueError as error:
             raise PromptError(str(error)) from error
         typed = {prompt: found.pop(prompt) for prompt in TYPED_PROMPTS & found.keys()}
         compared = {prompt: found.pop(prompt) for prompt in COMPARATIVE_PROMPTS & found.keys()}
-        return cls(path.name, found, source=str(path), typed=typed, comparative=compared)
+        rebel = {prompt: found.pop(prompt) for prompt in REBEL_PROMPTS & found.keys()}
+        return cls(
+            path.name, found, source=str(path), typed=typed, comparative=compared, rebel=rebel
+        )
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write every prompt and piece as a file into `folder`, which must be new or empty.
@@ -318,7 +342,7 @@ class PromptSet:
             if any(path.iterdir()):
                 raise PromptError(f"{path}: is not empty; name a new folder")
             shipped = {piece: text for piece, text in _shipped("paper").items() if piece in _LINES}
-            own = {**self._texts, **self._typed, **self._comparative}
+            own = {**self._texts, **self._typed, **self._comparative, **self._rebel}
             for prompt, text in {**shipped, **own}.items():
                 (path / f"{prompt}.txt").write_text(text, encoding="utf-8")
         except OSError as error:
@@ -369,6 +393,11 @@ class PromptSet:
         shared = {name: self.hashes[name] for name in ("passage", "repair") if name in self.hashes}
         return {**_hashes(used), **shared}
 
+    def rebel_hashes(self, prompts: Iterable[str]) -> Mapping[str, str]:
+        """The same for some of REBEL's prompts, and what goes with them."""
+        used = {prompt: self._rebel[prompt] for prompt in prompts}
+        return {**_hashes(used), **self.comparative_hashes("compared_passage")}
+
 
 def _hashes(texts: Mapping[str, str]) -> Mapping[str, str]:
     return {
@@ -380,7 +409,7 @@ def _hashes(texts: Mapping[str, str]) -> Mapping[str, str]:
 def _shipped(folder: str) -> Mapping[str, str]:
     """The prompts and pieces of a folder that is shipped."""
     path = resources.files("personas") / "prompts" / folder
-    names = (*PROMPTS, *PIECES, *TYPED_PROMPTS, *COMPARATIVE_PROMPTS)
+    names = (*PROMPTS, *PIECES, *TYPED_PROMPTS, *COMPARATIVE_PROMPTS, *REBEL_PROMPTS)
     files = {prompt: path / f"{prompt}.txt" for prompt in names}
     return {
         prompt: file.read_text(encoding="utf-8") for prompt, file in files.items() if file.is_file()
@@ -412,7 +441,8 @@ def _merge(parts: tuple[str, ...], values: Mapping[str, str]) -> tuple[str, ...]
 
 
 def _checked(template: Template, where: str) -> Template:
-    needed = (PROMPTS | PIECES | TYPED_PROMPTS | COMPARATIVE_PROMPTS)[template.name]
+    known = PROMPTS | PIECES | TYPED_PROMPTS | COMPARATIVE_PROMPTS | REBEL_PROMPTS
+    needed = known[template.name]
     if not template.turns:
         raise PromptError(f"{where}: is empty")
     missing = needed.required - template.placeholders
@@ -427,7 +457,7 @@ def _checked(template: Template, where: str) -> Template:
             f"known here: {_braced(needed.known)}"
         )
     roles = [role for role, _ in template.turns]
-    if template.name in _LINES | {"compared_passage"} and roles != ["user"]:
+    if template.name in _LINES | {"compared_passage", "rebel_property"} and roles != ["user"]:
         raise PromptError(
             f"{where}: is a part of other prompts, so it has no turns; leave out {roles}"
         )

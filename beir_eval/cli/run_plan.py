@@ -19,6 +19,7 @@ from mcranker.cli.options import (
     config_flags,
     given_config,
     given_ledger,
+    given_options,
     ledger_flag,
     model_flags,
     team_flag,
@@ -79,8 +80,8 @@ def _suite(ctx: click.Context) -> Suite:
     given = ctx.params
     named = dict(_pair(ctx, text) for text in given["use"])
     if given["suite"] is not None:
-        for flag in ("ranker", "label", *_OF_ONE_RANKER):
-            if given[flag]:
+        for flag in ("ranker", "label", *given_options(given, _OF_ONE_RANKER)):
+            if given[flag] or given[flag] == 0:
                 name = flag.replace("_", "-")
                 raise click.UsageError(f"--{name} does not go with a suite; leave it out", ctx)
         return load_suite(given["suite"], models=named)
@@ -90,7 +91,7 @@ def _suite(ctx: click.Context) -> Suite:
         raise click.UsageError("name a suite, or --ranker and --dataset", ctx)
     if given["label"] and len(given["ranker"]) > 1:
         raise click.UsageError("--label names one run; give one --ranker", ctx)
-    specific = {name: given[name] for name in _OF_ONE_RANKER if given[name]}
+    specific = given_options(given, _OF_ONE_RANKER)
     rankers = tuple(
         RankerSpec(
             given["label"] or _label(ctx, name, specific), name, specific, None, frozenset(specific)

@@ -370,6 +370,9 @@ def _make_ranker(name: str, options: Mapping[str, Any]) -> Ranker:
     from mcranker.rankers import RANKERS
 
     make: Callable[..., Ranker] = RANKERS.get(name)
+    if "top_n" in RANKERS.get(name).takes():
+        # A ranker that returns few passages by default is measured by all.
+        options = {"top_n": None, **options}
     return make(**options)
 
 

@@ -144,14 +144,27 @@ def with_criteria_flag() -> click.Parameter:
     )
 
 
-COMPARISON_OPTIONS = ("window", "step", "passes", "reranked", "ranks", "children")
-"""Options of the rankers that compare passages."""
+COMPARISON_OPTIONS = (
+    *("window", "step", "passes", "reranked", "ranks", "children"),
+    *("variant", "drop_below"),
+)
+"""Options of the rankers that show a model several passages at once."""
+
+
+def given_options(params: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Those of the options that were given; switches that are off were not."""
+    return {
+        name: params[name]
+        for name in names
+        if params.get(name) is not None and params[name] is not False
+    }
 
 
 def comparison_flags() -> list[click.Parameter]:
     """Flags of `COMPARISON_OPTIONS`; those that are not given are left to the ranker."""
     helps = {
-        "window": "With --ranker rankgpt: passages that one call puts in order (20).",
+        "window": "With --ranker rankgpt: passages that one call puts in order (20); with "
+        "--ranker rebel: passages that one call scores (10).",
         "step": "With --ranker rankgpt: passages by which the window moves on (10).",
         "passes": "With --ranker rankgpt: how often the window goes over all passages (1).",
         "reranked": "With --ranker rankgpt: first passages that --assessor-model puts in order "
@@ -159,11 +172,28 @@ def comparison_flags() -> list[click.Parameter]:
         "ranks": "With --ranker setwise or pairwise: first ranks that are sorted out (10).",
         "children": "With --ranker setwise: passages compared with the one above them (3).",
     }
-    return [
+    numbers = [
         GroupedOption(
-            [f"--{name}"], type=WholeNumber(min=1), metavar="N", section=METHOD, help=helps[name]
+            [f"--{name}"], type=WholeNumber(min=1), metavar="N", section=METHOD, help=text
         )
-        for name in COMPARISON_OPTIONS
+        for name, text in helps.items()
+    ]
+    return [
+        *numbers,
+        GroupedOption(
+            ["--variant"],
+            type=click.Choice(["one_turn", "two_turn", "two_turn_relevance"]),
+            section=METHOD,
+            help="With --ranker rebel: score by five fixed properties (one_turn), by those that a "
+            "first call infers from the query, or by relevance as that call explains it.",
+        ),
+        GroupedOption(
+            ["--drop-below"],
+            type=WholeNumber(min=0, max=10),
+            metavar="N",
+            section=METHOD,
+            help="With --ranker rebel: relevance below which a passage is dropped, 0 to 10 (3).",
+        ),
     ]
 
 
@@ -192,11 +222,9 @@ def make_ranker(ctx: click.Context, name: str) -> Ranker:
     """
     make: Callable[..., Ranker] = RANKERS.get(name)
     takes = RANKERS.get(name).takes()
-    options = {
-        option: ctx.params[option]
-        for option in (*MODEL_OPTIONS, "base_url", "team", "with_criteria", *COMPARISON_OPTIONS)
-        if ctx.params.get(option) not in (None, False)
-    }
+    options = given_options(
+        ctx.params, (*MODEL_OPTIONS, "base_url", "team", "with_criteria", *COMPARISON_OPTIONS)
+    )
     for option in options:
         if option not in takes:
             flag = option.replace("_", "-")

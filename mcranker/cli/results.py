@@ -63,6 +63,7 @@ class Results:
         self._missing_in += bool(ranking.missing)
         self._note_limits(ranking)
         self._note_comparisons(ranking)
+        self._note_windows(ranking)
         if self._save is not None:
             self._save(ranking.to_json() + "\n")
         if self.wanted.report is not None:
@@ -150,6 +151,29 @@ class Results:
                 f"warning: {of_many}{counts.odd} of {counted(counts.asked, 'reply', 'replies')} "
                 f"left out {counted(counts.missing, 'passage')}, repeated {counts.repeated} and "
                 f"named {counts.unknown} that were not shown"
+            )
+
+    def _note_windows(self, ranking: Ranking) -> None:
+        """Note passages that were dropped, and replies that were not simply all scores."""
+        counts = ranking.windows
+        if counts is None or ranking.failure:
+            return
+        of_many = f"query {ranking.query.id!r}: " if self.wanted.many else ""
+        if ranking.dropped and self.wanted.output != "table":
+            dropped = counted(len(ranking.dropped), "passage")
+            say(f"{of_many}{dropped} dropped: relevance below {ranking.config['drop_below']}")
+        if counts.odd or counts.failed:
+            asked = counted(counts.asked + counts.failed, "reply", "replies")
+            say(
+                f"warning: {of_many}of {asked}, {counts.failed} failed and {counts.odd} left out "
+                f"{counted(counts.missing, 'passage')}, repeated {counts.repeated}, named "
+                f"{counts.unknown} that were not shown, and gave {counts.unreadable} no score of "
+                "the scale; what they lacked was asked for again"
+            )
+        if counts.differing:
+            say(
+                f"{of_many}{counts.differing} of {counted(counts.sums, 'sum')} by the model are "
+                "not what its scores add up to; ours count"
             )
 
     def _write_table(self, ranking: Ranking) -> None:

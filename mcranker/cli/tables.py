@@ -50,6 +50,8 @@ def show_ranking(console: Console, ranking: Ranking, top: int) -> None:
         line(console, Text(_left_out_line(ranking), style="dim"))
     if ranking.skipped:
         line(console, Text(_skipped_line(ranking), style="dim"), wrap=True)
+    if ranking.dropped:
+        line(console, Text(_dropped_line(ranking), style="dim"), wrap=True)
     if ranking.cut:
         line(console, Text(_cut_line(ranking), style="dim"))
     line(console, Text(_summary(ranking), style="dim"), wrap=True)
@@ -84,13 +86,14 @@ def _hit_table(console: Console, ranking: Ranking, hits: list[Hit]) -> Table:
     columns = [score_column([hit.scores[name] for hit in hits]) for name in ranking.personas]
     for row, hit in enumerate(hits):
         beyond = hit.score is None and hit.at_most is None
+        without = "" if hit.dropped is None else "dropped"
         scores = {name: column[row] for name, column in zip(ranking.personas, columns, strict=True)}
         scores |= dict.fromkeys(hit.skipped, SKIPPED)
         table.add_row(
             str(hit.rank),
             Text(plain(hit.doc_id)),
-            "" if beyond else finals[row] if hit.at_most is None else f"≤{finals[row]}",
-            *("" if beyond else score for score in scores.values()),
+            without if beyond else finals[row] if hit.at_most is None else f"≤{finals[row]}",
+            *("" if beyond and not without else score for score in scores.values()),
             moved(hit.moved),
             Text(plain(f"{hit.passage.title} {hit.passage.text}", EXCERPT)),
             style="dim" if hit.score is None else None,
@@ -146,6 +149,13 @@ def _cut_line(ranking: Ranking) -> str:
         if ranking.config.get(f"max_passage_{unit}") is not None
     )
     return f"{counted(len(ranking.cut), 'passage')} cut to {limits} for the model"
+
+
+def _dropped_line(ranking: Ranking) -> str:
+    return (
+        f"{counted(len(ranking.dropped), 'passage')} dropped, below all others: relevance below "
+        f"{ranking.config['drop_below']}"
+    )
 
 
 def _skipped_line(ranking: Ranking) -> str:

@@ -25,6 +25,7 @@ RANKERS: Registry[type[Ranker]] = Registry(
         "rankgpt": "mcranker.rankers.rankgpt:RankGPTRanker",
         "setwise": "mcranker.rankers.setwise:SetwiseRanker",
         "pairwise": "mcranker.rankers.pairwise:PairwiseRanker",
+        "rebel": "mcranker.rankers.rebel:RebelRanker",
     },
     ConfigError,
     lambda found: isinstance(found, type) and issubclass(found, Ranker),

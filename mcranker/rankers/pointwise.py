@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Self
 
 import anyio
@@ -23,6 +23,7 @@ from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking, combined
 from mcranker.types import Passage, Query, ScoreMatrix
 from personas import Member, PromptError, PromptSet, Team
+from personas.ensembles import Rule
 
 logger = safe_logger("mcranker")
 
@@ -157,12 +158,25 @@ class PointwiseRanker(Ranker):
         changed = {"query": query} if made_for_query else {}
         return self.team.model_copy(update={"members": members, **changed})
 
-    def build_ranking(self, session: Session, scored: Scored) -> Ranking:
+    def build_ranking(
+        self,
+        session: Session,
+        scored: Scored,
+        *,
+        left_out: Collection[int] = (),
+        rule: Rule | None = None,
+    ) -> Ranking:
         """The finished ranking: scores combined (Eq. 4), ties by first-stage order.
 
         A passage that was not scored by all stands where the highest score that it could have
         reached puts it. Passages beyond ``depth``, and those that had no score at the deadline,
         follow in first-stage order.
+
+        Args:
+            session: the query.
+            scored: what came of it.
+            left_out: rows of the matrix that get no final score; they follow as well.
+            rule: how scores become final ones, instead of the configuration's.
 
         Raises:
             MissingScoreError: a score is missing and ``missing="fail"``.
@@ -170,8 +184,12 @@ class PointwiseRanker(Ranker):
         beyond = len(session.given) - len(session.passages)
         rows = np.concatenate([session.group_of, np.full(beyond, -1, dtype=np.intp)])
         matrix, assessed, judged = scored.matrix, scored.assessed, rows
-        if scored.partial:
-            known = np.flatnonzero(~np.isnan(matrix.values).all(axis=1))
+        if scored.partial or left_out:
+            gone = np.zeros(len(matrix.values), dtype=np.bool_)
+            if scored.partial:
+                gone |= np.isnan(matrix.values).all(axis=1)
+            gone[list(left_out)] = True
+            known = np.flatnonzero(~gone)
             row_of = np.full(len(matrix.values) + 1, -1, dtype=np.intp)  # the last is of row -1
             row_of[known] = np.arange(len(known))
             judged, matrix = row_of[rows], matrix.take(known)
@@ -180,7 +198,7 @@ class PointwiseRanker(Ranker):
             query=session.asked,
             passages=session.given,
             **combined(
-                self.config.rule,
+                rule or self.config.rule,
                 matrix,
                 judged,
                 session.given,

@@ -85,6 +85,8 @@ class InspectedHit:
         other: where the ranker that this one is compared with has it; None if nowhere.
         stood_in: persona -> what stood in for its missing score in the final one; empty where
             nothing did, or where that is not known here.
+        dropped: the relevance for which the ranker dropped the passage, which then has no final
+            score; None for others.
     """
 
     rank: int
@@ -107,6 +109,7 @@ class InspectedHit:
     probabilities: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     other: OtherPlace | None = None
     stood_in: Mapping[str, float] = field(default_factory=dict)
+    dropped: float | None = None
 
     @property
     def judged(self) -> bool:
@@ -288,6 +291,11 @@ class Inspection:
         return sum(len(hit.skipped) for hit in self.hits)
 
     @property
+    def dropped(self) -> int:
+        """How many passages the ranker dropped, because their relevance was too low."""
+        return sum(hit.dropped is not None for hit in self.hits)
+
+    @property
     def missing(self) -> int:
         """How many scores were asked for and did not come."""
         return sum(len(hit.missing) for hit in self.hits)
@@ -371,6 +379,7 @@ def _inspected(
             grade=grades.get(hit.doc_id),
             other=other.get(hit.doc_id),
             stood_in=_stood_in(hit, names, rule) if known else {},
+            dropped=hit.dropped,
         )
         for hit in sorted(given, key=lambda hit: hit.rank)
     )

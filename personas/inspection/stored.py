@@ -73,6 +73,7 @@ class StoredHit(_Stored):
     probabilities: dict[str, Annotated[tuple[_Share, ...], Field(strict=False)]] = Field(
         {}, exclude_if=not_
     )
+    dropped: _Score | None = Field(None, exclude_if=lambda value: value is None)
     first_stage_rank: int = Field(ge=1)
     first_stage_score: _Score | None
     title: str | None = None
@@ -124,6 +125,20 @@ class StoredComparisons(_Stored):
     reason: str = ""
 
 
+class StoredWindows(_Stored):
+    """What came of the replies about several passages, as `mcranker.types.WindowCounts` says."""
+
+    asked: _Count
+    odd: _Count = 0
+    missing: _Count = 0
+    repeated: _Count = 0
+    unknown: _Count = 0
+    unreadable: _Count = 0
+    failed: _Count = 0
+    sums: _Count = 0
+    differing: _Count = 0
+
+
 class StoredHead(_Stored):
     """What a ranking is of; read in passing over a file of many."""
 
@@ -163,6 +178,7 @@ class StoredRanking(StoredHead):
     partial: bool = False
     failure: str = ""
     comparisons: StoredComparisons | None = Field(None, exclude_if=not_)
+    windows: StoredWindows | None = Field(None, exclude_if=not_)
 
     def to_dict(self, *, texts: bool = True) -> dict[str, Any]:
         """As plain values that JSON can hold; titles and texts of the passages may be left out."""

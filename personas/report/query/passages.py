@@ -35,6 +35,7 @@ _FEW_LEVELS = 3
 _FINE = 3.0
 _UNASKED = "not asked for"
 _UNREACHING = "not asked: it could not reach the first ranks"
+_DROPPED = "dropped"
 _AT_MOST = "\N{LESS-THAN OR EQUAL TO} "
 
 
@@ -246,7 +247,7 @@ def passage_details(form: PassageFormat, shown: Shown, limits: Limits = GENEROUS
     if hit.grade is not None:
         kind, words = form.judgement(hit.grade)
         judged = f'<span class="grade {kind}">{words}</span>'
-    brief = f"{shown.score} {moved(hit.moved)!s}" if shown.score else NOT_SCORED
+    brief = f"{shown.score} {moved(hit.moved)!s}" if shown.score else _without_final(hit)
     parts = [
         f'<details class="passage" id="details-{rank}"><summary><span class="rank">{rank}</span>'
         f'<span class="label" dir="auto">{shown.label}</span>{judged}'
@@ -257,7 +258,7 @@ def passage_details(form: PassageFormat, shown: Shown, limits: Limits = GENEROUS
     add = parts.append
     if shown.effects:
         add(f'<p class="why">{_why(form, shown)}</p>\n')
-    if shown.final is not None:
+    if shown.final is not None or hit.dropped is not None:
         add(_scores(form, shown, limits.criteria))
     for name, why in hit.missing.items():
         who = form.names.get(name) or escaped(name, _NAME)
@@ -283,6 +284,13 @@ def _final(hit: InspectedHit) -> float | None:
     return hit.score if hit.at_most is None else hit.at_most
 
 
+def _without_final(hit: InspectedHit) -> str:
+    """What stands in place of the final score of a passage that has none."""
+    if hit.dropped is None:
+        return NOT_SCORED
+    return f"{_DROPPED}: relevance {hit.dropped:.6g}"
+
+
 def _judges(inspection: Inspection, names: Mapping[str, str], team_page: str) -> Mapping[str, str]:
     team = inspection.team.names if inspection.team else ()
     numbers = {name: number for number, name in enumerate(team, start=1)}
@@ -305,7 +313,9 @@ def _marked(kind: str, mark: str, title: str) -> str:
 def _final_cell(shown: Shown) -> str:
     hit, final = shown.hit, shown.final
     if final is None:
-        return f'<td class="final none">{NOT_SCORED}</td>'
+        if hit.dropped is None:
+            return f'<td class="final none">{NOT_SCORED}</td>'
+        return f'<td class="final none" title="{_without_final(hit)}">{_DROPPED}</td>'
     if not hit.judged:
         return (
             f'<td class="final none" data-v="{final:.6g}" title="at most: not all were asked">'
@@ -340,7 +350,7 @@ def _other_cells(hit: InspectedHit, places: int) -> str:
 
 def _facts(form: PassageFormat, shown: Shown) -> str:
     hit = shown.hit
-    final, inspection = NOT_SCORED, form.inspection
+    final, inspection = _without_final(hit), form.inspection
     if shown.final is not None:
         final = f"{'' if hit.at_most is None else 'at most '}{shown.final:.6g}"
     facts = [

@@ -31,7 +31,12 @@ def show_passage(screen: Screen, inspection: Inspection, hit: InspectedHit) -> N
     screen.line()
     _show_facts(screen, inspection, hit)
     screen.line()
-    if hit.judged or hit.at_most is not None:
+    if hit.dropped is not None:
+        screen.words(
+            f"The passage was dropped, because its relevance, {exact(hit.dropped)}, is too low; it "
+            "has no final score, and follows those that have in first-stage order."
+        )
+    if hit.judged or hit.at_most is not None or hit.dropped is not None:
         _show_scores(screen, inspection, hit)
     else:
         screen.words("The passage was not scored; it keeps its place in first-stage order.")

@@ -112,7 +112,9 @@ def _finals(hits: Sequence[InspectedHit]) -> Column:
     cells = []
     for hit, final in zip(hits, by, strict=True):
         sign = "" if hit.at_most is None else AT_MOST
-        cells.append(Text("" if final is None else f"{sign}{fixed(final, places)}", style="bold"))
+        without = "" if hit.dropped is None else "dropped"
+        said = without if final is None else f"{sign}{fixed(final, places)}"
+        cells.append(Text(said, style="bold" if final is not None else NOTE))
     return Column(("score",), cells)
 
 
@@ -221,6 +223,11 @@ def _legend(inspection: Inspection) -> str:
     if inspection.other is not None:
         name = inspection.other.name
         parts.append(f"{_short(name)}: rank by {clipped(name, 60)}")
+    if inspection.dropped:
+        parts.append(
+            f"{counted(inspection.dropped, 'passage')} dropped for too low a relevance, without a "
+            "final score, below the others"
+        )
     if inspection.missing:
         said = f"{MISSING} a missing score"
         parts.append("(7.5) what stood in for a missing score" if _filled(inspection) else said)
