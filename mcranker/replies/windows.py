@@ -20,7 +20,9 @@ FINAL = "Final"
 """Under this key stands what the model itself adds up to."""
 
 _NUMBERED = re.compile(
-    r"[\W_]*+(?:(?:passage|document|doc|text)[\W_]*+)?([0-9]{1,9})[\W_]*+", re.IGNORECASE | re.ASCII
+    # Neither a sign nor a point stands before the number.
+    r"[\s\[(<*_#]*+(?:(?:passage|document|doc|text)[\s\[(<*_#:]*+)?([0-9]{1,9})[\s\])>*_.:]*+",
+    re.IGNORECASE | re.ASCII,
 )
 _ID_KEYS = ("passage", "number", "id", "doc", "document", "text")
 _SUM_KEYS = ("final", "finalscore")

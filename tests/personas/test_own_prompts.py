@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from personas import PromptError, PromptSet
-from personas.templates import BUILTIN_SETS, COMPARATIVE_PROMPTS, PIECES, PROMPTS
+from personas.templates import (
+    BUILTIN_SETS,
+    COMPARATIVE_PROMPTS,
+    PIECES,
+    PROMPTS,
+    REBEL_PROMPTS,
+)
 from personas.words import with_article
 
 BEFORE = {
@@ -163,7 +169,7 @@ def test_the_documentation_lists_every_file_and_value() -> None:
         listed[name] = (needed, optional)
     assert listed == {
         prompt: (values.required | values.one_of, values.optional)
-        for prompt, values in {**PROMPTS, **PIECES, **COMPARATIVE_PROMPTS}.items()
+        for prompt, values in (PROMPTS | PIECES | COMPARATIVE_PROMPTS | REBEL_PROMPTS).items()
     }
 
 
