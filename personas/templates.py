@@ -62,9 +62,9 @@ PROMPTS: dict[str, Placeholders] = {
     "choose": _placeholders("query members", "number others"),
     "subject": _placeholders("query"),
     # App. D.2, D.3 and 5.2.2 (dataset-based criteria)
-    "criteria_scientist": _placeholders("query", f"{_PERSON} description"),
-    "criteria": _placeholders("query", "description", _PERSON),
-    "criteria_dataset": _placeholders("dataset", "description", _PERSON),
+    "criteria_scientist": _placeholders("query", f"{_PERSON} description examples"),
+    "criteria": _placeholders("query", "description examples", _PERSON),
+    "criteria_dataset": _placeholders("dataset", "description examples", _PERSON),
     # App. D.4, with and without criteria (Table 2)
     "score": _placeholders("query passage", f"{_PERSON} description answer k", _CRITERIA),
     "score_without_criteria": _placeholders("query passage", "description answer k", _PERSON),
@@ -99,7 +99,7 @@ PIECES: dict[str, Placeholders] = {
     "assessment_scientist": _placeholders("score", f"{_PERSON} number k"),
     "assessment_missing": _placeholders("", f"{_PERSON} number k"),
     # Table 3: App. D.2 for a data set
-    "criteria_dataset_scientist": _placeholders("dataset", f"{_PERSON} description"),
+    "criteria_dataset_scientist": _placeholders("dataset", f"{_PERSON} description examples"),
 }
 """What a folder may leave out, and its placeholders. All but the last are parts of prompts.
 
@@ -113,6 +113,7 @@ _INSTEAD = {
 """What a folder's own prompts have in place of a piece that they lack."""
 
 _LINES = frozenset(PIECES) - {"criteria_dataset_scientist"}
+_PARTS = frozenset({"compared_passage", "rebel_property", "criteria_examples"})
 TYPED_PROMPTS: dict[str, Placeholders] = {
     # Our addition: typed questions about a state of query, judges and passages
     "typed_task": _placeholders(""),
@@ -153,6 +154,15 @@ REBEL_PROMPTS: dict[str, Placeholders] = {
     "rebel_rubric": _placeholders(""),
 }
 """Prompts of REBEL. A folder may leave them out; the shipped ones then stand in."""
+
+EXAMPLE_PROMPTS: dict[str, Placeholders] = {
+    # Put in for {{examples}} of a criteria prompt, or behind it
+    "criteria_examples": _placeholders("examples"),
+}
+"""What shows rubrics to criteria writers. A folder may leave it out; the shipped one stands in."""
+
+_FAMILIES = {"rebel": REBEL_PROMPTS, "examples": EXAMPLE_PROMPTS}
+"""Prompts that a folder may leave out, by the folder that has the shipped ones."""
 
 _PLACEHOLDER = re.compile(r"\{\{(?!\{)\s*+((?:[^{}\n]*[^\s{}])?)\s*+\}\}")
 _ROLE_LINE = re.compile(r"^\[(system|user|assistant)\][ \t]*$", re.MULTILINE)
@@ -261,7 +271,7 @@ class PromptSet:
         source: str,
         typed: Mapping[str, str] | None = None,
         comparative: Mapping[str, str] | None = None,
-        rebel: Mapping[str, str] | None = None,
+        others: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self._texts = dict(texts)
@@ -270,8 +280,13 @@ class PromptSet:
             complete[piece] = texts.get(piece, complete[other])
         self._typed = {**_shipped("typed"), **(typed or {})}
         self._comparative = {**_shipped("comparative"), **(comparative or {})}
-        self._rebel = {**_shipped("rebel"), **(rebel or {})}
-        families = (self._typed, self._comparative, self._rebel)
+        given = others or {}
+        others_by_family = [
+            {**_shipped(family), **{name: given[name] for name in known & given.keys()}}
+            for family, known in _FAMILIES.items()
+        ]
+        self._others = {name: text for family in others_by_family for name, text in family.items()}
+        families = (self._typed, self._comparative, *others_by_family)
         templates = {
             prompt: _checked(Template.parse(prompt, text), f"{source}/{prompt}.txt")
             for texts_of in (complete, *families)
@@ -300,15 +315,18 @@ class PromptSet:
         """
         if name_or_folder in BUILTIN_SETS:
             name = str(name_or_folder)
-            rebel = _shipped(f"rebel_{name}") if name != "paper" else None
-            return cls(name, _shipped(name), source=f"prompts/{name}", rebel=rebel)
+            others: dict[str, str] = {}
+            for family in _FAMILIES if name != "paper" else ():
+                others |= _shipped(f"{family}_{name}")
+            return cls(name, _shipped(name), source=f"prompts/{name}", others=others)
         path = Path(name_or_folder).expanduser()
         if not path.is_dir():
             raise PromptError(
                 f"there is no prompt folder {str(name_or_folder)!r}; "
                 f"name a folder, or one of {_listed(BUILTIN_SETS)}"
             )
-        optional = (*PIECES, *TYPED_PROMPTS, *COMPARATIVE_PROMPTS, *REBEL_PROMPTS)
+        more = {prompt for family in _FAMILIES.values() for prompt in family}
+        optional = (*PIECES, *TYPED_PROMPTS, *COMPARATIVE_PROMPTS, *sorted(more))
         missing = [prompt for prompt in PROMPTS if not (path / f"{prompt}.txt").is_file()]
         if missing:
             raise PromptError(
@@ -325,9 +343,9 @@ class PromptSet:
             raise PromptError(str(error)) from error
         typed = {prompt: found.pop(prompt) for prompt in TYPED_PROMPTS & found.keys()}
         compared = {prompt: found.pop(prompt) for prompt in COMPARATIVE_PROMPTS & found.keys()}
-        rebel = {prompt: found.pop(prompt) for prompt in REBEL_PROMPTS & found.keys()}
+        others = {prompt: found.pop(prompt) for prompt in more & found.keys()}
         return cls(
-            path.name, found, source=str(path), typed=typed, comparative=compared, rebel=rebel
+            path.name, found, source=str(path), typed=typed, comparative=compared, others=others
         )
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -342,7 +360,7 @@ class PromptSet:
             if any(path.iterdir()):
                 raise PromptError(f"{path}: is not empty; name a new folder")
             shipped = {piece: text for piece, text in _shipped("paper").items() if piece in _LINES}
-            own = {**self._texts, **self._typed, **self._comparative, **self._rebel}
+            own = {**self._texts, **self._typed, **self._comparative, **self._others}
             for prompt, text in {**shipped, **own}.items():
                 (path / f"{prompt}.txt").write_text(text, encoding="utf-8")
         except OSError as error:
@@ -393,10 +411,9 @@ class PromptSet:
         shared = {name: self.hashes[name] for name in ("passage", "repair") if name in self.hashes}
         return {**_hashes(used), **shared}
 
-    def rebel_hashes(self, prompts: Iterable[str]) -> Mapping[str, str]:
-        """The same for some of REBEL's prompts, and what goes with them."""
-        used = {prompt: self._rebel[prompt] for prompt in prompts}
-        return {**_hashes(used), **self.comparative_hashes("compared_passage")}
+    def hashes_of(self, prompts: Iterable[str]) -> Mapping[str, str]:
+        """The same for prompts of REBEL, and for ``criteria_examples``."""
+        return _hashes({prompt: self._others[prompt] for prompt in prompts})
 
 
 def _hashes(texts: Mapping[str, str]) -> Mapping[str, str]:
@@ -409,7 +426,8 @@ def _hashes(texts: Mapping[str, str]) -> Mapping[str, str]:
 def _shipped(folder: str) -> Mapping[str, str]:
     """The prompts and pieces of a folder that is shipped."""
     path = resources.files("personas") / "prompts" / folder
-    names = (*PROMPTS, *PIECES, *TYPED_PROMPTS, *COMPARATIVE_PROMPTS, *REBEL_PROMPTS)
+    families = (PROMPTS, PIECES, TYPED_PROMPTS, COMPARATIVE_PROMPTS, *_FAMILIES.values())
+    names = [prompt for family in families for prompt in family]
     files = {prompt: path / f"{prompt}.txt" for prompt in names}
     return {
         prompt: file.read_text(encoding="utf-8") for prompt, file in files.items() if file.is_file()
@@ -441,8 +459,8 @@ def _merge(parts: tuple[str, ...], values: Mapping[str, str]) -> tuple[str, ...]
 
 
 def _checked(template: Template, where: str) -> Template:
-    known = PROMPTS | PIECES | TYPED_PROMPTS | COMPARATIVE_PROMPTS | REBEL_PROMPTS
-    needed = known[template.name]
+    families = (PROMPTS, PIECES, TYPED_PROMPTS, COMPARATIVE_PROMPTS, *_FAMILIES.values())
+    needed = next(family[template.name] for family in families if template.name in family)
     if not template.turns:
         raise PromptError(f"{where}: is empty")
     missing = needed.required - template.placeholders
@@ -457,7 +475,7 @@ def _checked(template: Template, where: str) -> Template:
             f"known here: {_braced(needed.known)}"
         )
     roles = [role for role, _ in template.turns]
-    if template.name in _LINES | {"compared_passage", "rebel_property"} and roles != ["user"]:
+    if template.name in _LINES | _PARTS and roles != ["user"]:
         raise PromptError(
             f"{where}: is a part of other prompts, so it has no turns; leave out {roles}"
         )

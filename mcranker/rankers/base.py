@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcranker.config import RankerConfig
-from mcranker.errors import ModelError, ReplyError
+from mcranker.errors import ConfigError, ModelError, ReplyError
 from mcranker.estimate import Estimate, Forecast
 from mcranker.events import Emit, Event, RankingDone
 from mcranker.inputs import Docs, as_passages, as_query
@@ -71,6 +71,9 @@ class Ranker(ABC):
     needs_model: ClassVar[bool] = True
     """Whether it asks a model; if not, none is connected, fetched or recorded."""
 
+    writes_rubrics: bool = False
+    """Whether personas write criteria for it, to whom ``criteria_examples`` can be shown."""
+
     def __init__(
         self,
         *,
@@ -82,6 +85,12 @@ class Ranker(ABC):
         **options: Unpack[RankerOptions],
     ) -> None:
         self.config = RankerConfig.of(config, options)
+        if self.config.criteria_examples and not self.writes_rubrics:
+            raise ConfigError(
+                f"criteria_examples={self.config.criteria_examples} shows rubrics to those who "
+                f"write criteria, and nobody does for ranker={self.name!r} as it is set up; leave "
+                "it out, or use MCRanker"
+            )
         self.models = NO_MODELS
         if self.needs_model:
             self.models = connect_roles(

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcranker.config import RankerConfig
-from mcranker.errors import ModelError
+from mcranker.errors import ConfigError, ModelError
 from mcranker.events import Emit, RankingStarted
 from mcranker.logs import safe_logger
 from mcranker.method.seats import Seats, TeamSpec, as_team
@@ -50,6 +50,7 @@ class PointwiseRanker(Ranker):
             config = RankerConfig.of(config, {"team_size": len(self.team.members)})
         if needs_team:
             Seats.of(config, self.team)
+        self.writes_rubrics = needs_team
         # Before any model: a team or a folder that cannot be used needs none to be found out.
         PromptSet.load(config.prompts)
         super().__init__(
@@ -61,6 +62,8 @@ class PointwiseRanker(Ranker):
         )
         self.seats = Seats.of(self.config, self.team) if needs_team else Seats()
         self._check_models()
+        if self.config.criteria_examples:
+            _check_examples(self.config, self.seats)
         self.prompts = PromptSet.load(self.config.prompts)
         _check_answer(self.prompts, prompt, self.config)
         self._memory = Memory()
@@ -70,9 +73,12 @@ class PointwiseRanker(Ranker):
 
     @property
     def prompt_hashes(self) -> Mapping[str, str]:
-        if self.config.questions is None:
-            return self.prompts.hashes
-        return {**self.prompts.hashes, **self.prompts.typed_hashes}
+        hashes = dict(self.prompts.hashes)
+        if self.config.questions is not None:
+            hashes |= self.prompts.typed_hashes
+        if self.config.criteria_examples:
+            hashes |= self.prompts.hashes_of(["criteria_examples"])
+        return hashes
 
     def _check_models(self) -> None:
         """Refuse models that lack what the configuration needs, before any call.
@@ -218,6 +224,18 @@ class PointwiseRanker(Ranker):
             partial=scored.partial,
             cut=characters_cut(session),
         )
+
+
+def _check_examples(config: RankerConfig, seats: Seats) -> None:
+    """Refuse examples of rubrics where everybody has one."""
+    bring_one = config.recruiting == "library" and config.criteria == "library"
+    if (seats.recruits and not bring_one) or any(each.rubric is None for each in seats.members):
+        return
+    raise ConfigError(
+        f"criteria_examples={config.criteria_examples} shows rubrics to those who write criteria, "
+        "and all personas of this team have some already; leave it out, or have criteria written "
+        '(criteria="query", recruiting="invent")'
+    )
 
 
 def _check_answer(prompts: PromptSet, prompt: str, config: RankerConfig) -> None:

@@ -169,8 +169,11 @@ class RebelRanker(PointwiseRanker):
             "two_turn_relevance": ("rebel_infer_relevance", "rebel_relevance"),
             "team": ("rebel", "rebel_property", "rebel_rubric"),
         }
-        hashes = self.prompts.rebel_hashes(used[self.variant])
-        return {**self.prompts.hashes, **hashes} if self.variant == "team" else hashes
+        hashes = {
+            **self.prompts.hashes_of(used[self.variant]),
+            **self.prompts.comparative_hashes("compared_passage"),
+        }
+        return {**super().prompt_hashes, **hashes} if self.variant == "team" else hashes
 
     def infer_persona(self, query: str | Query, *, name: str = "Answer writer") -> Member:
         """The properties for a query as the rubric of a persona, for other rankers; none is scored.
