@@ -13,6 +13,7 @@ from personas import PromptError, PromptSet
 from personas.templates import (
     BUILTIN_SETS,
     COMPARATIVE_PROMPTS,
+    EXAMPLE_PROMPTS,
     PIECES,
     PROMPTS,
     REBEL_PROMPTS,
@@ -169,7 +170,9 @@ def test_the_documentation_lists_every_file_and_value() -> None:
         listed[name] = (needed, optional)
     assert listed == {
         prompt: (values.required | values.one_of, values.optional)
-        for prompt, values in (PROMPTS | PIECES | COMPARATIVE_PROMPTS | REBEL_PROMPTS).items()
+        for prompt, values in (
+            PROMPTS | PIECES | COMPARATIVE_PROMPTS | REBEL_PROMPTS | EXAMPLE_PROMPTS
+        ).items()
     }
 
 
