@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,29 @@ def test_rows_of_a_suite(tmp_path: Path) -> None:
     assert all(label in page.read_text(encoding="utf-8") for label in ("list", "sets", "pairs"))
     again = run_suite(load_suite(file), one)
     assert sum(result.calls for result in again) == 0
+
+
+@pytest.mark.parametrize(("limit", "returned"), [("", 12), ("top_n = 5", 5)])
+def test_rebel_is_measured_by_all_passages_unless_told_otherwise(
+    tmp_path: Path, limit: str, returned: int
+) -> None:
+    folder = write_folder(tmp_path / "tiny")
+    file = tmp_path / "mine.toml"
+    row = f'[[rankers]]\nlabel = "rebel"\nranker = "rebel"\nwindow = 5\n{limit}\n'
+    file.write_text(SUITE.format(folder=folder).partition("[[")[0] + row, encoding="utf-8")
+    model, _ = comparing(all_alike)
+    (result,) = run_suite(load_suite(file), plan(tmp_path / "out", model))
+    assert result.metrics is not None
+    for ranking in RunFolder.open(result.path).rankings():
+        assert ranking.windows is not None
+        assert ranking.windows.asked == ranking.usage.calls == -(-len(ranking.hits) // 5)
+        assert len(ranking.returned) == min(returned, len(ranking.hits))
+
+
+def all_alike(request: ChatRequest) -> str:
+    """All passages are equally good."""
+    scores = {"Relevance": 7, **{f"P{number}": 1 for number in range(1, 6)}}
+    return json.dumps({"Passages": dict.fromkeys(shown_in(request), scores)})
 
 
 def test_an_option_that_cannot_be_is_refused_with_its_place(tmp_path: Path) -> None:

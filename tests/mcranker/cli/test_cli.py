@@ -265,6 +265,32 @@ def test_comparisons_that_fail_are_exit_code_3(run: Run, models: Connected) -> N
     assert "--window does not go with --ranker setwise" in refused.stderr
 
 
+def test_a_ranker_of_windows(run: Run, models: Connected) -> None:
+    """b is dropped; the sum of a is 9, not 4; the entry 7 is of nothing; --drop-below 0 keeps b."""
+    scores = {"1": {"Relevance": 4, "Final": 4}, "2": {"Relevance": 2}, "7": {"Relevance": 1}}
+    scores = {name: {**dict.fromkeys(["P1", "P2"], 5), **each} for name, each in scores.items()}
+    first = {"Relevance": "x", "Properties": [{"Property": "A"}, {"Property": "B"}]}
+    models.answer = lambda request: json.dumps(
+        {"Passages": scores} if request.tag.stage == "score" else first
+    )
+    args = ("rank", "q", "a", "b", "--ranker", "rebel", "--variant", "two_turn", "--window", "2")
+    result = run(*args, "--output", "json")
+    assert result.exit_code == 0, result.output
+    ranking = json.loads(result.stdout)["ranking"]
+    assert [(hit["text"], hit["score"]) for hit in ranking["hits"]] == [("a", 9.0), ("b", None)]
+    assert ranking["hits"][1]["dropped"] == 2
+    assert "dropped" not in ranking["hits"][0]
+    assert ranking["windows"]["differing"] == 1
+    assert "1 passage dropped: relevance below 3\n" in result.stderr
+    assert "named 1 that were not shown" in result.stderr
+    assert "1 of 1 sum by the model are not what its scores add up to" in result.stderr
+    table = run(*args)
+    assert "1 passage dropped, below all others: relevance below 3" in table.stdout
+    kept = json.loads(run(*args, "--drop-below", "0", "--output", "json").stdout)["ranking"]
+    assert [hit["score"] for hit in kept["hits"]] == [9.0, 7.0]
+    assert "2 calls" in run(*args, "--dry-run").stdout
+
+
 def test_team_saves_what_rank_takes(run: Run, models: Connected, tmp_path: Path) -> None:
     out = tmp_path / "team.yaml"
     result = run("team", "best masks", "--example", "a passage", "--out", out)
