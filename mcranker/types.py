@@ -256,8 +256,8 @@ class WindowCounts:
 
     Attributes:
         asked: calls whose reply could be read.
-        odd: replies that were not simply all scores of all passages; by what they lack or have
-            too much of, the next four.
+        odd: those that were not simply all scores of all passages, each once; why is in the
+            next four.
         missing: passages that were left out.
         repeated: times that a passage stood there again.
         unknown: entries of no passage that was shown.

@@ -78,7 +78,7 @@ class RebelRanker(PointwiseRanker):
     A passage's final score is its relevance, 0 to 10, plus the sum of weight · score, 0 to 5, over
     the properties. Passages whose relevance is below `drop_below` get none and follow the others.
     "Relevance Isn't All You Need: Scaling RAG Systems With Inference-Time Compute Via
-    Multi-Criteria Reranking" (LeVine and Varjavand, REBEL), section 2.
+    Multi-Criteria Reranking" (LeVine and Varjavand 2025, arXiv 2504.07104), section 2.
 
     | variant | properties | calls |
     |---|---|---|
