@@ -21,7 +21,7 @@ FINAL = "Final"
 
 _NUMBERED = re.compile(
     # Neither a sign nor a point stands before the number.
-    r"[\s\[(<*_#]*+(?:(?:passage|document|doc|text)[\s\[(<*_#:]*+)?([0-9]{1,9})[\s\])>*_.:]*+",
+    r"\A[\s\[(<*_#]*+(?:(?:passage|document|doc|text)[\s\[(<*_#:]*+)?([0-9]{1,9})[\s\])>*_.:]*+",
     re.IGNORECASE | re.ASCII,
 )
 _ID_KEYS = ("passage", "number", "id", "doc", "document", "text")
