@@ -28,7 +28,7 @@ except ModuleNotFoundError as error:
 class MCRankerComponent:
     """Reranks documents in a pipeline.
 
-    >>> pipeline.add_component("ranker", MCRankerComponent(top_n=5, options={"deadline": 20}))
+    >>> pipeline.add_component("ranker", MCRankerComponent(options={"team_size": 4}, top_n=5))
     >>> pipeline.connect("retriever.documents", "ranker.documents")
 
     Of documents with the same id the first is ranked. Copies come back, best first, with their

@@ -27,7 +27,7 @@ except ModuleNotFoundError as error:
 class MCRankerCompressor(BaseDocumentCompressor):
     """Reranks the documents of a retriever, for example in a ``ContextualCompressionRetriever``.
 
-    >>> compressor = MCRankerCompressor(top_n=5, options={"deadline": 20})
+    >>> compressor = MCRankerCompressor(options={"team_size": 4}, top_n=5)
     >>> best = compressor.compress_documents(documents, "best masks against covid")
 
     Copies of the documents come back, best first, with their ids and metadata, and two keys more

@@ -33,7 +33,7 @@ _dispatcher = get_dispatcher(__name__)
 class MCRankerPostprocessor(BaseNodePostprocessor):
     """Reranks the nodes of a retriever, for example in a query engine.
 
-    >>> postprocessor = MCRankerPostprocessor(top_n=5, options={"deadline": 20})
+    >>> postprocessor = MCRankerPostprocessor(options={"team_size": 4}, top_n=5)
     >>> engine = index.as_query_engine(node_postprocessors=[postprocessor])
 
     Copies of the nodes come back, best first, with their ids, metadata and relationships; the

@@ -96,11 +96,10 @@ class MCRankerTransformer(pt.Transformer):
             # Many queries have no such options of their own.
             ranker = self._source.get()._limited_to(**self._limits)  # noqa: SLF001
             for done in ranker.rank_many(map(self._work, groups)):
-                if done.ranking is None:
-                    raise done.error or RuntimeError("a query has neither a ranking nor an error")
+                ranking = done.result()
                 if self.on_ranking is not None:
-                    self.on_ranking(done.ranking)
-                told[done.place] = _told(groups[done.place], done.ranking)
+                    self.on_ranking(ranking)
+                told[done.place] = _told(groups[done.place], ranking)
         if not told:
             kept = inp.drop(columns=["score", "rank"], errors="ignore").iloc[:0]
             return kept.assign(score=0.0, rank=0, relevance=math.nan, **{KEY: None})

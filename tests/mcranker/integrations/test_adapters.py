@@ -150,6 +150,17 @@ def test_no_documents_are_no_documents(adapter: Adapter, ranker: MCRanker) -> No
     assert adapter.read(adapter.rank(adapter.make(ranker=ranker), none)) == []
 
 
+def test_two_documents_with_one_id(adapter: Adapter, ranker: MCRanker) -> None:
+    twice = adapter.documents(("Cloth", "N95", "Gloves"), ("c", "n", "n"), {})
+    made = adapter.make(ranker=ranker)
+    if adapter.package == "pyterrier":
+        with pytest.raises(InputError, match="two passages have the id 'n'"):
+            adapter.rank(made, twice)
+        return
+    found = [name for name, _, _ in adapter.read(adapter.rank(made, twice))]
+    assert found == (["n", "c"] if adapter.package == "haystack" else ["n", "c", "n"])
+
+
 def test_an_empty_query_is_an_error(adapter: Adapter, ranker: MCRanker) -> None:
     with pytest.raises(InputError, match="the query is empty"):
         adapter.rank(adapter.make(ranker=ranker), adapter.few(), " ")
