@@ -107,10 +107,10 @@ class RankerSource:
 
     def __getstate__(self) -> dict[str, Any]:
         self.check_copied()
-        return self.options
+        return {"options": self.options}
 
-    def __setstate__(self, options: dict[str, Any]) -> None:
-        RankerSource.__init__(self, None, options)
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        RankerSource.__init__(self, None, state["options"])
 
     def check_copied(self) -> None:
         """Refuse copies of a ranker that was given.

@@ -189,13 +189,21 @@ def test_the_whole_ranking_is_to_be_had(adapter: Adapter, ranker: MCRanker) -> N
     assert ranking.ids == ["n", "c", "g"]
 
 
-def test_a_copy_made_of_options_ranks_in_its_own_process(adapter: Adapter) -> None:
-    made = adapter.make(options={"team_size": 2, "ledger": None}, top_n=2)
+@pytest.mark.parametrize("options", [None, {"team_size": 2, "ledger": None}])
+def test_a_copy_made_of_options_makes_its_own_ranker(
+    adapter: Adapter, options: dict[str, Any] | None
+) -> None:
+    made = adapter.make(options=options, top_n=2)
     copy = pickle.loads(pickle.dumps(made))
-    source = copy._source
-    assert source.options == {"team_size": 2, "ledger": None}
-    assert getattr(copy, "top_n", 2) == 2
-    assert source._made is None
+    assert copy._source is not made._source
+    assert copy._source.options == (options or {})
+    assert copy._source._made is None
+    limits = copy._limits
+    if adapter.package == "haystack":
+        limits = limits(None, None, None)
+    elif callable(limits):
+        limits = limits()
+    assert limits == {"top_n": 2, "min_relevance": None, "deadline": None}
 
 
 def test_a_ranker_that_was_given_is_not_pickled(adapter: Adapter, ranker: MCRanker) -> None:
