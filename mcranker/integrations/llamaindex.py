@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -114,7 +115,8 @@ class MCRankerPostprocessor(BaseNodePostprocessor):
         await self._source.aclose()
 
     def __getstate__(self) -> dict[str, Any]:
-        self._source.check_copied()
+        # LlamaIndex leaves out what cannot be pickled; the copy would have another ranker.
+        pickle.dumps(self._source)
         state: dict[str, Any] = super().__getstate__()
         return state
 

@@ -49,8 +49,8 @@ class RankerSource:
             )
         if ranker is not None and options:
             raise ConfigError(
-                f"options={dict(options)!r} are for a ranker that is made here; give them to the "
-                "ranker, or leave out ranker="
+                f"options ({', '.join(options)}) are for a ranker that is made here; give them to "
+                "the ranker, or leave out ranker="
             )
         self.options = dict(options or {})
         own = MCRanker.takes().keys() - RankerConfig.model_fields.keys()

@@ -173,6 +173,9 @@ def test_impossible_arguments_are_refused_at_once(adapter: Adapter, ranker: MCRa
         adapter.make(options={"no_such_option": 1})
     with pytest.raises(ConfigError, match="are for a ranker that is made here"):
         adapter.make(ranker=ranker, options={"team_size": 2})
+    with pytest.raises(ConfigError) as error:
+        adapter.make(ranker=ranker, options={"api_key": "sk-secret"})
+    assert "sk-secret" not in str(error.value)
     with pytest.raises(ConfigError, match="is no Ranker"):
         adapter.make(ranker="mcranker")
 
@@ -209,6 +212,9 @@ def test_a_copy_made_of_options_makes_its_own_ranker(
 def test_a_ranker_that_was_given_is_not_pickled(adapter: Adapter, ranker: MCRanker) -> None:
     with pytest.raises(ConfigError, match="give the arguments of MCRanker as options="):
         pickle.dumps(adapter.make(ranker=ranker))
+    # A copy without its options would have another ranker.
+    with pytest.raises((AttributeError, TypeError, pickle.PicklingError)):
+        pickle.dumps(adapter.make(options={"model": ScriptedChat(lambda _: "")}))
 
 
 def test_only_what_was_made_here_is_closed(
