@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from mcranker.rankers.rankgpt import RankGPTRanker
     from mcranker.rankers.rerank import RerankRanker
     from mcranker.rankers.setwise import SetwiseRanker
+    from mcranker.rankers.tournament import TournamentRanker
     from mcranker.ranking import Hit, Ranking
     from mcranker.replies.loose_json import Unreadable
     from mcranker.types import Comparisons, MissingScore, Passage, Query, Score, UsageTable
@@ -91,6 +92,7 @@ _EXPORTS = {
     "mcranker.rankers.rankgpt": "RankGPTRanker",
     "mcranker.rankers.setwise": "SetwiseRanker",
     "mcranker.rankers.pairwise": "PairwiseRanker",
+    "mcranker.rankers.tournament": "TournamentRanker",
     "mcranker.method.answers": "Scoring",
     "mcranker.replies.loose_json": "Unreadable",
     "mcranker.ranking": "Ranking Hit",
@@ -179,6 +181,7 @@ __all__ = [
     "Tag",
     "Team",
     "TeamRecruited",
+    "TournamentRanker",
     "Unreadable",
     "UnsupportedCapability",
     "Usage",

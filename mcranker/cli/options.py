@@ -151,12 +151,14 @@ COMPARISON_OPTIONS = ("window", "step", "passes", "reranked", "ranks", "children
 def comparison_flags() -> list[click.Parameter]:
     """Flags of `COMPARISON_OPTIONS`; those that are not given are left to the ranker."""
     helps = {
-        "window": "With --ranker rankgpt: passages that one call puts in order (20).",
+        "window": "With --ranker rankgpt or tournament: passages that one call puts in order (20 "
+        "or 10).",
         "step": "With --ranker rankgpt: passages by which the window moves on (10).",
         "passes": "With --ranker rankgpt: how often the window goes over all passages (1).",
         "reranked": "With --ranker rankgpt: first passages that --assessor-model puts in order "
         "again (30).",
-        "ranks": "With --ranker setwise or pairwise: first ranks that are sorted out (10).",
+        "ranks": "With --ranker setwise, pairwise or tournament: first ranks that are sorted out "
+        "(10).",
         "children": "With --ranker setwise: passages compared with the one above them (3).",
     }
     return [

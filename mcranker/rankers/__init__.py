@@ -25,6 +25,7 @@ RANKERS: Registry[type[Ranker]] = Registry(
         "rankgpt": "mcranker.rankers.rankgpt:RankGPTRanker",
         "setwise": "mcranker.rankers.setwise:SetwiseRanker",
         "pairwise": "mcranker.rankers.pairwise:PairwiseRanker",
+        "tournament": "mcranker.rankers.tournament:TournamentRanker",
     },
     ConfigError,
     lambda found: isinstance(found, type) and issubclass(found, Ranker),
