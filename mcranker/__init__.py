@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from mcranker.rankers.base import Ranker
     from mcranker.rankers.direct import DirectRanker
     from mcranker.rankers.dispatch import RankedQuery
+    from mcranker.rankers.fused import FusedRanker, fuse
     from mcranker.rankers.likelihood import RGSRanker, RGYNRanker
     from mcranker.rankers.mcranker import MCRanker
     from mcranker.rankers.pairwise import PairwiseRanker
@@ -75,11 +76,19 @@ if TYPE_CHECKING:
     from mcranker.rankers.tournament import TournamentRanker
     from mcranker.ranking import Hit, Ranking
     from mcranker.replies.loose_json import Unreadable
-    from mcranker.types import Comparisons, MissingScore, Passage, Query, Score, UsageTable
+    from mcranker.types import (
+        Comparisons,
+        MemberRanking,
+        MissingScore,
+        Passage,
+        Query,
+        Score,
+        UsageTable,
+    )
     from personas import Criterion, Ensemble, Member, Persona, Rubric, Team
 
 _EXPORTS = {
-    "mcranker.types": "Query Passage Score MissingScore Comparisons UsageTable",
+    "mcranker.types": "Query Passage Score MissingScore MemberRanking Comparisons UsageTable",
     "personas": "Persona Criterion Rubric Member Team Ensemble",
     "mcranker.config": "RankerConfig",
     "mcranker.options": "RankerOptions",
@@ -93,6 +102,7 @@ _EXPORTS = {
     "mcranker.rankers.setwise": "SetwiseRanker",
     "mcranker.rankers.pairwise": "PairwiseRanker",
     "mcranker.rankers.tournament": "TournamentRanker",
+    "mcranker.rankers.fused": "FusedRanker fuse",
     "mcranker.method.answers": "Scoring",
     "mcranker.replies.loose_json": "Unreadable",
     "mcranker.ranking": "Ranking Hit",
@@ -131,6 +141,7 @@ __all__ = [
     "Ensemble",
     "Estimate",
     "Event",
+    "FusedRanker",
     "Hit",
     "InputError",
     "Judge",
@@ -138,6 +149,7 @@ __all__ = [
     "MCRanker",
     "MCRankerError",
     "Member",
+    "MemberRanking",
     "Message",
     "MissingScore",
     "MissingScoreError",
@@ -187,6 +199,7 @@ __all__ = [
     "Usage",
     "UsageTable",
     "connect",
+    "fuse",
 ]
 
 

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast, overload
 
 from mcranker.errors import ConfigError, InputError, MissingScoreError
 from mcranker.trec import trec_run
-from mcranker.types import Comparisons, MissingScore, Passage, Query, ScoreMatrix, UsageTable
+from mcranker.types import (
+    Comparisons,
+    MemberRanking,
+    MissingScore,
+    Passage,
+    Query,
+    ScoreMatrix,
+    UsageTable,
+)
 from personas.ensembles import Rule, descending, distinct, find_ensemble, relevance
 from personas.errors import PersonasError, SchemaError, shown
 from personas.inspection.stored import (
@@ -17,6 +25,7 @@ from personas.inspection.stored import (
     StoredCalls,
     StoredComparisons,
     StoredHit,
+    StoredMember,
     StoredQuery,
     StoredRanking,
     StoredUsage,
@@ -133,6 +142,8 @@ class Ranking(Sequence[Hit]):
         cut: place in `passages` -> characters that ``max_passage_words`` or
             ``max_passage_tokens`` took off its end before models saw it.
         comparisons: what came of the replies, for rankers that compare passages; None for others.
+        members: what was fused; empty for rankings that are of one ranker. The columns of `matrix`
+            then hold what each member gave to a passage, and `personas` its labels.
     """
 
     query: Query
@@ -155,6 +166,7 @@ class Ranking(Sequence[Hit]):
     failure: str = ""
     cut: Mapping[int, int] = field(default_factory=dict)
     comparisons: Comparisons | None = None
+    members: tuple[MemberRanking, ...] = ()
     _returned: tuple[int, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -297,6 +309,11 @@ class Ranking(Sequence[Hit]):
         config = {**self.config, **checked}
         if ensemble is not None and ensemble != self.config.get("ensemble"):
             config["rank_ties"] = RankerConfig(**chosen).rank_ties
+        if self.members:
+            raise ConfigError(
+                "a fused ranking has no personas' scores to be combined; fuse its members again, "
+                "with another method or other weights (answers that the ledger has cost nothing)"
+            )
         rule = Rule.of(config)
         if not rule.ensemble.ranks:
             config.pop("rank_ties", None)
@@ -355,6 +372,7 @@ class Ranking(Sequence[Hit]):
             partial=self.partial,
             failure=self.failure,
             comparisons=StoredComparisons(**asdict(self.comparisons)) if self.comparisons else None,
+            members=[StoredMember(**asdict(each)) for each in self.members],
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -476,6 +494,7 @@ class Ranking(Sequence[Hit]):
             failure=stored.failure,
             cut={row: hit.cut for row, hit in enumerate(hits) if hit.cut},
             comparisons=Comparisons(**dict(stored.comparisons)) if stored.comparisons else None,
+            members=tuple(MemberRanking(**dict(each)) for each in stored.members),
         )
 
     def _hit(self, place: int) -> Hit:
