@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
-from itertools import combinations, islice, pairwise, product
+from itertools import islice, pairwise, product
 from operator import or_
 from typing import ClassVar, NamedTuple, Unpack
 
@@ -28,9 +27,8 @@ class TournamentRanker(ComparativeRanker):
 
     After "BlitzRank: Principled Zero-shot Ranking Agents with Tournament Graphs" (Agrawal, Nguyen
     and Kiela 2026, arXiv 2602.05448), Algorithm 1: passages that answers put before each other in
-    a circle make a tier and are one from then on. Here the order within a tier is by how many of
-    its other members each was put before, less those it was put behind; ``docs/rankers.md`` has
-    what else is different.
+    a circle make a tier and are one from then on; within it they keep their first-stage order.
+    ``docs/rankers.md`` says what is different here.
 
     How many calls there are depends on the answers; an estimate counts the most there may be.
 
@@ -129,7 +127,6 @@ class Facts:
         self._above = [0] * count  # who is before the row, by answers or what follows from them
         self._below = [0] * count
         self._met = [1 << row for row in range(count)]  # who was shown together with the row
-        self._lead: Counter[tuple[int, int]] = Counter()  # how often one was put before the other
 
     def note(self, shown: Sequence[int], named: Sequence[int]) -> None:
         """Take down an answer about the rows that were shown.
@@ -147,8 +144,6 @@ class Facts:
         if not named:
             return
         left_out = [row for row in shown if row not in named]
-        self._lead.update(combinations(named, 2))
-        self._lead.update(product(named, left_out))
         for before, after in (*pairwise(named), *product(named[-1:], left_out)):
             self._put(before, after)
 
@@ -186,7 +181,7 @@ class Facts:
             tier = next(tier for tier in waiting if not tier.above & ~placed)
             waiting.remove(tier)
             placed |= tier.rows
-            found += self._in_order(tier.rows)
+            found += _rows(tier.rows)
         return found[:ranks]
 
     def _put(self, before: int, after: int) -> None:
@@ -211,15 +206,6 @@ class Facts:
             met = reduce(or_, (self._met[each] for each in _rows(rows)))
             tiers.append(Tier(row, rows, above, below, self._all & ~(rows | above | below | met)))
         return tiers
-
-    def _in_order(self, rows: int) -> list[int]:
-        """The rows of a tier by how often they were put before others of it, less behind."""
-        members = list(_rows(rows))
-        lead = {
-            row: sum(self._lead[row, other] - self._lead[other, row] for other in members)
-            for row in members
-        }
-        return sorted(members, key=lambda row: -lead[row])
 
 
 class Tier(NamedTuple):
