@@ -5,11 +5,11 @@
     python benchmarks/comparative.py --data FOLDER --into docs/rankers.md
 
 No model is asked. The judge knows the judgements and sees each passage's grade with two errors,
-both normal, in shares of the highest grade: one of its own, which it always has of that passage, and one anew in each
-call. Personas have errors of their own. It answers the prompts of all rankers; of what looks equal,
-it prefers what it was shown first. It reads 20 passages as well as two, which small models do not,
-unless its error in a call is made to grow with their number. What it shows is how rankers deal with
-errors, and what they take; not how well any model ranks.
+both normal, in shares of the highest grade: one of its own, which it always has of that passage,
+and one anew in each call. Personas have errors of their own. It answers the prompts of all rankers;
+of what looks equal, it prefers what it was shown first. It reads 20 passages as well as two, which
+small models do not, unless its error in a call is made to grow with their number. What it shows is
+how rankers deal with errors, and what they take; not how well any model ranks.
 """
 
 from __future__ import annotations
@@ -282,8 +282,9 @@ def tables(data: str, topics: Sequence[Topic], seeds: int) -> str:
         spread = [f"{one.mean:.3f} ± {pstdev(one.ndcg):.3f}" for one in each]
         rows.append([contender, calls, f"{fmean(one.tokens for one in each) / 1000:.1f}", *spread])
     text = (
-        f"{name}: {len(topics)} queries, top {DEPTH} of BM25 (NDCG@10 {first:.3f}; the best order of "
-        f"these passages {ideal:.3f}); simulated judge, mean ± standard deviation of {seeds} seeds.\n\n"
+        f"{name}: {len(topics)} queries, top {DEPTH} of BM25 (NDCG@10 {first:.3f}; the best order "
+        f"of these passages {ideal:.3f}); simulated judge, mean ± standard deviation of {seeds} "
+        "seeds.\n\n"
         f"{table(heads, rows)}\n"
     )
     heads = ["simulated judge, calls a query", *(f"errors {errors.name}" for errors in ERRORS)]

@@ -137,10 +137,13 @@ class Offer:
         kept = {name: value for name, value in chosen.items() if name not in _OF_MODELS}
         if "model" in type(base).takes():
             # So that none is connected; then all of its models take the place of this one.
-            kept |= {"model": base.models.scoring, "ledger": base.models.ledger}
+            models = next((part.models for part in base.parts), base.models)
+            kept |= {"model": models.scoring, "ledger": models.ledger}
         make: Callable[..., Ranker] = type(base)
         made = make(**kept)
         made.models = base.models
+        for part, known in zip(made.parts, base.parts, strict=True):
+            part.models = known.models
         return made
 
 
