@@ -214,10 +214,10 @@ class Found:
 
 
 def measured(make: Make, topics: Sequence[Topic], errors: Errors, seeds: int) -> Found:
-    """Ranks all queries, once a seed."""
+    """Ranks all queries, once a seed, or once if there is no error to be drawn."""
     calls: list[int] = []
     tokens, values = 0, []
-    for seed in range(seeds):
+    for seed in range(seeds if errors.own or errors.call else 1):
         judge = Judge(topics, errors, seed)
         run = {}
         with make(judge.model) as ranker:
@@ -279,7 +279,10 @@ def tables(data: str, topics: Sequence[Topic], seeds: int) -> str:
         each = [found[contender, errors.name] for errors in ERRORS]
         low, high = min(one.calls for one in each), max(one.calls for one in each)
         calls = f"{low:.0f}" if round(low) == round(high) else f"{low:.0f} to {high:.0f}"
-        spread = [f"{one.mean:.3f} ± {pstdev(one.ndcg):.3f}" for one in each]
+        spread = [
+            f"{one.mean:.3f}" + (f" ± {pstdev(one.ndcg):.3f}" if len(one.ndcg) > 1 else "")
+            for one in each
+        ]
         rows.append([contender, calls, f"{fmean(one.tokens for one in each) / 1000:.1f}", *spread])
     text = (
         f"{name}: {len(topics)} queries, top {DEPTH} of BM25 (NDCG@10 {first:.3f}; the best order "

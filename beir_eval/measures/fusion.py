@@ -152,7 +152,7 @@ def fuse(
     # Of a query without documents ranx's zmuv takes the mean, and loses the query's results.
     nothing = _NOTHING_FOUND if norm == "zmuv" and not chosen.by_rank else {}
     plain = None if chosen.by_rank or norm == "none" else norm
-    if method == "rrf" or (method == "wsum" and plain in (None, "min-max")):
+    if not needs_ranx(method, norm):
         fused = _by_us(tables, orders, method, plain, options)
         return {
             query_id: _ranked(order, fused[query_id])[:depth] for query_id, order in orders.items()
@@ -171,6 +171,11 @@ def fuse(
         query_id: _ranked(order, fused[query_id])[:depth] if order else []
         for query_id, order in orders.items()
     }
+
+
+def needs_ranx(method: str, norm: str) -> bool:
+    """Whether the fusion is by ranx; else by `mcranker.fusion`."""
+    return method != "rrf" and (method != "wsum" or norm not in ("none", "min-max"))
 
 
 def _method(name: str) -> Method:
