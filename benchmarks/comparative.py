@@ -28,6 +28,8 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
+import anyio
+
 import beir_eval
 from mcranker import (
     ChatReply,
@@ -217,17 +219,21 @@ def measured(make: Make, topics: Sequence[Topic], errors: Errors, seeds: int) ->
     """Ranks all queries, once a seed, or once if there is no error to be drawn."""
     calls: list[int] = []
     tokens, values = 0, []
-    for seed in range(seeds if errors.own or errors.call else 1):
-        judge = Judge(topics, errors, seed)
+
+    async def run_of(judge: Judge) -> dict[str, list[tuple[str, float]]]:
         run = {}
-        with make(judge.model) as ranker:
+        async with make(judge.model) as ranker:
             for topic in topics:
                 before = judge.calls
-                ranking = ranker.rank(topic.query, topic.docs)
+                ranking = await ranker.arank(topic.query, topic.docs)
                 calls.append(judge.calls - before)
                 run[topic.query.id] = [(doc_id, 0.0) for doc_id in ranking.ids]
+        return run
+
+    for seed in range(seeds if errors.own or errors.call else 1):
+        judge = Judge(topics, errors, seed)
+        values.append(ndcg(anyio.run(run_of, judge), topics))
         tokens += judge.tokens
-        values.append(ndcg(run, topics))
     return Found(fmean(calls), max(calls), tokens / len(calls), tuple(values))
 
 
