@@ -50,6 +50,7 @@ from mcranker import (
 )
 from mcranker.method.session import passage_text
 from personas.untrusted import marker, without_tokens
+from personas.words import counted
 
 DEPTH, SEEDS = 100, 5
 BUDGETS = (50, 100, 200, 400)
@@ -291,10 +292,9 @@ def tables(data: str, topics: Sequence[Topic], seeds: int) -> str:
         ]
         rows.append([contender, calls, f"{fmean(one.tokens for one in each) / 1000:.1f}", *spread])
     text = (
-        f"{name}: {len(topics)} queries, top {DEPTH} of BM25 (NDCG@10 {first:.3f}; the best order "
-        f"of these passages {ideal:.3f}); simulated judge, mean ± standard deviation of {seeds} "
-        "seeds.\n\n"
-        f"{table(heads, rows)}\n"
+        f"{name}: {counted(len(topics), 'query', 'queries')}, top {DEPTH} of BM25 (NDCG@10 "
+        f"{first:.3f}; the best order of these passages {ideal:.3f}); simulated judge, mean ± "
+        f"standard deviation of {seeds} seeds.\n\n{table(heads, rows)}\n"
     )
     heads = ["simulated judge, calls a query", *(f"errors {errors.name}" for errors in ERRORS)]
     rows = []

@@ -146,7 +146,10 @@ command = Verb(
         quiet_flag(),
         output_flag("fusion"),
     ],
-    help=f"""Make one TREC run of several by ranx, e.g. of a ranker's and BM25's.
+    help=f"""Make one TREC run of several, e.g. of a ranker's and BM25's.
+
+    rrf needs no more than this program, nor does wsum with --norm min-max or none; the others
+    are by ranx.
 
     A query that only some of the runs have is fused as if the others had found nothing.
 
