@@ -57,7 +57,7 @@ BUDGETS = (50, 100, 200, 400)
 BYTES_A_TOKEN = 4
 PERSONAS = ("Reader", "Expert", "Editor")
 
-_SHOWN = re.compile(r"^\[(\w{1,3})\]\n<<<([0-9a-f]{8})$", re.MULTILINE)
+_SHOWN = re.compile(r"^\[ ?(\w{1,3})\]\n<<<([0-9a-f]{8})$", re.MULTILINE)
 _LETTER = re.compile(r"^[A-Z]$")
 
 
