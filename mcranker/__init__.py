@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from mcranker.rankers.base import Ranker
     from mcranker.rankers.direct import DirectRanker
     from mcranker.rankers.dispatch import RankedQuery
+    from mcranker.rankers.fused import FusedRanker, fuse
     from mcranker.rankers.likelihood import RGSRanker, RGYNRanker
     from mcranker.rankers.mcranker import MCRanker
     from mcranker.rankers.pairwise import PairwiseRanker
@@ -73,10 +74,12 @@ if TYPE_CHECKING:
     from mcranker.rankers.rebel import RebelRanker
     from mcranker.rankers.rerank import RerankRanker
     from mcranker.rankers.setwise import SetwiseRanker
+    from mcranker.rankers.tournament import TournamentRanker
     from mcranker.ranking import Hit, Ranking
     from mcranker.replies.loose_json import Unreadable
     from mcranker.types import (
         Comparisons,
+        MemberRanking,
         MissingScore,
         Passage,
         Query,
@@ -87,7 +90,8 @@ if TYPE_CHECKING:
     from personas import Criterion, Ensemble, Member, Persona, Rubric, Team
 
 _EXPORTS = {
-    "mcranker.types": "Query Passage Score MissingScore Comparisons WindowCounts UsageTable",
+    "mcranker.types": "Query Passage Score MissingScore MemberRanking Comparisons WindowCounts "
+    "UsageTable",
     "personas": "Persona Criterion Rubric Member Team Ensemble",
     "mcranker.config": "RankerConfig",
     "mcranker.options": "RankerOptions",
@@ -101,6 +105,8 @@ _EXPORTS = {
     "mcranker.rankers.setwise": "SetwiseRanker",
     "mcranker.rankers.pairwise": "PairwiseRanker",
     "mcranker.rankers.rebel": "RebelRanker",
+    "mcranker.rankers.tournament": "TournamentRanker",
+    "mcranker.rankers.fused": "FusedRanker fuse",
     "mcranker.method.answers": "Scoring",
     "mcranker.replies.loose_json": "Unreadable",
     "mcranker.ranking": "Ranking Hit",
@@ -139,6 +145,7 @@ __all__ = [
     "Ensemble",
     "Estimate",
     "Event",
+    "FusedRanker",
     "Hit",
     "InputError",
     "Judge",
@@ -146,6 +153,7 @@ __all__ = [
     "MCRanker",
     "MCRankerError",
     "Member",
+    "MemberRanking",
     "Message",
     "MissingScore",
     "MissingScoreError",
@@ -190,12 +198,14 @@ __all__ = [
     "Tag",
     "Team",
     "TeamRecruited",
+    "TournamentRanker",
     "Unreadable",
     "UnsupportedCapability",
     "Usage",
     "UsageTable",
     "WindowCounts",
     "connect",
+    "fuse",
 ]
 
 

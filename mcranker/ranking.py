@@ -11,6 +11,7 @@ from mcranker.errors import ConfigError, InputError, MissingScoreError
 from mcranker.trec import trec_run
 from mcranker.types import (
     Comparisons,
+    MemberRanking,
     MissingScore,
     Passage,
     Query,
@@ -25,6 +26,7 @@ from personas.inspection.stored import (
     StoredCalls,
     StoredComparisons,
     StoredHit,
+    StoredMember,
     StoredQuery,
     StoredRanking,
     StoredUsage,
@@ -149,6 +151,8 @@ class Ranking(Sequence[Hit]):
             passages have no final score and follow those that have, in first-stage order.
         windows: what came of the replies, for rankers that score several passages in one call; None
             for others.
+        members: what was fused; empty for rankings that are of one ranker. The columns of `matrix`
+            then hold what each member gave to a passage, and `personas` its labels.
     """
 
     query: Query
@@ -173,6 +177,7 @@ class Ranking(Sequence[Hit]):
     comparisons: Comparisons | None = None
     dropped: Mapping[int, float] = field(default_factory=dict)
     windows: WindowCounts | None = None
+    members: tuple[MemberRanking, ...] = ()
     _returned: tuple[int, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -315,6 +320,11 @@ class Ranking(Sequence[Hit]):
         config = {**self.config, **checked}
         if ensemble is not None and ensemble != self.config.get("ensemble"):
             config["rank_ties"] = RankerConfig(**chosen).rank_ties
+        if self.members:
+            raise ConfigError(
+                "a fused ranking has no personas' scores to be combined; fuse its members again, "
+                "with another method or other weights (answers that the ledger has cost nothing)"
+            )
         rule = Rule.of(config)
         if not rule.ensemble.ranks:
             config.pop("rank_ties", None)
@@ -374,6 +384,7 @@ class Ranking(Sequence[Hit]):
             failure=self.failure,
             comparisons=StoredComparisons(**asdict(self.comparisons)) if self.comparisons else None,
             windows=StoredWindows(**asdict(self.windows)) if self.windows else None,
+            members=[StoredMember(**asdict(each)) for each in self.members],
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -497,6 +508,7 @@ class Ranking(Sequence[Hit]):
             comparisons=Comparisons(**dict(stored.comparisons)) if stored.comparisons else None,
             dropped={row: hit.dropped for row, hit in enumerate(hits) if hit.dropped is not None},
             windows=WindowCounts(**dict(stored.windows)) if stored.windows else None,
+            members=tuple(MemberRanking(**dict(each)) for each in stored.members),
         )
 
     def _hit(self, place: int) -> Hit:

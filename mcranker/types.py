@@ -226,6 +226,31 @@ class UsageTable(Mapping[tuple["Stage", str, str], "Usage"]):
 
 
 @dataclass(frozen=True, slots=True)
+class MemberRanking:
+    """What a member of a fused ranking said.
+
+    Attributes:
+        label: names its column.
+        ranker: its name; ``"run"`` or ``"first stage"`` for what is none.
+        weight: what it counts.
+        ranks: of each passage, in first-stage order, its rank there from 1; None if it has none.
+        scores: likewise its score there; None without one.
+        missing: scores that it missed, of its personas.
+        partial: whether it came to the deadline.
+        failure: why it said nothing; else empty.
+    """
+
+    label: str
+    ranker: str
+    weight: float
+    ranks: tuple[int | None, ...]
+    scores: tuple[float | None, ...]
+    missing: int = 0
+    partial: bool = False
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Comparisons:
     """What came of the replies of a ranker that compares passages.
 

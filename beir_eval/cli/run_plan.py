@@ -15,8 +15,10 @@ from beir_eval.experiment.run import Experiment, Plan
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.options import (
     COMPARISON_OPTIONS,
+    FUSION_OPTIONS,
     comparison_flags,
     config_flags,
+    fusion_flags,
     given_config,
     given_ledger,
     given_options,
@@ -41,7 +43,7 @@ ENGINES = ("bm25s", "pyserini")
 
 
 WHAT, OUTPUT = "What is run", "Output"
-_OF_ONE_RANKER = ("team", "with_criteria", *COMPARISON_OPTIONS)
+_OF_ONE_RANKER = ("team", "with_criteria", *COMPARISON_OPTIONS, *FUSION_OPTIONS)
 
 
 def given_experiment(ctx: click.Context) -> Experiment:
@@ -65,7 +67,7 @@ def needed_models(experiment: Experiment) -> list[str]:
 
     names = []
     for spec in experiment.rankers:
-        if not RANKERS.get(spec.ranker).needs_model:
+        if not RANKERS.get(spec.ranker).asks_models(spec.options):
             continue
         model = spec.options.get("model")
         roles = [spec.options.get(f"{role}_model") or model for role in ROLES]
@@ -277,6 +279,7 @@ def run_flags() -> list[click.Parameter]:
         ),
         with_criteria_flag(),
         *comparison_flags(),
+        *fusion_flags(),
         *config_flags(config),
         *model_flags(ROLES),
         ledger_flag(),

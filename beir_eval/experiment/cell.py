@@ -189,6 +189,12 @@ class RunJob:
             for name, value in ranker.config.recorded().items()
             if name not in HOW_NOT_WHAT
         }
+        # What is fused makes the ranker another one.
+        config |= {
+            name: _plain(self.spec.options[name])
+            for name in ("members", "method", "weights")
+            if name in self.spec.options
+        }
         endpoint = getattr(ranker.models.scoring, "endpoint", "")
         return RunManifest(
             label=self.spec.label,
@@ -259,6 +265,8 @@ def _plain(value: Any) -> Any:
     """An option as JSON can hold it; a model object by its name."""
     if isinstance(value, tuple | list):
         return [_plain(each) for each in value]
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
     if value is None or isinstance(value, str | int | float | bool):
         return value
     if isinstance(value, os.PathLike):

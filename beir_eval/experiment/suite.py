@@ -25,6 +25,11 @@ nlp_scientist = false
 criteria_model = "strong"
 temperature = "none"                    # as on the command line, where none is a value
 
+[[rankers]]
+label = "MC + BM25"
+ranker = "fused"                        # members: labels, names of rankers, bm25, files of runs,
+members = ["MC: 2 recruits", "bm25"]    # and tables such as {ranker = "rankgpt", window = 10}
+
 [figure]                                # a line over a number, or bars: each ranker's `x`
 kind = "line"
 title = "Number of recruits"
@@ -173,7 +178,7 @@ def load_suite(
             series=entry.series,
             rankers=tuple(each.label for each in form.rankers),
         )
-        own = entry.model_extra or {}
+        own = _with_labels(entry.model_extra or {}, form, place)
         chosen = options.of(entry.ranker, own, where)
         rankers.append(RankerSpec(entry.label, entry.ranker, chosen, note, frozenset(own)))
     return Suite(
@@ -186,6 +191,25 @@ def load_suite(
         models=options.models,
         figure=form.figure,
     )
+
+
+def _with_labels(own: Mapping[str, Any], form: SuiteForm, place: str) -> dict[str, Any]:
+    """The options, with the table of a ranker of the suite for each member that is its label."""
+    members = own.get("members")
+    if not isinstance(members, list):
+        return dict(own)
+    known = {each.label: each for each in form.rankers}
+
+    def table(member: Any) -> Any:
+        entry = known.get(member) if isinstance(member, str) else None
+        if entry is None:
+            return member
+        options = entry.model_extra or {}
+        if "members" in options:
+            raise SuiteError(f"{place}: members: {member!r} is a fusion itself; name its members")
+        return {**options, "ranker": entry.ranker, "label": entry.label}
+
+    return {**own, "members": [table(each) for each in members]}
 
 
 def _home() -> Traversable:

@@ -64,6 +64,21 @@ class _Listed(click.ParamType[Any]):
         return tuple(value)
 
 
+class _Numbers(click.ParamType[Any]):
+    """Numbers with commas between them."""
+
+    name = "numbers"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[float, ...]:
+        try:
+            parts = value.split(",") if isinstance(value, str) else value
+            return tuple(float(part) for part in parts)
+        except ValueError:
+            self.fail(f"{value!r}: give numbers with commas between them, e.g. 0.7,0.3", param, ctx)
+
+
 def config_flags(fields: Iterable[str] | None = None) -> list[click.Parameter]:
     """A flag for each field of `RankerConfig`, or for those named, in the order of the class."""
     wanted = RankerConfig.model_fields if fields is None else set(fields)
@@ -163,13 +178,14 @@ def given_options(params: Mapping[str, Any], names: Iterable[str]) -> dict[str, 
 def comparison_flags() -> list[click.Parameter]:
     """Flags of `COMPARISON_OPTIONS`; those that are not given are left to the ranker."""
     helps = {
-        "window": "With --ranker rankgpt: passages that one call puts in order (20); with "
-        "--ranker rebel: passages that one call scores (10).",
+        "window": "With --ranker rankgpt or tournament: passages that one call puts in order (20 "
+        "or 10); with --ranker rebel: passages that one call scores (10).",
         "step": "With --ranker rankgpt: passages by which the window moves on (10).",
         "passes": "With --ranker rankgpt: how often the window goes over all passages (1).",
         "reranked": "With --ranker rankgpt: first passages that --assessor-model puts in order "
         "again (30).",
-        "ranks": "With --ranker setwise or pairwise: first ranks that are sorted out (10).",
+        "ranks": "With --ranker setwise, pairwise or tournament: first ranks that are sorted out "
+        "(10).",
         "children": "With --ranker setwise: passages compared with the one above them (3).",
     }
     numbers = [
@@ -197,6 +213,37 @@ def comparison_flags() -> list[click.Parameter]:
     ]
 
 
+FUSION_OPTIONS = ("members", "method", "weights")
+"""Options of the ranker that fuses others."""
+
+
+def fusion_flags() -> list[click.Parameter]:
+    """Flags of `FUSION_OPTIONS`; those that are not given are left to the ranker."""
+    return [
+        GroupedOption(
+            ["--members"],
+            type=_Listed(),
+            metavar="NAME,FILE,...",
+            section=METHOD,
+            help="With --ranker fused: rankers by name, bm25 for the first stage, and files of "
+            "TREC runs.",
+        ),
+        GroupedOption(
+            ["--method"],
+            type=click.Choice(("rrf", "interpolate")),
+            section=METHOD,
+            help="With --ranker fused: by rank, 1 / (60 + rank), or by score, from 0 to 1 (rrf).",
+        ),
+        GroupedOption(
+            ["--weights"],
+            type=_Numbers(),
+            metavar="X,X,...",
+            section=METHOD,
+            help="With --ranker fused: a weight for each of the members (1 each).",
+        ),
+    ]
+
+
 def given_ledger(ctx: click.Context) -> str | None:
     """What ``--ledger`` says, as rankers take it."""
     given: str | None = ctx.params.get("ledger")
@@ -207,7 +254,7 @@ def model_names(ctx: click.Context) -> list[str]:
     """The models that the flags ask for, the default's name included where one is needed."""
     from mcranker.llm.connect import choose_default
 
-    if "ranker" in ctx.params and not RANKERS.get(ctx.params["ranker"]).needs_model:
+    if "ranker" in ctx.params and not RANKERS.get(ctx.params["ranker"]).asks_models(ctx.params):
         return []
     specs = [ctx.params.get(f"{role}_model") or ctx.params["model"] for role in ROLES]
     return list(dict.fromkeys(spec or choose_default(os.environ)[0] for spec in specs))
@@ -222,9 +269,11 @@ def make_ranker(ctx: click.Context, name: str) -> Ranker:
     """
     make: Callable[..., Ranker] = RANKERS.get(name)
     takes = RANKERS.get(name).takes()
-    options = given_options(
-        ctx.params, (*MODEL_OPTIONS, "base_url", "team", "with_criteria", *COMPARISON_OPTIONS)
+    names = (
+        *(*MODEL_OPTIONS, "base_url", "team", "with_criteria"),
+        *(*COMPARISON_OPTIONS, *FUSION_OPTIONS),
     )
+    options = given_options(ctx.params, names)
     for option in options:
         if option not in takes:
             flag = option.replace("_", "-")

@@ -19,6 +19,7 @@ from mcranker.cli.options import (
     WEAK_MODEL_NOTE,
     comparison_flags,
     config_flags,
+    fusion_flags,
     ledger_flag,
     make_ranker,
     model_flags,
@@ -301,6 +302,7 @@ def _flags() -> list[click.Parameter]:
         ranker_flag(),
         with_criteria_flag(),
         *comparison_flags(),
+        *fusion_flags(),
         team_flag(
             "A saved team, or one of the library; nobody is recruited, unless --team-size is "
             "larger."

@@ -64,6 +64,7 @@ class Results:
         self._note_limits(ranking)
         self._note_comparisons(ranking)
         self._note_windows(ranking)
+        self._note_members(ranking)
         if self._save is not None:
             self._save(ranking.to_json() + "\n")
         if self.wanted.report is not None:
@@ -175,6 +176,20 @@ class Results:
                 f"{of_many}{counts.differing} of {counted(counts.sums, 'sum')} by the model are "
                 "not what its scores add up to; ours count"
             )
+
+    def _note_members(self, ranking: Ranking) -> None:
+        """Note members of a fused ranking that said nothing, or not all that they were to say."""
+        of_many = f"query {ranking.query.id!r}: " if self.wanted.many else ""
+        for member in ranking.members:
+            if member.failure:
+                message = f"left out of the fusion: {one_line(member.failure)}"
+            elif member.missing:
+                message = f"{counted(member.missing, 'score')} missing"
+            else:
+                continue
+            message = f"{of_many}{one_line(member.label)}: {message}"
+            say(f"warning: {message}")
+            self._errors.append({"code": "FusedMember", "message": message, "retryable": True})
 
     def _write_table(self, ranking: Ranking) -> None:
         from mcranker.cli.tables import show_ranking

@@ -123,8 +123,8 @@ def named_models(settings: Settings) -> list[str]:
 
     found: list[str] = []
     for each in settings.rankers:
-        if RANKERS.get(each.ranker).needs_model:
-            options = each.options
+        options = each.options
+        if RANKERS.get(each.ranker).asks_models(options):
             specs = [options.get(f"{role}_model") or options.get("model") for role in ROLES]
             found += [str(spec or choose_default(os.environ)[0]) for spec in specs]
     return list(dict.fromkeys(found))

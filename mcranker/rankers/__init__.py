@@ -26,6 +26,8 @@ RANKERS: Registry[type[Ranker]] = Registry(
         "setwise": "mcranker.rankers.setwise:SetwiseRanker",
         "pairwise": "mcranker.rankers.pairwise:PairwiseRanker",
         "rebel": "mcranker.rankers.rebel:RebelRanker",
+        "tournament": "mcranker.rankers.tournament:TournamentRanker",
+        "fused": "mcranker.rankers.fused:FusedRanker",
     },
     ConfigError,
     lambda found: isinstance(found, type) and issubclass(found, Ranker),

@@ -104,6 +104,11 @@ class Ranker(ABC):
         self._bridge = Bridge(self.models.aclose)
 
     @classmethod
+    def asks_models(cls, options: Mapping[str, Any]) -> bool:
+        """Whether a ranker with these options of its constructor asks the models they name."""
+        return cls.needs_model
+
+    @classmethod
     def takes(cls) -> dict[str, Any]:
         """Option -> its default, of the constructor; None for the fields of `RankerConfig`."""
         taken: dict[str, Any] = {}
@@ -118,6 +123,11 @@ class Ranker(ABC):
                 return {**dict.fromkeys(RankerConfig.model_fields), **taken}
             # Other keywords are handed to the class above.
         return taken
+
+    @property
+    def parts(self) -> Sequence[Ranker]:
+        """The rankers that ask models for it: itself, and for a fused one its members."""
+        return (self,)
 
     @property
     def prompt_hashes(self) -> Mapping[str, str]:

@@ -29,7 +29,7 @@ from mcranker.rankers.dispatch import FATAL_ERRORS
 from mcranker.rankers.pointwise import characters_cut
 from mcranker.ranking import Ranking
 from mcranker.replies.loose_json import Unreadable
-from mcranker.replies.orders import read_choice
+from mcranker.replies.orders import ReadOrder, read_choice, read_order
 from mcranker.types import Comparisons, Passage, Query
 from personas import PromptSet
 
@@ -187,6 +187,29 @@ class ComparativeRanker(Ranker):
             return None
         sorting.note_answer()
         return found
+
+    async def _order(
+        self, sorting: Sorting, rows: Sequence[int], stage: Literal["score", "assess"] = "score"
+    ) -> list[int] | None:
+        """The rows that the model names, best first; None if the comparison failed.
+
+        What is odd about its reply is counted. `stage` as for `_ask`.
+        """
+
+        def read(reply: ChatReply) -> ReadOrder:
+            return read_order(reply.text, len(rows), cut=reply.finish_reason == "length")
+
+        shown = {str(number): row for number, row in enumerate(rows, start=1)}
+        found = await self._ask(sorting, shown, read, stage=stage)
+        if found is None:
+            return None
+        sorting.count(
+            odd=found.odd,
+            missing=found.missing,
+            repeated=found.repeated,
+            unknown=found.unknown,
+        )
+        return [rows[place] for place in found.places]
 
     async def _choose(self, sorting: Sorting, rows: Sequence[int]) -> int | None:
         """The row that the model finds most relevant, or None if the comparison failed.

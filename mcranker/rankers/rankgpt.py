@@ -6,11 +6,9 @@ from typing import ClassVar, Literal, Unpack
 
 from mcranker.config import LARGEST, RankerConfig
 from mcranker.errors import ConfigError
-from mcranker.llm.chat import ChatReply
 from mcranker.models import LedgerSpec, ModelSpec, Roles
 from mcranker.options import RankerOptions
 from mcranker.rankers.comparative import ComparativeRanker, Sorting, check_whole
-from mcranker.replies.orders import ReadOrder, read_order
 
 MOST_IN_A_WINDOW = 100
 MOST_PASSES = 100
@@ -114,20 +112,8 @@ class RankGPTRanker(ComparativeRanker):
         self, sorting: Sorting, start: int, end: int, stage: Literal["score", "assess"]
     ) -> None:
         rows = sorting.order[start:end]
-
-        def read(reply: ChatReply) -> ReadOrder:
-            return read_order(reply.text, len(rows), cut=reply.finish_reason == "length")
-
-        shown = {str(number): row for number, row in enumerate(rows, start=1)}
-        found = await self._ask(sorting, shown, read, stage=stage)
-        if found is not None:
-            named = [rows[place] for place in found.places]
+        named = await self._order(sorting, rows, stage)
+        if named is not None:
             rows = [*named, *(row for row in rows if row not in named)]
             sorting.order[start:end] = rows
-            sorting.count(
-                odd=found.odd,
-                missing=found.missing,
-                repeated=found.repeated,
-                unknown=found.unknown,
-            )
-        await sorting.tell(rows, failed=found is None)
+        await sorting.tell(rows, failed=named is None)

@@ -102,6 +102,10 @@ class Offer:
                 "models": {role: public_name(name) for role, name in stored.models.items()},
                 "hits": [_discreet(hit) for hit in stored.hits],
                 "failure": discreet(stored.failure),
+                "members": [
+                    each.model_copy(update={"failure": discreet(each.failure)})
+                    for each in stored.members
+                ],
                 "usage": stored.usage.model_copy(
                     update={
                         "by_stage": [_of_public_model(each) for each in stored.usage.by_stage],
@@ -133,10 +137,13 @@ class Offer:
         kept = {name: value for name, value in chosen.items() if name not in _OF_MODELS}
         if "model" in type(base).takes():
             # So that none is connected; then all of its models take the place of this one.
-            kept |= {"model": base.models.scoring, "ledger": base.models.ledger}
+            models = next((part.models for part in base.parts), base.models)
+            kept |= {"model": models.scoring, "ledger": models.ledger}
         make: Callable[..., Ranker] = type(base)
         made = make(**kept)
         made.models = base.models
+        for part, known in zip(made.parts, base.parts, strict=True):
+            part.models = known.models
         return made
 
 
@@ -222,11 +229,13 @@ def discreet(message: str) -> str:
 def _opened(settings: RankerSettings, service: Settings, metrics: Metrics) -> Offer:
     make: Callable[..., Ranker] = RANKERS.get(settings.ranker)
     ranker = make(**settings.options)
-    slots = ranker.models.scoring.capabilities.prefix_slots
+    known = [part.models.scoring.capabilities.prefix_slots for part in ranker.parts]
+    slots = min((each for each in known if each is not None), default=None)
     limits = service.limits
     # Rankings that take turns would drive out each other's prompt prefixes.
     places = Places(min(limits.rankings, slots or limits.rankings), limits.waiting, limits.wait)
-    ranker.models = metrics.metered(settings.name, ranker.models, public_name)
+    for part in ranker.parts:
+        part.models = metrics.metered(settings.name, part.models, public_name)
     metrics.watch(settings.name, places)
     names = ", ".join(dict.fromkeys(map(public_name, ranker.models.names.values())))
     logger.info("ranker %r: %s with %s", settings.name, settings.ranker, names)

@@ -18,7 +18,13 @@ from numpy.typing import NDArray
 from personas.ensembles import Ensemble, Rule, descending, distinct, find_ensemble, highest_score
 from personas.errors import SchemaError
 from personas.inspection.agreement import TeamAgreement
-from personas.inspection.stored import ASSESSOR, StoredCalls, StoredHit, StoredRanking
+from personas.inspection.stored import (
+    ASSESSOR,
+    StoredCalls,
+    StoredHit,
+    StoredMember,
+    StoredRanking,
+)
 from personas.schema import Member, Team
 
 _DEFAULT_TOP = 10.0
@@ -87,6 +93,8 @@ class InspectedHit:
             nothing did, or where that is not known here.
         dropped: the relevance for which the ranker dropped the passage, which then has no final
             score; None for others.
+        members: of a fused ranking, member -> where that has the passage; without those that do
+            not have it. `scores` then holds what each gave to the passage.
     """
 
     rank: int
@@ -110,6 +118,7 @@ class InspectedHit:
     other: OtherPlace | None = None
     stood_in: Mapping[str, float] = field(default_factory=dict)
     dropped: float | None = None
+    members: Mapping[str, OtherPlace] = field(default_factory=dict)
 
     @property
     def judged(self) -> bool:
@@ -380,9 +389,15 @@ def _inspected(
             other=other.get(hit.doc_id),
             stood_in=_stood_in(hit, names, rule) if known else {},
             dropped=hit.dropped,
+            members=_placed(stored.members, hit.first_stage_rank - 1),
         )
         for hit in sorted(given, key=lambda hit: hit.rank)
     )
+
+
+def _placed(members: Sequence[StoredMember], place: int) -> dict[str, OtherPlace]:
+    found = ((each.label, each.ranks[place], each.scores[place]) for each in members)
+    return {label: OtherPlace(rank, score) for label, rank, score in found if rank is not None}
 
 
 def _leave_one_out(

@@ -139,6 +139,22 @@ class StoredWindows(_Stored):
     differing: _Count = 0
 
 
+class StoredMember(_Stored):
+    """What a member of a fused ranking said, as `mcranker.types.MemberRanking` explains.
+
+    `ranks` and `scores` are of the passages in first-stage order.
+    """
+
+    label: str
+    ranker: str
+    weight: Annotated[float, Field(ge=0, le=HIGHEST_SCORE)]
+    ranks: Annotated[tuple[Annotated[int, Field(ge=1)] | None, ...], Field(strict=False)]
+    scores: Annotated[tuple[_Score | None, ...], Field(strict=False)]
+    missing: _Count = 0
+    partial: bool = False
+    failure: str = ""
+
+
 class StoredHead(_Stored):
     """What a ranking is of; read in passing over a file of many."""
 
@@ -179,6 +195,7 @@ class StoredRanking(StoredHead):
     failure: str = ""
     comparisons: StoredComparisons | None = Field(None, exclude_if=not_)
     windows: StoredWindows | None = Field(None, exclude_if=not_)
+    members: list[StoredMember] = Field([], exclude_if=not_)
 
     def to_dict(self, *, texts: bool = True) -> dict[str, Any]:
         """As plain values that JSON can hold; titles and texts of the passages may be left out."""
@@ -245,6 +262,11 @@ class StoredRanking(StoredHead):
                 raise ValueError(f"the hit of rank {hit.rank} must have one score a persona")
             if any(hit.scores.get(name, 0) is not None for name in hit.skipped):
                 raise ValueError(f"the hit of rank {hit.rank} has a score that was not asked for")
+        if self.members and [each.label for each in self.members] != self.personas:
+            raise ValueError("the score columns of a fused ranking are its members")
+        for each in self.members:
+            if not len(each.ranks) == len(each.scores) == len(self.hits):
+                raise ValueError(f"the member {each.label!r} must have one rank and score a hit")
         return self
 
 

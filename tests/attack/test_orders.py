@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from mcranker import ChatRequest, PairwiseRanker, Ranking, ReplyError, ScriptedChat, SetwiseRanker
+from mcranker import (
+    ChatRequest,
+    PairwiseRanker,
+    Ranking,
+    ReplyError,
+    ScriptedChat,
+    SetwiseRanker,
+    TournamentRanker,
+)
 from mcranker.rankers.rankgpt import RankGPTRanker
 from mcranker.replies.json import LONGEST
 from mcranker.replies.loose_json import Unreadable
@@ -190,7 +198,9 @@ RANKERS: list[tuple[Any, dict[str, Any]]] = [
     (RankGPTRanker, {"window": 4, "step": 2}),
     (SetwiseRanker, {"children": 2, "ranks": 3}),
     (PairwiseRanker, {"ranks": 2}),
+    (TournamentRanker, {"window": 3, "ranks": 2}),
 ]
+LISTS = (RankGPTRanker, TournamentRanker)
 
 
 @pytest.mark.parametrize(("kind", "options"), RANKERS)
@@ -204,7 +214,7 @@ def test_whatever_a_model_says_each_passage_is_ranked_once(
         nonlocal replies
         replies += 1
         if rng.random() < 0.4:
-            return rng.choice(LETTERS[:2]) if kind is not RankGPTRanker else written([2, 1, 7], rng)
+            return rng.choice(LETTERS[:2]) if kind not in LISTS else written([2, 1, 7], rng)
         return noise(rng)
 
     with kind(model=ScriptedChat(answer), ledger=None, reask=0, **options) as ranker:

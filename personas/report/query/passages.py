@@ -204,7 +204,12 @@ def heat_row(form: PassageFormat, shown: Shown) -> str:
         else:
             text = fixed(score, form.score_places)
             hint = _hint(shown.effects[name]) if name in movers else ""
-            add(f'<td class="cell h{form.level(score)}" data-v="{score:.6g}">{text}{hint}</td>')
+            at = hit.members.get(name)
+            where = f' title="{_place(at.rank, at.score, "")}"' if at else ""
+            add(
+                f'<td class="cell h{form.level(score)}" data-v="{score:.6g}"{where}>'
+                f"{text}{hint}</td>"
+            )
     if form.several:
         apart = shown.apart
         if apart is None:
@@ -365,6 +370,9 @@ def _facts(form: PassageFormat, shown: Shown) -> str:
         if hit.other is not None:
             place = _place(hit.other.rank, hit.other.score, ", no score")
         facts.append((f"<bdi>{form.other_name}</bdi>", place))
+    for name, at in hit.members.items():
+        said = _place(at.rank, at.score, "")
+        facts.append((f"<bdi>{form.names.get(name) or escaped(name, _NAME)}</bdi>", said))
     span = hit.score_range
     if shown.apart is not None and span is not None:
         facts.append(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from personas.console import moved
-from personas.inspection.inspection import InspectedHit, Inspection
+from personas.inspection.inspection import InspectedHit, Inspection, OtherPlace
 from personas.plain import plain
 from personas.report.terminal.screen import AT_MOST, NOTE, Screen, clipped, shade
 from personas.words import counted, exact, weight
@@ -82,6 +82,8 @@ def _show_facts(screen: Screen, inspection: Inspection, hit: InspectedHit) -> No
         facts.append(("judgement", _judgement(hit)))
     if inspection.other is not None:
         facts.append((clipped(inspection.other.name, 40), _other(inspection, hit)))
+    for name, place in hit.members.items():
+        facts.append((clipped(name, 40), Text(_said(place))))
     for label, said in facts:
         screen.words(Text(f"{label:<{_LABEL}} ") + said, hang=_LABEL + 1)
 
@@ -97,12 +99,15 @@ def _judgement(hit: InspectedHit) -> Text:
 def _other(inspection: Inspection, hit: InspectedHit) -> Text:
     if hit.other is None:
         return Text("does not have this passage")
-    said = f"rank {hit.other.rank}"
-    if hit.other.score is not None:
-        said += f", score {exact(hit.other.score)}"
-        if inspection.other is not None and inspection.other.top is not None:
-            said += f" of {exact(inspection.other.top)}"
+    said = _said(hit.other)
+    top = inspection.other.top if inspection.other else None
+    if hit.other.score is not None and top is not None:
+        said += f" of {exact(top)}"
     return Text(said)
+
+
+def _said(place: OtherPlace) -> str:
+    return f"rank {place.rank}" + ("" if place.score is None else f", score {exact(place.score)}")
 
 
 def _show_scores(screen: Screen, inspection: Inspection, hit: InspectedHit) -> None:

@@ -57,6 +57,8 @@ def show_ranking(screen: Screen, inspection: Inspection, top: int) -> None:
 def _score_text(inspection: Inspection, hit: InspectedHit, persona: str, places: int) -> str:
     """A persona's score, or the sign for why there is none."""
     score = hit.scores[persona]
+    if persona in hit.members:
+        return f"#{hit.members[persona].rank}"
     if score is not None:
         return fixed(score, places)
     if persona in hit.missing:
@@ -215,6 +217,8 @@ def _taken(columns: Sequence[Column], gap: int) -> int:
 
 def _legend(inspection: Inspection) -> str:
     parts = [f"Scores go from 0 to {exact(inspection.top)}"] if inspection.personas else []
+    if any(hit.members for hit in inspection.hits):
+        parts = ["#3 the rank that a member gave"]
     parts.append("from: rank in the first stage, and how far the passage moved")
     if len(inspection.personas) > 1:
         parts.append(f"{SPREAD} disagreement, the standard deviation of the personas' scores")

@@ -291,6 +291,41 @@ def test_a_ranker_of_windows(run: Run, models: Connected) -> None:
     assert "2 calls" in run(*args, "--dry-run").stdout
 
 
+def test_rankers_the_first_stage_and_a_run_are_fused(
+    run: Run, models: Connected, tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.trec"
+    file.write_text("q Q0 2 1 5.0 tag\nq Q0 0 2 4.0 tag\n")
+    models.answer = lambda _: '{"Score": 4}'
+    args = ("rank", "q", "a", "b", "c", "--ranker", "fused", "--members", f"direct,bm25,{file}")
+    result = run(*args, "--weights", "1,0.5,2", "--query-id", "q", "--output", "json")
+    assert result.exit_code == 3, result.output
+    ranking = json.loads(result.stdout)["ranking"]
+    # a 1.5 / 61 + 2 / 62 is above c 1.5 / 63 + 2 / 61.
+    assert [hit["text"] for hit in ranking["hits"]] == ["a", "c", "b"]
+    assert [each["label"] for each in ranking["members"]] == ["direct", "bm25", "mine"]
+    assert [each["weight"] for each in ranking["members"]] == [1, 0.5, 2]
+    assert ranking["hits"][2]["missing"] == {"mine": "it is not in the run"}
+    assert "1 of 9 scores are missing; the first: mine of passage '1'" in result.stderr
+    assert "3 calls" in run(*args, "--dry-run").stdout
+    refused = run("rank", "q", "a", "--ranker", "direct", "--members", "direct,bm25")
+    assert refused.exit_code == 2
+    assert "--members does not go with --ranker direct" in refused.stderr
+    assert "0.7,0.3" in run(*args, "--weights", "much").stderr
+
+
+def test_a_fusion_without_rankers_asks_no_model(
+    run: Run, models: Connected, tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.trec"
+    file.write_text("q Q0 1 1 5.0 tag\nq Q0 0 2 4.0 tag\n")
+    args = ("--ranker", "fused", "--members", f"bm25,{file}", "--method", "interpolate")
+    result = run("rank", "q", "a", "b", *args, "--query-id", "q", "--output", "trec")
+    assert result.exit_code == 0, result.output
+    assert [line.split()[2] for line in result.stdout.splitlines()] == ["0", "1"]
+    assert not models.requests
+
+
 def test_team_saves_what_rank_takes(run: Run, models: Connected, tmp_path: Path) -> None:
     out = tmp_path / "team.yaml"
     result = run("team", "best masks", "--example", "a passage", "--out", out)
