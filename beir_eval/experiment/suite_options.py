@@ -186,7 +186,9 @@ def _try_out(kind: type[Ranker], options: Mapping[str, Any], place: str) -> None
     }
     if tried.get("criteria") == "dataset":
         tried.setdefault("dataset", _STAND_IN)  # the data set has words of its own
-    able = Capabilities(json_schema=True, label_logprobs=True, prefill=True)
+    able = Capabilities(
+        json_schema=True, label_logprobs=True, continuation_logprobs=True, prefill=True
+    )
     model = ScriptedChat(lambda _: "", capabilities=able)
     make = cast("Callable[..., Ranker]", kind)
     try:
