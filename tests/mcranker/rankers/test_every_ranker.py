@@ -40,9 +40,10 @@ from tests.support.tiny_reranker import reranker
 __all__ = ["reranker", "shallow_model"]
 
 CASES = 2_000
+PLAIN = Capabilities(json_schema=True)
 TEAM = Team(members=library.team("health_questions").members[:2])
 SCIENTIST = TEAM.members[0].name
-LIKELY = {"team": TEAM, "criteria": "none", "labels": ("No", "Yes")}
+LIKELY = {"team": Team(members=TEAM.members[:1]), "criteria": "none", "labels": ("No", "Yes")}
 JUDGED = {"team": TEAM, "criteria": "library"}
 DOCS = {"a": "text 1", "b": "text 2", "c": "text 3"}
 
@@ -76,7 +77,7 @@ class Entry:
     """
 
     options: Mapping[str, Any] = field(default_factory=dict)
-    offers: Capabilities = Capabilities(json_schema=True)
+    offers: Capabilities = PLAIN
     by_hand: Callable[[ChatRequest], Any]
     expected: Mapping[str, float | None]
     top: float = 10
@@ -126,21 +127,7 @@ def prose(rng: random.Random) -> tuple[str, float | None]:
     ]
     if rng.random() < 0.5:
         return rng.choice(none), None
-    pieces = [
-        '{"Score": ',
-        "7",
-        "3",
-        "}",
-        "{",
-        '"',
-        "Score",
-        ": ",
-        "NaN",
-        "1e999",
-        ",",
-        "/10",
-        "\n",
-    ]
+    pieces = ['{"Score": ', "7", "3", "}", "{", '"', "Score", ": ", "NaN", "1e999", ",", "/10"]
     return "".join(rng.choices(pieces, k=rng.randint(1, 12))), UNCLEAR
 
 
@@ -385,10 +372,10 @@ def test_malformed_answers_of_a_rerank_service_shift_and_invent_nothing() -> Non
         passages += len(texts)
         results = []
         for place, text in enumerate(texts):
-            good, odd = rng.random(), rng.choice([None, math.nan, math.inf, "1", True, [], {}])
-            scores, meant[text] = rng.choice(
-                [([good], good), ([good], good), ([], None), ([odd], None), ([good, odd], None)]
-            )
+            odd: Any = rng.choice(json.loads('[null, NaN, Infinity, "1", true, [], {}]'))
+            good = rng.random()
+            scores: list[Any] = rng.choice([[good], [good], [], [odd], [good, odd]])
+            meant[text] = good if scores == [good] else None
             results += [{"index": place, "relevance_score": each} for each in scores]
         rng.shuffle(results)
         beyond = {"index": rng.choice([-1, len(texts), 0.0, "0", None, True]), "score": 0.5}
