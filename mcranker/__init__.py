@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from mcranker.rankers.direct import DirectRanker
     from mcranker.rankers.dispatch import RankedQuery
     from mcranker.rankers.fused import FusedRanker, fuse
-    from mcranker.rankers.likelihood import RGSRanker, RGYNRanker
+    from mcranker.rankers.likelihood import QGRanker, RGSRanker, RGYNRanker
     from mcranker.rankers.mcranker import MCRanker
     from mcranker.rankers.pairwise import PairwiseRanker
     from mcranker.rankers.rankgpt import RankGPTRanker
@@ -99,7 +99,7 @@ _EXPORTS = {
     "mcranker.rankers.dispatch": "RankedQuery",
     "mcranker.rankers.mcranker": "MCRanker",
     "mcranker.rankers.direct": "DirectRanker",
-    "mcranker.rankers.likelihood": "RGYNRanker RGSRanker",
+    "mcranker.rankers.likelihood": "RGYNRanker RGSRanker QGRanker",
     "mcranker.rankers.rerank": "RerankRanker",
     "mcranker.rankers.rankgpt": "RankGPTRanker",
     "mcranker.rankers.setwise": "SetwiseRanker",
@@ -168,6 +168,7 @@ __all__ = [
     "PassageScored",
     "PassagesCompared",
     "Persona",
+    "QGRanker",
     "Query",
     "Question",
     "RGSRanker",

@@ -182,7 +182,7 @@ class Forecast:
 def _most_used(request: ChatRequest, reask: int, anew: int) -> Usage:
     """What a request and its repetitions can take."""
     most = most_used(request)
-    if request.labels or request.questions:
+    if request.labels or request.continuation or request.questions:
         return most
     repaired = Usage(input_tokens=request.max_tokens + REPAIR_TOKENS)
     return sum([most] * anew + [most + repaired] * reask, start=most)
@@ -252,7 +252,8 @@ class EstimatingChat(Wrapper):
         """Nothing to release: the model itself stays open."""
 
     def _made_up(self, request: ChatRequest) -> ChatReply:
-        text = "" if request.labels or request.questions else EXPLANATION
+        by_likelihood = request.labels or request.continuation or request.questions
+        text = "" if by_likelihood else EXPLANATION
         output_tokens = REPLY_TOKENS + len(request.questions)
         if request.schema is not None:
             text = json.dumps(_filled(request.schema.schema, self._team_size))
@@ -267,6 +268,7 @@ class EstimatingChat(Wrapper):
             label_logprobs=dict.fromkeys(request.labels, -math.log(max(1, len(request.labels))))
             if request.labels
             else None,
+            continuation_logprobs=(-1.0,) if request.continuation else None,
             answers=tuple(map(_answered, request.questions)) or None,
         )
 

@@ -210,7 +210,7 @@ def _without_models(member: Any) -> Any:
 
 def _try_out(kind: type[Ranker], options: Mapping[str, Any], place: str) -> None:
     """Make the ranker with a model that is never asked, so that it refuses what it would later."""
-    from mcranker.config import RankerConfig
+    from mcranker.config import MOST_IN_A_CALL, RankerConfig
     from mcranker.errors import MCRankerError
     from mcranker.llm.chat import Capabilities
     from mcranker.llm.scripted import ScriptedChat
@@ -223,7 +223,13 @@ def _try_out(kind: type[Ranker], options: Mapping[str, Any], place: str) -> None
     }
     if tried.get("criteria") == "dataset":
         tried.setdefault("dataset", _STAND_IN)  # the data set has words of its own
-    able = Capabilities(json_schema=True, label_logprobs=True, prefill=True)
+    able = Capabilities(
+        json_schema=True,
+        label_logprobs=True,
+        continuation_logprobs=True,
+        prefill=True,
+        max_questions=MOST_IN_A_CALL,
+    )
     model = ScriptedChat(lambda _: "", capabilities=able)
     make = cast("Callable[..., Ranker]", kind)
     if isinstance(tried.get("members"), list):

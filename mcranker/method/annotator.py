@@ -8,6 +8,7 @@ from typing import Protocol
 
 from mcranker.errors import ModelError, ReplyError, RequestRejected, UnsupportedCapability
 from mcranker.logs import safe_logger
+from mcranker.method.answers import Scoring
 from mcranker.method.examples import examples_for, with_examples
 from mcranker.method.rubric_text import rubric_as_text, rubrics_as_text
 from mcranker.method.session import Session
@@ -166,12 +167,20 @@ class ScorePrompt:
         template: of the prompt.
         session: the query.
         rubric: by which is scored, or None.
+        answer: what is asked for; None for what the configuration says.
     """
 
-    def __init__(self, template: Template, session: Session, rubric: Rubric | None) -> None:
+    def __init__(
+        self,
+        template: Template,
+        session: Session,
+        rubric: Rubric | None,
+        *,
+        answer: Scoring | None = None,
+    ) -> None:
         self._session = session
         config = session.config
-        self._answer = config.scoring_class(config, session.prompts, rubric)
+        self._answer = answer or config.scoring_class(config, session.prompts, rubric)
         self._template = template.bind(
             {
                 "query": session.query.text,
@@ -224,6 +233,7 @@ class ScorePrompt:
                 max_tokens=session.config.max_score_tokens,
                 schema=self._answer.schema,
                 labels=self._answer.labels,
+                continuation=self._answer.continuation,
             )
         except ModelError as error:
             return missing_score(error)

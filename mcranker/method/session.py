@@ -170,6 +170,7 @@ class Session:
         doc_id: str = "",
         schema: ReplySchema | None = None,
         labels: tuple[str, ...] = (),
+        continuation: str = "",
         questions: tuple[Question, ...] = (),
         state: State | None = None,
     ) -> T:
@@ -186,6 +187,7 @@ class Session:
             max_tokens=max_tokens,
             schema=schema,
             labels=labels,
+            continuation=continuation,
             questions=questions,
             state=state,
         )

@@ -21,6 +21,7 @@ RANKERS: Registry[type[Ranker]] = Registry(
         "direct": "mcranker.rankers.direct:DirectRanker",
         "rg_yn": "mcranker.rankers.likelihood:RGYNRanker",
         "rg_s": "mcranker.rankers.likelihood:RGSRanker",
+        "qg": "mcranker.rankers.likelihood:QGRanker",
         "rerank": "mcranker.rankers.rerank:RerankRanker",
         "rankgpt": "mcranker.rankers.rankgpt:RankGPTRanker",
         "setwise": "mcranker.rankers.setwise:SetwiseRanker",

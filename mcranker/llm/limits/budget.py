@@ -232,7 +232,7 @@ def most_used(request: ChatRequest, *, tokens_a_byte: float = TOKENS_A_BYTE) -> 
 def prompt_bytes(request: ChatRequest) -> int:
     """The length of what is sent, in bytes of UTF-8: messages, schema, state and questions."""
     schema = orjson.dumps(dict(request.schema.schema)) if request.schema else b""
-    texts = [message.content for message in request.messages]
+    texts = [*(message.content for message in request.messages), request.continuation]
     questions = sum(map(question_bytes, request.questions))
     return len(schema) + sum(map(_bytes, texts)) + questions + state_bytes(request.state)
 

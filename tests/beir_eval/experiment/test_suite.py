@@ -11,6 +11,7 @@ import pytest
 from beir_eval.errors import SuiteError
 from beir_eval.experiment.run_folder import FigureNote, SuiteNote
 from beir_eval.experiment.suite import DatasetSpec, load_suite, suite_text
+from mcranker.rankers import RANKERS
 from personas import Member, Persona, Team, save
 
 HEAD = 'title = "T"\ndatasets = ["mini"]\n'
@@ -351,6 +352,13 @@ def test_a_server_and_batches_are_taken_without_asking_for_either(write: Path) -
         "model": "openai:qwen",
         "batch": True,
     }
+
+
+@pytest.mark.parametrize("name", RANKERS._builtin)
+def test_every_ranker_has_its_place_in_a_suite(name: str, write: Path) -> None:
+    write.write_text(f'{HEAD}[[rankers]]\nlabel = "A"\nranker = "{name}"\n')
+    (ranker,) = load_suite(write).rankers
+    assert ranker.ranker == name
 
 
 def test_a_missing_team_file_is_named_where_it_was_looked_for(write: Path) -> None:
