@@ -74,11 +74,19 @@ if TYPE_CHECKING:
     from mcranker.rankers.setwise import SetwiseRanker
     from mcranker.ranking import Hit, Ranking
     from mcranker.replies.loose_json import Unreadable
-    from mcranker.types import Comparisons, MissingScore, Passage, Query, Score, UsageTable
+    from mcranker.types import (
+        Comparisons,
+        MissingScore,
+        Orders,
+        Passage,
+        Query,
+        Score,
+        UsageTable,
+    )
     from personas import Criterion, Ensemble, Member, Persona, Rubric, Team
 
 _EXPORTS = {
-    "mcranker.types": "Query Passage Score MissingScore Comparisons UsageTable",
+    "mcranker.types": "Query Passage Score MissingScore Comparisons Orders UsageTable",
     "personas": "Persona Criterion Rubric Member Team Ensemble",
     "mcranker.config": "RankerConfig",
     "mcranker.options": "RankerOptions",
@@ -144,6 +152,7 @@ __all__ = [
     "ModelNotFound",
     "ModelTimeout",
     "Option",
+    "Orders",
     "PairwiseRanker",
     "Passage",
     "PassageAssessed",

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast, overload
 
 from mcranker.errors import ConfigError, InputError, MissingScoreError
 from mcranker.trec import trec_run
-from mcranker.types import Comparisons, MissingScore, Passage, Query, ScoreMatrix, UsageTable
+from mcranker.types import (
+    Comparisons,
+    MissingScore,
+    Orders,
+    Passage,
+    Query,
+    ScoreMatrix,
+    UsageTable,
+)
 from personas.ensembles import Rule, descending, distinct, find_ensemble, relevance
 from personas.errors import PersonasError, SchemaError, shown
 from personas.inspection.stored import (
@@ -17,12 +25,14 @@ from personas.inspection.stored import (
     StoredCalls,
     StoredComparisons,
     StoredHit,
+    StoredOrder,
     StoredQuery,
     StoredRanking,
     StoredUsage,
     plain_values,
     returned,
 )
+from personas.orders import points, rule_of_points
 from personas.plain import json_text
 
 if TYPE_CHECKING:
@@ -64,6 +74,7 @@ class Hit:
             where the model gives them.
         relevance: where `score` lies on `Ranking.scale`, from 0 to 1; None without a score.
         cut: characters at the end of the passage that models did not see.
+        ranks: persona -> rank in its order, from 1, where a team compared passages; see `Orders`.
     """
 
     rank: int
@@ -80,6 +91,7 @@ class Hit:
     cut: int = 0
     confidence: Mapping[str, float] = field(default_factory=dict)
     probabilities: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    ranks: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -133,6 +145,8 @@ class Ranking(Sequence[Hit]):
         cut: place in `passages` -> characters that ``max_passage_words`` or
             ``max_passage_tokens`` took off its end before models saw it.
         comparisons: what came of the replies, for rankers that compare passages; None for others.
+        orders: the order of each persona, where a team compared passages: then `matrix` has no
+            columns, and `final` combines the ranks. None for others.
     """
 
     query: Query
@@ -155,6 +169,7 @@ class Ranking(Sequence[Hit]):
     failure: str = ""
     cut: Mapping[int, int] = field(default_factory=dict)
     comparisons: Comparisons | None = None
+    orders: Orders | None = None
     _returned: tuple[int, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -261,7 +276,7 @@ class Ranking(Sequence[Hit]):
         first_stage_weight: float | None = None,
         rank_ties: str | None = None,
     ) -> Ranking:
-        """The same scores combined in another way; no call is made.
+        """The same scores, or orders, combined in another way; no call is made.
 
         >>> ranking.reensemble("reciprocal_rank")
         >>> ranking.reensemble(first_stage_weight=0.3)
@@ -300,6 +315,11 @@ class Ranking(Sequence[Hit]):
         rule = Rule.of(config)
         if not rule.ensemble.ranks:
             config.pop("rank_ties", None)
+        if rule.ensemble.asks and self.orders is not None:
+            raise ConfigError(
+                f"ensemble={rule.ensemble.name!r} asks a model about scores, and this team gave "
+                'orders; use "reciprocal_rank" or "sum"'
+            )
         if rule.ensemble.asks:
             raise ConfigError(
                 f"ensemble={rule.ensemble.name!r} asks a model; rank again with it (scores that "
@@ -310,6 +330,9 @@ class Ranking(Sequence[Hit]):
         places = np.flatnonzero(judged)
         rows, group_of = distinct(self.passages[place].content for place in places.tolist())
         matrix = self.matrix.take(places[rows])
+        if self.orders is not None:
+            matrix = ScoreMatrix(points(self.orders.counted[places[rows]]))
+            rule = rule_of_points(rule, len(rows))
         if matrix.unasked.any() and (rule.first_stage_weight or not rule.ensemble.monotone):
             raise ConfigError(_left_out(config))
         row_of = np.full(len(self.passages), -1, dtype=np.intp)
@@ -355,6 +378,7 @@ class Ranking(Sequence[Hit]):
             partial=self.partial,
             failure=self.failure,
             comparisons=StoredComparisons(**asdict(self.comparisons)) if self.comparisons else None,
+            orders=_stored_orders(self.orders) if self.orders else {},
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -476,6 +500,7 @@ class Ranking(Sequence[Hit]):
             failure=stored.failure,
             cut={row: hit.cut for row, hit in enumerate(hits) if hit.cut},
             comparisons=Comparisons(**dict(stored.comparisons)) if stored.comparisons else None,
+            orders=_orders(stored, hits) if stored.orders else None,
         )
 
     def _hit(self, place: int) -> Hit:
@@ -506,11 +531,18 @@ class Ranking(Sequence[Hit]):
             cut=self.cut.get(row, 0),
             confidence=_by_name(self.matrix.confidence, row, columns),
             probabilities=_by_name(self.matrix.probabilities, row, columns),
+            ranks=self._ranks(row),
         )
 
     def _final(self, row: int) -> float | None:
         final = float(self.final[row])
         return None if math.isnan(final) else final
+
+    def _ranks(self, row: int) -> dict[str, int]:
+        """The ranks that the personas gave the passage; empty where none did."""
+        orders = self.orders
+        ranks = zip(orders.personas, orders.ranks[row].tolist(), strict=True) if orders else ()
+        return {name: int(rank) for name, rank in ranks if not math.isnan(rank)}
 
     def _skipped(self, row: int) -> list[int]:
         """Columns of the personas who were not asked about the passage, though others were."""
@@ -623,6 +655,32 @@ def _stored_calls(table: UsageTable) -> list[StoredCalls]:
     ]
 
 
+def _stored_orders(orders: Orders) -> dict[str, StoredOrder]:
+    return {
+        name: StoredOrder(
+            **asdict(orders.comparisons[name]), left_out=orders.left_out.get(name, "")
+        )
+        for name in orders.personas
+    }
+
+
+def _orders(stored: StoredRanking, hits: Sequence[StoredHit]) -> Orders:
+    """The orders of a stored ranking; `hits` in first-stage order."""
+    import numpy as np
+
+    names = tuple(stored.orders)
+    rows = [[hit.ranks.get(name, math.nan) for name in names] for hit in hits]
+    return Orders(
+        personas=names,
+        ranks=np.array(rows, dtype=np.float64).reshape(len(hits), len(names)),
+        comparisons={
+            name: Comparisons(**each.model_dump(exclude={"left_out"}))
+            for name, each in stored.orders.items()
+        },
+        left_out={name: each.left_out for name, each in stored.orders.items() if each.left_out},
+    )
+
+
 def _stored_hit(hit: Hit) -> StoredHit:
     passage = hit.passage
     return StoredHit(
@@ -638,6 +696,7 @@ def _stored_hit(hit: Hit) -> StoredHit:
         criteria={name: dict(each) for name, each in hit.criteria.items()},
         confidence=dict(hit.confidence),
         probabilities=dict(hit.probabilities),
+        ranks=dict(hit.ranks),
         first_stage_rank=hit.first_stage_rank,
         first_stage_score=passage.score,
         title=passage.title,

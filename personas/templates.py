@@ -139,6 +139,17 @@ COMPARATIVE_PROMPTS: dict[str, Placeholders] = {
 }
 """Prompts of rankers that compare. A folder may leave them out; the shipped ones then stand in."""
 
+PERSONA_COMPARISONS: dict[str, Placeholders] = {
+    # Our addition: the same by a persona of a team
+    "rankgpt_by_persona": _placeholders("judge query passages", "count"),
+    "setwise_by_persona": _placeholders("judge query passages", "count labels"),
+    "pairwise_by_persona": _placeholders("judge query passages", "count labels"),
+    # Put in for {{judge}}: who compares, with a rubric and without
+    "comparing_persona": _placeholders("", f"{_PERSON} description", _CRITERIA),
+    "comparing_persona_without_criteria": _placeholders("", "description", _PERSON),
+}
+"""Prompts of teams that compare. A folder may leave them out; those of ``paper`` then stand in."""
+
 _PLACEHOLDER = re.compile(r"\{\{(?!\{)\s*+((?:[^{}\n]*[^\s{}])?)\s*+\}\}")
 _ROLE_LINE = re.compile(r"^\[(system|user|assistant)\][ \t]*$", re.MULTILINE)
 _HEADING = re.compile(r"^([A-Za-z][\w -]{0,40}):", re.MULTILINE)
@@ -149,6 +160,9 @@ _OF_OTHERS = frozenset(
 """Placeholders whose values others wrote."""
 
 _NAMES = frozenset({"persona", "name"})
+_NAMES_OF_SETS = (*PROMPTS, *PIECES, *TYPED_PROMPTS, *COMPARATIVE_PROMPTS)
+_BY_PERSONA = tuple(PERSONA_COMPARISONS)
+_PARTS = frozenset({"compared_passage", "comparing_persona", "comparing_persona_without_criteria"})
 
 
 class Turn(NamedTuple):
@@ -246,6 +260,7 @@ class PromptSet:
         source: str,
         typed: Mapping[str, str] | None = None,
         comparative: Mapping[str, str] | None = None,
+        by_persona: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self._texts = dict(texts)
@@ -254,16 +269,18 @@ class PromptSet:
             complete[piece] = texts.get(piece, complete[other])
         self._typed = {**_shipped("typed"), **(typed or {})}
         self._comparative = {**_shipped("comparative"), **(comparative or {})}
+        self._by_persona = {**_shipped("paper", _BY_PERSONA), **(by_persona or {})}
+        others = {**self._typed, **self._comparative, **self._by_persona}
         templates = {
             prompt: _checked(Template.parse(prompt, text), f"{source}/{prompt}.txt")
-            for prompt, text in {**complete, **self._typed, **self._comparative}.items()
+            for prompt, text in {**complete, **others}.items()
         }
         headings = {found for text in texts.values() for found in _HEADING.findall(text)}
         entries = sorted({_beginning(templates[piece]) for piece in _LINES} - {""})
         self.cleaner = Cleaner(headings, entries)
         # Each family adds its own headings only, so that no text changes in others' prompts.
         cleaners: dict[str, Cleaner] = {}
-        for family in (self._typed, self._comparative):
+        for family in (self._typed, self._comparative, self._by_persona):
             own = {found for text in family.values() for found in _HEADING.findall(text)}
             cleaners |= dict.fromkeys(family, Cleaner(headings | own, entries))
         self._templates = {
@@ -281,7 +298,8 @@ class PromptSet:
         """
         if name_or_folder in BUILTIN_SETS:
             name = str(name_or_folder)
-            return cls(name, _shipped(name), source=f"prompts/{name}")
+            by_persona = _shipped(name, _BY_PERSONA)
+            return cls(name, _shipped(name), source=f"prompts/{name}", by_persona=by_persona)
         path = Path(name_or_folder).expanduser()
         if not path.is_dir():
             raise PromptError(
@@ -297,14 +315,22 @@ class PromptSet:
         try:
             found = {
                 prompt: read_text(path / f"{prompt}.txt")
-                for prompt in (*PROMPTS, *PIECES, *TYPED_PROMPTS, *COMPARATIVE_PROMPTS)
+                for prompt in (*_NAMES_OF_SETS, *_BY_PERSONA)
                 if (path / f"{prompt}.txt").is_file()
             }
         except ValueError as error:
             raise PromptError(str(error)) from error
         typed = {prompt: found.pop(prompt) for prompt in TYPED_PROMPTS & found.keys()}
         compared = {prompt: found.pop(prompt) for prompt in COMPARATIVE_PROMPTS & found.keys()}
-        return cls(path.name, found, source=str(path), typed=typed, comparative=compared)
+        by_persona = {prompt: found.pop(prompt) for prompt in PERSONA_COMPARISONS & found.keys()}
+        return cls(
+            path.name,
+            found,
+            source=str(path),
+            typed=typed,
+            comparative=compared,
+            by_persona=by_persona,
+        )
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write every prompt and piece as a file into `folder`, which must be new or empty.
@@ -318,7 +344,7 @@ class PromptSet:
             if any(path.iterdir()):
                 raise PromptError(f"{path}: is not empty; name a new folder")
             shipped = {piece: text for piece, text in _shipped("paper").items() if piece in _LINES}
-            own = {**self._texts, **self._typed, **self._comparative}
+            own = {**self._texts, **self._typed, **self._comparative, **self._by_persona}
             for prompt, text in {**shipped, **own}.items():
                 (path / f"{prompt}.txt").write_text(text, encoding="utf-8")
         except OSError as error:
@@ -369,6 +395,13 @@ class PromptSet:
         shared = {name: self.hashes[name] for name in ("passage", "repair") if name in self.hashes}
         return {**_hashes(used), **shared}
 
+    def persona_hashes(self, prompt: str) -> Mapping[str, str]:
+        """The same for a prompt of a ranker that compares by a team, with the prompts of teams."""
+        pieces = ("comparing_persona", "comparing_persona_without_criteria")
+        used = {name: self._by_persona[name] for name in (f"{prompt}_by_persona", *pieces)}
+        used["compared_passage"] = self._comparative["compared_passage"]
+        return {**self.hashes, **_hashes(used)}
+
 
 def _hashes(texts: Mapping[str, str]) -> Mapping[str, str]:
     return {
@@ -377,10 +410,9 @@ def _hashes(texts: Mapping[str, str]) -> Mapping[str, str]:
 
 
 @cache
-def _shipped(folder: str) -> Mapping[str, str]:
-    """The prompts and pieces of a folder that is shipped."""
+def _shipped(folder: str, names: tuple[str, ...] = _NAMES_OF_SETS) -> Mapping[str, str]:
+    """The prompts and pieces of those names in a folder that is shipped."""
     path = resources.files("personas") / "prompts" / folder
-    names = (*PROMPTS, *PIECES, *TYPED_PROMPTS, *COMPARATIVE_PROMPTS)
     files = {prompt: path / f"{prompt}.txt" for prompt in names}
     return {
         prompt: file.read_text(encoding="utf-8") for prompt, file in files.items() if file.is_file()
@@ -412,7 +444,8 @@ def _merge(parts: tuple[str, ...], values: Mapping[str, str]) -> tuple[str, ...]
 
 
 def _checked(template: Template, where: str) -> Template:
-    needed = (PROMPTS | PIECES | TYPED_PROMPTS | COMPARATIVE_PROMPTS)[template.name]
+    known = PROMPTS | PIECES | TYPED_PROMPTS | COMPARATIVE_PROMPTS | PERSONA_COMPARISONS
+    needed = known[template.name]
     if not template.turns:
         raise PromptError(f"{where}: is empty")
     missing = needed.required - template.placeholders
@@ -427,7 +460,7 @@ def _checked(template: Template, where: str) -> Template:
             f"known here: {_braced(needed.known)}"
         )
     roles = [role for role, _ in template.turns]
-    if template.name in _LINES | {"compared_passage"} and roles != ["user"]:
+    if template.name in _LINES | _PARTS and roles != ["user"]:
         raise PromptError(
             f"{where}: is a part of other prompts, so it has no turns; leave out {roles}"
         )

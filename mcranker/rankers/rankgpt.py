@@ -7,9 +7,11 @@ from typing import ClassVar, Literal, Unpack
 from mcranker.config import LARGEST, RankerConfig
 from mcranker.errors import ConfigError
 from mcranker.llm.chat import ChatReply
+from mcranker.method.seats import TeamSpec
 from mcranker.models import LedgerSpec, ModelSpec, Roles
 from mcranker.options import RankerOptions
-from mcranker.rankers.comparative import ComparativeRanker, Sorting, check_whole
+from mcranker.rankers.comparative import ComparativeRanker, check_whole
+from mcranker.rankers.sorting import Sorting
 from mcranker.replies.orders import ReadOrder, read_order
 
 MOST_IN_A_WINDOW = 100
@@ -30,6 +32,7 @@ class RankGPTRanker(ComparativeRanker):
 
     >>> RankGPTRanker(model="openai:gpt-5-mini")              # window 20, step 10, as in the paper
     >>> RankGPTRanker(model="openai:gpt-5-mini", passes=2)
+    >>> RankGPTRanker(model="openai:gpt-5-mini", team_size=3)  # each persona's order
     >>> RankGPTRanker(model="openai:gpt-5-mini", assessor_model="openai:gpt-5")
 
     Args:
@@ -38,12 +41,16 @@ class RankGPTRanker(ComparativeRanker):
         passes: how often the window goes over all passages.
         reranked: how many of the first passages the assessor puts in order again, at least 2.
         model: answers, as for `MCRanker`.
+        recruiter_model: recruits the team's personas, instead of `model`.
+        criteria_model: writes their rubrics, instead of `model`.
         assessor_model: a stronger one, for the second stage; None for no second stage.
         base_url: of an OpenAI- or Anthropic-compatible server.
         api_key: instead of the environment's.
+        team: compares instead of a recruited team, as for `MCRanker`.
         ledger: the file that keeps every answer, as for `MCRanker`.
         config: all other choices as one object; `options` replace single fields.
-        options: fields of `RankerConfig`; those about scores and teams have no use here.
+        options: fields of `RankerConfig`; those about scores have no use here. With
+            ``team_size`` or ``require`` a team is recruited that compares.
 
     Raises:
         ConfigError, ModelError, PersonasError: as `MCRanker`.
@@ -60,9 +67,12 @@ class RankGPTRanker(ComparativeRanker):
         passes: int = 1,
         reranked: int = 30,
         model: ModelSpec = None,
+        recruiter_model: ModelSpec = None,
+        criteria_model: ModelSpec = None,
         assessor_model: ModelSpec = None,
         base_url: str | None = None,
         api_key: str | None = None,
+        team: TeamSpec | None = None,
         ledger: LedgerSpec = "default",
         config: RankerConfig | None = None,
         **options: Unpack[RankerOptions],
@@ -81,9 +91,10 @@ class RankGPTRanker(ComparativeRanker):
         super().__init__(
             RankerConfig.of(config, options),
             {"window": window, "step": step, "passes": passes, "reranked": self.reranked},
-            model=Roles(model, assessor=assessor_model),
+            roles=Roles(model, recruiter_model, criteria_model, assessor=assessor_model),
             base_url=base_url,
             api_key=api_key,
+            team=team,
             ledger=ledger,
         )
 
@@ -91,6 +102,7 @@ class RankGPTRanker(ComparativeRanker):
         for _ in range(self.passes):
             for start, end in self._windows(len(sorting.order)):
                 await self._put_in_order(sorting, start, end, "score")
+            sorting.settled = len(sorting.order)
         for start, end in self._windows(min(self.reranked, len(sorting.order))):
             await self._put_in_order(sorting, start, end, "assess")
 

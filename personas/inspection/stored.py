@@ -73,6 +73,7 @@ class StoredHit(_Stored):
     probabilities: dict[str, Annotated[tuple[_Share, ...], Field(strict=False)]] = Field(
         {}, exclude_if=not_
     )
+    ranks: dict[str, Annotated[int, Field(ge=1)]] = Field({}, exclude_if=not_)
     first_stage_rank: int = Field(ge=1)
     first_stage_score: _Score | None
     title: str | None = None
@@ -124,6 +125,12 @@ class StoredComparisons(_Stored):
     reason: str = ""
 
 
+class StoredOrder(StoredComparisons):
+    """The same of one persona; `left_out` says why its order does not count, and is empty else."""
+
+    left_out: str = ""
+
+
 class StoredHead(_Stored):
     """What a ranking is of; read in passing over a file of many."""
 
@@ -163,6 +170,7 @@ class StoredRanking(StoredHead):
     partial: bool = False
     failure: str = ""
     comparisons: StoredComparisons | None = Field(None, exclude_if=not_)
+    orders: dict[str, StoredOrder] = Field({}, exclude_if=not_)
 
     def to_dict(self, *, texts: bool = True) -> dict[str, Any]:
         """As plain values that JSON can hold; titles and texts of the passages may be left out."""
@@ -179,6 +187,11 @@ class StoredRanking(StoredHead):
             for hit in self.hits
         ]
         return self.model_copy(update={"hits": hits})
+
+    @property
+    def ordered_by(self) -> tuple[str, ...]:
+        """The personas whose orders of the passages count, in team order."""
+        return tuple(name for name, order in self.orders.items() if not order.left_out)
 
     @property
     def best_first(self) -> list[StoredHit]:
@@ -229,6 +242,14 @@ class StoredRanking(StoredHead):
                 raise ValueError(f"the hit of rank {hit.rank} must have one score a persona")
             if any(hit.scores.get(name, 0) is not None for name in hit.skipped):
                 raise ValueError(f"the hit of rank {hit.rank} has a score that was not asked for")
+        by = set(self.ordered_by)
+        for hit in self.hits:
+            if hit.ranks and hit.ranks.keys() != by:
+                raise ValueError(
+                    f"the hit of rank {hit.rank} must have one rank a persona, or none"
+                )
+            if max(hit.ranks.values(), default=0) > len(self.hits):
+                raise ValueError(f"the hit of rank {hit.rank} has a rank beyond {len(self.hits)}")
         return self
 
 
