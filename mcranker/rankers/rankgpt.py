@@ -47,10 +47,11 @@ class RankGPTRanker(ComparativeRanker):
         base_url: of an OpenAI- or Anthropic-compatible server.
         api_key: instead of the environment's.
         team: compares instead of a recruited team, as for `MCRanker`.
+        team_size: personas on the team, as for `MCRanker`; None for no team, or those of `team`.
         ledger: the file that keeps every answer, as for `MCRanker`.
         config: all other choices as one object; `options` replace single fields.
-        options: fields of `RankerConfig`; those about scores have no use here. With
-            ``team_size`` or ``require`` a team is recruited that compares.
+        options: fields of `RankerConfig`; those about scores are refused. ``require`` asks for a
+            team as well.
 
     Raises:
         ConfigError, ModelError, PersonasError: as `MCRanker`.
@@ -73,6 +74,7 @@ class RankGPTRanker(ComparativeRanker):
         base_url: str | None = None,
         api_key: str | None = None,
         team: TeamSpec | None = None,
+        team_size: int | None = None,
         ledger: LedgerSpec = "default",
         config: RankerConfig | None = None,
         **options: Unpack[RankerOptions],
@@ -89,7 +91,7 @@ class RankGPTRanker(ComparativeRanker):
         self.window, self.step, self.passes = window, step, passes
         self.reranked = 0 if assessor_model is None else reranked
         super().__init__(
-            RankerConfig.of(config, options),
+            RankerConfig.of(config, options, team_size=team_size),
             {"window": window, "step": step, "passes": passes, "reranked": self.reranked},
             roles=Roles(model, recruiter_model, criteria_model, assessor=assessor_model),
             base_url=base_url,

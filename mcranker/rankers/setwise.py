@@ -35,10 +35,11 @@ class SetwiseRanker(ComparativeRanker):
         base_url: of an OpenAI- or Anthropic-compatible server.
         api_key: instead of the environment's.
         team: compares instead of a recruited team, as for `MCRanker`.
+        team_size: personas on the team, as for `MCRanker`; None for no team, or those of `team`.
         ledger: the file that keeps every answer, as for `MCRanker`.
         config: all other choices as one object; `options` replace single fields.
-        options: fields of `RankerConfig`; those about scores have no use here. With
-            ``team_size`` or ``require`` a team is recruited that compares.
+        options: fields of `RankerConfig`; those about scores are refused. ``require`` asks for a
+            team as well.
 
     Raises:
         ConfigError, ModelError, PersonasError: as `MCRanker`.
@@ -58,6 +59,7 @@ class SetwiseRanker(ComparativeRanker):
         base_url: str | None = None,
         api_key: str | None = None,
         team: TeamSpec | None = None,
+        team_size: int | None = None,
         ledger: LedgerSpec = "default",
         config: RankerConfig | None = None,
         **options: Unpack[RankerOptions],
@@ -66,7 +68,7 @@ class SetwiseRanker(ComparativeRanker):
         check_whole("children", children, 1, len(LETTERS) - 1)
         self.ranks, self.children = ranks, children
         super().__init__(
-            RankerConfig.of(config, options),
+            RankerConfig.of(config, options, team_size=team_size),
             {"ranks": ranks, "children": children},
             roles=Roles(model, recruiter_model, criteria_model),
             base_url=base_url,
