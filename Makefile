@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check docs constraints clean
+.PHONY: demo test check dist docs constraints clean
 
 demo: $(STAMP)
 	$(BIN)/mcranker demo
@@ -21,6 +21,10 @@ check: $(STAMP)
 	$(BIN)/python -m mcranker.cli.reference | diff -u docs/cli.md -
 	$(BIN)/python -m mcranker.cli.reference beir_eval.cli:cli | diff -u docs/beir-eval.md -
 	$(BIN)/python -m mcranker.cli.reference mcranker.cli.personas.group:cli | diff -u docs/personas.md -
+
+dist: $(STAMP)
+	$(BIN)/hadolint deploy/Dockerfile
+	$(BIN)/python .ci/distribution.py build/distribution
 
 docs: $(STAMP)
 	$(BIN)/python -m mcranker.cli.reference options > mcranker/options.py.part
