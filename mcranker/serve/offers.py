@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import PurePath
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 from pydantic import ValidationError
@@ -24,7 +24,15 @@ from mcranker.serve.places import Places
 from mcranker.serve.problems import Problem
 from mcranker.serve.settings import RankerSettings, Settings
 from personas import PersonasError, Team, library
-from personas.inspection.stored import StoredCalls, StoredHit, StoredRanking
+from personas.inspection.stored import (
+    StoredCalls,
+    StoredComparisons,
+    StoredHit,
+    StoredOrder,
+    StoredRanking,
+)
+
+C = TypeVar("C", bound=StoredComparisons)
 
 logger = safe_logger("mcranker.serve")
 
@@ -101,6 +109,8 @@ class Offer:
                 "models": {role: public_name(name) for role, name in stored.models.items()},
                 "hits": [_discreet(hit) for hit in stored.hits],
                 "failure": discreet(stored.failure),
+                "comparisons": stored.comparisons and _discreet_counts(stored.comparisons),
+                "orders": {name: _discreet_counts(each) for name, each in stored.orders.items()},
                 "usage": stored.usage.model_copy(
                     update={
                         "by_stage": [_of_public_model(each) for each in stored.usage.by_stage],
@@ -222,6 +232,13 @@ def _opened(settings: RankerSettings, service: Settings, metrics: Metrics) -> Of
 
 def _of_public_model(calls: StoredCalls) -> StoredCalls:
     return calls.model_copy(update={"model": public_name(calls.model)})
+
+
+def _discreet_counts(counts: C) -> C:
+    changed = {"reason": discreet(counts.reason)}
+    if isinstance(counts, StoredOrder):
+        changed["left_out"] = discreet(counts.left_out)
+    return counts.model_copy(update=changed)
 
 
 def _discreet(hit: StoredHit) -> StoredHit:
