@@ -54,9 +54,9 @@ def _serve(ctx: click.Context) -> int:
 
     invocation = ctx.ensure_object(Invocation)
     invocation.doing("getting ready; nothing was sent")
-    settings = _settings(ctx)
+    settings = given_settings(ctx)
     check_exposure(settings, allow_no_keys=given["allow_no_keys"])
-    fetch_models(_models(settings), quiet=given["quiet"])
+    fetch_models(named_models(settings), quiet=given["quiet"])
     with invocation.noting(not given["quiet"]):
         app = create_app(settings)
         if given["check"]:
@@ -78,15 +78,15 @@ def _serve(ctx: click.Context) -> int:
     return DONE
 
 
-def _settings(ctx: click.Context) -> Settings:
+def given_settings(ctx: click.Context) -> Settings:
     """The service that the file or the flags describe."""
     from mcranker.serve.settings import RankerSettings, Settings, load_settings
 
     given = ctx.params
     options = _ranker_options(ctx)
     if given["config"] is not None:
-        if options or given["ranker"] is not None:
-            flags = ["ranker"] if given["ranker"] is not None else list(options)
+        if options or given["ranker"] is not None or given.get("rank_scores"):
+            flags = ["ranker"] if given["ranker"] is not None else [*options, "rank_scores"]
             raise click.UsageError(
                 f"--{flags[0].replace('_', '-')} does not go with --config; write it in the file",
                 ctx,
@@ -94,7 +94,9 @@ def _settings(ctx: click.Context) -> Settings:
         settings = load_settings(given["config"])
     else:
         name = given["ranker"] or "mcranker"
-        settings = Settings(rankers=(RankerSettings(name, name, options, names=("*",)),))
+        by_rank = given.get("rank_scores", False)
+        ranker = RankerSettings(name, name, options, names=("*",), rank_scores=by_rank)
+        settings = Settings(rankers=(ranker,))
     changed = {name: given[name] for name in ("host", "port") if given[name] is not None}
     return replace(settings, **changed)
 
@@ -112,7 +114,7 @@ def _ranker_options(ctx: click.Context) -> dict[str, Any]:
     return options
 
 
-def _models(settings: Settings) -> list[str]:
+def named_models(settings: Settings) -> list[str]:
     """The models that the rankers ask for, the default's name included where one is needed."""
     from mcranker.llm.connect import choose_default
     from mcranker.rankers import RANKERS
@@ -194,7 +196,17 @@ command = Verb(
             help="Read an API key from standard input, and print its hash.",
         ),
         ranker_flag(default=None),
-        team_flag("A saved team, or one of the library, for MCRanker and DIRECT with criteria."),
+        GroupedOption(
+            ["--rank-scores"],
+            is_flag=True,
+            section=SERVICE,
+            help="With a ranker that gives an order without scores: score documents by rank, 1 for "
+            "the first; without, it serves /v1/rank alone.",
+        ),
+        team_flag(
+            "A saved team, or one of the library, for MCRanker, DIRECT with criteria, and rankers "
+            "that compare."
+        ),
         with_criteria_flag(),
         *config_flags(),
         *model_flags(ROLES),

@@ -72,6 +72,9 @@ class Ranker(ABC):
     needs_model: ClassVar[bool] = True
     """Whether it asks a model; if not, none is connected, fetched or recorded."""
 
+    gives_scores: bool = True
+    """Whether its hits have scores; if not, it gives an order alone."""
+
     def __init__(
         self,
         *,

@@ -31,10 +31,17 @@ from personas.inspection.stored import (
     StoredOrder,
     StoredRanking,
 )
+from personas.words import counted
 
 C = TypeVar("C", bound=StoredComparisons)
 
 logger = safe_logger("mcranker.serve")
+
+ORDER_ALONE = (
+    "it compares documents and gives an order without scores, which rerank clients need; ask "
+    "POST /v1/rank, or have it served with rank_scores = true, or by a team (team_size)"
+)
+"""Why a ranker does not serve the shapes of other rerankers."""
 
 _MOST_VARIANTS = 64
 _ADDRESS = re.compile(
@@ -205,6 +212,18 @@ def team_of(value: object) -> Team:
         raise Problem("invalid", f"options: {where}: {first['msg']}") from error
 
 
+def notes_of(ranking: Ranking) -> tuple[str, ...]:
+    """What a client should know of a ranking."""
+    notes = []
+    if ranking.partial:
+        notes.append("partial: the deadline came before all scores")
+    if ranking.failure:
+        notes.append("not ranked: no model answered, and the order is the one that was given")
+    if missing := len(ranking.missing):
+        notes.append(f"{counted(missing, 'score')} of {ranking.matrix.values.size} missing")
+    return tuple(notes)
+
+
 def public_name(model: str) -> str:
     """A model's name without the folders of its file."""
     kind, colon, name = model.partition(":")
@@ -227,6 +246,8 @@ def _opened(settings: RankerSettings, service: Settings, metrics: Metrics) -> Of
     metrics.watch(settings.name, places)
     names = ", ".join(dict.fromkeys(map(public_name, ranker.models.names.values())))
     logger.info("ranker %r: %s with %s", settings.name, settings.ranker, names)
+    if not (ranker.gives_scores or settings.rank_scores):
+        logger.warning("ranker %r: %s", settings.name, ORDER_ALONE)
     return Offer(settings, ranker, places)
 
 
