@@ -199,7 +199,7 @@ class _Tools:
         return RankResult(
             ranking_id=name,
             ranker=offer.name,
-            judges=list(ranking.personas),
+            judges=list(ranking.orders.personas if ranking.orders else ranking.personas),
             results=[
                 RankedDocument(
                     rank=hit.rank,

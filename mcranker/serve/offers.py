@@ -221,6 +221,10 @@ def notes_of(ranking: Ranking) -> tuple[str, ...]:
         notes.append("not ranked: no model answered, and the order is the one that was given")
     if missing := len(ranking.missing):
         notes.append(f"{counted(missing, 'score')} of {ranking.matrix.values.size} missing")
+    # Without their names: notes stand in headers, and names are a model's.
+    if ranking.orders is not None and (left_out := len(ranking.orders.left_out)):
+        judges = counted(len(ranking.orders.personas), "judge")
+        notes.append(f"left out: {left_out} of {judges} gave no order")
     return tuple(notes)
 
 

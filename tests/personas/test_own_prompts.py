@@ -171,8 +171,7 @@ def test_the_documentation_lists_every_file_and_value() -> None:
         _, needed, optional = (frozenset(re.findall(r"`(\w+)`", cell)) for cell in cells.split("|"))
         listed[name] = (needed, optional)
     assert listed == {
-        prompt: (values.required | values.one_of, values.optional)
-        for prompt, values in ALL.items()
+        prompt: (values.required | values.one_of, values.optional) for prompt, values in ALL.items()
     }
 
 

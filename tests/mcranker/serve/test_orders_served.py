@@ -93,6 +93,7 @@ async def test_reasons_of_failed_comparisons_name_no_address() -> None:
         answer = await http.post("/v1/rank", json=ASKED)
         page = await http.get(f"/v1/explain/{answer.json()['id']}")
     ranking = answer.json()["ranking"]
+    assert answer.json()["notes"] == ["left out: 1 of 3 judges gave no order"]
     assert ranking["orders"][TEAM[2]]["left_out"] == "[address] does not want this"
     assert ranking["comparisons"]["reason"] == "[address] does not want this"
     assert "10.0.0.7" not in answer.text + page.text
