@@ -80,6 +80,7 @@ def _serve(ctx: click.Context) -> int:
 
 def given_settings(ctx: click.Context) -> Settings:
     """The service that the file or the flags describe."""
+    from mcranker.rankers import RANKERS
     from mcranker.serve.settings import RankerSettings, Settings, load_settings
 
     given = ctx.params
@@ -94,8 +95,12 @@ def given_settings(ctx: click.Context) -> Settings:
         settings = load_settings(given["config"])
     else:
         name = given["ranker"] or "mcranker"
+        # Whoever reaches this machine's loopback may try another team in the playground.
+        chosen = ("team",) if "team" in RANKERS.get(name).takes() else ()
         by_rank = given.get("rank_scores", False)
-        ranker = RankerSettings(name, name, options, names=("*",), rank_scores=by_rank)
+        ranker = RankerSettings(
+            name, name, options, names=("*",), per_request=chosen, rank_scores=by_rank
+        )
         settings = Settings(rankers=(ranker,))
     changed = {name: given[name] for name in ("host", "port") if given[name] is not None}
     return replace(settings, **changed)
