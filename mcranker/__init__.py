@@ -81,6 +81,7 @@ if TYPE_CHECKING:
         Comparisons,
         MemberRanking,
         MissingScore,
+        Orders,
         Passage,
         Query,
         Score,
@@ -90,8 +91,8 @@ if TYPE_CHECKING:
     from personas import Criterion, Ensemble, Member, Persona, Rubric, Team
 
 _EXPORTS = {
-    "mcranker.types": "Query Passage Score MissingScore MemberRanking Comparisons WindowCounts "
-    "UsageTable",
+    "mcranker.types": "Query Passage Score MissingScore MemberRanking Comparisons Orders "
+    "WindowCounts UsageTable",
     "personas": "Persona Criterion Rubric Member Team Ensemble",
     "mcranker.config": "RankerConfig",
     "mcranker.options": "RankerOptions",
@@ -162,6 +163,7 @@ __all__ = [
     "ModelNotFound",
     "ModelTimeout",
     "Option",
+    "Orders",
     "PairwiseRanker",
     "Passage",
     "PassageAssessed",

@@ -13,6 +13,7 @@ from mcranker.types import (
     Comparisons,
     MemberRanking,
     MissingScore,
+    Orders,
     Passage,
     Query,
     ScoreMatrix,
@@ -27,6 +28,7 @@ from personas.inspection.stored import (
     StoredComparisons,
     StoredHit,
     StoredMember,
+    StoredOrder,
     StoredQuery,
     StoredRanking,
     StoredUsage,
@@ -34,6 +36,7 @@ from personas.inspection.stored import (
     plain_values,
     returned,
 )
+from personas.orders import points, rule_of_points
 from personas.plain import json_text
 
 if TYPE_CHECKING:
@@ -77,6 +80,7 @@ class Hit:
         cut: characters at the end of the passage that models did not see.
         dropped: the passage's relevance, 0 to 10, where REBEL dropped it for being too low: then it
             has no final score; else None.
+        ranks: persona -> rank in its order, from 1, where a team compared passages; see `Orders`.
     """
 
     rank: int
@@ -94,6 +98,7 @@ class Hit:
     confidence: Mapping[str, float] = field(default_factory=dict)
     probabilities: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     dropped: float | None = None
+    ranks: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -153,6 +158,8 @@ class Ranking(Sequence[Hit]):
             for others.
         members: what was fused; empty for rankings that are of one ranker. The columns of `matrix`
             then hold what each member gave to a passage, and `personas` its labels.
+        orders: the order of each persona, where a team compared passages: then `matrix` has no
+            columns, and `final` combines the ranks. None for others.
     """
 
     query: Query
@@ -178,6 +185,7 @@ class Ranking(Sequence[Hit]):
     dropped: Mapping[int, float] = field(default_factory=dict)
     windows: WindowCounts | None = None
     members: tuple[MemberRanking, ...] = ()
+    orders: Orders | None = None
     _returned: tuple[int, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -284,7 +292,7 @@ class Ranking(Sequence[Hit]):
         first_stage_weight: float | None = None,
         rank_ties: str | None = None,
     ) -> Ranking:
-        """The same scores combined in another way; no call is made.
+        """The same scores, or orders, combined in another way; no call is made.
 
         >>> ranking.reensemble("reciprocal_rank")
         >>> ranking.reensemble(first_stage_weight=0.3)
@@ -328,6 +336,11 @@ class Ranking(Sequence[Hit]):
         rule = Rule.of(config)
         if not rule.ensemble.ranks:
             config.pop("rank_ties", None)
+        if rule.ensemble.asks and self.orders is not None:
+            raise ConfigError(
+                f"ensemble={rule.ensemble.name!r} asks a model about scores, and this team gave "
+                'orders; use "reciprocal_rank" or "sum"'
+            )
         if rule.ensemble.asks:
             raise ConfigError(
                 f"ensemble={rule.ensemble.name!r} asks a model; rank again with it (scores that "
@@ -338,6 +351,9 @@ class Ranking(Sequence[Hit]):
         places = np.flatnonzero(judged)
         rows, group_of = distinct(self.passages[place].content for place in places.tolist())
         matrix = self.matrix.take(places[rows])
+        if self.orders is not None:
+            matrix = ScoreMatrix(points(self.orders.counted[places[rows]]))
+            rule = rule_of_points(rule, len(rows))
         if matrix.unasked.any() and (rule.first_stage_weight or not rule.ensemble.monotone):
             raise ConfigError(_left_out(config))
         row_of = np.full(len(self.passages), -1, dtype=np.intp)
@@ -385,6 +401,7 @@ class Ranking(Sequence[Hit]):
             comparisons=StoredComparisons(**asdict(self.comparisons)) if self.comparisons else None,
             windows=StoredWindows(**asdict(self.windows)) if self.windows else None,
             members=[StoredMember(**asdict(each)) for each in self.members],
+            orders=_stored_orders(self.orders) if self.orders else {},
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -509,6 +526,7 @@ class Ranking(Sequence[Hit]):
             dropped={row: hit.dropped for row, hit in enumerate(hits) if hit.dropped is not None},
             windows=WindowCounts(**dict(stored.windows)) if stored.windows else None,
             members=tuple(MemberRanking(**dict(each)) for each in stored.members),
+            orders=_orders(stored, hits) if stored.orders else None,
         )
 
     def _hit(self, place: int) -> Hit:
@@ -540,11 +558,18 @@ class Ranking(Sequence[Hit]):
             confidence=_by_name(self.matrix.confidence, row, columns),
             probabilities=_by_name(self.matrix.probabilities, row, columns),
             dropped=self.dropped.get(row),
+            ranks=self._ranks(row),
         )
 
     def _final(self, row: int) -> float | None:
         final = float(self.final[row])
         return None if math.isnan(final) else final
+
+    def _ranks(self, row: int) -> dict[str, int]:
+        """The ranks that the personas gave the passage; empty where none did."""
+        orders = self.orders
+        ranks = zip(orders.personas, orders.ranks[row].tolist(), strict=True) if orders else ()
+        return {name: int(rank) for name, rank in ranks if not math.isnan(rank)}
 
     def _skipped(self, row: int) -> list[int]:
         """Columns of the personas who were not asked about the passage, though others were."""
@@ -657,6 +682,32 @@ def _stored_calls(table: UsageTable) -> list[StoredCalls]:
     ]
 
 
+def _stored_orders(orders: Orders) -> dict[str, StoredOrder]:
+    return {
+        name: StoredOrder(
+            **asdict(orders.comparisons[name]), left_out=orders.left_out.get(name, "")
+        )
+        for name in orders.personas
+    }
+
+
+def _orders(stored: StoredRanking, hits: Sequence[StoredHit]) -> Orders:
+    """The orders of a stored ranking; `hits` in first-stage order."""
+    import numpy as np
+
+    names = tuple(stored.orders)
+    rows = [[hit.ranks.get(name, math.nan) for name in names] for hit in hits]
+    return Orders(
+        personas=names,
+        ranks=np.array(rows, dtype=np.float64).reshape(len(hits), len(names)),
+        comparisons={
+            name: Comparisons(**each.model_dump(exclude={"left_out"}))
+            for name, each in stored.orders.items()
+        },
+        left_out={name: each.left_out for name, each in stored.orders.items() if each.left_out},
+    )
+
+
 def _stored_hit(hit: Hit) -> StoredHit:
     passage = hit.passage
     return StoredHit(
@@ -673,6 +724,7 @@ def _stored_hit(hit: Hit) -> StoredHit:
         criteria={name: dict(each) for name, each in hit.criteria.items()},
         confidence=dict(hit.confidence),
         probabilities=dict(hit.probabilities),
+        ranks=dict(hit.ranks),
         first_stage_rank=hit.first_stage_rank,
         first_stage_score=passage.score,
         title=passage.title,

@@ -169,6 +169,32 @@ class ScoreMatrix:
         )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Orders:
+    """The orders in which the personas of a team have put the passages.
+
+    Attributes:
+        personas: names of the columns, in team order.
+        ranks: float array of shape (passages, personas), rows in first-stage order: ranks from 1,
+            best first. Equal passages are ranked as one. Those that a persona has not sorted out
+            share the rank behind the others: with 3 of 8 sorted out, 5 have rank 4. NaN for
+            passages beyond ``depth``, and for all of a persona in `left_out`.
+        comparisons: persona -> what came of its replies.
+        left_out: persona -> why its order does not count: none of its comparisons was answered, or
+            the ``deadline`` came before it had sorted out the first rank.
+    """
+
+    personas: tuple[str, ...]
+    ranks: NDArray[np.float64]
+    comparisons: Mapping[str, Comparisons]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def counted(self) -> NDArray[np.float64]:
+        """The columns of the personas whose orders count."""
+        return self.ranks[:, [name not in self.left_out for name in self.personas]]
+
+
 _STAGES = ("probe", "recruit", "criteria", "score", "assess")
 
 

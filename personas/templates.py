@@ -113,7 +113,10 @@ _INSTEAD = {
 """What a folder's own prompts have in place of a piece that they lack."""
 
 _LINES = frozenset(PIECES) - {"criteria_dataset_scientist"}
-_PARTS = frozenset({"compared_passage", "rebel_property", "criteria_examples"})
+_PARTS = frozenset(
+    {"compared_passage", "rebel_property", "criteria_examples", "comparing_persona"}
+    | {"comparing_persona_without_criteria"}
+)
 TYPED_PROMPTS: dict[str, Placeholders] = {
     # Our addition: typed questions about a state of query, judges and passages
     "typed_task": _placeholders(""),
@@ -161,7 +164,22 @@ EXAMPLE_PROMPTS: dict[str, Placeholders] = {
 }
 """What shows rubrics to criteria writers. A folder may leave it out; the shipped one stands in."""
 
-_FAMILIES = {"rebel": REBEL_PROMPTS, "examples": EXAMPLE_PROMPTS}
+PERSONA_COMPARISONS: dict[str, Placeholders] = {
+    # Our addition: the same by a persona of a team
+    "rankgpt_by_persona": _placeholders("judge query passages", "count"),
+    "setwise_by_persona": _placeholders("judge query passages", "count labels"),
+    "pairwise_by_persona": _placeholders("judge query passages", "count labels"),
+    # Put in for {{judge}}: who compares, with a rubric and without
+    "comparing_persona": _placeholders("", f"{_PERSON} description", _CRITERIA),
+    "comparing_persona_without_criteria": _placeholders("", "description", _PERSON),
+}
+"""Prompts of teams that compare. A folder may leave them out; the shipped ones then stand in."""
+
+_FAMILIES = {
+    "rebel": REBEL_PROMPTS,
+    "examples": EXAMPLE_PROMPTS,
+    "by_persona": PERSONA_COMPARISONS,
+}
 """Prompts that a folder may leave out, by the folder that has the shipped ones."""
 
 _PLACEHOLDER = re.compile(r"\{\{(?!\{)\s*+((?:[^{}\n]*[^\s{}])?)\s*+\}\}")
@@ -411,8 +429,18 @@ class PromptSet:
         shared = {name: self.hashes[name] for name in ("passage", "repair") if name in self.hashes}
         return {**_hashes(used), **shared}
 
+    def persona_hashes(self, prompt: str) -> Mapping[str, str]:
+        """The same for a prompt of a ranker that compares by a team, with the prompts of teams."""
+        pieces = ("comparing_persona", "comparing_persona_without_criteria")
+        shown = {"compared_passage": self._comparative["compared_passage"]}
+        return {
+            **self.hashes,
+            **self.hashes_of((f"{prompt}_by_persona", *pieces)),
+            **_hashes(shown),
+        }
+
     def hashes_of(self, prompts: Iterable[str]) -> Mapping[str, str]:
-        """The same for prompts of REBEL, and for ``criteria_examples``."""
+        """The same for prompts that a folder may leave out."""
         return _hashes({prompt: self._others[prompt] for prompt in prompts})
 
 

@@ -147,6 +147,10 @@ class Results:
             self._errors.append(
                 {"code": "FailedComparisons", "message": message, "retryable": True}
             )
+        for name, why in (ranking.orders.left_out if ranking.orders else {}).items():
+            message = f"{of_many}{name} gave no order and is left out: {one_line(why)}"
+            say(f"warning: {message}")
+            self._errors.append({"code": "LeftOut", "message": message, "retryable": True})
         if counts.odd:
             say(
                 f"warning: {of_many}{counts.odd} of {counted(counts.asked, 'reply', 'replies')} "

@@ -44,6 +44,12 @@ class Memory:
     dataset_team: list[Member] = field(default_factory=list)
     subject_baselines: list[Mapping[str, float]] = field(default_factory=list)
 
+    def copy(self) -> Memory:
+        """The same, to be added to apart."""
+        return Memory(
+            dict(self.dataset_rubrics), list(self.dataset_team), list(self.subject_baselines)
+        )
+
 
 @dataclass(slots=True)
 class Session:

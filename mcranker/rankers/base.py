@@ -75,6 +75,9 @@ class Ranker(ABC):
     writes_rubrics: bool = False
     """Whether personas write criteria for it, to whom ``criteria_examples`` can be shown."""
 
+    gives_scores: bool = True
+    """Whether its hits have scores; if not, it gives an order alone."""
+
     def __init__(
         self,
         *,

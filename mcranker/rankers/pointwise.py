@@ -113,11 +113,7 @@ class PointwiseRanker(Ranker):
 
     def _double(self, models: Models) -> Self:
         double = super()._double(models)
-        double._memory = Memory(  # noqa: SLF001 - of the same class
-            dict(self._memory.dataset_rubrics),
-            list(self._memory.dataset_team),
-            list(self._memory.subject_baselines),
-        )
+        double._memory = self._memory.copy()  # noqa: SLF001 - of the same class
         double.seats = self.seats.for_estimates()
         return double
 
@@ -145,24 +141,8 @@ class PointwiseRanker(Ranker):
         return await assemble(session, self.seats, locked=locked)
 
     def build_team(self, session: Session, members: Sequence[Member]) -> Team:
-        """The team as it judged, rubrics included.
-
-        A team that was given keeps its name, description and lock; it keeps its query too,
-        unless somebody was recruited or a rubric written for this one.
-        """
-        members = tuple(members)
-        query = session.asked.text.strip()[:_LONGEST_QUERY]
-        if self.team is None:
-            return Team(members=members, query="" if self.config.one_team else query)
-        made_for_query = self.seats.recruits > 0 or (
-            self.config.criteria != "dataset"
-            and any(
-                before.rubric is None and after.rubric is not None
-                for before, after in zip(self.seats.members, members, strict=True)
-            )
-        )
-        changed = {"query": query} if made_for_query else {}
-        return self.team.model_copy(update={"members": members, **changed})
+        """The team as it judged, see `team_as_judged`."""
+        return team_as_judged(session, members, given=self.team, seats=self.seats)
 
     def build_ranking(
         self,
@@ -256,6 +236,30 @@ def _changes(config: RankerConfig, resolved: RankerConfig) -> str:
         name: value for name, value in resolved.model_dump().items() if value != before[name]
     }
     return ", ".join(f"{name}={value!r}" for name, value in changed.items()) or "nothing changes"
+
+
+def team_as_judged(
+    session: Session, members: Sequence[Member], *, given: Team | None, seats: Seats
+) -> Team:
+    """The team as it judged, rubrics included.
+
+    A team that was given keeps its name, description and lock; it keeps its query too,
+    unless somebody was recruited or a rubric written for this one.
+    """
+    config = session.config
+    members = tuple(members)
+    query = session.asked.text.strip()[:_LONGEST_QUERY]
+    if given is None:
+        return Team(members=members, query="" if config.one_team else query)
+    made_for_query = seats.recruits > 0 or (
+        config.criteria != "dataset"
+        and any(
+            before.rubric is None and after.rubric is not None
+            for before, after in zip(seats.members, members, strict=True)
+        )
+    )
+    changed = {"query": query} if made_for_query else {}
+    return given.model_copy(update={"members": members, **changed})
 
 
 def characters_cut(session: Session) -> dict[int, int]:

@@ -10,10 +10,12 @@ from operator import or_
 from typing import ClassVar, NamedTuple, Unpack
 
 from mcranker.config import LARGEST, RankerConfig
-from mcranker.models import LedgerSpec, ModelSpec
+from mcranker.method.seats import TeamSpec
+from mcranker.models import LedgerSpec, ModelSpec, Roles
 from mcranker.options import RankerOptions
-from mcranker.rankers.comparative import ComparativeRanker, Sorting, check_whole
+from mcranker.rankers.comparative import ComparativeRanker, check_whole
 from mcranker.rankers.rankgpt import MOST_IN_A_WINDOW
+from mcranker.rankers.sorting import Sorting
 from mcranker.runtime.bridge import task_group
 
 
@@ -38,11 +40,16 @@ class TournamentRanker(ComparativeRanker):
         ranks: so many first ranks are found, at least 1.
         window: passages that one call puts in order, 2 to 100.
         model: answers, as for `MCRanker`.
+        recruiter_model: recruits the team's personas, instead of `model`.
+        criteria_model: writes their rubrics, instead of `model`.
         base_url: of an OpenAI- or Anthropic-compatible server.
         api_key: instead of the environment's.
+        team: compares instead of a recruited team, as for `MCRanker`.
+        team_size: personas on the team, as for `MCRanker`; None for no team, or those of `team`.
         ledger: the file that keeps every answer, as for `MCRanker`.
         config: all other choices as one object; `options` replace single fields.
-        options: fields of `RankerConfig`; those about scores and teams have no use here.
+        options: fields of `RankerConfig`; those about scores are refused. ``require`` asks for a
+            team as well.
 
     Raises:
         ConfigError, ModelError, PersonasError: as `MCRanker`.
@@ -57,8 +64,12 @@ class TournamentRanker(ComparativeRanker):
         ranks: int = 10,
         window: int = 10,
         model: ModelSpec = None,
+        recruiter_model: ModelSpec = None,
+        criteria_model: ModelSpec = None,
         base_url: str | None = None,
         api_key: str | None = None,
+        team: TeamSpec | None = None,
+        team_size: int | None = None,
         ledger: LedgerSpec = "default",
         config: RankerConfig | None = None,
         **options: Unpack[RankerOptions],
@@ -67,16 +78,19 @@ class TournamentRanker(ComparativeRanker):
         check_whole("window", window, 2, MOST_IN_A_WINDOW)
         self.ranks, self.window = ranks, window
         super().__init__(
-            RankerConfig.of(config, options),
+            RankerConfig.of(config, options, team_size=team_size),
             {"ranks": ranks, "window": window},
-            model=model,
+            roles=Roles(model, recruiter_model, criteria_model),
             base_url=base_url,
             api_key=api_key,
+            team=team,
             ledger=ledger,
         )
 
     async def _sort(self, sorting: Sorting) -> None:
         count = len(sorting.order)
+        if count == 1:
+            sorting.settle([0])
         facts = Facts(count)
 
         async def compare(rows: Sequence[int]) -> None:

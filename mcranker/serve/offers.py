@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import PurePath
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 from pydantic import ValidationError
@@ -24,10 +24,24 @@ from mcranker.serve.places import Places
 from mcranker.serve.problems import Problem
 from mcranker.serve.settings import RankerSettings, Settings
 from personas import PersonasError, Team, library
-from personas.inspection.stored import StoredCalls, StoredHit, StoredRanking
+from personas.inspection.stored import (
+    StoredCalls,
+    StoredComparisons,
+    StoredHit,
+    StoredOrder,
+    StoredRanking,
+)
 from personas.words import counted
 
+C = TypeVar("C", bound=StoredComparisons)
+
 logger = safe_logger("mcranker.serve")
+
+ORDER_ALONE = (
+    "it compares documents and gives an order without scores, which rerank clients need; ask "
+    "POST /v1/rank, or have it served with rank_scores = true, or by a team (team_size)"
+)
+"""Why a ranker does not serve the shapes of other rerankers."""
 
 _MOST_VARIANTS = 64
 _ADDRESS = re.compile(
@@ -106,6 +120,8 @@ class Offer:
                     each.model_copy(update={"failure": discreet(each.failure)})
                     for each in stored.members
                 ],
+                "comparisons": stored.comparisons and _discreet_counts(stored.comparisons),
+                "orders": {name: _discreet_counts(each) for name, each in stored.orders.items()},
                 "usage": stored.usage.model_copy(
                     update={
                         "by_stage": [_of_public_model(each) for each in stored.usage.by_stage],
@@ -212,6 +228,10 @@ def notes_of(ranking: Ranking) -> tuple[str, ...]:
         notes.append("not ranked: no model answered, and the order is the one that was given")
     if missing := len(ranking.missing):
         notes.append(f"{counted(missing, 'score')} of {ranking.matrix.values.size} missing")
+    # Without their names: notes stand in headers, and names are a model's.
+    if ranking.orders is not None and (left_out := len(ranking.orders.left_out)):
+        judges = counted(len(ranking.orders.personas), "judge")
+        notes.append(f"left out: {left_out} of {judges} gave no order")
     return tuple(notes)
 
 
@@ -239,11 +259,20 @@ def _opened(settings: RankerSettings, service: Settings, metrics: Metrics) -> Of
     metrics.watch(settings.name, places)
     names = ", ".join(dict.fromkeys(map(public_name, ranker.models.names.values())))
     logger.info("ranker %r: %s with %s", settings.name, settings.ranker, names)
+    if not (ranker.gives_scores or settings.rank_scores):
+        logger.warning("ranker %r: %s", settings.name, ORDER_ALONE)
     return Offer(settings, ranker, places)
 
 
 def _of_public_model(calls: StoredCalls) -> StoredCalls:
     return calls.model_copy(update={"model": public_name(calls.model)})
+
+
+def _discreet_counts(counts: C) -> C:
+    changed = {"reason": discreet(counts.reason)}
+    if isinstance(counts, StoredOrder):
+        changed["left_out"] = discreet(counts.left_out)
+    return counts.model_copy(update=changed)
 
 
 def _discreet(hit: StoredHit) -> StoredHit:

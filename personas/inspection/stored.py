@@ -74,6 +74,7 @@ class StoredHit(_Stored):
         {}, exclude_if=not_
     )
     dropped: _Score | None = Field(None, exclude_if=lambda value: value is None)
+    ranks: dict[str, Annotated[int, Field(ge=1)]] = Field({}, exclude_if=not_)
     first_stage_rank: int = Field(ge=1)
     first_stage_score: _Score | None
     title: str | None = None
@@ -155,6 +156,12 @@ class StoredMember(_Stored):
     failure: str = ""
 
 
+class StoredOrder(StoredComparisons):
+    """The same of one persona; `left_out` says why its order does not count, and is empty else."""
+
+    left_out: str = ""
+
+
 class StoredHead(_Stored):
     """What a ranking is of; read in passing over a file of many."""
 
@@ -196,6 +203,7 @@ class StoredRanking(StoredHead):
     comparisons: StoredComparisons | None = Field(None, exclude_if=not_)
     windows: StoredWindows | None = Field(None, exclude_if=not_)
     members: list[StoredMember] = Field([], exclude_if=not_)
+    orders: dict[str, StoredOrder] = Field({}, exclude_if=not_)
 
     def to_dict(self, *, texts: bool = True) -> dict[str, Any]:
         """As plain values that JSON can hold; titles and texts of the passages may be left out."""
@@ -212,6 +220,11 @@ class StoredRanking(StoredHead):
             for hit in self.hits
         ]
         return self.model_copy(update={"hits": hits})
+
+    @property
+    def ordered_by(self) -> tuple[str, ...]:
+        """The personas whose orders of the passages count, in team order."""
+        return tuple(name for name, order in self.orders.items() if not order.left_out)
 
     @property
     def best_first(self) -> list[StoredHit]:
@@ -267,6 +280,14 @@ class StoredRanking(StoredHead):
         for each in self.members:
             if not len(each.ranks) == len(each.scores) == len(self.hits):
                 raise ValueError(f"the member {each.label!r} must have one rank and score a hit")
+        by = set(self.ordered_by)
+        for hit in self.hits:
+            if hit.ranks and hit.ranks.keys() != by:
+                raise ValueError(
+                    f"the hit of rank {hit.rank} must have one rank a persona, or none"
+                )
+            if max(hit.ranks.values(), default=0) > len(self.hits):
+                raise ValueError(f"the hit of rank {hit.rank} has a rank beyond {len(self.hits)}")
         return self
 
 

@@ -98,10 +98,11 @@ class PassageFormat:
             graded: whether judgements above 1 occur.
         """
         hits = inspection.hits
-        known = [score for hit in hits for score in hit.scores.values() if score is not None]
+        known = [score for hit in hits for score in hit.known_scores]
         low, high = min(known, default=0.0), max(known, default=0.0)
         self.inspection = inspection
         self.several = len(inspection.personas) > 1
+        self.by_rank = inspection.by_rank
         self.exact = inspection.leave_one_out_exact
         self.stretched = 0 < high - low < inspection.top / _FEW_LEVELS
         self.lowest, self.highest = (low, high) if self.stretched else (0.0, inspection.top)
@@ -143,6 +144,14 @@ class PassageFormat:
             share = (score - self.lowest) / (self.highest - self.lowest)
             level = self._levels[score] = min(_LEVELS, max(0, round(_LEVELS * share)))
         return level
+
+    def mark(self, hit: InspectedHit, persona: str) -> tuple[str, str]:
+        """A persona's score, or its rank, as text; and the value by which the column is sorted."""
+        rank = hit.ranks.get(persona)
+        if rank is not None:
+            return f"{rank}{'+' if self.inspection.tails.get(persona) == rank else ''}", str(rank)
+        score = hit.scores[persona]
+        return fixed(score or 0.0, self.score_places), f"{score:.6g}"
 
     def without_score(self, hit: InspectedHit, persona: str) -> str:
         """The cell of a persona who gave no score."""
@@ -194,22 +203,20 @@ def heat_row(form: PassageFormat, shown: Shown) -> str:
         f'<span class="rank">{rank}</span><span class="what">'
         f'<a href="#passage-{rank}" dir="auto">{shown.label}</a>'
         f'<span class="id" dir="auto">{escaped(hit.doc_id, _SHORT_ID)}</span></span></th>',
-        _final_cell(shown),
     ]
     add = parts.append
+    if not form.inspection.unscored:
+        add(_final_cell(shown))
     movers = shown.raised + shown.sunk
-    for name, score in hit.scores.items():
+    for name, score in hit.marks.items():
         if score is None:
             add(form.without_score(hit, name))
         else:
-            text = fixed(score, form.score_places)
+            text, value = form.mark(hit, name)
             hint = _hint(shown.effects[name]) if name in movers else ""
             at = hit.members.get(name)
             where = f' title="{_place(at.rank, at.score, "")}"' if at else ""
-            add(
-                f'<td class="cell h{form.level(score)}" data-v="{score:.6g}"{where}>'
-                f"{text}{hint}</td>"
-            )
+            add(f'<td class="cell h{form.level(score)}" data-v="{value}"{where}>{text}{hint}</td>')
     if form.several:
         apart = shown.apart
         if apart is None:
@@ -253,6 +260,8 @@ def passage_details(form: PassageFormat, shown: Shown, limits: Limits = GENEROUS
         kind, words = form.judgement(hit.grade)
         judged = f'<span class="grade {kind}">{words}</span>'
     brief = f"{shown.score} {moved(hit.moved)!s}" if shown.score else _without_final(hit)
+    if form.inspection.unscored:
+        brief = str(moved(hit.moved))
     parts = [
         f'<details class="passage" id="details-{rank}"><summary><span class="rank">{rank}</span>'
         f'<span class="label" dir="auto">{shown.label}</span>{judged}'
@@ -360,7 +369,7 @@ def _facts(form: PassageFormat, shown: Shown) -> str:
         final = f"{'' if hit.at_most is None else 'at most '}{shown.final:.6g}"
     facts = [
         ("Id", f"<bdi>{escaped(hit.doc_id, _ID)}</bdi>"),
-        ("Final score", final),
+        *([] if inspection.unscored else [("Final score", final)]),
         ("First stage", _place(hit.first_stage_rank, hit.first_stage_score, "")),
     ]
     if inspection.grades is not None:
@@ -393,7 +402,8 @@ def _why(form: PassageFormat, shown: Shown) -> str:
     """Who raised and who sank the passage, in sentences."""
     hit, said = shown.hit, []
     if not form.exact:
-        said.append(f"By the scores alone it stands at rank {hit.rank_of_all}.")
+        what = "ranks" if form.by_rank else "scores"
+        said.append(f"By the {what} alone it stands at rank {hit.rank_of_all}.")
     elif hit.rank_of_all != hit.rank:
         said.append(f"Among the passages that all have scored it stands at rank {hit.rank_of_all}.")
     for names, verb in ((shown.raised, "raised"), (shown.sunk, "sank")):
@@ -411,29 +421,31 @@ def _why(form: PassageFormat, shown: Shown) -> str:
             f"{each} {verb} it by {abs(shown.effects[names[0]])}."
         )
     if not shown.raised and not shown.sunk:
-        said.append("It would keep its rank without any one of those who scored it.")
+        who = "them" if form.by_rank else "those who scored it"
+        said.append(f"It would keep its rank without any one of {who}.")
     return " ".join(said)
 
 
 def _scores(form: PassageFormat, shown: Shown, most_criteria: int) -> str:
     hit = shown.hit
     without, effects = hit.rank_without, shown.effects
-    head, rest = "", ""
+    head, rest, what = "", "", "Rank" if form.by_rank else "Score"
     if without:
         head = '<th scope="col">Rank without</th><th scope="col" class="words">Effect on rank</th>'
         rest = '<td colspan="2"></td>'
     parts = [
         '<div class="scroll plain fit" role="region" tabindex="0" '
-        f'aria-label="Scores of rank {hit.rank}"><table class="judgements"><thead><tr>'
-        f'<th scope="col" class="name">Judge</th><th scope="col">Score</th>{head}'
+        f'aria-label="{what}s of rank {hit.rank}"><table class="judgements"><thead><tr>'
+        f'<th scope="col" class="name">Judge</th><th scope="col">{what}</th>{head}'
         "</tr></thead><tbody>\n"
     ]
     add = parts.append
-    for name, score in hit.scores.items():
+    for name, score in hit.marks.items():
         if score is None:
             cell = form.without_score(hit, name)
         else:
-            cell = f'<td class="cell h{form.level(score)}">{score:.6g}</td>'
+            said = form.mark(hit, name)[0] if form.by_rank else f"{score:.6g}"
+            cell = f'<td class="cell h{form.level(score)}">{said}</td>'
         add(f'<tr><th scope="row" class="name">{form.judges[name]}</th>{cell}')
         if without:
             add(f"<td>{without[name]}</td>{_effect(effects[name], score)}")

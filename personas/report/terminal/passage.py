@@ -38,6 +38,8 @@ def show_passage(screen: Screen, inspection: Inspection, hit: InspectedHit) -> N
         )
     if hit.judged or hit.at_most is not None or hit.dropped is not None:
         _show_scores(screen, inspection, hit)
+    elif inspection.unscored:
+        screen.words("The ranker compared passages and gives an order without scores.")
     else:
         screen.words("The passage was not scored; it keeps its place in first-stage order.")
     for name, why in hit.missing.items():
@@ -76,7 +78,8 @@ def _show_facts(screen: Screen, inspection: Inspection, hit: InspectedHit) -> No
     first.append("; moved ")
     facts.append(("first stage", first + moved(hit.moved)))
     if hit.disagreement is not None:
-        apart = f"{hit.disagreement:.3g}, scores {hit.score_range or 0.0:.3g} apart"
+        what = "ranks" if inspection.by_rank else "scores"
+        apart = f"{hit.disagreement:.3g}, {what} {hit.score_range or 0.0:.3g} apart"
         facts.append(("disagreement", Text(apart)))
     if inspection.grades is not None:
         facts.append(("judgement", _judgement(hit)))
@@ -111,7 +114,8 @@ def _said(place: OtherPlace) -> str:
 
 
 def _show_scores(screen: Screen, inspection: Inspection, hit: InspectedHit) -> None:
-    screen.line(f"Scores, 0 to {exact(inspection.top)}", "bold")
+    scale = "Ranks" if inspection.by_rank else f"Scores, 0 to {exact(inspection.top)}"
+    screen.line(scale, "bold")
     longest = max((len(name) for name in inspection.personas if len(name) <= _NAME), default=0)
     for name in inspection.personas:
         _show_judge(screen, inspection, hit, name, longest)
@@ -130,13 +134,14 @@ def _show_scores(screen: Screen, inspection: Inspection, hit: InspectedHit) -> N
         )
     if len(inspection.judged) < len(inspection.hits):
         count = f"{len(inspection.judged):,}"
-        screen.words(f"They compare only the {count} passages that the whole team scored.", NOTE)
+        verb = "compared" if inspection.by_rank else "scored"
+        screen.words(f"They compare only the {count} passages that the whole team {verb}.", NOTE)
 
 
 def _show_judge(
     screen: Screen, inspection: Inspection, hit: InspectedHit, name: str, longest: int
 ) -> None:
-    score = hit.scores[name]
+    score, rank = hit.marks[name], hit.ranks.get(name)
     line = Text()
     if score is None:
         missing = name in hit.missing
@@ -145,7 +150,8 @@ def _show_judge(
         line.append(" " * (_BAR + 1))
     else:
         share = score / inspection.top
-        line.append(f"{exact(score):>8} ", style=shade(screen, share))
+        said = exact(score) if rank is None else str(rank)
+        line.append(f"{said:>8} ", style=shade(screen, share))
         line.append(" ")
         line.append_text(screen.bar(share, _BAR))
     line.append("  ")

@@ -326,6 +326,37 @@ def test_a_fusion_without_rankers_asks_no_model(
     assert not models.requests
 
 
+def test_a_team_that_compares(run: Run, models: Connected, tmp_path: Path) -> None:
+    """The parent says nothing; the two others agree on c a b."""
+
+    def compare(request: ChatRequest) -> str:
+        if request.tag.stage != "score":
+            return answer(request)
+        return "I would rather not" if "parent" in request.tag.persona else "[3] > [1] > [2]"
+
+    models.answer = compare
+    args = ("rank", "q", "a", "b", "c", "--ranker", "rankgpt", "--team-size", "3")
+    assert "7 calls" in run(*args, "--dry-run").stdout
+    assert not models.requests
+    saved = tmp_path / "saved.json"
+    result = run(*args, "--output", "json", "--save", saved)
+    assert result.exit_code == 3, result.output
+    whole = json.loads(result.stdout)
+    ranking = whole["ranking"]
+    assert [hit["text"] for hit in ranking["hits"]] == ["c", "a", "b"]
+    assert ranking["hits"][0]["ranks"] == {"NLP scientist": 1, "Virologist": 1}
+    assert [error["code"] for error in whole["errors"]] == ["FailedComparisons", "LeftOut"]
+    assert "Worried [bold]parent gave no order and is left out: " in result.stderr
+    table = run(*args).stdout
+    assert "A persona's column has its ranks." in table
+    assert table.count("Efficacy") == 3
+    refused = run(*args, "--ensemble", "assessor")
+    assert refused.exit_code == 2
+    assert "--ensemble assessor" in refused.stderr
+    shown = run("inspect", saved)
+    assert "gave no order and is left out" in shown.stdout
+
+
 def test_team_saves_what_rank_takes(run: Run, models: Connected, tmp_path: Path) -> None:
     out = tmp_path / "team.yaml"
     result = run("team", "best masks", "--example", "a passage", "--out", out)

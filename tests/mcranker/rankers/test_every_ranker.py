@@ -33,7 +33,7 @@ from mcranker.rankers import RANKERS
 from personas import Team, library
 from tests.attack import test_orders
 from tests.attack.scale import scaled
-from tests.support.comparing import best, in_order
+from tests.support.comparing import best, in_order, shown_in
 from tests.support.shallow_model import FULL, shallow_model
 from tests.support.tiny_reranker import reranker
 
@@ -235,8 +235,48 @@ ENTRIES = {
         expected={"c": None, "a": None, "b": None},
         local={"ranks": 1},
     ),
+    "tournament": Entry(
+        options={"window": 2, "ranks": 2},
+        by_hand=in_order,  # the higher numbers win
+        expected={"c": None, "b": None, "a": None},
+        local={"max_score_tokens": 8, "reask": 0},
+        shallow=True,
+        says_nothing="no list of numbers",
+    ),
+    "rebel": Entry(
+        # Relevance g, and 1 for each of five properties of weight 0.5: g + 2.5; a is dropped.
+        options={"top_n": None, "drop_below": 2},
+        by_hand=lambda request: json.dumps(
+            {
+                "Passages": {
+                    number: {"Relevance": int(text[-1]), **{f"P{each}": 1 for each in range(1, 6)}}
+                    for number, text in shown_in(request).items()
+                }
+            }
+        ),
+        expected={"c": 5.5, "b": 4.5, "a": None},
+        local={"top_n": None, "max_score_tokens": 600},
+        shallow=True,
+    ),
+    "fused": Entry(
+        options={"members": ("direct", "bm25")},
+        by_hand=lambda request: scored(3 * grade(request)),
+        # Ranks 1 and 3, 2 and 2, 3 and 1 by reciprocal rank fusion with 60; of equals a is first.
+        expected={"a": 1 / 61 + 1 / 63, "c": 1 / 61 + 1 / 63, "b": 2 / 62},
+        local={
+            "members": ("direct", "bm25"),
+            "scoring": "integer",
+            "prompts": "compact",
+            "max_score_tokens": 24,
+        },
+        shallow=True,
+    ),
 }
-TRIED_ELSEWHERE = {kind.name for kind, _ in test_orders.RANKERS}
+TRIED_ELSEWHERE = {
+    *(kind.name for kind, _ in test_orders.RANKERS),
+    "rebel",  # tests.attack.test_windows
+    "fused",  # whose members' replies are theirs
+}
 
 
 def made(name: str, model: Any, **options: Any) -> Ranker:
@@ -309,7 +349,9 @@ def test_a_local_model_ranks_three_queries_of_the_mini_collection(
             assert ranking.ids == list(docs)
         else:
             assert not ranking.failure
-        assert all(0 <= score <= ranker.config.top for score in ranking.matrix.values.flat)
+        # REBEL's judge gives sums.
+        most = ranking.scale[1] if name == "rebel" and ranking.scale else ranker.config.top
+        assert all(0 <= score <= most for score in ranking.matrix.values.flat)
     calls = sum(result.result().usage.calls for result in results)
     assert 0 < calls <= estimated
 
