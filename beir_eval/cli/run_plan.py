@@ -64,7 +64,7 @@ def needed_models(experiment: Experiment) -> list[str]:
 
     names = []
     for spec in experiment.rankers:
-        if not RANKERS.get(spec.ranker).needs_model:
+        if spec.run or not RANKERS.get(spec.ranker).needs_model:
             continue
         model = spec.options.get("model")
         roles = [spec.options.get(f"{role}_model") or model for role in ROLES]

@@ -174,7 +174,7 @@ def _text(value: Any, where: str) -> str:
 def _try_out(kind: type[Ranker], options: Mapping[str, Any], place: str) -> None:
     """Make the ranker with a model that is never asked, so that it refuses what it would later."""
     from mcranker.config import RankerConfig
-    from mcranker.errors import MCRankerError
+    from mcranker.errors import MCRankerError, UnsupportedCapability
     from mcranker.llm.chat import Capabilities
     from mcranker.llm.scripted import ScriptedChat
     from personas import PersonasError
@@ -194,5 +194,7 @@ def _try_out(kind: type[Ranker], options: Mapping[str, Any], place: str) -> None
         RankerConfig(**fields)
         # A batch needs a provider, and tokens a tokenizer, which the stand-in has not.
         make(model=model, ledger=None, **{**tried, "batch": False, "max_passage_tokens": None})
+    except UnsupportedCapability:
+        return  # what the stand-in lacks, the model that will be asked may have
     except (MCRankerError, PersonasError) as failure:
         raise SuiteError(f"{place}: {failure}") from failure

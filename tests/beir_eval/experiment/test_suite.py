@@ -45,6 +45,7 @@ def test_everything_of_a_file_arrives(write: Path) -> None:
         datasets = ["scifact", {name = "nfcorpus", split = "dev", about = "Medicine"}]
         baseline = "DIRECT(0,10)"
         paper_table = "table_5_and_1"
+        paper_rows = ["BM25", "RankT5 (fine-tuned T5 XL)"]
         depth = 20
         [settings]
         preset = "reference"
@@ -114,6 +115,8 @@ def test_everything_of_a_file_arrives(write: Path) -> None:
         x=2.0,
         series="s",
         rankers=("DIRECT(0,10)", "team"),
+        paper_rows={"DIRECT(0,10)": "DIRECT(0,10)"},
+        not_run=("BM25", "RankT5 (fine-tuned T5 XL)"),
     )
     assert direct.note == SuiteNote(
         name="mine",
@@ -123,6 +126,8 @@ def test_everything_of_a_file_arrives(write: Path) -> None:
         figure=figure,
         paper_row="DIRECT(0,10)",
         rankers=("DIRECT(0,10)", "team"),
+        paper_rows={"DIRECT(0,10)": "DIRECT(0,10)"},
+        not_run=("BM25", "RankT5 (fine-tuned T5 XL)"),
     )
 
 
