@@ -210,7 +210,7 @@ class Experiment:
         from beir_eval.retrieval.first_stage import find
 
         plan = self.plan
-        whole = load(spec.name, split=spec.split)
+        whole = load(spec.name, split=spec.split, topic_field=spec.topic_field)
         chosen = chosen_queries(whole, queries=plan.queries, limit=plan.limit)
         stage = replace(plan.first_stage, depth=plan.depth or self.suite.depth)
         foreign = self._foreign_runs(chosen, stage.depth)

@@ -35,10 +35,10 @@ kind = "line"
 title = "Number of recruits"
 ```
 
-Data sets as tables have ``name``, ``split`` and ``about`` (the words that ``criteria="dataset"``
-shows the model). Folders of data sets and prompts, and files of teams, models and foreign runs,
-are looked for beside the suite's file. ``{dataset}`` in the path of a foreign run is the data
-set's name; the file may be packed (``.gz``).
+Data sets as tables have ``name``, ``split``, ``about`` (the words that ``criteria="dataset"``
+shows the model) and ``topic_field`` (of TREC topics). Folders of data sets and prompts, and files
+of teams, models and foreign runs, are looked for beside the suite's file. ``{dataset}`` in the path
+of a foreign run is the data set's name; the file may be packed (``.gz``).
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
     from beir_eval.experiment.run_folder import FigureNote
+    from mcranker.topics import TopicField
 
 _SUFFIX = ".toml"
 LONGEST = 4_000_000
@@ -75,11 +76,13 @@ class DatasetSpec:
         split: which judgements.
         about: what the collection is, in words for ``criteria="dataset"``; empty for the
             catalogue's words.
+        topic_field: of a folder with TREC topics, the field that is the query.
     """
 
     name: str
     split: str = "test"
     about: str = ""
+    topic_field: TopicField = "title"
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,5 +277,5 @@ def _datasets(form: SuiteForm, place: str, base: Path | None) -> tuple[DatasetSp
                 f"{place}: datasets: {entry.name!r} stands twice; for another split write a "
                 "suite of its own"
             )
-        found[key] = DatasetSpec(name, entry.split, entry.about)
+        found[key] = DatasetSpec(name, entry.split, entry.about, entry.topic_field)
     return tuple(found.values())

@@ -23,6 +23,7 @@ from pydantic import (
 from beir_eval.errors import SuiteError
 from beir_eval.experiment.foreign import check_template
 from beir_eval.experiment.run_folder import DATA_FOLDER, FIRST_STAGE, FigureNote
+from mcranker.topics import TopicField
 from personas.errors import shown
 
 LONGEST_FOLDER_NAME = 80
@@ -56,6 +57,7 @@ class _DatasetForm(_Form):
     name: str = Field(min_length=1, max_length=4096)
     split: _Words = Field("test", min_length=1)
     about: str = ""
+    topic_field: TopicField = "title"
 
 
 class _RankerForm(_Form):
