@@ -100,6 +100,7 @@ def _show(ctx: click.Context, experiment: Experiment, results: list[CellResult])
     if any(result.metrics is not None for result in results):
         out = experiment.plan.out
         print_line(f"For tables, significance and figures: beir-eval report {out}")
+    if any(result.metrics is not None and result.metrics.taken for result in results):
         print_line(f"To see why: personas report {out} --out FOLDER")
     return code
 
