@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from beir_eval.cli.flags import FIRST_STAGE, bm25_flags, measures_flag, no_cache_flag
+from beir_eval.cli.flags import (
+    FIRST_STAGE,
+    bm25_flags,
+    measures_flag,
+    no_cache_flag,
+    topic_field_flag,
+)
 from beir_eval.experiment.run import Experiment, Plan
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.options import (
@@ -67,7 +73,7 @@ def needed_models(experiment: Experiment) -> list[str]:
 
     names = []
     for spec in experiment.rankers:
-        if not RANKERS.get(spec.ranker).asks_models(spec.options):
+        if spec.run or not RANKERS.get(spec.ranker).asks_models(spec.options):
             continue
         model = spec.options.get("model")
         roles = [spec.options.get(f"{role}_model") or model for role in ROLES]
@@ -123,9 +129,15 @@ def _plan(ctx: click.Context, suite: Suite) -> Plan:
 
     given = ctx.params
     datasets = tuple(
-        DatasetSpec(name, given["split"], given["about"]) for name in given["datasets"]
+        DatasetSpec(name, given["split"], given["about"], given["topic_field"] or "title")
+        for name in given["datasets"]
     ) or tuple(
-        replace(each, about=given["about"] or each.about, split=given["split"] or each.split)
+        replace(
+            each,
+            about=given["about"] or each.about,
+            split=given["split"] or each.split,
+            topic_field=given["topic_field"] or each.topic_field,
+        )
         for each in suite.datasets
     )
     config = given_config(ctx)
@@ -213,6 +225,7 @@ def run_flags() -> list[click.Parameter]:
             help="A data set, instead of the suite's; may be repeated. See 'beir-eval datasets'.",
         ),
         what(["--split"], default="", metavar="NAME", help="Which judgements ('test')."),
+        topic_field_flag(WHAT),
         what(
             ["--about"],
             default="",

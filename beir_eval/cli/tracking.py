@@ -154,7 +154,10 @@ class Display(Watch):
         if result.metrics is not None:
             measure = result.metrics.measures[0]
             value = f"{measure} {result.metrics.means[measure]:.4f}"
-            say(f"{self.tracker.name}: {value}; {calls}")
+            done = calls if result.metrics.taken else "foreign run"
+            say(f"{self.tracker.name}: {value}; {done}")
+        elif result.unsupported:
+            say(f"{self.tracker.name}: left out")
 
     def close(self) -> None:
         """Take the live display away."""

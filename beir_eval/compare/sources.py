@@ -163,7 +163,7 @@ def open_pair(a: str, b: str, *, basis: Basis | None = None) -> Pair:
         )
     data = next((folder.data() for folder in folders if folder), None)
     runs = [
-        _FolderRun(name, folder, own or shared)
+        (_ForeignRun if folder.manifest.foreign else _FolderRun)(name, folder, own or shared)
         if folder
         else _FirstStageRun(name, data, shared)
         if name == FIRST_STAGE_NAME
@@ -200,6 +200,13 @@ class _FolderRun(ComparedRun):
 
     def _kept_values(self) -> Mapping[str, Mapping[str, float]]:
         return self._metrics.per_query
+
+
+class _ForeignRun(_FolderRun):
+    note = "a foreign run holds no scores by persona"
+
+    def ranked(self, query_ids: Collection[str]) -> dict[str, Ranked]:
+        return ComparedRun.ranked(self, query_ids)  # nothing but the order is known
 
 
 class _FirstStageRun(ComparedRun):

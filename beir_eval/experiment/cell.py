@@ -218,6 +218,8 @@ class RunJob:
 def judges(spec: RankerSpec) -> int:
     """How many scores a passage gets: one of each persona and the assessor, or DIRECT's one.
 
+    Of a foreign run it is 0.
+
     Raises:
         PersonasError, ConfigError: the team that is named cannot be used.
     """
@@ -225,7 +227,7 @@ def judges(spec: RankerSpec) -> int:
     from mcranker.method.seats import as_team
 
     if spec.ranker != MCRanker.name:
-        return 1
+        return 0 if spec.run else 1
     size, team = spec.options.get("team_size"), spec.options.get("team")
     if size is None and team is not None:
         size = len(as_team(team).members)

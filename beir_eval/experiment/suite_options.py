@@ -211,7 +211,7 @@ def _without_models(member: Any) -> Any:
 def _try_out(kind: type[Ranker], options: Mapping[str, Any], place: str) -> None:
     """Make the ranker with a model that is never asked, so that it refuses what it would later."""
     from mcranker.config import MOST_IN_A_CALL, RankerConfig
-    from mcranker.errors import MCRankerError
+    from mcranker.errors import MCRankerError, UnsupportedCapability
     from mcranker.llm.chat import Capabilities
     from mcranker.llm.scripted import ScriptedChat
     from personas import PersonasError
@@ -239,5 +239,7 @@ def _try_out(kind: type[Ranker], options: Mapping[str, Any], place: str) -> None
         RankerConfig(**fields)
         # A batch needs a provider, and tokens a tokenizer, which the stand-in has not.
         make(model=model, ledger=None, **{**tried, "batch": False, "max_passage_tokens": None})
+    except UnsupportedCapability:
+        return  # what the stand-in lacks, the model that will be asked may have
     except (MCRankerError, PersonasError) as failure:
         raise SuiteError(f"{place}: {failure}") from failure

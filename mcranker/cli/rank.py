@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import click
+from click.core import ParameterSource
 
 from mcranker.cli.better_judges import better_judges
 from mcranker.cli.fetching import fetch_models
@@ -47,6 +48,7 @@ from mcranker.models import ROLES
 from mcranker.paths import is_file
 from mcranker.rankers import FATAL_ERRORS, RankedQuery, Ranker
 from mcranker.ranking import Ranking
+from mcranker.topics import TOPIC_FIELDS
 from mcranker.trec import can_be_named
 from mcranker.types import Passage, Query
 from personas.words import counted
@@ -188,7 +190,7 @@ def _given_passages(ctx: click.Context) -> list[Passage]:
 def _run_job(ctx: click.Context) -> _Job:
     given = ctx.params
     run = read_run(given["run"])
-    queries = read_queries(given["queries"])
+    queries = read_queries(given["queries"], given["topic_field"])
     known = {query.id for query in queries}
     strays = [query_id for query_id in run if query_id not in known]
     if strays:
@@ -225,6 +227,8 @@ def _check_usage(ctx: click.Context) -> None:
                 instead = _REPORT_OF_MANY if name == "report" else "leave it out"
                 raise click.UsageError(f"{flag} does not go with --queries; {instead}", ctx)
         return
+    if ctx.get_parameter_source("topic_field") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("--topic-field goes with --queries FILE; give that as well", ctx)
     for name in ("run", "corpus"):
         if given[name] is not None:
             raise click.UsageError(f"--{name} goes with --queries FILE; give that as well", ctx)
@@ -271,7 +275,16 @@ def _flags() -> list[click.Parameter]:
         into(
             ["--queries"],
             metavar="FILE",
-            help="Many queries (JSONL or TSV with id and text), with --run and --corpus.",
+            help="Many queries, with --run and --corpus: JSONL, TSV or CSV with id (qid) and text "
+            "(query), or TREC topics in SGML or XML.",
+        ),
+        into(
+            ["--topic-field"],
+            type=click.Choice(TOPIC_FIELDS),
+            default="title",
+            show_default=True,
+            help="The field of TREC topics that is the query: title (or query), desc (description, "
+            "question) or narr (narrative).",
         ),
         into(["--run"], metavar="FILE", help="TREC run whose passages are ranked again."),
         into(["--corpus"], metavar="FILE", help="Texts of the run's passages (JSONL or TSV)."),

@@ -46,6 +46,7 @@ def test_everything_of_a_file_arrives(write: Path) -> None:
         datasets = ["scifact", {name = "nfcorpus", split = "dev", about = "Medicine"}]
         baseline = "DIRECT(0,10)"
         paper_table = "table_5_and_1"
+        paper_rows = ["BM25", "RankT5 (fine-tuned T5 XL)"]
         depth = 20
         [settings]
         preset = "reference"
@@ -115,6 +116,8 @@ def test_everything_of_a_file_arrives(write: Path) -> None:
         x=2.0,
         series="s",
         rankers=("DIRECT(0,10)", "team"),
+        paper_rows={"DIRECT(0,10)": "DIRECT(0,10)"},
+        not_run=("BM25", "RankT5 (fine-tuned T5 XL)"),
     )
     assert direct.note == SuiteNote(
         name="mine",
@@ -124,6 +127,8 @@ def test_everything_of_a_file_arrives(write: Path) -> None:
         figure=figure,
         paper_row="DIRECT(0,10)",
         rankers=("DIRECT(0,10)", "team"),
+        paper_rows={"DIRECT(0,10)": "DIRECT(0,10)"},
+        not_run=("BM25", "RankT5 (fine-tuned T5 XL)"),
     )
 
 
