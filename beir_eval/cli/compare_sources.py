@@ -254,8 +254,8 @@ def _runs(
         of = counted(len(judged), "judged query", "judged queries")
         verdict.append(
             f"NDCG@10 {verb}: {means[0]:.3f} before, {means[1]:.3f} after "
-            f"({signed(means[1] - means[0])}), a mean over {of}. Whether that is more than chance is "
-            "not tested here; 'beir-eval compare' tests it."
+            f"({signed(means[1] - means[0])}), a mean over {of}. It is not tested whether that is "
+            "more than chance; 'beir-eval compare' tests it."
         )
     changed = sum(row.moved > 0 for row in rows)
     shared = math.fsum(row.shared for row in rows) / len(rows)

@@ -92,10 +92,19 @@ def _hit_table(console: Console, ranking: Ranking, hits: list[Hit]) -> Table:
             "" if beyond else finals[row] if hit.at_most is None else f"≤{finals[row]}",
             *("" if beyond else score for score in scores.values()),
             moved(hit.moved),
-            Text(plain(f"{hit.passage.title} {hit.passage.text}", EXCERPT)),
+            _excerpt(hit),
             style="dim" if hit.score is None else None,
         )
     return table
+
+
+def _excerpt(hit: Hit) -> Text:
+    """Title and text, told apart without colour as well."""
+    title, text = plain(hit.passage.title, EXCERPT), plain(hit.passage.text, EXCERPT)
+    if not title:
+        return Text(text)
+    shown = Text(title, style="bold")
+    return shown.append(f" | {text}", style="not bold") if text else shown
 
 
 def _headings(console: Console, ranking: Ranking, hits: list[Hit]) -> list[str]:

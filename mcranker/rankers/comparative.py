@@ -119,7 +119,7 @@ class ComparativeRanker(Ranker):
         if self.config.deadline is not None:
             session.deadline = anyio.current_time() + self.config.deadline
         rows = len(session.distinct)
-        await session.tell(RankingStarted(query.id, query.text, rows))
+        await session.tell(RankingStarted(query.id, query.text, rows, session.usage))
         sorting = Sorting(session, self._most(rows), list(range(rows)), self._worst)
         partial = True
         try:

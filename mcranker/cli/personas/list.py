@@ -74,22 +74,34 @@ def _has(entry: dict[str, Any], words: list[str]) -> bool:
 def _show_members(console: Console, entries: list[dict[str, Any]]) -> None:
     from rich.table import Column
 
-    from personas.console import names, numbers, table
+    from personas.console import table
 
-    topics = Column("topics", ratio=1)
+    # A line each, whatever the width; 'personas show' says all.
+    persona = Column("persona", no_wrap=True, min_width=_longest(entries, "persona"))
+    name = Column("name", style="cyan", no_wrap=True, min_width=_longest(entries, "name"))
+    criteria = Column("criteria", justify="right", no_wrap=True, min_width=len("criteria"))
+    topics = Column("topics", ratio=1, no_wrap=True, overflow="ellipsis")
     rows = (
-        (each["name"], each["persona"], ", ".join(each["topics"]), str(each["criteria"]))
+        (each["name"], each["persona"], str(each["criteria"]), ", ".join(each["topics"]))
         for each in entries
     )
-    console.print(table([names("name"), "persona", topics, *numbers("criteria")], rows))
+    console.print(table([name, persona, criteria, topics], rows))
+
+
+def _longest(entries: list[dict[str, Any]], key: str) -> int:
+    return max(len(each[key]) for each in entries)
 
 
 def _show_teams(console: Console, entries: list[dict[str, Any]]) -> None:
     from rich.table import Column
 
-    from personas.console import names, table
+    from personas.console import table
 
-    columns = [names("name"), Column("members", ratio=2), Column("what for", ratio=3)]
+    columns = [
+        Column("name", style="cyan", no_wrap=True, min_width=_longest(entries, "name")),
+        Column("members", ratio=2, no_wrap=True, overflow="ellipsis"),
+        Column("what for", ratio=3, no_wrap=True, overflow="ellipsis"),
+    ]
     rows = ((each["name"], ", ".join(each["members"]), each["description"]) for each in entries)
     console.print(table(columns, rows))
 
