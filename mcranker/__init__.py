@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mcranker.comparing import ComparedRankings, compare
     from mcranker.config import RankerConfig
     from mcranker.errors import (
         AuthenticationFailed,
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from mcranker.rankers.setwise import SetwiseRanker
     from mcranker.ranking import Hit, Ranking
     from mcranker.replies.loose_json import Unreadable
+    from mcranker.team_page import team_to_html
     from mcranker.types import Comparisons, MissingScore, Passage, Query, Score, UsageTable
     from personas import Criterion, Ensemble, Member, Persona, Rubric, Team
 
@@ -82,6 +84,8 @@ _EXPORTS = {
     "personas": "Persona Criterion Rubric Member Team Ensemble",
     "mcranker.config": "RankerConfig",
     "mcranker.options": "RankerOptions",
+    "mcranker.comparing": "ComparedRankings compare",
+    "mcranker.team_page": "team_to_html",
     "mcranker.rankers.base": "Ranker",
     "mcranker.rankers.dispatch": "RankedQuery",
     "mcranker.rankers.mcranker": "MCRanker",
@@ -118,6 +122,7 @@ __all__ = [
     "ChatModel",
     "ChatReply",
     "ChatRequest",
+    "ComparedRankings",
     "Comparisons",
     "ConfigError",
     "ConnectionFailed",
@@ -183,7 +188,9 @@ __all__ = [
     "UnsupportedCapability",
     "Usage",
     "UsageTable",
+    "compare",
     "connect",
+    "team_to_html",
 ]
 
 

@@ -158,9 +158,9 @@ def weight_notes(path: str | os.PathLike[str]) -> tuple[tuple[Place, str], ...]:
     nothing is said of them.
 
     Returns:
-        The place of each such rubric, and a sentence, e.g. ``"the weights sum to 145 and are
-        brought to 100: 'Fit' 80 → 55.2%, 'Price' 65 → 44.8%"``. Nothing for a file that cannot be
-        read, and for a saved ranking, whose weights sum to 100 already.
+        The place of each such rubric, and a sentence, e.g. ``"the weights of 'Nurse' sum to
+        145 and are brought to 100: 'Fit' 80 → 55.2%, 'Price' 65 → 44.8%"``. Nothing for a file
+        that cannot be read, and for a saved ranking, whose weights sum to 100 already.
     """
     path = Path(path)
     if path.suffix.lower() not in FORMATS or _of_ranking(path) is not None:
@@ -189,7 +189,7 @@ def _of_ranking(path: Path) -> Team | None:
     return saved_team(path) if path.suffix.lower() in SUFFIXES else None
 
 
-def _weight_notes(data: Any, place: Place) -> Iterator[tuple[Place, str]]:
+def _weight_notes(data: Any, place: Place, whose: str = "") -> Iterator[tuple[Place, str]]:
     if not isinstance(data, Mapping):
         return
     criteria = data.get("criteria")
@@ -206,9 +206,12 @@ def _weight_notes(data: Any, place: Place) -> Iterator[tuple[Place, str]]:
             rest = f" and {more} more" if more > 0 else ""
             yield (
                 (*place, "criteria"),
-                f"the weights sum to {told.total} and are brought to 100: {listed}{rest}",
+                f"the weights{whose} sum to {told.total} and are brought to 100: {listed}{rest}",
             )
-    yield from _weight_notes(data.get("rubric"), (*place, "rubric"))
+    persona = data.get("persona")
+    name = persona.get("name") if isinstance(persona, Mapping) else None
+    of_member = f" of {name!r}" if isinstance(name, str) and len(name) < _LONGEST_LINE else ""
+    yield from _weight_notes(data.get("rubric"), (*place, "rubric"), of_member)
     members = data.get("members")
     for number, member in enumerate(members if isinstance(members, list) else ()):
         yield from _weight_notes(member, (*place, "members", number))

@@ -42,7 +42,15 @@ def _compare(ctx: click.Context) -> int:
         write_whole(given["html"], page)
         say(f"the page is {given['html']}")
     elif given["output"] == "json":
-        found = [each.to_dict() for each in comparisons]
+        from personas.report.diff_lines import diff_lines
+
+        found = [
+            {
+                **each.to_dict(),
+                "team": [asdict(line) for line in diff_lines(each.team)] if each.team else [],
+            }
+            for each in comparisons
+        ]
         if runs is None:
             print_json(comparison=found[0])
         else:

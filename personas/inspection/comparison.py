@@ -589,5 +589,12 @@ def _plain(each: ComparedPassage) -> dict[str, Any]:
             for name, hit in sides.items()
         },
         "combining_effect": each.combining_effect,
-        "causes": [{**asdict(cause), "change": cause.change} for cause in each.causes],
+        "causes": [
+            {
+                **asdict(cause),
+                "change": cause.change,
+                "criteria": [asdict(criterion) for criterion in cause.criteria],
+            }
+            for cause in each.causes
+        ],
     }
