@@ -2,8 +2,8 @@
 
 Two criteria overlap by twice the weight of the words that they share as a share of the weight of
 all their words (Dice), 0 to 1. Words are compared without case and ending. A word weighs
-log((1 + n) / (1 + m)) if m of the n criteria of the library have it, so "passage" and "query",
-which most of them have, weigh next to nothing.
+log((1 + n) / (1 + m)) if m of the n criteria of the library have it. Words that a twentieth of them
+have, such as "passage", and the commonest words of English do not count.
 """
 
 from __future__ import annotations
@@ -30,6 +30,10 @@ _LEAST = 3  # letters of a word that counts
 _MOST_WORDS = 300  # of a criterion that are compared
 _ENDINGS = ("ations", "ation", "ings", "ing", "ies", "ied", "ers", "er", "es", "ed", "s", "ly", "y")
 _STEM = 4  # letters that stay when an ending is taken off
+_COMMON = 0.05  # of the library's criteria; a word that so many have tells nothing
+_EMPTY = frozenset(
+    ["about", "above", "after", "all", "also", "and", "any", "are", "been", "before", "being", "below", "both", "but", "can", "could", "did", "does", "each", "either", "every", "few", "for", "from", "had", "has", "have", "how", "into", "its", "just", "less", "many", "may", "more", "most", "much", "must", "nor", "not", "off", "only", "other", "out", "over", "own", "same", "should", "since", "some", "such", "than", "that", "the", "their", "them", "then", "there", "these", "they", "this", "those", "through", "under", "until", "upon", "very", "was", "were", "what", "when", "where", "whether", "which", "while", "who", "whose", "why", "will", "with", "within", "without", "would", "you", "your"]
+)
 _LEAST_SHARED = 2  # words; one alone may be an accident
 
 
@@ -66,14 +70,13 @@ def overlaps(members: Sequence[Member], *, least: float = ALIKE) -> tuple[Overla
         if member.rubric is not None
         for criterion in member.rubric.criteria
     ][:MOST_COMPARED]
-    weights = _weights()
-    rare = max(weights.values())
+    weights, rare = _weights()
     sums = [math.fsum(weights.get(stem, rare) for stem in words) for _, _, words in known]
     found = []
     for one, other in combinations(range(len(known)), 2):
         name, criterion, words = known[one]
         other_name, other_criterion, other_words = known[other]
-        shared = [stem for stem in words if stem in other_words]
+        shared = [stem for stem in words if stem in other_words and weights.get(stem, rare)]
         if name == other_name or len(shared) < _LEAST_SHARED:
             continue
         both = math.fsum(weights.get(stem, rare) for stem in shared)
@@ -86,8 +89,8 @@ def overlaps(members: Sequence[Member], *, least: float = ALIKE) -> tuple[Overla
 
 
 @cache
-def _weights() -> Mapping[str, float]:
-    """Stem -> how much it tells, of all words in the library's criteria."""
+def _weights() -> tuple[Mapping[str, float], float]:
+    """Stem -> how much it tells, of the words in the library's criteria; and of any other word."""
     criteria = [
         criterion
         for member in library.members()
@@ -95,15 +98,22 @@ def _weights() -> Mapping[str, float]:
         for criterion in member.rubric.criteria
     ]
     counts = Counter(stem for criterion in criteria for stem in _words(criterion))
-    return {stem: math.log((1 + len(criteria)) / (1 + count)) for stem, count in counts.items()}
+    whole = 1 + len(criteria)
+    common = _COMMON * len(criteria)
+    weights = {
+        stem: 0.0 if count >= common else math.log(whole / (1 + count))
+        for stem, count in counts.items()
+    }
+    return weights, math.log(whole)
 
 
 def _words(criterion: Criterion) -> dict[str, str]:
     """Stem -> the word."""
     found: dict[str, str] = {}
     for word in _WORD.findall(f"{criterion.name} {criterion.description}")[:_MOST_WORDS]:
-        if len(word) >= _LEAST:
-            found.setdefault(_stem(word.casefold()), word)
+        folded = word.casefold()
+        if len(folded) >= _LEAST and folded not in _EMPTY:
+            found.setdefault(_stem(folded), word)
     return found
 
 
