@@ -32,7 +32,12 @@ _ENDINGS = ("ations", "ation", "ings", "ing", "ies", "ied", "ers", "er", "es", "
 _STEM = 4  # letters that stay when an ending is taken off
 _COMMON = 0.05  # of the library's criteria; a word that so many have tells nothing
 _EMPTY = frozenset(
-    ["about", "above", "after", "all", "also", "and", "any", "are", "been", "before", "being", "below", "both", "but", "can", "could", "did", "does", "each", "either", "every", "few", "for", "from", "had", "has", "have", "how", "into", "its", "just", "less", "many", "may", "more", "most", "much", "must", "nor", "not", "off", "only", "other", "out", "over", "own", "same", "should", "since", "some", "such", "than", "that", "the", "their", "them", "then", "there", "these", "they", "this", "those", "through", "under", "until", "upon", "very", "was", "were", "what", "when", "where", "whether", "which", "while", "who", "whose", "why", "will", "with", "within", "without", "would", "you", "your"]
+    """about above after all also and any are been before being below both but can could did does
+    each either every few for from had has have how into its just less many may more most much must
+    nor not off only other out over own same should since some such than that the their them then
+    there these they this those through under until upon very was were what when where whether which
+    while who whose why will with within without would you your""".split()  # noqa: SIM905 - a list
+    # of a hundred lines would be no easier to read
 )
 _LEAST_SHARED = 2  # words; one alone may be an accident
 

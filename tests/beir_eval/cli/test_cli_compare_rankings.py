@@ -1,4 +1,4 @@
-"""`mcranker compare`: saved rankings, many of them, run folders, and every way that can go wrong."""
+"""`mcranker compare`: saved rankings, run folders, and every way that can go wrong."""
 
 from __future__ import annotations
 
