@@ -162,6 +162,7 @@ class RankingComparison:
         notes: what must be known before the rest is believed, the worst first; a sentence each.
         passages: of either ranking, the move that counts most first, see `ComparedPassage.weight`;
             then by rank.
+        idle: names of personas that were changed and gave each passage the score it had before.
         exact: whether the arithmetic behind `PersonaChange.effect` gives the second ranking itself.
         ndcg_before: NDCG@10, 0 to 1; None without judgements, or without a relevant passage.
         ndcg_after: that of the second ranking.
@@ -173,6 +174,7 @@ class RankingComparison:
     settings: tuple[SettingChange, ...]
     notes: tuple[str, ...]
     passages: tuple[ComparedPassage, ...]
+    idle: tuple[str, ...]
     exact: bool
     ndcg_before: float | None
     ndcg_after: float | None
@@ -193,6 +195,7 @@ class RankingComparison:
             "query": {"text": self.after.query, "id": self.after.query_id},
             "notes": list(self.notes),
             "team_differs": None if self.team is None else bool(self.team),
+            "idle": list(self.idle),
             "settings": [asdict(each) for each in self.settings],
             "ndcg@10": {"before": self.ndcg_before, "after": self.ndcg_after},
             "passages": len(self.passages),
@@ -242,6 +245,7 @@ def compare_rankings(
         settings=settings,
         notes=tuple(_notes(one, two, passages)),
         passages=passages,
+        idle=effects.idle,
         exact=effects.exact,
         ndcg_before=_ndcg(one),
         ndcg_after=_ndcg(two),
@@ -256,6 +260,7 @@ class _Effects:
         self.edited = _edited(before.team, after.team, team)
         self.by_pair: dict[tuple[str, str], dict[str, int]] = {}
         self.combining: dict[str, int] = {}
+        self.idle: tuple[str, ...] = ()
         self._before = {hit.doc_id: hit for hit in before.judged}
         given = sorted(after.judged, key=lambda hit: hit.first_stage_rank)
         self._hits = [hit for hit in given if hit.doc_id in self._before]
@@ -272,6 +277,11 @@ class _Effects:
         )
         if not columns:
             return
+        self.idle = tuple(
+            new
+            for old, new in self.pairs
+            if old and new in self.edited and all(self._gave_same(old, new, hit) for hit in given)
+        )
         for old, new in self.pairs:
             changed = dict(columns)
             if old:
@@ -283,6 +293,11 @@ class _Effects:
                 self.by_pair[old, new] = self._against(now, self._ranks(changed))
         if self._rules[0] != self._rules[1]:
             self.combining = self._against(now, self._ranks(columns, self._rules[0]))
+
+    def _gave_same(self, old: str, new: str, hit: InspectedHit) -> bool:
+        """Whether the persona gave the passage the score that it had before, if it was there."""
+        was = self._before.get(hit.doc_id)
+        return was is None or was.scores[old] == hit.scores[new]
 
     @staticmethod
     def _against(now: Mapping[str, int], then: Mapping[str, int]) -> dict[str, int]:

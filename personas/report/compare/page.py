@@ -32,7 +32,7 @@ from personas.words import signed, whole
 DETAILED = 150
 """Passages that are explained on a page, shared among its queries."""
 
-_LEAST_DETAILED = 5
+_LEAST_DETAILED, _MOST_DETAILED = 5, 50  # of one query
 _TEXT = 700
 _NAME = 80
 _CAUSES, _CRITERIA, _LINES, _SETTINGS, _NOTES = 12, 8, 200, 60, 12
@@ -146,7 +146,8 @@ def render_comparison(
     """
     if len(comparisons) != 1 and runs is None:
         raise ValueError(f"{len(comparisons)} comparisons: say by runs= what they are of")
-    share = max(_LEAST_DETAILED, DETAILED // max(1, len(comparisons)))
+    share = DETAILED // max(1, len(comparisons))
+    share = min(max(share, _LEAST_DETAILED), _MOST_DETAILED)
     queries = [_query(number, each, share) for number, each in enumerate(comparisons, start=1)]
     same_team = _same_team(comparisons) if runs is not None else None
     return render_page(

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import TypeAlias
 
+from personas.ensembles import Rule
 from personas.inspection.comparison import (
     ComparedPassage,
     CriterionChange,
     PersonaChange,
     RankingComparison,
 )
-from personas.words import counted, fixed, signed, weight
+from personas.words import counted, exact, fixed, signed, weight
 
 _FINE = 3.0
+_MOST_IDLE = 5
 
 
 class Name(str):
@@ -45,9 +47,13 @@ def verdict(comparison: RankingComparison) -> list[Sentence]:
                 "there.",
             )
         )
-    who = _who_moved(comparison)
+    who = _who_moved(comparison) or _who_moved_nothing(comparison)
     if who:
         found.append(who)
+    found += [
+        (Name(name), " was changed, and gave every passage the score that it had before.")
+        for name in comparison.idle[:_MOST_IDLE]
+    ]
     if comparison.team is not None and not comparison.team:
         found.append(
             (
@@ -176,6 +182,31 @@ def _who_moved(comparison: RankingComparison) -> Sentence:
         "Most moves come from the scores of ",
         Name(name),
         f": {count:,} of {sum(firsts.values()):,}.",
+    )
+
+
+def _who_moved_nothing(comparison: RankingComparison) -> Sentence:
+    """The greatest change of a score, where no passage moved for all that."""
+    changes = [
+        (abs(cause.change), cause, each)
+        for each in comparison.passages
+        for cause in each.causes
+        if cause.change
+    ]
+    if comparison.movers or not changes:
+        return ()
+    _, cause, passage = max(changes, key=lambda each: each[0])
+    before, after = score_pair(cause.before, cause.after)
+    share = Rule.of(comparison.after.config).first_stage_weight
+    first_stage = (
+        f"; the first stage counts {exact(100 * share)}% in the final score" if share else ""
+    )
+    return (
+        "Scores changed, and not by enough: the most is ",
+        Name(cause.persona),
+        "’s of ",  # noqa: RUF001
+        Name(passage.doc_id),
+        f", from {before} to {after}{first_stage}.",
     )
 
 

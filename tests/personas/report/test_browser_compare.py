@@ -85,6 +85,14 @@ def test_all_text_can_be_read(pages: dict[str, Path], visit: Visit, kind: str) -
         assert [each for each in found if each.contrast < ENOUGH] == [], scheme
 
 
+def test_no_column_of_the_queries_is_hidden_on_a_phone(
+    pages: dict[str, Path], visit: Visit
+) -> None:
+    page = visit(pages["several"], width=390)
+    room = page.locator("#queries .scroll").evaluate("e => [e.scrollWidth, e.clientWidth]")
+    assert room[0] <= room[1]
+
+
 def test_lines_lead_from_each_rank_to_its_rank(pages: dict[str, Path], visit: Visit) -> None:
     page = visit(pages["one"])
     ends = page.evaluate(

@@ -109,7 +109,7 @@ def test_a_long_ranking_is_drawn_and_explained_in_part() -> None:
     assert sum(name == "line" for name, _ in page.tags) == 40
     words = " ".join(page.text.split())
     assert "on the other side; 360 more passages stay below." in words
-    assert "250 more passages moved and are not explained here" in words
+    assert "350 more passages moved and are not explained here" in words
 
 
 def test_the_sentence_is_that_of_the_largest_part() -> None:
@@ -152,6 +152,28 @@ def test_scores_have_as_many_digits_as_tell_them_apart() -> None:
     assert score_pair(5.0, 5.0) == ("5", "5")
     assert score_pair(7.001, 7.004) == ("7.001", "7.004")
     assert score_pair(None, 0.1234) == ("–", "0.123")  # noqa: RUF001
+
+
+def test_scores_that_changed_and_moved_nothing() -> None:
+    config = {"scale": 10, "ensemble": "sum", "first_stage_weight": 0.5}
+    before = stored([hit(1, 1, [9.0]), hit(2, 2, [4.0])], config=config)
+    after = stored([hit(1, 1, [9.0]), hit(2, 2, [4.5])], config=config)
+    sentences = ["".join(each) for each in verdict(compare_rankings(before, after))]
+    assert sentences[1] == (
+        "Scores changed, and not by enough: the most is Virologist’s of d2, from 4 to 4.5; the "  # noqa: RUF001
+        "first stage counts 50% in the final score."
+    )
+
+
+def test_a_persona_that_was_changed_to_no_effect() -> None:
+    before = stored([hit(1, 1, [9.0])], team=team(member("Virologist", 70, 30)))
+    after = stored([hit(1, 1, [9.0])], team=team(member("Virologist", 30, 70)))
+    found = compare_rankings(before, after)
+    assert found.idle == ("Virologist",)
+    assert "Virologist was changed, and gave every passage the score that it had before." in [
+        "".join(each) for each in verdict(found)
+    ]
+    assert compare_rankings(before, stored([hit(1, 1, [8.0])], team=after["team"])).idle == ()
 
 
 def test_equal_rankings() -> None:
