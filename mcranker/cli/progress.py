@@ -285,7 +285,7 @@ class Live:
             completed=tracker.done,
             total=tracker.total,
             count=_count(tracker),
-            speed="" if rate is None else _speed(rate),
+            speed="" if rate is None else f"{rate:.3g}/s",
             left="" if left is None else f"{_clock_time(left)} left",
             used=tracker.used,
         )
@@ -368,11 +368,6 @@ def _count(tracker: Tracker) -> str:
         return ""
     unit = f" {tracker.unit}" if tracker.unit else ""
     return f"{tracker.done:,}/{tracker.total:,}{unit}"
-
-
-def _speed(rate: float) -> str:
-    """How fast it goes, in the unit of the count before it."""
-    return f"{rate:.3g}/s" if rate >= 1 else f"{60 * rate:.3g}/min"
 
 
 def _clock_time(seconds: float) -> str:

@@ -222,7 +222,7 @@ def _changes(config: RankerConfig, resolved: RankerConfig) -> str:
     if not changed:
         return "nothing changes"
     listed = ", ".join(f"{name.replace('_', ' ')} {_said(each)}" for name, each in changed.items())
-    return f"unless you choose otherwise it works with: {listed}"
+    return f"unless you choose otherwise, it works with: {listed}"
 
 
 def _said(value: Any) -> str:

@@ -79,7 +79,7 @@ def test_all_text_can_be_read(pages: dict[str, Path], visit: Visit, kind: str) -
     page = visit(pages[kind])
     open_all(page)
     for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # of these two words
+        page.emulate_media(color_scheme=scheme)
         found = readings(page)
         assert len(found) > 10
         assert [each for each in found if each.contrast < ENOUGH] == [], scheme
