@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pydantic import ValidationError
 
 from mcranker.errors import ConfigError
+from mcranker.logs import safe_logger
 from personas import Member, Persona, Team, library, load
 from personas.errors import shown
 from personas.files import weight_notes
@@ -29,7 +29,7 @@ In a list, a string is the name of a member of the library if there is one, and 
 name of a persona without a rubric.
 """
 
-_logger = logging.getLogger("mcranker.team")
+_logger = safe_logger("mcranker.team")
 _FILES = {".yaml", ".yml", ".json", ".jsonl"}
 _MOST_MADE_UP = 20
 """Recruits that an estimate makes up, at most; see `mcranker.estimate`."""
