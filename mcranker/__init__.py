@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mcranker.comparing import ComparedRankings, compare
     from mcranker.config import RankerConfig
     from mcranker.errors import (
         AuthenticationFailed,
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
     from mcranker.rankers.tournament import TournamentRanker
     from mcranker.ranking import Hit, Ranking
     from mcranker.replies.loose_json import Unreadable
+    from mcranker.team_page import team_to_html
     from mcranker.types import (
         Comparisons,
         MemberRanking,
@@ -96,6 +98,8 @@ _EXPORTS = {
     "personas": "Persona Criterion Rubric Member Team Ensemble",
     "mcranker.config": "RankerConfig",
     "mcranker.options": "RankerOptions",
+    "mcranker.comparing": "ComparedRankings compare",
+    "mcranker.team_page": "team_to_html",
     "mcranker.rankers.base": "Ranker",
     "mcranker.rankers.dispatch": "RankedQuery",
     "mcranker.rankers.mcranker": "MCRanker",
@@ -135,6 +139,7 @@ __all__ = [
     "ChatModel",
     "ChatReply",
     "ChatRequest",
+    "ComparedRankings",
     "Comparisons",
     "ConfigError",
     "ConnectionFailed",
@@ -207,8 +212,10 @@ __all__ = [
     "Usage",
     "UsageTable",
     "WindowCounts",
+    "compare",
     "connect",
     "fuse",
+    "team_to_html",
 ]
 
 

@@ -6,9 +6,10 @@ Progress bars, servers and tests read these; how they are shown is elsewhere.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from mcranker.types import UsageTable
 from personas import Persona, Rubric
 
 if TYPE_CHECKING:
@@ -17,11 +18,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RankingStarted:
-    """Work on a query begins; `passages` is how many will be scored."""
+    """Work on a query begins; `passages` is how many will be scored.
+
+    `usage` has the calls and tokens of this query, and grows while it is ranked.
+    """
 
     query_id: str
     query: str
     passages: int
+    usage: UsageTable = field(default_factory=UsageTable, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -434,7 +434,7 @@ class Ranking(Sequence[Hit]):
         from personas.atomic import write_whole
         from personas.report import render_inspection
 
-        write_whole(path, render_inspection(self.stored(), grades=_checked_grades(grades)))
+        write_whole(path, render_inspection(self.stored(), grades=checked_grades(grades)))
 
     def show(
         self,
@@ -458,7 +458,7 @@ class Ranking(Sequence[Hit]):
         """
         from personas.report.terminal.terminal import print_inspection
 
-        known = _checked_grades(grades)
+        known = checked_grades(grades)
         print_inspection(self.stored(), top=top, passage=passage, grades=known, file=file)
 
     @classmethod
@@ -749,7 +749,7 @@ def _left_out(config: Mapping[str, Any]) -> str:
     )
 
 
-def _checked_grades(grades: Mapping[str, int] | None) -> dict[str, int] | None:
+def checked_grades(grades: Mapping[str, int] | None) -> dict[str, int] | None:
     """Judgements of one query: document id -> grade, above 0 for relevant.
 
     Raises:

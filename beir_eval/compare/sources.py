@@ -17,7 +17,7 @@ from beir_eval.experiment.run_folder import FIRST_STAGE, DataFolder, Metrics, Ru
 from mcranker.paths import is_file, is_folder
 from mcranker.trec import Run, read_trec
 from personas import Team
-from personas.inspection.stored import StoredHit
+from personas.inspection.stored import StoredHit, StoredQuery, StoredRanking, StoredUsage
 
 FIRST_STAGE_NAME = "first-stage"
 """Stands for the first stage's run of what the other run has ranked."""
@@ -99,6 +99,32 @@ class ComparedRun(ABC):
             )
             for query_id in query_ids
             if run.get(query_id)
+        }
+
+    def stored(self, query_ids: Collection[str]) -> dict[str, StoredRanking]:
+        """Query id -> the whole ranking without texts, of those that were ranked.
+
+        Raises:
+            RunError, RunFolderError: the run cannot be used.
+        """
+        nothing = StoredUsage(
+            calls=0, input_tokens=0, cached_input_tokens=0, output_tokens=0, cost=0.0, by_stage=[]
+        )
+        return {
+            query_id: StoredRanking(
+                version=1,
+                query=StoredQuery(text=self.basis.queries.get(query_id, ""), id=query_id),
+                ranker=self.label,
+                team=None,
+                personas=[],
+                hits=list(ranked.hits.values()),
+                config={},
+                models={},
+                prompt_hashes={},
+                usage=nothing,
+                seconds={},
+            )
+            for query_id, ranked in self.ranked(query_ids).items()
         }
 
     def _kept_values(self) -> Mapping[str, Mapping[str, float]]:
@@ -197,6 +223,9 @@ class _FolderRun(ComparedRun):
             ranking.query.id: Ranked.of(ranking.returned, ranking.team)
             for ranking in self._folder.rankings(query_ids)
         }
+
+    def stored(self, query_ids: Collection[str]) -> dict[str, StoredRanking]:
+        return {ranking.query.id: ranking for ranking in self._folder.rankings(query_ids)}
 
     def _kept_values(self) -> Mapping[str, Mapping[str, float]]:
         return self._metrics.per_query

@@ -30,6 +30,7 @@ class Destinations:
         out: file for them, or None for standard output.
         save: file for the whole ranking as JSON (one a line if there are many), or None.
         report: file for the report, or None.
+        save_team: file for the team, or None.
         top: hits in a table.
         many: whether there may be several queries.
     """
@@ -38,6 +39,7 @@ class Destinations:
     out: str | None
     save: str | None
     report: str | None
+    save_team: str | None
     top: int
     many: bool
 
@@ -69,6 +71,8 @@ class Results:
             self._save(ranking.to_json() + "\n")
         if self.wanted.report is not None:
             ranking.to_html(self.wanted.report)
+        if self.wanted.save_team is not None:
+            _save_team(ranking, self.wanted.save_team)
         match self.wanted.output:
             case "json":
                 self._rankings.append({**ranking.to_dict(), "hits": _hits(ranking)})
@@ -218,6 +222,15 @@ def opened(wanted: Destinations) -> Iterator[Results]:
         write = stack.enter_context(output(wanted.out))
         save = stack.enter_context(output(wanted.save)) if wanted.save is not None else None
         yield Results(wanted, write, save)
+
+
+def _save_team(ranking: Ranking, name: str) -> None:
+    from personas import save
+
+    if ranking.team is None:
+        say(f"warning: nobody judged, so there is no team to keep in {name}")
+        return
+    save(ranking.team, name)
 
 
 def _hits(ranking: Ranking) -> list[dict[str, Any]]:

@@ -105,7 +105,7 @@ def _hit_table(console: Console, ranking: Ranking, hits: list[Hit]) -> Table:
             *([without if beyond else _final(hit, finals[row])] if scored else []),
             *("" if beyond and not without else score for score in scores.values()),
             moved(hit.moved),
-            Text(plain(f"{hit.passage.title} {hit.passage.text}", EXCERPT)),
+            _excerpt(hit),
             style="dim" if hit.score is None else None,
         )
     return table
@@ -113,6 +113,15 @@ def _hit_table(console: Console, ranking: Ranking, hits: list[Hit]) -> Table:
 
 def _final(hit: Hit, text: str) -> str:
     return text if hit.at_most is None else f"≤{text}"
+
+
+def _excerpt(hit: Hit) -> Text:
+    """Title and text, told apart without colour as well."""
+    title, text = plain(hit.passage.title, EXCERPT), plain(hit.passage.text, EXCERPT)
+    if not title:
+        return Text(text)
+    shown = Text(title, style="bold")
+    return shown.append(f" | {text}", style="not bold") if text else shown
 
 
 def _headings(console: Console, ranking: Ranking, hits: list[Hit]) -> list[str]:

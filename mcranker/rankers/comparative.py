@@ -164,7 +164,7 @@ class ComparativeRanker(Ranker):
         if self.config.deadline is not None:
             session.deadline = anyio.current_time() + self.config.deadline
         rows = len(session.distinct)
-        await session.tell(RankingStarted(query.id, query.text, rows))
+        await session.tell(RankingStarted(query.id, query.text, rows, session.usage))
         if self.by_team:
             try:
                 return await self._rank_by_team(session)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from typing import Self
+from typing import Any, Self
 
 import anyio
 import numpy as np
@@ -99,7 +99,7 @@ class PointwiseRanker(Ranker):
         if self.config.deadline is not None:
             session.deadline = anyio.current_time() + self.config.deadline
         if emit is not None:
-            await emit(RankingStarted(query.id, query.text, len(session.distinct)))
+            await emit(RankingStarted(query.id, query.text, len(session.distinct), session.usage))
         try:
             return await self._run(session)
         except ModelError as error:
@@ -235,7 +235,19 @@ def _changes(config: RankerConfig, resolved: RankerConfig) -> str:
     changed = {
         name: value for name, value in resolved.model_dump().items() if value != before[name]
     }
-    return ", ".join(f"{name}={value!r}" for name, value in changed.items()) or "nothing changes"
+    if not changed:
+        return "nothing changes"
+    listed = ", ".join(f"{name.replace('_', ' ')} {_said(each)}" for name, each in changed.items())
+    return f"unless you choose otherwise, it works with: {listed}"
+
+
+def _said(value: Any) -> str:
+    match value:
+        case tuple() | list():
+            return "/".join(map(str, value))
+        case True | False:
+            return "on" if value else "off"
+    return str(value)
 
 
 def team_as_judged(

@@ -197,8 +197,17 @@ def _short(ranker: str) -> str:
 
 
 def _excerpts(hits: Sequence[InspectedHit], room: int) -> Column:
-    cells = [Text(clipped(f"{hit.title} {hit.text[:_EXCERPT]}", _EXCERPT)) for hit in hits]
+    cells = [_excerpt(hit) for hit in hits]
     return Column(("passage",), cells, right=False, fixed_width=room)
+
+
+def _excerpt(hit: InspectedHit) -> Text:
+    """Title and text, told apart without colour as well."""
+    title, text = clipped(hit.title, _EXCERPT), clipped(hit.text, _EXCERPT)
+    if not title:
+        return Text(text)
+    shown = Text(title, style="bold")
+    return shown.append(f" | {text}", style="not bold") if text else shown
 
 
 def _broken(name: str) -> tuple[str, ...]:

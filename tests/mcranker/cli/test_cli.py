@@ -48,10 +48,12 @@ def test_rank_prints_team_scores_and_movement(run: Run, docs: Path) -> None:
     assert "Worried [bold]parent: they ask" in result.stdout
     rows = [line.split() for line in page if line.strip()[:1].isdigit()]
     # Three personas, each giving the length of the id: 3 * 4 and 3 * 2.
-    assert rows[0] == ["1", "bbbb", "12", "4", "4", "4", "▲1", "T", "two"]
+    assert rows[0] == ["1", "bbbb", "12", "4", "4", "4", "▲1", "T", "|", "two"]
     assert rows[1] == ["2", "aa", "6", "2", "2", "2", "▼1", "one"]
     assert rows[2][:2] == ["10", "calls,"]
-    assert result.stderr == ""
+    assert result.stderr == (
+        "mcranker: for a page that shows why, rank again with --report why.html; answers are kept\n"
+    )
     assert "\x1b" not in result.stdout
 
 
@@ -66,6 +68,63 @@ def test_rank_takes_passages_as_arguments_and_from_standard_input(run: Run) -> N
         assert result.exit_code == 0, result.output
         hits = [json.loads(line) for line in result.stdout.splitlines()]
         assert [(hit["doc_id"], hit["text"]) for hit in hits] == [("0", "a"), ("1", "b")]
+
+
+def test_the_end_says_where_the_page_and_the_team_are(run: Run, tmp_path: Path) -> None:
+    saved, page, team = (tmp_path / name for name in ("m1.json", "why.html", "team.yaml"))
+    result = run("rank", "q", "a", "--save", saved, "--save-team", team)
+    assert result.stderr.splitlines() == [
+        f"mcranker: for a page that shows why: mcranker inspect {saved} --html why.html",
+        f"mcranker: the team is {team}; edit it and rank again with --team",
+    ]
+    result = run("rank", "q", "a", "--report", page)
+    assert result.stderr == f"mcranker: the page that shows why is {page}\n"
+    assert run("rank", "q", "a", "--quiet").stderr == ""
+    assert run("rank", "q", "a", "--output", "json").stderr == ""
+
+
+def test_a_saved_team_and_a_saved_ranking_judge_again(
+    run: Run, models: Connected, tmp_path: Path
+) -> None:
+    saved, team = tmp_path / "m1.json", tmp_path / "team.yaml"
+    assert run("rank", "q", "a", "--save", saved, "--save-team", team).exit_code == 0
+    for source in (saved, team):
+        models.requests.clear()
+        assert run("rank", "q", "a", "--team", source, "--quiet").exit_code == 0
+        # Nobody is recruited, no criteria are written, and the same three judge.
+        assert {request.tag.stage for request in models.requests} == {"score"}
+        assert [request.tag.persona for request in models.requests] == [
+            "NLP scientist",
+            "Virologist",
+            "Worried [bold]parent",
+        ]
+
+
+def test_a_team_that_cannot_be_saved(run: Run, tmp_path: Path) -> None:
+    wrong = run("rank", "q", "a", "--save-team", tmp_path / "team.txt")
+    assert wrong.exit_code == 2
+    assert "must end in .yaml, .yml or .json" in wrong.stderr
+    direct = run("rank", "q", "a", "--ranker", "direct", "--save-team", tmp_path / "team.yaml")
+    assert direct.exit_code == 2
+    assert "--ranker direct has no team" in direct.stderr
+    assert list(tmp_path.glob("team*")) == []
+    many = run("rank", "--queries", "q", "--run", "r", "--corpus", "c", "--save-team", "t.yaml")
+    assert many.exit_code == 2
+    assert "each query may have a team of its own" in many.stderr
+
+
+def test_weights_that_are_brought_to_100_are_told(run: Run, tmp_path: Path) -> None:
+    team = tmp_path / "team.yaml"
+    team.write_text(
+        "members:\n- persona: {name: Nurse}\n  rubric:\n    criteria:\n"
+        "    - {name: Fit, weight: 80}\n    - {name: Price, weight: 65}\n",
+        encoding="utf-8",
+    )
+    result = run("rank", "q", "a", "--team", team)
+    assert (
+        f"warning: {team}: the weights of 'Nurse' sum to 145 and are brought to 100: "
+        "'Fit' 80 → 55.2%, 'Price' 65 → 44.8%"
+    ) in result.stderr
 
 
 def test_top_limits_the_table(run: Run) -> None:
