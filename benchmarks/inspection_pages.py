@@ -71,7 +71,7 @@ def made_up(*, passages: int, personas: int, words: int, seed: int = 7) -> dict[
         )
     return {
         "version": 1,
-        "query": {"text": "which masks help against a virus", "id": "q1"},
+        "query": {"text": "how to fit a respirator", "id": "q1"},
         "ranker": "mcranker",
         "team": {"members": members},
         "personas": names,

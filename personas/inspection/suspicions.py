@@ -172,7 +172,8 @@ class Watch:
             return _excerpt(low, row)
         if self._block and min(counts) >= IN_A_ROW and (block := self._block.search(low)):
             return _excerpt(low, block)
-        if sum(counts) < OFTEN:
+        # Quick and too high: parts of longer words are counted, and words that blanks part.
+        if sum(counts) < max(OFTEN, CROWDED * len(low.split())):
             return ""
         words, keywords = len(_WORD.findall(low)), len(self._any.findall(low))
         if keywords < OFTEN or keywords < CROWDED * words:

@@ -144,7 +144,7 @@ def test_ordinary_texts_speak_to_nobody(text: str) -> None:
         ("\ufeffbeginning", False),
     ],
 )
-def test_characters_that_are_not_seen(text: str, flagged: bool) -> None:  # noqa: FBT001
+def test_characters_that_are_not_seen(text: str, flagged: bool) -> None:
     assert signs("bread", text) == ({"hidden characters"} if flagged else set())
 
 
