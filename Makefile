@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check docs constraints clean
+.PHONY: demo test check dist docs constraints clean
 
 demo: $(STAMP)
 	$(BIN)/mcranker demo
@@ -22,6 +22,10 @@ check: $(STAMP)
 	$(BIN)/python -m mcranker.cli.reference beir_eval.cli:cli | diff -u docs/beir-eval.md -
 	$(BIN)/python -m mcranker.cli.reference mcranker.cli.personas.group:cli | diff -u docs/personas.md -
 
+dist: $(STAMP)
+	$(BIN)/hadolint deploy/Dockerfile
+	$(BIN)/python .ci/distribution.py build/distribution
+
 docs: $(STAMP)
 	$(BIN)/python -m mcranker.cli.reference options > mcranker/options.py.part
 	mv mcranker/options.py.part mcranker/options.py
@@ -31,14 +35,14 @@ docs: $(STAMP)
 
 constraints: $(STAMP)
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile --universal --extra local --extra eval --extra ranx --extra hub --extra browser --extra serve --extra dev \
+	$(BIN)/uv pip compile --universal --extra local --extra eval --extra ranx --extra hub --extra browser --extra mcp --extra dev \
 		--python-version 3.11 --no-annotate --no-header \
 		--no-emit-index-url --quiet --output-file constraints.txt pyproject.toml
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "MCRanker needs Python 3.11 or newer; run: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[local,eval,ranx,browser,serve,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[local,eval,ranx,browser,mcp,dev]'
 	touch $(STAMP)
 
 clean:

@@ -36,6 +36,7 @@ VERBS = {
     "rank": LazyVerb("mcranker.cli.rank", "Rank passages for a query."),
     "team": LazyVerb("mcranker.cli.team", "Recruit a team and write its rubrics, without scoring."),
     "serve": LazyVerb("mcranker.cli.serve", "Serve rankers over HTTP, as other rerankers do."),
+    "mcp": LazyVerb("mcranker.cli.mcp", "Serve rankers to clients of language models, by MCP."),
     "doctor": LazyVerb(
         "mcranker.cli.doctor", "Check the set-up: what is there, and does a model answer?"
     ),

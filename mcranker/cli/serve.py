@@ -54,9 +54,9 @@ def _serve(ctx: click.Context) -> int:
 
     invocation = ctx.ensure_object(Invocation)
     invocation.doing("getting ready; nothing was sent")
-    settings = _settings(ctx)
+    settings = given_settings(ctx)
     check_exposure(settings, allow_no_keys=given["allow_no_keys"])
-    fetch_models(_models(settings), quiet=given["quiet"])
+    fetch_models(named_models(settings), quiet=given["quiet"])
     with invocation.noting(not given["quiet"]):
         app = create_app(settings)
         if given["check"]:
@@ -78,7 +78,7 @@ def _serve(ctx: click.Context) -> int:
     return DONE
 
 
-def _settings(ctx: click.Context) -> Settings:
+def given_settings(ctx: click.Context) -> Settings:
     """The service that the file or the flags describe."""
     from mcranker.serve.settings import RankerSettings, Settings, load_settings
 
@@ -112,7 +112,7 @@ def _ranker_options(ctx: click.Context) -> dict[str, Any]:
     return options
 
 
-def _models(settings: Settings) -> list[str]:
+def named_models(settings: Settings) -> list[str]:
     """The models that the rankers ask for, the default's name included where one is needed."""
     from mcranker.llm.connect import choose_default
     from mcranker.rankers import RANKERS

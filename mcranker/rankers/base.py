@@ -28,6 +28,7 @@ from mcranker.options import RankerOptions
 from mcranker.rankers.dispatch import FATAL_ERRORS, RankedQuery, Work, dispatch, each_of
 from mcranker.ranking import Ranking
 from mcranker.runtime.bridge import Bridge, Stream
+from mcranker.tracing import ranking_span
 from mcranker.types import Passage, Query, ScoreMatrix, UsageTable
 
 logger = safe_logger("mcranker")
@@ -372,6 +373,17 @@ class Ranker(ABC):
         if not passages:
             empty = self.ranking_by_scores(query, (), ())
             return replace(empty, prompt_hashes={}, seconds={"total": 0.0})
+        with ranking_span(
+            self.name, query, passages, config=self.config, models=self.models
+        ) as done:
+            ranking = await self._told_rank(query, passages, emit)
+            done(ranking)
+            return ranking
+
+    async def _told_rank(
+        self, query: Query, passages: tuple[Passage, ...], emit: Emit | None
+    ) -> Ranking:
+        """`_rank_in_time`; the log says what is missing."""
         started = time.perf_counter()
         try:
             ranking = await self._rank_in_time(query, passages, emit)

@@ -30,7 +30,7 @@ from mcranker.serve.events import CLIENT_GONE, EventQueue, EventStream, event_da
 from mcranker.serve.explanations import Explanations
 from mcranker.serve.keys import Keys
 from mcranker.serve.metrics import CONTENT_TYPE, Metrics
-from mcranker.serve.offers import Offer, Offers
+from mcranker.serve.offers import Offer, Offers, notes_of
 from mcranker.serve.problems import STATUS, Problem, problem_of
 from mcranker.serve.settings import Settings
 from mcranker.serve.shapes import (
@@ -49,7 +49,6 @@ from mcranker.serve.shapes import (
 from mcranker.types import Passage, Query
 from personas import library
 from personas.report import render_inspection
-from personas.words import counted
 
 T = TypeVar("T")
 logger = safe_logger("mcranker.serve")
@@ -282,14 +281,14 @@ class _Service:
         seconds = self._seconds(call, asked.timeout)
         job = _Job(offer, ranker, Query(asked.query), passages, seconds, call.holder, top_n)
         ranked = await _unless_gone(call.request, lambda: self._ranked(job))
-        notes = (*_notes(ranked.ranking), *notes, *asked.notes)
+        notes = (*notes_of(ranked.ranking), *notes, *asked.notes)
         answer = shape.answer(_answer(asked, ranked, offer.name, notes))
         return _json(answer, 200, _headers(ranked, notes))
 
     async def _rank(self, call: _Call) -> Response:
         job = self._job(call, await self._body(call))
         ranked = await _unless_gone(call.request, lambda: self._ranked(job))
-        return _json(_whole(job.offer, ranked), 200, _headers(ranked, _notes(ranked.ranking)))
+        return _json(_whole(job.offer, ranked), 200, _headers(ranked, notes_of(ranked.ranking)))
 
     async def _stream(self, call: _Call) -> Response:
         job = self._job(call, await self._body(call))
@@ -490,18 +489,6 @@ def _headers(ranked: _Ranked, notes: tuple[str, ...]) -> dict[str, str]:
     return headers
 
 
-def _notes(ranking: Ranking) -> tuple[str, ...]:
-    """What a client should know of a ranking."""
-    notes = []
-    if ranking.partial:
-        notes.append("partial: the deadline came before all scores")
-    if ranking.failure:
-        notes.append("not ranked: no model answered, and the order is the one that was given")
-    if missing := len(ranking.missing):
-        notes.append(f"{counted(missing, 'score')} of {ranking.matrix.values.size} missing")
-    return tuple(notes)
-
-
 def _answer(asked: Asked, ranked: _Ranked, name: str, notes: tuple[str, ...]) -> Answered:
     documents = asked.documents
     usage = ranked.ranking.usage
@@ -528,7 +515,7 @@ def _whole(offer: Offer, ranked: _Ranked) -> dict[str, Any]:
         "id": ranked.id,
         "ranker": offer.name,
         "returned": ranked.ranking.ids,
-        "notes": _notes(ranked.ranking),
+        "notes": notes_of(ranked.ranking),
         "ranking": offer.stored(ranked.ranking).to_dict(),
     }
 

@@ -25,6 +25,7 @@ from mcranker.serve.problems import Problem
 from mcranker.serve.settings import RankerSettings, Settings
 from personas import PersonasError, Team, library
 from personas.inspection.stored import StoredCalls, StoredHit, StoredRanking
+from personas.words import counted
 
 logger = safe_logger("mcranker.serve")
 
@@ -193,6 +194,18 @@ def team_of(value: object) -> Team:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part)[:60] for part in ("team", *first["loc"]))
         raise Problem("invalid", f"options: {where}: {first['msg']}") from error
+
+
+def notes_of(ranking: Ranking) -> tuple[str, ...]:
+    """What a client should know of a ranking."""
+    notes = []
+    if ranking.partial:
+        notes.append("partial: the deadline came before all scores")
+    if ranking.failure:
+        notes.append("not ranked: no model answered, and the order is the one that was given")
+    if missing := len(ranking.missing):
+        notes.append(f"{counted(missing, 'score')} of {ranking.matrix.values.size} missing")
+    return tuple(notes)
 
 
 def public_name(model: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 import uvicorn
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
 from mcranker.errors import ConfigError
 from mcranker.runtime.bridge import task_group
@@ -66,7 +66,7 @@ def address_of(bound: socket.socket) -> str:
 
 
 async def serve(
-    app: FastAPI, settings: Settings, bound: socket.socket, *, started: Callable[[], Any]
+    app: Starlette, settings: Settings, bound: socket.socket, *, started: Callable[[], Any]
 ) -> int:
     """Serve until a signal asks to end (SIGINT, SIGTERM), and then finish what is under way.
 
@@ -94,7 +94,7 @@ class Server(uvicorn.Server):
         given_up: rankings that were cancelled.
     """
 
-    def __init__(self, app: FastAPI, limits: Limits, started: Callable[[], Any]) -> None:
+    def __init__(self, app: Starlette, limits: Limits, started: Callable[[], Any]) -> None:
         config = uvicorn.Config(
             app,
             log_config=None,

@@ -1,0 +1,156 @@
+"""``mcranker mcp``: rankers as tools of language models' clients."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from mcranker.cli.failures import DONE
+from mcranker.cli.fetching import fetch_models
+from mcranker.cli.invocation import Invocation, say
+from mcranker.cli.number_types import WholeNumber
+from mcranker.cli.options import (
+    WEAK_MODEL_NOTE,
+    config_flags,
+    ledger_flag,
+    model_flags,
+    ranker_flag,
+    team_flag,
+    with_criteria_flag,
+)
+from mcranker.cli.serve import given_settings, named_models
+from mcranker.cli.signals import run as run_loop
+from mcranker.cli.verb import GroupedOption, Verb, quiet_flag
+from mcranker.errors import ConfigError
+from mcranker.models import ROLES
+
+if TYPE_CHECKING:
+    from mcp.server.mcpserver import MCPServer
+
+    from mcranker.serve.settings import Settings
+
+TRANSPORT = "Transport"
+_NEEDED = ("mcp", "fastapi", "uvicorn", "prometheus_client")
+
+
+def _mcp(ctx: click.Context) -> int:
+    given = ctx.params
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"the MCP server needs {', '.join(missing)}; run: pip install 'mcranker[mcp]'"
+        )
+    invocation = ctx.ensure_object(Invocation)
+    invocation.doing("getting ready; nothing was sent")
+    settings = _settings(ctx)
+    fetch_models(named_models(settings), quiet=given["quiet"])
+
+    # The SDK would write all logs to standard error, besides the command itself.
+    logging.getLogger().addHandler(logging.NullHandler())
+
+    async def main() -> None:
+        from mcranker.serve.mcp import mcp_server
+
+        with invocation.noting(not given["quiet"]):
+            async with mcp_server(settings) as server:
+                invocation.doing("serving")
+                if given["http"]:
+                    await _serve_http(server, settings, quiet=given["quiet"])
+                else:
+                    await server.run_stdio_async()
+
+    run_loop(main)
+    return DONE
+
+
+def _settings(ctx: click.Context) -> Settings:
+    """The rankers that the file or the flags describe; a client may choose the team of the latter.
+
+    Raises:
+        ConfigError: other machines could reach it.
+    """
+    from mcranker.rankers import RANKERS
+
+    settings = given_settings(ctx)
+    if ctx.params["http"] and not settings.loopback:
+        raise ConfigError(
+            f"host={settings.host!r} can be reached from other machines, and the MCP server asks "
+            "for no key; use host='127.0.0.1', with a proxy before it that does"
+        )
+    if ctx.params["config"] is not None:
+        return settings
+    (ranker,) = settings.rankers
+    chosen = ("team",) if "team" in RANKERS.get(ranker.ranker).takes() else ()
+    return replace(settings, rankers=(replace(ranker, per_request=chosen),))
+
+
+async def _serve_http(server: MCPServer, settings: Settings, *, quiet: bool) -> None:
+    from mcranker.serve.server import address_of, listen, serve
+
+    app = server.streamable_http_app(max_request_body_size=settings.limits.body)
+    app.state.give_up = int  # the session manager cancels what is under way
+    # Clients keep streams open for as long as there is a server.
+    briefly = replace(settings, limits=settings.limits.model_copy(update={"stop": 0}))
+    with listen(settings) as bound:
+
+        def started() -> None:
+            if not quiet:
+                say(f"serving MCP at {address_of(bound)}/mcp")
+
+        await serve(app, briefly, bound, started=started)
+
+
+command = Verb(
+    "mcp",
+    _mcp,
+    params=[
+        GroupedOption(
+            ["--http"],
+            is_flag=True,
+            section=TRANSPORT,
+            help="Serve streamable HTTP, to this machine alone. Without: standard input and "
+            "output, for clients that start the server.",
+        ),
+        GroupedOption(
+            ["--host"],
+            metavar="ADDRESS",
+            section=TRANSPORT,
+            help="With --http: 127.0.0.1, localhost or ::1. Without: the file's, else 127.0.0.1.",
+        ),
+        GroupedOption(
+            ["--port"],
+            type=WholeNumber(min=0, max=65_535),
+            metavar="N",
+            section=TRANSPORT,
+            help="With --http. Without: the file's, else 8080; 0 for one that is free.",
+        ),
+        GroupedOption(
+            ["--config"],
+            metavar="FILE",
+            section=TRANSPORT,
+            help="A TOML file with rankers and limits, see docs/serve.md. Without: one ranker, as "
+            "the flags below say, whose team clients may choose.",
+        ),
+        ranker_flag(default=None),
+        team_flag("A saved team, or one of the library, for MCRanker and DIRECT with criteria."),
+        with_criteria_flag(),
+        *config_flags(),
+        *model_flags(ROLES),
+        ledger_flag(),
+        quiet_flag(),
+    ],
+    help="""Serve rankers to language models' clients, by the Model Context Protocol.
+
+    Tools: rank, explain, recruit_team. A client that starts the server by itself, such as an editor
+    or a chat program, is given the first of these commands.
+
+    \b
+      mcranker mcp --model openai:gpt-5-mini
+      mcranker mcp --http --port 9000
+    """,
+    epilog=WEAK_MODEL_NOTE,
+)

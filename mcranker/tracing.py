@@ -1,0 +1,232 @@
+"""Rankings as OpenTelemetry traces, after OpenInference's conventions; see docs/traces.md.
+
+There are spans only in programs that have set a tracer provider. In others nothing is imported,
+and a call costs one look-up more.
+
+https://github.com/Arize-ai/openinference/tree/main/spec
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span, Tracer
+
+    from mcranker.config import RankerConfig
+    from mcranker.models import Models
+    from mcranker.ranking import Ranking
+    from mcranker.types import Passage, Query
+
+CONTENT_VARIABLE = "MCRANKER_TRACE_CONTENT"
+"""Set to 1, it lets queries, passages, prompts and replies into spans."""
+
+LISTED = 20
+"""Passages of each side that a span lists. It may have 128 attributes, unless told otherwise."""
+
+_CURRENT: ContextVar[_RankingTrace | None] = ContextVar("mcranker_trace", default=None)
+_SYSTEMS = ("openai", "anthropic")  # prefixes that are names of OpenInference's as well
+
+
+async def complete(model: ChatModel, request: ChatRequest) -> ChatReply:
+    """The model's reply, with a span around it if the ranking has one."""
+    trace = _CURRENT.get()
+    if trace is None:
+        return await model.complete(request)
+    with trace.call(model.name, request) as answered:
+        reply = await model.complete(request)
+        answered(reply)
+        return reply
+
+
+@contextmanager
+def ranking_span(
+    ranker: str,
+    query: Query,
+    passages: Sequence[Passage],
+    *,
+    config: RankerConfig,
+    models: Models,
+) -> Iterator[Callable[[Ranking], None]]:
+    """A span for what happens in the block; call what is given with the ranking."""
+    span = tracer = None
+    # Whoever sets a provider has imported this.
+    if (api := sys.modules.get("opentelemetry.trace")) is not None:
+        from mcranker import __version__
+
+        tracer = api.get_tracer("mcranker", __version__)
+        span = tracer.start_span("rank")
+    if span is None or tracer is None or not span.is_recording():
+        yield lambda _: None
+        return
+    trace = _RankingTrace(tracer, span)
+    _set_documents(
+        span,
+        "input",
+        [_document(each.id, each.text if trace.content else None) for each in passages[:LISTED]],
+    )
+    token = _CURRENT.set(trace)
+    try:
+        with _inside(span):
+            yield trace.end
+    finally:
+        _CURRENT.reset(token)
+        trace.close()
+        facts: dict[str, Any] = {
+            "openinference.span.kind": "RERANKER",
+            "reranker.model_name": models.scoring.name,
+            "mcranker.ranker": ranker,
+            "mcranker.query_id": query.id,
+            "mcranker.passages": len(passages),
+        }
+        if config.top_n is not None:
+            facts["reranker.top_k"] = config.top_n
+        if trace.content:
+            facts |= {"reranker.query": query.text, "input.value": query.text}
+        span.set_attributes(facts)
+        span.end()
+
+
+class _RankingTrace:
+    """The spans of one ranking: its own, one for each stage, and one for each call below these."""
+
+    def __init__(self, tracer: Tracer, span: Span) -> None:
+        self.content = os.environ.get(CONTENT_VARIABLE, "").lower() in {"1", "true", "yes", "on"}
+        self._tracer = tracer
+        self._span = span
+        self._stages: dict[str, tuple[Span, int]] = {}
+
+    @contextmanager
+    def call(self, model: str, request: ChatRequest) -> Iterator[Callable[[ChatReply], None]]:
+        """A span for one call."""
+        tag = request.tag
+        if tag.stage not in self._stages:
+            stage = self._start(tag.stage, self._span, {"openinference.span.kind": "CHAIN"})
+            self._stages[tag.stage] = stage, 0
+        above, _ = self._stages[tag.stage]
+        kind = "decision" if request.questions else "llm"
+        facts = {
+            "openinference.span.kind": kind.upper(),
+            f"{kind}.model_name": model,
+            "mcranker.stage": tag.stage,
+            "mcranker.persona": tag.persona,
+            "mcranker.doc_id": tag.doc_id,
+        }
+        prefix = model.partition(":")[0]
+        if prefix in _SYSTEMS:
+            facts[f"{kind}.system"] = prefix
+        if kind == "llm":
+            asked = {"temperature": request.temperature, "max_tokens": request.max_tokens}
+            facts["llm.invocation_parameters"] = json.dumps(asked)
+        if self.content:
+            facts |= _messages("llm.input_messages", request)
+        span = self._start(f"{tag.stage} call", above, facts)
+        try:
+            with _inside(span):
+                yield lambda reply: span.set_attributes(self._answer(kind, reply))
+        finally:
+            span.end()
+            self._stages[tag.stage] = above, time.time_ns()
+
+    def end(self, ranking: Ranking) -> None:
+        """Note what came of it."""
+        found = [
+            _document(hit.doc_id, hit.passage.text if self.content else None, hit.score)
+            for hit in ranking[:LISTED]
+        ]
+        _set_documents(self._span, "output", found)
+        facts: dict[str, Any] = {
+            "mcranker.calls": ranking.calls.total.calls,
+            "mcranker.ledger_hits": ranking.calls.reused.total.calls,
+            "mcranker.missing_scores": len(ranking.missing),
+            "mcranker.partial": ranking.partial,
+        }
+        if ranking.failure:
+            facts["mcranker.kept_first_stage"] = True
+        self._span.set_attributes(facts)
+
+    def close(self) -> None:
+        """End the stages, each when its last call ended."""
+        for span, ended in self._stages.values():
+            span.end(ended or None)
+
+    def _start(self, name: str, above: Span, facts: Mapping[str, Any]) -> Span:
+        from opentelemetry.trace import set_span_in_context
+
+        context = set_span_in_context(above)
+        return self._tracer.start_span(name, context=context, attributes=dict(facts))
+
+    def _answer(self, kind: str, reply: ChatReply) -> Mapping[str, Any]:
+        usage = reply.usage
+        facts: dict[str, Any] = {"mcranker.ledger_hit": reply.reused}
+        # What was paid before is not counted again.
+        if not reply.reused and kind == "llm":
+            facts |= {
+                "llm.token_count.prompt": usage.input_tokens,
+                "llm.token_count.prompt_details.cache_read": usage.cached_input_tokens,
+                "llm.token_count.completion": usage.output_tokens,
+                "llm.token_count.total": usage.input_tokens + usage.output_tokens,
+            }
+        elif not reply.reused:
+            facts |= {
+                "decision.token_count.input": usage.input_tokens,
+                "decision.token_count.output": usage.output_tokens,
+            }
+        if kind == "llm":
+            facts["llm.finish_reason"] = reply.finish_reason
+        if self.content:
+            facts["output.value"] = reply.text
+        return facts
+
+
+@contextmanager
+def _inside(span: Span) -> Iterator[None]:
+    """The span is the current one in the block, and says how that ended."""
+    from opentelemetry.trace import Status, StatusCode, use_span
+
+    with use_span(span, record_exception=False, set_status_on_exception=False):
+        try:
+            yield
+        except Exception as error:
+            # Messages may quote prompts and replies.
+            kind = type(error).__name__
+            span.set_attribute("error.type", kind)
+            span.set_status(Status(StatusCode.ERROR, kind))
+            raise
+        except BaseException:
+            span.set_attribute("mcranker.cancelled", value=True)
+            raise
+
+
+def _document(
+    name: str, text: str | None = None, score: float | None = None
+) -> Mapping[str, str | float]:
+    parts = {"id": name, "content": text, "score": score}
+    return {f"document.{part}": value for part, value in parts.items() if value is not None}
+
+
+def _set_documents(span: Span, side: str, documents: Sequence[Mapping[str, str | float]]) -> None:
+    span.set_attributes(
+        {
+            f"reranker.{side}_documents.{place}.{part}": value
+            for place, document in enumerate(documents)
+            for part, value in document.items()
+        }
+    )
+
+
+def _messages(prefix: str, request: ChatRequest) -> dict[str, str]:
+    return {
+        f"{prefix}.{place}.message.{part}": value
+        for place, message in enumerate(request.messages)
+        for part, value in (("role", message.role), ("content", message.content))
+    }

@@ -1,0 +1,219 @@
+"""The MCP server, by the SDK's own client: in this process, over pipes, and over HTTP."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from mcp import Client, StdioServerParameters
+
+from mcranker import ChatRequest, ServerFailed
+from mcranker.serve import Settings
+from mcranker.serve.mcp import mcp_server
+from tests.mcranker.cli.test_cli_process import COMMAND, SECONDS, environment, reply
+from tests.support.cli_support import invoke
+from tests.support.loopback import serve_in_thread
+from tests.support.serving import settings
+
+TEXTS = ["soap", "cloth", "N95"]
+
+
+@asynccontextmanager
+async def client(service: Settings | None = None, **given: Any) -> AsyncIterator[Client]:
+    async with (
+        mcp_server(service or settings(**given)) as server,
+        Client(server, raise_exceptions=True) as found,
+    ):
+        yield found
+
+
+async def called(client: Client, tool: str, **arguments: Any) -> Mapping[str, Any]:
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result.content
+    found = result.structured_content
+    assert isinstance(found, dict)
+    return found
+
+
+async def refused(client: Client, tool: str, **arguments: Any) -> str:
+    result = await client.call_tool(tool, arguments)
+    assert result.is_error
+    (content,) = result.content
+    return str(content.model_dump()["text"])
+
+
+async def test_its_tools_say_what_they_take_and_give() -> None:
+    async with client() as found:
+        tools = {tool.name: tool for tool in (await found.list_tools()).tools}
+    assert list(tools) == ["rank", "explain", "recruit_team"]
+    for tool in tools.values():
+        assert tool.description
+        assert tool.output_schema is not None
+        assert tool.annotations is not None
+        assert tool.annotations.read_only_hint
+    assert set(tools["rank"].input_schema["required"]) == {"query", "documents"}
+    # What the SDK hands to a tool is none of its arguments.
+    assert "context" not in tools["rank"].input_schema["properties"]
+
+
+async def test_it_ranks_explains_and_tells_how_far_it_is() -> None:
+    heard: list[tuple[float, float | None, str | None]] = []
+
+    async def hear(progress: float, total: float | None = None, message: str | None = None) -> None:
+        heard.append((progress, total, message))
+
+    async with client() as found:
+        arguments = {"query": "masks", "documents": TEXTS, "top_n": 2}
+        result = await found.call_tool("rank", arguments, progress_callback=hear)
+        ranked: Any = result.structured_content
+        # Texts of a later place have higher scores: 3 and 2 of 10 by each of three judges.
+        assert [(each["index"], each["relevance"]) for each in ranked["results"]] == [
+            (2, pytest.approx(0.3)),
+            (1, pytest.approx(0.2)),
+        ]
+        assert ranked["judges"] == ["NLP scientist", "Virologist", "Worried parent"]
+        assert ranked["results"][0]["scores"] == dict.fromkeys(ranked["judges"], 3)
+        assert (ranked["calls"], ranked["reused_answers"], ranked["notes"]) == (13, 0, [])
+        assert list(heard[-1]) == [9, 9, "9 of 9 scores"]
+        told = await called(found, "explain", ranking_id=ranked["ranking_id"], document_id="2")
+        assert told["summary"] == "Rank 1 of 3; given at 3."
+        assert told["judges"][1]["name"] == "Virologist"
+        assert told["judges"][1]["score"] == 3
+        assert told["judges"][1]["criteria"] == [
+            "75% Answers the question: It says so.",
+            "25% Names a source: It cites.",
+        ]
+        message = await refused(found, "explain", ranking_id=ranked["ranking_id"], document_id="9")
+        assert "no document '9'" in message
+        assert "no ranking 'x'" in await refused(found, "explain", ranking_id="x", document_id="1")
+
+
+async def test_a_recruited_team_may_rank() -> None:
+    async with client(per_request=("team",)) as found:
+        team = (await called(found, "recruit_team", query="masks"))["team"]
+        team["members"] = team["members"][1:2]
+        ranked = await called(found, "rank", query="masks", documents=TEXTS, team=team)
+        assert ranked["judges"] == [team["members"][0]["persona"]["name"]]
+        by_name = await called(found, "rank", query="masks", documents=TEXTS, team="clinician")
+        assert by_name["judges"] == ["Clinician"]
+        assert "no team 'nobody'" in await refused(
+            found, "rank", query="masks", documents=TEXTS, team="nobody"
+        )
+
+
+async def test_a_score_that_is_missing_is_null_and_told() -> None:
+    def score(request: ChatRequest) -> str:
+        if (request.tag.persona, request.tag.doc_id) == ("Virologist", "n95"):
+            raise ServerFailed("at http://10.0.0.7:8000, with key sk-1")
+        return json.dumps({"Score": 4})
+
+    documents = [{"text": "N95", "id": "n95", "title": "Masks"}, "cloth"]
+    async with client(score=score) as found:
+        ranked = await called(found, "rank", query="masks", documents=documents)
+    by_id = {each["id"]: each for each in ranked["results"]}
+    assert by_id["n95"]["scores"]["Virologist"] is None
+    assert by_id["n95"]["missing"].keys() == {"Virologist"}
+    assert ranked["notes"] == ["1 score of 6 missing"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"query": " ", "documents": TEXTS}, "query is empty"),
+        ({"query": "q", "documents": []}, "documents is empty"),
+        ({"query": "q", "documents": TEXTS * 2}, "there are 6 documents; send up to 5"),
+        ({"query": "q" * 21, "documents": TEXTS}, "query has 21 characters; send up to 20"),
+        ({"query": "q", "documents": [{"text": "a", "id": "1"}] * 2}, "'1'"),
+        ({"query": "q", "documents": TEXTS, "team": "clinician"}, "'team' cannot be chosen"),
+        ({"query": "q", "documents": TEXTS, "top_n": 0}, "top_n"),
+        ({"query": "q", "documents": [3]}, "documents"),
+        ({"query": "q"}, "documents"),
+    ],
+)
+async def test_odd_calls_are_refused_in_words(arguments: dict[str, Any], message: str) -> None:
+    async with client(limits={"documents": 5, "query": 20}) as found:
+        assert message in await refused(found, "rank", **arguments)
+        assert (await called(found, "rank", query="q", documents=TEXTS))["results"]
+
+
+async def test_a_failing_model_is_told_without_addresses() -> None:
+    def fail(_: ChatRequest) -> str:
+        raise ServerFailed("at http://10.0.0.7:8000, with key sk-1")
+
+    async with client(score=fail) as found:
+        message = await refused(found, "rank", query="q", documents=TEXTS)
+    assert "cannot be reached or failed" in message
+    assert "10.0.0.7" not in message
+
+
+async def test_a_caller_that_gives_up_cancels_its_calls() -> None:
+    cancelled = anyio.Event()
+
+    async def hang(_: ChatRequest) -> str:
+        try:
+            await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class():
+            cancelled.set()
+            raise
+        return ""
+
+    async with client(score=hang) as found:
+        with anyio.move_on_after(0.2):
+            await found.call_tool("rank", {"query": "q", "documents": TEXTS})
+        with anyio.fail_after(SECONDS):
+            await cancelled.wait()
+
+
+async def test_over_pipes() -> None:
+    with serve_in_thread(reply) as model:
+        flags = ("mcp", "--model", "openai:m", "--base-url", model.url, "--quiet")
+        env = environment(MCRANKER_LEDGER="none", OPENAI_API_KEY="sk-tests")
+        server = StdioServerParameters(command=COMMAND[0], args=[*COMMAND[1:], *flags], env=env)
+        async with Client(server) as found:
+            ranked = await called(found, "rank", query="masks", documents=TEXTS)
+    assert [each["relevance"] for each in ranked["results"]] == [pytest.approx(0.7)] * 3
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGTERM")
+async def test_over_http_and_stopped() -> None:
+    with serve_in_thread(reply) as model:
+        command = [*COMMAND, "mcp", "--http", "--port", "0", "--model", "openai:m"]
+        env = environment(MCRANKER_LEDGER="none", OPENAI_API_KEY="sk-tests")
+        with subprocess.Popen(  # noqa: ASYNC220 - it starts at once
+            [*command, "--base-url", model.url], stderr=subprocess.PIPE, encoding="utf-8", env=env
+        ) as process:
+            assert process.stderr is not None
+            lines = iter(process.stderr.readline, "")
+            url = next(
+                re.findall(r" at (http\S+)", line)[0] for line in lines if " at http" in line
+            )
+            try:
+                async with Client(url) as found:
+                    ranked = await called(found, "rank", query="masks", documents=TEXTS)
+                    assert len(ranked["results"]) == 3
+                    # A page of another site that has its name lead here.
+                    evil = {"Host": "evil.example", "Content-Type": "application/json"}
+                    async with httpx.AsyncClient(timeout=SECONDS) as other:
+                        refusal = await other.post(url, headers=evil, json={})
+                    assert refusal.status_code == 421
+                    process.send_signal(signal.SIGTERM)
+                    _, err = await anyio.to_thread.run_sync(process.communicate)
+            finally:
+                process.kill()
+        assert process.returncode == 0
+        assert "Traceback" not in err
+
+
+def test_other_machines_are_not_served() -> None:
+    result = invoke("mcp", "--http", "--host", "0.0.0.0", "--model", "openai:m")
+    assert result.exit_code == 2
+    assert "can be reached from other machines" in result.stderr
