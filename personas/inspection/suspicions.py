@@ -138,8 +138,8 @@ class Watch:
         self._any = re.compile(rf"\b(?:{one})\b")
         self._block = None
         if len(self._keywords) > 1:
-            block = [*map(re.escape, self._keywords)] * IN_A_ROW
-            self._block = re.compile(rf"\b{_PARTED.join(block)}\b")
+            block = _PARTED.join([*map(re.escape, self._keywords)] * IN_A_ROW)
+            self._block = re.compile(rf"\b{block}\b")
 
     def suspicions(self, title: str, text: str) -> tuple[Suspicion, ...]:
         """The signs of a passage, one of a kind at most, in the order of the rules."""
@@ -182,7 +182,8 @@ class Watch:
 
 
 def _sequence(words: list[str]) -> re.Pattern[str]:
-    return re.compile(rf"\b{_PARTED.join(map(re.escape, words))}\b")
+    sequence = _PARTED.join(map(re.escape, words))
+    return re.compile(rf"\b{sequence}\b")
 
 
 def _addressed(text: str, low: str) -> str:

@@ -93,7 +93,7 @@ def _what_went_wrong(inspection: Inspection) -> Iterator[Finding]:
         asked = missing + sum(len(hit.known_scores) for hit in hits)
         said = f"{whole(missing)} of {counted(asked, 'score')} {_is(missing)} missing"
         if any(hit.stood_in for hit in hits):
-            said += "; what stood in for them counts in the final scores marked *"
+            said += "; what stood in counts in the final scores marked *"
         yield Finding("bad", f"{said}.")
     if suspicious := [hit.rank for hit in hits if hit.suspicions]:
         one = len(suspicious) == 1

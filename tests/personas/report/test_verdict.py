@@ -126,9 +126,7 @@ def test_scores_that_tell_little_apart(finals: list[float], kind: str, sentence:
 
 def test_missing_scores_and_what_stood_in_for_them() -> None:
     found = said(data_of())
-    sentence = (
-        "1 of 12 scores is missing; what stood in for them counts in the final scores marked *."
-    )
+    sentence = "1 of 12 scores is missing; what stood in counts in the final scores marked *."
     assert found[sentence] == "bad"
     page = Page(render_inspection(data_of()))
     assert len([cell for cell in page.cells if cell.endswith("*")]) == 1
