@@ -525,23 +525,21 @@ def _by_criterion(
     rows = []
     for name, score in islice(scores.items(), most):
         share, added = weights.get(name), ""
-        label = f"<bdi>{escaped(name, _NAME)}</bdi>"
+        label = str(tersely(name, _NAME))
         if share is not None:
-            label += f' <span class="weight">{weight(share)}</span>'
+            label += f" {weight(share)}"
             part = min(max(score / form.highest, 0.0), 1.0) * share
             added = (
                 f"+{exact(round(share * score / 100, 2))}"
-                f'<svg class="bar" aria-hidden="true"><rect class="track" width="{share:.4g}%"/>'
-                f'<rect class="fill" width="{part:.4g}%"/></svg>'
+                f'<svg class="bar"><rect width="{share:.4g}%"/><rect width="{part:.4g}%"/></svg>'
             )
-        rest = f'<td colspan="{width - 2}" class="words">{added}</td>' if width > 2 else ""
-        rows.append(
-            f'<tr class="sub"><th class="name">{label}{"" if rest else added}</th>'
-            f"<td>{score:.6g}</td>{rest}</tr>\n"
-        )
+        rest = f'<td colspan="{width - 2}">{added}</td>' if width > 2 else ""
+        if not rest:
+            label += added
+        rows.append(f'<tr class="sub"><th>{label}</th><td>{score:.6g}</td>{rest}</tr>\n')
     if len(scores) > most:
         more = f"{whole(len(scores) - most)} more criteria"
-        rows.append(f'<tr class="sub"><td colspan="{width}" class="name">{more}</td></tr>\n')
+        rows.append(f'<tr class="sub"><th colspan="{width}">{more}</th></tr>\n')
     return "".join(rows)
 
 

@@ -226,8 +226,8 @@ def test_contributions_of_criteria_add_up_to_the_score() -> None:
     expected = [round(0.65 * scores["Right virus"], 2), round(0.35 * scores["Evidence"], 2)]
     added = [float(cell.split()[0]) for cell in page.cells if cell.startswith("+")][:2]
     assert added == expected
-    fills = [found["width"] for tag, found in page.tags if found.get("class") == "fill"]
-    assert fills[:2] == [f"{10 * each:.4g}%" for each in expected]
+    bars = [found["width"] for tag, found in page.tags if tag == "rect"]
+    assert bars[:4] == ["65%", f"{10 * expected[0]:.4g}%", "35%", f"{10 * expected[1]:.4g}%"]
 
 
 def test_an_excerpt_is_cut_between_words() -> None:
