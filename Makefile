@@ -35,14 +35,15 @@ docs: $(STAMP)
 
 constraints: $(STAMP)
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile --universal --extra local --extra eval --extra ranx --extra hub --extra browser --extra mcp --extra dev \
+	$(BIN)/uv pip compile --universal --extra local --extra eval --extra ranx --extra hub --extra browser --extra mcp \
+		--extra langchain --extra llamaindex --extra haystack --extra pyterrier --extra dev \
 		--python-version 3.11 --no-annotate --no-header \
 		--no-emit-index-url --quiet --output-file constraints.txt pyproject.toml
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "MCRanker needs Python 3.11 or newer; run: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[local,eval,ranx,browser,mcp,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[local,eval,ranx,browser,mcp,langchain,llamaindex,haystack,pyterrier,dev]'
 	touch $(STAMP)
 
 clean:

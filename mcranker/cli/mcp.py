@@ -68,24 +68,18 @@ def _mcp(ctx: click.Context) -> int:
 
 
 def _settings(ctx: click.Context) -> Settings:
-    """The rankers that the file or the flags describe; a client may choose the team of the latter.
+    """The rankers that the file or the flags describe.
 
     Raises:
         ConfigError: other machines could reach it.
     """
-    from mcranker.rankers import RANKERS
-
     settings = given_settings(ctx)
     if ctx.params["http"] and not settings.loopback:
         raise ConfigError(
             f"host={settings.host!r} can be reached from other machines, and the MCP server asks "
             "for no key; use host='127.0.0.1', with a proxy before it that does"
         )
-    if ctx.params["config"] is not None:
-        return settings
-    (ranker,) = settings.rankers
-    chosen = ("team",) if "team" in RANKERS.get(ranker.ranker).takes() else ()
-    return replace(settings, rankers=(replace(ranker, per_request=chosen),))
+    return settings
 
 
 async def _serve_http(server: MCPServer, settings: Settings, *, quiet: bool) -> None:

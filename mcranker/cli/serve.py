@@ -80,6 +80,7 @@ def _serve(ctx: click.Context) -> int:
 
 def given_settings(ctx: click.Context) -> Settings:
     """The service that the file or the flags describe."""
+    from mcranker.rankers import RANKERS
     from mcranker.serve.settings import RankerSettings, Settings, load_settings
 
     given = ctx.params
@@ -94,7 +95,10 @@ def given_settings(ctx: click.Context) -> Settings:
         settings = load_settings(given["config"])
     else:
         name = given["ranker"] or "mcranker"
-        settings = Settings(rankers=(RankerSettings(name, name, options, names=("*",)),))
+        # Whoever reaches this machine's loopback may try another team in the playground.
+        chosen = ("team",) if "team" in RANKERS.get(name).takes() else ()
+        ranker = RankerSettings(name, name, options, names=("*",), per_request=chosen)
+        settings = Settings(rankers=(ranker,))
     changed = {name: given[name] for name in ("host", "port") if given[name] is not None}
     return replace(settings, **changed)
 

@@ -24,6 +24,7 @@ from mcranker.logs import safe_logger
 from mcranker.rankers import Ranker
 from mcranker.ranking import Ranking
 from mcranker.runtime.bridge import task_group
+from mcranker.serve import playground
 from mcranker.serve.bodies import Gone, read_object, timeout_of
 from mcranker.serve.documents import cut, passages_of
 from mcranker.serve.events import CLIENT_GONE, EventQueue, EventStream, event_data
@@ -58,6 +59,7 @@ _GRACE = 5.0
 """Seconds that a ranking has beyond its deadline to give what is known by then."""
 
 _LOOPBACK_NAMES = {"localhost", "127.0.0.1", "[::1]"}
+_OPENED_BY_BROWSERS = {"/v1/explain/{id}", *playground.FILES}
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
@@ -184,6 +186,8 @@ class _Service:
             ("/v1/teams", self._teams),
             ("/v1/explain/{id}", self._explain),
             ("/metrics", self._show_metrics),
+            ("/playground.json", self._playground),
+            *((route, self._file) for route in playground.FILES),
         )
         for path, errors, handler in posts:
             app.add_api_route(path, self._endpoint(path, errors, handler), methods=["POST"])
@@ -244,7 +248,7 @@ class _Service:
             logger.warning("%s: %s: %s", call.route, type(error).__name__, error)
         status = call.errors.status_of(problem)
         headers = problem.headers
-        if problem.kind == "no_key" and call.route.startswith("/v1/explain"):
+        if problem.kind == "no_key" and call.route in _OPENED_BY_BROWSERS:
             headers["WWW-Authenticate"] = 'Basic realm="mcranker", charset="UTF-8"'
         return _json(call.errors.problem(problem, status), status, headers)
 
@@ -332,6 +336,17 @@ class _Service:
         ]
         members = [library.member(name).model_dump(mode="json") for name in library.member_names()]
         return _json({"library": of_library, "members": members, "rankers": of_rankers}, 200)
+
+    async def _playground(self, _: _Call) -> Response:
+        examples = await anyio.to_thread.run_sync(playground.examples)
+        members = [library.member(name).model_dump(mode="json") for name in library.member_names()]
+        rankers = [playground.ranker_of(offer) for offer in self._offers.all]
+        return _json({"rankers": rankers, "members": members, "examples": examples}, 200)
+
+    async def _file(self, call: _Call) -> Response:
+        _, kind = playground.FILES[call.route]
+        headers = _HEADERS | playground.HEADERS
+        return Response(playground.file_of(call.route), headers=headers, media_type=kind)
 
     async def _explain(self, call: _Call) -> Response:
         kept = self._kept.get(call.request.path_params["id"], call.holder)

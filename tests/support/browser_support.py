@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page, Request, expect
+    from playwright.sync_api import Browser, BrowserContext, Page, Request, expect
 else:
     expect = pytest.importorskip(
         "playwright.sync_api", reason="Playwright is not installed: pip install 'mcranker[browser]'"
@@ -55,6 +55,14 @@ class Windows:
         page = self._idle[scripts].pop() if self._idle[scripts] else self._opened(scripts)
         page.set_viewport_size({"width": width, "height": height})
         return page
+
+    def online(self, *, width: int, height: int) -> BrowserContext:
+        """A window of its own that may ask a server; the caller closes it."""
+        context = self._browser.new_context(
+            viewport={"width": width, "height": height}, reduced_motion="reduce"
+        )
+        context.set_default_timeout(PATIENCE)
+        return context
 
     def give_back(self, page: Page, *, scripts: bool) -> None:
         """Empty a window for the next test."""

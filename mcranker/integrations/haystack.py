@@ -1,0 +1,181 @@
+"""A component for Haystack's pipelines; needs ``pip install 'mcranker[haystack]'``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from mcranker.integrations.reranking import (
+    KEY,
+    Limits,
+    RankerSource,
+    check_limits,
+    explanation,
+    not_installed,
+    passages_of,
+)
+from mcranker.rankers.base import Ranker
+from mcranker.ranking import Ranking
+
+try:
+    from haystack import Document, component, default_from_dict, default_to_dict
+except ModuleNotFoundError as error:
+    raise not_installed(__name__, "haystack", error) from error
+
+
+@component
+class MCRankerComponent:
+    """Reranks documents in a pipeline.
+
+    >>> pipeline.add_component("ranker", MCRankerComponent(options={"team_size": 4}, top_n=5))
+    >>> pipeline.connect("retriever.documents", "ranker.documents")
+
+    Of documents with the same id the first is ranked. Copies come back, best first, with their
+    ids and meta; the score is the relevance, from 0 to 1, or None. The meta has one key more,
+    ``mcranker``, see `mcranker.integrations.reranking.explanation`. The output ``ranking`` is
+    the whole `Ranking`, with team, cost and report.
+
+    Args:
+        ranker: any `Ranker`; whoever made it closes it.
+        options: arguments of `MCRanker`, if no ranker is given; it is made by `warm_up`, or at
+            the first run, and `close` or `close_async` closes it.
+        top_n: return only the first so many documents.
+        min_relevance: return only documents of this relevance or more, 0 to 1.
+        deadline: seconds for a ranking; what is known by then counts.
+        title_key: the key of meta that holds a title, to be shown to models.
+
+    Raises:
+        ConfigError: a value is impossible.
+    """
+
+    def __init__(
+        self,
+        ranker: Ranker | None = None,
+        *,
+        options: dict[str, Any] | None = None,
+        top_n: int | None = None,
+        min_relevance: float | None = None,
+        deadline: float | None = None,
+        title_key: str | None = None,
+    ) -> None:
+        self._source = RankerSource(ranker, options)
+        check_limits(top_n=top_n, min_relevance=min_relevance, deadline=deadline)
+        self.top_n = top_n
+        self.min_relevance = min_relevance
+        self.deadline = deadline
+        self.title_key = title_key
+
+    @component.output_types(documents=list[Document], ranking=Ranking)
+    def run(
+        self,
+        query: str,
+        documents: list[Document],
+        top_n: int | None = None,
+        min_relevance: float | None = None,
+        deadline: float | None = None,
+    ) -> dict[str, Any]:
+        """Rank the documents.
+
+        Args:
+            query: what was asked.
+            documents: in the order of the retriever.
+            top_n: instead of the component's, and so are the others.
+            min_relevance: 0 to 1.
+            deadline: seconds.
+
+        Returns:
+            ``documents``, best first, and ``ranking``.
+
+        Raises:
+            InputError: the query is empty, or a document cannot be ranked.
+            ConfigError, ModelError, BudgetExceeded: as `Ranker.rank`.
+        """
+        limits = self._limits(top_n, min_relevance, deadline)
+        distinct = _distinct(documents)
+        passages = passages_of(distinct, self.title_key)
+        return _told(distinct, self._source.get().rank(query, passages, **limits))
+
+    @component.output_types(documents=list[Document], ranking=Ranking)
+    async def run_async(
+        self,
+        query: str,
+        documents: list[Document],
+        top_n: int | None = None,
+        min_relevance: float | None = None,
+        deadline: float | None = None,
+    ) -> dict[str, Any]:
+        """`run` for pipelines in an event loop."""
+        limits = self._limits(top_n, min_relevance, deadline)
+        distinct = _distinct(documents)
+        passages = passages_of(distinct, self.title_key)
+        ranker = await self._source.aget()
+        return _told(distinct, await ranker.arank(query, passages, **limits))
+
+    def warm_up(self) -> None:
+        """Make the ranker, which may fetch a model; nothing is asked yet."""
+        self._source.get()
+
+    async def warm_up_async(self) -> None:
+        """`warm_up` for pipelines in an event loop."""
+        await self._source.aget()
+
+    def close(self) -> None:
+        """Close the ranker that was made of options."""
+        self._source.close()
+
+    async def close_async(self) -> None:
+        """`close` for pipelines in an event loop."""
+        await self._source.aclose()
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `from_dict` takes, and pipelines write to files.
+
+        Raises:
+            ConfigError: a ranker was given, or the options hold a key.
+        """
+        made: dict[str, Any] = default_to_dict(
+            self,
+            options=self._source.plain_options(),
+            top_n=self.top_n,
+            min_relevance=self.min_relevance,
+            deadline=self.deadline,
+            title_key=self.title_key,
+        )
+        return made
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> MCRankerComponent:
+        """The component that `to_dict` was called on."""
+        made: MCRankerComponent = default_from_dict(cls, data)
+        return made
+
+    def _limits(
+        self, top_n: int | None, min_relevance: float | None, deadline: float | None
+    ) -> Limits:
+        return Limits(
+            top_n=self.top_n if top_n is None else top_n,
+            min_relevance=self.min_relevance if min_relevance is None else min_relevance,
+            deadline=self.deadline if deadline is None else deadline,
+        )
+
+
+def _distinct(documents: Sequence[Document]) -> list[Document]:
+    """The first document of each id, as Haystack's own rankers do."""
+    first: dict[str, Document] = {}
+    for document in documents:
+        first.setdefault(document.id, document)
+    return list(first.values())
+
+
+def _told(documents: Sequence[Document], ranking: Ranking) -> dict[str, Any]:
+    told = [
+        replace(
+            document,
+            score=hit.relevance,
+            meta={**document.meta, KEY: explanation(ranking, hit)},
+        )
+        for hit in ranking
+        for document in [documents[hit.index]]
+    ]
+    return {"documents": told, "ranking": ranking}

@@ -1,0 +1,144 @@
+"""A transformer for PyTerrier; needs ``pip install 'mcranker[pyterrier]'``, and no Java."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from mcranker.integrations.reranking import (
+    KEY,
+    Limits,
+    RankerSource,
+    check_limits,
+    explanation,
+    not_installed,
+)
+from mcranker.rankers.base import Ranker
+from mcranker.ranking import Ranking
+from mcranker.types import Passage, Query
+
+try:
+    import pyterrier as pt
+except ModuleNotFoundError as error:
+    raise not_installed(__name__, "pyterrier", error) from error
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+class MCRankerTransformer(pt.Transformer):
+    """Reranks the results of a retriever, for example in a ``pt.Experiment``.
+
+    >>> pipeline = bm25 % 100 >> pt.text.get_text(dataset, "text") >> MCRankerTransformer()
+    >>> pt.Experiment([bm25, pipeline], topics, qrels, ["ndcg_cut_10"])
+
+    Takes rows of ``qid``, ``query``, ``docno`` and the text; where there are ``rank`` or
+    ``score``, they give the order of the first stage, and scores count as its scores. Gives the
+    same rows, best first, with all their columns and
+
+    - ``score``, as `Ranking.to_trec` writes it: the final score, equal ones set apart by the
+      smallest step, and passages without one below all others, because measures sort by it;
+    - ``rank``, from 0;
+    - ``relevance``, from 0 to 1, NaN where there is no final score;
+    - ``mcranker``, see `mcranker.integrations.reranking.explanation`.
+
+    Args:
+        ranker: any `Ranker`; whoever made it closes it. Its ``query_concurrency`` says how many
+            queries are ranked at once.
+        options: arguments of `MCRanker`, if no ranker is given; it is made at the first call,
+            and `close` closes it.
+        top_n: return only the first so many passages of a query.
+        min_relevance: return only passages of this relevance or more, 0 to 1.
+        deadline: seconds for each query; what is known by then counts.
+        text: the column that holds the text.
+        title: the column that holds the title, if there is one.
+        on_ranking: called with each `Ranking`: the whole of it, with team, cost and report.
+
+    Raises:
+        ConfigError: a value is impossible.
+    """
+
+    def __init__(
+        self,
+        ranker: Ranker | None = None,
+        *,
+        options: dict[str, Any] | None = None,
+        top_n: int | None = None,
+        min_relevance: float | None = None,
+        deadline: float | None = None,
+        text: str = "text",
+        title: str | None = None,
+        on_ranking: Callable[[Ranking], object] | None = None,
+    ) -> None:
+        super().__init__()
+        self._limits = Limits(top_n=top_n, min_relevance=min_relevance, deadline=deadline)
+        check_limits(**self._limits)
+        self._source = RankerSource(ranker, options)
+        self.text = text
+        self.title = title
+        self.on_ranking = on_ranking
+
+    def transform(self, inp: DataFrame) -> DataFrame:
+        """The rows of each query, best first; queries in the order in which they come.
+
+        Raises:
+            InputError: a query is empty, or a passage has no text, or stands twice.
+            ConfigError, ModelError, BudgetExceeded: as `Ranker.rank`.
+        """
+        import pandas as pd
+
+        columns = ["query", self.text, *([] if self.title is None else [self.title])]
+        pt.validate.result_frame(inp, extra_columns=columns, context=self)
+        groups = [_in_order(rows) for _, rows in inp.groupby("qid", sort=False)]
+        told: dict[int, DataFrame] = {}
+        if groups:
+            # Many queries have no such options of their own.
+            ranker = self._source.get()._limited_to(**self._limits)  # noqa: SLF001
+            for done in ranker.rank_many(map(self._work, groups)):
+                ranking = done.result()
+                if self.on_ranking is not None:
+                    self.on_ranking(ranking)
+                told[done.place] = _told(groups[done.place], ranking)
+        if not told:
+            kept = inp.drop(columns=["score", "rank"], errors="ignore").iloc[:0]
+            return kept.assign(score=0.0, rank=0, relevance=math.nan, **{KEY: None})
+        return pd.concat([told[place] for place in sorted(told)], ignore_index=True)
+
+    def close(self) -> None:
+        """Close the ranker that was made of options."""
+        self._source.close()
+
+    def _work(self, rows: DataFrame) -> tuple[Query, list[Passage]]:
+        query = Query(str(rows["query"].iloc[0]), str(rows["qid"].iloc[0]))
+        return query, list(self._passages(rows))
+
+    def _passages(self, rows: DataFrame) -> Iterator[Passage]:
+        titles = rows[self.title] if self.title else [""] * len(rows)
+        scores = rows["score"] if "score" in rows else [None] * len(rows)
+        for docno, text, title, score in zip(
+            rows["docno"], rows[self.text], titles, scores, strict=True
+        ):
+            known = None if score is None or math.isnan(score) else float(score)
+            yield Passage(str(docno), text, title, known)
+
+
+def _in_order(rows: DataFrame) -> DataFrame:
+    """One query's rows as the first stage ranked them."""
+    if "rank" in rows:
+        return rows.sort_values("rank", kind="stable")
+    if "score" in rows:
+        return rows.sort_values("score", ascending=False, kind="stable")
+    return rows
+
+
+def _told(rows: DataFrame, ranking: Ranking) -> DataFrame:
+    hits = list(ranking)
+    scores = [float(line.split(" ")[4]) for line in ranking.to_trec().splitlines()]
+    kept = rows.iloc[[hit.index for hit in hits]].drop(columns=["score", "rank"], errors="ignore")
+    return kept.assign(
+        score=scores,
+        rank=range(len(hits)),
+        relevance=[math.nan if hit.relevance is None else hit.relevance for hit in hits],
+        **{KEY: [explanation(ranking, hit) for hit in hits]},
+    )

@@ -1,0 +1,74 @@
+"""The page at ``/``: rank by hand, change the team, and see what moves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.metadata import entry_points
+from importlib.resources import files
+from typing import Any
+
+from mcranker import __version__
+from mcranker.llm.local.encoder_judge import EncoderJudge
+from mcranker.llm.wrapper import Wrapper
+from mcranker.logs import safe_logger
+from mcranker.rankers.pointwise import PointwiseRanker
+from mcranker.serve.offers import Offer, public_name
+from personas.report.page import asset
+
+__all__ = ["FILES", "HEADERS", "examples", "file_of", "ranker_of"]
+
+logger = safe_logger("mcranker.serve")
+
+FILES = {
+    "/": ("page.html", "text/html; charset=utf-8"),
+    "/playground.css": ("page.css", "text/css; charset=utf-8"),
+    "/playground.js": ("page.js", "text/javascript; charset=utf-8"),
+}
+"""Route -> a file of this package, and its type."""
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+}
+
+_GROUP = "mcranker.examples"
+
+
+@cache
+def file_of(route: str) -> str:
+    """The text of a route of `FILES`; style begins with the reports'."""
+    name, _ = FILES[route]
+    text = (files(__name__) / name).read_text(encoding="utf-8").replace("\r\n", "\n")
+    if name == "page.css":
+        return asset("report.css") + text
+    return text.replace("{{version}}", __version__)
+
+
+def ranker_of(offer: Offer) -> Mapping[str, Any]:
+    """What the page has to know of a ranker."""
+    model = offer.ranker.models.scoring
+    judge = model.innermost if isinstance(model, Wrapper) else model
+    return {
+        "name": offer.name,
+        "ranker": offer.ranker.name,
+        "model": public_name(model.name) if offer.ranker.needs_model else "",
+        "encoder": isinstance(judge, EncoderJudge),
+        "weak": model.capabilities.weak,
+        "chooses_team": "team" in offer.settings.per_request,
+        "has_team": isinstance(offer.ranker, PointwiseRanker),
+    }
+
+
+@cache
+def examples() -> Sequence[Mapping[str, Any]]:
+    """Queries with passages and judgements that other packages offer, by their entry points."""
+    for entry in entry_points(group=_GROUP):
+        try:
+            found: Sequence[Mapping[str, Any]] = entry.load()()
+        except Exception as error:  # noqa: BLE001 - a page without examples is still a page
+            logger.info("no examples of %s: %s", entry.value, error)
+        else:
+            return found
+    return ()

@@ -1,0 +1,306 @@
+"""What holds for every adapter, with the real libraries where they are installed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pickle
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import anyio
+import pytest
+
+from mcranker import (
+    ChatRequest,
+    ConfigError,
+    DirectRanker,
+    InputError,
+    MCRanker,
+    Ranking,
+    ScriptedChat,
+    ServerFailed,
+)
+from mcranker.integrations.reranking import KEY
+from tests.support.adapting import ADAPTERS, TEXTS, Adapter, by_word, scripted_options
+
+IMPORTED = {
+    "langchain": "langchain_core.documents",
+    "llamaindex": "llama_index.core.bridge.pydantic",
+    "haystack": "haystack",
+    "pyterrier": "pyterrier",
+}
+
+
+@pytest.fixture(params=ADAPTERS, ids=lambda adapter: adapter.__name__)
+def adapter(request: pytest.FixtureRequest) -> Adapter:
+    made: Adapter = request.param()
+    pytest.importorskip(made.package)
+    return made
+
+
+@pytest.fixture
+def ranker() -> Iterator[MCRanker]:
+    with MCRanker(**scripted_options()) as made:
+        yield made
+
+
+def test_documents_come_back_best_first_with_what_they_had(
+    adapter: Adapter, ranker: MCRanker
+) -> None:
+    given = adapter.few(source="a.pdf", page=7)
+    found = adapter.read(adapter.rank(adapter.make(ranker=ranker), given))
+    assert [name for name, _, _ in found] == ["n", "c", "g"]
+    assert [relevance for _, relevance, _ in found] == pytest.approx([0.9, 0.4, 0.1])
+    assert all(told["source"] == "a.pdf" and told["page"] == 7 for _, _, told in found)
+
+
+def test_each_document_is_told_why(adapter: Adapter, ranker: MCRanker) -> None:
+    why = adapter.read(adapter.rank(adapter.make(ranker=ranker), adapter.few()))[0][2][KEY]
+    assert json.loads(json.dumps(why)) == why
+    first_stage = why.pop("first_stage_score")
+    assert first_stage == (None if adapter.package == "langchain_core" else 0.5)
+    assert why == {
+        "rank": 1,
+        "score": 27.0,  # 9 of each of three
+        "relevance": 0.9,
+        "first_stage_rank": 2,
+        "scores": {"NLP scientist": 9.0, "Virologist": 9.0, "Worried parent": 9.0},
+        "missing": {},
+        "partial": False,
+        "failure": "",
+    }
+
+
+def test_the_documents_that_were_given_stay_as_they_are(adapter: Adapter, ranker: MCRanker) -> None:
+    given = adapter.few(page=7)
+    before = pickle.dumps(given)
+    adapter.rank(adapter.make(ranker=ranker), given)
+    assert pickle.dumps(given) == before
+
+
+def test_limits_are_passed_on(adapter: Adapter, ranker: MCRanker) -> None:
+    def ids(**limits: Any) -> list[str]:
+        made = adapter.make(ranker=ranker, **limits)
+        return [name for name, _, _ in adapter.read(adapter.rank(made, adapter.few()))]
+
+    assert ids(top_n=1) == ["n"]
+    assert ids(min_relevance=0.3) == ["n", "c"]
+
+
+def test_the_deadline_gives_what_is_known_and_says_so(adapter: Adapter) -> None:
+    async def slow(request: ChatRequest) -> str:
+        if "N95" in request.messages[-1].content or request.tag.stage != "score":
+            return by_word(request)
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    made = adapter.make(options=scripted_options(slow), deadline=0.2)
+    found = adapter.read(adapter.rank(made, adapter.few()))
+    made.close()
+    assert [name for name, _, _ in found] == ["n", "c", "g"]
+    assert found[0][1] == pytest.approx(0.9)
+    assert [relevance for _, relevance, _ in found[1:]] == [None, None]
+    assert all(told[KEY]["partial"] for _, _, told in found)
+    assert set(found[1][2][KEY]["missing"].values()) == {"deadline"}
+
+
+def test_a_model_that_is_down_leaves_the_order_and_says_why(adapter: Adapter) -> None:
+    def down(_: ChatRequest) -> str:
+        raise ServerFailed("the server is down")
+
+    made = adapter.make(options=scripted_options(down, on_failure="first_stage"))
+    found = adapter.read(adapter.rank(made, adapter.few()))
+    made.close()
+    assert [(name, relevance) for name, relevance, _ in found] == [
+        ("c", None),
+        ("n", None),
+        ("g", None),
+    ]
+    assert "the server is down" in found[0][2][KEY]["failure"]
+
+    strict = adapter.make(options=scripted_options(down))
+    with pytest.raises(ServerFailed):
+        adapter.rank(strict, adapter.few())
+    strict.close()
+
+
+def test_a_score_that_did_not_come_is_missing_with_its_reason(adapter: Adapter) -> None:
+    def mumbling(request: ChatRequest) -> str:
+        mute = request.tag.stage == "score" and request.tag.persona == "Virologist"
+        return "hm" if mute else by_word(request)
+
+    made = adapter.make(options=scripted_options(mumbling))
+    why = adapter.read(adapter.rank(made, adapter.few()))[0][2][KEY]
+    made.close()
+    assert why["scores"] == {"NLP scientist": 9.0, "Virologist": None, "Worried parent": 9.0}
+    assert list(why["missing"]) == ["Virologist"]
+
+
+def test_any_ranker_is_taken(adapter: Adapter) -> None:
+    with DirectRanker(model=ScriptedChat(by_word), ledger=None) as direct:
+        found = adapter.read(adapter.rank(adapter.make(ranker=direct), adapter.few()))
+    assert [name for name, _, _ in found] == ["n", "c", "g"]
+
+
+def test_no_documents_are_no_documents(adapter: Adapter, ranker: MCRanker) -> None:
+    none = adapter.few()[:0]
+    assert adapter.read(adapter.rank(adapter.make(ranker=ranker), none)) == []
+
+
+def test_two_documents_with_one_id(adapter: Adapter, ranker: MCRanker) -> None:
+    twice = adapter.documents(("Cloth", "N95", "Gloves"), ("c", "n", "n"), {})
+    made = adapter.make(ranker=ranker)
+    if adapter.package == "pyterrier":
+        with pytest.raises(InputError, match="two passages have the id 'n'"):
+            adapter.rank(made, twice)
+        return
+    found = [name for name, _, _ in adapter.read(adapter.rank(made, twice))]
+    assert found == (["n", "c"] if adapter.package == "haystack" else ["n", "c", "n"])
+
+
+def test_an_empty_query_is_an_error(adapter: Adapter, ranker: MCRanker) -> None:
+    with pytest.raises(InputError, match="the query is empty"):
+        adapter.rank(adapter.make(ranker=ranker), adapter.few(), " ")
+
+
+def test_impossible_arguments_are_refused_at_once(adapter: Adapter, ranker: MCRanker) -> None:
+    with pytest.raises(ConfigError, match="top_n"):
+        adapter.make(ranker=ranker, top_n=0)
+    with pytest.raises(ConfigError, match="no_such_option"):
+        adapter.make(options={"no_such_option": 1})
+    with pytest.raises(ConfigError, match="are for a ranker that is made here"):
+        adapter.make(ranker=ranker, options={"team_size": 2})
+    with pytest.raises(ConfigError) as error:
+        adapter.make(ranker=ranker, options={"api_key": "sk-secret"})
+    assert "sk-secret" not in str(error.value)
+    with pytest.raises(ConfigError, match="is no Ranker"):
+        adapter.make(ranker="mcranker")
+
+
+def test_the_whole_ranking_is_to_be_had(adapter: Adapter, ranker: MCRanker) -> None:
+    if adapter.package == "haystack":
+        made = adapter.make(ranker=ranker).run(query="q", documents=adapter.few())
+        rankings = [made["ranking"]]
+    else:
+        rankings = []
+        adapter.rank(adapter.make(ranker=ranker, on_ranking=rankings.append), adapter.few())
+    (ranking,) = rankings
+    assert isinstance(ranking, Ranking)
+    assert ranking.ids == ["n", "c", "g"]
+
+
+@pytest.mark.parametrize("options", [None, {"team_size": 2, "ledger": None}])
+def test_a_copy_made_of_options_makes_its_own_ranker(
+    adapter: Adapter, options: dict[str, Any] | None
+) -> None:
+    made = adapter.make(options=options, top_n=2)
+    copy = pickle.loads(pickle.dumps(made))
+    assert copy._source is not made._source
+    assert copy._source.options == (options or {})
+    assert copy._source._made is None
+    limits = copy._limits
+    if adapter.package == "haystack":
+        limits = limits(None, None, None)
+    elif callable(limits):
+        limits = limits()
+    assert limits == {"top_n": 2, "min_relevance": None, "deadline": None}
+
+
+def test_a_ranker_that_was_given_is_not_pickled(adapter: Adapter, ranker: MCRanker) -> None:
+    with pytest.raises(ConfigError, match="give the arguments of MCRanker as options="):
+        pickle.dumps(adapter.make(ranker=ranker))
+    # A copy without its options would have another ranker.
+    with pytest.raises((AttributeError, TypeError, pickle.PicklingError)):
+        pickle.dumps(adapter.make(options={"model": ScriptedChat(lambda _: "")}))
+
+
+def test_only_what_was_made_here_is_closed(
+    adapter: Adapter, ranker: MCRanker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[MCRanker] = []
+    close = MCRanker.close
+
+    def noted(self: MCRanker) -> None:
+        closed.append(self)
+        close(self)
+
+    monkeypatch.setattr(MCRanker, "close", noted)
+    adapter.make(ranker=ranker).close()
+    assert closed == []
+    made = adapter.make(options=scripted_options())
+    made.close()  # none was made yet
+    assert closed == []
+    adapter.rank(made, adapter.few())
+    first = made._source.get()
+    made.close()
+    assert closed == [first]
+    assert len(adapter.read(adapter.rank(made, adapter.few()))) == 3
+    assert made._source.get() is not first
+    made.close()
+
+
+@pytest.mark.anyio
+async def test_calls_of_an_event_loop_run_in_it(adapter: Adapter) -> None:
+    loops, begun, go_on = set(), 0, anyio.Event()
+
+    async def together(request: ChatRequest) -> str:
+        nonlocal begun
+        loops.add(asyncio.get_running_loop())
+        if request.tag.stage == "recruit":
+            begun += 1
+            if begun == 2:
+                go_on.set()
+            await go_on.wait()  # until both rankings are under way
+        return by_word(request)
+
+    made = adapter.make(options=scripted_options(together))
+    found: list[list[str]] = []
+
+    async def rank() -> None:
+        returned = await adapter.arank(made, adapter.few())
+        found.append([name for name, _, _ in adapter.read(returned)])
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            group.start_soon(rank)
+            group.start_soon(rank)
+    assert found == [["n", "c", "g"]] * 2
+    assert loops == {asyncio.get_running_loop()}
+    await (made.close_async() if adapter.package == "haystack" else made.aclose())
+
+
+@pytest.mark.anyio
+async def test_synchronous_calls_work_where_an_event_loop_runs(adapter: Adapter) -> None:
+    made = adapter.make(options=scripted_options())
+    assert adapter.read(adapter.rank(made, adapter.few()))[0][0] == "n"
+    made.close()
+
+
+@pytest.mark.parametrize("extra", IMPORTED)
+def test_without_the_library_the_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch, extra: str
+) -> None:
+    monkeypatch.delitem(sys.modules, f"mcranker.integrations.{extra}", raising=False)
+    monkeypatch.setitem(sys.modules, IMPORTED[extra], None)
+    with pytest.raises(ImportError) as error:
+        import_module(f"mcranker.integrations.{extra}")
+    assert str(error.value) == (
+        f"mcranker.integrations.{extra} needs {IMPORTED[extra]}: pip install 'mcranker[{extra}]'"
+    )
+
+
+def test_texts_are_seen_as_they_are(adapter: Adapter) -> None:
+    seen: list[str] = []
+
+    def noting(request: ChatRequest) -> str:
+        seen.append(request.messages[-1].content)
+        return by_word(request)
+
+    made = adapter.make(options=scripted_options(noting, team_size=1))
+    adapter.rank(made, adapter.few(secret="never shown"))
+    made.close()
+    assert all(any(text in prompt for prompt in seen) for text in TEXTS)
+    assert not any("never shown" in prompt for prompt in seen)

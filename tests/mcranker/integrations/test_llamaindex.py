@@ -1,0 +1,117 @@
+"""The postprocessor in LlamaIndex itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mcranker import ConfigError, DirectRanker, MCRanker, ScriptedChat
+from tests.support.adapting import QUERY, LlamaIndex, by_word, scripted_options
+
+pytest.importorskip("llama_index.core")
+
+from llama_index.core.base.response.schema import Response
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+from llama_index.core.llms import MockLLM
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.response_synthesizers import Accumulate
+from llama_index.core.retrievers import BaseRetriever
+from llama_index.core.schema import MetadataMode, NodeWithScore
+
+from mcranker.integrations.llamaindex import MCRankerPostprocessor
+
+
+class Fixed(BaseRetriever):
+    """Finds the same nodes whatever is asked."""
+
+    def _retrieve(self, query_bundle: object) -> list[NodeWithScore]:
+        nodes: list[NodeWithScore] = LlamaIndex().few(page=7)
+        return nodes
+
+
+@pytest.mark.anyio
+async def test_a_query_engine_answers_from_reranked_nodes() -> None:
+    with MCRanker(**scripted_options()) as ranker:
+        engine = RetrieverQueryEngine(
+            Fixed(),
+            response_synthesizer=Accumulate(llm=MockLLM()),
+            node_postprocessors=[MCRankerPostprocessor(ranker, top_n=2)],
+        )
+        answers: list[Response] = [engine.query(QUERY), await engine.aquery(QUERY)]
+    for answer in answers:
+        assert [(each.node_id, each.score) for each in answer.source_nodes] == [
+            ("n", pytest.approx(0.9)),
+            ("c", pytest.approx(0.4)),
+        ]
+        assert str(answer).index("N95") < str(answer).index("Cloth")
+        assert "Virologist" not in str(answer)
+
+
+def test_models_and_embeddings_never_see_the_explanation() -> None:
+    with MCRanker(**scripted_options()) as ranker:
+        found = MCRankerPostprocessor(ranker).postprocess_nodes(
+            LlamaIndex().few(page=7), query_str=QUERY
+        )
+    for mode in (MetadataMode.LLM, MetadataMode.EMBED):
+        assert "page: 7" in found[0].get_content(mode)
+        assert "Virologist" not in found[0].get_content(mode)
+
+
+def test_relationships_stay() -> None:
+    from llama_index.core.schema import NodeRelationship, RelatedNodeInfo
+
+    nodes = LlamaIndex().few()
+    nodes[1].node.relationships = {NodeRelationship.SOURCE: RelatedNodeInfo(node_id="whole")}
+    with MCRanker(**scripted_options()) as ranker:
+        found = MCRankerPostprocessor(ranker).postprocess_nodes(nodes, query_str=QUERY)
+    assert found[0].node.ref_doc_id == "whole"
+
+
+def test_listeners_are_told_of_a_reranking() -> None:
+    told: list[Any] = []
+
+    class Listener(BaseEventHandler):
+        def handle(self, event: Any, **_: Any) -> None:
+            told.append(event)
+
+    root = get_dispatcher()
+    root.add_event_handler(Listener())
+    try:
+        with DirectRanker(model=ScriptedChat(by_word, name="scripted:m"), ledger=None) as ranker:
+            MCRankerPostprocessor(ranker, top_n=2).postprocess_nodes(
+                LlamaIndex().few(), query_str=QUERY
+            )
+    finally:
+        root.event_handlers.clear()
+    begun, ended = (each for each in told if "ReRank" in each.class_name())
+    assert (begun.query, len(begun.nodes), begun.top_n, begun.model_name) == (
+        QUERY,
+        3,
+        2,
+        "scripted:m",
+    )
+    assert [each.node_id for each in ended.nodes] == ["n", "c"]
+
+
+def test_it_is_serialized_by_its_options() -> None:
+    made = MCRankerPostprocessor(options={"team_size": 2, "ledger": None}, top_n=3, deadline=20)
+    stored = made.to_dict()
+    assert stored["class_name"] == "MCRankerPostprocessor"
+    copy = MCRankerPostprocessor.from_dict(stored)
+    assert (copy.options, copy.top_n, copy.deadline) == (made.options, 3, 20)
+    assert copy._source.options == {"team_size": 2, "ledger": None}
+    assert MCRankerPostprocessor.from_json(made.to_json()).top_n == 3
+
+
+def test_what_cannot_be_serialized_is_refused() -> None:
+    with MCRanker(**scripted_options()) as ranker, pytest.raises(ConfigError, match="options="):
+        MCRankerPostprocessor(ranker).to_dict()
+    with pytest.raises(ConfigError, match="api_key"):
+        MCRankerPostprocessor(options={"model": "openai:m", "api_key": "k"}).to_json()
+
+
+def test_a_query_is_needed() -> None:
+    with pytest.raises(ValueError, match="there is no query"):
+        MCRankerPostprocessor().postprocess_nodes(LlamaIndex().few())

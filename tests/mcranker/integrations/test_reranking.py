@@ -1,0 +1,110 @@
+"""Where adapters have their ranker from, and what documents are to them."""
+
+from __future__ import annotations
+
+import ast
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import mcranker
+from mcranker import ConfigError, InputError, MCRanker, Ranker
+from mcranker.integrations.reranking import RankerSource, explanation, passages_of
+from tests.support.adapting import QUERY, by_word, scripted_options
+
+
+def document(text: str | None = "Lamp", name: str | None = None, **metadata: Any) -> object:
+    return SimpleNamespace(page_content=text, id=name, metadata=metadata)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        (["a", "b"], ["a", "b"]),
+        ([None, None], ["0", "1"]),
+        (["a", "a", "a"], ["a", "1", "2"]),
+        ([None, "0"], ["0'", "0"]),
+        (["1", "1"], ["1", "1'"]),
+        (["", " ", None], ["0", "1", "2"]),
+    ],
+)
+def test_documents_are_named_apart(given: list[str | None], named: list[str]) -> None:
+    found = [passage.id for passage in passages_of([document(name=name) for name in given])]
+    assert found == named
+
+
+def test_a_title_is_taken_from_the_metadata_if_wanted() -> None:
+    documents = [document(title="N95", page=1), document(title=None), document(title=3)]
+    assert [each.title for each in passages_of(documents)] == ["", "", ""]
+    assert [each.title for each in passages_of(documents, "title")] == ["N95", "", "3"]
+    assert passages_of(documents, "title")[0].metadata == {"title": "N95", "page": 1}
+
+
+def test_a_document_without_a_text_is_named_by_its_place() -> None:
+    with pytest.raises(InputError, match=r"docs\[1\] has no text: its page_content is None"):
+        passages_of([document(), document(None)])
+
+
+def test_one_ranker_is_made_however_many_threads_ask() -> None:
+    source = RankerSource(None, scripted_options())
+    with ThreadPoolExecutor(8) as pool:
+        found = set(pool.map(lambda _: source.get(), range(32)))
+    source.close()
+    assert len(found) == 1
+
+
+def test_a_key_is_never_written() -> None:
+    source = RankerSource(None, {"model": "openai:gpt-5-mini", "api_key": "sk-secret"})
+    with pytest.raises(ConfigError, match="OPENAI_API_KEY") as error:
+        source.plain_options()
+    assert "sk-secret" not in str(error.value)
+    assert RankerSource(None, {"team_size": 2}).plain_options() == {"team_size": 2}
+
+
+def test_options_are_checked_before_a_ranker_is_made() -> None:
+    with pytest.raises(ConfigError, match="deadline"):
+        RankerSource(None, {"deadline": -1})
+    with pytest.raises(ConfigError, match="is no RankerConfig"):
+        RankerSource(None, {"config": {"scale": 5}})
+
+
+def test_what_only_some_rankings_have_is_told_where_it_is() -> None:
+    texts = [f"{word} {place} of many." for place, word in enumerate(["N95"] * 2 + ["Gloves"] * 8)]
+    options = scripted_options(top_k=1, max_passage_words=2, concurrency=1)
+    with MCRanker(**options) as ranker:
+        ranking = ranker.rank(QUERY, texts)
+    told = [explanation(ranking, hit) for hit in ranking]
+    assert [each["cut"] for each in told] == [len(" of many.")] * 10
+    left_out = [each for each in told if "skipped" in each]
+    assert left_out
+    for each in left_out:
+        assert each["score"] is None
+        assert each["relevance"] is None
+        assert each["at_most"] <= 27.0
+        assert set(each["skipped"]) <= set(ranking.personas)
+
+
+def test_nothing_of_the_packages_imports_an_adapter() -> None:
+    root = Path(mcranker.__file__).parents[1]
+    own = root / "mcranker" / "integrations"
+    found = [
+        path
+        for package in ("mcranker", "personas", "beir_eval")
+        for path in (root / package).rglob("*.py")
+        if own not in path.parents
+        and any(
+            (isinstance(node, ast.ImportFrom) and "integrations" in (node.module or ""))
+            or (isinstance(node, ast.Import) and "integrations" in ast.unparse(node))
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        )
+    ]
+    assert found == []
+
+
+def test_a_given_ranker_is_the_one_that_is_used() -> None:
+    with MCRanker(**scripted_options(by_word)) as ranker:
+        found: Ranker = RankerSource(ranker, None).get()
+        assert found is ranker

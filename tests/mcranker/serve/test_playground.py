@@ -1,0 +1,277 @@
+"""The playground: in Chromium against a service on the loopback, and what its routes say."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from mcranker import ChatRequest
+from mcranker.serve import Settings, hash_key
+from tests.support.browser_support import browser, expect, texts
+from tests.support.serving import KEY, serving, settings
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page, Request
+
+    from tests.support.browser_support import Windows
+
+__all__ = ["browser"]
+
+pytestmark = pytest.mark.browser
+PASSAGES = "Soap is for hands.\nCloth masks leak.\nN95 masks seal."
+VISIBLE = "#heat tbody tr:not(.details) .head"
+
+
+def by_weight(request: ChatRequest) -> str:
+    """The later a passage was given, the better; for the virologist only if he weighs it so."""
+    text = "\n".join(message.content for message in request.messages)
+    place = int(request.tag.doc_id)
+    down = request.tag.persona == "Virologist" and "Early passages" in text
+    return json.dumps({"Score": 9 - 4 * place if down else place + 1})
+
+
+class Seen:
+    """A page of the service, and whatever it must not do."""
+
+    def __init__(self, page: Page, address: str) -> None:
+        self.page = page
+        self.complaints: list[str] = []
+        page.on("console", lambda message: self.complaints.append(message.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", self._requested)
+        self._address = address
+
+    def _requested(self, request: Request) -> None:
+        if not request.url.startswith((self._address, "blob:")):
+            self.complaints.append(f"request: {request.url}")
+
+
+@contextmanager
+def opened(
+    browser: Windows, service: Settings | None = None, *, width: int = 1440, **given: Any
+) -> Iterator[Seen]:
+    """The playground of a service, ready."""
+    with serving(service or settings(port=0, per_request=("team",), **given)) as address:
+        # Not one of the windows that are offline.
+        context = browser.online(width=width, height=900)
+        try:
+            seen = Seen(context.new_page(), address)
+            seen.page.goto(address)
+            seen.page.locator("html[data-ready]").wait_for()
+            yield seen
+        finally:
+            context.close()
+
+
+def rank(page: Page, passages: str = PASSAGES) -> None:
+    page.get_by_label("Query", exact=True).fill("masks")
+    page.get_by_label("Passages", exact=True).fill(passages)
+    page.get_by_role("button", name="Rank", exact=True).click()
+    expect(page.get_by_role("status")).to_contain_text("Done in")
+
+
+def test_rank_disagree_and_rank_again(browser: Windows, tmp_path: Path) -> None:
+    with opened(browser, score=by_weight) as seen:
+        page = seen.page
+        rank(page)
+        assert texts(page, VISIBLE) == PASSAGES.split("\n")[::-1]
+        assert texts(page, "#members h3") == ["NLP scientist", "Virologist", "Worried parent"]
+        assert texts(page, "#heat tbody tr:first-child td") == ["3", "3", "3", "9", "3 ▲2"]
+        again = page.get_by_role("button", name="Rank again with this team")
+        expect(again).to_be_disabled()
+
+        page.get_by_role("button", name="Edit Virologist").click()
+        page.locator(".member input[type=number]").first.fill("155")
+        expect(page.locator(".sum")).to_have_text(
+            "weights add up to 180%; they will be brought to 100%"
+        )
+        page.get_by_label("Criterion").first.fill("Early passages")
+        page.get_by_role("button", name="Remove Worried parent").click()
+        again.click()
+        expect(page.locator("#heat thead")).to_contain_text("Moved")
+        # By place: 1 + 9, 2 + 5, 3 + 1.
+        assert texts(page, VISIBLE) == PASSAGES.split("\n")
+        assert texts(page, "#heat tbody tr:first-child td") == ["1", "9", "10", "▲2"]
+        expect(page.locator("#verdict")).to_contain_text("2 passages moved")
+        page.get_by_role("button", name="Soap is for hands.").click()
+        assert texts(page, ".details li") == [
+            "NLP scientist: 1",
+            "Virologist: 9 (1 before)",
+            "Worried parent is no longer there (1)",
+        ]
+
+        for name, button in (
+            ("team.json", "Save team"),
+            ("ranking.html", "Save page"),
+            ("ranking.json", "Save JSON"),
+        ):
+            with page.expect_download() as download:
+                page.get_by_role("button", name=button).click()
+            assert download.value.suggested_filename == name
+            download.value.save_as(tmp_path / name)
+        team = json.loads((tmp_path / "team.json").read_text())
+        (first, second) = team["members"][1]["rubric"]["criteria"]
+        assert (first["name"], first["weight"]) == (
+            "Early passages",
+            pytest.approx(100 * 155 / 180),
+        )
+        assert second["weight"] == pytest.approx(100 * 25 / 180)
+        ranking = json.loads((tmp_path / "ranking.json").read_text())
+        assert [hit["doc_id"] for hit in ranking["hits"]] == ["0", "1", "2"]
+        assert "Soap is for hands." in (tmp_path / "ranking.html").read_text()
+        assert seen.complaints == []
+
+
+def test_the_keyboard_is_enough_and_a_ranking_can_be_cancelled(browser: Windows) -> None:
+    waits, held = threading.Event(), [True]
+
+    def score(request: ChatRequest) -> Any:
+        import anyio
+
+        async def slow() -> str:
+            while held[0]:
+                waits.set()
+                await anyio.sleep(0.01)
+            return by_weight(request)
+
+        return slow()
+
+    with opened(browser, score=score) as seen:
+        page = seen.page
+        page.get_by_label("Query", exact=True).focus()
+        page.keyboard.type("masks")
+        page.keyboard.press("Tab")
+        page.keyboard.insert_text(PASSAGES)
+        page.keyboard.press("Control+Enter")
+        assert waits.wait(60)
+        expect(page.get_by_role("button", name="Cancel")).to_be_visible()
+        expect(page.locator("#heat tbody tr")).to_have_count(3)  # to be filled
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("status")).to_contain_text("Cancelled")
+        expect(page.get_by_role("button", name="Cancel")).to_be_hidden()
+        held[0] = False
+        page.keyboard.press("Control+Enter")
+        expect(page.get_by_role("status")).to_contain_text("Done in")
+        page.locator("#heat tbody button").first.focus()
+        page.keyboard.press("Enter")
+        expect(page.locator(".details")).to_be_visible()
+        expect(page.locator("#heat tbody button").first).to_be_focused()
+        assert seen.complaints == []
+
+
+@pytest.mark.parametrize(
+    ("given", "count"),
+    [
+        ("one\ntwo", "2 passages"),
+        ("one\nstill one\n\ntwo", "2 passages"),
+        ('{"_id": "a", "text": "one"}\n{"_id": "b", "text": "two"}', "2 passages"),
+        ('["one", {"text": "two", "title": "Two"}]', "2 passages"),
+        ('id,title,text\na,T,"one, ""quoted""\nover lines"\nb,,two\n', "2 passages"),
+        ("docno\ttext\na\tone", "1 passage"),
+        ("a line, with a comma\nanother, too", "2 passages"),
+        ('{"_id": "a", "text": "one"}\n{"_id":', "line 2 is not JSON"),
+        ('[{"title": "no text"}]', 'passage 1 has no text; give it a field "text"'),
+        ('[{"id": 1, "text": "a"}, {"id": "1", "text": "b"}]', 'two passages have the id "1"'),
+        ("", "no passages yet"),
+    ],
+)
+def test_passages_are_read_in_several_forms(ready: Seen, given: str, count: str) -> None:
+    ready.page.get_by_label("Passages", exact=True).fill(given)
+    expect(ready.page.locator("#count")).to_have_text(count)
+
+
+@pytest.fixture(scope="module")
+def ready(browser: Windows) -> Iterator[Seen]:
+    with opened(browser) as seen:
+        yield seen
+        assert seen.complaints == []
+
+
+def test_files_are_dropped_and_read(ready: Seen, tmp_path: Path) -> None:
+    path = tmp_path / "passages.jsonl"
+    path.write_text('{"text": "from a file"}\n')
+    ready.page.locator("#file").set_input_files(path)
+    expect(ready.page.get_by_label("Passages", exact=True)).to_have_value(
+        '{"text": "from a file"}\n'
+    )
+    path.write_bytes(b"\xff\xfe\x00")
+    ready.page.locator("#file").set_input_files(path)
+    expect(ready.page.get_by_role("alert")).to_have_text("passages.jsonl is not UTF-8 text.")
+
+
+def test_examples_are_measured(browser: Windows) -> None:
+    with opened(browser, score=lambda _: '{"Score": 5}') as seen:
+        page = seen.page
+        page.get_by_label("Example").select_option(index=1)
+        expect(page.locator("#count")).to_have_text("12 passages")
+        page.get_by_role("button", name="Rank", exact=True).click()
+        # All scores are equal, so that the order is the one that was given.
+        expect(page.locator("#verdict")).to_contain_text("nDCG@10 is 0.")
+        said = page.locator("#verdict").inner_text()
+        measured = said.split("nDCG@10 is ")[1][:5]
+        assert f"as given {measured}" in said
+        assert seen.complaints == []
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_nothing_sticks_out(browser: Windows, width: int) -> None:
+    with opened(browser, width=width) as seen:
+        page = seen.page
+        rank(page, f"{PASSAGES}\n{'W' * 300}")
+        page.locator("#heat tbody button").first.click()
+        page.get_by_role("button", name="Edit Virologist").click()
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            assert page.locator("html").evaluate("html => html.scrollWidth") <= width
+        assert seen.complaints == []
+
+
+def test_a_failing_model_and_a_lost_server_are_told(browser: Windows) -> None:
+    def fail(_: ChatRequest) -> str:
+        raise RuntimeError("secret at http://10.0.0.7")
+
+    with opened(browser, score=fail) as seen:
+        page = seen.page
+        page.get_by_label("Passages", exact=True).fill(PASSAGES)
+        page.get_by_role("button", name="Rank", exact=True).click()  # the field says it itself
+        page.get_by_label("Query", exact=True).fill("masks")
+        page.get_by_role("button", name="Rank", exact=True).click()
+        expect(page.get_by_role("alert")).to_contain_text("Not ranked")
+        assert "10.0.0.7" not in page.get_by_role("alert").inner_text()
+
+
+def test_texts_are_never_markup(browser: Windows) -> None:
+    with opened(browser) as seen:
+        page = seen.page
+        rank(page, "<img src=x onerror=alert(1)>\n<script>alert(2)</script>")
+        page.locator("#heat tbody button").first.click()
+        assert min(texts(page, VISIBLE)) == "<img src=x onerror=alert(1)>"
+        assert page.locator("#heat img, #heat script").count() == 0
+        assert seen.complaints == []
+
+
+def test_without_leave_the_team_stays() -> None:
+    with serving(settings(port=0)) as address:
+        (ranker,) = httpx.get(f"{address}/playground.json").json()["rankers"]
+    assert ranker["chooses_team"] is False
+    assert ranker["model"] == "scripted:tests"
+
+
+def test_its_routes_are_guarded() -> None:
+    with serving(settings(port=0, keys={"a": hash_key(KEY)})) as address:
+        refused = httpx.get(address)
+        assert refused.status_code == 401
+        assert refused.headers["WWW-Authenticate"].startswith("Basic")
+        page = httpx.get(address, auth=("any", KEY))
+        assert page.status_code == 200
+    assert "unsafe" not in page.headers["Content-Security-Policy"]
+    assert page.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert "<script>" not in page.text
+    assert " style=" not in page.text
