@@ -33,6 +33,7 @@ from personas.inspection.stored import (
     StoredRanking,
     StoredUsage,
     StoredWindows,
+    WeakJudge,
     plain_values,
     returned,
 )
@@ -160,6 +161,8 @@ class Ranking(Sequence[Hit]):
             then hold what each member gave to a passage, and `personas` its labels.
         orders: the order of each persona, where a team compared passages: then `matrix` has no
             columns, and `final` combines the ranks. None for others.
+        weak_judge: why the model that judged is weak: ``"small"``, or ``"encoder"``, which does
+            not reason; empty where it is not known to be.
     """
 
     query: Query
@@ -186,6 +189,7 @@ class Ranking(Sequence[Hit]):
     windows: WindowCounts | None = None
     members: tuple[MemberRanking, ...] = ()
     orders: Orders | None = None
+    weak_judge: WeakJudge = ""
     _returned: tuple[int, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -402,6 +406,7 @@ class Ranking(Sequence[Hit]):
             windows=StoredWindows(**asdict(self.windows)) if self.windows else None,
             members=[StoredMember(**asdict(each)) for each in self.members],
             orders=_stored_orders(self.orders) if self.orders else {},
+            weak_judge=self.weak_judge,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -527,6 +532,7 @@ class Ranking(Sequence[Hit]):
             windows=WindowCounts(**dict(stored.windows)) if stored.windows else None,
             members=tuple(MemberRanking(**dict(each)) for each in stored.members),
             orders=_orders(stored, hits) if stored.orders else None,
+            weak_judge=stored.weak_judge,
         )
 
     def _hit(self, place: int) -> Hit:

@@ -399,6 +399,7 @@ class ComparativeRanker(Ranker):
             partial=partial,
             cut=characters_cut(session),
             comparisons=counts,
+            weak_judge=self.models.scoring.capabilities.weak_judge,
         )
 
 

@@ -26,7 +26,9 @@ from personas.inspection.stored import (
     StoredHit,
     StoredMember,
     StoredRanking,
+    WeakJudge,
 )
+from personas.inspection.suspicions import Suspicion, Watch
 from personas.schema import Member, Team
 
 _DEFAULT_TOP = 10.0
@@ -100,6 +102,8 @@ class InspectedHit:
         ranks: persona -> rank in its order, from 1, where a team compared the passages; then nobody
             gave a score.
         points: persona -> what the ensemble makes of its rank, see `personas.orders.points`.
+        cut: characters at the end of the passage that models did not see.
+        suspicions: signs that the passage was written to be ranked high.
     """
 
     rank: int
@@ -126,6 +130,8 @@ class InspectedHit:
     members: Mapping[str, OtherPlace] = field(default_factory=dict)
     ranks: Mapping[str, int] = field(default_factory=dict)
     points: Mapping[str, float] = field(default_factory=dict)
+    cut: int = 0
+    suspicions: tuple[Suspicion, ...] = ()
 
     @property
     def judged(self) -> bool:
@@ -211,6 +217,7 @@ class Inspection:
         left_out: persona -> why its order does not count, where a team compared.
         tails: persona -> rank that all passages share which it has not sorted out; without those
             who have sorted out all.
+        weak_judge: why the model that judged is weak; empty where it is not known to be.
     """
 
     query: str
@@ -234,6 +241,7 @@ class Inspection:
     comparisons: StoredComparisons | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
     tails: Mapping[str, int] = field(default_factory=dict)
+    weak_judge: WeakJudge = ""
 
     @classmethod
     def from_dict(
@@ -283,6 +291,7 @@ class Inspection:
             comparisons=stored.comparisons,
             left_out={name: each.left_out for name, each in stored.orders.items() if each.left_out},
             tails=tails_of(stored.hits, names) if stored.orders else {},
+            weak_judge=stored.weak_judge,
         )
 
     @property
@@ -346,6 +355,23 @@ class Inspection:
         return top_k if isinstance(top_k, int) and top_k > 0 else None
 
     @property
+    def last_sure_rank(self) -> int | None:
+        """The last rank that was asked for; None if that is the last of all.
+
+        Below it stand passages by what they could have got at most, or in first-stage order.
+        """
+        asked = self.config.get("ranks") if self.comparisons else self.top_k
+        last = asked if isinstance(asked, int) else len(self.judged)
+        return last if 0 < last < len(self.hits) else None
+
+    @property
+    def ranked_for_sure(self) -> tuple[InspectedHit, ...]:
+        """The passages that were judged and whose ranks were asked for, best first."""
+        last = self.last_sure_rank
+        hits = self.judged if self.personas else self.hits
+        return tuple(hit for hit in hits if last is None or hit.rank <= last)
+
+    @property
     def leave_one_out_exact(self) -> bool:
         """Whether the arithmetic of `InspectedHit.rank_without` gives this very ranking.
 
@@ -365,14 +391,14 @@ class Inspection:
 
     @property
     def climbed_most(self) -> InspectedHit | None:
-        """The passage that rose most ranks; None if none rose."""
-        found = max(self.hits, key=lambda hit: hit.moved, default=None)
+        """The passage that rose most ranks, of those `ranked_for_sure`; None if none rose."""
+        found = max(self.ranked_for_sure, key=lambda hit: hit.moved, default=None)
         return found if found is not None and found.moved > 0 else None
 
     @property
     def fell_most(self) -> InspectedHit | None:
-        """The passage that fell most ranks; None if none fell."""
-        found = min(self.hits, key=lambda hit: hit.moved, default=None)
+        """The passage that fell most ranks, of those `ranked_for_sure`; None if none fell."""
+        found = min(self.ranked_for_sure, key=lambda hit: hit.moved, default=None)
         return found if found is not None and found.moved < 0 else None
 
     def member(self, persona: str) -> Member | None:
@@ -401,6 +427,7 @@ def _inspected(
     marks = {hit.rank: by_rank.get(hit.rank) or hit.scores for hit in judged}
     places = _leave_one_out(judged, marks, names, rule)
     nowhere: tuple[None, dict[str, int]] = (None, {})
+    suspicions_of = Watch(stored.query.text).suspicions
     return tuple(
         InspectedHit(
             rank=hit.rank,
@@ -429,6 +456,8 @@ def _inspected(
             members=_placed(stored.members, hit.first_stage_rank - 1),
             ranks=hit.ranks,
             points=by_rank.get(hit.rank, {}),
+            cut=hit.cut,
+            suspicions=suspicions_of(hit.title or "", hit.text or ""),
         )
         for hit in sorted(given, key=lambda hit: hit.rank)
     )
