@@ -20,6 +20,7 @@ from personas.inspection.stored import (
     StoredQuery,
     StoredRanking,
     StoredUsage,
+    WeakJudge,
     plain_values,
     returned,
 )
@@ -133,6 +134,8 @@ class Ranking(Sequence[Hit]):
         cut: place in `passages` -> characters that ``max_passage_words`` or
             ``max_passage_tokens`` took off its end before models saw it.
         comparisons: what came of the replies, for rankers that compare passages; None for others.
+        weak_judge: why the model that judged is weak: ``"small"``, or ``"encoder"``, which does
+            not reason; empty where it is not known to be.
     """
 
     query: Query
@@ -155,6 +158,7 @@ class Ranking(Sequence[Hit]):
     failure: str = ""
     cut: Mapping[int, int] = field(default_factory=dict)
     comparisons: Comparisons | None = None
+    weak_judge: WeakJudge = ""
     _returned: tuple[int, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -355,6 +359,7 @@ class Ranking(Sequence[Hit]):
             partial=self.partial,
             failure=self.failure,
             comparisons=StoredComparisons(**asdict(self.comparisons)) if self.comparisons else None,
+            weak_judge=self.weak_judge,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -476,6 +481,7 @@ class Ranking(Sequence[Hit]):
             failure=stored.failure,
             cut={row: hit.cut for row, hit in enumerate(hits) if hit.cut},
             comparisons=Comparisons(**dict(stored.comparisons)) if stored.comparisons else None,
+            weak_judge=stored.weak_judge,
         )
 
     def _hit(self, place: int) -> Hit:

@@ -30,7 +30,16 @@ _LONGEST_ID = 24
 _NOT_SHOWN = {"seconds", "unreadable"}
 _OF_HITS = (
     *("rank", "doc_id", "score", "at_most", "scores", "criteria", "missing", "skipped"),
-    *("disagreement", "score_range", "first_stage_rank", "first_stage_score", "moved", "grade"),
+    *(
+        "cut",
+        "suspicions",
+        "disagreement",
+        "score_range",
+        "first_stage_rank",
+        "first_stage_score",
+        "moved",
+        "grade",
+    ),
     *("other", "rank_of_all", "rank_without", "raised_most_by", "sunk_most_by", "title", "text"),
 )
 
@@ -81,7 +90,9 @@ def _chosen(ctx: click.Context) -> Chosen | list[Listed]:
         found = one if isinstance(one, list) else Chosen(*one)
     if isinstance(found, list) or grades is None:
         return found
-    of_query = grades_of(grades, found.ranking.query.id, judgements)
+    ranking = found.ranking
+    named = ranking.query.id or (query if query in grades else "")
+    of_query = grades_of(grades, named, judgements, [hit.doc_id for hit in ranking.hits])
     return Chosen(found.where, found.ranking, of_query, found.other)
 
 
@@ -149,6 +160,8 @@ def _inspection_dict(inspection: Inspection, hits: Sequence[InspectedHit]) -> di
         inspection: the ranking.
         hits: the passages to list.
     """
+    from personas.report.query.verdict import verdict
+
     findings = QueryFindings.of(1, inspection)
     figures, names = findings.figures, [judge.name for judge in findings.judges]
     other = inspection.other
@@ -179,6 +192,7 @@ def _inspection_dict(inspection: Inspection, hits: Sequence[InspectedHit]) -> di
                 "without": findings.left_out.without if findings.left_out else {},
             },
             "leave_one_out_exact": inspection.leave_one_out_exact,
+            "verdict": verdict(inspection),
             "passages": len(inspection.hits),
             "missing": inspection.missing,
             "skipped": inspection.skipped,
@@ -203,7 +217,8 @@ command = Verb(
         click.Option(
             ["--query"],
             metavar="ID|NUMBER",
-            help="Which query, if there are several. Without: a list of them.",
+            help="Which query, if there are several. Without: a list of them. With --qrels also "
+            "the id of the judgements, if the only ranking has none.",
         ),
         click.Option(
             ["--passage"], metavar="RANK|ID", help="Show one passage in detail, with its text."

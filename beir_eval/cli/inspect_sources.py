@@ -88,7 +88,8 @@ def choose(
     Args:
         rankings: where each stands, and the ranking as `StoredRanking.read` takes it; taken one
             by one.
-        query: an id, or the number of a ranking if none has such an id.
+        query: an id, or the number of a ranking if none has such an id. The only ranking, if it
+            has no id, may be named by that of its judgements.
         grades: the judgements, where they are known; for the list.
 
     Raises:
@@ -98,6 +99,7 @@ def choose(
     ids: list[str] = []
     rows: list[Listed] = []
     kept: tuple[str, StoredRanking] | None = None
+    nameless: tuple[str, StoredRanking] | None = None
     for number, (where, data) in enumerate(rankings, start=1):
         if query is None:
             ranking = _read(StoredRanking, data, where)
@@ -109,7 +111,11 @@ def choose(
             return where, _read(StoredRanking, data, where)
         if number == wanted:
             kept = where, _read(StoredRanking, data, where)
+        if number == 1 and not query_id and query in (grades or {}):
+            nameless = where, _read(StoredRanking, data, where)
         ids.append(query_id)
+    if kept is None and len(ids) == 1:
+        kept = nameless
     if kept is None or len(rows) > 1:
         if query is not None:
             raise InputError(unknown_query(query, ids))
@@ -126,23 +132,32 @@ def unknown_query(query: str, ids: Sequence[str]) -> str:
     return f"no query {query[:_LONGEST_ID]!r}{meant or f'; {there}, or leave --query out'}"
 
 
-def grades_of(grades: Grades, query_id: str, source: str) -> Mapping[str, int]:
+def grades_of(
+    grades: Grades, query_id: str, source: str, passages: Iterable[str] = ()
+) -> Mapping[str, int]:
     """The judgements of one query.
 
     Args:
         grades: of all queries.
-        query_id: the query's.
+        query_id: the query's; empty if it has none.
         source: the file of the judgements, for messages.
+        passages: document ids of the ranking. Of a query without an id they tell which it is,
+            where one query alone has judgements of them.
 
     Raises:
-        DatasetError: there is none of this query.
+        DatasetError: there is none of this query, or it is not known which query it is.
     """
     if query_id in grades:
         return grades[query_id]
     if not query_id:
+        ranked = set(passages)
+        about = [each for each, of_query in grades.items() if not ranked.isdisjoint(of_query)]
+        if len(about) == 1:
+            return grades[about[0]]
+        found = f"are judged for {len(about):,} queries" if about else "are not judged"
         raise DatasetError(
-            f"{source}: the ranking's query has no id, so its judgements cannot be found; "
-            "rank with --query-id ID"
+            f"{source}: the ranking's query has no id, and its passages {found}; name the query "
+            "with --query ID"
         )
     close = difflib.get_close_matches(query_id[:_LONGEST_ID], grades, n=1, cutoff=_CLOSE)
     meant = f"; the closest id is {close[0]!r}" if close else ""

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from personas.inspection.stored import WeakJudge
 
 Stage = Literal["recruit", "criteria", "score", "assess", "probe"]
 
@@ -272,6 +275,7 @@ class Capabilities:
         max_state_tokens: length of the state and the longest question together; None likewise.
         max_request_tokens: length of the state and all questions; None likewise.
         prompts: it answers prompts; if not, typed questions only.
+        reasons: it weighs what a passage says; if not, it compares meanings, as an encoder does.
         first_stage_weight: share of the first stage's score that its own go with best, where
             nobody sets one (`RankerConfig.first_stage_weight`).
     """
@@ -287,7 +291,13 @@ class Capabilities:
     max_state_tokens: int | None = None
     max_request_tokens: int | None = None
     prompts: bool = True
+    reasons: bool = True
     first_stage_weight: float = 0.0
+
+    @property
+    def weak_judge(self) -> WeakJudge:
+        """Why rankings by the model deserve little trust; empty where nothing is known of it."""
+        return "small" if self.weak else "" if self.reasons else "encoder"
 
 
 @runtime_checkable

@@ -226,6 +226,7 @@ class ComparativeRanker(Ranker):
             partial=partial,
             cut=characters_cut(session),
             comparisons=counts,
+            weak_judge=self.models.scoring.capabilities.weak_judge,
         )
 
 

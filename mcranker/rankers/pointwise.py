@@ -199,6 +199,7 @@ class PointwiseRanker(Ranker):
             assessor_reasons=_reasons(scored.assessed, rows),
             partial=scored.partial,
             cut=characters_cut(session),
+            weak_judge=self.models.scoring.capabilities.weak_judge,
         )
 
 

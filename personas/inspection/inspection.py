@@ -18,7 +18,15 @@ from numpy.typing import NDArray
 from personas.ensembles import Ensemble, Rule, descending, distinct, find_ensemble, highest_score
 from personas.errors import SchemaError
 from personas.inspection.agreement import TeamAgreement
-from personas.inspection.stored import ASSESSOR, StoredCalls, StoredHit, StoredRanking
+from personas.inspection.stored import (
+    ASSESSOR,
+    StoredCalls,
+    StoredComparisons,
+    StoredHit,
+    StoredRanking,
+    WeakJudge,
+)
+from personas.inspection.suspicions import Suspicion, Watch
 from personas.schema import Member, Team
 
 _DEFAULT_TOP = 10.0
@@ -85,6 +93,8 @@ class InspectedHit:
         other: where the ranker that this one is compared with has it; None if nowhere.
         stood_in: persona -> what stood in for its missing score in the final one; empty where
             nothing did, or where that is not known here.
+        cut: characters at the end of the passage that models did not see.
+        suspicions: signs that the passage was written to be ranked high.
     """
 
     rank: int
@@ -107,6 +117,8 @@ class InspectedHit:
     probabilities: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     other: OtherPlace | None = None
     stood_in: Mapping[str, float] = field(default_factory=dict)
+    cut: int = 0
+    suspicions: tuple[Suspicion, ...] = ()
 
     @property
     def judged(self) -> bool:
@@ -183,6 +195,8 @@ class Inspection:
         other: the ranking that this one is compared with; None if there is none.
         partial: whether the deadline came before all scores.
         failure: why no passage was judged and the order is the first stage's; else empty.
+        comparisons: what came of the replies, for rankers that compare passages.
+        weak_judge: why the model that judged is weak; empty where it is not known to be.
     """
 
     query: str
@@ -203,6 +217,8 @@ class Inspection:
     other: OtherRanking | None = None
     partial: bool = False
     failure: str = ""
+    comparisons: StoredComparisons | None = None
+    weak_judge: WeakJudge = ""
 
     @classmethod
     def from_dict(
@@ -251,6 +267,8 @@ class Inspection:
             other=other,
             partial=stored.partial,
             failure=stored.failure,
+            comparisons=stored.comparisons,
+            weak_judge=stored.weak_judge,
         )
 
     @property
@@ -299,6 +317,23 @@ class Inspection:
         return top_k if isinstance(top_k, int) and top_k > 0 else None
 
     @property
+    def last_sure_rank(self) -> int | None:
+        """The last rank that was asked for; None if that is the last of all.
+
+        Below it stand passages by what they could have got at most, or in first-stage order.
+        """
+        asked = self.config.get("ranks") if self.comparisons else self.top_k
+        last = asked if isinstance(asked, int) else len(self.judged)
+        return last if 0 < last < len(self.hits) else None
+
+    @property
+    def ranked_for_sure(self) -> tuple[InspectedHit, ...]:
+        """The passages that were judged and whose ranks were asked for, best first."""
+        last = self.last_sure_rank
+        hits = self.judged if self.personas else self.hits
+        return tuple(hit for hit in hits if last is None or hit.rank <= last)
+
+    @property
     def leave_one_out_exact(self) -> bool:
         """Whether the arithmetic of `InspectedHit.rank_without` gives this very ranking.
 
@@ -318,14 +353,14 @@ class Inspection:
 
     @property
     def climbed_most(self) -> InspectedHit | None:
-        """The passage that rose most ranks; None if none rose."""
-        found = max(self.hits, key=lambda hit: hit.moved, default=None)
+        """The passage that rose most ranks, of those `ranked_for_sure`; None if none rose."""
+        found = max(self.ranked_for_sure, key=lambda hit: hit.moved, default=None)
         return found if found is not None and found.moved > 0 else None
 
     @property
     def fell_most(self) -> InspectedHit | None:
-        """The passage that fell most ranks; None if none fell."""
-        found = min(self.hits, key=lambda hit: hit.moved, default=None)
+        """The passage that fell most ranks, of those `ranked_for_sure`; None if none fell."""
+        found = min(self.ranked_for_sure, key=lambda hit: hit.moved, default=None)
         return found if found is not None and found.moved < 0 else None
 
     def member(self, persona: str) -> Member | None:
@@ -349,6 +384,7 @@ def _inspected(
     known = find_ensemble(stored.config) is not None
     places = _leave_one_out(judged, names, rule)
     nowhere: tuple[None, dict[str, int]] = (None, {})
+    suspicions_of = Watch(stored.query.text).suspicions
     return tuple(
         InspectedHit(
             rank=hit.rank,
@@ -371,6 +407,8 @@ def _inspected(
             grade=grades.get(hit.doc_id),
             other=other.get(hit.doc_id),
             stood_in=_stood_in(hit, names, rule) if known else {},
+            cut=hit.cut,
+            suspicions=suspicions_of(hit.title or "", hit.text or ""),
         )
         for hit in sorted(given, key=lambda hit: hit.rank)
     )

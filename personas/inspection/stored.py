@@ -29,6 +29,10 @@ from personas.schema import Team
 ASSESSOR = "(assessor)"
 """The name under which the assessor's own missing scores are listed."""
 
+WeakJudge = Literal["", "small", "encoder"]
+"""Why the model that judged is weak: too small to follow instructions, or an encoder, which
+compares meanings and does not reason. Empty where it is not known to be."""
+
 _FORM = "this is no ranking as Ranking.to_dict() makes it, version 1"
 _MOST_PROBLEMS = 5
 _LONGEST_VERSION = 40
@@ -163,6 +167,7 @@ class StoredRanking(StoredHead):
     partial: bool = False
     failure: str = ""
     comparisons: StoredComparisons | None = Field(None, exclude_if=not_)
+    weak_judge: WeakJudge = Field("", exclude_if=not_)
 
     def to_dict(self, *, texts: bool = True) -> dict[str, Any]:
         """As plain values that JSON can hold; titles and texts of the passages may be left out."""

@@ -58,7 +58,8 @@ def escaped(text: str, limit: int) -> str:
 def shortened(text: str, room: int) -> tuple[str, int]:
     """`escaped` text of up to `room` bytes in UTF-8, and how many characters are left out."""
     kept = fitting(text, room)
-    return escape(clean(text[:kept])), len(text) - kept
+    # Between tags quotation marks are nothing else.
+    return escape(clean(text[:kept]), quote=False), len(text) - kept
 
 
 def fitting(text: str, room: int) -> int:

@@ -13,7 +13,8 @@ revealTarget();
 const makeSortable = (heads, groups) => {
   const columnOf = (head) => Number(head.dataset.column ?? head.cellIndex);
   const valueAt = (row, column) => {
-    const text = row.cells[column].dataset.v;
+    /* A group of rows is sorted by its first one. */
+    const text = (row.cells ?? row.rows[0].cells)[column].dataset.v;
     return text ? Number(text) : null;
   };
   const sortBy = (head) => {

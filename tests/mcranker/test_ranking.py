@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcranker import DirectRanker, ScriptedChat
 from mcranker.errors import InputError
-from mcranker.llm.chat import Usage
+from mcranker.llm.chat import Capabilities, ChatRequest, Usage
 from mcranker.ranking import Hit, Ranking
 from mcranker.types import MissingScore, Passage, Query, Score, ScoreMatrix, UsageTable
 from personas import Criterion, Member, Persona, Rubric, Team
@@ -346,3 +347,29 @@ def test_a_row_that_was_never_judged_has_no_scores() -> None:
     assert np.isnan(taken.values[[1, 3], 0]).all()
     assert taken.criteria == {(2, 0): (7.0,)}
     assert matrix.values.tolist() == [[3.0], [7.0]]
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "weak"),
+    [
+        (Capabilities(), ""),
+        (Capabilities(prompts=False), ""),
+        (Capabilities(weak=True), "small"),
+        (Capabilities(reasons=False), "encoder"),
+    ],
+)
+def test_a_ranking_says_why_its_judge_is_weak(capabilities: Capabilities, weak: str) -> None:
+    assert capabilities.weak_judge == weak
+
+
+def test_a_weak_judge_is_kept_with_the_ranking() -> None:
+    def score(_: ChatRequest) -> str:
+        return '{"Score": 3}'
+
+    for capabilities, weak in ((Capabilities(reasons=False), "encoder"), (Capabilities(), "")):
+        with DirectRanker(model=ScriptedChat(score, capabilities=capabilities)) as ranker:
+            ranking = ranker.rank("masks", ["one", "two"])
+        assert ranking.weak_judge == weak
+        stored = ranking.to_dict()
+        assert ("weak_judge" in stored) == bool(weak)
+        assert Ranking.from_dict(stored).to_dict() == stored

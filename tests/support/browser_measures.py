@@ -83,6 +83,7 @@ class Reading(NamedTuple):
 def open_all(page: Page) -> None:
     """Open all folds."""
     page.evaluate("document.querySelectorAll('details').forEach((each) => (each.open = true))")
+    page.evaluate("document.querySelector('[data-open=yes]')?.click()")
 
 
 def readings(page: Page) -> list[Reading]:

@@ -72,6 +72,7 @@ class EncoderJudge:
         self._name = name
         self._capabilities = Capabilities(
             prompts=False,
+            reasons=False,
             max_questions=MAX_QUESTIONS,
             first_stage_weight=FIRST_STAGE_WEIGHT,
         )

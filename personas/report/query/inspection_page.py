@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from markupsafe import Markup
+
 from personas.ensembles import Rule
-from personas.inspection.effectiveness import ndcg
 from personas.inspection.inspection import InspectedHit, Inspection, OtherRanking
 from personas.inspection.stored import StoredRanking
 from personas.provenance import ORIGINS, Provenance, provenance
@@ -21,13 +22,15 @@ from personas.report.query.passages import (
     GENEROUS,
     MISSING,
     SKIPPED,
+    STOOD_IN,
+    SUSPICIOUS,
     TEXT_LIMIT,
     TIGHT,
     Limits,
     PassageFormat,
-    heat_row,
-    passage_details,
+    passage,
 )
+from personas.report.query.verdict import judgements, verdict
 from personas.report.site import (
     LINK_BYTES,
     OVERVIEW,
@@ -40,13 +43,13 @@ from personas.report.site import (
     query_page,
 )
 from personas.schema import Criterion, Member
-from personas.words import exact, fixed, optional, whole
+from personas.words import exact, fixed, optional
 
 PAGE_LIMIT = 600_000
 """Bytes of all passages' texts on a page by itself; long ones are cut alike to fit."""
 
 _LONG_WORD = 16
-_FEW_COLUMNS = 5
+_CROWD = 6
 _IN_SHORT = (
     "preset",
     "ensemble",
@@ -78,19 +81,6 @@ class _Column:
 
 
 @dataclass(frozen=True, slots=True)
-class _Passage:
-    """A passage's row of the heat map and its details, as markup."""
-
-    row: str
-    details: str
-
-    @property
-    def size(self) -> int:
-        """Bytes in UTF-8."""
-        return len(self.row.encode()) + len(self.details.encode())
-
-
-@dataclass(frozen=True, slots=True)
 class _Bounds:
     """How much is shown around the passages: characters, and rows of a list."""
 
@@ -98,13 +88,14 @@ class _Bounds:
     line: int = 1000
     name: int = 200
     rows: int = 200
+    criteria: int = 20
 
 
 _BOUNDS = (
     _Bounds(),
     _Bounds(text=400, line=200, name=100, rows=100),
-    _Bounds(text=60, line=30, name=30, rows=40),
-    _Bounds(text=20, line=10, name=20, rows=3),
+    _Bounds(text=60, line=30, name=30, rows=40, criteria=5),
+    _Bounds(text=20, line=10, name=20, rows=3, criteria=3),
 )
 """From generous to tight, for what would otherwise fill a page."""
 
@@ -155,7 +146,7 @@ def inspection_pages(inspection: Inspection, around: PageContext) -> list[str]:
     pieces, left = [], PAGE_BYTES
     for hit in inspection.hits:
         piece = page.piece(hit)
-        left -= len(piece.row) + len(piece.details)  # characters, of a byte or more
+        left -= len(piece)  # characters, of a byte or more
         if left <= 0:
             return _in_parts(inspection, around)
         pieces.append(piece)
@@ -174,9 +165,10 @@ def _in_parts(inspection: Inspection, around: PageContext) -> list[str]:
             break
     pieces = [page.piece(hit) for hit in hits]
     for place, hit in enumerate(hits):
-        if 2 * pieces[place].size > room:
+        if 2 * len(pieces[place].encode()) > room:
             pieces[place] = page.piece(hit, TIGHT)
-    ends = ends_of_pages([piece.size for piece in pieces], room - first, room - other)
+    sizes = [len(piece.encode()) for piece in pieces]
+    ends = ends_of_pages(sizes, room - first, room - other)
     parts = pages_of([_name(around, each) for each in range(1, len(ends) + 1)], ends)
     return [page.render(parts, place, pieces) for place in range(len(parts))]
 
@@ -227,9 +219,13 @@ class _QueryPages:
             "judgements": judged,
             "agreement": agreement(inspection),
             "columns": _columns(inspection, self._form),
-            "wide": len(inspection.personas) + _extra_columns(inspection) > _FEW_COLUMNS,
+            "crowd": len(inspection.personas) > _CROWD,
+            "verdict": verdict(inspection),
+            "stand_ins": any(hit.stood_in for hit in inspection.hits),
+            "last_rank": inspection.last_sure_rank,
             "members": members,
             "by_person": by_person(members),
+            "written": _written(members),
             "in_short": [
                 (name.replace("_", " "), inspection.config[name])
                 for name in _IN_SHORT
@@ -245,15 +241,17 @@ class _QueryPages:
             ],
             "missing_mark": MISSING,
             "skipped_mark": SKIPPED,
+            "star": STOOD_IN,
+            "flag": SUSPICIOUS,
+            "suspicious": any(hit.suspicions for hit in inspection.hits),
             "models": _models(inspection),
         }
 
-    def piece(self, hit: InspectedHit, limits: Limits = GENEROUS) -> _Passage:
-        """The passage's row and details."""
-        shown = self._form.shown(hit)
-        return _Passage(heat_row(self._form, shown), passage_details(self._form, shown, limits))
+    def piece(self, hit: InspectedHit, limits: Limits = GENEROUS) -> str:
+        """The passage's row and details, as markup."""
+        return passage(self._form, hit, limits)
 
-    def render(self, parts: Sequence[Page], place: int, pieces: Sequence[_Passage]) -> str:
+    def render(self, parts: Sequence[Page], place: int, pieces: Sequence[str]) -> str:
         """The part in that place; `pieces` are those of all parts, or none to measure its frame."""
         part = parts[place]
         its = pieces[part.first - 1 : part.last]
@@ -265,18 +263,31 @@ class _QueryPages:
                 return ""
             return parts[bisect_right(starts, rank) - 1].name
 
+        bounds = self.bounds
+        rubrics = self._form.rubrics(most=bounds.criteria, name=bounds.name)
         return render_page(
             "inspection.html",
             **self._values,
             bounds=self.bounds,
+            rubrics=[Markup(each) for each in rubrics],  # noqa: S704 - is escaped already
             part=part,
             parts=parts,
             page_of=page_of,
-            filled={
-                "rows": "".join([piece.row for piece in its]),
-                "details": "".join([piece.details for piece in its]),
-            },
+            filled={"passages": self._with_line(its, part.first)},
         )
+
+    def _with_line(self, pieces: Sequence[str], first: int) -> str:
+        """The passages from rank `first` on, with a line below the last rank asked for."""
+        last = self.inspection.last_sure_rank
+        if last is None or not first <= last < first + len(pieces):
+            return "".join(pieces)
+        what = "Ranks below were not asked for"
+        if not (self.inspection.top_k or self.inspection.comparisons):
+            what = "Passages below were not judged and keep first-stage order"
+        cell = f'<td colspan="{self._form.columns}">{what}.</td>'
+        line = f'<tbody class="line"><tr>{cell}</tr></tbody>\n'
+        above = last - first + 1
+        return "".join([*pieces[:above], line, *pieces[above:]])
 
 
 def _links(around: PageContext) -> dict[str, str]:
@@ -298,10 +309,6 @@ def _columns(inspection: Inspection, form: PassageFormat) -> list[_Column]:
         longest = max(map(len, name.split()), default=0)
         columns.append(_Column(name, mean, longest > _LONG_WORD))
     return columns
-
-
-def _extra_columns(inspection: Inspection) -> int:
-    return (inspection.grades is not None) + 2 * (inspection.other is not None)
 
 
 def _ensemble(inspection: Inspection) -> str:
@@ -337,76 +344,6 @@ def _fair_limit(texts: Sequence[str], most: int, room: int) -> int:
             return share
         room -= size
     return most
-
-
-@dataclass(frozen=True, slots=True)
-class Judgements:
-    """What the judgements say of a ranking.
-
-    Attributes:
-        ndcg: NDCG@10, 0 to 1; None where no passage is relevant.
-        first_stage_ndcg: that of the first stage.
-        other_ndcg: that of the ranking compared with; None if there is none.
-        graded: whether grades above 1 occur.
-        sentence: how many relevant passages there are, and how many of them were found.
-    """
-
-    ndcg: float | None
-    first_stage_ndcg: float | None
-    other_ndcg: float | None
-    graded: bool
-    sentence: str
-
-
-def judgements(inspection: Inspection) -> Judgements | None:
-    """What the judgements say; None if none are known."""
-    grades = inspection.grades
-    if grades is None:
-        return None
-    relevant = sum(grade > 0 for grade in grades.values())
-    if not relevant:
-        return Judgements(None, None, None, graded=False, sentence=_nothing(grades))
-    hits = inspection.hits
-    given = sorted(hits, key=lambda hit: hit.first_stage_rank)
-    other = inspection.other if inspection.other and inspection.other.places else None
-    found = sum(hit.grade is not None and hit.grade > 0 for hit in hits)
-    return Judgements(
-        ndcg=ndcg([hit.grade for hit in hits], grades.values()),
-        first_stage_ndcg=ndcg([hit.grade for hit in given], grades.values()),
-        other_ndcg=ndcg(_grades_of(other, grades), grades.values()) if other else None,
-        graded=max(grades.values()) > 1,
-        sentence=_sentence(relevant, found, len(hits)),
-    )
-
-
-def _grades_of(other: OtherRanking, grades: Mapping[str, int]) -> list[int | None]:
-    order = sorted(other.places, key=lambda doc_id: other.places[doc_id].rank)
-    return [grades.get(doc_id) for doc_id in order]
-
-
-def _nothing(grades: Mapping[str, int]) -> str:
-    if not grades:
-        return "There are no judgements for this query."
-    return "No passage is judged relevant to this query, so NDCG@10 cannot be told."
-
-
-def _sentence(relevant: int, found: int, passages: int) -> str:
-    these = f"{_are(found)} among these {whole(passages)}"
-    if relevant == 1 and found:
-        return f"The one passage judged relevant {these}."
-    if relevant == 1:
-        return "The one passage judged relevant was not found by the first stage."
-    if found == relevant:
-        return f"All {whole(relevant)} passages judged relevant {these}."
-    lost = relevant - found
-    if not found:
-        return f"None of the {whole(lost)} passages judged relevant was found by the first stage."
-    missed = f"{whole(lost)} {'was' if lost == 1 else 'were'} not found by the first stage"
-    return f"Of {whole(relevant)} passages judged relevant, {whole(found)} {these}; {missed}."
-
-
-def _are(number: int) -> str:
-    return "is" if number == 1 else "are"
 
 
 @dataclass(frozen=True, slots=True)
@@ -498,6 +435,19 @@ def seen_members(inspection: Inspection) -> tuple[SeenMember, ...]:
 def by_person(members: tuple[SeenMember, ...]) -> tuple[SeenMember, ...]:
     """Those of whom a person wrote a part."""
     return tuple(each for each in members if each.parts)
+
+
+def _written(members: tuple[SeenMember, ...]) -> str:
+    """Who wrote a team of which no person wrote a part."""
+    hands: set[str] = set()
+    for seen in members:
+        found = provenance(seen.member)
+        hands.update(hand for hand in (found.persona, found.weights, *found.criteria) if hand)
+    if hands == {"model"}:
+        return "A model wrote this team; no person wrote or changed a part of it."
+    if hands == {"library"}:
+        return "This team comes from the library as it is."
+    return "Parts of this team come from the library as they are, and a model wrote the others."
 
 
 def _seen(number: int, member: Member) -> SeenMember:

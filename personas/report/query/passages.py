@@ -1,4 +1,4 @@
-"""The passages of a query's page: their rows of the heat map and their details, as markup.
+"""The passages of a query's page, each a row of the table and its details below it, as markup.
 
 There are a hundred passages on a page and a hundred thousand in a report, so their markup is put
 together by hand, not by a template. Every text from outside goes through `markup.escaped` or
@@ -13,17 +13,18 @@ from itertools import islice
 
 from personas.inspection.inspection import InspectedHit, Inspection
 from personas.report.formats import bare, judgement
-from personas.report.markup import escaped, moved, shortened
-from personas.words import decimals, fixed, weight, whole
+from personas.report.markup import escaped, shortened, tersely
+from personas.schema import Rubric
+from personas.words import decimals, exact, fixed, percent, weight, whole
 
 TEXT_LIMIT = 20_000
 """Bytes of one passage's text that are shown at most, as they stand in the page."""
 
-_MOST_NAMES = 3
-
 NOT_SCORED = "not scored"
 MISSING = "\N{EN DASH}"
 SKIPPED = "\N{MIDDLE DOT}"
+STOOD_IN = "*"
+SUSPICIOUS = "\N{BLACK FLAG}"
 
 _LEVELS = 10
 _LABEL = 160
@@ -31,7 +32,7 @@ _SNIPPET = 90
 _NAME = 80
 _ID, _SHORT_ID = 160, 80
 _TOOLTIP = 200
-_FEW_LEVELS = 3
+_MOST_NAMES = 3
 _FINE = 3.0
 _UNASKED = "not asked for"
 _UNREACHING = "not asked: it could not reach the first ranks"
@@ -40,7 +41,7 @@ _AT_MOST = "\N{LESS-THAN OR EQUAL TO} "
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One passage, with what both its places on the page show.
+    """One passage, with what both its row and its details show.
 
     Attributes:
         hit: the passage.
@@ -72,15 +73,17 @@ class PassageFormat:
         inspection: the query.
         several: whether there are several personas.
         exact: whether leaving a persona out is exact.
-        lowest: the score of the palest colour.
-        highest: the score of the strongest colour. Both are the ends of the scale, unless all
-            scores lie within a third of it: then nothing could be told apart, and the colours
-            go from the lowest to the highest score.
-        stretched: whether that is so.
+        lowest: the score of the palest colour, an end of the scale.
+        highest: the score of the strongest colour, its other end.
+        known: the lowest and the highest score that there is; None if there is none. A reader can
+            have the colours go from one to the other.
         score_places: decimals of a persona's score.
         final_places: decimals of a final score.
         other_places: decimals of a score by the ranker compared with.
         apart_places: decimals of a disagreement.
+        graded: whether judgements above 1 occur.
+        last_rank: the last rank that was asked for.
+        columns: how many the table has.
         names: persona -> name as markup.
         judges: persona -> name as markup, with a link to the team where it is a member.
         other_name: name of the ranker compared with as markup; empty if there is none.
@@ -98,29 +101,32 @@ class PassageFormat:
         """
         hits = inspection.hits
         known = [score for hit in hits for score in hit.scores.values() if score is not None]
-        low, high = min(known, default=0.0), max(known, default=0.0)
         self.inspection = inspection
         self.several = len(inspection.personas) > 1
         self.exact = inspection.leave_one_out_exact
-        self.stretched = 0 < high - low < inspection.top / _FEW_LEVELS
-        self.lowest, self.highest = (low, high) if self.stretched else (0.0, inspection.top)
+        self.lowest, self.highest = 0.0, inspection.top
+        self.known = (min(known), max(known)) if known else None
         self.score_places = decimals(known)
         self.final_places = decimals([each for hit in hits if (each := _final(hit)) is not None])
         self.other_places = decimals(
             [hit.other.score for hit in hits if hit.other and hit.other.score is not None]
         )
-        self.apart_places = 3 if known and high <= _FINE else 2
+        self.apart_places = 3 if known and max(known) <= _FINE else 2
         self.names = {name: escaped(name, _NAME) for name in inspection.personas}
         self.judges = _judges(inspection, self.names, team_page)
         self.other_name = escaped(inspection.other.name, _NAME) if inspection.other else ""
-        self._graded = graded
+        self.graded = graded
         self._levels: dict[float, int] = {}
-        self._criteria: dict[str, Mapping[str, str]] = {}
+        self._rubrics: dict[str, Rubric | None] = {}
+        last = inspection.last_sure_rank
+        self.last_rank = len(hits) if last is None else last
+        self.columns = 3 + len(inspection.personas) + self.several
+        self.columns += (inspection.grades is not None) + (inspection.other is not None)
 
     def shown(self, hit: InspectedHit) -> Shown:
         """The passage, ready to be shown."""
         title = hit.title.strip()
-        label = escaped(title or " ".join(hit.text[: 4 * _SNIPPET].split())[:_SNIPPET], _LABEL)
+        label = escaped(title or excerpt(hit.text), _LABEL)
         final = _final(hit)
         bound = "" if hit.at_most is None else _AT_MOST
         return Shown(
@@ -159,24 +165,50 @@ class PassageFormat:
     def judgement(self, grade: int | None) -> tuple[str, str]:
         """Class and words of a judgement."""
         kind = "unjudged" if grade is None else "relevant" if grade > 0 else "irrelevant"
-        return kind, judgement(grade, graded=self._graded)
+        return kind, judgement(grade, graded=self.graded)
 
-    def criteria(self, persona: str) -> Mapping[str, str]:
-        """Criterion of the persona's rubric -> its name and weight as markup."""
-        if persona not in self._criteria:
+    def rubric(self, persona: str) -> Rubric | None:
+        """The criteria of a persona of the team; None where it has none."""
+        if persona not in self._rubrics:
             member = self.inspection.member(persona)
-            rubric = member.rubric if member else None
-            self._criteria[persona] = {
-                each.name: _criterion_label(each.name, weight(each.weight))
-                for each in (rubric.criteria if rubric else ())
-            }
-        return self._criteria[persona]
+            self._rubrics[persona] = member.rubric if member else None
+        return self._rubrics[persona]
+
+    judged_as_a_whole = "<small>judged as a whole</small>"
+    """What stands beside a persona that gave one score; a script adds `rubrics` to it."""
+
+    def rubrics(self, *, most: int, name: int) -> list[str]:
+        """Criteria and weights of each persona that gave one score, as markup; else empty.
+
+        A page has them once: beside every score they would take half of it.
+
+        Args:
+            most: criteria of a persona.
+            name: characters of a criterion's name.
+        """
+        by_criterion = {name for hit in self.inspection.hits for name in hit.criteria}
+        said = []
+        for persona in self.inspection.personas:
+            rubric = None if persona in by_criterion else self.rubric(persona)
+            criteria = rubric.criteria if rubric else ()
+            named = [
+                f"{tersely(each.name, min(_NAME, name))} {weight(each.weight)}"
+                for each in criteria[:most]
+            ]
+            if len(criteria) > most:
+                named.append(f"{whole(len(criteria) - most)} more")
+            said.append(", ".join(named))
+        return said
 
 
-def _criterion_label(name: str, share: str = "") -> str:
-    """A criterion's name, with its weight where that is known."""
-    behind = f' <span class="weight">{share}</span>' if share else ""
-    return f"<bdi>{escaped(name, _NAME)}</bdi>{behind}"
+def excerpt(text: str) -> str:
+    """The beginning of a text on one line, cut between words and with an ellipsis."""
+    line = " ".join(text[: 4 * _SNIPPET].split())
+    if len(line) <= _SNIPPET and len(text) <= 4 * _SNIPPET:
+        return line
+    kept = line[: _SNIPPET + 1].rpartition(" ")[0][:_SNIPPET]
+    # Without blanks, as in Chinese, a word may be cut.
+    return f"{kept if 2 * len(kept) > _SNIPPET else line[:_SNIPPET]}…"
 
 
 def _missing_title(why: str) -> str:
@@ -184,16 +216,38 @@ def _missing_title(why: str) -> str:
     return f"missing: {escaped(bare(why[: 4 * _TOOLTIP]), _TOOLTIP) or 'no reason is known'}"
 
 
-def heat_row(form: PassageFormat, shown: Shown) -> str:
-    """The row as markup, a cell for each heading of ``templates/ranking.html``."""
+def value_cell(level: int, value: float, text: str, title: str = "", hint: str = "") -> str:
+    """A coloured cell of the table: a score, a rank, or whatever else has a place on a scale.
+
+    Args:
+        level: the step of the colours, 0 to 10.
+        value: what the column is sorted by.
+        text: the value as text.
+        title: a tooltip, as markup; empty for none.
+        hint: markup that follows the value.
+    """
+    tip = f' title="{title}"' if title else ""
+    return f'<td class="cell h{level}" data-v="{value:.6g}"{tip}>{text}{hint}</td>'
+
+
+def _row(form: PassageFormat, shown: Shown) -> str:
+    """The passage's row of the table."""
     hit = shown.hit
-    rank, first, up = hit.rank, hit.first_stage_rank, hit.moved
+    rank, first = hit.rank, hit.first_stage_rank
+    flag = ""
+    if hit.suspicions:
+        said = bare("; ".join([each.sentence for each in hit.suspicions]))
+        flag = (
+            f'<abbr class="flag" title="{escaped(said, _TOOLTIP)}">'
+            f'<span aria-hidden="true">{SUSPICIOUS}</span><span class="sr">suspicious</span></abbr>'
+        )
+    # Asked for nowhere: below the line a move is no finding.
+    where = _moved(hit.moved) if rank <= form.last_rank else ""
     parts = [
-        f'<tr data-place="{rank}"><th scope="row" class="name" data-v="{rank}">'
-        f'<span class="rank">{rank}</span><span class="what">'
-        f'<a href="#passage-{rank}" dir="auto">{shown.label}</a>'
-        f'<span class="id" dir="auto">{escaped(hit.doc_id, _SHORT_ID)}</span></span></th>',
-        _final_cell(shown),
+        f'<tr><th class="name" data-v="{rank}"><span class="rank">{rank}</span>{flag}'
+        f'<a class="label" href="#passage-{rank}" dir="auto">{shown.label}</a>'
+        f'<bdi class="id">{escaped(hit.doc_id, _SHORT_ID)}</bdi></th>',
+        _final_cell(form, shown),
     ]
     add = parts.append
     movers = shown.raised + shown.sunk
@@ -203,20 +257,29 @@ def heat_row(form: PassageFormat, shown: Shown) -> str:
         else:
             text = fixed(score, form.score_places)
             hint = _hint(shown.effects[name]) if name in movers else ""
-            add(f'<td class="cell h{form.level(score)}" data-v="{score:.6g}">{text}{hint}</td>')
+            add(value_cell(form.level(score), score, text, _tip(hit, name, score), hint))
     if form.several:
         apart = shown.apart
-        if apart is None:
-            add('<td class="quiet"></td>')
-        else:
-            add(f'<td class="quiet" data-v="{apart:.6g}">{fixed(apart, form.apart_places)}</td>')
-    add(f'<td class="quiet" data-v="{first}">{first}</td><td data-v="{up}">{moved(up)!s}</td>')
+        said = "" if apart is None else fixed(apart, form.apart_places)
+        value = "" if apart is None else f' data-v="{apart:.6g}"'
+        add(f'<td class="quiet apart"{value}>{said}</td>')
+    add(f'<td class="from" data-v="{first}">{first}{where}</td>')
     if form.inspection.grades is not None:
         add(_grade_cell(form, hit.grade))
     if form.inspection.other:
-        add(_other_cells(hit, form.other_places))
-    add("</tr>\n")
+        add(_other_cell(hit, form.other_places))
+    add("</tr>")
     return "".join(parts)
+
+
+def _tip(hit: InspectedHit, name: str, score: float) -> str:
+    """What a cell is about: exact score, rank without the persona, confidence."""
+    said = f"{score:.6g}"
+    if name in hit.rank_without:
+        said += f"; without it rank {hit.rank_without[name]}"
+    if name in hit.confidence:
+        said += f"; {percent(hit.confidence[name])} sure"
+    return said
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,26 +302,28 @@ TIGHT = Limits(text=2_000, reason=80, criteria=0)
 """For a passage that would otherwise fill a page by itself."""
 
 
-def passage_details(form: PassageFormat, shown: Shown, limits: Limits = GENEROUS) -> str:
-    """The fold with the details, as markup."""
+def passage(form: PassageFormat, hit: InspectedHit, limits: Limits = GENEROUS) -> str:
+    """The passage's row, and its details in a row of their own, as markup."""
+    shown = form.shown(hit)
+    beyond = " beyond" if hit.rank > form.last_rank else ""
+    return (
+        f'<tbody class="passage{beyond}" id="passage-{hit.rank}">{_row(form, shown)}\n'
+        f'<tr class="detail"><td colspan="{form.columns}">{_details(form, shown, limits)}</td></tr>'
+        "</tbody>\n"
+    )
+
+
+def _details(form: PassageFormat, shown: Shown, limits: Limits) -> str:
     hit = shown.hit
-    rank, judged = hit.rank, ""
-    if hit.grade is not None:
-        kind, words = form.judgement(hit.grade)
-        judged = f'<span class="grade {kind}">{words}</span>'
-    brief = f"{shown.score} {moved(hit.moved)!s}" if shown.score else NOT_SCORED
-    parts = [
-        f'<details class="passage" id="details-{rank}"><summary><span class="rank">{rank}</span>'
-        f'<span class="label" dir="auto">{shown.label}</span>{judged}'
-        f'<span class="brief">{brief}</span></summary>\n'
-        f'<div class="inside" id="passage-{rank}">\n'
-        f'<dl class="facts small">{_facts(form, shown)}</dl>\n'
-    ]
+    parts = ['<div class="inside"><div>\n']
     add = parts.append
     if shown.effects:
         add(f'<p class="why">{_why(form, shown)}</p>\n')
-    if shown.final is not None:
-        add(_scores(form, shown, limits.criteria))
+    for each in hit.suspicions:
+        add(
+            f'<p class="gap"><strong>{SUSPICIOUS} Suspicious.</strong> '
+            f'<span class="iso">{escaped(each.sentence, limits.reason)}</span></p>\n'
+        )
     for name, why in hit.missing.items():
         who = form.names.get(name) or escaped(name, _NAME)
         stood = hit.stood_in.get(name)
@@ -267,6 +332,9 @@ def passage_details(form: PassageFormat, shown: Shown, limits: Limits = GENEROUS
             f'<p class="gap"><strong>No score by <bdi>{who}</bdi>.{instead}</strong> '
             f'<span class="iso">{escaped(why or "No reason is known.", limits.reason)}</span></p>\n'
         )
+    if shown.final is not None and hit.scores:
+        add(_scores(form, shown, limits.criteria))
+    add(f'<dl class="terms">{_facts(form, shown)}</dl></div>\n<div>')
     if shown.cut:
         title, more = shortened(hit.title, limits.text)
         add(f'<h3 dir="auto">{title}</h3>\n{_cut_here(more, "title")}')
@@ -275,7 +343,9 @@ def passage_details(form: PassageFormat, shown: Shown, limits: Limits = GENEROUS
         add(f'<div class="text" dir="auto">{text}</div>\n')
     elif not hit.text:
         add('<p class="none">The passage has no text.</p>\n')
-    add(f"{_cut_here(more, 'passage')}</div></details>\n")
+    if hit.cut:
+        add(f'<p class="note">The model did not see the last {whole(hit.cut)} characters.</p>\n')
+    add(f"{_cut_here(more, 'passage')}</div></div>")
     return "".join(parts)
 
 
@@ -302,7 +372,7 @@ def _marked(kind: str, mark: str, title: str) -> str:
     )
 
 
-def _final_cell(shown: Shown) -> str:
+def _final_cell(form: PassageFormat, shown: Shown) -> str:
     hit, final = shown.hit, shown.final
     if final is None:
         return f'<td class="final none">{NOT_SCORED}</td>'
@@ -311,31 +381,48 @@ def _final_cell(shown: Shown) -> str:
             f'<td class="final none" data-v="{final:.6g}" title="at most: not all were asked">'
             f"{shown.score}</td>"
         )
-    why = hit.missing.get("(assessor)")
-    star = "" if why is None else f'<abbr title="{_missing_title(why)}">*</abbr>'
+    star = ""
+    if hit.stood_in:
+        who = ", ".join(
+            [f"{value:.4g} for {_plain_name(name)}" for name, value in hit.stood_in.items()]
+        )
+        star = f'<abbr title="{who} stood in">{STOOD_IN}</abbr>'
+    elif "(assessor)" in hit.missing:
+        star = f'<abbr title="{_missing_title(hit.missing["(assessor)"])}">{STOOD_IN}</abbr>'
     return f'<td class="final" data-v="{final:.6g}">{shown.score}{star}</td>'
 
 
+def _plain_name(name: str) -> str:
+    return escaped(bare(name[: 4 * _NAME]), _NAME)
+
+
 def _grade_cell(form: PassageFormat, grade: int | None) -> str:
-    kind, words = form.judgement(grade)
-    value = "" if grade is None else f' data-v="{grade}"'
-    return f'<td class="grade {kind}"{value}>{words}</td>'
+    if grade is None:
+        return '<td class="grade"><span class="sr">not judged</span></td>'
+    kind, _ = form.judgement(grade)
+    mark = "\N{CHECK MARK}" if grade > 0 else "\N{BALLOT X}"
+    if grade > 0 and form.graded:
+        mark += f"\N{THIN SPACE}{grade}"
+    return f'<td class="grade {kind}" data-v="{grade}">{mark}</td>'
+
+
+def _moved(ranks: int) -> str:
+    """Ranks gained or lost; the style adds the arrow, and words for screen readers."""
+    if not ranks:
+        return ' <b class="same"></b>'
+    return f' <b class="{"up" if ranks > 0 else "down"}">{abs(ranks)}</b>'
 
 
 def _hint(effect: int) -> str:
-    if effect > 0:
-        return f'<small class="up"><span class="sr">, raised it </span>▲{effect}</small>'
-    return f'<small class="down"><span class="sr">, sank it </span>▼{-effect}</small>'
+    return f'<small class="{"up" if effect > 0 else "down"}">{abs(effect)}</small>'
 
 
-def _other_cells(hit: InspectedHit, places: int) -> str:
+def _other_cell(hit: InspectedHit, places: int) -> str:
     if hit.other is None:
-        return '<td class="quiet">not ranked</td><td class="quiet"></td>'
+        return '<td class="quiet other">not ranked</td>'
     rank, score = hit.other.rank, hit.other.score
-    place = f'<td class="quiet" data-v="{rank}">{rank}</td>'
-    if score is None:
-        return f'{place}<td class="quiet">none</td>'
-    return f'{place}<td class="quiet" data-v="{score:.6g}">{fixed(score, places)}</td>'
+    said = "no score" if score is None else fixed(score, places)
+    return f'<td class="quiet other" data-v="{rank}">{rank} <small>{said}</small></td>'
 
 
 def _facts(form: PassageFormat, shown: Shown) -> str:
@@ -344,12 +431,13 @@ def _facts(form: PassageFormat, shown: Shown) -> str:
     if shown.final is not None:
         final = f"{'' if hit.at_most is None else 'at most '}{shown.final:.6g}"
     facts = [
-        ("Id", f"<bdi>{escaped(hit.doc_id, _ID)}</bdi>"),
         ("Final score", final),
         ("First stage", _place(hit.first_stage_rank, hit.first_stage_score, "")),
     ]
+    if len(hit.doc_id) > _SHORT_ID:
+        facts.insert(0, ("Id", f"<bdi>{escaped(hit.doc_id, _ID)}</bdi>"))
     if inspection.grades is not None:
-        facts.insert(1, ("Judgement", form.judgement(hit.grade)[1]))
+        facts.append(("Judgement", form.judgement(hit.grade)[1]))
     if inspection.other:
         place = "not ranked"
         if hit.other is not None:
@@ -364,7 +452,7 @@ def _facts(form: PassageFormat, shown: Shown) -> str:
                 f'<span class="aside">range {fixed(span, form.score_places)}</span>',
             )
         )
-    return "".join([f"<div><dt>{term}</dt><dd>{what}</dd></div>" for term, what in facts])
+    return "".join([f"<dt>{term}</dt><dd>{what}</dd>" for term, what in facts])
 
 
 def _place(rank: int, score: float | None, otherwise: str) -> str:
@@ -374,10 +462,6 @@ def _place(rank: int, score: float | None, otherwise: str) -> str:
 def _why(form: PassageFormat, shown: Shown) -> str:
     """Who raised and who sank the passage, in sentences."""
     hit, said = shown.hit, []
-    if not form.exact:
-        said.append(f"By the scores alone it stands at rank {hit.rank_of_all}.")
-    elif hit.rank_of_all != hit.rank:
-        said.append(f"Among the passages that all have scored it stands at rank {hit.rank_of_all}.")
     for names, verb in ((shown.raised, "raised"), (shown.sunk, "sank")):
         if not names:
             continue
@@ -394,59 +478,77 @@ def _why(form: PassageFormat, shown: Shown) -> str:
         )
     if not shown.raised and not shown.sunk:
         said.append("It would keep its rank without any one of those who scored it.")
+    if not form.exact:
+        said.append(f"By the scores alone it stands at rank {hit.rank_of_all}.")
+    elif hit.rank_of_all != hit.rank:
+        said.append(f"Among the passages that all have scored it stands at rank {hit.rank_of_all}.")
     return " ".join(said)
 
 
 def _scores(form: PassageFormat, shown: Shown, most_criteria: int) -> str:
     hit = shown.hit
     without, effects = hit.rank_without, shown.effects
-    head, rest = "", ""
+    head = ""
     if without:
-        head = '<th scope="col">Rank without</th><th scope="col" class="words">Effect on rank</th>'
-        rest = '<td colspan="2"></td>'
+        head = '<th>Rank without</th><th class="words">Effect</th>'
+    width = 4 if without else 2
     parts = [
-        '<div class="scroll plain fit" role="region" tabindex="0" '
-        f'aria-label="Scores of rank {hit.rank}"><table class="judgements"><thead><tr>'
-        f'<th scope="col" class="name">Judge</th><th scope="col">Score</th>{head}'
-        "</tr></thead><tbody>\n"
+        '<table class="judgements"><thead><tr><th class="name">Judge</th><th>Score</th>'
+        f"{head}</tr></thead><tbody>\n"
     ]
     add = parts.append
     for name, score in hit.scores.items():
         if score is None:
             cell = form.without_score(hit, name)
         else:
-            cell = f'<td class="cell h{form.level(score)}">{score:.6g}</td>'
-        add(f'<tr><th scope="row" class="name">{form.judges[name]}</th>{cell}')
+            text = fixed(score, form.score_places)
+            cell = f'<td class="cell h{form.level(score)}">{text}</td>'
+        said = form.judges[name]
+        if score is not None and name not in hit.criteria and form.rubric(name):
+            said += form.judged_as_a_whole
+        add(f'<tr><th class="name">{said}</th>{cell}')
         if without:
             add(f"<td>{without[name]}</td>{_effect(effects[name], score)}")
         add("</tr>\n")
         if name in hit.criteria:
-            scores = hit.criteria[name]
-            add(_by_criterion(scores, form.criteria(name), most_criteria, rest))
-    add("</tbody></table></div>\n")
+            add(_by_criterion(form, name, hit.criteria[name], most_criteria, width))
+    add("</tbody></table>\n")
     return "".join(parts)
 
 
 def _by_criterion(
-    scores: Mapping[str, float], labels: Mapping[str, str], most: int, rest: str
+    form: PassageFormat, persona: str, scores: Mapping[str, float], most: int, width: int
 ) -> str:
-    head = '<tr class="sub"><th scope="row" class="name">'
-    rows = [
-        f"{head}{labels.get(name) or _criterion_label(name)}</th><td>{score:.6g}</td>{rest}</tr>\n"
-        for name, score in islice(scores.items(), most)
-    ]
+    """What each criterion adds to the persona's score: weight times score, of the most it could."""
+    rubric = form.rubric(persona)
+    weights = {each.name: each.weight for each in rubric.criteria} if rubric else {}
+    rows = []
+    for name, score in islice(scores.items(), most):
+        share, added = weights.get(name), ""
+        label = str(tersely(name, _NAME))
+        if share is not None:
+            label += f" {weight(share)}"
+            part = min(max(score / form.highest, 0.0), 1.0) * share
+            added = (
+                f"+{exact(round(share * score / 100, 2))}"
+                f'<svg class="bar"><rect width="{share:.4g}%"/><rect width="{part:.4g}%"/></svg>'
+            )
+        rest = f'<td colspan="{width - 2}">{added}</td>' if width > 2 else ""
+        if not rest:
+            label += added
+        rows.append(f'<tr class="sub"><th>{label}</th><td>{score:.6g}</td>{rest}</tr>\n')
     if len(scores) > most:
-        rows.append(f"{head}{whole(len(scores) - most)} more criteria</th><td></td>{rest}</tr>\n")
+        more = f"{whole(len(scores) - most)} more criteria"
+        rows.append(f'<tr class="sub"><th colspan="{width}">{more}</th></tr>\n')
     return "".join(rows)
 
 
 def _effect(effect: int, score: float | None) -> str:
-    if score is None:
-        return '<td class="words"><span class="same">gave no score</span></td>'
-    if not effect:
-        return '<td class="words"><span class="same">none</span></td>'
+    if score is None or not effect:
+        said = "none" if score is not None else "gave no score"
+        return f'<td class="words same">{said}</td>'
     kind, verb = ("up", "raised") if effect > 0 else ("down", "sank")
-    return f'<td class="words"><span class="{kind}">{verb} it by {abs(effect)}</span></td>'
+    return f'<td class="words {kind}">{verb} it by {abs(effect)}</td>'
 
 
 def _cut_here(more: int, what: str) -> str:

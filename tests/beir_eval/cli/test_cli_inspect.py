@@ -180,9 +180,26 @@ def test_judgements(many: Path, tmp_path: Path) -> None:
     picked = (many, "--qrels", qrels, "--query")
     assert "NDCG@10 0.631, first stage 0.500" in shown(*picked, "q1")
     assert refused(*picked, "q3") == f"{qrels}: no judgement of query 'q3'"
-    nameless = written(tmp_path / "nameless.json", ranking(""))
-    assert "has no id" in refused(nameless, "--qrels", qrels)
     assert "gone: no such file" in refused(many, "--qrels", tmp_path / "gone")
+
+
+def test_judgements_of_a_ranking_without_an_id(tmp_path: Path) -> None:
+    nameless = written(tmp_path / "nameless.json", ranking(""))
+    qrels = tmp_path / "qrels.tsv"
+    qrels.write_text("q1\td3\t2\nq2\tx\t1\n", encoding="utf-8")
+    found = "NDCG@10 0.631, first stage 0.500"
+    # q1 alone has a judgement of a passage that was ranked.
+    assert found in shown(nameless, "--qrels", qrels)
+    qrels.write_text("q1\td3\t2\nq2\td1\t1\n", encoding="utf-8")
+    assert refused(nameless, "--qrels", qrels) == (
+        f"{qrels}: the ranking's query has no id, and its passages are judged for 2 queries; "
+        "name the query with --query ID"
+    )
+    assert found in shown(nameless, "--qrels", qrels, "--query", "q1")
+    assert "no query 'q3'" in refused(nameless, "--qrels", qrels, "--query", "q3")
+    assert "no query 'q1'" in refused(nameless, "--query", "q1")
+    qrels.write_text("q1\tx\t2\n", encoding="utf-8")
+    assert "its passages are not judged" in refused(nameless, "--qrels", qrels)
 
 
 def test_json_holds_what_is_worked_out(many: Path, tmp_path: Path) -> None:

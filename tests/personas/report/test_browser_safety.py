@@ -10,6 +10,7 @@ import pytest
 from personas.inspection.inspection import Inspection, OtherPlace, OtherRanking
 from personas.report.query.inspection_page import inspection_pages
 from personas.report.site import PageContext
+from tests.support.browser_measures import open_all
 from tests.support.browser_pages import write_query, write_survey
 from tests.support.browser_support import Visit, browser, visit
 from tests.support.inspection_report import infested
@@ -59,9 +60,11 @@ STRANGE = """() => [
 
 def poke(page: Page, typed: str) -> None:
     """Do what a reader could do."""
-    page.evaluate("document.querySelectorAll('details').forEach((each) => (each.open = true))")
+    open_all(page)
+    for box in page.locator("input[type=checkbox]:visible").all():
+        box.check()
     page.mouse.move(300, 300)
-    for field in page.locator("input:visible").all():
+    for field in page.locator("input:visible:not([type=checkbox])").all():
         field.fill(typed)
         field.fill("")
     for button in page.locator("thead button").all()[:3]:

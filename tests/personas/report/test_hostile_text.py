@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from personas.inspection.inspection import Inspection, OtherPlace, OtherRanking
+from personas.inspection.suspicions import Suspicion, Watch
 from personas.report import formats, render_inspection
 from personas.report.markup import escaped, fitting, page_bytes
 from personas.report.query.inspection_page import PAGE_LIMIT, inspection_pages
@@ -45,9 +46,12 @@ def made_of(text: str) -> str:
     data = infested(text)
     grades = {hit["doc_id"]: place for place, hit in enumerate(data["hits"][:3])}
     places = {hit["doc_id"]: OtherPlace(place + 1, 1.0) for place, hit in enumerate(data["hits"])}
-    inspection = Inspection.from_dict(
-        data, grades={**grades, text: 1}, other=OtherRanking(text, None, places)
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        # Else some texts would be flagged and others not.
+        patch.setattr(Watch, "suspicions", lambda *_: (Suspicion("keywords", text),))
+        inspection = Inspection.from_dict(
+            data, grades={**grades, text: 1}, other=OtherRanking(text, None, places)
+        )
     (page,) = inspection_pages(inspection, PageContext(text, 2, 3))
     return page
 
@@ -99,7 +103,7 @@ def test_tooltips_and_the_window_title_carry_no_marks_of_direction() -> None:
     page = Page(made_of("\u202eevil\u2066 \u200ftext"))
     for text in (*page.attributes("title"), *page.raw["title"]):
         assert not re.search("[\u200e\u200f\u202a-\u202e\u2066-\u2069]", text)
-        assert "evil text" in text or "missing" in text or "asked" in text
+        assert re.search(r"evil text|missing|asked|^[\d.]+; without it rank \d+$", text)
 
 
 @settings(max_examples=30, deadline=None)

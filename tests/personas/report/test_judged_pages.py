@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -17,6 +18,11 @@ def seen(data: dict[str, Any], **more: Any) -> Page:
     return Page(render_inspection(data, **more))
 
 
+def rows_of(page: Page) -> list[list[str]]:
+    """The rows of the table, best first, a text a cell."""
+    return [row for row in page.rows if row and re.match(r"\d+\D.*d\d$", row[0])]
+
+
 def row_of(page: Page, doc_id: str) -> list[str]:
     """The passage's row of the heat map, a text a cell."""
     return next(row for row in page.rows if row and row[0].endswith(doc_id) and len(row) > 4)
@@ -24,16 +30,12 @@ def row_of(page: Page, doc_id: str) -> list[str]:
 
 def test_judgements_stand_in_the_heat_map_and_in_the_details() -> None:
     page = seen(data_of(), grades={"a": 2, "b": 0, "c": -1, "gone": 1, "lost": 2})
-    # Columns: passage, final score, three personas, disagreement, first stage, moved, judgement.
-    judged = {doc_id: row_of(page, doc_id)[8] for doc_id in "abcd"}
-    assert judged == {
-        "a": "relevant (2)",
-        "b": "not relevant",
-        "c": "not relevant",
-        "d": "not judged",
-    }
-    # Each again among the facts; the fold's own line leaves out those that nobody judged.
-    assert page.text.count("relevant (2)") == 3
+    # Columns: passage, final score, three personas, disagreement, first stage, judgement.
+    judged = {doc_id: row_of(page, doc_id)[7] for doc_id in "abcd"}
+    assert judged == {"a": "✓\N{THIN SPACE}2", "b": "✗", "c": "✗", "d": "not judged"}
+    # In words among the facts.
+    assert page.text.count("relevant (2)") == 1
+    assert page.text.count("not relevant") == 2 + 1  # and in the legend
     assert page.text.count("not judged") == 2
     assert (
         "Of 3 passages judged relevant, 1 is among these 4; 2 were not found by the first stage."
@@ -90,13 +92,10 @@ def test_without_judgements_the_page_does_not_speak_of_them() -> None:
 def test_the_other_rankers_rank_and_score_are_columns() -> None:
     places = {"a": OtherPlace(3, 7.5), "b": OtherPlace(1, None)}
     page = seen(data_of(), other=OtherRanking("DIRECT(0,10)", 10.0, places))
-    assert row_of(page, "a")[-2:] == ["3", "7.5"]
-    assert row_of(page, "b")[-2:] == ["1", "none"]
-    assert row_of(page, "c")[-2:] == ["not ranked", ""]
-    assert [text.split() for text in page.rows[0][-2:]] == [
-        ["DIRECT(0,10)", "rank"],
-        ["DIRECT(0,10)", "score"],
-    ]
+    assert row_of(page, "a")[-1] == "3 7.5"
+    assert row_of(page, "b")[-1] == "1 no score"
+    assert row_of(page, "c")[-1] == "not ranked"
+    assert page.rows[0][-1] == "DIRECT(0,10)"
     assert "rank 3, score 7.5" in page.text
     assert "rank 1, no score" in page.text
 
@@ -158,31 +157,35 @@ def test_who_raised_and_who_sank_a_passage_is_a_sentence() -> None:
         "Without P2 or without P3 it would stand at rank 3: each of them raised it by 1. "
         "Without P1 it would stand at rank 1: this persona sank it by 1."
     ) in page.text
-    first, second, third = page.rows[1:4]
-    assert first[2:5] == ["9, raised it ▲2", "0", "3"]
-    assert second[2:5] == ["0, sank it ▼1", "6, raised it ▲1", "3, raised it ▲1"]
-    assert third[2:5] == ["4, sank it ▼1", "4, sank it ▼1", "0, sank it ▼1"]
+    # Arrows are the style's: score, and by how many ranks, of those who moved it most.
+    assert [row[2:5] for row in rows_of(page)] == [
+        ["92", "0", "3"],
+        ["01", "61", "31"],
+        ["41", "41", "01"],
+    ]
+    hints = [found["class"] for tag, found in page.tags if tag == "small"]
+    assert hints == ["up", "down", "up", "up", "down", "down", "down"]
 
 
 def test_a_persona_without_a_score_has_raised_nothing() -> None:
     # Sums, with the mean for what is missing: d1 2 + 9 = 11, d2 5 + 5 = 10, d3 5 + 4 = 9. Without
     # P2: 2, 5, 5, so d2 would stand first, though P2 gave it no score. Without P1: 9, 0, 4.
     page = seen(with_scores([[2, 9], [5, None], [5, 4]]))
-    assert page.rows[1][2:4] == ["2", "9, raised it ▲2"]
-    assert page.rows[2][2] == "5, raised it ▲1"
-    assert "sank" not in page.rows[2][3]
+    assert [row[2:4] for row in rows_of(page)][:2] == [["2", "92"], ["51", "·not asked for"]]
     assert "Without P1 it would stand at rank 3: this persona raised it by 1." in page.text
     assert "Without P2 it would stand at rank 1" not in page.text
-    assert [row[1:] for row in page.rows if row[0] == "P2"][1][1:] == ["1", "gave no score"]
+    without, effect = [row for row in page.rows if row[0] == "P2"][1][2:]
+    assert without == "1"
+    assert effect.startswith("gave no score")
 
 
 def test_a_passage_that_nobody_moved_keeps_its_rank() -> None:
     page = seen(with_scores([[9, 9], [1, 1]]))
     assert page.text.count("It would keep its rank without any one of those who scored it.") == 2
-    assert "▲" not in "".join(page.cells)
+    assert not [found for tag, found in page.tags if tag == "small"]
 
 
-def test_colours_tell_scores_apart_that_lie_close_together() -> None:
+def test_colours_span_the_scale_and_a_narrow_range_is_said() -> None:
     def levels(data: dict[str, Any]) -> list[str]:
         return [
             found["class"].removeprefix("cell ")
@@ -190,8 +193,12 @@ def test_colours_tell_scores_apart_that_lie_close_together() -> None:
             if tag == "td" and found.get("class", "").startswith("cell h") and "data-v" in found
         ]
 
-    # The scale is 0 to 10. From 4 to 7 is less than a third of it: 4 is the palest, 7 the
-    # strongest, and 5 at one third of the way is step 3. From 4 to 8 is more: step 4 to step 8.
-    assert levels(with_scores([[4, 5], [7, 4]])) == ["h0", "h3", "h10", "h0"]
-    assert levels(with_scores([[4, 5], [8, 4]])) == ["h4", "h5", "h8", "h4"]
-    assert "from the lowest score here, 4, to the highest, 7" in seen(with_scores([[4, 7]])).text
+    # Of a scale from 0 to 10 the scores 4 and 5 are the steps 4 and 5, whatever else there is.
+    assert levels(with_scores([[4, 5], [7, 4]])) == ["h4", "h5", "h7", "h4"]
+    assert levels(with_scores([[4, 5], [10, 0]])) == ["h4", "h5", "h10", "h0"]
+    narrow, wide = (seen(with_scores([[4, 5], [high, 4]])) for high in (7, 8))
+    assert "Scores lie close together, from 4 to 7 on a scale of 0 to 10." in narrow.text
+    assert "close together" not in wide.text
+    (table,) = [found for tag, found in narrow.tags if found.get("id") == "heat"]
+    ends = [float(table[f"data-{name}"]) for name in ("low", "high", "bottom", "top")]
+    assert ends == [4, 7, 0, 10]

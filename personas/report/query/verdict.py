@@ -1,0 +1,275 @@
+"""What to know before believing a ranking, in sentences, worst news first.
+
+Foreign text in them is on one line, with unsafe characters as visible escapes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from personas.inspection.effectiveness import ndcg
+from personas.inspection.inspection import Inspection, OtherRanking
+from personas.plain import plain
+from personas.report.formats import alpha_reading
+from personas.words import counted, decimals, exact, fixed, optional, percent, whole
+
+Kind: TypeAlias = Literal["bad", "warn", "note", "good"]
+
+NARROW = 1 / 3
+"""Share of the scale; scores that lie closer together hardly tell passages apart."""
+MANY_TIES = 0.25
+"""Share of the passages that share their final score with others."""
+UNSURE = 0.5
+"""Mean confidence of a judge."""
+
+_ORDER: tuple[Kind, ...] = ("bad", "warn", "note", "good")
+_NAME = 80
+_REASON = 300
+_WEAK = {
+    "small": "a model too small to follow instructions well",
+    "encoder": "an encoder, which compares meanings and does not reason",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One sentence about a ranking, and how bad the news is."""
+
+    kind: Kind
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Judgements:
+    """What the judgements say of a ranking.
+
+    Attributes:
+        ndcg: NDCG@10, 0 to 1; None where no passage is relevant.
+        first_stage_ndcg: that of the first stage.
+        other_ndcg: that of the ranking compared with; None if there is none.
+        graded: whether grades above 1 occur.
+        sentence: how many relevant passages there are, and how many of them were found.
+    """
+
+    ndcg: float | None
+    first_stage_ndcg: float | None
+    other_ndcg: float | None
+    graded: bool
+    sentence: str
+
+
+def verdict(inspection: Inspection) -> tuple[Finding, ...]:
+    """What to know before believing the ranking, worst news first; empty without passages."""
+    if not inspection.hits:
+        return ()
+    found = [
+        *_what_went_wrong(inspection),
+        *_effectiveness(inspection),
+        *_judge(inspection),
+        *_scores(inspection),
+        *_left_out(inspection),
+        *_agreement(inspection),
+    ]
+    return tuple(sorted(found, key=lambda each: _ORDER.index(each.kind)))
+
+
+def _what_went_wrong(inspection: Inspection) -> Iterator[Finding]:
+    hits = inspection.hits
+    if inspection.failure:
+        yield Finding(
+            "bad",
+            "No passage was judged, so they keep their first-stage order: "
+            f"{_ended(plain(inspection.failure, _REASON))}",
+        )
+    elif inspection.partial:
+        said = "The deadline came before all scores"
+        if inspection.personas:
+            said += f": {whole(len(inspection.judged))} of {whole(len(hits))} passages were judged"
+        yield Finding("bad", f"{said}.")
+    if missing := inspection.missing:
+        asked = missing + sum(len(hit.known_scores) for hit in hits)
+        said = f"{whole(missing)} of {counted(asked, 'score')} {_is(missing)} missing"
+        if any(hit.stood_in for hit in hits):
+            said += "; what stood in counts in the final scores marked *"
+        yield Finding("bad", f"{said}.")
+    if suspicious := [hit.rank for hit in hits if hit.suspicions]:
+        one = len(suspicious) == 1
+        where = f"rank {suspicious[0]}" if one else f"the first of them at rank {suspicious[0]}"
+        yield Finding(
+            "bad",
+            f"{counted(len(suspicious), 'passage')} {'looks' if one else 'look'} as if written to "
+            f"be ranked high, {where}.",
+        )
+    counts = inspection.comparisons
+    if counts is not None and counts.failed:
+        reason = f": {_ended(plain(counts.reason, _REASON))}" if counts.reason else "."
+        yield Finding(
+            "bad",
+            f"{whole(counts.failed)} of {counted(counts.asked, 'comparison')} failed, and their "
+            f"passages kept their order{reason}",
+        )
+    if counts is not None and (counts.odd or counts.tied):
+        kinds = (
+            (counts.odd, "odd in form"),
+            (counts.missing, "left out"),
+            (counts.repeated, "named twice"),
+            (counts.unknown, "named that nobody showed"),
+            (counts.tied, "pairs decided by the order they were shown in"),
+        )
+        parts = ", ".join(f"{whole(number)} {what}" for number, what in kinds if number)
+        yield Finding("warn", f"Of {counted(counts.asked, 'comparison')}: {parts}.")
+
+
+def _effectiveness(inspection: Inspection) -> Iterator[Finding]:
+    found = judgements(inspection)
+    if found is None or found.ndcg is None or found.first_stage_ndcg is None:
+        return
+    own, given = fixed(found.ndcg, 3), fixed(found.first_stage_ndcg, 3)
+    figures = f"NDCG@10 is {own}, the first stage's {given}"
+    if inspection.other is not None and found.other_ndcg is not None:
+        name = plain(inspection.other.name, _NAME)
+        figures += f", and that of {name} {fixed(found.other_ndcg, 3)}"
+    if own == given:
+        yield Finding("warn", f"It ranks no better than the first stage: {figures}.")
+    elif found.ndcg < found.first_stage_ndcg:
+        yield Finding("bad", f"It ranks worse than the first stage: {figures}.")
+    else:
+        yield Finding("good", f"It ranks better than the first stage: {figures}.")
+
+
+def _judge(inspection: Inspection) -> Iterator[Finding]:
+    name = plain(inspection.models.get("scoring", ""), _NAME)
+    if inspection.weak_judge:
+        who = f"The judge is {name}, " if name else "The judge is "
+        yield Finding(
+            "warn",
+            f"{who}{_WEAK[inspection.weak_judge]}: take its order as a hint.",
+        )
+    sure = [(share, hit.rank) for hit in inspection.hits for share in hit.confidence.values()]
+    if sure:
+        average = sum(share for share, _ in sure) / len(sure)
+        least, rank = min(sure)
+        yield Finding(
+            "warn" if average < UNSURE else "note",
+            f"The judge is {percent(average)} sure of a score on average, and least at rank "
+            f"{rank}, {percent(least)}.",
+        )
+
+
+def _scores(inspection: Inspection) -> Iterator[Finding]:
+    known = [score for hit in inspection.hits for score in hit.known_scores]
+    if known:
+        low, high, places = min(known), max(known), decimals(known)
+        span = (
+            f"from {fixed(low, places)} to {fixed(high, places)} on a scale of 0 to "
+            f"{exact(inspection.top)}"
+        )
+        if low == high:
+            yield Finding("bad", f"All scores are {fixed(low, places)}: they tell nothing apart.")
+        elif high - low < NARROW * inspection.top:
+            yield Finding("warn", f"Scores lie close together, {span}.")
+        else:
+            yield Finding("note", f"Scores go {span}.")
+    finals = Counter(hit.score for hit in inspection.judged)
+    tied = sum(number for number in finals.values() if number > 1)
+    if tied and inspection.personas and len(finals) > 1:
+        of = whole(len(inspection.judged))
+        yield Finding(
+            "warn" if tied >= MANY_TIES * len(inspection.judged) else "note",
+            f"{whole(tied)} of {of} passages share their final score with others, among which the "
+            "first stage's order decides.",
+        )
+
+
+def _left_out(inspection: Inspection) -> Iterator[Finding]:
+    hits = inspection.hits
+    if cut := sum(bool(hit.cut) for hit in hits):
+        yield Finding(
+            "note",
+            f"{counted(cut, 'passage')} {_was(cut)} cut for the model, and judged by "
+            f"{'its' if cut == 1 else 'their'} beginning.",
+        )
+    last = inspection.last_sure_rank
+    if last is None or inspection.partial or inspection.failure:
+        return
+    if inspection.top_k or inspection.comparisons:
+        said = f"Only the first {counted(last, 'rank')} of {whole(len(hits))} were asked for"
+        skipped = inspection.skipped
+        said += f", so {counted(skipped, 'score')} {_was(skipped)} not needed" if skipped else ""
+    else:
+        said = f"{whole(last)} of {whole(len(hits))} passages were judged; the others follow in "
+        said += "first-stage order"
+    yield Finding("note", f"{said}.")
+
+
+def _agreement(inspection: Inspection) -> Iterator[Finding]:
+    alpha = inspection.agreement.sums.alpha if len(inspection.personas) > 1 else None
+    if alpha is None:
+        return
+    said = f"The personas {alpha_reading(alpha)} (Krippendorff's alpha {optional(alpha, 2)})"
+    if alpha > 0:
+        # One model speaks for all: that it agrees with itself proves nothing.
+        said += ", but one model speaks for all of them"
+    yield Finding("note", f"{said}.")
+
+
+def judgements(inspection: Inspection) -> Judgements | None:
+    """What the judgements say; None if none are known."""
+    grades = inspection.grades
+    if grades is None:
+        return None
+    relevant = sum(grade > 0 for grade in grades.values())
+    if not relevant:
+        return Judgements(None, None, None, graded=False, sentence=_nothing(grades))
+    hits = inspection.hits
+    given = sorted(hits, key=lambda hit: hit.first_stage_rank)
+    other = inspection.other if inspection.other and inspection.other.places else None
+    found = sum(hit.grade is not None and hit.grade > 0 for hit in hits)
+    return Judgements(
+        ndcg=ndcg([hit.grade for hit in hits], grades.values()),
+        first_stage_ndcg=ndcg([hit.grade for hit in given], grades.values()),
+        other_ndcg=ndcg(_grades_of(other, grades), grades.values()) if other else None,
+        graded=max(grades.values()) > 1,
+        sentence=_found(relevant, found, len(hits)),
+    )
+
+
+def _grades_of(other: OtherRanking, grades: Mapping[str, int]) -> list[int | None]:
+    order = sorted(other.places, key=lambda doc_id: other.places[doc_id].rank)
+    return [grades.get(doc_id) for doc_id in order]
+
+
+def _nothing(grades: Mapping[str, int]) -> str:
+    if not grades:
+        return "There are no judgements for this query."
+    return "No passage is judged relevant to this query, so NDCG@10 cannot be told."
+
+
+def _found(relevant: int, found: int, passages: int) -> str:
+    these = f"{_is(found)} among these {whole(passages)}"
+    if relevant == 1 and found:
+        return f"The one passage judged relevant {these}."
+    if relevant == 1:
+        return "The one passage judged relevant was not found by the first stage."
+    if found == relevant:
+        return f"All {whole(relevant)} passages judged relevant {these}."
+    lost = relevant - found
+    if not found:
+        return f"None of the {whole(lost)} passages judged relevant was found by the first stage."
+    missed = f"{whole(lost)} {_was(lost)} not found by the first stage"
+    return f"Of {whole(relevant)} passages judged relevant, {whole(found)} {these}; {missed}."
+
+
+def _is(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def _was(number: int) -> str:
+    return "was" if number == 1 else "were"
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."
