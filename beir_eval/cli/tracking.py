@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from beir_eval.experiment.run import Watch
+from beir_eval.report.numbers import measure_text
 from mcranker import events
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.progress import Live, live_is_wanted
@@ -153,7 +154,7 @@ class Display(Watch):
         calls = f"{counted(result.calls, 'call')}{reused}, {took}"
         if result.metrics is not None:
             measure = result.metrics.measures[0]
-            value = f"{measure} {result.metrics.means[measure]:.4f}"
+            value = f"{measure} {measure_text(result.metrics.means[measure])}"
             say(f"{self.tracker.name}: {value}; {calls}")
 
     def close(self) -> None:

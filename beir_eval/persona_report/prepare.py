@@ -42,7 +42,7 @@ _OF_TEAMS = frozenset({"team_size", "recruiting", "criteria", "ensemble"})
 
 @dataclass(frozen=True, slots=True)
 class FailedQuery:
-    """A query without a ranking; the values are NDCG@10, None where they are not known."""
+    """A query without a ranking; the values are nDCG@10, None where they are not known."""
 
     query_id: str
     text: str
@@ -256,7 +256,7 @@ def run_notes(
         )
     if unjudged:
         notes.append(
-            f"{unjudged:,} of {ranked:,} ranked queries have no judgements; NDCG@10 leaves them "
+            f"{unjudged:,} of {ranked:,} ranked queries have no judgements; nDCG@10 leaves them "
             "out."
         )
     if source.other is not None and other_lacks:

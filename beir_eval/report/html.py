@@ -33,12 +33,11 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 _NUMBERS = (
-    "heading",
     "interval",
     "p_text",
-    "points",
+    "measure_text",
     "rate",
-    "signed_points",
+    "gain_text",
 )
 _WIDE = 4
 _FEW_GAPS = 3
@@ -165,13 +164,13 @@ def _tooltip(cell: TableCell, column: Column, row: Row, section: Section) -> str
     """What a pointer over a value shows."""
     ends = numbers.interval(cell.interval.low, cell.interval.high)
     told = [
-        f"{column.name}, {row.label}: {numbers.points(cell.value)}, with ties drawn by lot "
-        f"{numbers.points(cell.honest)} (interval {ends})"
+        f"{column.name}, {row.label}: {numbers.measure_text(cell.value)}, with ties drawn by lot "
+        f"{numbers.measure_text(cell.honest)} (interval {ends})"
     ]
     if cell.comparison is not None:
         than = cell.comparison
         told += [
-            f"{numbers.signed_points(than.difference)} against {section.baseline}",
+            f"{numbers.gain_text(than.difference)} against {section.baseline}",
             f"p {numbers.p_text(than.p_value)}, corrected {numbers.p_text(than.p_adjusted)}",
             f"better on {than.wins}, equal on {than.ties}, worse on {than.losses} queries",
         ]

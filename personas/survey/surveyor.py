@@ -29,7 +29,7 @@ class CaseTable:
     A passage above grade 0 is relevant. Whether one without a judgement is not depends on the
     judgements: where they name passages that are not relevant (a grade of 0 or less, in any
     query), only those are shown as not relevant; where they name none, as in SciFact, every
-    other passage counts as not relevant, as it does for NDCG, and the case's grade is None. The
+    other passage counts as not relevant, as it does for nDCG, and the case's grade is None. The
     rule is the same for cases for the team and against it.
     """
 
@@ -213,9 +213,9 @@ class Surveyor:
             query_id: its id.
             query: its text.
             reason: why it was not ranked.
-            judged: whether it has judgements; then its NDCG@10 counts 0.
-            first_stage_ndcg: NDCG@10 of the first stage, if known.
-            other_ndcg: NDCG@10 of the ranker compared with, if known.
+            judged: whether it has judgements; then its nDCG@10 counts 0.
+            first_stage_ndcg: nDCG@10 of the first stage, if known.
+            other_ndcg: nDCG@10 of the ranker compared with, if known.
 
         Raises:
             ValueError: `place` is below 1 or was added before, or the reason is empty.

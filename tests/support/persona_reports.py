@@ -50,7 +50,7 @@ def team_of(out: Path, label: str = TEAM) -> Path:
 
 
 def metrics_of(folder: Path) -> float:
-    """Mean NDCG@10 as it was measured when the run was made."""
+    """Mean nDCG@10 as it was measured when the run was made."""
     return Metrics.model_validate_json((folder / "metrics.json").read_bytes()).means[MEASURE]
 
 

@@ -16,7 +16,7 @@ WORTHS = 15
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One ranker's NDCG@10, and what the team has over it; empty for the team itself."""
+    """One ranker's nDCG@10, and what the team has over it; empty for the team itself."""
 
     name: str
     ndcg: str
@@ -86,7 +86,7 @@ class Contest:
     Attributes:
         key: names its part of the page.
         against: what it is compared with.
-        better: queries in which the team has the higher NDCG@10.
+        better: queries in which the team has the higher nDCG@10.
         equal: in which it is the same.
         worse: in which it is lower.
         gains: the largest, largest first.
@@ -103,7 +103,7 @@ class Contest:
 
 
 def effectiveness(survey: Survey) -> tuple[Effect, ...]:
-    """NDCG@10 of the team, of the first stage and of the other ranker; empty if not known."""
+    """nDCG@10 of the team, of the first stage and of the other ranker; empty if not known."""
     totals = survey.totals
     if totals.ndcg is None:
         return ()
@@ -193,7 +193,7 @@ def _contest(
     def ranked(title: str, sign: int, order: str) -> Ranked:
         return Ranked(
             title,
-            ("Difference", "NDCG@10", against),
+            ("Difference", "nDCG@10", against),
             tuple(
                 Listed(
                     query,

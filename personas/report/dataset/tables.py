@@ -136,7 +136,7 @@ def query_columns(survey: Survey) -> tuple[QueryColumn, ...]:
         columns.append(QueryColumn(Column(key, title), cell))
 
     if any(query.ndcg is not None for query in queries):
-        add("ndcg", "NDCG@10", lambda query: optional(query.ndcg))
+        add("ndcg", "nDCG@10", lambda query: optional(query.ndcg))
     if any(query.gain is not None for query in queries):
         title = Markup("Gain over {}").format(tersely(survey.first_stage, 40))
         add("gain", title, lambda query: _gain(query.gain))
@@ -187,7 +187,7 @@ PERSONA_COLUMNS = (
     Column("origin", "Where from", "ascending", words=True),
     Column("score", "Mean score"),
     Column("tau", "Tau with mates"),
-    Column("worth", "Worth in NDCG@10"),
+    Column("worth", "Worth in nDCG@10"),
     Column("missing", "Missing scores"),
     Column("human", "By a person"),
     Column("examples", "Example queries", ""),
@@ -277,7 +277,7 @@ def queries_finder(survey: Survey, columns: Sequence[QueryColumn]) -> Finder:
         ("gain", f"largest loss to {cut(first_stage, _NAME)} first"),
         ("-other", f"largest gain over {cut(other, _NAME)} first"),
         ("other", f"largest loss to {cut(other, _NAME)} first"),
-        ("ndcg", "lowest NDCG@10 first"),
+        ("ndcg", "lowest nDCG@10 first"),
         ("alpha", "lowest alpha first"),
     )
     totals, keys = survey.totals, {each.column.key for each in columns}

@@ -169,7 +169,7 @@ def test_queries_without_judgements_are_said(tmp_path: Path) -> None:
 
     (run,) = report(made, tmp_path / "out").runs
 
-    assert "1 of 4 ranked queries have no judgements; NDCG@10 leaves them out." in run.notes
+    assert "1 of 4 ranked queries have no judgements; nDCG@10 leaves them out." in run.notes
     assert run.entry.totals.judged == 3
 
 

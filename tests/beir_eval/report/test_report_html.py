@@ -89,9 +89,9 @@ def test_values_stand_beside_the_papers() -> None:
         ["Ranker", "SciFact n = 20", "Touche n = 20", "Average"],
         ["ours", "paper", "ours", "ours"],
         # (0.6789 + 0.3001) / 2 = 0.4895
-        ["BM25", "67.89", "67.89", "30.01", "48.95"],
-        ["DIRECT baseline", "50.00", "70.08", "20.00", "35.00"],
-        ["MC: 2 recruits weak model", "71.23†", "", "-", "-"],
+        ["BM25", "0.679", "0.679", "0.300", "0.489"],
+        ["DIRECT baseline", "0.500", "0.701", "0.200", "0.350"],
+        ["MC: 2 recruits weak model", "0.712†", "", "-", "-"],
     ]
 
 
@@ -100,9 +100,9 @@ def test_values_with_ties_drawn_by_lot_have_a_column_where_they_are_others() -> 
     assert Page(text).texts(0)[:3] == [
         ["Ranker", "SciFact n = 20", "Touche n = 20", "Average"],
         ["as ranked", "ties by lot", "paper", "ours", "as ranked", "ties by lot"],
-        ["BM25", "67.89", "40.00", "67.89", "30.01", "48.95", "35.00"],
+        ["BM25", "0.679", "0.400", "0.679", "0.300", "0.489", "0.350"],
     ]
-    assert re.findall("<u>(.*?)</u>", text[text.index("<main>") :]) == ["40.00", "20.00"]
+    assert re.findall("<u>(.*?)</u>", text[text.index("<main>") :]) == ["0.400", "0.200"]
 
 
 def test_the_papers_numbers_are_labelled_wherever_they_stand() -> None:
@@ -111,32 +111,32 @@ def test_the_papers_numbers_are_labelled_wherever_they_stand() -> None:
         found["class"]
         for line in page.tables[0][2:]
         for found, text in line
-        if text.strip() == "70.08" or found.get("title", "").startswith("published")
+        if text.strip() == "0.701" or found.get("title", "").startswith("published")
     ]
     assert cells == ["paper", "paper"]
-    assert "the paper's numbers, not ours: MCRanker paper, GPT-4" in page.text
+    assert "the paper's numbers, not ours, divided by 100: MCRanker paper, GPT-4" in page.text
 
 
 def test_a_section_without_the_papers_numbers_has_one_line_of_headings() -> None:
     rows = (row("A", cell(0.5)), row("B", cell(0.4)))
     page = Page(render_html(report(section(*rows))))
-    assert page.texts(0) == [["Ranker", "SciFact n = 20"], ["A", "50.00"], ["B", "40.00"]]
+    assert page.texts(0) == [["Ranker", "SciFact n = 20"], ["A", "0.500"], ["B", "0.400"]]
     assert "published in the paper" not in page.text
 
 
 def test_the_best_is_bold_and_the_second_underlined() -> None:
     text = render_html(report(usual()))
     main = text[text.index("<main>") :]
-    assert re.findall("<b>(.*?)</b>", main) == ["30.01", "71.23"]
-    assert re.findall("<u>(.*?)</u>", main) == ["67.89", "20.00"]
+    assert re.findall("<b>(.*?)</b>", main) == ["0.300", "0.712"]
+    assert re.findall("<u>(.*?)</u>", main) == ["0.679", "0.200"]
     assert main.count('<span class="sr"> best</span>') == 2
 
 
 def test_every_value_tells_its_details_under_a_pointer() -> None:
     titles = Page(render_html(report(usual()))).attributes("title")
     assert (
-        "SciFact, MC: 2 recruits: 71.23, with ties drawn by lot 71.23 (interval 61.23 to 81.23); "
-        "+21.23 against DIRECT; p 0.015, corrected 0.030; "
+        "SciFact, MC: 2 recruits: 0.712, with ties drawn by lot 0.712 (interval 0.612 to 0.812); "
+        "+0.212 against DIRECT; p 0.015, corrected 0.030; "
         "better on 12, equal on 5, worse on 3 queries"
     ) in titles
 
@@ -144,13 +144,13 @@ def test_every_value_tells_its_details_under_a_pointer() -> None:
 def test_differences_have_a_table() -> None:
     table = Page(render_html(report(usual()))).texts(1)
     assert table[0] == [
-        *["Ranker", "NDCG@10, ties by lot", "95% interval", "Difference", "its interval"],
+        *["Ranker", "nDCG@10, ties by lot", "95% interval", "Difference", "its interval"],
         *["Win / tie / loss", "p", "p, corrected"],
     ]
     assert table[1] == ["SciFact n = 20"]
-    assert table[3] == ["DIRECT", "50.00", "40.00 to 60.00", "baseline", *["-"] * 4]
+    assert table[3] == ["DIRECT", "0.500", "0.400 to 0.600", "baseline", *["-"] * 4]
     assert table[4] == [
-        *["MC: 2 recruits", "71.23", "61.23 to 81.23", "+21.23", "-1.00 to +4.00"],
+        *["MC: 2 recruits", "0.712", "0.612 to 0.812", "+0.212", "-0.010 to +0.040"],
         *["12 / 5 / 3", "0.015", "0.030†"],
     ]
     assert [line[0] for line in table[5:]] == ["Touche n = 20", "BM25", "DIRECT"]
@@ -166,7 +166,7 @@ def test_what_came_back_and_what_it_took() -> None:
     page = Page(render_html(report(section(row("A", gaps)))))
     # 6 / 400 = 1.5%
     assert page.texts(2)[2] == [
-        *["A", "400", "6 1.5%", "3", "7", "2", "1", "3", "48.00 to 53.00", "50.00"],
+        *["A", "400", "6 1.5%", "3", "7", "2", "1", "3", "0.480 to 0.530", "0.500"],
     ]
     assert page.texts(3)[2] == ["A", "1,234", "5,678", "99", "42", "$0", "75.0 s"]
     assert (
@@ -193,11 +193,11 @@ def test_many_gaps_are_folded() -> None:
 def test_a_figure_stands_with_its_values_and_the_papers_words() -> None:
     page = Page(render_html(report(section(row("A", cell(0.5)), figure=figure()), measure="P@5")))
     (drawing,) = (found for tag, found in page.tags if tag == "svg")
-    assert drawing["aria-label"] == "Recruits. P@5 \N{MULTIPLICATION SIGN} 100. SciFact: 2 50.00."
+    assert drawing["aria-label"] == "Recruits. P@5. SciFact: 2 0.500."
     assert "in words: best at 2." in page.text
     assert page.texts(1) == [
         ["line", "recruits", "queries", "P@5, ties by lot", "95% interval"],
-        ["SciFact", "2", "20", "50.00", "40.00 to 60.00"],
+        ["SciFact", "2", "20", "0.500", "0.400 to 0.600"],
     ]
 
 
