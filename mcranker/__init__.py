@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mcranker.comparing import ComparedRankings, compare
     from mcranker.config import RankerConfig
     from mcranker.errors import (
         AuthenticationFailed,
@@ -66,31 +67,51 @@ if TYPE_CHECKING:
     from mcranker.rankers.base import Ranker
     from mcranker.rankers.direct import DirectRanker
     from mcranker.rankers.dispatch import RankedQuery
-    from mcranker.rankers.likelihood import RGSRanker, RGYNRanker
+    from mcranker.rankers.fused import FusedRanker, fuse
+    from mcranker.rankers.likelihood import QGRanker, RGSRanker, RGYNRanker
     from mcranker.rankers.mcranker import MCRanker
     from mcranker.rankers.pairwise import PairwiseRanker
     from mcranker.rankers.rankgpt import RankGPTRanker
+    from mcranker.rankers.rebel import RebelRanker
     from mcranker.rankers.rerank import RerankRanker
     from mcranker.rankers.setwise import SetwiseRanker
+    from mcranker.rankers.tournament import TournamentRanker
     from mcranker.ranking import Hit, Ranking
     from mcranker.replies.loose_json import Unreadable
-    from mcranker.types import Comparisons, MissingScore, Passage, Query, Score, UsageTable
+    from mcranker.team_page import team_to_html
+    from mcranker.types import (
+        Comparisons,
+        MemberRanking,
+        MissingScore,
+        Orders,
+        Passage,
+        Query,
+        Score,
+        UsageTable,
+        WindowCounts,
+    )
     from personas import Criterion, Ensemble, Member, Persona, Rubric, Team
 
 _EXPORTS = {
-    "mcranker.types": "Query Passage Score MissingScore Comparisons UsageTable",
+    "mcranker.types": "Query Passage Score MissingScore MemberRanking Comparisons Orders "
+    "WindowCounts UsageTable",
     "personas": "Persona Criterion Rubric Member Team Ensemble",
     "mcranker.config": "RankerConfig",
     "mcranker.options": "RankerOptions",
+    "mcranker.comparing": "ComparedRankings compare",
+    "mcranker.team_page": "team_to_html",
     "mcranker.rankers.base": "Ranker",
     "mcranker.rankers.dispatch": "RankedQuery",
     "mcranker.rankers.mcranker": "MCRanker",
     "mcranker.rankers.direct": "DirectRanker",
-    "mcranker.rankers.likelihood": "RGYNRanker RGSRanker",
+    "mcranker.rankers.likelihood": "RGYNRanker RGSRanker QGRanker",
     "mcranker.rankers.rerank": "RerankRanker",
     "mcranker.rankers.rankgpt": "RankGPTRanker",
     "mcranker.rankers.setwise": "SetwiseRanker",
     "mcranker.rankers.pairwise": "PairwiseRanker",
+    "mcranker.rankers.rebel": "RebelRanker",
+    "mcranker.rankers.tournament": "TournamentRanker",
+    "mcranker.rankers.fused": "FusedRanker fuse",
     "mcranker.method.answers": "Scoring",
     "mcranker.replies.loose_json": "Unreadable",
     "mcranker.ranking": "Ranking Hit",
@@ -118,6 +139,7 @@ __all__ = [
     "ChatModel",
     "ChatReply",
     "ChatRequest",
+    "ComparedRankings",
     "Comparisons",
     "ConfigError",
     "ConnectionFailed",
@@ -129,6 +151,7 @@ __all__ = [
     "Ensemble",
     "Estimate",
     "Event",
+    "FusedRanker",
     "Hit",
     "InputError",
     "Judge",
@@ -136,6 +159,7 @@ __all__ = [
     "MCRanker",
     "MCRankerError",
     "Member",
+    "MemberRanking",
     "Message",
     "MissingScore",
     "MissingScoreError",
@@ -144,12 +168,14 @@ __all__ = [
     "ModelNotFound",
     "ModelTimeout",
     "Option",
+    "Orders",
     "PairwiseRanker",
     "Passage",
     "PassageAssessed",
     "PassageScored",
     "PassagesCompared",
     "Persona",
+    "QGRanker",
     "Query",
     "Question",
     "RGSRanker",
@@ -163,6 +189,7 @@ __all__ = [
     "RankingDone",
     "RankingStarted",
     "RateLimited",
+    "RebelRanker",
     "ReplyError",
     "ReplySchema",
     "RequestRejected",
@@ -179,11 +206,16 @@ __all__ = [
     "Tag",
     "Team",
     "TeamRecruited",
+    "TournamentRanker",
     "Unreadable",
     "UnsupportedCapability",
     "Usage",
     "UsageTable",
+    "WindowCounts",
+    "compare",
     "connect",
+    "fuse",
+    "team_to_html",
 ]
 
 

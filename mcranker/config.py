@@ -138,6 +138,13 @@ class RankerConfig(BaseModel):
         description="Write criteria for each query, for the data set, take the library's "
         "where a persona has them there, or judge without.",
     )
+    criteria_examples: int = Field(
+        0,
+        ge=0,
+        le=10,
+        description="Show each criteria writer so many rubrics of the library, those closest to "
+        "the persona and the query.",
+    )
     dataset: str = Field("", description='What the collection is; needed for criteria="dataset".')
     dataset_team: bool = Field(
         False,
@@ -428,6 +435,11 @@ class RankerConfig(BaseModel):
             raise ValueError('criteria="dataset" needs dataset=: say in words what the data set is')
         if self.criteria == "none" and self.scoring_class.needs_rubric:
             raise ValueError(f'scoring="{self.scoring}" needs criteria; criteria="none" has none')
+        if self.criteria == "none" and self.criteria_examples:
+            raise ValueError(
+                f"criteria_examples={self.criteria_examples} shows rubrics to those who write "
+                'criteria, and criteria="none" has none written; leave out one of the two'
+            )
         if self.deadline is not None and self.missing == "fail":
             raise ValueError(
                 f"deadline={self.deadline:g} ranks without the scores that are missing by then, "
@@ -585,12 +597,15 @@ class RankerConfig(BaseModel):
     def recorded(self) -> dict[str, Any]:
         """All fields as plain values, as rankings and run folders keep them.
 
-        ``scale`` is what the scoring scheme makes of it. ``rank_ties`` is there where it counts.
+        ``scale`` is what the scoring scheme makes of it. ``rank_ties`` and ``criteria_examples``
+        are there where they count.
         """
         values = self.model_dump(mode="json")
         values["missing_constant"] = self.rule.constant
         if not self.rule.ensemble.ranks:
             del values["rank_ties"]
+        if not self.criteria_examples:
+            del values["criteria_examples"]
         return values if self.labels else {**values, "scale": self.top}
 
     @property

@@ -29,6 +29,7 @@ BYTES_A_TOKEN = 4  # of prompts
 BYTES_A_JSON_TOKEN = 3  # of replies; brackets and digits are tokens of their own
 REPLY_TOKENS = 4  # that stand around a reply
 CRITERIA = 4  # of a rubric
+PROPERTIES = 4  # that REBEL infers for a query
 EXPLANATION = (
     "The passage deals with this side of the question in enough detail that somebody with "
     "this background could act on what it says."
@@ -181,7 +182,7 @@ class Forecast:
 def _most_used(request: ChatRequest, reask: int, anew: int) -> Usage:
     """What a request and its repetitions can take."""
     most = most_used(request)
-    if request.labels or request.questions:
+    if request.labels or request.continuation or request.questions:
         return most
     repaired = Usage(input_tokens=request.max_tokens + REPAIR_TOKENS)
     return sum([most] * anew + [most + repaired] * reask, start=most)
@@ -251,7 +252,8 @@ class EstimatingChat(Wrapper):
         """Nothing to release: the model itself stays open."""
 
     def _made_up(self, request: ChatRequest) -> ChatReply:
-        text = "" if request.labels or request.questions else EXPLANATION
+        by_likelihood = request.labels or request.continuation or request.questions
+        text = "" if by_likelihood else EXPLANATION
         output_tokens = REPLY_TOKENS + len(request.questions)
         if request.schema is not None:
             text = json.dumps(_filled(request.schema.schema, self._team_size))
@@ -266,6 +268,7 @@ class EstimatingChat(Wrapper):
             label_logprobs=dict.fromkeys(request.labels, -math.log(max(1, len(request.labels))))
             if request.labels
             else None,
+            continuation_logprobs=(-1.0,) if request.continuation else None,
             answers=tuple(map(_answered, request.questions)) or None,
         )
 
@@ -278,7 +281,7 @@ def _answered(question: Question) -> Answer:
 
 
 def _filled(schema: Mapping[str, Any], team_size: int) -> Any:
-    """A value of the schema's form: a team and a rubric as they usually are, else the middle."""
+    """A value of the schema's form: teams, rubrics and properties as usual, else the middle."""
     properties = schema.get("properties", {})
     if "Identities" in properties:
         listed = properties["Identities"]["items"].get("enum")
@@ -288,6 +291,10 @@ def _filled(schema: Mapping[str, Any], team_size: int) -> Any:
         criterion = {"Explanation": EXPLANATION, "Weight": 100 // CRITERIA}
         criteria = [{"Criterion": f"Criterion {n}", **criterion} for n in range(1, CRITERIA + 1)]
         return {"Criteria": criteria, "Reason": EXPLANATION}
+    if "Properties" in properties:
+        listed = {"Explanation": EXPLANATION, "Weight": 0.5}
+        named = [{"Property": f"Property {n}", **listed} for n in range(1, PROPERTIES + 1)]
+        return {"Reason": EXPLANATION, "Relevance": EXPLANATION, "Properties": named}
     if properties:
         return {name: _filled(each, team_size) for name, each in properties.items()}
     match schema:

@@ -6,9 +6,10 @@ Progress bars, servers and tests read these; how they are shown is elsewhere.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from mcranker.types import UsageTable
 from personas import Persona, Rubric
 
 if TYPE_CHECKING:
@@ -17,11 +18,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RankingStarted:
-    """Work on a query begins; `passages` is how many will be scored."""
+    """Work on a query begins; `passages` is how many will be scored.
+
+    `usage` has the calls and tokens of this query, and grows while it is ranked.
+    """
 
     query_id: str
     query: str
     passages: int
+    usage: UsageTable = field(default_factory=UsageTable, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,8 @@ class PassagesCompared:
     """Passages were put in order; `doc_ids` names them, best first.
 
     If that `failed`, they are in the order that they keep. `done` of `total` comparisons of this
-    query have been made; `total` is the most that there may be.
+    query have been made; `total` is the most that there may be. `persona` names who compared,
+    where a team does; then both count those of all its members.
     """
 
     query_id: str
@@ -83,6 +89,7 @@ class PassagesCompared:
     failed: bool
     done: int
     total: int
+    persona: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio.to_thread
 
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError, UnsupportedCapability
-from mcranker.llm.chat import ChatModel, ChatRequest
+from mcranker.llm.chat import Capabilities, ChatModel, ChatRequest
 from mcranker.llm.connect import connect
 from mcranker.llm.ledger.ledger import Ledger, default_ledger_path
 from mcranker.llm.ledger.ledgered import Ledgered
@@ -20,7 +20,7 @@ from mcranker.llm.limits.budget import Budget, Budgeted
 from mcranker.llm.limits.limits import FIRST_PAUSE, Limits
 from mcranker.llm.limits.retries import ATTEMPTS, FIRST_WAIT, Retrying
 from mcranker.llm.scripted import ScriptedChat
-from mcranker.llm.wrapper import tokenizer_of
+from mcranker.llm.wrapper import Wrapper, tokenizer_of
 
 ModelSpec = str | ChatModel | None
 LedgerSpec = str | os.PathLike[str] | Ledger | None
@@ -137,6 +137,36 @@ def connect_roles(
         ledger=kept,
         budget=layers.budget,
     )
+
+
+def joined(each: Sequence[Models]) -> Models:
+    """Stand-ins that have the names of all of these, and answer nothing; the first one's budget."""
+    if not each:
+        return NO_MODELS
+
+    def stand_in(role: str) -> ChatModel:
+        chats: list[ChatModel] = [getattr(models, role) for models in each]
+        return ScriptedChat(
+            _refuse,
+            name=" + ".join(dict.fromkeys(chat.name for chat in chats)),
+            capabilities=Capabilities(weak=any(chat.capabilities.weak for chat in chats)),
+        )
+
+    recruiter, criteria, scoring, assessor = map(stand_in, ROLES)
+    return Models(recruiter, criteria, scoring, assessor, budget=each[0].budget)
+
+
+def paid_from(models: Models, budget: Budget | None) -> Models:
+    """These models, whose calls are paid from that budget instead of their own."""
+    if budget is None:
+        return models
+    for role in ROLES:
+        chat = getattr(models, role)
+        while isinstance(chat, Wrapper):
+            if isinstance(chat, Budgeted):
+                chat.budget = budget
+            chat = chat.inner
+    return replace(models, budget=budget)
 
 
 def as_ledger(ledger: LedgerSpec) -> Ledger | None:

@@ -15,6 +15,7 @@ class RankerOptions(TypedDict, total=False):
     require: tuple[str, ...]
     forbid: tuple[str, ...]
     criteria: Literal["query", "dataset", "library", "none"]
+    criteria_examples: int
     dataset: str
     dataset_team: bool
     scoring: str

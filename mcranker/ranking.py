@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast, overload
 
 from mcranker.errors import ConfigError, InputError, MissingScoreError
 from mcranker.trec import trec_run
-from mcranker.types import Comparisons, MissingScore, Passage, Query, ScoreMatrix, UsageTable
+from mcranker.types import (
+    Comparisons,
+    MemberRanking,
+    MissingScore,
+    Orders,
+    Passage,
+    Query,
+    ScoreMatrix,
+    UsageTable,
+    WindowCounts,
+)
 from personas.ensembles import Rule, descending, distinct, find_ensemble, relevance
 from personas.errors import PersonasError, SchemaError, shown
 from personas.inspection.stored import (
@@ -17,13 +27,17 @@ from personas.inspection.stored import (
     StoredCalls,
     StoredComparisons,
     StoredHit,
+    StoredMember,
+    StoredOrder,
     StoredQuery,
     StoredRanking,
     StoredUsage,
+    StoredWindows,
     WeakJudge,
     plain_values,
     returned,
 )
+from personas.orders import points, rule_of_points
 from personas.plain import json_text
 
 if TYPE_CHECKING:
@@ -65,6 +79,9 @@ class Hit:
             where the model gives them.
         relevance: where `score` lies on `Ranking.scale`, from 0 to 1; None without a score.
         cut: characters at the end of the passage that models did not see.
+        dropped: the passage's relevance, 0 to 10, where REBEL dropped it for being too low: then it
+            has no final score; else None.
+        ranks: persona -> rank in its order, from 1, where a team compared passages; see `Orders`.
     """
 
     rank: int
@@ -81,6 +98,8 @@ class Hit:
     cut: int = 0
     confidence: Mapping[str, float] = field(default_factory=dict)
     probabilities: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    dropped: float | None = None
+    ranks: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -134,6 +153,14 @@ class Ranking(Sequence[Hit]):
         cut: place in `passages` -> characters that ``max_passage_words`` or
             ``max_passage_tokens`` took off its end before models saw it.
         comparisons: what came of the replies, for rankers that compare passages; None for others.
+        dropped: place in `passages` -> the relevance, 0 to 10, for which REBEL dropped it. Dropped
+            passages have no final score and follow those that have, in first-stage order.
+        windows: what came of the replies, for rankers that score several passages in one call; None
+            for others.
+        members: what was fused; empty for rankings that are of one ranker. The columns of `matrix`
+            then hold what each member gave to a passage, and `personas` its labels.
+        orders: the order of each persona, where a team compared passages: then `matrix` has no
+            columns, and `final` combines the ranks. None for others.
         weak_judge: why the model that judged is weak: ``"small"``, or ``"encoder"``, which does
             not reason; empty where it is not known to be.
     """
@@ -158,6 +185,10 @@ class Ranking(Sequence[Hit]):
     failure: str = ""
     cut: Mapping[int, int] = field(default_factory=dict)
     comparisons: Comparisons | None = None
+    dropped: Mapping[int, float] = field(default_factory=dict)
+    windows: WindowCounts | None = None
+    members: tuple[MemberRanking, ...] = ()
+    orders: Orders | None = None
     weak_judge: WeakJudge = ""
     _returned: tuple[int, ...] = field(init=False, repr=False)
 
@@ -265,7 +296,7 @@ class Ranking(Sequence[Hit]):
         first_stage_weight: float | None = None,
         rank_ties: str | None = None,
     ) -> Ranking:
-        """The same scores combined in another way; no call is made.
+        """The same scores, or orders, combined in another way; no call is made.
 
         >>> ranking.reensemble("reciprocal_rank")
         >>> ranking.reensemble(first_stage_weight=0.3)
@@ -301,9 +332,19 @@ class Ranking(Sequence[Hit]):
         config = {**self.config, **checked}
         if ensemble is not None and ensemble != self.config.get("ensemble"):
             config["rank_ties"] = RankerConfig(**chosen).rank_ties
+        if self.members:
+            raise ConfigError(
+                "a fused ranking has no personas' scores to be combined; fuse its members again, "
+                "with another method or other weights (answers that the ledger has cost nothing)"
+            )
         rule = Rule.of(config)
         if not rule.ensemble.ranks:
             config.pop("rank_ties", None)
+        if rule.ensemble.asks and self.orders is not None:
+            raise ConfigError(
+                f"ensemble={rule.ensemble.name!r} asks a model about scores, and this team gave "
+                'orders; use "reciprocal_rank" or "sum"'
+            )
         if rule.ensemble.asks:
             raise ConfigError(
                 f"ensemble={rule.ensemble.name!r} asks a model; rank again with it (scores that "
@@ -314,6 +355,9 @@ class Ranking(Sequence[Hit]):
         places = np.flatnonzero(judged)
         rows, group_of = distinct(self.passages[place].content for place in places.tolist())
         matrix = self.matrix.take(places[rows])
+        if self.orders is not None:
+            matrix = ScoreMatrix(points(self.orders.counted[places[rows]]))
+            rule = rule_of_points(rule, len(rows))
         if matrix.unasked.any() and (rule.first_stage_weight or not rule.ensemble.monotone):
             raise ConfigError(_left_out(config))
         row_of = np.full(len(self.passages), -1, dtype=np.intp)
@@ -359,6 +403,9 @@ class Ranking(Sequence[Hit]):
             partial=self.partial,
             failure=self.failure,
             comparisons=StoredComparisons(**asdict(self.comparisons)) if self.comparisons else None,
+            windows=StoredWindows(**asdict(self.windows)) if self.windows else None,
+            members=[StoredMember(**asdict(each)) for each in self.members],
+            orders=_stored_orders(self.orders) if self.orders else {},
             weak_judge=self.weak_judge,
         )
 
@@ -392,7 +439,7 @@ class Ranking(Sequence[Hit]):
         from personas.atomic import write_whole
         from personas.report import render_inspection
 
-        write_whole(path, render_inspection(self.stored(), grades=_checked_grades(grades)))
+        write_whole(path, render_inspection(self.stored(), grades=checked_grades(grades)))
 
     def show(
         self,
@@ -416,7 +463,7 @@ class Ranking(Sequence[Hit]):
         """
         from personas.report.terminal.terminal import print_inspection
 
-        known = _checked_grades(grades)
+        known = checked_grades(grades)
         print_inspection(self.stored(), top=top, passage=passage, grades=known, file=file)
 
     @classmethod
@@ -481,6 +528,10 @@ class Ranking(Sequence[Hit]):
             failure=stored.failure,
             cut={row: hit.cut for row, hit in enumerate(hits) if hit.cut},
             comparisons=Comparisons(**dict(stored.comparisons)) if stored.comparisons else None,
+            dropped={row: hit.dropped for row, hit in enumerate(hits) if hit.dropped is not None},
+            windows=WindowCounts(**dict(stored.windows)) if stored.windows else None,
+            members=tuple(MemberRanking(**dict(each)) for each in stored.members),
+            orders=_orders(stored, hits) if stored.orders else None,
             weak_judge=stored.weak_judge,
         )
 
@@ -512,11 +563,19 @@ class Ranking(Sequence[Hit]):
             cut=self.cut.get(row, 0),
             confidence=_by_name(self.matrix.confidence, row, columns),
             probabilities=_by_name(self.matrix.probabilities, row, columns),
+            dropped=self.dropped.get(row),
+            ranks=self._ranks(row),
         )
 
     def _final(self, row: int) -> float | None:
         final = float(self.final[row])
         return None if math.isnan(final) else final
+
+    def _ranks(self, row: int) -> dict[str, int]:
+        """The ranks that the personas gave the passage; empty where none did."""
+        orders = self.orders
+        ranks = zip(orders.personas, orders.ranks[row].tolist(), strict=True) if orders else ()
+        return {name: int(rank) for name, rank in ranks if not math.isnan(rank)}
 
     def _skipped(self, row: int) -> list[int]:
         """Columns of the personas who were not asked about the passage, though others were."""
@@ -629,6 +688,32 @@ def _stored_calls(table: UsageTable) -> list[StoredCalls]:
     ]
 
 
+def _stored_orders(orders: Orders) -> dict[str, StoredOrder]:
+    return {
+        name: StoredOrder(
+            **asdict(orders.comparisons[name]), left_out=orders.left_out.get(name, "")
+        )
+        for name in orders.personas
+    }
+
+
+def _orders(stored: StoredRanking, hits: Sequence[StoredHit]) -> Orders:
+    """The orders of a stored ranking; `hits` in first-stage order."""
+    import numpy as np
+
+    names = tuple(stored.orders)
+    rows = [[hit.ranks.get(name, math.nan) for name in names] for hit in hits]
+    return Orders(
+        personas=names,
+        ranks=np.array(rows, dtype=np.float64).reshape(len(hits), len(names)),
+        comparisons={
+            name: Comparisons(**each.model_dump(exclude={"left_out"}))
+            for name, each in stored.orders.items()
+        },
+        left_out={name: each.left_out for name, each in stored.orders.items() if each.left_out},
+    )
+
+
 def _stored_hit(hit: Hit) -> StoredHit:
     passage = hit.passage
     return StoredHit(
@@ -641,9 +726,11 @@ def _stored_hit(hit: Hit) -> StoredHit:
         at_most=hit.at_most,
         relevance=hit.relevance,
         cut=hit.cut,
+        dropped=hit.dropped,
         criteria={name: dict(each) for name, each in hit.criteria.items()},
         confidence=dict(hit.confidence),
         probabilities=dict(hit.probabilities),
+        ranks=dict(hit.ranks),
         first_stage_rank=hit.first_stage_rank,
         first_stage_score=passage.score,
         title=passage.title,
@@ -668,7 +755,7 @@ def _left_out(config: Mapping[str, Any]) -> str:
     )
 
 
-def _checked_grades(grades: Mapping[str, int] | None) -> dict[str, int] | None:
+def checked_grades(grades: Mapping[str, int] | None) -> dict[str, int] | None:
     """Judgements of one query: document id -> grade, above 0 for relevant.
 
     Raises:

@@ -169,6 +169,32 @@ class ScoreMatrix:
         )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Orders:
+    """The orders in which the personas of a team have put the passages.
+
+    Attributes:
+        personas: names of the columns, in team order.
+        ranks: float array of shape (passages, personas), rows in first-stage order: ranks from 1,
+            best first. Equal passages are ranked as one. Those that a persona has not sorted out
+            share the rank behind the others: with 3 of 8 sorted out, 5 have rank 4. NaN for
+            passages beyond ``depth``, and for all of a persona in `left_out`.
+        comparisons: persona -> what came of its replies.
+        left_out: persona -> why its order does not count: none of its comparisons was answered, or
+            the ``deadline`` came before it had sorted out the first rank.
+    """
+
+    personas: tuple[str, ...]
+    ranks: NDArray[np.float64]
+    comparisons: Mapping[str, Comparisons]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def counted(self) -> NDArray[np.float64]:
+        """The columns of the personas whose orders count."""
+        return self.ranks[:, [name not in self.left_out for name in self.personas]]
+
+
 _STAGES = ("probe", "recruit", "criteria", "score", "assess")
 
 
@@ -226,6 +252,31 @@ class UsageTable(Mapping[tuple["Stage", str, str], "Usage"]):
 
 
 @dataclass(frozen=True, slots=True)
+class MemberRanking:
+    """What a member of a fused ranking said.
+
+    Attributes:
+        label: names its column.
+        ranker: its name; ``"run"`` or ``"first stage"`` for what is none.
+        weight: what it counts.
+        ranks: of each passage, in first-stage order, its rank there from 1; None if it has none.
+        scores: likewise its score there; None without one.
+        missing: scores that it missed, of its personas.
+        partial: whether it came to the deadline.
+        failure: why it said nothing; else empty.
+    """
+
+    label: str
+    ranker: str
+    weight: float
+    ranks: tuple[int | None, ...]
+    scores: tuple[float | None, ...]
+    missing: int = 0
+    partial: bool = False
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Comparisons:
     """What came of the replies of a ranker that compares passages.
 
@@ -248,3 +299,31 @@ class Comparisons:
     tied: int = 0
     failed: int = 0
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowCounts:
+    """What came of the replies of a ranker that scores several passages in one call.
+
+    Attributes:
+        asked: calls whose reply could be read.
+        odd: those that were not simply all scores of all passages, each once; why is in the
+            next four.
+        missing: passages that were left out.
+        repeated: times that a passage stood there again.
+        unknown: entries of no passage that was shown.
+        unreadable: passages with a score that is missing, or is none of the scale.
+        failed: calls whose reply could not be read or did not come.
+        sums: final scores that the model added up itself.
+        differing: those of them that are not what its scores add up to. What they add up to counts.
+    """
+
+    asked: int = 0
+    odd: int = 0
+    missing: int = 0
+    repeated: int = 0
+    unknown: int = 0
+    unreadable: int = 0
+    failed: int = 0
+    sums: int = 0
+    differing: int = 0

@@ -12,8 +12,9 @@ import json
 import os
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -21,9 +22,14 @@ from pydantic import BaseModel, ValidationError
 from personas import library
 from personas.atomic import write_whole
 from personas.errors import SchemaError, shown
+from personas.saved_teams import SUFFIXES, saved_team
 from personas.schema import Criterion, Member, Persona, Rubric, Team
+from personas.weights import scaled_weights
 
 M = TypeVar("M", bound=BaseModel)
+Place: TypeAlias = "tuple[str | int, ...]"
+"""Keys and, counted from 0, items that lead to a value of a document."""
+
 _BAD_TAGS = (AttributeError, IndexError, KeyError, TypeError)
 """What PyYAML raises where a tag such as ``!!bool`` does not fit its value."""
 # Line ends of Unicode's own, and characters that are not seen but change what is: they reorder
@@ -53,11 +59,15 @@ _LONGEST_MESSAGE = 1_800
 def load(model: type[M], path: str | os.PathLike[str]) -> M:
     """Read one `Team`, `Member`, `Rubric` or `Persona` from a ``.yaml`` or ``.json`` file.
 
+    Where a `Team` is wanted, a saved ranking is a file of its team.
+
     Raises:
         SchemaError: the file cannot be read or is not valid; every problem is listed as
             ``file:line: place: what is wrong``.
     """
     path = Path(path)
+    if model is Team and (team := _of_ranking(path)) is not None:
+        return cast("M", team)
     format_ = _format_of(path)
     return loads(model, read_text(path), format=format_, source=str(path))
 
@@ -70,10 +80,14 @@ def loads(model: type[M], text: str, *, format: str = "yaml", source: str = "tex
 def load_any(path: str | os.PathLike[str]) -> Team | Member | Rubric | Persona:
     """Read a ``.yaml`` or ``.json`` file that holds a team, member, rubric or persona.
 
+    Of a saved ranking, that is its team.
+
     Raises:
         SchemaError: as for `load`.
     """
     path = Path(path)
+    if (team := _of_ranking(path)) is not None:
+        return team
     format_ = _format_of(path)
     return loads_any(read_text(path), format=format_, source=str(path))
 
@@ -137,6 +151,27 @@ def read_text(path: Path) -> str:
         raise SchemaError(f"{path}: cannot be read: {why}") from error
 
 
+def weight_notes(path: str | os.PathLike[str]) -> tuple[tuple[Place, str], ...]:
+    """What becomes of the weights in a file that do not sum to 100, where that is no small change.
+
+    Fractions that sum to 1, and small whole proportions such as 3, 2, 1, mean no percentages, so
+    nothing is said of them.
+
+    Returns:
+        The place of each such rubric, and a sentence, e.g. ``"the weights of 'Nurse' sum to
+        145 and are brought to 100: 'Fit' 80 → 55.2%, 'Price' 65 → 44.8%"``. Nothing for a file
+        that cannot be read, and for a saved ranking, whose weights sum to 100 already.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in FORMATS or _of_ranking(path) is not None:
+        return ()
+    try:
+        data = _parse(read_text(path), _format_of(path), str(path))
+    except SchemaError:
+        return ()
+    return tuple(_weight_notes(data, ()))
+
+
 def line_numbers(text: str) -> dict[tuple[str | int, ...], int]:
     """Place in a YAML or JSON document -> its line, counted from 1.
 
@@ -148,6 +183,38 @@ def line_numbers(text: str) -> dict[tuple[str | int, ...], int]:
     except (yaml.YAMLError, RecursionError):
         return {}
     return dict(_walk(root, (), set())) if root is not None else {}
+
+
+def _of_ranking(path: Path) -> Team | None:
+    return saved_team(path) if path.suffix.lower() in SUFFIXES else None
+
+
+def _weight_notes(data: Any, place: Place, whose: str = "") -> Iterator[tuple[Place, str]]:
+    if not isinstance(data, Mapping):
+        return
+    criteria = data.get("criteria")
+    if isinstance(criteria, list) and all(isinstance(each, Mapping) for each in criteria):
+        told = scaled_weights([each.get("weight") for each in criteria])
+        if told:
+            listed = ", ".join(
+                f"{_cut(repr(criterion.get('name', '')))} {given} → {percent}"
+                for criterion, (given, percent) in islice(
+                    zip(criteria, told.each, strict=True), _MOST_PROBLEMS
+                )
+            )
+            more = len(criteria) - _MOST_PROBLEMS
+            rest = f" and {more} more" if more > 0 else ""
+            yield (
+                (*place, "criteria"),
+                f"the weights{whose} sum to {told.total} and are brought to 100: {listed}{rest}",
+            )
+    persona = data.get("persona")
+    name = persona.get("name") if isinstance(persona, Mapping) else None
+    of_member = f" of {name!r}" if isinstance(name, str) and len(name) < _LONGEST_LINE else ""
+    yield from _weight_notes(data.get("rubric"), (*place, "rubric"), of_member)
+    members = data.get("members")
+    for number, member in enumerate(members if isinstance(members, list) else ()):
+        yield from _weight_notes(member, (*place, "members", number))
 
 
 class _ExactDumper(yaml.SafeDumper):

@@ -5,6 +5,7 @@ All are immutable, refuse unknown keys, and are compared by value.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -117,11 +118,16 @@ class Member(_Record):
         origin: where the member comes from.
         by_model: short digests of the parts as a model wrote them, put there by
             `personas.provenance.sealed`; what a person changes no longer agrees with its own.
+        rubric_examples: names of the library's members whose rubrics the model saw that wrote this
+            one, closest first.
     """
 
     persona: Persona
     rubric: Rubric | None = None
     origin: Origin = "human"
+    rubric_examples: tuple[_Name, ...] = Field(
+        default=(), max_length=_MOST_MEMBERS, exclude_if=operator.not_
+    )
     by_model: tuple[_Digest, ...] = ()
 
     @property

@@ -62,9 +62,9 @@ PROMPTS: dict[str, Placeholders] = {
     "choose": _placeholders("query members", "number others"),
     "subject": _placeholders("query"),
     # App. D.2, D.3 and 5.2.2 (dataset-based criteria)
-    "criteria_scientist": _placeholders("query", f"{_PERSON} description"),
-    "criteria": _placeholders("query", "description", _PERSON),
-    "criteria_dataset": _placeholders("dataset", "description", _PERSON),
+    "criteria_scientist": _placeholders("query", f"{_PERSON} description examples"),
+    "criteria": _placeholders("query", "description examples", _PERSON),
+    "criteria_dataset": _placeholders("dataset", "description examples", _PERSON),
     # App. D.4, with and without criteria (Table 2)
     "score": _placeholders("query passage", f"{_PERSON} description answer k", _CRITERIA),
     "score_without_criteria": _placeholders("query passage", "description answer k", _PERSON),
@@ -99,7 +99,7 @@ PIECES: dict[str, Placeholders] = {
     "assessment_scientist": _placeholders("score", f"{_PERSON} number k"),
     "assessment_missing": _placeholders("", f"{_PERSON} number k"),
     # Table 3: App. D.2 for a data set
-    "criteria_dataset_scientist": _placeholders("dataset", f"{_PERSON} description"),
+    "criteria_dataset_scientist": _placeholders("dataset", f"{_PERSON} description examples"),
 }
 """What a folder may leave out, and its placeholders. All but the last are parts of prompts.
 
@@ -113,6 +113,10 @@ _INSTEAD = {
 """What a folder's own prompts have in place of a piece that they lack."""
 
 _LINES = frozenset(PIECES) - {"criteria_dataset_scientist"}
+_PARTS = frozenset(
+    {"compared_passage", "rebel_property", "criteria_examples", "comparing_persona"}
+    | {"comparing_persona_without_criteria"}
+)
 TYPED_PROMPTS: dict[str, Placeholders] = {
     # Our addition: typed questions about a state of query, judges and passages
     "typed_task": _placeholders(""),
@@ -139,13 +143,52 @@ COMPARATIVE_PROMPTS: dict[str, Placeholders] = {
 }
 """Prompts of rankers that compare. A folder may leave them out; the shipped ones then stand in."""
 
+REBEL_PROMPTS: dict[str, Placeholders] = {
+    # The first call of two: which properties, and how they are scored
+    "rebel_infer": _placeholders("query"),
+    "rebel_infer_relevance": _placeholders("query"),
+    # The call that scores a window of passages
+    "rebel": _placeholders("query passages properties keys", "relevance formula count"),
+    "rebel_relevance": _placeholders("query passages", "relevance count"),
+    # An entry of {{properties}}
+    "rebel_property": _placeholders("number name", "weight explanation"),
+    # What one turn has in place of the first call: a line a property, and {{relevance}}
+    "rebel_criteria": _placeholders(""),
+    "rebel_rubric": _placeholders(""),
+}
+"""Prompts of REBEL. A folder may leave them out; the shipped ones then stand in."""
+
+EXAMPLE_PROMPTS: dict[str, Placeholders] = {
+    # Put in for {{examples}} of a criteria prompt, or behind it
+    "criteria_examples": _placeholders("examples"),
+}
+"""What shows rubrics to criteria writers. A folder may leave it out; the shipped one stands in."""
+
+PERSONA_COMPARISONS: dict[str, Placeholders] = {
+    # Our addition: the same by a persona of a team
+    "rankgpt_by_persona": _placeholders("judge query passages", "count"),
+    "setwise_by_persona": _placeholders("judge query passages", "count labels"),
+    "pairwise_by_persona": _placeholders("judge query passages", "count labels"),
+    # Put in for {{judge}}: who compares, with a rubric and without
+    "comparing_persona": _placeholders("", f"{_PERSON} description", _CRITERIA),
+    "comparing_persona_without_criteria": _placeholders("", "description", _PERSON),
+}
+"""Prompts of teams that compare. A folder may leave them out; the shipped ones then stand in."""
+
+_FAMILIES = {
+    "rebel": REBEL_PROMPTS,
+    "examples": EXAMPLE_PROMPTS,
+    "by_persona": PERSONA_COMPARISONS,
+}
+"""Prompts that a folder may leave out, by the folder that has the shipped ones."""
+
 _PLACEHOLDER = re.compile(r"\{\{(?!\{)\s*+((?:[^{}\n]*[^\s{}])?)\s*+\}\}")
 _ROLE_LINE = re.compile(r"^\[(system|user|assistant)\][ \t]*$", re.MULTILINE)
 _HEADING = re.compile(r"^([A-Za-z][\w -]{0,40}):", re.MULTILINE)
 _LETTERS = re.compile(r"[^\W\d_]{3}")
 _OF_OTHERS = frozenset(
     "query persona description dataset criterion others members problem name explanation".split()  # noqa: SIM905 - readable
-)
+) | {"relevance"}
 """Placeholders whose values others wrote."""
 
 _NAMES = frozenset({"persona", "name"})
@@ -246,6 +289,7 @@ class PromptSet:
         source: str,
         typed: Mapping[str, str] | None = None,
         comparative: Mapping[str, str] | None = None,
+        others: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self._texts = dict(texts)
@@ -254,16 +298,24 @@ class PromptSet:
             complete[piece] = texts.get(piece, complete[other])
         self._typed = {**_shipped("typed"), **(typed or {})}
         self._comparative = {**_shipped("comparative"), **(comparative or {})}
+        given = others or {}
+        others_by_family = [
+            {**_shipped(family), **{name: given[name] for name in known & given.keys()}}
+            for family, known in _FAMILIES.items()
+        ]
+        self._others = {name: text for family in others_by_family for name, text in family.items()}
+        families = (self._typed, self._comparative, *others_by_family)
         templates = {
             prompt: _checked(Template.parse(prompt, text), f"{source}/{prompt}.txt")
-            for prompt, text in {**complete, **self._typed, **self._comparative}.items()
+            for texts_of in (complete, *families)
+            for prompt, text in texts_of.items()
         }
         headings = {found for text in texts.values() for found in _HEADING.findall(text)}
         entries = sorted({_beginning(templates[piece]) for piece in _LINES} - {""})
         self.cleaner = Cleaner(headings, entries)
         # Each family adds its own headings only, so that no text changes in others' prompts.
         cleaners: dict[str, Cleaner] = {}
-        for family in (self._typed, self._comparative):
+        for family in families:
             own = {found for text in family.values() for found in _HEADING.findall(text)}
             cleaners |= dict.fromkeys(family, Cleaner(headings | own, entries))
         self._templates = {
@@ -281,13 +333,18 @@ class PromptSet:
         """
         if name_or_folder in BUILTIN_SETS:
             name = str(name_or_folder)
-            return cls(name, _shipped(name), source=f"prompts/{name}")
+            others: dict[str, str] = {}
+            for family in _FAMILIES if name != "paper" else ():
+                others |= _shipped(f"{family}_{name}")
+            return cls(name, _shipped(name), source=f"prompts/{name}", others=others)
         path = Path(name_or_folder).expanduser()
         if not path.is_dir():
             raise PromptError(
                 f"there is no prompt folder {str(name_or_folder)!r}; "
                 f"name a folder, or one of {_listed(BUILTIN_SETS)}"
             )
+        more = {prompt for family in _FAMILIES.values() for prompt in family}
+        optional = (*PIECES, *TYPED_PROMPTS, *COMPARATIVE_PROMPTS, *sorted(more))
         missing = [prompt for prompt in PROMPTS if not (path / f"{prompt}.txt").is_file()]
         if missing:
             raise PromptError(
@@ -297,14 +354,17 @@ class PromptSet:
         try:
             found = {
                 prompt: read_text(path / f"{prompt}.txt")
-                for prompt in (*PROMPTS, *PIECES, *TYPED_PROMPTS, *COMPARATIVE_PROMPTS)
+                for prompt in (*PROMPTS, *optional)
                 if (path / f"{prompt}.txt").is_file()
             }
         except ValueError as error:
             raise PromptError(str(error)) from error
         typed = {prompt: found.pop(prompt) for prompt in TYPED_PROMPTS & found.keys()}
         compared = {prompt: found.pop(prompt) for prompt in COMPARATIVE_PROMPTS & found.keys()}
-        return cls(path.name, found, source=str(path), typed=typed, comparative=compared)
+        others = {prompt: found.pop(prompt) for prompt in more & found.keys()}
+        return cls(
+            path.name, found, source=str(path), typed=typed, comparative=compared, others=others
+        )
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write every prompt and piece as a file into `folder`, which must be new or empty.
@@ -318,7 +378,7 @@ class PromptSet:
             if any(path.iterdir()):
                 raise PromptError(f"{path}: is not empty; name a new folder")
             shipped = {piece: text for piece, text in _shipped("paper").items() if piece in _LINES}
-            own = {**self._texts, **self._typed, **self._comparative}
+            own = {**self._texts, **self._typed, **self._comparative, **self._others}
             for prompt, text in {**shipped, **own}.items():
                 (path / f"{prompt}.txt").write_text(text, encoding="utf-8")
         except OSError as error:
@@ -369,6 +429,20 @@ class PromptSet:
         shared = {name: self.hashes[name] for name in ("passage", "repair") if name in self.hashes}
         return {**_hashes(used), **shared}
 
+    def persona_hashes(self, prompt: str) -> Mapping[str, str]:
+        """The same for a prompt of a ranker that compares by a team, with the prompts of teams."""
+        pieces = ("comparing_persona", "comparing_persona_without_criteria")
+        shown = {"compared_passage": self._comparative["compared_passage"]}
+        return {
+            **self.hashes,
+            **self.hashes_of((f"{prompt}_by_persona", *pieces)),
+            **_hashes(shown),
+        }
+
+    def hashes_of(self, prompts: Iterable[str]) -> Mapping[str, str]:
+        """The same for prompts that a folder may leave out."""
+        return _hashes({prompt: self._others[prompt] for prompt in prompts})
+
 
 def _hashes(texts: Mapping[str, str]) -> Mapping[str, str]:
     return {
@@ -380,7 +454,8 @@ def _hashes(texts: Mapping[str, str]) -> Mapping[str, str]:
 def _shipped(folder: str) -> Mapping[str, str]:
     """The prompts and pieces of a folder that is shipped."""
     path = resources.files("personas") / "prompts" / folder
-    names = (*PROMPTS, *PIECES, *TYPED_PROMPTS, *COMPARATIVE_PROMPTS)
+    families = (PROMPTS, PIECES, TYPED_PROMPTS, COMPARATIVE_PROMPTS, *_FAMILIES.values())
+    names = [prompt for family in families for prompt in family]
     files = {prompt: path / f"{prompt}.txt" for prompt in names}
     return {
         prompt: file.read_text(encoding="utf-8") for prompt, file in files.items() if file.is_file()
@@ -412,7 +487,8 @@ def _merge(parts: tuple[str, ...], values: Mapping[str, str]) -> tuple[str, ...]
 
 
 def _checked(template: Template, where: str) -> Template:
-    needed = (PROMPTS | PIECES | TYPED_PROMPTS | COMPARATIVE_PROMPTS)[template.name]
+    families = (PROMPTS, PIECES, TYPED_PROMPTS, COMPARATIVE_PROMPTS, *_FAMILIES.values())
+    needed = next(family[template.name] for family in families if template.name in family)
     if not template.turns:
         raise PromptError(f"{where}: is empty")
     missing = needed.required - template.placeholders
@@ -427,7 +503,7 @@ def _checked(template: Template, where: str) -> Template:
             f"known here: {_braced(needed.known)}"
         )
     roles = [role for role, _ in template.turns]
-    if template.name in _LINES | {"compared_passage"} and roles != ["user"]:
+    if template.name in _LINES | _PARTS and roles != ["user"]:
         raise PromptError(
             f"{where}: is a part of other prompts, so it has no turns; leave out {roles}"
         )

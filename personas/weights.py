@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from personas.errors import shown
+from personas.words import weight as percent
 
 _NUMBER = re.compile(r"([0-9]++(?:\.[0-9]++)?|\.[0-9]++)\s*+%?+")
 _TOTAL = 100.0
 _TOLERANCE = 1e-9
 _LARGEST = 1e12
+_LEAST_PERCENT = 10  # a weight from which on they are taken to be meant as percentages
 
 RawWeight = float | int | str | None
 
@@ -61,6 +64,41 @@ def normalize_weights(weights: Sequence[RawWeight]) -> tuple[float, ...]:
     if abs(total - _TOTAL) <= _TOLERANCE:
         return tuple(filled)
     return tuple(number / total * _TOTAL for number in filled)
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """Weights that were brought to 100.
+
+    Attributes:
+        total: what they summed to, as text.
+        each: as given and in percent, as text, in the order given.
+    """
+
+    total: str
+    each: tuple[tuple[str, str], ...]
+
+
+def scaled_weights(weights: Sequence[RawWeight]) -> Scaled | None:
+    """What `normalize_weights` does to weights that look like percentages and do not sum to 100.
+
+    Returns:
+        None for weights that cannot be used, that are fractions or small proportions (all below
+        10, without a percent sign), where one is missing, and where none changes by a point.
+    """
+    try:
+        normal = normalize_weights(weights)
+        numbers = [_number(weight, place) for place, weight in enumerate(weights, start=1)]
+    except ValueError:
+        return None
+    given = [number for number in numbers if number is not None]
+    signs = any(isinstance(weight, str) and "%" in weight for weight in weights)
+    if len(given) < len(numbers) or not (signs or max(given) >= _LEAST_PERCENT):
+        return None
+    if all(abs(one - other) < 1 for one, other in zip(given, normal, strict=True)):
+        return None
+    each = tuple((f"{one:.6g}", percent(other)) for one, other in zip(given, normal, strict=True))
+    return Scaled(f"{math.fsum(given):.6g}", each)
 
 
 def _number(weight: RawWeight, place: int) -> float | None:

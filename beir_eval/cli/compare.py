@@ -9,12 +9,14 @@ import click
 from beir_eval.cli.flags import count_flag, judgement_flags
 from mcranker.cli.failures import DONE, envelope
 from mcranker.cli.files import check_outputs, output
+from mcranker.cli.invocation import say
 from mcranker.cli.verb import Verb, output_flag
 
 if TYPE_CHECKING:
     from beir_eval.compare.basis import Basis
     from beir_eval.compare.model import RunComparison
     from beir_eval.compare.pair import Direction
+    from beir_eval.compare.sources import Pair
 
 
 def _compare(ctx: click.Context) -> int:
@@ -24,7 +26,11 @@ def _compare(ctx: click.Context) -> int:
     given = ctx.params
     if given["qrels"] and given["dataset"]:
         raise click.UsageError("give --qrels or --dataset, not both", ctx)
-    check_outputs(given["out"])
+    if given["html"] is not None and (given["output"] != "table" or given["out"] is not None):
+        raise click.UsageError(
+            "--html writes the page and prints nothing; leave --output and --out out", ctx
+        )
+    check_outputs(given["out"], given["html"])
     pair = open_pair(given["a"], given["b"], basis=_basis(ctx))
     comparison = compare_pair(
         pair,
@@ -33,8 +39,24 @@ def _compare(ctx: click.Context) -> int:
         passages=given["passages"],
         direction=_direction(ctx),
     )
-    _write(comparison, given["output"], given["out"])
+    if given["html"] is not None:
+        _write_page(pair, comparison, given["html"])
+    else:
+        _write(comparison, given["output"], given["out"])
     return DONE
+
+
+def _write_page(pair: Pair, comparison: RunComparison, name: str) -> None:
+    from beir_eval.compare.pages import compared_runs
+    from personas.atomic import write_whole
+    from personas.report.compare.page import render_comparison
+
+    explained, runs = compared_runs(pair, comparison)
+    page = render_comparison(
+        explained, before=comparison.a.label, after=comparison.b.label, runs=runs
+    )
+    write_whole(name, page)
+    say(f"the page is {name}")
 
 
 def _direction(ctx: click.Context) -> Direction:
@@ -91,6 +113,11 @@ command = Verb(
         *judgement_flags(),
         output_flag("comparison", forms=("table", "md", "json"), said="md: Markdown; "),
         click.Option(["--out"], metavar="FILE", help="Write to FILE instead of standard output."),
+        click.Option(
+            ["--html"],
+            metavar="FILE",
+            help="Write an HTML page instead, with the ranks before and after of each query.",
+        ),
     ],
     help="""See which queries two runs differ on most, and why.
 

@@ -7,6 +7,7 @@ import click
 from beir_eval.measures.significance import CORRECTIONS, HIGHEST_SEED, TESTS
 from mcranker.cli.number_types import RealNumber, WholeNumber
 from mcranker.cli.verb import OTHER, GroupedOption
+from mcranker.topics import TOPIC_FIELDS
 
 FIRST_STAGE, STATISTICS = "First stage", "Statistics"
 
@@ -44,6 +45,17 @@ def no_cache_flag() -> click.Parameter:
         ["--no-cache"],
         is_flag=True,
         help="Neither take nor keep indexes and first-stage runs in the cache folder.",
+    )
+
+
+def topic_field_flag(section: str = OTHER) -> click.Parameter:
+    """``--topic-field``; None unless given."""
+    return GroupedOption(
+        ["--topic-field"],
+        type=click.Choice(TOPIC_FIELDS),
+        section=section,
+        help="Of a folder with TREC topics, the field that is the query: title (or query), desc "
+        "(description, question) or narr (narrative). Without: title.",
     )
 
 

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from beir_eval.measures.fusion import METHODS, NORMS
+from beir_eval.measures.fusion import METHODS, NORMS, needs_ranx
 from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.files import check_outputs, print_line
 from mcranker.cli.invocation import say
@@ -30,7 +30,7 @@ def _fuse(ctx: click.Context) -> int:
     tag = given["tag"] or given["method"]
     check_name(tag, "the tag")
     runs = [read_trec(path) for path in paths]
-    if not given["quiet"]:
+    if not given["quiet"] and needs_ranx(given["method"], given["norm"]):
         say("ranx starts, which takes some 10 seconds")
     # To compile what is used once takes far longer than to run it. numba reads this when it is
     # imported, and breaks if it changes after that.
@@ -146,7 +146,10 @@ command = Verb(
         quiet_flag(),
         output_flag("fusion"),
     ],
-    help=f"""Make one TREC run of several by ranx, e.g. of a ranker's and BM25's.
+    help=f"""Make one TREC run of several, e.g. of a ranker's and BM25's.
+
+    rrf needs no more than this program, nor does wsum with --norm min-max or none; the others
+    are by ranx.
 
     A query that only some of the runs have is fused as if the others had found nothing.
 

@@ -28,6 +28,10 @@ DEMO = LazyVerb(
 INSPECT = LazyVerb(
     "beir_eval.cli.inspect", "Show why passages of a saved ranking rank where they do."
 )
+COMPARE = LazyVerb(
+    "beir_eval.cli.compare_rankings",
+    "See what moved from one ranking to another, and whose scores moved it.",
+)
 PERSONA_REPORT = LazyVerb(
     "beir_eval.cli.persona_report",
     "Report over a data set: who judged, how they agreed, what they were worth.",

@@ -29,17 +29,9 @@ if TYPE_CHECKING:
 _LONGEST_ID = 24
 _NOT_SHOWN = {"seconds", "unreadable"}
 _OF_HITS = (
-    *("rank", "doc_id", "score", "at_most", "scores", "criteria", "missing", "skipped"),
-    *(
-        "cut",
-        "suspicions",
-        "disagreement",
-        "score_range",
-        "first_stage_rank",
-        "first_stage_score",
-        "moved",
-        "grade",
-    ),
+    *("rank", "doc_id", "score", "at_most", "scores", "ranks", "criteria", "missing", "skipped"),
+    *("cut", "suspicions", "disagreement", "score_range", "first_stage_rank", "first_stage_score"),
+    *("moved", "grade"),
     *("other", "rank_of_all", "rank_without", "raised_most_by", "sunk_most_by", "title", "text"),
 )
 
@@ -196,6 +188,8 @@ def _inspection_dict(inspection: Inspection, hits: Sequence[InspectedHit]) -> di
             "passages": len(inspection.hits),
             "missing": inspection.missing,
             "skipped": inspection.skipped,
+            "comparisons": inspection.comparisons,
+            "left_out": inspection.left_out,
             "hits": [{name: getattr(hit, name) for name in _OF_HITS} for hit in hits],
             "models": inspection.models,
             "calls": {

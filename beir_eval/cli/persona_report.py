@@ -31,6 +31,8 @@ class Tracker:
     stage: str = "reading"
     done: int = 0
     total: int | None = None
+    unit: str = "queries"
+    used: str = ""
     _since: float = field(default_factory=time.perf_counter)
 
     def take(self, done: int, total: int) -> None:
@@ -47,8 +49,10 @@ class Tracker:
         of = counted(self.total, "query", "queries")
         return f"after {self.done:,} of {of}; no report was written"
 
-    def passages_per_second(self) -> float | None:
-        return None
+    def per_second(self) -> float | None:
+        if not self.done:
+            return None
+        return self.done / (time.perf_counter() - self._since)
 
     def seconds_left(self) -> float | None:
         if not self.done or not self.total:

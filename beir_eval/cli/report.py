@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from mcranker.cli.files import check_outputs, output
 from mcranker.cli.invocation import say
 from mcranker.cli.number_types import RealNumber
 from mcranker.cli.verb import GroupedOption, Verb, quiet_flag
+from mcranker.paths import is_file
 from personas.words import counted
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def _built(given: Mapping[str, Any]) -> Report:
     from beir_eval.experiment.run_folder import find_runs
     from beir_eval.report.build import build_report
 
+    foreign = _foreign(given["run_files"])
     return build_report(
         find_runs(given["runs"]),
         measure=given["measure"],
@@ -100,7 +102,32 @@ def _built(given: Mapping[str, Any]) -> Report:
         level=given["level"],
         seed=given["seed"],
         provider_prices=given["provider_prices"],
+        foreign=foreign,
     )
+
+
+def _foreign(texts: Sequence[str]) -> dict[str, str]:
+    """Label -> path of every TREC run; without a label, the file's name without its ending.
+
+    Raises:
+        SettingError: two have one label, or one is empty.
+        SuiteError: a path has other braces than those of ``{dataset}``.
+    """
+    from beir_eval.errors import SettingError
+    from beir_eval.experiment.foreign import check_template
+
+    found: dict[str, str] = {}
+    for text in texts:
+        label, equals, path = text.partition("=")
+        if not equals or is_file(text):
+            label, path = Path(text.removesuffix(".gz")).stem, text
+        label = label.strip()
+        check_template(path, "--run-file")
+        if not label or label in found:
+            why = "is the label of two files" if label else "is an empty label"
+            raise SettingError(f"--run-file {text!r}: {label!r} {why}; write LABEL=FILE")
+        found[label] = path
+    return found
 
 
 def _say_unfinished(report: Report) -> None:
@@ -177,6 +204,13 @@ command = Verb(
             help="What the tables show, as ir-measures writes it: nDCG@10, R@100, AP(rel=2). "
             "Computed from the runs if need be. Without: the first measure of the runs.",
         ),
+        click.Option(
+            ["--run-file", "run_files"],
+            multiple=True,
+            metavar="[LABEL=]FILE",
+            help="A TREC run of another program, a row of each section that has its queries. "
+            "May be repeated, and packed (.gz). {dataset} in FILE is the name of each data set.",
+        ),
         click.Option(["--per-query"], is_flag=True, help="Every query's values in the JSON."),
         click.Option(
             ["--provider-prices"],
@@ -207,5 +241,9 @@ command = Verb(
 
     RUNS are folders of 'beir-eval run', or folders that hold some: everything below them is
     taken. Runs of a suite make a section. The same folders always make the same report.
+
+    \b
+      beir-eval report runs/table1 --out report
+      beir-eval report runs/table1 --run-file "dense=dense-{dataset}.trec" --baseline dense
     """,
 )

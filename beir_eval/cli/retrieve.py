@@ -16,6 +16,7 @@ from beir_eval.cli.flags import (
     count_flag,
     measures_flag,
     no_cache_flag,
+    topic_field_flag,
 )
 from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.files import check_outputs
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from beir_eval.data.datasets import Dataset
     from beir_eval.measures.metrics import Evaluation
     from beir_eval.retrieval.first_stage import FirstStage
+    from mcranker.topics import TopicField
     from mcranker.trec import Run
 
 MEASURES = "nDCG@10,R@100"
@@ -90,7 +92,8 @@ def _find(given: Mapping[str, Any], stage: FirstStage, measures: list[str]) -> _
     # A measure that does not exist is told before the work, not after it.
     evaluate({}, {"query": {"document": 1}}, measures)
     clock = [time.perf_counter()]
-    dataset = load(given["dataset"], split=given["split"])
+    topic_field: TopicField = given["topic_field"] or "title"
+    dataset = load(given["dataset"], split=given["split"], topic_field=topic_field)
     if given["limit"] is not None:
         dataset = _limited(dataset, given["limit"])
     clock.append(time.perf_counter())
@@ -165,6 +168,7 @@ command = Verb(
             show_default=True,
             help="Which judgements, and with them which queries.",
         ),
+        topic_field_flag(),
         count_flag("limit", None, "Only the first N queries."),
         GroupedOption(
             ["--engine"],

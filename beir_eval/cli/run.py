@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from mcranker.estimate import Estimate
 
 
+_WARNINGS = ("MissingScores", "Unsupported")
+
+
 def _run(ctx: click.Context) -> int:
     given, invocation = ctx.params, ctx.ensure_object(Invocation)
     invocation.doing("getting ready; nothing was sent")
@@ -94,10 +97,11 @@ def _show(ctx: click.Context, experiment: Experiment, results: list[CellResult])
         return print_json(code, errors, results=listed)
     print_page(lambda console: _show_results(console, results))
     for error in errors:
-        say(f"{'warning' if error['code'] == 'MissingScores' else 'error'}: {error['message']}")
+        say(f"{'warning' if error['code'] in _WARNINGS else 'error'}: {error['message']}")
     if any(result.metrics is not None for result in results):
         out = experiment.plan.out
         print_line(f"For tables, significance and figures: beir-eval report {out}")
+    if any(result.metrics is not None and result.metrics.taken for result in results):
         print_line(f"To see why: personas report {out} --out FOLDER")
     return code
 
@@ -149,8 +153,14 @@ def _verdict(results: list[CellResult]) -> tuple[int, list[dict[str, Any]]]:
                 f"{query_id!r}: {why}; run it again to try them again"
             )
             errors.append({"code": "QueriesFailed", "message": message, "retryable": True})
+    unsupported = [result for result in results if result.unsupported]
+    for result in unsupported:
+        message = f"{result.dataset}, {result.label}: left out: {result.stopped}"
+        errors.append({"code": "Unsupported", "message": message, "retryable": False})
+    if unsupported and not finished:
+        code = ERROR
     for result in results:
-        if result.stopped is not None:
+        if result.stopped is not None and not result.unsupported:
             code = ERROR
             found = failure(result.stopped)
             message = f"{result.dataset}, {result.label}: stopped: {found.message}"
@@ -196,7 +206,7 @@ def _show_results(console: Console, results: list[CellResult]) -> None:
             result.dataset,
             result.label,
             f"{len(result.first_stage.per_query[measure]):,}",
-            measure_text(result.metrics.means[measure]) if result.metrics else "stopped",
+            measure_text(result.metrics.means[measure]) if result.metrics else _end(result),
             _by_lot(result, measure),
             measure_text(result.first_stage.means[measure]),
             f"{result.calls:,}",
@@ -210,6 +220,10 @@ def _show_results(console: Console, results: list[CellResult]) -> None:
     )
     label = Column("ranker", min_width=8, overflow="fold")
     console.print(table(["data set", label, *columns], rows))
+
+
+def _end(result: CellResult) -> str:
+    return "left out" if result.unsupported else "stopped"
 
 
 def _by_lot(result: CellResult, measure: str) -> str:

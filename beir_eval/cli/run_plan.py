@@ -10,15 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from beir_eval.cli.flags import FIRST_STAGE, bm25_flags, measures_flag, no_cache_flag
+from beir_eval.cli.flags import (
+    FIRST_STAGE,
+    bm25_flags,
+    measures_flag,
+    no_cache_flag,
+    topic_field_flag,
+)
 from beir_eval.experiment.run import Experiment, Plan
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.options import (
     COMPARISON_OPTIONS,
+    FUSION_OPTIONS,
     comparison_flags,
     config_flags,
+    fusion_flags,
     given_config,
     given_ledger,
+    given_options,
     ledger_flag,
     model_flags,
     team_flag,
@@ -40,7 +49,7 @@ ENGINES = ("bm25s", "pyserini")
 
 
 WHAT, OUTPUT = "What is run", "Output"
-_OF_ONE_RANKER = ("team", "with_criteria", *COMPARISON_OPTIONS)
+_OF_ONE_RANKER = ("team", "with_criteria", *COMPARISON_OPTIONS, *FUSION_OPTIONS)
 
 
 def given_experiment(ctx: click.Context) -> Experiment:
@@ -64,7 +73,7 @@ def needed_models(experiment: Experiment) -> list[str]:
 
     names = []
     for spec in experiment.rankers:
-        if not RANKERS.get(spec.ranker).needs_model:
+        if spec.run or not RANKERS.get(spec.ranker).asks_models(spec.options):
             continue
         model = spec.options.get("model")
         roles = [spec.options.get(f"{role}_model") or model for role in ROLES]
@@ -79,8 +88,8 @@ def _suite(ctx: click.Context) -> Suite:
     given = ctx.params
     named = dict(_pair(ctx, text) for text in given["use"])
     if given["suite"] is not None:
-        for flag in ("ranker", "label", *_OF_ONE_RANKER):
-            if given[flag]:
+        for flag in ("ranker", "label", *given_options(given, _OF_ONE_RANKER)):
+            if given[flag] or given[flag] == 0:
                 name = flag.replace("_", "-")
                 raise click.UsageError(f"--{name} does not go with a suite; leave it out", ctx)
         return load_suite(given["suite"], models=named)
@@ -90,7 +99,7 @@ def _suite(ctx: click.Context) -> Suite:
         raise click.UsageError("name a suite, or --ranker and --dataset", ctx)
     if given["label"] and len(given["ranker"]) > 1:
         raise click.UsageError("--label names one run; give one --ranker", ctx)
-    specific = {name: given[name] for name in _OF_ONE_RANKER if given[name]}
+    specific = given_options(given, _OF_ONE_RANKER)
     rankers = tuple(
         RankerSpec(
             given["label"] or _label(ctx, name, specific), name, specific, None, frozenset(specific)
@@ -120,9 +129,15 @@ def _plan(ctx: click.Context, suite: Suite) -> Plan:
 
     given = ctx.params
     datasets = tuple(
-        DatasetSpec(name, given["split"], given["about"]) for name in given["datasets"]
+        DatasetSpec(name, given["split"], given["about"], given["topic_field"] or "title")
+        for name in given["datasets"]
     ) or tuple(
-        replace(each, about=given["about"] or each.about, split=given["split"] or each.split)
+        replace(
+            each,
+            about=given["about"] or each.about,
+            split=given["split"] or each.split,
+            topic_field=given["topic_field"] or each.topic_field,
+        )
         for each in suite.datasets
     )
     config = given_config(ctx)
@@ -210,6 +225,7 @@ def run_flags() -> list[click.Parameter]:
             help="A data set, instead of the suite's; may be repeated. See 'beir-eval datasets'.",
         ),
         what(["--split"], default="", metavar="NAME", help="Which judgements ('test')."),
+        topic_field_flag(WHAT),
         what(
             ["--about"],
             default="",
@@ -276,6 +292,7 @@ def run_flags() -> list[click.Parameter]:
         ),
         with_criteria_flag(),
         *comparison_flags(),
+        *fusion_flags(),
         *config_flags(config),
         *model_flags(ROLES),
         ledger_flag(),

@@ -80,6 +80,7 @@ def _record(suite: Suite) -> dict[str, Any]:
         "depth": suite.depth,
         "baseline": first.baseline,
         "paper_table": first.paper_table,
+        "paper_rows": list(first.not_run),
         "models": dict(suite.models),
         "figure": None if suite.figure is None else suite.figure.model_dump(),
         "rankers": [
@@ -87,6 +88,7 @@ def _record(suite: Suite) -> dict[str, Any]:
                 "label": each.label,
                 "ranker": each.ranker,
                 "options": shown_options(each.options),
+                "run": each.run or None,
                 "paper_row": note.paper_row,
                 "x": note.x,
                 "series": note.series,
@@ -136,6 +138,8 @@ def _lines(suite: Suite) -> list[tuple[str, str]]:
     ]
     if first.paper_table is not None:
         lines.append(("paper's numbers", first.paper_table))
+    if first.not_run:
+        lines.append(("shown, not run", ", ".join(first.not_run)))
     if suite.figure is not None:
         lines.append(("figure", f"{suite.figure.title} ({suite.figure.kind})"))
     return lines
@@ -148,6 +152,8 @@ def _dataset(spec: DatasetSpec) -> str:
 def _options(spec: RankerSpec) -> str:
     from beir_eval.experiment.run_folder import shown_options
 
+    if spec.run:
+        return spec.run
     return ", ".join(
         f"{name}={_value(value)}" for name, value in shown_options(spec.options).items()
     )

@@ -11,7 +11,8 @@ from beir_eval.experiment.run import Watch
 from beir_eval.report.numbers import measure_text
 from mcranker import events
 from mcranker.cli.invocation import Invocation, say
-from mcranker.cli.progress import Live, live_is_wanted
+from mcranker.cli.progress import Live, live_is_wanted, merged, used_text
+from mcranker.types import UsageTable
 from personas.plain import plain
 from personas.words import counted, seconds
 
@@ -41,6 +42,9 @@ class CellTracker:
     after: float = 0.0
     clock: Callable[[], float] = time.perf_counter
     queries_done: int = 0
+    unit: str = "passages"
+    _used: UsageTable = field(default_factory=UsageTable)
+    _usage: dict[str, UsageTable] = field(default_factory=dict)
     _finished: int = 0
     _sizes: dict[str, int] = field(default_factory=dict)
     _shares: dict[str, float] = field(default_factory=dict)
@@ -52,8 +56,9 @@ class CellTracker:
     def take(self, event: Event) -> None:
         """Count one event."""
         match event:
-            case events.RankingStarted(query_id=query_id, passages=passages):
+            case events.RankingStarted(query_id=query_id, passages=passages, usage=usage):
                 self._sizes[query_id] = passages
+                self._usage[query_id] = usage
             case events.PassageScored(query_id=query_id, done=done, total=total):
                 self._shares[query_id] = done / max(total, 1)
             case _:
@@ -65,6 +70,7 @@ class CellTracker:
         self._finished += passages
         self._sizes.pop(query_id, None)
         self._shares.pop(query_id, None)
+        self._used = merged([self._used, self._usage.pop(query_id, UsageTable())])
 
     @property
     def stage(self) -> str:
@@ -89,12 +95,17 @@ class CellTracker:
         """Seconds since the cell began."""
         return self.clock() - self._since
 
-    def passages_per_second(self) -> float | None:
+    @property
+    def used(self) -> str:
+        """Calls, tokens and cost of this cell so far; of queries in progress as well."""
+        return used_text([self._used, *self._usage.values()])
+
+    def per_second(self) -> float | None:
         elapsed = self.elapsed
         return self.done / elapsed if self.done and elapsed > 0 else None
 
     def seconds_left(self) -> float | None:
-        rate = self.passages_per_second()
+        rate = self.per_second()
         if rate is None or not self.total:
             return None
         return (self.total * (1 + self.after) - self.done) / rate
@@ -155,7 +166,10 @@ class Display(Watch):
         if result.metrics is not None:
             measure = result.metrics.measures[0]
             value = f"{measure} {measure_text(result.metrics.means[measure])}"
-            say(f"{self.tracker.name}: {value}; {calls}")
+            done = calls if result.metrics.taken else "foreign run"
+            say(f"{self.tracker.name}: {value}; {done}")
+        elif result.unsupported:
+            say(f"{self.tracker.name}: left out")
 
     def close(self) -> None:
         """Take the live display away."""

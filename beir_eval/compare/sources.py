@@ -17,7 +17,7 @@ from beir_eval.experiment.run_folder import FIRST_STAGE, DataFolder, Metrics, Ru
 from mcranker.paths import is_file, is_folder
 from mcranker.trec import Run, read_trec
 from personas import Team
-from personas.inspection.stored import StoredHit
+from personas.inspection.stored import StoredHit, StoredQuery, StoredRanking, StoredUsage
 
 FIRST_STAGE_NAME = "first-stage"
 """Stands for the first stage's run of what the other run has ranked."""
@@ -101,6 +101,32 @@ class ComparedRun(ABC):
             if run.get(query_id)
         }
 
+    def stored(self, query_ids: Collection[str]) -> dict[str, StoredRanking]:
+        """Query id -> the whole ranking without texts, of those that were ranked.
+
+        Raises:
+            RunError, RunFolderError: the run cannot be used.
+        """
+        nothing = StoredUsage(
+            calls=0, input_tokens=0, cached_input_tokens=0, output_tokens=0, cost=0.0, by_stage=[]
+        )
+        return {
+            query_id: StoredRanking(
+                version=1,
+                query=StoredQuery(text=self.basis.queries.get(query_id, ""), id=query_id),
+                ranker=self.label,
+                team=None,
+                personas=[],
+                hits=list(ranked.hits.values()),
+                config={},
+                models={},
+                prompt_hashes={},
+                usage=nothing,
+                seconds={},
+            )
+            for query_id, ranked in self.ranked(query_ids).items()
+        }
+
     def _kept_values(self) -> Mapping[str, Mapping[str, float]]:
         return {}
 
@@ -163,7 +189,7 @@ def open_pair(a: str, b: str, *, basis: Basis | None = None) -> Pair:
         )
     data = next((folder.data() for folder in folders if folder), None)
     runs = [
-        _FolderRun(name, folder, own or shared)
+        (_ForeignRun if folder.manifest.foreign else _FolderRun)(name, folder, own or shared)
         if folder
         else _FirstStageRun(name, data, shared)
         if name == FIRST_STAGE_NAME
@@ -198,8 +224,18 @@ class _FolderRun(ComparedRun):
             for ranking in self._folder.rankings(query_ids)
         }
 
+    def stored(self, query_ids: Collection[str]) -> dict[str, StoredRanking]:
+        return {ranking.query.id: ranking for ranking in self._folder.rankings(query_ids)}
+
     def _kept_values(self) -> Mapping[str, Mapping[str, float]]:
         return self._metrics.per_query
+
+
+class _ForeignRun(_FolderRun):
+    note = "a foreign run holds no scores by persona"
+
+    def ranked(self, query_ids: Collection[str]) -> dict[str, Ranked]:
+        return ComparedRun.ranked(self, query_ids)  # nothing but the order is known
 
 
 class _FirstStageRun(ComparedRun):

@@ -3,6 +3,10 @@
 A folder in BEIR format holds ``corpus.jsonl`` (``_id``, ``title``, ``text``), ``queries.jsonl``
 (``_id``, ``text``) and ``qrels/SPLIT.tsv`` (query id, document id and grade, parted by tabs,
 under a line of headings). The first two may be packed: ``corpus.jsonl.gz``.
+
+In place of ``queries.jsonl`` it may hold TREC topics, or a table of ids and queries as PyTerrier
+has it, under one of the names of `TOPIC_FILES`; and in place of ``qrels/SPLIT.tsv`` the judgements
+as TREC writes them, in four columns, as ``qrels/SPLIT.txt``, ``.qrels`` or ``.trec``.
 """
 
 from __future__ import annotations
@@ -13,21 +17,41 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
-from beir_eval.data.qrels import add_grade
+from beir_eval.data.qrels import add_grade, read_qrels
 from beir_eval.errors import DatasetError
 from beir_eval.text_files import read_lines
+from mcranker.errors import InputError
 from mcranker.logs import safe_logger
+from mcranker.topics import read_topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from importlib.resources.abc import Traversable
 
     from beir_eval.data.catalogue import Known
+    from mcranker.topics import TopicField
 
 COLLECTIONS: Mapping[str, str] = {
     "mini": "a small collection that comes with the package, for demonstrations and tests",
 }
 """Collections that come with the package, each with a line about it."""
+
+TOPIC_FILES = tuple(
+    f"{name}{packed}"
+    for name in (
+        "queries.tsv",
+        "queries.csv",
+        "topics.tsv",
+        "topics.csv",
+        "topics.xml",
+        "topics.sgml",
+        "topics.trec",
+        "topics.txt",
+    )
+    for packed in ("", ".gz")
+)
+"""Files of queries that `mcranker.topics.read_topics` reads, where there is no queries.jsonl."""
+_TREC_QRELS = (".txt", ".qrels", ".trec")
 
 _BLANK = " \t\n\r\x0b\f"
 _ID = re.compile(f"[^{_BLANK}\0]+")  # tools in C end a text at a zero byte
@@ -86,6 +110,7 @@ class Wanted:
         judged_only: whether queries without judgements are left out.
         known: the paper's data set that has this name, or None.
         checked: whether nothing but a name says that it is `known`.
+        topic_field: the field of TREC topics that is the query.
     """
 
     name: str
@@ -95,6 +120,7 @@ class Wanted:
     judged_only: bool
     known: Known | None
     checked: bool = False
+    topic_field: TopicField = "title"
 
 
 def assemble(
@@ -203,7 +229,7 @@ def load_folder(folder: Traversable, wanted: Wanted) -> Dataset:
     """
     # Small files first: a wrong split is noticed before a large corpus has been read.
     judgements = _read_qrels(folder, wanted.split)
-    queries = {line.id: line.text for line in _read_jsonl(folder, "queries.jsonl", _QueryLine)}
+    queries = _read_queries(folder, wanted.topic_field)
     corpus = {
         line.id: Document(line.id, line.title or "", line.text)
         for line in _read_jsonl(folder, "corpus.jsonl", _CorpusLine)
@@ -212,6 +238,23 @@ def load_folder(folder: Traversable, wanted: Wanted) -> Dataset:
     absent = sum(doc_id not in corpus for grades in judgements.values() for doc_id in grades)
     log_absent(wanted.name, absent)
     return dataset
+
+
+def _read_queries(folder: Traversable, topic_field: TopicField) -> dict[str, str]:
+    name = "queries.jsonl"
+    others = [each for each in TOPIC_FILES if (folder / each).is_file()]
+    if not others or any((folder / each).is_file() for each in (name, f"{name}.gz")):
+        return {line.id: line.text for line in _read_jsonl(folder, name, _QueryLine)}
+    if len(others) > 1:
+        raise DatasetError(
+            f"{folder}: holds queries twice, as {others[0]} and as {others[1]}; keep one of them"
+        )
+    file = folder / others[0]
+    lines = ((place, line) for place, _, line in read_lines(file))
+    try:
+        return {query.id: query.text for query in read_topics(lines, str(file), topic_field)}
+    except InputError as failure:
+        raise DatasetError(str(failure)) from failure
 
 
 def _read_jsonl(folder: Traversable, name: str, form: type[_Line]) -> Iterator[_Line]:
@@ -237,6 +280,10 @@ def _read_qrels(folder: Traversable, split: str) -> dict[str, dict[str, int]]:
     if split != re.split(r"[/\\]", split)[-1]:
         raise DatasetError(f"split {split!r} is no name of a file in {folder / 'qrels'}")
     file = folder / "qrels" / f"{split}.tsv"
+    for suffix in _TREC_QRELS:
+        as_trec = folder / "qrels" / f"{split}{suffix}"
+        if as_trec.is_file() and not file.is_file():
+            return read_qrels(as_trec)
     if not file.is_file():
         others = _splits(folder)
         found = f"there is {', '.join(others)}" if others else "there is no qrels/*.tsv at all"
@@ -265,9 +312,9 @@ def _splits(folder: Traversable) -> list[str]:
     if not qrels.is_dir():
         return []
     return sorted(
-        repr(entry.name.removesuffix(".tsv"))
+        repr(entry.name.rpartition(".")[0])
         for entry in qrels.iterdir()
-        if entry.name.endswith(".tsv")
+        if entry.name.endswith((".tsv", *_TREC_QRELS))
     )
 
 

@@ -17,6 +17,8 @@ from mcranker.paths import is_folder
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
+    from mcranker.topics import TopicField
+
 _ABOUT = {
     "mini": "Short passages on everyday subjects: health, consumer law, money, software, travel, "
     "shopping, history and the environment. The queries are questions, and one claim; a relevant "
@@ -25,7 +27,11 @@ _ABOUT = {
 
 
 def load(
-    name_or_path: str | os.PathLike[str], *, split: str = "test", judged_only: bool = True
+    name_or_path: str | os.PathLike[str],
+    *,
+    split: str = "test",
+    judged_only: bool = True,
+    topic_field: TopicField = "title",
 ) -> Dataset:
     """Load a data set, and download it first where that is needed and possible.
 
@@ -40,6 +46,8 @@ def load(
             the split that it ends in goes before ``"test"``; any other one stands for the id
             with that ending.
         judged_only: keep only the queries with judgements in the split; else all queries.
+        topic_field: of a folder with TREC topics, the field that is the query: ``"title"``,
+            ``"desc"`` or ``"narr"``; see `mcranker.topics`. Other data sets have one text a query.
 
     Judgements of queries that the collection does not hold are left out, and a warning is
     logged with their number; judgements of documents outside the corpus stay (they count in
@@ -69,7 +77,17 @@ def load(
         whole = path.resolve().name
         source = "a folder in BEIR format"
         return load_folder(
-            path, Wanted(whole, name, source, split, judged_only, known(whole), checked=True)
+            path,
+            Wanted(
+                whole,
+                name,
+                source,
+                split,
+                judged_only,
+                known(whole),
+                checked=True,
+                topic_field=topic_field,
+            ),
         )
     if not by_name or name.startswith((".", "/", "~")) or "\\" in name:
         raise DatasetError(

@@ -5,17 +5,21 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from beir_eval.errors import DatasetError
 from beir_eval.text_files import read_lines
 from mcranker.ranking import HIGHEST_GRADE
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 _FORMS = {3: (0, 1, 2), 4: (0, 2, 3)}  # columns -> where query, document and grade stand
 _FIELD = re.compile(r"[^ \t\n\r\x0b\f]+")  # between the white space of the C locale
 _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
 
 
-def read_qrels(path: str | os.PathLike[str]) -> dict[str, dict[str, int]]:
+def read_qrels(path: str | os.PathLike[str] | Traversable) -> dict[str, dict[str, int]]:
     """Query id -> document id -> grade, in the order of the file.
 
     A line has three columns parted by white space (query id, document id, grade; BEIR's form,
@@ -27,7 +31,8 @@ def read_qrels(path: str | os.PathLike[str]) -> dict[str, dict[str, int]]:
             columns than the first; a grade is no whole number, or beyond `HIGHEST_GRADE`; a
             document has two grades for one query; there is no judgement at all.
     """
-    path = Path(path)
+    if isinstance(path, str | os.PathLike):
+        path = Path(path)
     found: dict[str, dict[str, int]] = {}
     columns = 0
     for place, number, line in read_lines(path):

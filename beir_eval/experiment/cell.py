@@ -189,6 +189,12 @@ class RunJob:
             for name, value in ranker.config.recorded().items()
             if name not in HOW_NOT_WHAT
         }
+        # What is fused makes the ranker another one.
+        config |= {
+            name: _plain(self.spec.options[name])
+            for name in ("members", "method", "weights")
+            if name in self.spec.options
+        }
         endpoint = getattr(ranker.models.scoring, "endpoint", "")
         return RunManifest(
             label=self.spec.label,
@@ -212,6 +218,8 @@ class RunJob:
 def judges(spec: RankerSpec) -> int:
     """How many scores a passage gets: one of each persona and the assessor, or DIRECT's one.
 
+    Of a foreign run it is 0.
+
     Raises:
         PersonasError, ConfigError: the team that is named cannot be used.
     """
@@ -219,7 +227,7 @@ def judges(spec: RankerSpec) -> int:
     from mcranker.method.seats import as_team
 
     if spec.ranker != MCRanker.name:
-        return 1
+        return 0 if spec.run else 1
     size, team = spec.options.get("team_size"), spec.options.get("team")
     if size is None and team is not None:
         size = len(as_team(team).members)
@@ -259,6 +267,8 @@ def _plain(value: Any) -> Any:
     """An option as JSON can hold it; a model object by its name."""
     if isinstance(value, tuple | list):
         return [_plain(each) for each in value]
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
     if value is None or isinstance(value, str | int | float | bool):
         return value
     if isinstance(value, os.PathLike):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,7 @@ from personas.atomic import replacing_folder
 
 if TYPE_CHECKING:
     from beir_eval.data.datasets import Dataset
+    from beir_eval.experiment.foreign import ForeignRun
     from mcranker.trec import Run
     from mcranker.types import Passage, Query
 
@@ -49,6 +50,7 @@ class RankingInput:
         qrels: query id -> document id -> grade; of these queries only.
         run: the first stage's run.
         texts: document id -> title and text, of the passages in `run`.
+        foreign: path -> foreign run, of those that the suite has.
     """
 
     manifest: DataManifest
@@ -57,6 +59,7 @@ class RankingInput:
     qrels: Mapping[str, Mapping[str, int]]
     run: Run
     texts: Mapping[str, tuple[str, str]]
+    foreign: Mapping[str, ForeignRun] = field(default_factory=dict)
 
     def work(self, query_ids: Sequence[str] | None = None) -> Iterator[tuple[Query, list[Passage]]]:
         """Queries with their passages in first-stage order, as rankers take them."""

@@ -28,11 +28,14 @@ from beir_eval.experiment.suite_form import dataset_folder_name, folder_name
 from beir_eval.lock import locked
 from beir_eval.ranges import check_whole
 from beir_eval.retrieval.first_stage import FirstStage
+from mcranker.logs import safe_logger
 from mcranker.runtime.bridge import interruptible
 
 if TYPE_CHECKING:
     import os
 
+    from beir_eval.data.datasets import Dataset
+    from beir_eval.experiment.foreign import ForeignRun
     from beir_eval.experiment.run_folder import Metrics
     from mcranker.estimate import Estimate
     from mcranker.events import Event
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
 
 GIVE_UP = 5
 """Queries that fail one after the other, before a run is stopped: the model is out of reach."""
+
+_log = safe_logger("mcranker.beir_eval.run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +107,24 @@ class CellResult:
     reused: int
     depth: int
     stopped: Exception | None = None
+
+    @property
+    def unsupported(self) -> bool:
+        """Whether it stopped because the model cannot serve the ranker."""
+        from mcranker.errors import UnsupportedCapability
+
+        return isinstance(self.stopped, UnsupportedCapability)
+
+    @property
+    def of_this_cell(self) -> bool:
+        """Whether it stopped for a reason that need not hold for the cells that follow.
+
+        The model cannot serve the ranker, or its answers to it cannot be read, or the requests
+        are refused as they are.
+        """
+        from mcranker.errors import ReplyError, RequestRejected
+
+        return self.unsupported or isinstance(self.stopped, ReplyError | RequestRejected)
 
 
 class Watch:
@@ -187,11 +210,12 @@ class Experiment:
         from beir_eval.retrieval.first_stage import find
 
         plan = self.plan
-        whole = load(spec.name, split=spec.split)
+        whole = load(spec.name, split=spec.split, topic_field=spec.topic_field)
         chosen = chosen_queries(whole, queries=plan.queries, limit=plan.limit)
         stage = replace(plan.first_stage, depth=plan.depth or self.suite.depth)
+        foreign = self._foreign_runs(chosen, stage.depth)
         run = find(chosen, stage, cache=plan.cache)
-        return prepare(
+        prepared = prepare(
             chosen,
             run,
             depth=stage.depth,
@@ -199,6 +223,18 @@ class Experiment:
             queries_in_full=sum(bool(grades) for grades in whole.qrels.values()),
             about=spec.about,
         )
+        return replace(prepared, foreign=foreign)
+
+    def _foreign_runs(self, dataset: Dataset, depth: int) -> dict[str, ForeignRun]:
+        from beir_eval.experiment.foreign import ForeignFile, foreign_path
+
+        return {
+            spec.run: ForeignFile.read(foreign_path(spec.run, dataset.name)).of(
+                dataset.queries, name=dataset.name, depth=depth, dataset=dataset
+            )
+            for spec in self.rankers
+            if spec.run
+        }
 
     def cells(self, prepared: RankingInput) -> Iterator[RunJob]:
         """One cell for each ranker."""
@@ -212,7 +248,7 @@ class Experiment:
 
         Yields:
             A result for each cell, in the order of data sets and rankers; after one that
-            stopped early no more.
+            stopped early no more, unless it is `CellResult.of_this_cell`.
 
         Raises:
             BeirEvalError: a data set, the first stage or a run folder is at fault, or another
@@ -236,10 +272,13 @@ class Experiment:
                 ahead -= cell.scores_ahead
                 watch.cell_begins(cell, place, len(self), ahead)
                 with locked(cell.path):
-                    result = await _run_cell(cell, first_stage, spending, watch)
+                    if cell.spec.run:
+                        result = _keep_foreign(cell, first_stage)
+                    else:
+                        result = await _try_cell(cell, first_stage, spending, watch)
                 watch.cell_ends(result)
                 yield result
-                if result.stopped is not None:
+                if result.stopped is not None and not result.of_this_cell:
                     return
 
     def estimate(self) -> Iterator[tuple[str, str, Estimate]]:
@@ -250,11 +289,24 @@ class Experiment:
         Raises:
             BeirEvalError, MCRankerError: as `run`.
         """
+        from mcranker.errors import UnsupportedCapability
+        from mcranker.estimate import Estimate
+
         counted: set[bytes] = set()
         for dataset in self.datasets:
             prepared = self.prepared(dataset)
             for cell in self.cells(prepared):
-                with _make_ranker(cell.spec.ranker, cell.spec.options) as ranker:
+                if cell.spec.run:
+                    yield prepared.manifest.dataset, cell.spec.label, Estimate()
+                    continue
+                try:
+                    ranker = _make_ranker(cell.spec.ranker, cell.spec.options)
+                except UnsupportedCapability as failure:
+                    if cell.spec.note is None:
+                        raise
+                    _log.warning("%s is left out: %s", cell.spec.label, failure)
+                    continue
+                with ranker:
                     work = prepared.work(cell.open_queries)
                     yield (
                         prepared.manifest.dataset,
@@ -297,6 +349,51 @@ def run_suite(
         return results
 
     return anyio.run(collect)
+
+
+def _keep_foreign(cell: RunJob, first_stage: Metrics) -> CellResult:
+    """Measure a foreign run and write its run folder."""
+    found, prepared = cell.prepared.foreign[cell.spec.run], cell.prepared
+    with interruptible():
+        metrics = found.metrics(prepared.qrels, cell.measures)
+        manifest = found.manifest(cell.spec.label, prepared.manifest.content, cell.spec.note)
+        found.keep(cell.path, manifest, metrics)
+    return _without_calls(cell, first_stage, metrics=metrics)
+
+
+async def _try_cell(
+    cell: RunJob, first_stage: Metrics, spending: Spending, watch: Watch
+) -> CellResult:
+    """Run a cell; of a suite's, what its model cannot serve is a result that says so."""
+    from mcranker.errors import UnsupportedCapability
+
+    try:
+        return await _run_cell(cell, first_stage, spending, watch)
+    except UnsupportedCapability as failure:
+        if cell.spec.note is None:
+            raise
+        return _without_calls(cell, first_stage, stopped=failure)
+
+
+def _without_calls(
+    cell: RunJob,
+    first_stage: Metrics,
+    *,
+    metrics: Metrics | None = None,
+    stopped: Exception | None = None,
+) -> CellResult:
+    return CellResult(
+        dataset=cell.prepared.manifest.dataset,
+        label=cell.spec.label,
+        path=cell.path,
+        metrics=metrics,
+        first_stage=first_stage,
+        calls=0,
+        cost=None,
+        reused=0,
+        depth=cell.prepared.manifest.depth,
+        stopped=stopped,
+    )
 
 
 async def _run_cell(
@@ -370,6 +467,9 @@ def _make_ranker(name: str, options: Mapping[str, Any]) -> Ranker:
     from mcranker.rankers import RANKERS
 
     make: Callable[..., Ranker] = RANKERS.get(name)
+    if "top_n" in RANKERS.get(name).takes():
+        # A ranker that returns few passages by default is measured by all.
+        options = {"top_n": None, **options}
     return make(**options)
 
 

@@ -14,6 +14,7 @@
         run.trec            the rankings as a TREC run
         metrics.json        `Metrics` of that run
 
+A foreign run, which another program made, has no ``rankings.jsonl``.
 Nothing but ``rankings.jsonl`` is there before a run is finished, and the manifest. While a program
 writes to a folder there is a file ``.lock`` as well, see `beir_eval.lock`. Everything is checked
 where it is read: an error names the file, and the line.
@@ -41,6 +42,8 @@ VERSION = 1
 DATA_FOLDER = "data"
 FIRST_STAGE = "first stage"
 """Label of the first stage's own run in tables; its name stands in `FirstStageNote`."""
+FOREIGN = "foreign run"
+"""Stands in a manifest in the place of a ranker's name where a TREC run was given."""
 
 
 _Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
@@ -123,6 +126,8 @@ class SuiteNote(_Kept):
         x: its place on a line figure's axis, or its bar's name.
         series: its line of a figure; empty if the figure has one line a data set.
         rankers: labels of all rankers of the suite; empty in folders of former versions.
+        paper_rows: label -> row in the paper's table, of all rankers that have one; likewise.
+        not_run: rows of the paper's table that the suite shows with the paper's numbers alone.
     """
 
     name: str
@@ -135,6 +140,29 @@ class SuiteNote(_Kept):
     x: float | str | None = None
     series: str = ""
     rankers: tuple[str, ...] = ()
+    paper_rows: dict[str, str] = Field(default_factory=dict)
+    not_run: tuple[str, ...] = ()
+
+
+class ForeignNote(_Kept):
+    """The file of a foreign run, and what of it did not fit what is ranked.
+
+    Attributes:
+        file: its name, without folders.
+        sha256: of its bytes.
+        without: queries that it has no line for; they count as empty lists.
+        other_queries: queries of the file that are not among those that are ranked.
+        below_depth: documents left out because of the depth.
+        unknown_documents: documents that are not in the corpus, which keep their ranks; None
+            where the corpus was not at hand.
+    """
+
+    file: str
+    sha256: str
+    without: _Count = 0
+    other_queries: _Count = 0
+    below_depth: _Count = 0
+    unknown_documents: _Count | None = None
 
 
 def shown_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,7 +180,7 @@ class RunManifest(_Kept):
 
     Attributes:
         label: the row of tables, e.g. ``"DIRECT(0,10)"``.
-        ranker: name of the ranker, as in `mcranker.rankers.RANKERS`.
+        ranker: name of the ranker, as in `mcranker.rankers.RANKERS`, or `FOREIGN`.
         options: what the suite or the flags set, models included; no API key, and of an address
             no secret in it.
         config: every choice in effect, as `Ranking.config`.
@@ -164,6 +192,7 @@ class RunManifest(_Kept):
         versions: program -> version, e.g. ``{"mcranker": "0.1.0", "python": "3.11.7"}``.
         data: `DataManifest.content` of what was ranked.
         suite: the suite, or None.
+        foreign: the file, if nothing was ranked here and a TREC run was given; else None.
         finished: whether every query was tried.
     """
 
@@ -179,6 +208,7 @@ class RunManifest(_Kept):
     versions: dict[str, str]
     data: str
     suite: SuiteNote | None = None
+    foreign: ForeignNote | None = None
     finished: bool = False
 
     @field_validator("options", "config")

@@ -5,6 +5,7 @@ title = "Team compositions and DIRECT"
 datasets = ["scifact", "nfcorpus"]      # names, ir_datasets ids, folders, or tables
 baseline = "DIRECT(0,10)"               # a label below; without, the first stage
 paper_table = "table_5_and_1"           # the paper's numbers that stand beside
+paper_rows = ["RankT5 (fine-tuned T5 XL)"]  # rows of that table that are shown and not run
 depth = 100                             # passages a query; 100 without
 
 [settings]                              # for all rankers; options of `RankerConfig`, and models
@@ -25,14 +26,24 @@ nlp_scientist = false
 criteria_model = "strong"
 temperature = "none"                    # as on the command line, where none is a value
 
+[[rankers]]
+label = "MC + BM25"
+ranker = "fused"                        # members: labels, names of rankers, bm25, files of runs,
+members = ["MC: 2 recruits", "bm25"]    # and tables such as {ranker = "rankgpt", window = 10}
+
+[[rankers]]
+label = "our dense retriever"
+run = "runs/dense-{dataset}.trec"       # a foreign run: measured, and nothing is ranked
+
 [figure]                                # a line over a number, or bars: each ranker's `x`
 kind = "line"
 title = "Number of recruits"
 ```
 
-Data sets as tables have ``name``, ``split`` and ``about`` (the words that ``criteria="dataset"``
-shows the model). Folders of data sets and prompts, and files of teams and models, are looked for
-beside the suite's file.
+Data sets as tables have ``name``, ``split``, ``about`` (the words that ``criteria="dataset"``
+shows the model) and ``topic_field`` (of TREC topics). Folders of data sets and prompts, and files
+of teams, models and foreign runs, are looked for beside the suite's file. ``{dataset}`` in the path
+of a foreign run is the data set's name; the file may be packed (``.gz``).
 """
 
 from __future__ import annotations
@@ -44,7 +55,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beir_eval.errors import SuiteError
-from beir_eval.experiment.run_folder import SuiteNote
+from beir_eval.experiment.run_folder import FOREIGN, SuiteNote
 from beir_eval.experiment.suite_form import SuiteForm, hint, read_form
 from mcranker.bounded_lines import TooLong, bounded_whole
 from mcranker.paths import is_file, is_folder
@@ -54,6 +65,7 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
     from beir_eval.experiment.run_folder import FigureNote
+    from mcranker.topics import TopicField
 
 _SUFFIX = ".toml"
 LONGEST = 4_000_000
@@ -69,11 +81,13 @@ class DatasetSpec:
         split: which judgements.
         about: what the collection is, in words for ``criteria="dataset"``; empty for the
             catalogue's words.
+        topic_field: of a folder with TREC topics, the field that is the query.
     """
 
     name: str
     split: str = "test"
     about: str = ""
+    topic_field: TopicField = "title"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +96,13 @@ class RankerSpec:
 
     Attributes:
         label: names its row; unique in the suite, as is its `folder_name`.
-        ranker: name in `mcranker.rankers.RANKERS`.
+        ranker: name in `mcranker.rankers.RANKERS`, or `FOREIGN` for a foreign run.
         options: what its class takes, models included: those of the suite's settings, and over
             them its own.
         note: its place in the suite, for reports; None outside of suites.
         own: names of the options that stand beside its label. They make it what it is, so that
             nothing may go before them; the others are settings.
+        run: path of a foreign run, perhaps with ``{dataset}`` in it; empty for a ranker.
     """
 
     label: str
@@ -95,6 +110,7 @@ class RankerSpec:
     options: Mapping[str, Any]
     note: SuiteNote | None
     own: frozenset[str] = frozenset()
+    run: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +168,10 @@ def load_suite(
             unknown, misses or has a wrong value; a label stands twice; a ranker or an option is
             unknown; the ranker refuses its options; a name of `models` is none of the file's.
     """
-    from beir_eval.experiment.suite_options import Options
+    from beir_eval.experiment.suite_options import Options, beside
 
-    file, place, base = _find(name_or_path)
-    form = read_form(_text(file, place), place)
+    source, place, base = _find(name_or_path)
+    form = read_form(_text(source, place), place)
     options = Options(base, form.settings, _models(form, place, base, models or {}))
     name = Path(name_or_path).name.removesuffix(_SUFFIX)
     rankers = []
@@ -172,8 +188,14 @@ def load_suite(
             x=entry.x,
             series=entry.series,
             rankers=tuple(each.label for each in form.rankers),
+            paper_rows={each.label: each.paper_row for each in form.rankers if each.paper_row},
+            not_run=tuple(form.paper_rows),
         )
-        own = entry.model_extra or {}
+        if entry.run is not None:
+            file = entry.run if base is None else beside(entry.run, base)
+            rankers.append(RankerSpec(entry.label, FOREIGN, {}, note, run=file))
+            continue
+        own = _with_labels(entry.model_extra or {}, form, place)
         chosen = options.of(entry.ranker, own, where)
         rankers.append(RankerSpec(entry.label, entry.ranker, chosen, note, frozenset(own)))
     return Suite(
@@ -186,6 +208,25 @@ def load_suite(
         models=options.models,
         figure=form.figure,
     )
+
+
+def _with_labels(own: Mapping[str, Any], form: SuiteForm, place: str) -> dict[str, Any]:
+    """The options, with the table of a ranker of the suite for each member that is its label."""
+    members = own.get("members")
+    if not isinstance(members, list):
+        return dict(own)
+    known = {each.label: each for each in form.rankers}
+
+    def table(member: Any) -> Any:
+        entry = known.get(member) if isinstance(member, str) else None
+        if entry is None:
+            return member
+        options = entry.model_extra or {}
+        if "members" in options:
+            raise SuiteError(f"{place}: members: {member!r} is a fusion itself; name its members")
+        return {**options, "ranker": entry.ranker, "label": entry.label}
+
+    return {**own, "members": [table(each) for each in members]}
 
 
 def _home() -> Traversable:
@@ -260,5 +301,5 @@ def _datasets(form: SuiteForm, place: str, base: Path | None) -> tuple[DatasetSp
                 f"{place}: datasets: {entry.name!r} stands twice; for another split write a "
                 "suite of its own"
             )
-        found[key] = DatasetSpec(name, entry.split, entry.about)
+        found[key] = DatasetSpec(name, entry.split, entry.about, entry.topic_field)
     return tuple(found.values())

@@ -21,7 +21,9 @@ from pydantic import (
 )
 
 from beir_eval.errors import SuiteError
+from beir_eval.experiment.foreign import check_template
 from beir_eval.experiment.run_folder import DATA_FOLDER, FIRST_STAGE, FigureNote
+from mcranker.topics import TopicField
 from personas.errors import shown
 
 LONGEST_FOLDER_NAME = 80
@@ -55,6 +57,7 @@ class _DatasetForm(_Form):
     name: str = Field(min_length=1, max_length=4096)
     split: _Words = Field("test", min_length=1)
     about: str = ""
+    topic_field: TopicField = "title"
 
 
 class _RankerForm(_Form):
@@ -62,6 +65,7 @@ class _RankerForm(_Form):
 
     label: _Words = Field(min_length=1)
     ranker: _Words = "mcranker"
+    run: str | None = Field(None, max_length=4096)
     paper_row: _Words | None = None
     x: Annotated[float | str | None, PlainValidator(_as_place)] = None
     series: _Words = ""
@@ -76,6 +80,7 @@ class SuiteForm(_Form):
     rankers: list[_RankerForm] = Field(min_length=1)
     baseline: _Words | None = None
     paper_table: _Words | None = None
+    paper_rows: list[_Words] = Field(default_factory=list)
     depth: int = Field(100, ge=1)
     settings: dict[str, Any] = Field(default_factory=dict)
     models: dict[str, str] = Field(default_factory=dict)
@@ -153,6 +158,7 @@ def read_form(text: str, place: str) -> SuiteForm:
     except ValueError as failure:  # a number of thousands of digits
         raise SuiteError(f"{place}: TOML that cannot be used: {failure}") from failure
     _check_labels(form, place)
+    _check_foreign(form, place)
     _check_paper(form, place)
     _check_figure(form, place)
     return form
@@ -216,6 +222,20 @@ def _check_labels(form: SuiteForm, place: str) -> None:
         )
 
 
+def _check_foreign(form: SuiteForm, place: str) -> None:
+    for entry in form.rankers:
+        if entry.run is None:
+            continue
+        where = f"{place}: ranker {entry.label!r}"
+        check_template(entry.run, f"{where}: run")
+        options = [*(entry.model_extra or {}), *({"ranker"} & entry.model_fields_set)]
+        if options:
+            raise SuiteError(
+                f"{where}: run={entry.run!r} is what another program ranked, so {options[0]!r} "
+                "has no meaning beside it; leave one of them out"
+            )
+
+
 def _check_paper(form: SuiteForm, place: str) -> None:
     from beir_eval.measures.paper import paper_figures, paper_tables
 
@@ -237,12 +257,31 @@ def _check_paper(form: SuiteForm, place: str) -> None:
             raise SuiteError(
                 f"{where}: paper_row={row!r} is not in {table}; {hint(row, tables[table])}"
             )
+    _check_paper_rows(form, tables, place)
     words = form.figure.paper if form.figure is not None else None
     if words is not None and words not in paper_figures():
         raise SuiteError(
             f"{place}: figure: paper={words!r} is none of the paper's; "
             f"{hint(words, paper_figures())}"
         )
+
+
+def _check_paper_rows(form: SuiteForm, tables: Mapping[str, tuple[str, ...]], place: str) -> None:
+    """Of the rows that are shown with the paper's numbers alone."""
+    ranked = {entry.paper_row: entry.label for entry in form.rankers}
+    for number, row in enumerate(form.paper_rows):
+        where = f"{place}: paper_rows: {row!r}"
+        if form.paper_table is None:
+            raise SuiteError(f"{where} needs the table that it stands in; add paper_table")
+        if row not in tables[form.paper_table]:
+            known = tables[form.paper_table]
+            raise SuiteError(f"{where} is not in {form.paper_table}; {hint(row, known)}")
+        if row in ranked:
+            raise SuiteError(
+                f"{where} is the paper_row of ranker {ranked[row]!r} already; leave one of them out"
+            )
+        if row in form.paper_rows[:number]:
+            raise SuiteError(f"{where} stands twice; leave one of them out")
 
 
 def _check_figure(form: SuiteForm, place: str) -> None:

@@ -92,6 +92,8 @@ class Options:
             if model in self.models:
                 return self.models[model]
             return checked_model(located_model(model, self.base), where, self.models)
+        if name == "members":
+            return self._members(value, place)
         if name == "base_url":
             return _text(value, where)
         if name == "team":
@@ -101,6 +103,26 @@ class Options:
         if isinstance(default, bool) and not isinstance(value, bool):
             raise SuiteError(f"{where}={value!r}: write true or false")
         return None if value == _NONE and _may_be_none(name) else value
+
+    def _members(self, value: Any, place: str) -> list[Any]:
+        """Members of a fusion: names, and tables as beside labels, each with options of its own."""
+        if not isinstance(value, list):
+            raise SuiteError(f"{place}: members={value!r}: write a list of labels, names or tables")
+        members: list[Any] = []
+        for each in value:
+            if isinstance(each, Mapping) and "ranker" in each:
+                own = {key: inner for key, inner in each.items() if key not in ("ranker", "label")}
+                name = _text(each["ranker"], f"{place}: members: ranker")
+                options = self.of(name, own, f"{place}: members: {name!r}")
+                members.append({**options, "ranker": name, "label": each.get("label", name)})
+            elif isinstance(each, Mapping) and "run" in each:
+                run = _text(each["run"], f"{place}: members: run")
+                members.append({**each, "run": beside(run, self.base) if self.base else run})
+            else:
+                name = _text(each, f"{place}: members")
+                path = beside(name, self.base) if self.base else name
+                members.append(path if is_file(path) else name)
+        return members
 
     def _team(self, value: Any, where: str) -> str | list[str]:
         if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
@@ -171,10 +193,25 @@ def _text(value: Any, where: str) -> str:
     raise SuiteError(f"{where}={value!r}: write a text")
 
 
+def _without_models(member: Any) -> Any:
+    """A member of a fusion that a stand-in answers."""
+    if not isinstance(member, Mapping):
+        return member
+    kept = {
+        name: value
+        for name, value in member.items()
+        if name not in ("base_url", "model", "batch", "max_passage_tokens")
+        and not name.endswith("_model")
+    }
+    if kept.get("criteria") == "dataset":
+        kept.setdefault("dataset", _STAND_IN)
+    return kept
+
+
 def _try_out(kind: type[Ranker], options: Mapping[str, Any], place: str) -> None:
     """Make the ranker with a model that is never asked, so that it refuses what it would later."""
-    from mcranker.config import RankerConfig
-    from mcranker.errors import MCRankerError
+    from mcranker.config import MOST_IN_A_CALL, RankerConfig
+    from mcranker.errors import MCRankerError, UnsupportedCapability
     from mcranker.llm.chat import Capabilities
     from mcranker.llm.scripted import ScriptedChat
     from personas import PersonasError
@@ -186,13 +223,23 @@ def _try_out(kind: type[Ranker], options: Mapping[str, Any], place: str) -> None
     }
     if tried.get("criteria") == "dataset":
         tried.setdefault("dataset", _STAND_IN)  # the data set has words of its own
-    able = Capabilities(json_schema=True, label_logprobs=True, prefill=True)
+    able = Capabilities(
+        json_schema=True,
+        label_logprobs=True,
+        continuation_logprobs=True,
+        prefill=True,
+        max_questions=MOST_IN_A_CALL,
+    )
     model = ScriptedChat(lambda _: "", capabilities=able)
     make = cast("Callable[..., Ranker]", kind)
+    if isinstance(tried.get("members"), list):
+        tried["members"] = [_without_models(each) for each in tried["members"]]
     try:
         fields = {name: tried[name] for name in tried if name in RankerConfig.model_fields}
         RankerConfig(**fields)
         # A batch needs a provider, and tokens a tokenizer, which the stand-in has not.
         make(model=model, ledger=None, **{**tried, "batch": False, "max_passage_tokens": None})
+    except UnsupportedCapability:
+        return  # what the stand-in lacks, the model that will be asked may have
     except (MCRankerError, PersonasError) as failure:
         raise SuiteError(f"{place}: {failure}") from failure

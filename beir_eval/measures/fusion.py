@@ -1,11 +1,14 @@
-"""Fusion: one run made of several, by ranx.
+"""Fusion: one run made of several.
+
+``rrf``, and ``wsum`` of scores as they are or between 0 and 1, are by `mcranker.fusion`, as
+`mcranker.fuse` has them; all else is by ranx.
 
 In this project a run's order is its ranking, whatever its scores; ranx sorts by score and
 leaves ties to chance. Methods that go by rank therefore get scores that fall by one from place
 to place, so that they see the order of the lists; methods that go by score get the scores as
 they are. Fused documents with equal scores stand in the order of the first run that has them.
 
-The first fusion of a process takes ranx's start, some 10 s, and up to a minute more in which
+The first fusion of a process by ranx takes its start, some 10 s, and up to a minute more in which
 numba compiles the method. With ``NUMBA_DISABLE_JIT=1`` in the environment it compiles nothing,
 which is quicker up to many thousand queries; ``beir-eval fuse`` does so.
 """
@@ -23,6 +26,7 @@ from typing import Any
 from beir_eval.errors import ExtraMissing, SettingError
 from beir_eval.ranges import check_number, check_whole
 from mcranker.errors import RunError
+from mcranker.fusion import RRF_K, min_max, reciprocal_rank, summed, weighted
 from mcranker.trec import Run
 
 
@@ -53,7 +57,7 @@ class Method:
 
 
 METHODS: Mapping[str, Method] = {
-    "rrf": Method("sum of 1 / (k + rank)", by_rank=True, params={"k": Param(60, 0, math.inf)}),
+    "rrf": Method("sum of 1 / (k + rank)", by_rank=True, params={"k": Param(RRF_K, 0, math.inf)}),
     "isr": Method("sum of 1 / rank^2, times the runs that have it", by_rank=True),
     "log_isr": Method("sum of 1 / rank^2, times the log of the runs that have it", by_rank=True),
     "logn_isr": Method(
@@ -126,7 +130,7 @@ def fuse(
             would have to be trained or that gives no repeatable order; weights or parameters
             that miss, are too many or out of range; `depth` below 1.
         RunError: a run has a document twice for one query, or a score that is not finite.
-        ExtraMissing: ranx is not installed.
+        ExtraMissing: ranx is not installed, and the method is by it.
     """
     if len(runs) < 2:
         raise SettingError(f"{len(runs)} runs given; fusion takes two or more")
@@ -147,11 +151,17 @@ def fuse(
     found = [query_id for query_id, order in orders.items() if order]
     # Of a query without documents ranx's zmuv takes the mean, and loses the query's results.
     nothing = _NOTHING_FOUND if norm == "zmuv" and not chosen.by_rank else {}
+    plain = None if chosen.by_rank or norm == "none" else norm
+    if not needs_ranx(method, norm):
+        fused = _by_us(tables, orders, method, plain, options)
+        return {
+            query_id: _ranked(order, fused[query_id])[:depth] for query_id, order in orders.items()
+        }
     fused = (
         _by_ranx(
             [{query_id: table.get(query_id) or nothing for query_id in found} for table in tables],
             method,
-            None if chosen.by_rank or norm == "none" else norm,
+            plain,
             options,
         )
         if found
@@ -161,6 +171,11 @@ def fuse(
         query_id: _ranked(order, fused[query_id])[:depth] if order else []
         for query_id, order in orders.items()
     }
+
+
+def needs_ranx(method: str, norm: str) -> bool:
+    """Whether the fusion is by ranx; else by `mcranker.fusion`."""
+    return method != "rrf" and (method != "wsum" or norm not in ("none", "min-max"))
 
 
 def _method(name: str) -> Method:
@@ -230,6 +245,27 @@ def _orders(tables: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, li
 def _ranked(order: Sequence[str], scores: Mapping[str, float]) -> list[tuple[str, float]]:
     rounded = [(doc_id, round(float(scores[doc_id]), _DIGITS)) for doc_id in order]
     return sorted(rounded, key=lambda each: -each[1])
+
+
+def _by_us(
+    tables: Sequence[Mapping[str, Mapping[str, float]]],
+    orders: Mapping[str, Sequence[str]],
+    method: str,
+    norm: str | None,
+    options: Mapping[str, Any],
+) -> dict[str, dict[str, float]]:
+    def given(scores: Mapping[str, float], place: int) -> Mapping[str, float]:
+        if method == "rrf":
+            ranks = enumerate(scores, start=1)
+            return {doc_id: reciprocal_rank(rank, options["k"]) for rank, doc_id in ranks}
+        return weighted(min_max(scores) if norm else scores, options["weights"][place])
+
+    return {
+        query_id: summed(
+            [given(table.get(query_id, {}), place) for place, table in enumerate(tables)], order
+        )
+        for query_id, order in orders.items()
+    }
 
 
 def _by_ranx(

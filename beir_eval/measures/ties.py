@@ -80,7 +80,8 @@ class Tied:
         hits = ranking.best_first
         rule = Rule.of(ranking.config)
         again = None
-        if rule.keeps_order and find_ensemble(ranking.config) is not None:
+        # Of orders the final scores tell the ties: what a persona has sorted is no tie of its own.
+        if not ranking.orders and rule.keeps_order and find_ensemble(ranking.config) is not None:
             again = _Again(rule, hits, ranking.personas, texts)
         scores = [hit.score for hit in hits]
         return cls([hit.doc_id for hit in hits], scores, again, len(ranking.returned))

@@ -62,12 +62,19 @@ def find_sources(
     """
     given = find_runs(paths)
     ranked = [run for run in given if _has_rankings(run)]
+    if not ranked and given[0].manifest.foreign:
+        raise RunFolderError(
+            f"{given[0].path}: a foreign run, of which nothing but the order is known; give "
+            "folders of rankers"
+        )
     if not ranked:
         raise RunFolderError(
             f"{given[0].path}: nothing has been ranked yet; run the same 'beir-eval run' again"
         )
     left_out = [
-        f"{run.path}: nothing has been ranked yet, so it is left out"
+        f"{run.path}: a foreign run, so it is left out"
+        if run.manifest.foreign
+        else f"{run.path}: nothing has been ranked yet, so it is left out"
         for run in given
         if run not in ranked
     ]

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeAlias
 
-from beir_eval.errors import MeasureError, RunFolderError, SettingError
-from beir_eval.experiment.labels import column_names, natural, other_server, row_labels
-from beir_eval.experiment.rankings import RANKINGS
-from beir_eval.experiment.run_folder import FIRST_STAGE, DataFolder, Metrics, RunFolder, SuiteNote
+from beir_eval.errors import SettingError
+from beir_eval.experiment.labels import natural
+from beir_eval.experiment.run_folder import FIRST_STAGE, Metrics, RunFolder, SuiteNote
 from beir_eval.measures import paper
 from beir_eval.measures.significance import (
     Comparison,
@@ -20,19 +18,17 @@ from beir_eval.measures.significance import (
     confidence_intervals,
     usual_correction,
 )
-from beir_eval.measures.ties import Tied, tie_figures
+from beir_eval.report.arrangement import Arrangement, Slot, arrange, with_foreign
 from beir_eval.report.model import Column, Figure, Point, Report, Row, Section, TableCell
 from beir_eval.report.notes import (
     MOST_MISSING,
-    conditions,
     measured_to,
     missing_share,
     model_names,
     notes,
 )
 from beir_eval.report.numbers import MISSING_SIGN, TIES_SIGN, mark
-from mcranker.trec import Run, with_ties
-from personas.ensembles import Rule
+from beir_eval.report.shelf import Shelf
 
 MEASURE = "nDCG@10"
 """What the paper's numbers are of; heads a report on runs of which none is finished."""
@@ -40,11 +36,6 @@ EQUAL = 1e-12
 """Values that differ by no more share a rank."""
 Values: TypeAlias = Mapping[str, Mapping[str, Mapping[str, float]]]
 """Data set -> label -> query id -> value."""
-
-
-NO_SUITE, NO_SUITE_TITLE = "runs", "Runs"
-Slot = tuple[str, str]
-"""A column, by the content of its data, and a row, by its label."""
 
 
 def build_report(
@@ -57,6 +48,7 @@ def build_report(
     level: float = 0.95,
     seed: int = 0,
     provider_prices: bool = False,
+    foreign: Mapping[str, str] | None = None,
 ) -> Report:
     """What the runs came to, in sections by suite; the order of `runs` makes no difference.
 
@@ -74,17 +66,21 @@ def build_report(
         seed: of the randomization test, 0 or more.
         provider_prices: price answers of other servers (``base_url``) like the provider's own of
             that model; without, their cost is not known.
+        foreign: label -> path of a TREC run of another program, which gets a row in every section
+            that has its queries; ``{dataset}`` in the path is the name of each data set.
 
     Raises:
         RunFolderError: a folder is damaged, or its run and its data do not belong together.
-        RunError: a TREC run is needed for `measure` and cannot be read.
-        SettingError: no run has the label `baseline`, or another option is out of its range.
+        RunError: a TREC run is needed for `measure` and cannot be read; a foreign run cannot be
+            read, or has no query of any data set.
+        SettingError: a foreign run's label is taken; no run has the label `baseline`, or
+            another option is out of its range.
         MeasureError: `measure` is unknown, or has values outside 0 to 1.
         SuiteError: a suite names a table or a figure that the paper has not.
         ExtraMissing: the test, or `measure`, needs a package that is not installed.
     """
     settings = Settings(test, correction or usual_correction(test), level, seed)
-    arrangements = arrange(runs)
+    arrangements = with_foreign(arrange(runs), foreign or {})
     _check_baseline(baseline, arrangements)
     shelf = Shelf(_measure(measure, arrangements), provider_prices=provider_prices)
     return Report(
@@ -103,8 +99,10 @@ def _section(plan: Arrangement, baseline: str, shelf: Shelf, settings: Settings)
     columns = plan.columns()
     cells = _cells(plan, baseline, shelf, settings)
     rows = _rows(plan, baseline, columns, cells)
+    if rows:
+        rows += _not_run(plan, with_paper=_is_papers(shelf.measure))
     measured = measured_to(shelf.measure, [column.data.depth for column in columns])
-    has_paper = any(cell.paper is not None for cell in cells.values())
+    has_paper = any(row.paper(place) is not None for row in rows for place in range(len(columns)))
     return Section(
         name=plan.name,
         title=plan.title,
@@ -123,6 +121,23 @@ def _absent(plan: Arrangement) -> list[str]:
     if not plan.never_run:
         return []
     return [f"Rankers of the suite that were not run: {', '.join(plan.never_run)}."]
+
+
+def _not_run(plan: Arrangement, *, with_paper: bool) -> tuple[Row, ...]:
+    made = []
+    for label, numbers in plan.not_run():
+        if label not in plan.never_run and not with_paper:
+            continue
+        papers = numbers if with_paper else (None,) * len(numbers)
+        nothing = (None,) * len(numbers)
+        made.append(
+            Row(label, False, False, "", None, None, _mean(papers), nothing, not_run=papers)
+        )
+    return tuple(made)
+
+
+def _is_papers(measure: str) -> bool:
+    return measure.lower() == MEASURE.lower()
 
 
 def _cells(
@@ -151,16 +166,15 @@ def _cells(
         baseline,
         settings,
     )
-    is_papers_measure = shelf.measure.lower() == MEASURE.lower()
     return {
         place: TableCell(
             value=each.means[shelf.measure],
-            paper=plan.paper_value(place) if is_papers_measure else None,
+            paper=plan.paper_value(place) if _is_papers(measure) else None,
             rank=ranks[place[0]].get(place[1], 0),
             interval=found.intervals[place],
             comparison=found.comparisons.get(place),
             metrics=each,
-            manifest=plan.runs[place].manifest if place in plan.runs else None,
+            manifest=plan.manifest(place),
             difference=found.differences.get(place),
             by_lot=bounds.by_lot if (bounds := each.ties.get(measure)) else None,
             missing=missing_share(each),
@@ -208,6 +222,8 @@ def _metrics(plan: Arrangement, shelf: Shelf) -> dict[Slot, Metrics]:
     }
     for place, run in plan.runs.items():
         found[place] = shelf.of_run(run, plan.data[place[0]])
+    for place, added in plan.added.items():
+        found[place] = shelf.of_foreign(added, plan.data[place[0]])
     return found
 
 
@@ -234,11 +250,9 @@ def _rows(
                 is_baseline=label == baseline,
                 weak=any(manifest.weak for manifest in manifests.values()),
                 models=model_names(manifests),
+                foreign=any(manifest.foreign for manifest in manifests.values()),
             )
         )
-    for label in plan.never_run if made else ():
-        nothing = (None,) * len(columns)
-        made.append(Row(label, False, False, "", None, None, None, nothing))
     return tuple(made)
 
 
@@ -399,259 +413,3 @@ def _statistics(values: Values, baseline: str, settings: Settings) -> Statistics
         },
         differences=differences,
     )
-
-
-class Shelf:
-    """Metrics of run folders, all with one measure.
-
-    What folders of former versions lack, the measure or its ties drawn by lot, is computed from
-    their rankings where they are there.
-
-    Args:
-        measure: as ir-measures writes it; upper and lower case make no difference where the
-            folders have it.
-        provider_prices: as `build_report` has it.
-    """
-
-    def __init__(self, measure: str, *, provider_prices: bool = False) -> None:
-        self.measure = measure
-        self._provider_prices = provider_prices
-        self._kept: dict[Path, Metrics] = {}
-        self._qrels: dict[str, Mapping[str, Mapping[str, int]]] = {}
-
-    def of_first_stage(self, data: DataFolder) -> Metrics:
-        """Metrics of the first stage's run.
-
-        Raises:
-            RunFolderError, RunError: a file cannot be read.
-            MeasureError: the measure is unknown, or has values outside 0 to 1.
-        """
-        if data.path not in self._kept:
-            metrics = self._with_measure(data.metrics(), data.path, data, data.first_stage)
-
-            def tied() -> dict[str, Tied]:
-                run = data.first_stage()
-                return {each: Tied.of_scores(with_ties(found)) for each, found in run.items()}
-
-            trec = data.path / "first_stage.trec"
-            self._kept[data.path] = self._with_ties(metrics, data, trec, tied)
-        return self._kept[data.path]
-
-    def of_run(self, run: RunFolder, data: DataFolder) -> Metrics:
-        """Metrics of a finished run, over the same queries as those of its first stage.
-
-        Raises:
-            RunFolderError: they are of other queries, or a file cannot be read.
-            RunError: the run cannot be read.
-            MeasureError: the measure is unknown, or has values outside 0 to 1.
-        """
-        if run.path not in self._kept:
-            metrics = self._with_measure(run.metrics(), run.path, data, run.run)
-            if metrics.taken and other_server(run.manifest) and not self._provider_prices:
-                taken = metrics.taken.model_copy(update={"cost": None})
-                metrics = metrics.model_copy(update={"taken": taken})
-
-            def tied() -> dict[str, Tied]:
-                return _tied(run, data)
-
-            self._kept[run.path] = self._with_ties(metrics, data, run.path / RANKINGS, tied)
-        metrics, first_stage = self._kept[run.path], self.of_first_stage(data)
-        ours, theirs = (each.per_query[self.measure] for each in (metrics, first_stage))
-        if ours.keys() != theirs.keys():
-            odd = min(ours.keys() ^ theirs.keys())
-            raise RunFolderError(
-                f"{run.path}: its metrics and those of its first stage are of different queries, "
-                f"e.g. {odd!r} is in one only; run the same 'beir-eval run' again"
-            )
-        return metrics
-
-    def _with_measure(
-        self, metrics: Metrics, path: Path, data: DataFolder, run: Callable[[], Run]
-    ) -> Metrics:
-        measure = self.measure
-        if measure not in metrics.means or measure not in metrics.per_query:
-            metrics = _added(metrics, measure, run(), self._qrels_of(data))
-        values = metrics.per_query[measure].values()
-        if not all(0 <= value <= 1 for value in (*values, metrics.means[measure])):
-            raise MeasureError(
-                f"{path}: measure {measure!r} has values outside 0 to 1; a report takes measures "
-                "such as 'nDCG@10', 'R@100' or 'AP'"
-            )
-        return metrics
-
-    def _with_ties(
-        self, metrics: Metrics, data: DataFolder, file: Path, tied: Callable[[], dict[str, Tied]]
-    ) -> Metrics:
-        """With ties drawn by lot, if `file` is there from which `tied` reads what was ranked."""
-        known = metrics.ties.get(self.measure)
-        if (known is not None and known.by_lot is not None) or not file.exists():
-            return metrics
-        found = tie_figures(tied(), self._qrels_of(data), (self.measure,))
-        by_lot = {name: dict(values) for name, values in found.by_lot.items()}
-        return metrics.model_copy(
-            update={
-                "ties": {**metrics.ties, **found.bounds},
-                "by_lot": {**metrics.by_lot, **by_lot},
-            }
-        )
-
-    def _qrels_of(self, data: DataFolder) -> Mapping[str, Mapping[str, int]]:
-        content = data.manifest.content
-        if content not in self._qrels:
-            self._qrels[content] = data.qrels()
-        return self._qrels[content]
-
-
-def _tied(run: RunFolder, data: DataFolder) -> dict[str, Tied]:
-    texts: Mapping[str, tuple[str, str]] | None = None
-    found = {}
-    for ranking in run.rankings():
-        if texts is None and Rule.of(ranking.config).keeps_order:
-            texts = data.passages()
-        found[ranking.query.id] = Tied.of_ranking(ranking, texts)
-    return found
-
-
-def _added(
-    metrics: Metrics, measure: str, run: Run, qrels: Mapping[str, Mapping[str, int]]
-) -> Metrics:
-    from beir_eval.measures.metrics import evaluate
-
-    found = evaluate(run, qrels, (measure,))
-    return metrics.model_copy(
-        update={
-            "measures": (*metrics.measures, measure),
-            "means": {**metrics.means, **found.means},
-            "per_query": {**metrics.per_query, measure: dict(found.per_query[measure])},
-        }
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Arrangement:
-    """Where the runs of a section stand.
-
-    Attributes:
-        name: of the suite; ``"runs"`` without one.
-        suite: note of its first run; None without a suite.
-        data: content -> what was ranked, in the order of the columns.
-        labels: of the rows, the first stage's first; empty where no run is finished.
-        runs: the finished runs.
-        unfinished: (data set, label) of the others.
-        never_run: labels of the suite's other rankers.
-    """
-
-    name: str
-    suite: SuiteNote | None
-    data: Mapping[str, DataFolder]
-    labels: tuple[str, ...]
-    runs: Mapping[Slot, RunFolder]
-    unfinished: tuple[tuple[str, str], ...]
-    never_run: tuple[str, ...] = ()
-
-    @property
-    def title(self) -> str:
-        """Heading of the section."""
-        return self.suite.title if self.suite else NO_SUITE_TITLE
-
-    def columns(self) -> tuple[Column, ...]:
-        """A column for each of `data`, in its order."""
-        manifests = [folder.manifest for folder in self.data.values()]
-        queries = [paper.paper_queries(each.paper) if each.paper else None for each in manifests]
-        return tuple(
-            Column(name, data, count, conditions(data, count))
-            for name, data, count in zip(column_names(manifests), manifests, queries, strict=True)
-        )
-
-    def shown(self, label: str) -> str:
-        """A row's label in tables: of the first stage its own name, if all data sets have one."""
-        names = {folder.manifest.first_stage.name for folder in self.data.values()}
-        if label != FIRST_STAGE or len(names) != 1 or names & set(self.labels):
-            return label
-        return names.pop()
-
-    def baseline(self, asked: str | None) -> str:
-        """The row that the others are compared with: the one asked for, the suite's, or first."""
-        named = {self.shown(label): label for label in self.labels}
-        for wanted in (asked, self.suite.baseline if self.suite else None):
-            if wanted is not None and self.has(wanted):
-                return named.get(wanted, wanted)
-        return FIRST_STAGE
-
-    def has(self, label: str) -> bool:
-        """Whether a row is called so, here or in tables."""
-        return label in self.labels or label in [self.shown(each) for each in self.labels]
-
-    def paper_value(self, place: Slot) -> float | None:
-        """The paper's nDCG@10 for that place, 0 to 1; None if it has none.
-
-        Raises:
-            SuiteError: the suite names a table that the paper has not.
-        """
-        content, label = place
-        data = self.data[content].manifest
-        if label == FIRST_STAGE:
-            suite = self.suite
-            # Another first stage than the paper's is not to be mistaken for it.
-            row = paper.FIRST_STAGE_ROW if paper.FIRST_STAGE_ROW in data.first_stage.name else None
-        else:
-            suite = self.runs[place].manifest.suite
-            row = suite.paper_row if suite else None
-        if suite is None or suite.paper_table is None or row is None or data.paper is None:
-            return None
-        return paper.paper_value(suite.paper_table, row, data.paper)
-
-
-def arrange(runs: Sequence[RunFolder]) -> list[Arrangement]:
-    """Sections by suite in the natural order of the names, runs without a suite last.
-
-    Raises:
-        RunFolderError: a run and its data do not belong together, or cannot be read.
-    """
-    groups: dict[str, list[RunFolder]] = {}
-    for run in sorted(runs, key=_row_order):
-        groups.setdefault(run.manifest.suite.name if run.manifest.suite else NO_SUITE, []).append(
-            run
-        )
-    names = sorted(groups, key=lambda name: (name == NO_SUITE, natural(name)))
-    return [_arranged(name, groups[name]) for name in names]
-
-
-def _arranged(name: str, members: Sequence[RunFolder]) -> Arrangement:
-    data = [run.data() for run in members]
-    finished: dict[Slot, RunFolder] = {}
-    folders: dict[str, DataFolder] = {}
-    unfinished = []
-    for label, run, folder in zip(row_labels(members), members, data, strict=True):
-        if run.manifest.finished:
-            finished[folder.manifest.content, label] = run
-            folders.setdefault(folder.manifest.content, folder)
-        else:
-            unfinished.append((folder.manifest.dataset, label))
-    labels = dict.fromkeys(label for _, label in finished)
-    return Arrangement(
-        name=name,
-        suite=members[0].manifest.suite,
-        data=dict(sorted(folders.items(), key=lambda item: _column_order(item[1]))),
-        labels=(FIRST_STAGE, *labels) if labels else (),
-        runs=finished,
-        unfinished=tuple(unfinished),
-        never_run=_never_run(members),
-    )
-
-
-def _never_run(members: Sequence[RunFolder]) -> tuple[str, ...]:
-    suite = members[0].manifest.suite
-    begun = {run.manifest.label for run in members}
-    return tuple(label for label in (suite.rankers if suite else ()) if label not in begun)
-
-
-def _row_order(run: RunFolder) -> tuple[object, ...]:
-    place = run.manifest.suite.place if run.manifest.suite else 0
-    return (place, natural(run.manifest.label), run.path.resolve().parts)
-
-
-def _column_order(folder: DataFolder) -> tuple[object, ...]:
-    data, known = folder.manifest, paper.DATASETS
-    place = known.index(data.paper) if data.paper in known else len(known)
-    return (place, natural(data.dataset), data.queries, data.depth, data.split, data.content)

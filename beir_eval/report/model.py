@@ -91,6 +91,8 @@ class Row:
         average_by_lot: the same of `TableCell.honest`.
         paper_average: mean of the paper's numbers over the same columns; None if any is missing.
         cells: one a column of the section; None where it was not run, or is not finished.
+        not_run: the paper's numbers by column, of a row of which nothing was run; else None.
+        foreign: whether another program ranked, and a TREC run was given.
     """
 
     label: str
@@ -101,6 +103,15 @@ class Row:
     average_by_lot: float | None
     paper_average: float | None
     cells: tuple[TableCell | None, ...]
+    not_run: tuple[float | None, ...] | None = None
+    foreign: bool = False
+
+    def paper(self, place: int) -> float | None:
+        """The paper's number for the `place`-th column, 0 to 1; None if it has none."""
+        if self.not_run is not None:
+            return self.not_run[place]
+        cell = self.cells[place]
+        return cell.paper if cell else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +151,8 @@ class Section:
         baseline: label of the row that the others are compared with.
         paper_source: what the paper's numbers are of; empty if none stand there.
         columns: data sets.
-        rows: the first stage's first, then the rankers', in the suite's order.
+        rows: the first stage's first, then the rankers', in the suite's order, then foreign runs
+            that are in no folder, then those of which nothing was run.
         figure: the figure that the runs make, or None.
         unfinished: (data set, label) of runs left out because they are not finished.
         measured: what the values are, e.g. ``"nDCG@10"``, or ``"nDCG@10 of the top 5"`` where

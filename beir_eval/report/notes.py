@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from beir_eval.experiment.foreign import oddities
 from beir_eval.experiment.labels import models_of, other_server
 from beir_eval.experiment.run_folder import DataManifest, Metrics, RunManifest
 from beir_eval.measures import paper
@@ -17,6 +18,7 @@ _COUNTING = (
     "Calls, tokens, cost and model time are those of each run by itself: an answer that several "
     "runs share through the ledger counts in each. Model time adds up calls that ran side by side."
 )
+_SHOWN_HASH = 12
 REASONS = 3
 """Reasons told apart, the most frequent ones."""
 LONGEST_REASON = 160
@@ -88,6 +90,8 @@ def notes(
         said += program_note(name for each in manifests if each for name in each.models.values())
         said += _weak_notes(rankers)
         said += _share_notes(rankers)
+    said += _foreign_note(columns, rows)
+    said += _paper_rows_note(rows)
     if unfinished:
         left_out = ", ".join(f"{label} on {dataset}" for dataset, label in unfinished)
         said.append(
@@ -99,7 +103,7 @@ def notes(
     said += _ties_note(columns, rankers, baseline)
     said += _few_note(columns, rows)
     said += _averages_note(columns)
-    if any(cell and cell.paper is not None for row in rows for cell in row.cells):
+    if any(row.paper(place) is not None for row in rows for place in range(len(columns))):
         said += _subset_note(columns)
     if rankers:
         said += _servers_note(rankers)
@@ -130,6 +134,32 @@ def _models_note(rankers: Sequence[Row]) -> str:
         return f"Model: {next(iter(labels_of))}."
     parts = (f"{names} ({', '.join(labels)})" for names, labels in labels_of.items())
     return f"Models: {'; '.join(parts)}."
+
+
+def _foreign_note(columns: Sequence[Column], rows: Sequence[Row]) -> list[str]:
+    files = [
+        f"{row.label} on {column.name} ({note.file}, SHA-256 {note.sha256[:_SHOWN_HASH]}"
+        f"{''.join(f'; {each}' for each in oddities(note))})"
+        for row, column, cell in _each(columns, rows)
+        if cell.manifest and (note := cell.manifest.foreign)
+    ]
+    if not files:
+        return []
+    return [
+        "Foreign runs were ranked by other programs and are measured here, to the same depth: "
+        f"{', '.join(files)}."
+    ]
+
+
+def _paper_rows_note(rows: Sequence[Row]) -> list[str]:
+    labels = [
+        row.label for row in rows if row.not_run and any(each is not None for each in row.not_run)
+    ]
+    if not labels:
+        return []
+    return [
+        f"Not run here, with the paper's numbers alone, and in no comparison: {', '.join(labels)}."
+    ]
 
 
 def _weak_notes(rankers: Sequence[Row]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from beir_eval.experiment.run_folder import FOREIGN
 from beir_eval.measures.ties import DRAWS
 from beir_eval.report.model import Column, Figure, Report, Row, Section, TableCell
 from beir_eval.report.notes import MOST_MISSING
@@ -22,6 +23,7 @@ from beir_eval.report.numbers import (
 from personas.words import counted, dollars, seconds, whole
 
 PAPER = "paper"
+NOT_RUN = "not run"
 BY_LOT = "ties by lot"
 AVERAGE = "average"
 _TESTS = {
@@ -140,8 +142,7 @@ def condition_lines(section: Section) -> list[tuple[str, str]]:
 
 def has_paper(section: Section, place: int) -> bool:
     """Whether a column has numbers of the paper."""
-    cells = (row.cells[place] for row in section.rows)
-    return any(cell is not None and cell.paper is not None for cell in cells)
+    return any(row.paper(place) is not None for row in section.rows)
 
 
 def column_queries(section: Section, place: int) -> int:
@@ -208,10 +209,10 @@ def _values(report: Report, section: Section) -> Table:
         headings += [f"{AVERAGE}, {PAPER}"][:paper_average]
     rows = []
     for row in section.rows:
-        entries = [_words(row.label)]
-        for cell, lot, paper in zip(row.cells, lots, papers, strict=True):
-            entries += _value(cell, lot=lot)
-            entries += [_words(measure_text(cell.paper if cell else None))][:paper]
+        entries = [_words(f"{row.label} ({FOREIGN})" if row.foreign else row.label)]
+        for place, (cell, lot, paper) in enumerate(zip(row.cells, lots, papers, strict=True)):
+            entries += _value(cell, lot=lot) if row.not_run is None else _not_run(lot=lot)
+            entries += [_words(measure_text(row.paper(place)))][:paper]
         if section.averaged:
             entries += [
                 _words(measure_text(row.average)),
@@ -255,6 +256,7 @@ def _answers(report: Report, section: Section) -> Table:
     rows = []
     for row, column, cell in _cells(section):
         metrics, scores = cell.metrics, cell.metrics.scores
+        failed = len(metrics.failed)
         ties = metrics.ties.get(report.measure)
         rows.append(
             (
@@ -267,7 +269,7 @@ def _answers(report: Report, section: Section) -> Table:
                 _words(whole(scores.skipped) if scores else NOTHING),
                 _words(whole(scores.unreadable) if scores else NOTHING),
                 _words(whole(len(metrics.missing_queries))),
-                _words(whole(len(metrics.failed)) if cell.manifest else NOTHING),
+                _words(NOTHING if cell.manifest is None or row.foreign else whole(failed)),
                 _words(NOTHING if metrics.short_teams is None else whole(metrics.short_teams)),
                 _words(measure_text(ties.worst if ties else None)),
                 _words(measure_text(ties.best if ties else None)),
@@ -332,6 +334,10 @@ def _value(cell: TableCell | None, *, lot: bool) -> list[Entry]:
         mark=cell.signs,
     )
     return [_words(value), marked] if lot else [marked]
+
+
+def _not_run(*, lot: bool) -> list[Entry]:
+    return [_words(NOT_RUN), *[_words(NOTHING)][:lot]]
 
 
 def _words(text: str) -> Entry:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,7 +19,7 @@ from mcranker.logs import safe_logger
 from mcranker.trec import read_trec
 
 if TYPE_CHECKING:
-    from beir_eval.data.datasets import Dataset
+    from beir_eval.data.datasets import Dataset, Document
     from beir_eval.experiment.run_folder import FirstStageNote
     from beir_eval.retrieval.lucene import Lucene
 
@@ -319,15 +319,20 @@ def _from_file(dataset: Dataset, stage: FirstStage, path: Path) -> Found:
     return run
 
 
-def _check_documents(run: Found, dataset: Dataset, source: str) -> None:
+def absent_documents(
+    run: Mapping[str, Sequence[tuple[str, float]]], corpus: Mapping[str, Document]
+) -> set[str]:
+    """Ids of the documents of a run that are not in a corpus."""
     from beir_eval.data.ir_source import StoredCorpus
 
-    corpus = dataset.corpus
     listed = {doc_id for documents in run.values() for doc_id, _ in documents}
     if isinstance(corpus, StoredCorpus):  # one question for each would take minutes
-        absent = corpus.missing(listed)
-    else:
-        absent = {doc_id for doc_id in listed if doc_id not in corpus}
+        return corpus.missing(listed)
+    return {doc_id for doc_id in listed if doc_id not in corpus}
+
+
+def _check_documents(run: Found, dataset: Dataset, source: str) -> None:
+    absent = absent_documents(run, dataset.corpus)
     for query_id, documents in run.items():
         for doc_id, _ in documents:
             if doc_id in absent:

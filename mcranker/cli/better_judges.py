@@ -12,7 +12,7 @@ def better_judges() -> str:
     entry = find(SUGGESTED_MODEL)
     assert entry is not None, "a test looks it up"
     return (
-        "a model that reasons judges better: set OPENAI_API_KEY or ANTHROPIC_API_KEY "
+        "A model that reasons judges better: set OPENAI_API_KEY or ANTHROPIC_API_KEY "
         f"({DEFAULT_OPENAI}, {DEFAULT_ANTHROPIC}), or take --model local:{entry.name} from the hub "
-        f"({file_size(entry.size)}, {entry.licence})"
+        f"({file_size(entry.size)}, {entry.licence})."
     )

@@ -64,6 +64,7 @@ _EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "local": ("the local encoder and engine", (*ENCODER, ENGINE)),
     "eval": ("evaluation", ("bm25s", "ir_datasets", "ir_measures", "Stemmer")),
     "hub": ("models from the Hugging Face hub", ("huggingface_hub",)),
+    "crossencoder": ("cross-encoders", ("sentence_transformers",)),
 }
 _COLOURS: Mapping[Status, str] = {"ok": "green", "missing": "yellow", "failed": "bold red"}
 _TYPED_PROBE = ChatRequest(

@@ -64,6 +64,21 @@ class _Listed(click.ParamType[Any]):
         return tuple(value)
 
 
+class _Numbers(click.ParamType[Any]):
+    """Numbers with commas between them."""
+
+    name = "numbers"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[float, ...]:
+        try:
+            parts = value.split(",") if isinstance(value, str) else value
+            return tuple(float(part) for part in parts)
+        except ValueError:
+            self.fail(f"{value!r}: give numbers with commas between them, e.g. 0.7,0.3", param, ctx)
+
+
 def config_flags(fields: Iterable[str] | None = None) -> list[click.Parameter]:
     """A flag for each field of `RankerConfig`, or for those named, in the order of the class."""
     wanted = RankerConfig.model_fields if fields is None else set(fields)
@@ -144,26 +159,88 @@ def with_criteria_flag() -> click.Parameter:
     )
 
 
-COMPARISON_OPTIONS = ("window", "step", "passes", "reranked", "ranks", "children")
-"""Options of the rankers that compare passages."""
+COMPARISON_OPTIONS = (
+    *("window", "step", "passes", "reranked", "ranks", "children"),
+    *("variant", "drop_below"),
+)
+"""Options of the rankers that show a model several passages at once."""
+
+
+def given_options(params: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Those of the options that were given; switches that are off were not."""
+    return {
+        name: params[name]
+        for name in names
+        if params.get(name) is not None and params[name] is not False
+    }
 
 
 def comparison_flags() -> list[click.Parameter]:
     """Flags of `COMPARISON_OPTIONS`; those that are not given are left to the ranker."""
     helps = {
-        "window": "With --ranker rankgpt: passages that one call puts in order (20).",
+        "window": "With --ranker rankgpt or tournament: passages that one call puts in order (20 "
+        "or 10); with --ranker rebel: passages that one call scores (10).",
         "step": "With --ranker rankgpt: passages by which the window moves on (10).",
         "passes": "With --ranker rankgpt: how often the window goes over all passages (1).",
         "reranked": "With --ranker rankgpt: first passages that --assessor-model puts in order "
         "again (30).",
-        "ranks": "With --ranker setwise or pairwise: first ranks that are sorted out (10).",
+        "ranks": "With --ranker setwise, pairwise or tournament: first ranks that are sorted out "
+        "(10).",
         "children": "With --ranker setwise: passages compared with the one above them (3).",
     }
+    numbers = [
+        GroupedOption(
+            [f"--{name}"], type=WholeNumber(min=1), metavar="N", section=METHOD, help=text
+        )
+        for name, text in helps.items()
+    ]
+    return [
+        *numbers,
+        GroupedOption(
+            ["--variant"],
+            type=click.Choice(["one_turn", "two_turn", "two_turn_relevance"]),
+            section=METHOD,
+            help="With --ranker rebel: score by five fixed properties (one_turn), by those that a "
+            "first call infers from the query, or by relevance as that call explains it.",
+        ),
+        GroupedOption(
+            ["--drop-below"],
+            type=WholeNumber(min=0, max=10),
+            metavar="N",
+            section=METHOD,
+            help="With --ranker rebel: relevance below which a passage is dropped, 0 to 10 (3).",
+        ),
+    ]
+
+
+FUSION_OPTIONS = ("members", "method", "weights")
+"""Options of the ranker that fuses others."""
+
+
+def fusion_flags() -> list[click.Parameter]:
+    """Flags of `FUSION_OPTIONS`; those that are not given are left to the ranker."""
     return [
         GroupedOption(
-            [f"--{name}"], type=WholeNumber(min=1), metavar="N", section=METHOD, help=helps[name]
-        )
-        for name in COMPARISON_OPTIONS
+            ["--members"],
+            type=_Listed(),
+            metavar="NAME,FILE,...",
+            section=METHOD,
+            help="With --ranker fused: rankers by name, bm25 for the first stage, and files of "
+            "TREC runs.",
+        ),
+        GroupedOption(
+            ["--method"],
+            type=click.Choice(("rrf", "interpolate")),
+            section=METHOD,
+            help="With --ranker fused: by rank, 1 / (60 + rank), or by score, from 0 to 1 (rrf).",
+        ),
+        GroupedOption(
+            ["--weights"],
+            type=_Numbers(),
+            metavar="X,X,...",
+            section=METHOD,
+            help="With --ranker fused: a weight for each of the members (1 each).",
+        ),
     ]
 
 
@@ -177,7 +254,7 @@ def model_names(ctx: click.Context) -> list[str]:
     """The models that the flags ask for, the default's name included where one is needed."""
     from mcranker.llm.connect import choose_default
 
-    if "ranker" in ctx.params and not RANKERS.get(ctx.params["ranker"]).needs_model:
+    if "ranker" in ctx.params and not RANKERS.get(ctx.params["ranker"]).asks_models(ctx.params):
         return []
     specs = [ctx.params.get(f"{role}_model") or ctx.params["model"] for role in ROLES]
     return list(dict.fromkeys(spec or choose_default(os.environ)[0] for spec in specs))
@@ -192,11 +269,11 @@ def make_ranker(ctx: click.Context, name: str) -> Ranker:
     """
     make: Callable[..., Ranker] = RANKERS.get(name)
     takes = RANKERS.get(name).takes()
-    options = {
-        option: ctx.params[option]
-        for option in (*MODEL_OPTIONS, "base_url", "team", "with_criteria", *COMPARISON_OPTIONS)
-        if ctx.params.get(option) not in (None, False)
-    }
+    names = (
+        *(*MODEL_OPTIONS, "base_url", "team", "with_criteria"),
+        *(*COMPARISON_OPTIONS, *FUSION_OPTIONS),
+    )
+    options = given_options(ctx.params, names)
     for option in options:
         if option not in takes:
             flag = option.replace("_", "-")

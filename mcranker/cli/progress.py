@@ -6,16 +6,17 @@ have counted, with rich, on standard error.
 
 from __future__ import annotations
 
+import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from mcranker.cli.invocation import say
 from personas.plain import plain
-from personas.words import counted, file_size
+from personas.words import counted, dollars, file_size
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,8 +24,16 @@ if TYPE_CHECKING:
 
     from mcranker.events import Event
     from mcranker.rankers import Ranker
+    from mcranker.types import UsageTable
 
 SETTLED = 0.5  # seconds of scoring before its speed means anything
+_UNITS = {
+    "writing criteria": "rubrics",
+    "scoring": "scores",
+    "assessing": "passages",
+    "comparing": "comparisons",
+}
+"""Stage of a query -> what is counted in it."""
 
 
 class Tracker(Protocol):
@@ -45,8 +54,18 @@ class Tracker(Protocol):
         """How much there is to do in this stage; None if that is not known."""
         ...
 
-    def passages_per_second(self) -> float | None:
-        """Passages that the whole team has scored, a second; None while there is no telling."""
+    @property
+    def unit(self) -> str:
+        """What `done`, `total` and `per_second` count, e.g. ``"scores"``."""
+        ...
+
+    @property
+    def used(self) -> str:
+        """Calls, tokens and cost so far, in a few words; empty while nothing was asked."""
+        ...
+
+    def per_second(self) -> float | None:
+        """How much is done a second, in `unit`; None while there is no telling."""
         ...
 
     def seconds_left(self) -> float | None:
@@ -68,7 +87,7 @@ class QueryTracker:
     clock: Callable[[], float] = time.perf_counter
     done: int = 0
     total: int | None = None
-    _passages: int = 0
+    _usage: UsageTable | None = None
     _written: int = 0
     _since: float | None = None
     _before: int = 0
@@ -88,8 +107,8 @@ class QueryTracker:
         from mcranker import events
 
         match event:
-            case events.RankingStarted(passages=passages):
-                self._passages = passages
+            case events.RankingStarted(usage=usage):
+                self._usage = usage
             case events.TeamRecruited(personas=personas):
                 # Those who are on the team from the start may have begun to write, and to score.
                 if self.stage != "scoring":
@@ -121,18 +140,26 @@ class QueryTracker:
             return f"while {self.stage}"
         return f"while {self.stage}, {self.done:,} of {self.total:,} done"
 
-    def passages_per_second(self) -> float | None:
-        if self._since is None or not self.total:
+    @property
+    def unit(self) -> str:
+        return _UNITS.get(self.stage, "")
+
+    @property
+    def used(self) -> str:
+        return "" if self._usage is None else used_text([self._usage])
+
+    def per_second(self) -> float | None:
+        if self._since is None:
             return None
         elapsed = self.clock() - self._since
-        counted_since = (self.done - self._before) / self.total * self._passages
+        counted_since = self.done - self._before
         return counted_since / elapsed if counted_since and elapsed > SETTLED else None
 
     def seconds_left(self) -> float | None:
-        rate = self.passages_per_second()
+        rate = self.per_second()
         if rate is None or not self.total:
             return None
-        return (1 - self.done / self.total) * self._passages / rate
+        return (self.total - self.done) / rate
 
     def _enter(self, stage: str, total: int | None) -> None:
         self.stage, self.done, self.total, self._since = stage, 0, total, None
@@ -157,32 +184,69 @@ class RunTracker:
 
     total: int | None
     clock: Callable[[], float] = time.perf_counter
-    stage: str = "ranking queries"
+    stage: str = "ranking"
+    unit: str = "queries"
     done: int = 0
-    passages: int = 0
+    _usage: list[UsageTable] = field(default_factory=list)
     _since: float = field(init=False)
 
     def __post_init__(self) -> None:
         self._since = self.clock()
 
-    def take(self, passages: int) -> None:
-        """Count one query that is finished, with so many passages."""
+    def take(self, usage: UsageTable | None = None) -> None:
+        """Count one query that is finished, with what it took; None where that is not known."""
         self.done += 1
-        self.passages += passages
+        if usage is not None:
+            self._usage = [merged([*self._usage, usage])]
+
+    @property
+    def used(self) -> str:
+        return used_text(self._usage)
 
     @property
     def reached(self) -> str:
         """How far the work has come, in words."""
         return f"after {self.done:,} of {counted(self.total or 0, 'query', 'queries')}"
 
-    def passages_per_second(self) -> float | None:
+    def per_second(self) -> float | None:
         elapsed = self.clock() - self._since
-        return self.passages / elapsed if self.done and elapsed > 0 else None
+        return self.done / elapsed if self.done and elapsed > 0 else None
 
     def seconds_left(self) -> float | None:
         if not self.done or not self.total:
             return None
         return (self.total - self.done) * (self.clock() - self._since) / self.done
+
+
+def merged(tables: Iterable[UsageTable]) -> UsageTable:
+    """All of these as one table."""
+    from mcranker.types import UsageTable
+
+    whole = UsageTable()
+    for table in tables:
+        for part, reused in ((table, False), (table.reused, True)):
+            for key, usage in part.items():
+                whole.add(*key, usage, reused=reused)
+    return whole
+
+
+def used_text(tables: Iterable[UsageTable]) -> str:
+    """``34 calls, 51,200 tokens, $0.012``; a cost only where there is one and it is known."""
+    from mcranker.llm.prices import cost
+
+    table = merged(tables)
+    total, known = table.total, table.reused.total.calls
+    if not total.calls and not known:
+        return ""
+    parts = [counted(total.calls, "call")]
+    if total.calls:
+        parts.append(counted(total.input_tokens + total.output_tokens, "token"))
+    costs = [cost(model, usage) for (_, _, model), usage in table.items()]
+    if any(costs) and None not in costs:
+        parts.append(dollars(math.fsum(each for each in costs if each is not None)))
+    if known:
+        parts.append(f"{known:,} from the ledger")
+    return ", ".join(parts)
 
 
 def live_is_wanted(*, quiet: bool) -> bool:
@@ -200,7 +264,7 @@ class Live:
     def __enter__(self) -> Live:
         if self._progress is not None:
             self._task = self._progress.add_task(
-                self._tracker.stage, total=None, count="", speed="", left=""
+                self._tracker.stage, total=None, count="", speed="", left="", used=""
             )
             self._progress.start()
         return self
@@ -214,15 +278,16 @@ class Live:
         if self._progress is None:
             return
         tracker = self._tracker
-        rate, left = tracker.passages_per_second(), tracker.seconds_left()
+        rate, left = tracker.per_second(), tracker.seconds_left()
         self._progress.update(
             self._task,
             description=tracker.stage,
             completed=tracker.done,
             total=tracker.total,
-            count="" if tracker.total is None else f"{tracker.done:,}/{tracker.total:,}",
-            speed="" if rate is None else f"{rate:.3g} passages/s",
+            count=_count(tracker),
+            speed="" if rate is None else f"{rate:.3g}/s",
             left="" if left is None else f"{_clock_time(left)} left",
+            used=tracker.used,
         )
 
     def paused(self) -> AbstractContextManager[None]:
@@ -276,6 +341,7 @@ def _progress() -> Progress:
         TextColumn("{task.fields[count]}"),
         TextColumn("{task.fields[speed]}"),
         TextColumn("{task.fields[left]}"),
+        TextColumn("{task.fields[used]}", style="dim"),
         console=_console(),
         transient=True,
         redirect_stdout=False,
@@ -295,6 +361,13 @@ def _stopped(progress: Progress) -> Iterator[None]:
         yield
     finally:
         progress.start()
+
+
+def _count(tracker: Tracker) -> str:
+    if tracker.total is None:
+        return ""
+    unit = f" {tracker.unit}" if tracker.unit else ""
+    return f"{tracker.done:,}/{tracker.total:,}{unit}"
 
 
 def _clock_time(seconds: float) -> str:

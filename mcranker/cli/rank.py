@@ -7,8 +7,10 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from mcranker.cli.better_judges import better_judges
 from mcranker.cli.fetching import fetch_models
@@ -19,6 +21,7 @@ from mcranker.cli.options import (
     WEAK_MODEL_NOTE,
     comparison_flags,
     config_flags,
+    fusion_flags,
     ledger_flag,
     make_ranker,
     model_flags,
@@ -46,12 +49,18 @@ from mcranker.models import ROLES
 from mcranker.paths import is_file
 from mcranker.rankers import FATAL_ERRORS, RankedQuery, Ranker
 from mcranker.ranking import Ranking
+from mcranker.topics import TOPIC_FIELDS
 from mcranker.trec import can_be_named
 from mcranker.types import Passage, Query
+from personas.files import FORMATS as TEAM_FORMATS
 from personas.words import counted
 
 INPUT, OUTPUT = "Input", "Output"
-_REPORT_OF_MANY = "use --save FILE, and then 'mcranker inspect FILE --query ID --html PAGE'"
+_INSTEAD = {
+    "report": "use --save FILE, and then 'mcranker inspect FILE --query ID --html PAGE'",
+    "save_team": "each query may have a team of its own; use --save FILE",
+}
+"""What to do where there are many queries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +89,12 @@ def _rank(ctx: click.Context) -> int:
         out=given["out"],
         save=given["save"],
         report=given["report"],
+        save_team=given["save_team"],
         top=given["top"],
         many=given["queries"] is not None,
     )
     _check_usage(ctx)
-    check_outputs(wanted.out, wanted.save, wanted.report)
+    check_outputs(wanted.out, wanted.save, wanted.report, wanted.save_team)
     invocation.doing("reading queries and passages")
     job = _run_job(ctx) if wanted.many else _single_job(ctx)
     if wanted.output == "trec":
@@ -97,8 +107,10 @@ def _rank(ctx: click.Context) -> int:
         invocation.doing("getting ready; nothing was sent")
         fetch_models(model_names(ctx), quiet=quiet)
         ranker = make_ranker(ctx, given["ranker"])
+    if wanted.save_team is not None:
+        _check_team(ctx, ranker)
     if not quiet and not given["model"] and model_names(ctx) == [DEFAULT_LOCAL]:
-        say(f"{DEFAULT_LOCAL} reads meaning and does not reason; {better_judges()}")
+        say(f"{DEFAULT_LOCAL} reads meaning and does not reason. {better_judges()}")
     with opened(wanted) as results:
         live = live_is_wanted(quiet=quiet)
         if wanted.many:
@@ -107,7 +119,33 @@ def _rank(ctx: click.Context) -> int:
             ranking = run_loop(partial(_rank_one, ranker, job, invocation, live=live))
             invocation.doing("writing the report" if wanted.report else "writing the results")
             results.add(ranking)
-        return results.finish(len(job.queries))
+        code = results.finish(len(job.queries))
+    if not quiet and wanted.output == "table":
+        _say_where(wanted)
+    return code
+
+
+def _check_team(ctx: click.Context, ranker: Ranker) -> None:
+    seats = getattr(ranker, "seats", None)
+    if seats is None or not (seats.members or seats.recruits):
+        raise click.UsageError(
+            f"--save-team: --ranker {ctx.params['ranker']} has no team; leave it out", ctx
+        )
+
+
+def _say_where(wanted: Destinations) -> None:
+    """Where the page is, or how to get one."""
+    if wanted.report is not None:
+        say(f"the page that shows why is {wanted.report}")
+    elif wanted.save is not None:
+        query = " --query ID" if wanted.many else ""
+        saved = shlex.quote(wanted.save)
+        say(f"for a page that shows why: mcranker inspect {saved}{query} --html why.html")
+    else:
+        flag = "--save FILE" if wanted.many else "--report why.html"
+        say(f"for a page that shows why, rank again with {flag}; answers are kept")
+    if wanted.save_team is not None:
+        say(f"the team is {wanted.save_team}; edit it and rank again with --team")
 
 
 def _dry_run(ctx: click.Context, job: _Job) -> int:
@@ -142,7 +180,7 @@ async def _rank_many(
         async with ranker, ranker.arank_many(job.work()) as stream:
             with invocation.held():
                 async for ranked in stream:
-                    tracker.take(len(ranked.ranking.passages) if ranked.ranking else 0)
+                    tracker.take(ranked.ranking.calls if ranked.ranking else None)
                     display.update()
                     early[ranked.place] = ranked
                     while place in early:
@@ -187,7 +225,7 @@ def _given_passages(ctx: click.Context) -> list[Passage]:
 def _run_job(ctx: click.Context) -> _Job:
     given = ctx.params
     run = read_run(given["run"])
-    queries = read_queries(given["queries"])
+    queries = read_queries(given["queries"], given["topic_field"])
     known = {query.id for query in queries}
     strays = [query_id for query_id in run if query_id not in known]
     if strays:
@@ -214,16 +252,29 @@ def _run_job(ctx: click.Context) -> _Job:
 
 def _check_usage(ctx: click.Context) -> None:
     given = ctx.params
-    alone = {"query": "QUERY", "docs": "--docs", "query_id": "--query-id", "report": "--report"}
+    alone = {
+        "query": "QUERY",
+        "docs": "--docs",
+        "query_id": "--query-id",
+        "report": "--report",
+        "save_team": "--save-team",
+    }
+    team = given["save_team"]
+    if team is not None and Path(team).suffix.lower() not in TEAM_FORMATS:
+        raise click.UsageError(
+            f"--save-team {team!r}: the name must end in .yaml, .yml or .json", ctx
+        )
     if given["queries"] is not None:
         for name in ("run", "corpus"):
             if given[name] is None:
                 raise click.UsageError(f"--queries needs --{name} FILE as well", ctx)
         for name, flag in alone.items():
             if given[name] is not None:
-                instead = _REPORT_OF_MANY if name == "report" else "leave it out"
+                instead = _INSTEAD.get(name, "leave it out")
                 raise click.UsageError(f"{flag} does not go with --queries; {instead}", ctx)
         return
+    if ctx.get_parameter_source("topic_field") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("--topic-field goes with --queries FILE; give that as well", ctx)
     for name in ("run", "corpus"):
         if given[name] is not None:
             raise click.UsageError(f"--{name} goes with --queries FILE; give that as well", ctx)
@@ -270,7 +321,16 @@ def _flags() -> list[click.Parameter]:
         into(
             ["--queries"],
             metavar="FILE",
-            help="Many queries (JSONL or TSV with id and text), with --run and --corpus.",
+            help="Many queries, with --run and --corpus: JSONL, TSV or CSV with id (qid) and text "
+            "(query), or TREC topics in SGML or XML.",
+        ),
+        into(
+            ["--topic-field"],
+            type=click.Choice(TOPIC_FIELDS),
+            default="title",
+            show_default=True,
+            help="The field of TREC topics that is the query: title (or query), desc (description, "
+            "question) or narr (narrative).",
         ),
         into(["--run"], metavar="FILE", help="TREC run whose passages are ranked again."),
         into(["--corpus"], metavar="FILE", help="Texts of the run's passages (JSONL or TSV)."),
@@ -291,6 +351,11 @@ def _flags() -> list[click.Parameter]:
             help="Passages listed in a table.",
         ),
         out(["--save"], metavar="FILE", help="Keep the whole ranking as JSON; a line a query."),
+        out(
+            ["--save-team"],
+            metavar="FILE",
+            help="Keep the team as .yaml or .json, to be edited and given to --team.",
+        ),
         out(["--report"], metavar="FILE", help="Write an HTML page that shows why."),
         out(
             ["--dry-run"],
@@ -301,9 +366,10 @@ def _flags() -> list[click.Parameter]:
         ranker_flag(),
         with_criteria_flag(),
         *comparison_flags(),
+        *fusion_flags(),
         team_flag(
-            "A saved team, or one of the library; nobody is recruited, unless --team-size is "
-            "larger."
+            "A saved team, a saved ranking for the team that judged it, or a team of the library; "
+            "nobody is recruited, unless --team-size is larger."
         ),
         *config_flags(),
         *model_flags(ROLES),

@@ -24,6 +24,7 @@ from mcranker.bounded_lines import (
 from mcranker.documents import ID_KEYS, TEXT_KEYS
 from mcranker.errors import InputError
 from mcranker.inputs import as_passages
+from mcranker.topics import TopicField, has_headings, has_topics, read_topics
 from mcranker.trec import decimal, parse_trec
 from mcranker.types import Passage, Query
 from personas.ensembles import HIGHEST_SCORE
@@ -55,6 +56,7 @@ def read_passages(
     format: Format | None = None,  # noqa: A002
     *,
     what: str = "passage",
+    lines: Iterator[tuple[str, str]] | None = None,
 ) -> list[Passage]:
     """The passages of a file, or of standard input for ``-``, in its order.
 
@@ -69,13 +71,17 @@ def read_passages(
         source: the file.
         format: None to go by the suffix, and where that says nothing by the first character.
         what: what messages call an entry.
+        lines: of the file, if it is open already.
 
     Raises:
         InputError: the file cannot be read, is empty, or an entry of it is no passage.
     """
     found: dict[str, Passage] = {}
     places: dict[str, str] = {}
-    for where, passage in _passages(source, format, named=what != "passage"):
+    entries = _entries(source, format, lines)
+    if what == "query":
+        entries = ((where, _with_usual_keys(entry)) for where, entry in entries)
+    for where, passage in _passages(entries, named=what != "passage"):
         if passage.id in places:
             raise InputError(
                 f"{where}: the id {passage.id!r} stands at {places[passage.id]} already; "
@@ -88,13 +94,27 @@ def read_passages(
     return list(found.values())
 
 
-def read_queries(source: str) -> list[Query]:
-    """The queries of a JSONL or TSV file with an id and a text each, in its order.
+def read_queries(source: str, topic_field: TopicField = "title") -> list[Query]:
+    """The queries of a file with an id and a text each, in its order.
+
+    It is JSONL, JSON or TSV as `read_passages` takes it, where ``qid`` and ``query`` are good names
+    as well; or topics or a table as `mcranker.topics.read_topics` takes them.
+
+    Args:
+        source: the file.
+        topic_field: of topics, which field is the query.
 
     Raises:
-        InputError: as `read_passages`; or an empty text.
+        InputError: as `read_passages` and `read_topics`; or an empty text.
     """
-    passages = read_passages(source, what="query")
+    is_json = _SUFFIXES.get(Path(source).suffix.lower()) == "json"
+    lines = read_lines(source, longest=LONGEST_RANKING if is_json else LONGEST_LINE)
+    first = next(lines, None)
+    if first is not None:
+        lines = _again(first, lines)
+        if has_topics(first[1]) or has_headings(first[1]):
+            return read_topics(lines, named_source(source), topic_field)
+    passages = read_passages(source, what="query", lines=lines)
     for passage in passages:
         if not passage.text.strip():
             raise InputError(f"{named_source(source)}: query {passage.id!r} has no text")
@@ -108,7 +128,7 @@ def read_corpus(source: str, wanted: Container[str]) -> dict[str, Passage]:
         InputError: as `read_passages`; or a wanted id stands twice.
     """
     found: dict[str, Passage] = {}
-    for where, passage in _passages(source, None, named=True):
+    for where, passage in _passages(_entries(source, None), named=True):
         if passage.id in wanted:
             if passage.id in found:
                 raise InputError(f"{where}: the id {passage.id!r} stands there a second time")
@@ -181,14 +201,20 @@ def named_source(source: str) -> str:
     return "standard input" if source == STDIN else source
 
 
-def _passages(
-    source: str,
-    format: Format | None,  # noqa: A002
-    *,
-    named: bool,
-) -> Iterator[tuple[str, Passage]]:
+def _with_usual_keys(entry: str | dict[str, Any]) -> str | dict[str, Any]:
+    """A query's record with its id and text under the names that passages have for them."""
+    if isinstance(entry, str):
+        return entry
+    names = {"qid": ID_KEYS, "query_id": ID_KEYS, "query": TEXT_KEYS}
+    return {
+        usual[0] if (usual := names.get(key)) and not entry.keys() & set(usual) else key: value
+        for key, value in entry.items()
+    }
+
+
+def _passages(entries: Iterable[_Entry], *, named: bool) -> Iterator[tuple[str, Passage]]:
     """The entries as passages; if they are `named`, records must have an id and a text."""
-    for place, (where, found) in enumerate(_entries(source, format)):
+    for place, (where, found) in enumerate(entries):
         entry = found.strip() if isinstance(found, str) else found
         if named and isinstance(entry, dict):
             for what, keys in (("id", ID_KEYS), ("text", TEXT_KEYS)):
@@ -208,9 +234,14 @@ def _checked(entry: str | dict[str, Any], place: int, where: str) -> tuple[Passa
         raise InputError(f"{where}: {message}") from error
 
 
-def _entries(source: str, format: Format | None) -> Iterator[_Entry]:  # noqa: A002
+def _entries(
+    source: str,
+    format: Format | None,  # noqa: A002
+    lines: Iterator[tuple[str, str]] | None = None,
+) -> Iterator[_Entry]:
     format = format or _SUFFIXES.get(Path(source).suffix.lower())  # noqa: A001
-    lines = read_lines(source, longest=LONGEST_RANKING if format == "json" else LONGEST_LINE)
+    if lines is None:
+        lines = read_lines(source, longest=LONGEST_RANKING if format == "json" else LONGEST_LINE)
     if format is None:
         first = next(lines, None)
         if first is None:

@@ -30,6 +30,7 @@ class Destinations:
         out: file for them, or None for standard output.
         save: file for the whole ranking as JSON (one a line if there are many), or None.
         report: file for the report, or None.
+        save_team: file for the team, or None.
         top: hits in a table.
         many: whether there may be several queries.
     """
@@ -38,6 +39,7 @@ class Destinations:
     out: str | None
     save: str | None
     report: str | None
+    save_team: str | None
     top: int
     many: bool
 
@@ -63,10 +65,14 @@ class Results:
         self._missing_in += bool(ranking.missing)
         self._note_limits(ranking)
         self._note_comparisons(ranking)
+        self._note_windows(ranking)
+        self._note_members(ranking)
         if self._save is not None:
             self._save(ranking.to_json() + "\n")
         if self.wanted.report is not None:
             ranking.to_html(self.wanted.report)
+        if self.wanted.save_team is not None:
+            _save_team(ranking, self.wanted.save_team)
         match self.wanted.output:
             case "json":
                 self._rankings.append({**ranking.to_dict(), "hits": _hits(ranking)})
@@ -145,12 +151,53 @@ class Results:
             self._errors.append(
                 {"code": "FailedComparisons", "message": message, "retryable": True}
             )
+        for name, why in (ranking.orders.left_out if ranking.orders else {}).items():
+            message = f"{of_many}{name} gave no order and is left out: {one_line(why)}"
+            say(f"warning: {message}")
+            self._errors.append({"code": "LeftOut", "message": message, "retryable": True})
         if counts.odd:
             say(
                 f"warning: {of_many}{counts.odd} of {counted(counts.asked, 'reply', 'replies')} "
                 f"left out {counted(counts.missing, 'passage')}, repeated {counts.repeated} and "
                 f"named {counts.unknown} that were not shown"
             )
+
+    def _note_windows(self, ranking: Ranking) -> None:
+        """Note passages that were dropped, and replies that were not simply all scores."""
+        counts = ranking.windows
+        if counts is None or ranking.failure:
+            return
+        of_many = f"query {ranking.query.id!r}: " if self.wanted.many else ""
+        if ranking.dropped and self.wanted.output != "table":
+            dropped = counted(len(ranking.dropped), "passage")
+            say(f"{of_many}{dropped} dropped: relevance below {ranking.config['drop_below']}")
+        if counts.odd or counts.failed:
+            asked = counted(counts.asked + counts.failed, "reply", "replies")
+            say(
+                f"warning: {of_many}of {asked}, {counts.failed} failed and {counts.odd} left out "
+                f"{counted(counts.missing, 'passage')}, repeated {counts.repeated}, named "
+                f"{counts.unknown} that were not shown, and gave {counts.unreadable} no score of "
+                "the scale; what they lacked was asked for again"
+            )
+        if counts.differing:
+            say(
+                f"{of_many}{counts.differing} of {counted(counts.sums, 'sum')} by the model are "
+                "not what its scores add up to; ours count"
+            )
+
+    def _note_members(self, ranking: Ranking) -> None:
+        """Note members of a fused ranking that said nothing, or not all that they were to say."""
+        of_many = f"query {ranking.query.id!r}: " if self.wanted.many else ""
+        for member in ranking.members:
+            if member.failure:
+                message = f"left out of the fusion: {one_line(member.failure)}"
+            elif member.missing:
+                message = f"{counted(member.missing, 'score')} missing"
+            else:
+                continue
+            message = f"{of_many}{one_line(member.label)}: {message}"
+            say(f"warning: {message}")
+            self._errors.append({"code": "FusedMember", "message": message, "retryable": True})
 
     def _write_table(self, ranking: Ranking) -> None:
         from mcranker.cli.tables import show_ranking
@@ -175,6 +222,15 @@ def opened(wanted: Destinations) -> Iterator[Results]:
         write = stack.enter_context(output(wanted.out))
         save = stack.enter_context(output(wanted.save)) if wanted.save is not None else None
         yield Results(wanted, write, save)
+
+
+def _save_team(ranking: Ranking, name: str) -> None:
+    from personas import save
+
+    if ranking.team is None:
+        say(f"warning: nobody judged, so there is no team to keep in {name}")
+        return
+    save(ranking.team, name)
 
 
 def _hits(ranking: Ranking) -> list[dict[str, Any]]:

@@ -86,8 +86,8 @@ def given_settings(ctx: click.Context) -> Settings:
     given = ctx.params
     options = _ranker_options(ctx)
     if given["config"] is not None:
-        if options or given["ranker"] is not None:
-            flags = ["ranker"] if given["ranker"] is not None else list(options)
+        if options or given["ranker"] is not None or given.get("rank_scores"):
+            flags = ["ranker"] if given["ranker"] is not None else [*options, "rank_scores"]
             raise click.UsageError(
                 f"--{flags[0].replace('_', '-')} does not go with --config; write it in the file",
                 ctx,
@@ -97,7 +97,10 @@ def given_settings(ctx: click.Context) -> Settings:
         name = given["ranker"] or "mcranker"
         # Whoever reaches this machine's loopback may try another team in the playground.
         chosen = ("team",) if "team" in RANKERS.get(name).takes() else ()
-        ranker = RankerSettings(name, name, options, names=("*",), per_request=chosen)
+        by_rank = given.get("rank_scores", False)
+        ranker = RankerSettings(
+            name, name, options, names=("*",), per_request=chosen, rank_scores=by_rank
+        )
         settings = Settings(rankers=(ranker,))
     changed = {name: given[name] for name in ("host", "port") if given[name] is not None}
     return replace(settings, **changed)
@@ -123,8 +126,8 @@ def named_models(settings: Settings) -> list[str]:
 
     found: list[str] = []
     for each in settings.rankers:
-        if RANKERS.get(each.ranker).needs_model:
-            options = each.options
+        options = each.options
+        if RANKERS.get(each.ranker).asks_models(options):
             specs = [options.get(f"{role}_model") or options.get("model") for role in ROLES]
             found += [str(spec or choose_default(os.environ)[0]) for spec in specs]
     return list(dict.fromkeys(found))
@@ -198,7 +201,17 @@ command = Verb(
             help="Read an API key from standard input, and print its hash.",
         ),
         ranker_flag(default=None),
-        team_flag("A saved team, or one of the library, for MCRanker and DIRECT with criteria."),
+        GroupedOption(
+            ["--rank-scores"],
+            is_flag=True,
+            section=SERVICE,
+            help="With a ranker that gives an order without scores: score documents by rank, 1 for "
+            "the first; without, it serves /v1/rank alone.",
+        ),
+        team_flag(
+            "A saved team, or one of the library, for MCRanker, DIRECT with criteria, and rankers "
+            "that compare."
+        ),
         with_criteria_flag(),
         *config_flags(),
         *model_flags(ROLES),

@@ -50,9 +50,13 @@ def show_ranking(console: Console, ranking: Ranking, top: int) -> None:
         line(console, Text(_left_out_line(ranking), style="dim"))
     if ranking.skipped:
         line(console, Text(_skipped_line(ranking), style="dim"), wrap=True)
+    if ranking.dropped:
+        line(console, Text(_dropped_line(ranking), style="dim"), wrap=True)
     if ranking.cut:
         line(console, Text(_cut_line(ranking), style="dim"))
     line(console, Text(_summary(ranking), style="dim"), wrap=True)
+    if ranking.orders is not None:
+        line(console, Text("A persona's column has its ranks.", style="dim"))
     for text in _missing_lines(ranking):
         line(console, Text(text, style="yellow"))
 
@@ -74,33 +78,56 @@ def _hit_table(console: Console, ranking: Ranking, hits: list[Hit]) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True, expand=True)
     table.add_column("rank", justify="right", no_wrap=True)
     table.add_column("id", no_wrap=True, overflow="ellipsis", max_width=LONGEST_ID)
-    table.add_column("score", justify="right", no_wrap=True, style="bold")
+    scored = ranking.comparisons is None or any(hit.score is not None for hit in hits)
+    if scored:
+        table.add_column("score", justify="right", no_wrap=True, style="bold")
     for heading in _headings(console, ranking, hits):
         width = max(_longest_word(heading), SCORE_WIDTH)
         table.add_column(Text(heading), justify="right", width=width)
     table.add_column("moved", justify="right", no_wrap=True)
     table.add_column("passage", no_wrap=True, overflow="ellipsis", ratio=1)
     finals = score_column([hit.score if hit.at_most is None else hit.at_most for hit in hits])
-    columns = [score_column([hit.scores[name] for hit in hits]) for name in ranking.personas]
+    judges = ranking.orders.personas if ranking.orders else ranking.personas
+    columns = [
+        [str(hit.ranks.get(name, "")) for hit in hits]
+        if ranking.orders
+        else score_column([hit.scores[name] for hit in hits])
+        for name in judges
+    ]
     for row, hit in enumerate(hits):
         beyond = hit.score is None and hit.at_most is None
-        scores = {name: column[row] for name, column in zip(ranking.personas, columns, strict=True)}
+        without = "" if hit.dropped is None else "dropped"
+        scores = {name: column[row] for name, column in zip(judges, columns, strict=True)}
         scores |= dict.fromkeys(hit.skipped, SKIPPED)
         table.add_row(
             str(hit.rank),
             Text(plain(hit.doc_id)),
-            "" if beyond else finals[row] if hit.at_most is None else f"≤{finals[row]}",
-            *("" if beyond else score for score in scores.values()),
+            *([without if beyond else _final(hit, finals[row])] if scored else []),
+            *("" if beyond and not without else score for score in scores.values()),
             moved(hit.moved),
-            Text(plain(f"{hit.passage.title} {hit.passage.text}", EXCERPT)),
+            _excerpt(hit),
             style="dim" if hit.score is None else None,
         )
     return table
 
 
+def _final(hit: Hit, text: str) -> str:
+    return text if hit.at_most is None else f"≤{text}"
+
+
+def _excerpt(hit: Hit) -> Text:
+    """Title and text, told apart without colour as well."""
+    title, text = plain(hit.passage.title, EXCERPT), plain(hit.passage.text, EXCERPT)
+    if not title:
+        return Text(text)
+    shown = Text(title, style="bold")
+    return shown.append(f" | {text}", style="not bold") if text else shown
+
+
 def _headings(console: Console, ranking: Ranking, hits: list[Hit]) -> list[str]:
     """The personas' names, broken at blanks, or letters where these take too much room."""
-    names = [plain(name) for name in ranking.personas]
+    judges = ranking.orders.personas if ranking.orders else ranking.personas
+    names = [plain(name) for name in judges]
     id_width = min(LONGEST_ID, max(len(plain(hit.doc_id)) for hit in hits))
     columns = sum(max(_longest_word(name), SCORE_WIDTH) + 2 for name in names)
     taken = columns + id_width + OTHER_COLUMNS
@@ -146,6 +173,13 @@ def _cut_line(ranking: Ranking) -> str:
         if ranking.config.get(f"max_passage_{unit}") is not None
     )
     return f"{counted(len(ranking.cut), 'passage')} cut to {limits} for the model"
+
+
+def _dropped_line(ranking: Ranking) -> str:
+    return (
+        f"{counted(len(ranking.dropped), 'passage')} dropped, below all others: relevance below "
+        f"{ranking.config['drop_below']}"
+    )
 
 
 def _skipped_line(ranking: Ranking) -> str:

@@ -184,6 +184,9 @@ class ChatRequest:
         seed: for providers that take one.
         sample: which of several answers is wanted where they vary; another number is another
             question to the ledger. Never sent.
+        continuation: if not empty, nothing is to be written: how likely each token of this text is
+            as the reply is wanted (`ChatReply.continuation_logprobs`). It neither begins nor ends
+            with white space. Excludes `schema`, `labels` and `questions`.
         tag: what the request is for.
     """
 
@@ -197,6 +200,7 @@ class ChatRequest:
     max_tokens: int = 1024
     seed: int | None = None
     sample: int = 0
+    continuation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +248,8 @@ class ChatReply:
         answers: one to each question, in their order. None if none were asked.
         reused: the answer was there already, or came for an equal request that was on its way;
             `usage` then says what it took when it was given, and nothing was paid now.
+        continuation_logprobs: natural logarithm of the probability of each token of the
+            continuation, given the messages and the tokens before it. None if none was given.
     """
 
     text: str
@@ -253,6 +259,7 @@ class ChatReply:
     label_logprobs: Mapping[str, float] | None = None
     answers: tuple[Answer, ...] | None = None
     reused: bool = False
+    continuation_logprobs: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +285,7 @@ class Capabilities:
         reasons: it weighs what a passage says; if not, it compares meanings, as an encoder does.
         first_stage_weight: share of the first stage's score that its own go with best, where
             nobody sets one (`RankerConfig.first_stage_weight`).
+        continuation_logprobs: probabilities of the tokens of a given text can be read.
     """
 
     json_schema: bool = False
@@ -293,6 +301,7 @@ class Capabilities:
     prompts: bool = True
     reasons: bool = True
     first_stage_weight: float = 0.0
+    continuation_logprobs: bool = False
 
     @property
     def weak_judge(self) -> WeakJudge:

@@ -35,6 +35,7 @@ PREFIXES = {
     "systemone": "systemone:NAME",
     "decisions": "decisions:NAME (with base_url=)",
     **{kind: f"{kind}:NAME (with base_url=)" for kind in FORMS},
+    "crossencoder": "crossencoder:NAME or crossencoder:FOLDER",
 }
 
 logger = safe_logger("mcranker.llm")
@@ -60,6 +61,7 @@ def connect(
     | ``rerank:NAME`` and a base URL | a rerank service; forms: `mcranker.llm.providers.rerank` |
     | ``anthropic:NAME`` | Anthropic; needs ``ANTHROPIC_API_KEY`` or `api_key` |
     | ``local:NAME``, ``local:PATH.gguf`` | a model in this process |
+    | ``crossencoder:NAME``, ``crossencoder:FOLDER`` | a cross-encoder in this process |
     | a `ChatModel` | itself |
     | None | what the environment suggests: see `choose_default` |
 
@@ -96,12 +98,16 @@ def connect(
     if not can_be_encoded(base_url or ""):
         raise ConfigError(f"base_url={base_url!r} names no server: it is not UTF-8")
     kind, name = _split(model)
-    if kind == "local":
+    if kind in ("local", "crossencoder"):
         if base_url is not None or api_key:
             raise ConfigError(
                 f"model={model!r} runs in this process and takes no base_url= or api_key=; "
                 "for a server use model='openai:NAME'"
             )
+        if kind == "crossencoder":
+            from mcranker.llm.local.cross_encoder import CrossEncoderChat
+
+            return CrossEncoderChat.open(name)
         from mcranker.llm.local.encoder_judge import EncoderJudge, is_encoder
         from mcranker.llm.local.llama_local import LocalChat
 

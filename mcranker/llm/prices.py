@@ -16,7 +16,7 @@ _DECISIONS = 0.10e-6
 _JEV = 0.04e-6
 
 _PROVIDERS = ("openai", "anthropic")
-_FREE = ("local", "scripted")
+_FREE = ("local", "crossencoder", "scripted")
 _SHORT = 100_000  # tokens of a call, below which no price depends on its length
 _SAMPLE = 1000  # tokens
 

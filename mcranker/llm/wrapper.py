@@ -20,6 +20,11 @@ class Wrapper:
         return self._model.capabilities
 
     @property
+    def inner(self) -> ChatModel:
+        """The model that this one stands around."""
+        return self._model
+
+    @property
     def innermost(self) -> ChatModel:
         """The model that answers in the end."""
         return self._model.innermost if isinstance(self._model, Wrapper) else self._model

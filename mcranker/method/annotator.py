@@ -8,6 +8,8 @@ from typing import Protocol
 
 from mcranker.errors import ModelError, ReplyError, RequestRejected, UnsupportedCapability
 from mcranker.logs import safe_logger
+from mcranker.method.answers import Scoring
+from mcranker.method.examples import examples_for, with_examples
 from mcranker.method.rubric_text import rubric_as_text, rubrics_as_text
 from mcranker.method.session import Session
 from mcranker.replies.read import read_rubric
@@ -94,15 +96,21 @@ class Annotator(Actor[WriteRubric | ScorePassage, Member]):
     async def _settle_rubric(self) -> None:
         config, member = self._session.config, self.member
         rubric, written = member.rubric, False
+        examples: tuple[Member, ...] = ()
         if config.criteria == "none":
             rubric = None
         elif rubric is None and self._may_write():
-            known = self._session.memory.dataset_rubrics if config.criteria == "dataset" else {}
+            by_dataset = config.criteria == "dataset"
+            known = self._session.memory.dataset_rubrics if by_dataset else {}
+            about = config.dataset if by_dataset else self._session.query.text
+            examples = await examples_for(member, about, self._session)
             if member.name not in known:
-                known.setdefault(member.name, await self._write_rubric())
+                known.setdefault(member.name, await self._write_rubric(examples))
             rubric, written = known[member.name], True
         self.member = member.model_copy(update={"rubric": rubric})
         if written:
+            names = tuple(each.name for each in examples)
+            self.member = self.member.model_copy(update={"rubric_examples": names})
             self.member = sealed(self.member, persona=False, rubric=True)
         self._prompt = ScorePrompt.of_member(self.member, self._session)
 
@@ -125,7 +133,7 @@ class Annotator(Actor[WriteRubric | ScorePassage, Member]):
         logger.info("%s; it judges by its name", lacking)
         return False
 
-    async def _write_rubric(self) -> Rubric:
+    async def _write_rubric(self, examples: Sequence[Member]) -> Rubric:
         """The rubric that the criteria model writes; for the data set if so configured."""
         session = self._session
         config, prompts = session.config, session.prompts
@@ -133,13 +141,16 @@ class Annotator(Actor[WriteRubric | ScorePassage, Member]):
         template = prompts[f"{brief}_scientist" if self.member.origin == "fixed" else brief]
         return await session.ask(
             session.models.criteria,
-            template.render(
+            with_examples(
+                template,
                 {
                     "persona": self.member.name,
                     "description": self.member.persona.description,
                     "query": session.query.text,
                     "dataset": config.dataset,
-                }
+                },
+                examples,
+                session,
             ),
             lambda reply: read_rubric(reply.text),
             stage="criteria",
@@ -156,12 +167,20 @@ class ScorePrompt:
         template: of the prompt.
         session: the query.
         rubric: by which is scored, or None.
+        answer: what is asked for; None for what the configuration says.
     """
 
-    def __init__(self, template: Template, session: Session, rubric: Rubric | None) -> None:
+    def __init__(
+        self,
+        template: Template,
+        session: Session,
+        rubric: Rubric | None,
+        *,
+        answer: Scoring | None = None,
+    ) -> None:
         self._session = session
         config = session.config
-        self._answer = config.scoring_class(config, session.prompts, rubric)
+        self._answer = answer or config.scoring_class(config, session.prompts, rubric)
         self._template = template.bind(
             {
                 "query": session.query.text,
@@ -214,6 +233,7 @@ class ScorePrompt:
                 max_tokens=session.config.max_score_tokens,
                 schema=self._answer.schema,
                 labels=self._answer.labels,
+                continuation=self._answer.continuation,
             )
         except ModelError as error:
             return missing_score(error)

@@ -45,6 +45,7 @@ class Scoring(ABC):
         prefill: the beginning of the reply, for models that take one.
         schema: form of the reply; None for free text, which an estimate takes to be short.
         labels: texts of which the reply is one, and whose probabilities are wanted.
+        continuation: a text that is taken for the reply, and of whose tokens they are.
     """
 
     needs_rubric: ClassVar[bool] = False
@@ -57,6 +58,7 @@ class Scoring(ABC):
     prefill: str = ""
     schema: ReplySchema | None = None
     labels: tuple[str, ...] = ()
+    continuation: str = ""
 
     def __init__(self, config: ScaleOptions, prompts: PromptSet, rubric: Rubric | None) -> None:
         self.config = config

@@ -140,7 +140,7 @@ class Panel(Actor[ScorePassages, None]):
         try:
             answers = await self._call(rows, entries)
         except ModelError as error:
-            if len(rows) > 1 and _may_be_one_of_them(error):
+            if len(rows) > 1 and may_be_one_of_them(error):
                 half = math.ceil(len(rows) / 2)
                 await self._ask(rows[:half], entries, cells)
                 await self._ask(rows[half:], entries, cells)
@@ -236,7 +236,7 @@ class Panel(Actor[ScorePassages, None]):
         return f"{name} gave no score{by_which}: {problem}"
 
 
-def _may_be_one_of_them(error: ModelError) -> bool:
+def may_be_one_of_them(error: ModelError) -> bool:
     """Whether a call about several passages may have failed because of one, or their length."""
     if isinstance(error, ReplyError | RequestRejected):
         return True

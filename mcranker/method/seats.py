@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, TypeAlias
 from pydantic import ValidationError
 
 from mcranker.errors import ConfigError
+from mcranker.logs import safe_logger
 from personas import Member, Persona, Team, library, load
 from personas.errors import shown
+from personas.files import weight_notes
 
 if TYPE_CHECKING:
     from mcranker.config import RankerConfig
@@ -21,11 +23,14 @@ if TYPE_CHECKING:
 TeamSpec: TypeAlias = Team | str | os.PathLike[str] | Sequence[str | Persona | Member]
 """A team, a file, the name of a team or member of the library, or a list of its members.
 
+A file holds a team, or a saved ranking: then it is the team that judged.
+
 In a list, a string is the name of a member of the library if there is one, and else the
 name of a persona without a rubric.
 """
 
-_FILES = {".yaml", ".yml", ".json"}
+_logger = safe_logger("mcranker.team")
+_FILES = {".yaml", ".yml", ".json", ".jsonl"}
 _MOST_MADE_UP = 20
 """Recruits that an estimate makes up, at most; see `mcranker.estimate`."""
 
@@ -40,10 +45,10 @@ def as_team(team: TeamSpec) -> Team:
     if isinstance(team, Team):
         return team
     if isinstance(team, os.PathLike):
-        return load(Team, team)
+        return _of_file(team)
     if isinstance(team, str):
         if _is_file(team):
-            return load(Team, team)
+            return _of_file(team)
         if team in library.member_names():
             return Team(members=(library.member(team),))
         return library.team(team)
@@ -57,6 +62,13 @@ def as_team(team: TeamSpec) -> Team:
     except ValidationError as error:
         # Of members that are valid by themselves, only the names can be wrong.
         raise ConfigError(f"team: {error.errors()[0]['ctx']['error']}") from error
+
+
+def _of_file(path: str | os.PathLike[str]) -> Team:
+    team = load(Team, path)
+    for _, note in weight_notes(path):
+        _logger.warning("%s: %s", os.fspath(path), note)
+    return team
 
 
 @dataclass(frozen=True, slots=True)

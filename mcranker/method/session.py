@@ -44,6 +44,12 @@ class Memory:
     dataset_team: list[Member] = field(default_factory=list)
     subject_baselines: list[Mapping[str, float]] = field(default_factory=list)
 
+    def copy(self) -> Memory:
+        """The same, to be added to apart."""
+        return Memory(
+            dict(self.dataset_rubrics), list(self.dataset_team), list(self.subject_baselines)
+        )
+
 
 @dataclass(slots=True)
 class Session:
@@ -170,6 +176,7 @@ class Session:
         doc_id: str = "",
         schema: ReplySchema | None = None,
         labels: tuple[str, ...] = (),
+        continuation: str = "",
         questions: tuple[Question, ...] = (),
         state: State | None = None,
     ) -> T:
@@ -186,6 +193,7 @@ class Session:
             max_tokens=max_tokens,
             schema=schema,
             labels=labels,
+            continuation=continuation,
             questions=questions,
             state=state,
         )

@@ -10,7 +10,7 @@ from anyio.abc import TaskGroup
 
 from mcranker.errors import ConfigError
 from mcranker.events import RubricWritten, TeamRecruited
-from mcranker.method.annotator import Annotator, ScorePassage, WriteRubric
+from mcranker.method.annotator import Annotator, ScorePassage, ScorePassages, WriteRubric
 from mcranker.method.ensembler import Ensembler, Ready, TeamKnown
 from mcranker.method.panel import Panel, may_be_panel
 from mcranker.method.recruiter import recruit
@@ -92,14 +92,17 @@ async def score_by_team(session: Session, seats: Seats, *, locked: bool = False)
 
 
 async def score_by_judge(
-    session: Session, name: str, make: Callable[[Ensembler], Actor[ScorePassage, None] | Panel]
+    session: Session,
+    name: str,
+    make: Callable[[Ensembler], Actor[ScorePassage, None] | Actor[ScorePassages, None]],
 ) -> Scored:
     """Let one judge score every passage.
 
     Args:
         session: the query.
         name: of the judge.
-        make: the judge, given the ensembler that takes its `Scores`.
+        make: the judge, given the ensembler that takes its `Scores`; one that takes several
+            passages together says how many, at most, as its `at_once`.
 
     Raises:
         ModelError: the model as such failed, not just one passage's request.
@@ -114,7 +117,7 @@ async def score_by_judge(
             group.start_soon(ensembler.run)
             group.start_soon(judge.run)
             await ensembler.tell(TeamKnown(columns=1, judges=1))
-            at_once = judge.at_once if isinstance(judge, Panel) else None
+            at_once: int | None = getattr(judge, "at_once", None)
             await ensembler.tell(Ready(0, judge, {0: name}, at_once))
             await ensembler.complete.wait()
             judge.close()

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcranker.config import RankerConfig
-from mcranker.errors import ModelError, ReplyError
+from mcranker.errors import ConfigError, ModelError, ReplyError
 from mcranker.estimate import Estimate, Forecast
 from mcranker.events import Emit, Event, RankingDone
 from mcranker.inputs import Docs, as_passages, as_query
@@ -72,6 +72,12 @@ class Ranker(ABC):
     needs_model: ClassVar[bool] = True
     """Whether it asks a model; if not, none is connected, fetched or recorded."""
 
+    writes_rubrics: bool = False
+    """Whether personas write criteria for it, to whom ``criteria_examples`` can be shown."""
+
+    gives_scores: bool = True
+    """Whether its hits have scores; if not, it gives an order alone."""
+
     def __init__(
         self,
         *,
@@ -83,6 +89,12 @@ class Ranker(ABC):
         **options: Unpack[RankerOptions],
     ) -> None:
         self.config = RankerConfig.of(config, options)
+        if self.config.criteria_examples and not self.writes_rubrics:
+            raise ConfigError(
+                f"criteria_examples={self.config.criteria_examples} shows rubrics to those who "
+                f"write criteria, and nobody does for ranker={self.name!r} as it is set up; leave "
+                "it out, or use MCRanker"
+            )
         self.models = NO_MODELS
         if self.needs_model:
             self.models = connect_roles(
@@ -93,6 +105,11 @@ class Ranker(ABC):
                 ledger=ledger,
             )
         self._bridge = Bridge(self.models.aclose)
+
+    @classmethod
+    def asks_models(cls, options: Mapping[str, Any]) -> bool:
+        """Whether a ranker with these options of its constructor asks the models they name."""
+        return cls.needs_model
 
     @classmethod
     def takes(cls) -> dict[str, Any]:
@@ -109,6 +126,11 @@ class Ranker(ABC):
                 return {**dict.fromkeys(RankerConfig.model_fields), **taken}
             # Other keywords are handed to the class above.
         return taken
+
+    @property
+    def parts(self) -> Sequence[Ranker]:
+        """The rankers that ask models for it: itself, and for a fused one its members."""
+        return (self,)
 
     @property
     def prompt_hashes(self) -> Mapping[str, str]:

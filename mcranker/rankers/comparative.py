@@ -12,41 +12,56 @@ import math
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import anyio
+import numpy as np
 
 from mcranker.config import WEAK_MODEL_DEFAULTS, RankerConfig
-from mcranker.errors import ConfigError, MissingScoreError, ModelError, UnsupportedCapability
-from mcranker.events import Emit, PassagesCompared, RankingStarted
+from mcranker.errors import ConfigError, ModelError, UnsupportedCapability
+from mcranker.events import Emit, RankingStarted
 from mcranker.llm.chat import ChatReply
 from mcranker.logs import safe_logger
+from mcranker.method.rubric_text import rubric_as_text
+from mcranker.method.seats import Seats, TeamSpec, as_team
 from mcranker.method.session import Memory, Session
-from mcranker.models import LedgerSpec, Models, ModelSpec, Roles, check_capabilities
+from mcranker.method.team import assemble
+from mcranker.models import LedgerSpec, Models, Roles, check_capabilities
 from mcranker.rankers.base import Ranker
 from mcranker.rankers.dispatch import FATAL_ERRORS
-from mcranker.rankers.pointwise import characters_cut
-from mcranker.ranking import Ranking
+from mcranker.rankers.pointwise import characters_cut, team_as_judged
+from mcranker.rankers.sorting import Sorting
+from mcranker.ranking import Ranking, combined
 from mcranker.replies.loose_json import Unreadable
-from mcranker.replies.orders import read_choice
-from mcranker.types import Comparisons, Passage, Query
-from personas import PromptSet
+from mcranker.replies.orders import ReadOrder, read_choice, read_order
+from mcranker.runtime.bridge import task_group
+from mcranker.types import Comparisons, Orders, Passage, Query, ScoreMatrix
+from personas import Member, PromptSet
+from personas.orders import points, rule_of_points
+from personas.templates import Template
 
 T = TypeVar("T")
 logger = safe_logger("mcranker")
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-_HOPELESS = 3  # failures in a row that are no chance
 _OF_SCORES = (
     *("scoring", "scale", "labels", "ensemble", "questions", "passages_per_call", "top_k"),
     *("first_stage_weight", "min_relevance"),
 )
+_OF_ORDERS = ("ensemble", "first_stage_weight")
+"""Options about scores that are about a team's orders as well."""
+
+_WEAK_TEAM = ("prompts", "recruiting", "criteria")
+"""What a weak model gets besides, where it is to be a team."""
 
 
 class ComparativeRanker(Ranker):
-    """A ranker that shows a model several passages at once. Subclasses say which, in `_sort`."""
+    """A ranker that shows a model several passages at once. Subclasses say which, in `_sort`.
+
+    With a `team`, or where ``team_size`` or ``require`` is set, each persona compares all passages
+    by its own rubric, and the ensemble combines their orders.
+    """
 
     prompt: ClassVar[str]
     """The file of its prompt, without ``.txt``."""
@@ -56,16 +71,29 @@ class ComparativeRanker(Ranker):
         config: RankerConfig,
         own: Mapping[str, int],
         *,
-        model: ModelSpec | Roles = None,
+        roles: Roles,
         base_url: str | None = None,
         api_key: str | None = None,
+        team: TeamSpec | None = None,
         ledger: LedgerSpec = "default",
     ) -> None:
-        _refuse_score_options(config, self.name)
-        # Before any model: a folder that cannot be used needs none to be found out.
+        self.team = None if team is None else as_team(team)
+        set_ones = config.model_fields_set
+        self.by_team = team is not None or "team_size" in set_ones or bool(config.require)
+        self.gives_scores = self.by_team
+        _refuse_score_options(config, self.name, by_team=self.by_team)
+        if self.by_team:
+            config = _of_team(config, None if self.team is None else len(self.team.members))
+        elif roles.recruiter is not None or roles.criteria is not None:
+            raise ConfigError(
+                f"recruiter_model and criteria_model are a team's, and this {self.name} has none; "
+                "give it one with team= or team_size=, or leave them out"
+            )
+        # Before any model: a team or a folder that cannot be used needs none to be found out.
+        self.seats = Seats.of(config, self.team) if self.by_team else Seats()
         self.prompts = PromptSet.load(config.prompts)
         super().__init__(
-            model=model, config=config, base_url=base_url, api_key=api_key, ledger=ledger
+            model=roles, config=config, base_url=base_url, api_key=api_key, ledger=ledger
         )
         for chat in (self.models.scoring, self.models.assessor):
             if not chat.capabilities.prompts:
@@ -74,22 +102,37 @@ class ComparativeRanker(Ranker):
                     "name a model that does with model= (--model)",
                     model=chat.name,
                 )
-        check_capabilities(config, self.models, recruits=0)
-        if self.models.scoring.capabilities.weak and not {
-            "max_passage_words",
-            "max_passage_tokens",
-        } & set(config.model_fields_set):
-            words = WEAK_MODEL_DEFAULTS["max_passage_words"]
-            self.config = RankerConfig.of(config, {"max_passage_words": words})
-            logger.info(
-                "%s is a weak model, so max_passage_words=%s", self.models.scoring.name, words
-            )
+        self._adapt()
+        check_capabilities(self.config, self.models, recruits=self.seats.recruits)
         self._own = own
         self._worst = False
+        self._memory = Memory()
 
     @property
     def prompt_hashes(self) -> Mapping[str, str]:
+        if self.by_team:
+            return self.prompts.persona_hashes(self.prompt)
         return self.prompts.comparative_hashes(self.prompt)
+
+    def _adapt(self) -> None:
+        """Take the defaults for weak models, and for those that write nothing, where unset."""
+        config, scoring = self.config, self.models.scoring
+        chosen: dict[str, Any] = {}
+        if scoring.capabilities.weak:
+            names = ("max_passage_words", *(_WEAK_TEAM if self.by_team else ()))
+            taken = {"max_passage_words"} if "max_passage_tokens" in config.model_fields_set else ()
+            taken = {*taken, *config.model_fields_set}
+            chosen = {name: WEAK_MODEL_DEFAULTS[name] for name in names if name not in taken}
+        if chosen:
+            self.config = RankerConfig.of(config, chosen)
+            said = ", ".join(f"{name}={value}" for name, value in chosen.items())
+            logger.info("%s is a weak model, so %s", scoring.name, said)
+        if self.by_team:
+            self.config = self.config.for_writers(
+                self.models.recruiter.capabilities, self.models.criteria.capabilities
+            )
+            self.seats = Seats.of(self.config, self.team)
+            self.prompts = PromptSet.load(self.config.prompts)
 
     @abstractmethod
     async def _sort(self, sorting: Sorting) -> None:
@@ -102,6 +145,8 @@ class ComparativeRanker(Ranker):
     def _double(self, models: Models) -> Self:
         double = super()._double(models)
         double._worst = True  # noqa: SLF001 - of the same class
+        double._memory = self._memory.copy()  # noqa: SLF001 - of the same class
+        double.seats = self.seats.for_estimates()
         return double
 
     async def _rank(
@@ -113,13 +158,18 @@ class ComparativeRanker(Ranker):
             config=self.config,
             models=self.models,
             prompts=self.prompts,
-            memory=Memory(),
+            memory=self._memory,
             emit=emit,
         )
         if self.config.deadline is not None:
             session.deadline = anyio.current_time() + self.config.deadline
         rows = len(session.distinct)
-        await session.tell(RankingStarted(query.id, query.text, rows))
+        await session.tell(RankingStarted(query.id, query.text, rows, session.usage))
+        if self.by_team:
+            try:
+                return await self._rank_by_team(session)
+            except ModelError as error:
+                return self._instead_of(error, query, passages, session.usage)
         sorting = Sorting(session, self._most(rows), list(range(rows)), self._worst)
         partial = True
         try:
@@ -131,6 +181,47 @@ class ComparativeRanker(Ranker):
         except ModelError as error:
             return self._instead_of(error, query, passages, session.usage)
         return self._ranking_of(sorting, partial=partial)
+
+    async def _rank_by_team(self, session: Session) -> Ranking:
+        """Build the team, let each of its members sort all passages, and combine their orders.
+
+        Raises:
+            ConfigError, ReplyError, ModelError: as `mcranker.method.team.assemble`.
+            ModelError: no member has had an answer, or the model stopped answering.
+            MissingScoreError: a comparison failed and ``missing="fail"``.
+        """
+        locked = self.team is not None and self.team.locked
+        members = await assemble(session, self.seats, locked=locked)
+        rows, sortings = len(session.distinct), list[Sorting]()
+        for member in members:
+            order = list(range(rows))
+            template = self._template_for(member, session)
+            sorting = Sorting(session, self._most(rows), order, self._worst, sortings)
+            sorting.persona, sorting.template = member.name, template
+            sortings.append(sorting)
+        # A model that keeps few prompt prefixes is asked persona by persona.
+        places = anyio.CapacityLimiter(session.calls_at_once(self.models.scoring))
+
+        async def sort(sorting: Sorting) -> None:
+            async with places:
+                try:
+                    await self._sort(sorting)
+                except ModelError as error:
+                    if isinstance(error, FATAL_ERRORS) or not sorting.unanswered:
+                        raise
+
+        partial = True
+        with session.until_deadline():
+            # It may have come while the team was built, and then nothing must begin.
+            await anyio.lowlevel.checkpoint_if_cancelled()
+            async with task_group() as group:
+                for sorting in sortings:
+                    group.start_soon(sort, sorting)
+            partial = False
+        if not any(not each.unanswered for each in sortings):
+            for each in sortings:
+                each.check(partial=partial)
+        return self._ranking_of_team(session, members, sortings, partial=partial)
 
     async def _rank_in_time(
         self, query: Query, passages: tuple[Passage, ...], emit: Emit | None
@@ -172,13 +263,15 @@ class ComparativeRanker(Ranker):
             "count": str(len(names)),
             "labels": ", ".join(names),
         }
-        turns = self.prompts[self.prompt].bind(about).render({"passages": "\n\n".join(passages)})
+        template = sorting.template or self.prompts[self.prompt]
+        turns = template.bind(about).render({"passages": "\n\n".join(passages)})
         try:
             found = await session.ask(
                 self.models.scoring if stage == "score" else self.models.assessor,
                 turns,
                 read,
                 stage=stage,
+                persona=sorting.persona,
                 max_tokens=self.config.max_score_tokens,
                 labels=names if by_probability else (),
             )
@@ -187,6 +280,29 @@ class ComparativeRanker(Ranker):
             return None
         sorting.note_answer()
         return found
+
+    async def _order(
+        self, sorting: Sorting, rows: Sequence[int], stage: Literal["score", "assess"] = "score"
+    ) -> list[int] | None:
+        """The rows that the model names, best first; None if the comparison failed.
+
+        What is odd about its reply is counted. `stage` as for `_ask`.
+        """
+
+        def read(reply: ChatReply) -> ReadOrder:
+            return read_order(reply.text, len(rows), cut=reply.finish_reason == "length")
+
+        shown = {str(number): row for number, row in enumerate(rows, start=1)}
+        found = await self._ask(sorting, shown, read, stage=stage)
+        if found is None:
+            return None
+        sorting.count(
+            odd=found.odd,
+            missing=found.missing,
+            repeated=found.repeated,
+            unknown=found.unknown,
+        )
+        return [rows[place] for place in found.places]
 
     async def _choose(self, sorting: Sorting, rows: Sequence[int]) -> int | None:
         """The row that the model finds most relevant, or None if the comparison failed.
@@ -206,12 +322,69 @@ class ComparativeRanker(Ranker):
         return None if place is None else rows[place]
 
     def _ranking_of(self, sorting: Sorting, *, partial: bool) -> Ranking:
-        session, counts = sorting.session, sorting.counts
+        session = sorting.session
         places: dict[int, list[int]] = {}
         for place, row in enumerate(session.group_of.tolist()):
             places.setdefault(row, []).append(place)
         order = [place for row in sorting.order for place in places[row]]
         ranking = self.ranking_by_order(session.asked, session.given, order, calls=session.usage)
+        return self._finished(ranking, session, sorting.counts, partial=partial)
+
+    def _ranking_of_team(
+        self,
+        session: Session,
+        members: Sequence[Member],
+        sortings: Sequence[Sorting],
+        *,
+        partial: bool,
+    ) -> Ranking:
+        """The ranking by the orders that count; the first stage's, with no scores, if none does."""
+        left_out = {each.persona: why for each in sortings if (why := each.left_out)}
+        for name, why in left_out.items():
+            logger.warning("%s has given no order and is left out: %s", name, why)
+        places = range(len(session.given))
+        ranking = self.ranking_by_order(session.asked, session.given, places, calls=session.usage)
+        beyond = len(session.given) - len(session.passages)
+        row_of = np.concatenate([session.group_of, np.full(beyond, -1, dtype=np.intp)])
+        ranks = np.full((len(session.distinct) + 1, len(sortings)), np.nan)  # the last is row -1
+        for column, sorting in enumerate(sortings):
+            if sorting.persona not in left_out:
+                ranks[:-1, column] = sorting.ranks()
+        names = tuple(each.persona for each in sortings)
+        counts = {each.persona: each.counts for each in sortings}
+        orders = Orders(names, ranks[row_of], counts, left_out)
+        ranking = dataclasses.replace(
+            ranking,
+            orders=orders if sortings else None,
+            team=team_as_judged(session, members, given=self.team, seats=self.seats)
+            if members
+            else None,
+        )
+        if len(left_out) < len(sortings):
+            known = ranks[:-1, [name not in left_out for name in names]]
+            rule = rule_of_points(self.config.rule, len(known))
+            matrix = ScoreMatrix(points(known))
+            fields = combined(rule, matrix, row_of, session.given)
+            ranking = dataclasses.replace(ranking, **fields)
+        total = Sorting(session, 0, [], worst=False)
+        for sorting in sortings:
+            total.add(sorting.counts)
+        return self._finished(ranking, session, total.counts, partial=partial)
+
+    def _template_for(self, member: Member, session: Session) -> Template:
+        """The prompt in which the persona compares, by its rubric if it has one."""
+        values = {"persona": member.name, "description": member.persona.description}
+        piece = "comparing_persona_without_criteria"
+        if member.rubric is not None:
+            piece = "comparing_persona"
+            values |= rubric_as_text(member, session.prompts)
+        judge = self.prompts.piece(piece, values)
+        return self.prompts[f"{self.prompt}_by_persona"].bind({"judge": judge})
+
+    def _finished(
+        self, ranking: Ranking, session: Session, counts: Comparisons, *, partial: bool
+    ) -> Ranking:
+        """The ranking with what is known at its end."""
         if counts.failed:
             logger.warning(
                 "%d of %d comparisons failed, and their passages kept their order; the first: %s",
@@ -230,90 +403,6 @@ class ComparativeRanker(Ranker):
         )
 
 
-@dataclass(slots=True)
-class Sorting:
-    """One query whose passages are being compared.
-
-    Passages are named by their row in `Session.distinct`: equal ones are compared as one.
-
-    Attributes:
-        session: the query.
-        total: the most comparisons that there may be.
-        order: rows, best first, as far as is known by now; always each once.
-        worst: every comparison is to go the way that leads to the most of them, for estimates.
-        counts: what came of the replies.
-    """
-
-    session: Session
-    total: int
-    order: list[int]
-    worst: bool
-    counts: Comparisons = field(default_factory=Comparisons)
-    _first: ModelError | None = None
-    _in_a_row: int = 0
-
-    def settle(self, first: Sequence[int]) -> None:
-        """Put these rows first; the others follow in first-stage order."""
-        known = set(first)
-        self.order = [*first, *(row for row in range(len(self.order)) if row not in known)]
-
-    def count(self, **more: int) -> None:
-        """Add to the counts."""
-        sums = {name: getattr(self.counts, name) + value for name, value in more.items()}
-        self.counts = dataclasses.replace(self.counts, **sums)
-
-    def note_answer(self) -> None:
-        """Count a comparison that was answered."""
-        self.count(asked=1)
-        self._in_a_row = 0
-
-    def note_failure(self, error: ModelError) -> None:
-        """Count a comparison that failed.
-
-        Raises:
-            ModelError: further comparisons would fail as well: it is an error of that kind, or
-                nothing has been answered yet, or the model did not answer several times.
-            MissingScoreError: ``missing="fail"``.
-        """
-        if isinstance(error, FATAL_ERRORS):
-            raise error
-        if self.worst:
-            return  # a reply that was made up
-        if self.session.config.missing == "fail":
-            raise MissingScoreError(
-                f'a comparison failed and missing="fail": {error} Choose another policy to keep '
-                "the order of its passages"
-            ) from error
-        self._first = self._first or error
-        self._in_a_row += 1
-        self.count(asked=1, failed=1)
-        self.counts = dataclasses.replace(self.counts, reason=str(self._first))
-        nothing_answered = self.counts.failed == self.counts.asked
-        if self._in_a_row >= _HOPELESS and (nothing_answered or error.retryable):
-            raise error
-
-    def check(self, *, partial: bool) -> None:
-        """See that this is a ranking: something was answered, if anything was asked.
-
-        Raises:
-            ModelError: the first failure, if nothing was.
-        """
-        if self._first is not None and self.counts.failed == self.counts.asked and not partial:
-            raise self._first
-
-    async def tell(self, rows: Sequence[int], *, failed: bool) -> None:
-        """Give the event that these rows were compared; best first."""
-        await self.session.tell(
-            PassagesCompared(
-                self.session.query.id,
-                tuple(self.session.passage(row).id for row in rows),
-                failed,
-                self.counts.asked,
-                self.total,
-            )
-        )
-
-
 def check_whole(name: str, value: int, least: int, most: int) -> None:
     """Refuse an option that is no whole number of this range.
 
@@ -324,9 +413,26 @@ def check_whole(name: str, value: int, least: int, most: int) -> None:
         raise ConfigError(f"{name}={value!r}: give a whole number from {least} to {most:,}")
 
 
-def _refuse_score_options(config: RankerConfig, ranker: str) -> None:
+def _of_team(config: RankerConfig, members: int | None) -> RankerConfig:
+    """The configuration of a team of so many given members, with the ensemble for orders."""
+    chosen: dict[str, Any] = {}
+    if members is not None and "team_size" not in config.model_fields_set:
+        chosen["team_size"] = members
+    if "ensemble" not in config.model_fields_set:
+        chosen["ensemble"] = "reciprocal_rank"
+    return RankerConfig.of(config, chosen)
+
+
+def _refuse_score_options(config: RankerConfig, ranker: str, *, by_team: bool) -> None:
     """Refuse what needs scores, instead of leaving it out unsaid."""
+    if by_team and config.rule.ensemble.asks:
+        raise ConfigError(
+            f"ensemble={config.ensemble!r} shows a model the scores of each passage, and {ranker} "
+            'gives orders; use "reciprocal_rank" or "sum" (Borda\'s count)'
+        )
     for name in _OF_SCORES:
+        if by_team and name in _OF_ORDERS:
+            continue
         if getattr(config, name) != RankerConfig.model_fields[name].default:
             raise ConfigError(
                 f"{name}={getattr(config, name)!r} is about scores, and {ranker} compares "

@@ -1,14 +1,16 @@
-"""RG-YN and RG-S(0, k): passages scored by how likely a model finds each answer.
+"""QG, RG-YN and RG-S(0, k): passages scored by how likely a model finds the query, or each answer.
 
-Relevance generation of Liang et al. 2022 (arXiv 2211.09110) and Zhuang et al. 2024 (arXiv
-2310.14122), which the paper's Table 1 has as RG-YN and RG-S. The prompts have the form of the
-second paper's, with the passage between markers; where there are more answers than two, they say
-that the reply must be one of them, since servers list the likeliest tokens only.
+Query generation of Sachan et al. 2022 (arXiv 2204.07496), and relevance generation of Liang et al.
+2022 (arXiv 2211.09110) and Zhuang et al. 2024 (arXiv 2310.14122): QG, RG-YN and RG-S of the paper's
+Table 1. The prompts have the form of the sources', with the passage between markers; where there
+are more answers than two, they say that the reply must be one of them, since servers list the
+likeliest tokens only.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib import resources
@@ -16,14 +18,19 @@ from typing import Any, ClassVar, Unpack
 
 from mcranker.config import NO_YES, RankerConfig
 from mcranker.errors import ConfigError, UnsupportedCapability
+from mcranker.llm.chat import ChatReply
 from mcranker.method.annotator import ScorePrompt
+from mcranker.method.answers import Scoring
 from mcranker.method.session import Session
 from mcranker.method.team import score_by_judge
-from mcranker.models import LedgerSpec, ModelSpec, Roles
+from mcranker.models import LedgerSpec, ModelSpec, Roles, check_capabilities
 from mcranker.options import RankerOptions
 from mcranker.rankers.direct import DirectJudge
 from mcranker.rankers.pointwise import PointwiseRanker
 from mcranker.ranking import Ranking
+from mcranker.replies.loose_json import Unreadable
+from mcranker.surrogates import encodable
+from mcranker.types import Score
 from personas.templates import Template
 from personas.untrusted import Cleaner
 
@@ -31,6 +38,7 @@ DEFAULT_SCALE = 4
 """k of RG-S(0, k); the best of Zhuang et al."""
 
 _HEADINGS = ("Query", "Passage", "Output")
+_QG_HEADINGS = ("Passage", "Question")
 _NO_TEAM: Mapping[str, Any] = {"criteria": "none", "recruiting": "library"}
 
 
@@ -77,8 +85,11 @@ class _LikelihoodRanker(PointwiseRanker):
             )
         super()._check_models()
 
+    def _score_prompt(self, session: Session) -> ScorePrompt:
+        return ScorePrompt(self._prompt, session, None)
+
     async def _run(self, session: Session) -> Ranking:
-        prompt = ScorePrompt(self._prompt, session, None)
+        prompt = self._score_prompt(session)
         judge = self.name.upper().replace("_", "-")
         scored = await score_by_judge(
             session, judge, lambda ensembler: DirectJudge(prompt, judge, session, ensembler)
@@ -181,6 +192,93 @@ class RGSRanker(_LikelihoodRanker):
     @property
     def _prompt_name(self) -> str:
         return "rg_labels" if self.config.labels else "rg_s"
+
+
+class QGRanker(_LikelihoodRanker):
+    """QG (Sachan et al. 2022): how likely the passage makes the query, from 0 to 1.
+
+    The score is exp of the paper's, the mean of log p(token) over the query's tokens, each given
+    the passage and the tokens before it. So it is the geometric mean of their probabilities, and
+    the order is the paper's.
+
+    >>> QGRanker(model="local:smollm2-135m")
+    >>> QGRanker(model="openai:NAME", base_url="http://localhost:8000/v1")  # vLLM
+
+    Args:
+        model: gives the log-probabilities of a given text: ``local:NAME`` of a chat model, or
+            ``openai:NAME`` of a server that echoes prompts with log-probabilities, as vLLM does.
+        base_url: of that server.
+        api_key: instead of the environment's.
+        ledger: the file that keeps every answer, as for `MCRanker`.
+        config: all other choices as one object; `options` replace single fields.
+        options: fields of `RankerConfig`.
+
+    Raises:
+        ConfigError: an option that has no meaning here: of a team, or of the scale.
+        UnsupportedCapability: the model gives no such log-probabilities; of a server that is known
+            once it has been asked.
+        ModelError: as `MCRanker`.
+    """
+
+    name: ClassVar[str] = "qg"
+
+    def __init__(
+        self,
+        *,
+        model: ModelSpec = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        ledger: LedgerSpec = "default",
+        config: RankerConfig | None = None,
+        **options: Unpack[RankerOptions],
+    ) -> None:
+        chosen = RankerConfig.of(config, options)
+        for name, only in (("scoring", "expected"), ("labels", ()), ("scale", 1)):
+            _refuse(self.name, chosen, name, only)
+        super().__init__(
+            RankerConfig.of(chosen, {"scoring": "expected", "scale": 1}),
+            model=model,
+            base_url=base_url,
+            api_key=api_key,
+            ledger=ledger,
+        )
+        self._prompt = replace(self._prompt, cleaner=Cleaner(_QG_HEADINGS))
+
+    def _check_models(self) -> None:
+        scoring = self.models.scoring
+        if not scoring.capabilities.continuation_logprobs:
+            raise UnsupportedCapability(
+                f"{scoring.name} does not tell how likely a given text is, by which ranker='qg' "
+                "scores; name a chat model of the embedded engine (local:NAME), or a server that "
+                "echoes prompts with log-probabilities, such as vLLM (openai:NAME with base_url=), "
+                "or use ranker='rg_yn'",
+                model=scoring.name,
+            )
+        # No label is read.
+        check_capabilities(
+            RankerConfig.of(self.config, {"scoring": "integer"}), self.models, recruits=0
+        )
+
+    def _score_prompt(self, session: Session) -> ScorePrompt:
+        return ScorePrompt(self._prompt, session, None, answer=QueryLikelihood(session))
+
+
+class QueryLikelihood(Scoring):
+    """The geometric mean of the probabilities of the query's tokens, 0 to 1."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session.config, session.prompts, None)
+        self.instruction = ""
+        self.continuation = encodable(session.query.text.strip())
+
+    def read(self, reply: ChatReply) -> Score:
+        listed = reply.continuation_logprobs
+        if not listed:
+            raise Unreadable("it has no log-probabilities of the query's tokens.")
+        odd = next((each for each in listed if not each <= 0), None)
+        if odd is not None:
+            raise Unreadable(f"{odd!r} is no log-probability.")
+        return Score(math.exp(math.fsum(listed) / len(listed)))
 
 
 def _text(prompt: str) -> str:

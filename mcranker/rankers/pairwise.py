@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import ClassVar, Unpack
 
 from mcranker.config import LARGEST, RankerConfig
-from mcranker.models import LedgerSpec, ModelSpec
+from mcranker.method.seats import TeamSpec
+from mcranker.models import LedgerSpec, ModelSpec, Roles
 from mcranker.options import RankerOptions
-from mcranker.rankers.comparative import ComparativeRanker, Sorting, check_whole
+from mcranker.rankers.comparative import ComparativeRanker, check_whole
+from mcranker.rankers.sorting import Sorting
 from mcranker.runtime.bridge import task_group
 
 
@@ -29,11 +31,16 @@ class PairwiseRanker(ComparativeRanker):
     Args:
         ranks: so many first ranks are sorted out, K of the paper; at least 1.
         model: answers, as for `MCRanker`.
+        recruiter_model: recruits the team's personas, instead of `model`.
+        criteria_model: writes their rubrics, instead of `model`.
         base_url: of an OpenAI- or Anthropic-compatible server.
         api_key: instead of the environment's.
+        team: compares instead of a recruited team, as for `MCRanker`.
+        team_size: personas on the team, as for `MCRanker`; None for no team, or those of `team`.
         ledger: the file that keeps every answer, as for `MCRanker`.
         config: all other choices as one object; `options` replace single fields.
-        options: fields of `RankerConfig`; those about scores and teams have no use here.
+        options: fields of `RankerConfig`; those about scores are refused. ``require`` asks for a
+            team as well.
 
     Raises:
         ConfigError, ModelError, PersonasError: as `MCRanker`.
@@ -47,8 +54,12 @@ class PairwiseRanker(ComparativeRanker):
         *,
         ranks: int = 10,
         model: ModelSpec = None,
+        recruiter_model: ModelSpec = None,
+        criteria_model: ModelSpec = None,
         base_url: str | None = None,
         api_key: str | None = None,
+        team: TeamSpec | None = None,
+        team_size: int | None = None,
         ledger: LedgerSpec = "default",
         config: RankerConfig | None = None,
         **options: Unpack[RankerOptions],
@@ -56,17 +67,20 @@ class PairwiseRanker(ComparativeRanker):
         check_whole("ranks", ranks, 1, LARGEST)
         self.ranks = ranks
         super().__init__(
-            RankerConfig.of(config, options),
+            RankerConfig.of(config, options, team_size=team_size),
             {"ranks": ranks},
-            model=model,
+            roles=Roles(model, recruiter_model, criteria_model),
             base_url=base_url,
             api_key=api_key,
+            team=team,
             ledger=ledger,
         )
 
     async def _sort(self, sorting: Sorting) -> None:
         order = sorting.order
         better: dict[frozenset[int], int | None] = {}
+        if len(order) == 1:
+            sorting.settled = 1
         for top in range(min(self.ranks, len(order) - 1)):
             for lower in range(len(order) - 1, top, -1):
                 pair = order[lower - 1], order[lower]
@@ -75,6 +89,7 @@ class PairwiseRanker(ComparativeRanker):
                     better[known] = await self._better_of(sorting, *pair)
                 if better[known] == pair[1]:
                     order[lower - 1], order[lower] = order[lower], order[lower - 1]
+            sorting.settled = top + 1
 
     def _most(self, count: int) -> int:
         return 2 * sum(count - top for top in range(1, min(self.ranks, count - 1) + 1))

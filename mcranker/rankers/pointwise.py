@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Self
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Self
 
 import anyio
 import numpy as np
 from numpy.typing import NDArray
 
 from mcranker.config import RankerConfig
-from mcranker.errors import ModelError
+from mcranker.errors import ConfigError, ModelError
 from mcranker.events import Emit, RankingStarted
 from mcranker.logs import safe_logger
 from mcranker.method.seats import Seats, TeamSpec, as_team
@@ -23,6 +23,7 @@ from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking, combined
 from mcranker.types import Passage, Query, ScoreMatrix
 from personas import Member, PromptError, PromptSet, Team
+from personas.ensembles import Rule
 
 logger = safe_logger("mcranker")
 
@@ -49,6 +50,7 @@ class PointwiseRanker(Ranker):
             config = RankerConfig.of(config, {"team_size": len(self.team.members)})
         if needs_team:
             Seats.of(config, self.team)
+        self.writes_rubrics = needs_team
         # Before any model: a team or a folder that cannot be used needs none to be found out.
         PromptSet.load(config.prompts)
         super().__init__(
@@ -60,6 +62,8 @@ class PointwiseRanker(Ranker):
         )
         self.seats = Seats.of(self.config, self.team) if needs_team else Seats()
         self._check_models()
+        if self.config.criteria_examples:
+            _check_examples(self.config, self.seats)
         self.prompts = PromptSet.load(self.config.prompts)
         _check_answer(self.prompts, prompt, self.config)
         self._memory = Memory()
@@ -69,9 +73,12 @@ class PointwiseRanker(Ranker):
 
     @property
     def prompt_hashes(self) -> Mapping[str, str]:
-        if self.config.questions is None:
-            return self.prompts.hashes
-        return {**self.prompts.hashes, **self.prompts.typed_hashes}
+        hashes = dict(self.prompts.hashes)
+        if self.config.questions is not None:
+            hashes |= self.prompts.typed_hashes
+        if self.config.criteria_examples:
+            hashes |= self.prompts.hashes_of(["criteria_examples"])
+        return hashes
 
     def _check_models(self) -> None:
         """Refuse models that lack what the configuration needs, before any call.
@@ -92,7 +99,7 @@ class PointwiseRanker(Ranker):
         if self.config.deadline is not None:
             session.deadline = anyio.current_time() + self.config.deadline
         if emit is not None:
-            await emit(RankingStarted(query.id, query.text, len(session.distinct)))
+            await emit(RankingStarted(query.id, query.text, len(session.distinct), session.usage))
         try:
             return await self._run(session)
         except ModelError as error:
@@ -106,11 +113,7 @@ class PointwiseRanker(Ranker):
 
     def _double(self, models: Models) -> Self:
         double = super()._double(models)
-        double._memory = Memory(  # noqa: SLF001 - of the same class
-            dict(self._memory.dataset_rubrics),
-            list(self._memory.dataset_team),
-            list(self._memory.subject_baselines),
-        )
+        double._memory = self._memory.copy()  # noqa: SLF001 - of the same class
         double.seats = self.seats.for_estimates()
         return double
 
@@ -138,31 +141,28 @@ class PointwiseRanker(Ranker):
         return await assemble(session, self.seats, locked=locked)
 
     def build_team(self, session: Session, members: Sequence[Member]) -> Team:
-        """The team as it judged, rubrics included.
+        """The team as it judged, see `team_as_judged`."""
+        return team_as_judged(session, members, given=self.team, seats=self.seats)
 
-        A team that was given keeps its name, description and lock; it keeps its query too,
-        unless somebody was recruited or a rubric written for this one.
-        """
-        members = tuple(members)
-        query = session.asked.text.strip()[:_LONGEST_QUERY]
-        if self.team is None:
-            return Team(members=members, query="" if self.config.one_team else query)
-        made_for_query = self.seats.recruits > 0 or (
-            self.config.criteria != "dataset"
-            and any(
-                before.rubric is None and after.rubric is not None
-                for before, after in zip(self.seats.members, members, strict=True)
-            )
-        )
-        changed = {"query": query} if made_for_query else {}
-        return self.team.model_copy(update={"members": members, **changed})
-
-    def build_ranking(self, session: Session, scored: Scored) -> Ranking:
+    def build_ranking(
+        self,
+        session: Session,
+        scored: Scored,
+        *,
+        left_out: Collection[int] = (),
+        rule: Rule | None = None,
+    ) -> Ranking:
         """The finished ranking: scores combined (Eq. 4), ties by first-stage order.
 
         A passage that was not scored by all stands where the highest score that it could have
         reached puts it. Passages beyond ``depth``, and those that had no score at the deadline,
         follow in first-stage order.
+
+        Args:
+            session: the query.
+            scored: what came of it.
+            left_out: rows of the matrix that get no final score; they follow as well.
+            rule: how scores become final ones, instead of the configuration's.
 
         Raises:
             MissingScoreError: a score is missing and ``missing="fail"``.
@@ -170,8 +170,12 @@ class PointwiseRanker(Ranker):
         beyond = len(session.given) - len(session.passages)
         rows = np.concatenate([session.group_of, np.full(beyond, -1, dtype=np.intp)])
         matrix, assessed, judged = scored.matrix, scored.assessed, rows
-        if scored.partial:
-            known = np.flatnonzero(~np.isnan(matrix.values).all(axis=1))
+        if scored.partial or left_out:
+            gone = np.zeros(len(matrix.values), dtype=np.bool_)
+            if scored.partial:
+                gone |= np.isnan(matrix.values).all(axis=1)
+            gone[list(left_out)] = True
+            known = np.flatnonzero(~gone)
             row_of = np.full(len(matrix.values) + 1, -1, dtype=np.intp)  # the last is of row -1
             row_of[known] = np.arange(len(known))
             judged, matrix = row_of[rows], matrix.take(known)
@@ -180,7 +184,7 @@ class PointwiseRanker(Ranker):
             query=session.asked,
             passages=session.given,
             **combined(
-                self.config.rule,
+                rule or self.config.rule,
                 matrix,
                 judged,
                 session.given,
@@ -203,6 +207,18 @@ class PointwiseRanker(Ranker):
         )
 
 
+def _check_examples(config: RankerConfig, seats: Seats) -> None:
+    """Refuse examples of rubrics where everybody has one."""
+    bring_one = config.recruiting == "library" and config.criteria == "library"
+    if (seats.recruits and not bring_one) or any(each.rubric is None for each in seats.members):
+        return
+    raise ConfigError(
+        f"criteria_examples={config.criteria_examples} shows rubrics to those who write criteria, "
+        "and all personas of this team have some already; leave it out, or have criteria written "
+        '(criteria="query", recruiting="invent")'
+    )
+
+
 def _check_answer(prompts: PromptSet, prompt: str, config: RankerConfig) -> None:
     """Refuse a scheme whose instruction the scoring prompt has no place for."""
     if config.questions or config.scoring == "integer":
@@ -220,7 +236,43 @@ def _changes(config: RankerConfig, resolved: RankerConfig) -> str:
     changed = {
         name: value for name, value in resolved.model_dump().items() if value != before[name]
     }
-    return ", ".join(f"{name}={value!r}" for name, value in changed.items()) or "nothing changes"
+    if not changed:
+        return "nothing changes"
+    listed = ", ".join(f"{name.replace('_', ' ')} {_said(each)}" for name, each in changed.items())
+    return f"unless you choose otherwise, it works with: {listed}"
+
+
+def _said(value: Any) -> str:
+    match value:
+        case tuple() | list():
+            return "/".join(map(str, value))
+        case True | False:
+            return "on" if value else "off"
+    return str(value)
+
+
+def team_as_judged(
+    session: Session, members: Sequence[Member], *, given: Team | None, seats: Seats
+) -> Team:
+    """The team as it judged, rubrics included.
+
+    A team that was given keeps its name, description and lock; it keeps its query too,
+    unless somebody was recruited or a rubric written for this one.
+    """
+    config = session.config
+    members = tuple(members)
+    query = session.asked.text.strip()[:_LONGEST_QUERY]
+    if given is None:
+        return Team(members=members, query="" if config.one_team else query)
+    made_for_query = seats.recruits > 0 or (
+        config.criteria != "dataset"
+        and any(
+            before.rubric is None and after.rubric is not None
+            for before, after in zip(seats.members, members, strict=True)
+        )
+    )
+    changed = {"query": query} if made_for_query else {}
+    return given.model_copy(update={"members": members, **changed})
 
 
 def characters_cut(session: Session) -> dict[int, int]:

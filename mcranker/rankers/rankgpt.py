@@ -6,11 +6,11 @@ from typing import ClassVar, Literal, Unpack
 
 from mcranker.config import LARGEST, RankerConfig
 from mcranker.errors import ConfigError
-from mcranker.llm.chat import ChatReply
+from mcranker.method.seats import TeamSpec
 from mcranker.models import LedgerSpec, ModelSpec, Roles
 from mcranker.options import RankerOptions
-from mcranker.rankers.comparative import ComparativeRanker, Sorting, check_whole
-from mcranker.replies.orders import ReadOrder, read_order
+from mcranker.rankers.comparative import ComparativeRanker, check_whole
+from mcranker.rankers.sorting import Sorting
 
 MOST_IN_A_WINDOW = 100
 MOST_PASSES = 100
@@ -30,6 +30,7 @@ class RankGPTRanker(ComparativeRanker):
 
     >>> RankGPTRanker(model="openai:gpt-5-mini")              # window 20, step 10, as in the paper
     >>> RankGPTRanker(model="openai:gpt-5-mini", passes=2)
+    >>> RankGPTRanker(model="openai:gpt-5-mini", team_size=3)  # each persona's order
     >>> RankGPTRanker(model="openai:gpt-5-mini", assessor_model="openai:gpt-5")
 
     Args:
@@ -38,12 +39,17 @@ class RankGPTRanker(ComparativeRanker):
         passes: how often the window goes over all passages.
         reranked: how many of the first passages the assessor puts in order again, at least 2.
         model: answers, as for `MCRanker`.
+        recruiter_model: recruits the team's personas, instead of `model`.
+        criteria_model: writes their rubrics, instead of `model`.
         assessor_model: a stronger one, for the second stage; None for no second stage.
         base_url: of an OpenAI- or Anthropic-compatible server.
         api_key: instead of the environment's.
+        team: compares instead of a recruited team, as for `MCRanker`.
+        team_size: personas on the team, as for `MCRanker`; None for no team, or those of `team`.
         ledger: the file that keeps every answer, as for `MCRanker`.
         config: all other choices as one object; `options` replace single fields.
-        options: fields of `RankerConfig`; those about scores and teams have no use here.
+        options: fields of `RankerConfig`; those about scores are refused. ``require`` asks for a
+            team as well.
 
     Raises:
         ConfigError, ModelError, PersonasError: as `MCRanker`.
@@ -60,9 +66,13 @@ class RankGPTRanker(ComparativeRanker):
         passes: int = 1,
         reranked: int = 30,
         model: ModelSpec = None,
+        recruiter_model: ModelSpec = None,
+        criteria_model: ModelSpec = None,
         assessor_model: ModelSpec = None,
         base_url: str | None = None,
         api_key: str | None = None,
+        team: TeamSpec | None = None,
+        team_size: int | None = None,
         ledger: LedgerSpec = "default",
         config: RankerConfig | None = None,
         **options: Unpack[RankerOptions],
@@ -79,11 +89,12 @@ class RankGPTRanker(ComparativeRanker):
         self.window, self.step, self.passes = window, step, passes
         self.reranked = 0 if assessor_model is None else reranked
         super().__init__(
-            RankerConfig.of(config, options),
+            RankerConfig.of(config, options, team_size=team_size),
             {"window": window, "step": step, "passes": passes, "reranked": self.reranked},
-            model=Roles(model, assessor=assessor_model),
+            roles=Roles(model, recruiter_model, criteria_model, assessor=assessor_model),
             base_url=base_url,
             api_key=api_key,
+            team=team,
             ledger=ledger,
         )
 
@@ -91,6 +102,7 @@ class RankGPTRanker(ComparativeRanker):
         for _ in range(self.passes):
             for start, end in self._windows(len(sorting.order)):
                 await self._put_in_order(sorting, start, end, "score")
+            sorting.settled = len(sorting.order)
         for start, end in self._windows(min(self.reranked, len(sorting.order))):
             await self._put_in_order(sorting, start, end, "assess")
 
@@ -114,20 +126,8 @@ class RankGPTRanker(ComparativeRanker):
         self, sorting: Sorting, start: int, end: int, stage: Literal["score", "assess"]
     ) -> None:
         rows = sorting.order[start:end]
-
-        def read(reply: ChatReply) -> ReadOrder:
-            return read_order(reply.text, len(rows), cut=reply.finish_reason == "length")
-
-        shown = {str(number): row for number, row in enumerate(rows, start=1)}
-        found = await self._ask(sorting, shown, read, stage=stage)
-        if found is not None:
-            named = [rows[place] for place in found.places]
+        named = await self._order(sorting, rows, stage)
+        if named is not None:
             rows = [*named, *(row for row in rows if row not in named)]
             sorting.order[start:end] = rows
-            sorting.count(
-                odd=found.odd,
-                missing=found.missing,
-                repeated=found.repeated,
-                unknown=found.unknown,
-            )
-        await sorting.tell(rows, failed=found is None)
+        await sorting.tell(rows, failed=named is None)

@@ -32,15 +32,16 @@ class RerankRanker(PointwiseRanker):
     >>> RerankRanker(model="rerank:BAAI/bge-reranker-v2-m3", base_url="http://localhost:8000/v1")
     >>> RerankRanker(model="rerank-tei:bge", base_url="http://localhost:8080")
     >>> RerankRanker(model="local:bge-reranker-v2-m3-Q8_0.gguf")
+    >>> RerankRanker(model="crossencoder:cross-encoder/ms-marco-MiniLM-L6-v2")
 
     One call has up to ``passages_per_call`` passages: 100, or 32 of Text Embeddings Inference,
     where nobody sets it. What fails with others is asked again: a call in halves, a passage
     without a score alone.
 
     Args:
-        model: ``rerank:NAME``, ``rerank-tei:NAME`` or ``rerank-logits:NAME`` with `base_url`, or
-            ``local:PATH`` of a reranker in GGUF. Any other model of typed questions is asked how
-            relevant each passage is.
+        model: ``rerank:NAME``, ``rerank-tei:NAME`` or ``rerank-logits:NAME`` with `base_url`,
+            ``local:PATH`` of a reranker in GGUF, or ``crossencoder:NAME`` of sentence-transformers.
+            Any other model of typed questions is asked how relevant each passage is.
         base_url: the service's address, before ``/rerank``.
         api_key: instead of the environment's ``RERANK_API_KEY``.
         ledger: the file that keeps every answer, as for `MCRanker`.

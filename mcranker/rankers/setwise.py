@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import ClassVar, Unpack
 
 from mcranker.config import LARGEST, RankerConfig
-from mcranker.models import LedgerSpec, ModelSpec
+from mcranker.method.seats import TeamSpec
+from mcranker.models import LedgerSpec, ModelSpec, Roles
 from mcranker.options import RankerOptions
-from mcranker.rankers.comparative import LETTERS, ComparativeRanker, Sorting, check_whole
+from mcranker.rankers.comparative import LETTERS, ComparativeRanker, check_whole
+from mcranker.rankers.sorting import Sorting
 
 
 class SetwiseRanker(ComparativeRanker):
@@ -28,11 +30,16 @@ class SetwiseRanker(ComparativeRanker):
         ranks: so many first ranks are sorted out, at least 1.
         children: passages that one call compares with the one above them, 1 to 25.
         model: answers, as for `MCRanker`.
+        recruiter_model: recruits the team's personas, instead of `model`.
+        criteria_model: writes their rubrics, instead of `model`.
         base_url: of an OpenAI- or Anthropic-compatible server.
         api_key: instead of the environment's.
+        team: compares instead of a recruited team, as for `MCRanker`.
+        team_size: personas on the team, as for `MCRanker`; None for no team, or those of `team`.
         ledger: the file that keeps every answer, as for `MCRanker`.
         config: all other choices as one object; `options` replace single fields.
-        options: fields of `RankerConfig`; those about scores and teams have no use here.
+        options: fields of `RankerConfig`; those about scores are refused. ``require`` asks for a
+            team as well.
 
     Raises:
         ConfigError, ModelError, PersonasError: as `MCRanker`.
@@ -47,8 +54,12 @@ class SetwiseRanker(ComparativeRanker):
         ranks: int = 10,
         children: int = 3,
         model: ModelSpec = None,
+        recruiter_model: ModelSpec = None,
+        criteria_model: ModelSpec = None,
         base_url: str | None = None,
         api_key: str | None = None,
+        team: TeamSpec | None = None,
+        team_size: int | None = None,
         ledger: LedgerSpec = "default",
         config: RankerConfig | None = None,
         **options: Unpack[RankerOptions],
@@ -57,11 +68,12 @@ class SetwiseRanker(ComparativeRanker):
         check_whole("children", children, 1, len(LETTERS) - 1)
         self.ranks, self.children = ranks, children
         super().__init__(
-            RankerConfig.of(config, options),
+            RankerConfig.of(config, options, team_size=team_size),
             {"ranks": ranks, "children": children},
-            model=model,
+            roles=Roles(model, recruiter_model, criteria_model),
             base_url=base_url,
             api_key=api_key,
+            team=team,
             ledger=ledger,
         )
 

@@ -53,6 +53,7 @@ async def ask(
     max_tokens: int,
     schema: ReplySchema | None = None,
     labels: tuple[str, ...] = (),
+    continuation: str = "",
     questions: tuple[Question, ...] = (),
     state: State | None = None,
 ) -> T:
@@ -61,7 +62,7 @@ async def ask(
     After a reply that `read` finds `Unreadable` the same question is asked anew, where the stage
     is one for which ``config.ask_anew`` counts. After that, the reply is shown to the model with
     the reason, and the question asked again, up to ``config.reask`` times. What is read from
-    probabilities (of `labels`, or for `questions`) is asked for once.
+    probabilities (of `labels` or a `continuation`, or for `questions`) is asked for once.
 
     Args:
         model: who answers.
@@ -74,6 +75,7 @@ async def ask(
         max_tokens: limit of the reply.
         schema: form of the reply.
         labels: texts whose probabilities are wanted.
+        continuation: a text, of whose tokens they are wanted.
         questions: what is to be judged of the state, or of the prompt.
         state: what the questions are about, if that is not the prompt.
 
@@ -92,6 +94,7 @@ async def ask(
         tag=tag,
         schema=schema,
         labels=labels,
+        continuation=continuation,
         questions=questions,
         state=state,
         temperature=config.temperature,
@@ -112,7 +115,7 @@ async def ask(
             unread = Usage(unreadable=1)
             usage.add(tag.stage, tag.persona, billed, unread, reused=reply.reused)
             # A reply read from probabilities does not change by asking again.
-            if len(asked) > anew + config.reask or labels or questions:
+            if len(asked) > anew + config.reask or labels or continuation or questions:
                 await _note_unusable(model, asked)
                 kept = isinstance(model, ReusesAnswers) and tag.stage in _OF_THE_TEAM
                 raise _reply_error(problem, reply, model, kept=kept) from problem

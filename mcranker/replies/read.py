@@ -119,10 +119,11 @@ def read_named_integers(text: str, tops: Mapping[str, int]) -> tuple[int | str, 
             break
     else:
         raise first
-    return tuple(_integer_under(record, name, top) for name, top in tops.items())
+    return tuple(integer_under(record, name, top) for name, top in tops.items())
 
 
-def _integer_under(record: Mapping[str, Any], name: str, top: int) -> int | str:
+def integer_under(record: Mapping[str, Any], name: str, top: int) -> int | str:
+    """The integer, 0 to `top`, under a name of a record whose keys are folded; or what is wrong."""
     if fold(name) not in record:
         return "no answer to this question"
     try:

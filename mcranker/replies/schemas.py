@@ -33,6 +33,21 @@ def named_integers_schema(tops: Mapping[str, int]) -> ReplySchema:
     return ReplySchema("answers", _object({name: _integers(top) for name, top in tops.items()}))
 
 
+def window_schema(count: int, properties: Sequence[str]) -> ReplySchema:
+    """Under ``Passages``, REBEL's scores for each number of a passage, from 1.
+
+    Args:
+        count: passages.
+        properties: keys of the scores besides relevance; with any, the model adds them up.
+    """
+    scores: dict[str, Any] = {"Relevance": _integers(10)}
+    scores |= {key: _integers(5) for key in properties}
+    if properties:
+        scores["Final"] = {"type": "number"}
+    passages = {str(number): _object(scores) for number in range(1, count + 1)}
+    return ReplySchema("window", _object({"Passages": _object(passages)}))
+
+
 def library_team_schema(names: Sequence[str]) -> ReplySchema:
     """The schema of a team whose identities are among `names`."""
     return _team({"type": "string", "enum": list(names)})
@@ -78,3 +93,27 @@ RUBRIC_SCHEMA = ReplySchema(
     ),
 )
 """Criteria with weights, and the reason for them (App. D.2, D.3)."""
+
+RELEVANCE_SCHEMA = ReplySchema("relevance", _object({"Reason": _STRING, "Relevance": _STRING}))
+"""What relevance means for a query, for REBEL."""
+
+PROPERTIES_SCHEMA = ReplySchema(
+    "properties",
+    _object(
+        {
+            "Reason": _STRING,
+            "Relevance": _STRING,
+            "Properties": {
+                "type": "array",
+                "items": _object(
+                    {
+                        "Property": _STRING,
+                        "Explanation": _STRING,
+                        "Weight": {"type": "number"},
+                    }
+                ),
+            },
+        }
+    ),
+)
+"""The same with further properties and their weights."""

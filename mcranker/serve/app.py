@@ -22,7 +22,7 @@ from mcranker.events import RankingDone
 from mcranker.inputs import as_passages, as_query
 from mcranker.logs import safe_logger
 from mcranker.rankers import Ranker
-from mcranker.ranking import Ranking
+from mcranker.ranking import Hit, Ranking
 from mcranker.runtime.bridge import task_group
 from mcranker.serve import playground
 from mcranker.serve.bodies import Gone, read_object, timeout_of
@@ -31,7 +31,7 @@ from mcranker.serve.events import CLIENT_GONE, EventQueue, EventStream, event_da
 from mcranker.serve.explanations import Explanations
 from mcranker.serve.keys import Keys
 from mcranker.serve.metrics import CONTENT_TYPE, Metrics
-from mcranker.serve.offers import Offer, Offers, notes_of
+from mcranker.serve.offers import ORDER_ALONE, Offer, Offers, notes_of
 from mcranker.serve.problems import STATUS, Problem, problem_of
 from mcranker.serve.settings import Settings
 from mcranker.serve.shapes import (
@@ -53,6 +53,11 @@ from personas.report import render_inspection
 
 T = TypeVar("T")
 logger = safe_logger("mcranker.serve")
+
+BY_RANK = (
+    "scores are by rank, 1 for the first: documents were compared with one another, not scored"
+)
+"""What a client is told where an order has no scores of its own."""
 
 _SHORTEST = 0.001  # seconds
 _GRACE = 5.0
@@ -280,13 +285,16 @@ class _Service:
             raise Problem("empty", "invalid request: list of documents must not be empty")
         self._check_size(asked.query, len(asked.documents))
         offer = self._offers.find(asked.model)
+        by_rank = not offer.ranker.gives_scores
+        if by_rank and not offer.settings.rank_scores:
+            raise Problem("invalid", f"the ranker {offer.name!r}: {ORDER_ALONE}")
         ranker, passages, notes = _cut(offer, passages_of(asked), asked.max_tokens)
         top_n = None if asked.top_n is None else min(asked.top_n, len(passages))
         seconds = self._seconds(call, asked.timeout)
         job = _Job(offer, ranker, Query(asked.query), passages, seconds, call.holder, top_n)
         ranked = await _unless_gone(call.request, lambda: self._ranked(job))
-        notes = (*notes_of(ranked.ranking), *notes, *asked.notes)
-        answer = shape.answer(_answer(asked, ranked, offer.name, notes))
+        notes = (*notes_of(ranked.ranking), *((BY_RANK,) if by_rank else ()), *notes, *asked.notes)
+        answer = shape.answer(_answer(asked, ranked, offer.name, notes, by_rank=by_rank))
         return _json(answer, 200, _headers(ranked, notes))
 
     async def _rank(self, call: _Call) -> Response:
@@ -504,7 +512,19 @@ def _headers(ranked: _Ranked, notes: tuple[str, ...]) -> dict[str, str]:
     return headers
 
 
-def _answer(asked: Asked, ranked: _Ranked, name: str, notes: tuple[str, ...]) -> Answered:
+def _score(hit: Hit, ranking: Ranking, *, raw: bool, by_rank: bool) -> float | None:
+    """The score of a document; None if it was not judged."""
+    if not by_rank:
+        return hit.score if raw else hit.relevance
+    depth = ranking.config.get("depth")
+    compared = len(ranking.passages[: depth if isinstance(depth, int) else None])
+    judged = hit.rank <= compared and not ranking.failure
+    return (compared + 1 - hit.rank) / compared if judged else None
+
+
+def _answer(
+    asked: Asked, ranked: _Ranked, name: str, notes: tuple[str, ...], *, by_rank: bool
+) -> Answered:
     documents = asked.documents
     usage = ranked.ranking.usage
     return Answered(
@@ -513,7 +533,7 @@ def _answer(asked: Asked, ranked: _Ranked, name: str, notes: tuple[str, ...]) ->
         results=[
             Result(
                 hit.index,
-                hit.score if asked.raw else hit.relevance,
+                _score(hit, ranked.ranking, raw=asked.raw, by_rank=by_rank),
                 documents[hit.index] if asked.return_documents else None,
             )
             for hit in ranked.ranking

@@ -178,7 +178,8 @@ def event_data(event: Event) -> tuple[str, Mapping[str, Any]]:
             return "passage_assessed", _score(event)
         case PassagesCompared():
             done = {"failed": event.failed, "done": event.done, "total": event.total}
-            return "passages_compared", {"doc_ids": event.doc_ids, **done}
+            who = {"persona": event.persona} if event.persona else {}
+            return "passages_compared", {**who, "doc_ids": event.doc_ids, **done}
         case RankingDone():
             return "ranking_done", {}
 

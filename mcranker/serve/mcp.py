@@ -199,7 +199,7 @@ class _Tools:
         return RankResult(
             ranking_id=name,
             ranker=offer.name,
-            judges=list(ranking.personas),
+            judges=list(ranking.orders.personas if ranking.orders else ranking.personas),
             results=[
                 RankedDocument(
                     rank=hit.rank,
@@ -327,6 +327,11 @@ def _progress(event: Event) -> tuple[float, float | None, str] | None:
     return None
 
 
+def _rank_instead(hit: InspectedHit, name: str) -> str:
+    rank = hit.ranks.get(name)
+    return "" if rank is None else f"compared, not scored: rank {rank}"
+
+
 def _view(inspection: Inspection, hit: InspectedHit, name: str) -> JudgeView:
     member = inspection.member(name)
     rubric = member.rubric if member is not None else None
@@ -334,7 +339,7 @@ def _view(inspection: Inspection, hit: InspectedHit, name: str) -> JudgeView:
         name=name,
         description=member.persona.description if member is not None else "",
         score=hit.scores[name],
-        missing=hit.missing.get(name, ""),
+        missing=hit.missing.get(name, "") or _rank_instead(hit, name),
         rank_without=hit.rank_without.get(name),
         criteria=[
             f"{each.weight:g}% {each.name}: {each.description}"

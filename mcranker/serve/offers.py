@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import PurePath
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 from pydantic import ValidationError
@@ -24,10 +24,24 @@ from mcranker.serve.places import Places
 from mcranker.serve.problems import Problem
 from mcranker.serve.settings import RankerSettings, Settings
 from personas import PersonasError, Team, library
-from personas.inspection.stored import StoredCalls, StoredHit, StoredRanking
+from personas.inspection.stored import (
+    StoredCalls,
+    StoredComparisons,
+    StoredHit,
+    StoredOrder,
+    StoredRanking,
+)
 from personas.words import counted
 
+C = TypeVar("C", bound=StoredComparisons)
+
 logger = safe_logger("mcranker.serve")
+
+ORDER_ALONE = (
+    "it compares documents and gives an order without scores, which rerank clients need; ask "
+    "POST /v1/rank, or have it served with rank_scores = true, or by a team (team_size)"
+)
+"""Why a ranker does not serve the shapes of other rerankers."""
 
 _MOST_VARIANTS = 64
 _ADDRESS = re.compile(
@@ -102,6 +116,12 @@ class Offer:
                 "models": {role: public_name(name) for role, name in stored.models.items()},
                 "hits": [_discreet(hit) for hit in stored.hits],
                 "failure": discreet(stored.failure),
+                "members": [
+                    each.model_copy(update={"failure": discreet(each.failure)})
+                    for each in stored.members
+                ],
+                "comparisons": stored.comparisons and _discreet_counts(stored.comparisons),
+                "orders": {name: _discreet_counts(each) for name, each in stored.orders.items()},
                 "usage": stored.usage.model_copy(
                     update={
                         "by_stage": [_of_public_model(each) for each in stored.usage.by_stage],
@@ -133,10 +153,13 @@ class Offer:
         kept = {name: value for name, value in chosen.items() if name not in _OF_MODELS}
         if "model" in type(base).takes():
             # So that none is connected; then all of its models take the place of this one.
-            kept |= {"model": base.models.scoring, "ledger": base.models.ledger}
+            models = next((part.models for part in base.parts), base.models)
+            kept |= {"model": models.scoring, "ledger": models.ledger}
         make: Callable[..., Ranker] = type(base)
         made = make(**kept)
         made.models = base.models
+        for part, known in zip(made.parts, base.parts, strict=True):
+            part.models = known.models
         return made
 
 
@@ -205,6 +228,10 @@ def notes_of(ranking: Ranking) -> tuple[str, ...]:
         notes.append("not ranked: no model answered, and the order is the one that was given")
     if missing := len(ranking.missing):
         notes.append(f"{counted(missing, 'score')} of {ranking.matrix.values.size} missing")
+    # Without their names: notes stand in headers, and names are a model's.
+    if ranking.orders is not None and (left_out := len(ranking.orders.left_out)):
+        judges = counted(len(ranking.orders.personas), "judge")
+        notes.append(f"left out: {left_out} of {judges} gave no order")
     return tuple(notes)
 
 
@@ -222,19 +249,30 @@ def discreet(message: str) -> str:
 def _opened(settings: RankerSettings, service: Settings, metrics: Metrics) -> Offer:
     make: Callable[..., Ranker] = RANKERS.get(settings.ranker)
     ranker = make(**settings.options)
-    slots = ranker.models.scoring.capabilities.prefix_slots
+    known = [part.models.scoring.capabilities.prefix_slots for part in ranker.parts]
+    slots = min((each for each in known if each is not None), default=None)
     limits = service.limits
     # Rankings that take turns would drive out each other's prompt prefixes.
     places = Places(min(limits.rankings, slots or limits.rankings), limits.waiting, limits.wait)
-    ranker.models = metrics.metered(settings.name, ranker.models, public_name)
+    for part in ranker.parts:
+        part.models = metrics.metered(settings.name, part.models, public_name)
     metrics.watch(settings.name, places)
     names = ", ".join(dict.fromkeys(map(public_name, ranker.models.names.values())))
     logger.info("ranker %r: %s with %s", settings.name, settings.ranker, names)
+    if not (ranker.gives_scores or settings.rank_scores):
+        logger.warning("ranker %r: %s", settings.name, ORDER_ALONE)
     return Offer(settings, ranker, places)
 
 
 def _of_public_model(calls: StoredCalls) -> StoredCalls:
     return calls.model_copy(update={"model": public_name(calls.model)})
+
+
+def _discreet_counts(counts: C) -> C:
+    changed = {"reason": discreet(counts.reason)}
+    if isinstance(counts, StoredOrder):
+        changed["left_out"] = discreet(counts.left_out)
+    return counts.model_copy(update=changed)
 
 
 def _discreet(hit: StoredHit) -> StoredHit:

@@ -123,6 +123,7 @@ class _RankerForm(_Form):
     ranker: str = "mcranker"
     names: tuple[str, ...] = Field((), strict=False)
     per_request: tuple[str, ...] = Field((), strict=False)
+    rank_scores: bool = False
 
 
 class _File(_Form):
@@ -142,6 +143,8 @@ class RankerSettings:
         options: what its class takes, models and team included.
         names: other names for it, and patterns such as ``"rerank-*"``.
         per_request: options that requests may choose; fields of `RankerConfig`, and ``"team"``.
+        rank_scores: where the ranker gives an order without scores, whether documents get scores by
+            their rank in the shapes of other rerankers; else these are refused.
 
     Raises:
         ConfigError: there is no such ranker, or it does not take an option.
@@ -152,6 +155,7 @@ class RankerSettings:
     options: Mapping[str, Any] = field(default_factory=dict)
     names: tuple[str, ...] = ()
     per_request: tuple[str, ...] = ()
+    rank_scores: bool = False
 
     def __post_init__(self) -> None:
         place = f"ranker {self.name!r}"
@@ -252,7 +256,9 @@ def load_settings(path: str | os.PathLike[str]) -> Settings:
 
 def _ranker(name: str, table: _RankerForm, base: Path) -> RankerSettings:
     options = {key: _located(key, value, base) for key, value in (table.model_extra or {}).items()}
-    return RankerSettings(name, table.ranker, options, table.names, table.per_request)
+    return RankerSettings(
+        name, table.ranker, options, table.names, table.per_request, table.rank_scores
+    )
 
 
 def _located(option: str, value: Any, base: Path) -> Any:

@@ -18,11 +18,13 @@ from numpy.typing import NDArray
 from personas.ensembles import Ensemble, Rule, descending, distinct, find_ensemble, highest_score
 from personas.errors import SchemaError
 from personas.inspection.agreement import TeamAgreement
+from personas.inspection.orders import points_of, tails_of
 from personas.inspection.stored import (
     ASSESSOR,
     StoredCalls,
     StoredComparisons,
     StoredHit,
+    StoredMember,
     StoredRanking,
     WeakJudge,
 )
@@ -80,8 +82,8 @@ class InspectedHit:
             a passage that was not judged.
         rank_without: persona -> rank of the passage if that persona is left out. Empty for
             a passage that was not judged, and where fewer than two personas judged.
-        disagreement: population standard deviation of the personas' scores; None for fewer
-            than two.
+        disagreement: population standard deviation of the personas' scores, or ranks; None for
+            fewer than two.
         skipped: personas who were not asked, because the passage could not reach the first
             ``top_k`` ranks any more.
         at_most: the highest final score it could have got from them, by which it is ranked;
@@ -93,6 +95,13 @@ class InspectedHit:
         other: where the ranker that this one is compared with has it; None if nowhere.
         stood_in: persona -> what stood in for its missing score in the final one; empty where
             nothing did, or where that is not known here.
+        dropped: the relevance for which the ranker dropped the passage, which then has no final
+            score; None for others.
+        members: of a fused ranking, member -> where that has the passage; without those that do
+            not have it. `scores` then holds what each gave to the passage.
+        ranks: persona -> rank in its order, from 1, where a team compared the passages; then nobody
+            gave a score.
+        points: persona -> what the ensemble makes of its rank, see `personas.orders.points`.
         cut: characters at the end of the passage that models did not see.
         suspicions: signs that the passage was written to be ranked high.
     """
@@ -117,6 +126,10 @@ class InspectedHit:
     probabilities: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     other: OtherPlace | None = None
     stood_in: Mapping[str, float] = field(default_factory=dict)
+    dropped: float | None = None
+    members: Mapping[str, OtherPlace] = field(default_factory=dict)
+    ranks: Mapping[str, int] = field(default_factory=dict)
+    points: Mapping[str, float] = field(default_factory=dict)
     cut: int = 0
     suspicions: tuple[Suspicion, ...] = ()
 
@@ -131,13 +144,18 @@ class InspectedHit:
         return self.first_stage_rank - self.rank
 
     @property
+    def marks(self) -> Mapping[str, float | None]:
+        """What the final score combines: the points where there are any, else the scores."""
+        return self.points or self.scores
+
+    @property
     def known_scores(self) -> tuple[float, ...]:
-        """The personas' scores that are there."""
-        return tuple([score for score in self.scores.values() if score is not None])
+        """The personas' scores that are there, or their points."""
+        return tuple([score for score in self.marks.values() if score is not None])
 
     @property
     def score_range(self) -> float | None:
-        """Highest less lowest of the personas' scores; None for fewer than two."""
+        """Highest less lowest of the personas' scores, or points; None for fewer than two."""
         known = self.known_scores
         return max(known) - min(known) if len(known) > 1 else None
 
@@ -163,7 +181,7 @@ class InspectedHit:
             return ()
         effects = self.effects
         # What stands in for a missing score has an effect too, but that is not the persona's.
-        counted = [name for name in effects if self.scores[name] is not None]
+        counted = [name for name in effects if self.marks[name] is not None]
         most = extreme([0, *[effects[name] for name in counted]])
         return tuple([name for name in counted if effects[name] == most]) if most else ()
 
@@ -180,7 +198,7 @@ class Inspection:
         ranker: the ranker's name.
         team: who judged, with rubrics; None for rankers without a team.
         personas: names of the score columns. Without personas of their own, rankers name
-            one column, e.g. ``DIRECT``.
+            one column, e.g. ``DIRECT``. Where a team compared, those whose orders count.
         hits: all passages, best first.
         config: the configuration in effect, as plain values.
         models: role -> model name.
@@ -195,7 +213,10 @@ class Inspection:
         other: the ranking that this one is compared with; None if there is none.
         partial: whether the deadline came before all scores.
         failure: why no passage was judged and the order is the first stage's; else empty.
-        comparisons: what came of the replies, for rankers that compare passages.
+        comparisons: what came of the replies of a ranker that compares; None for others.
+        left_out: persona -> why its order does not count, where a team compared.
+        tails: persona -> rank that all passages share which it has not sorted out; without those
+            who have sorted out all.
         weak_judge: why the model that judged is weak; empty where it is not known to be.
     """
 
@@ -218,6 +239,8 @@ class Inspection:
     partial: bool = False
     failure: str = ""
     comparisons: StoredComparisons | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    tails: Mapping[str, int] = field(default_factory=dict)
     weak_judge: WeakJudge = ""
 
     @classmethod
@@ -239,14 +262,14 @@ class Inspection:
             SchemaError: it is something else, is not complete, or contradicts itself.
         """
         stored = StoredRanking.read(data)
-        usage = stored.usage
+        usage, names = stored.usage, stored.ordered_by or tuple(stored.personas)
         hits = _inspected(stored, grades or {}, other.places if other else {})
         return cls(
             query=stored.query.text,
             query_id=stored.query.id,
             ranker=stored.ranker,
             team=stored.team,
-            personas=tuple(stored.personas),
+            personas=names,
             hits=hits,
             config=stored.config,
             models=stored.models,
@@ -260,14 +283,14 @@ class Inspection:
             ),
             reused=sum(row.calls for row in usage.reused),
             seconds=stored.seconds,
-            agreement=TeamAgreement.of(
-                {name: [hit.scores[name] for hit in hits] for name in stored.personas}
-            ),
+            agreement=TeamAgreement.of({name: [hit.marks[name] for hit in hits] for name in names}),
             grades=grades,
             other=other,
             partial=stored.partial,
             failure=stored.failure,
             comparisons=stored.comparisons,
+            left_out={name: each.left_out for name, each in stored.orders.items() if each.left_out},
+            tails=tails_of(stored.hits, names) if stored.orders else {},
             weak_judge=stored.weak_judge,
         )
 
@@ -279,9 +302,19 @@ class Inspection:
         return "The deadline came before all scores." if self.partial else ""
 
     @property
+    def by_rank(self) -> bool:
+        """Whether the personas have put the passages in order, instead of scoring them."""
+        return any(hit.ranks for hit in self.hits)
+
+    @property
+    def unscored(self) -> bool:
+        """Whether the ranker compared the passages and gives an order without scores."""
+        return self.comparisons is not None and not self.failure and not self.judged
+
+    @property
     def top(self) -> float:
-        """The highest score one persona could give."""
-        said = highest_score(self.config)
+        """The highest score one persona could give, or the most points."""
+        said = None if self.by_rank else highest_score(self.config)
         known = [score for hit in self.hits for score in hit.known_scores] if said is None else ()
         return said or max(known, default=0.0) or _DEFAULT_TOP
 
@@ -304,6 +337,11 @@ class Inspection:
     def skipped(self) -> int:
         """How many scores were not asked for, because of ``top_k``."""
         return sum(len(hit.skipped) for hit in self.hits)
+
+    @property
+    def dropped(self) -> int:
+        """How many passages the ranker dropped, because their relevance was too low."""
+        return sum(hit.dropped is not None for hit in self.hits)
 
     @property
     def missing(self) -> int:
@@ -372,7 +410,7 @@ class Inspection:
 def _inspected(
     stored: StoredRanking, grades: Mapping[str, int], other: Mapping[str, OtherPlace]
 ) -> tuple[InspectedHit, ...]:
-    names = stored.personas
+    names = stored.ordered_by or tuple(stored.personas)
     given = sorted(stored.hits, key=lambda hit: hit.first_stage_rank)
     if any(hit.text is None or hit.title is None for hit in given):
         raise SchemaError(
@@ -382,7 +420,12 @@ def _inspected(
     judged = [hit for hit in given if hit.score is not None]
     rule = Rule.of(stored.config)
     known = find_ensemble(stored.config) is not None
-    places = _leave_one_out(judged, names, rule)
+    by_rank: dict[int, dict[str, float]] = {}
+    if stored.ordered_by:
+        ranked = [hit for hit in judged if hit.ranks]
+        by_rank, rule = points_of(ranked, names, rule)
+    marks = {hit.rank: by_rank.get(hit.rank) or hit.scores for hit in judged}
+    places = _leave_one_out(judged, marks, names, rule)
     nowhere: tuple[None, dict[str, int]] = (None, {})
     suspicions_of = Watch(stored.query.text).suspicions
     return tuple(
@@ -390,7 +433,7 @@ def _inspected(
             rank=hit.rank,
             doc_id=hit.doc_id,
             score=hit.score,
-            scores={name: hit.scores[name] for name in names},
+            scores={name: hit.scores.get(name) for name in names},
             missing=hit.missing,
             criteria=hit.criteria,
             first_stage_rank=hit.first_stage_rank,
@@ -399,7 +442,9 @@ def _inspected(
             text=hit.text or "",
             rank_of_all=places.get(hit.rank, nowhere)[0],
             rank_without=places.get(hit.rank, nowhere)[1],
-            disagreement=_spread([score for score in hit.scores.values() if score is not None]),
+            disagreement=_spread(
+                [score for score in marks.get(hit.rank, hit.scores).values() if score is not None]
+            ),
             skipped=hit.skipped,
             at_most=hit.at_most,
             confidence=hit.confidence,
@@ -407,6 +452,10 @@ def _inspected(
             grade=grades.get(hit.doc_id),
             other=other.get(hit.doc_id),
             stood_in=_stood_in(hit, names, rule) if known else {},
+            dropped=hit.dropped,
+            members=_placed(stored.members, hit.first_stage_rank - 1),
+            ranks=hit.ranks,
+            points=by_rank.get(hit.rank, {}),
             cut=hit.cut,
             suspicions=suspicions_of(hit.title or "", hit.text or ""),
         )
@@ -414,18 +463,27 @@ def _inspected(
     )
 
 
+def _placed(members: Sequence[StoredMember], place: int) -> dict[str, OtherPlace]:
+    found = ((each.label, each.ranks[place], each.scores[place]) for each in members)
+    return {label: OtherPlace(rank, score) for label, rank, score in found if rank is not None}
+
+
 def _leave_one_out(
-    judged: Sequence[StoredHit], names: Sequence[str], rule: Rule
+    judged: Sequence[StoredHit],
+    marks: Mapping[int, Mapping[str, float | None]],
+    names: Sequence[str],
+    rule: Rule,
 ) -> dict[int, tuple[int, dict[str, int]]]:
     """Rank -> rank by all scores, and for each persona by those of the others.
 
     Args:
         judged: the passages that all have judged, in first-stage order.
+        marks: rank -> the scores of the passage, or its points.
         names: the personas.
         rule: of the ranking.
     """
     # Passages that were judged as one have the same scores.
-    scores = [tuple([hit.scores[name] for name in names]) for hit in judged]
+    scores = [tuple([marks[hit.rank][name] for name in names]) for hit in judged]
     rows, group_of = distinct(
         (hit.title, hit.text, *each) for hit, each in zip(judged, scores, strict=True)
     )

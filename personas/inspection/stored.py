@@ -77,6 +77,8 @@ class StoredHit(_Stored):
     probabilities: dict[str, Annotated[tuple[_Share, ...], Field(strict=False)]] = Field(
         {}, exclude_if=not_
     )
+    dropped: _Score | None = Field(None, exclude_if=lambda value: value is None)
+    ranks: dict[str, Annotated[int, Field(ge=1)]] = Field({}, exclude_if=not_)
     first_stage_rank: int = Field(ge=1)
     first_stage_score: _Score | None
     title: str | None = None
@@ -128,6 +130,42 @@ class StoredComparisons(_Stored):
     reason: str = ""
 
 
+class StoredWindows(_Stored):
+    """What came of the replies about several passages, as `mcranker.types.WindowCounts` says."""
+
+    asked: _Count
+    odd: _Count = 0
+    missing: _Count = 0
+    repeated: _Count = 0
+    unknown: _Count = 0
+    unreadable: _Count = 0
+    failed: _Count = 0
+    sums: _Count = 0
+    differing: _Count = 0
+
+
+class StoredMember(_Stored):
+    """What a member of a fused ranking said, as `mcranker.types.MemberRanking` explains.
+
+    `ranks` and `scores` are of the passages in first-stage order.
+    """
+
+    label: str
+    ranker: str
+    weight: Annotated[float, Field(ge=0, le=HIGHEST_SCORE)]
+    ranks: Annotated[tuple[Annotated[int, Field(ge=1)] | None, ...], Field(strict=False)]
+    scores: Annotated[tuple[_Score | None, ...], Field(strict=False)]
+    missing: _Count = 0
+    partial: bool = False
+    failure: str = ""
+
+
+class StoredOrder(StoredComparisons):
+    """The same of one persona; `left_out` says why its order does not count, and is empty else."""
+
+    left_out: str = ""
+
+
 class StoredHead(_Stored):
     """What a ranking is of; read in passing over a file of many."""
 
@@ -167,6 +205,9 @@ class StoredRanking(StoredHead):
     partial: bool = False
     failure: str = ""
     comparisons: StoredComparisons | None = Field(None, exclude_if=not_)
+    windows: StoredWindows | None = Field(None, exclude_if=not_)
+    members: list[StoredMember] = Field([], exclude_if=not_)
+    orders: dict[str, StoredOrder] = Field({}, exclude_if=not_)
     weak_judge: WeakJudge = Field("", exclude_if=not_)
 
     def to_dict(self, *, texts: bool = True) -> dict[str, Any]:
@@ -184,6 +225,11 @@ class StoredRanking(StoredHead):
             for hit in self.hits
         ]
         return self.model_copy(update={"hits": hits})
+
+    @property
+    def ordered_by(self) -> tuple[str, ...]:
+        """The personas whose orders of the passages count, in team order."""
+        return tuple(name for name, order in self.orders.items() if not order.left_out)
 
     @property
     def best_first(self) -> list[StoredHit]:
@@ -234,6 +280,19 @@ class StoredRanking(StoredHead):
                 raise ValueError(f"the hit of rank {hit.rank} must have one score a persona")
             if any(hit.scores.get(name, 0) is not None for name in hit.skipped):
                 raise ValueError(f"the hit of rank {hit.rank} has a score that was not asked for")
+        if self.members and [each.label for each in self.members] != self.personas:
+            raise ValueError("the score columns of a fused ranking are its members")
+        for each in self.members:
+            if not len(each.ranks) == len(each.scores) == len(self.hits):
+                raise ValueError(f"the member {each.label!r} must have one rank and score a hit")
+        by = set(self.ordered_by)
+        for hit in self.hits:
+            if hit.ranks and hit.ranks.keys() != by:
+                raise ValueError(
+                    f"the hit of rank {hit.rank} must have one rank a persona, or none"
+                )
+            if max(hit.ranks.values(), default=0) > len(self.hits):
+                raise ValueError(f"the hit of rank {hit.rank} has a rank beyond {len(self.hits)}")
         return self
 
 

@@ -117,7 +117,7 @@ def _case(
         title=cut(hit.title, MOST_TEXT),
         excerpt=cut(hit.text, _MOST_EXCERPT),
         grade=hit.grade,
-        scores={cut(name, MOST_NAME): score for name, score in hit.scores.items()},
+        scores={cut(name, MOST_NAME): score for name, score in hit.scores.items() if not hit.ranks},
         top=inspection.top,
         criteria=_heaviest_criteria(inspection),
         other_rank=other.rank,

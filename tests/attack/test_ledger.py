@@ -412,6 +412,10 @@ def hostile(luck: random.Random) -> ChatReply:
             )
         case 5:
             fields["usage"] = luck.choice([None, 5, usage])
+        case 6:
+            fields["continuation_logprobs"] = luck.choice(
+                [(luck.choice(NUMBERS), -1.0), (), 5, "text", {}, iter([-1.0])]
+            )
     return ChatReply(**fields)
 
 
@@ -424,6 +428,7 @@ def numbers_of(answer: Answer) -> tuple[Any, ...]:
 def parts(given: ChatReply) -> tuple[Any, ...]:
     """What is to come back; as texts where there may be a NaN, which equals nothing."""
     labels, answers = given.label_logprobs, given.answers
+    tokens = given.continuation_logprobs
     return (
         given.text,
         given.model,
@@ -431,6 +436,7 @@ def parts(given: ChatReply) -> tuple[Any, ...]:
         given.usage,
         None if labels is None else str([(name, float(value)) for name, value in labels.items()]),
         None if answers is None else str(list(map(numbers_of, answers))),
+        None if tokens is None else str(list(map(float, tokens))),
     )
 
 

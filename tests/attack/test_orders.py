@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 import re
 import time
@@ -10,11 +11,20 @@ from typing import Any
 
 import pytest
 
-from mcranker import ChatRequest, PairwiseRanker, Ranking, ReplyError, ScriptedChat, SetwiseRanker
+from mcranker import (
+    ChatRequest,
+    PairwiseRanker,
+    Ranking,
+    ReplyError,
+    ScriptedChat,
+    SetwiseRanker,
+    TournamentRanker,
+)
 from mcranker.rankers.rankgpt import RankGPTRanker
 from mcranker.replies.json import LONGEST
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.orders import read_choice, read_order
+from personas import Member, Persona, Team
 from tests.attack.scale import scaled
 
 PIECES = [
@@ -190,7 +200,9 @@ RANKERS: list[tuple[Any, dict[str, Any]]] = [
     (RankGPTRanker, {"window": 4, "step": 2}),
     (SetwiseRanker, {"children": 2, "ranks": 3}),
     (PairwiseRanker, {"ranks": 2}),
+    (TournamentRanker, {"window": 3, "ranks": 2}),
 ]
+LISTS = (RankGPTRanker, TournamentRanker)
 
 
 @pytest.mark.parametrize(("kind", "options"), RANKERS)
@@ -204,7 +216,7 @@ def test_whatever_a_model_says_each_passage_is_ranked_once(
         nonlocal replies
         replies += 1
         if rng.random() < 0.4:
-            return rng.choice(LETTERS[:2]) if kind is not RankGPTRanker else written([2, 1, 7], rng)
+            return rng.choice(LETTERS[:2]) if kind not in LISTS else written([2, 1, 7], rng)
         return noise(rng)
 
     with kind(model=ScriptedChat(answer), ledger=None, reask=0, **options) as ranker:
@@ -223,3 +235,78 @@ def test_whatever_a_model_says_each_passage_is_ranked_once(
                 assert ranking.ids == list(docs)
             ranked += 1
     assert ranked > 50
+
+
+JUDGES = ("Nurse", "Engineer", "Parent")
+
+
+@pytest.mark.parametrize(("kind", "options"), RANKERS)
+def test_whatever_a_team_says_nothing_is_shifted_or_invented(
+    kind: Any, options: dict[str, Any]
+) -> None:
+    """Each member's ranks are those that its replies give a ranker without a team.
+
+    A reply follows from the member's name and what is shown, so both get the same ones.
+    """
+    team = Team(members=tuple(Member(persona=Persona(name=each)) for each in JUDGES))
+    shared: dict[str, Any] = {"ledger": None, "reask": 0, **options}
+    ranked = left_out = replies = case = 0
+
+    def reply(judge: str, request: ChatRequest) -> str:
+        shown = re.findall(r"text [0-9]", "".join(turn.content for turn in request.messages))
+        rng = random.Random(f"{judge} {case} {shown}")
+        silent = random.Random(f"{judge} {case}").random() < 0.2
+        # Of a pair, both are asked at once: with two failures, how many there are in a row would
+        # depend on which comes first.
+        may_fail = kind is not PairwiseRanker or shown == sorted(shown)
+        if silent or (may_fail and rng.random() < 0.3):
+            return "" if silent else rng.choice(["?", "I would rather not", noise(rng)])
+        return written([2, 1, 7], rng) if kind in LISTS else rng.choice(LETTERS[:2])
+
+    def by_judge(request: ChatRequest) -> str:
+        nonlocal replies
+        replies += 1
+        return reply(request.tag.persona, request)
+
+    def alone(judge: str, docs: dict[str, str]) -> list[str] | None:
+        model = ScriptedChat(lambda request: reply(judge, request))
+        with kind(model=model, **shared) as ranker:
+            try:
+                ids: list[str] = ranker.rank("masks", docs).ids
+            except ReplyError:
+                return None
+            return ids
+
+    with kind(model=ScriptedChat(by_judge), team=team, criteria="none", **shared) as ranker:
+        while replies < scaled(2_000):
+            case += 1
+            count = random.Random(case).randint(2, 7)
+            docs = {str(place): f"text {place}" for place in range(count)}
+            orders = {judge: alone(judge, docs) for judge in JUDGES}
+            try:
+                ranking: Ranking = ranker.rank("masks", docs)
+            except ReplyError:
+                assert list(orders.values()) == [None] * len(JUDGES)
+                continue
+            assert ranking.orders is not None
+            assert ranking.comparisons is not None
+            assert ranking.usage.calls == ranking.comparisons.asked
+            assert ranking.usage.unreadable == ranking.comparisons.failed
+            known = min(options.get("ranks", count), count)
+            finals = dict.fromkeys(docs, 0.0)
+            for column, judge in enumerate(JUDGES):
+                order, ranks = orders[judge], ranking.orders.ranks[:, column].tolist()
+                if order is None:
+                    assert ranking.orders.left_out[judge]
+                    assert all(math.isnan(rank) for rank in ranks)
+                    left_out += 1
+                    continue
+                places = {doc: place for place, doc in enumerate(order, start=1)}
+                assert ranks == [min(places[doc], known + 1) for doc in docs]
+                for doc, place in places.items():
+                    finals[doc] += 1 / (place if place <= known else (known + 1 + count) / 2)
+            assert ranking.final.tolist() == pytest.approx(list(finals.values()))
+            assert sorted(ranking.ids) == sorted(docs)
+            ranked += 1
+    assert ranked > 20
+    assert left_out > 20

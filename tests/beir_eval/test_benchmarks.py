@@ -183,3 +183,50 @@ def test_prompts_shows_every_kind_of_request(
         [*recruited, *["score"] * 3],
     ]
     assert printed.count("temperature: None") == sum(map(len, kinds))
+
+
+def test_the_simulated_judge_knows_the_best_order_where_it_makes_no_errors() -> None:
+    comparative = load("comparative")
+    topics = comparative.load_topics("mini", 1)
+    (topic,) = topics
+    best = sorted(topic.docs, key=lambda doc: -topic.grades.get(doc.id, 0))
+    ideal = comparative.ndcg({topic.query.id: [(doc.id, 0.0) for doc in best]}, topics)
+    none = comparative.ERRORS[0]
+    made = comparative.contenders()
+    for name in (
+        "rankgpt(window=20, step=10, passes=1)",
+        "setwise(children=3, ranks=10)",
+        "direct",
+    ):
+        found = comparative.measured(made[name], topics, none, 2)
+        assert found.ndcg == (pytest.approx(ideal),), name
+    found = comparative.measured(made["tournament(window=10, ranks=10)"], topics, none, 2)
+    assert found.ndcg == (pytest.approx(ideal),)
+    assert 0 < found.calls == found.most_calls < len(topic.docs)
+    assert found.tokens > 0
+
+
+def test_the_simulated_judge_errs_by_its_seed_and_is_named_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    comparative = load("comparative")
+    topics = comparative.load_topics("mini", 1)
+    errors = comparative.Errors("much", 0.5, 0.5)
+    made = comparative.contenders()
+    chosen = {name: made[name] for name in ("direct", "rankgpt(window=20, step=10, passes=1)")}
+    found = comparative.measured(chosen["direct"], topics, errors, 3)
+    assert len(set(found.ndcg)) > 1
+    assert comparative.measured(chosen["direct"], topics, errors, 3) == found
+    assert comparative.Errors("", 0, 1, crowd=2).of_call(8) == 4  # two doublings beyond two
+    monkeypatch.setattr(comparative, "contenders", lambda: chosen)
+    monkeypatch.setattr(comparative, "ERRORS", (comparative.ERRORS[0], errors))
+    monkeypatch.setattr(comparative, "BUDGETS", (10, 100))
+    text = comparative.tables("mini", topics, 2)
+    assert text.count("simulated judge") == 3
+    assert "| at most 10 | rankgpt(window=20, step=10, passes=1): " in text
+    page = tmp_path / "page.md"
+    page.write_text("a\n<!-- t -->\nold\n<!-- end of t -->\nb\n")
+    comparative.put(page, "t", text)
+    assert page.read_text() == f"a\n<!-- t -->\n{text}<!-- end of t -->\nb\n"
+    with pytest.raises(SystemExit, match="has no lines"):
+        comparative.put(page, "other", text)

@@ -20,6 +20,8 @@ ONLY_IN = {
     "xllamacpp": "mcranker/llm/local/llama_local.py",
     "onnxruntime": "mcranker/llm/local/encoder.py",
     "tokenizers": "mcranker/llm/local/encoder.py",
+    "sentence_transformers": "mcranker/llm/local/cross_encoder.py",
+    "transformers": "mcranker/llm/local/cross_encoder.py",
 }
 
 

@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from personas import PromptError, PromptSet
-from personas.templates import BUILTIN_SETS, COMPARATIVE_PROMPTS, PIECES, PROMPTS
+from personas.templates import (
+    BUILTIN_SETS,
+    COMPARATIVE_PROMPTS,
+    EXAMPLE_PROMPTS,
+    PERSONA_COMPARISONS,
+    PIECES,
+    PROMPTS,
+    REBEL_PROMPTS,
+)
 from personas.words import with_article
 
 BEFORE = {
@@ -154,6 +162,16 @@ def test_every_piece_is_checked_by_its_own_placeholders() -> None:
         assert shipped[piece].placeholders <= needed.known
 
 
+ALL = {
+    **PROMPTS,
+    **PIECES,
+    **COMPARATIVE_PROMPTS,
+    **PERSONA_COMPARISONS,
+    **REBEL_PROMPTS,
+    **EXAMPLE_PROMPTS,
+}
+
+
 def test_the_documentation_lists_every_file_and_value() -> None:
     text = (Path(__file__).parents[2] / "docs" / "prompts.md").read_text(encoding="utf-8")
     tables = text.partition("## Prompts")[2].partition("## The paper's own wording")[0]
@@ -162,8 +180,7 @@ def test_the_documentation_lists_every_file_and_value() -> None:
         _, needed, optional = (frozenset(re.findall(r"`(\w+)`", cell)) for cell in cells.split("|"))
         listed[name] = (needed, optional)
     assert listed == {
-        prompt: (values.required | values.one_of, values.optional)
-        for prompt, values in {**PROMPTS, **PIECES, **COMPARATIVE_PROMPTS}.items()
+        prompt: (values.required | values.one_of, values.optional) for prompt, values in ALL.items()
     }
 
 

@@ -40,7 +40,7 @@ from tests.support.scripted import RECRUITS, RUBRIC
 TOP = 10
 """The highest score that `truth` gives: the paper's k."""
 
-_PERSONA = re.compile(r"^Role: you are a (.+)\.$", re.MULTILINE)
+_PERSONA = re.compile(r"^Role: you are an? (.+)\.$", re.MULTILINE)
 _PASSAGE = re.compile(r"\[passage (\S+)\]")
 _JSON = {"Content-Type": "application/json"}
 

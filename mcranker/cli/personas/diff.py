@@ -13,23 +13,17 @@ from mcranker.cli.failures import DONE, ERROR, Failure, print_json
 from mcranker.cli.files import print_line
 from mcranker.cli.verb import Verb, output_flag
 from personas.plain import plain
-from personas.provenance import ORIGINS
 from personas.team_diff import MemberDiff, RubricDiff, TeamDiff
-from personas.words import weight
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rich.console import Console
 
     from mcranker.cli.personas.records import Record
-    from personas import Criterion, Member
-    from personas.team_diff import Changed, CriterionDiff, Moved
 
     Diff: TypeAlias = TeamDiff | MemberDiff | RubricDiff
 
 INDENT = 2  # columns a level
-_STYLES = {"+": "green", "-": "red", "~": "yellow", ">": "cyan"}
+_STYLES = {"+": "green", "-": "red", "~": "yellow", ">": "cyan", "!": "bold"}
 
 
 def _diff(ctx: click.Context) -> int:
@@ -92,113 +86,13 @@ def _plain_data(value: Any) -> Any:
 
 def _show_diff(console: Console, diff: TeamDiff | MemberDiff | RubricDiff) -> None:
     """Everything that differs, of the team first."""
-    page = _Page(console)
-    if isinstance(diff, TeamDiff):
-        page.team(diff)
-    elif isinstance(diff, MemberDiff):
-        page.member(diff, 0)
-    else:
-        page.rubric(diff, 0)
+    from personas.report.diff_lines import diff_lines
 
-
-class _Page:
-    def __init__(self, console: Console) -> None:
-        self._console = console
-
-    def team(self, diff: TeamDiff) -> None:
-        self._texts("name", diff.title, 0)
-        self._texts("description", diff.description, 0)
-        self._texts("query", diff.query, 0)
-        if diff.locked:
-            self._mark("~", "locked: no → yes" if diff.locked.after else "locked: yes → no", 0)
-        for member in diff.added:
-            self._whole_member("+", member)
-        for member in diff.removed:
-            self._whole_member("-", member)
-        for changed in diff.changed:
-            self.member(changed, 0)
-        self._moves(diff.moved, 0)
-
-    def member(self, diff: MemberDiff, level: int) -> None:
-        was = f", was {diff.renamed.before}" if diff.renamed else ""
-        self._mark("~", f"{diff.name}{was}", level, bold=True)
-        self._texts("description", diff.description, level + 1)
-        self._texts("why", diff.reason, level + 1)
-        if diff.topics:
-            self._topics(diff.topics, level + 1)
-        if diff.origin:
-            before, after = ORIGINS[diff.origin.before], ORIGINS[diff.origin.after]
-            self._mark("~", f"{before} → {after}", level + 1)
-        if diff.whole_rubric:
-            for mark, rubric in (("-", diff.whole_rubric.before), ("+", diff.whole_rubric.after)):
-                for criterion in rubric.criteria if rubric else ():
-                    self._criterion(mark, criterion, level + 1)
-        if diff.rubric:
-            self.rubric(diff.rubric, level + 1)
-        if diff.by_model:
-            self._mark("~", "notes on what a model wrote", level + 1)
-
-    def rubric(self, diff: RubricDiff, level: int) -> None:
-        self._texts("reason", diff.reason, level)
-        for criterion in diff.added:
-            self._criterion("+", criterion, level)
-        for criterion in diff.removed:
-            self._criterion("-", criterion, level)
-        for changed in diff.changed:
-            self._changed_criterion(changed, level)
-        self._moves(diff.moved, level)
-
-    def _whole_member(self, mark: str, member: Member) -> None:
-        self._mark(mark, f"{member.name}, {ORIGINS[member.origin]}", 0, bold=True)
-        if member.persona.description:
-            self._mark(mark, member.persona.description, 1)
-        for criterion in member.rubric.criteria if member.rubric else ():
-            self._criterion(mark, criterion, 1)
-
-    def _criterion(self, mark: str, criterion: Criterion, level: int) -> None:
-        said = f": {criterion.description}" if criterion.description else ""
-        self._mark(mark, f"{weight(criterion.weight)} {criterion.name}{said}", level)
-
-    def _changed_criterion(self, diff: CriterionDiff, level: int) -> None:
-        was = f", was {diff.renamed.before}" if diff.renamed else ""
-        weights = f": {_weights(diff.weight)}" if diff.weight else ""
-        self._mark("~", f"{diff.name}{was}{weights}", level)
-        if diff.description:
-            self._before_and_after(diff.description, level + 1)
-
-    def _topics(self, topics: Changed[tuple[str, ...]], level: int) -> None:
-        new = [f"+{topic}" for topic in topics.after if topic not in topics.before]
-        gone = [f"-{topic}" for topic in topics.before if topic not in topics.after]
-        said = ", ".join(new + gone) or "in another order"
-        self._mark("~", f"topics: {said}", level)
-
-    def _texts(self, label: str, texts: Changed[str] | None, level: int) -> None:
-        if texts:
-            self._mark("~", label, level)
-            self._before_and_after(texts, level + 1)
-
-    def _before_and_after(self, texts: Changed[str], level: int) -> None:
-        if texts.before:
-            self._mark("-", texts.before, level)
-        if texts.after:
-            self._mark("+", texts.after, level)
-
-    def _moves(self, moved: Sequence[Moved], level: int) -> None:
-        for each in moved:
-            self._mark(">", f"{each.name}: from place {each.before} to {each.after}", level)
-
-    def _mark(self, mark: str, said: str, level: int, *, bold: bool = False) -> None:
-        style = f"{'bold ' if bold else ''}{_STYLES[mark]}"
+    for each in diff_lines(diff):
+        style = f"{'bold ' if each.heads else ''}{_STYLES[each.mark]}"
         row = Table.grid(padding=(0, 1, 0, 0))
-        row.add_row(Text(mark, style=style), Text(plain(said), style=style))
-        self._console.print(Padding(row, (0, 0, 0, INDENT * level)))
-
-
-def _weights(weights: Changed[float]) -> str:
-    before, after = weight(weights.before), weight(weights.after)
-    if before == after:
-        before, after = f"{weights.before:.6f}%", f"{weights.after:.6f}%"
-    return f"{before} → {after}"
+        row.add_row(Text(each.mark, style=style), Text(plain(each.said), style=style))
+        console.print(Padding(row, (0, 0, 0, INDENT * each.level)))
 
 
 command = Verb(

@@ -9,9 +9,13 @@ import click
 from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.invocation import say
 from mcranker.cli.verb import Verb, output_flag
+from personas.plain import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+_WIDE = 100  # columns from which on there is room for the persona beside its name
+_LEAST = 10  # columns for what is cut
 
 
 def _list(ctx: click.Context) -> int:
@@ -72,26 +76,40 @@ def _has(entry: dict[str, Any], words: list[str]) -> bool:
 
 
 def _show_members(console: Console, entries: list[dict[str, Any]]) -> None:
-    from rich.table import Column
-
-    from personas.console import names, numbers, table
-
-    topics = Column("topics", ratio=1)
-    rows = (
-        (each["name"], each["persona"], ", ".join(each["topics"]), str(each["criteria"]))
+    wide = console.width >= _WIDE
+    shown = [
+        {**each, "topics": ", ".join(each["topics"]), "criteria": str(each["criteria"])}
         for each in entries
-    )
-    console.print(table([names("name"), "persona", topics, *numbers("criteria")], rows))
+    ]
+    _show(console, shown, ("name", *(("persona",) if wide else ()), "criteria"), "topics")
 
 
 def _show_teams(console: Console, entries: list[dict[str, Any]]) -> None:
-    from rich.table import Column
+    shown = [{**each, "members": ", ".join(each["members"])} for each in entries]
+    _show(console, shown, ("name",), "members")
 
-    from personas.console import names, table
 
-    columns = [names("name"), Column("members", ratio=2), Column("what for", ratio=3)]
-    rows = ((each["name"], ", ".join(each["members"]), each["description"]) for each in entries)
-    console.print(table(columns, rows))
+def _show(
+    console: Console, entries: list[dict[str, Any]], whole: tuple[str, ...], cut: str
+) -> None:
+    """A line each, whatever the width: columns that are `whole`, and one that is cut to fit."""
+    from rich.text import Text
+
+    from personas.report.terminal.screen import Column, Screen
+
+    screen = Screen(console)
+    columns = [
+        Column(
+            (heading,),
+            [Text(plain(each[heading]), style="cyan" * (heading == "name")) for each in entries],
+            right=heading == "criteria",
+        )
+        for heading in whole
+    ]
+    room = max(_LEAST, screen.width - sum(column.width + 2 for column in columns))
+    cells = [Text(plain(each[cut])) for each in entries]
+    columns.append(Column((cut,), cells, right=False, fixed_width=room))
+    screen.cells(columns, 2)
 
 
 command = Verb(
@@ -104,8 +122,8 @@ command = Verb(
     ],
     help="""List the personas of the library that have to do with every TOPIC, or all.
 
-    Use their names with 'personas show', in the list of members of a team's file, and in
-    team=[...] in Python; a team's name with --team of 'mcranker rank'.
+    A line each; 'personas show NAME' says all. Use their names there, in the list of members of a
+    team's file, and in team=[...] in Python; a team's name with --team of 'mcranker rank'.
 
     \b
       personas list

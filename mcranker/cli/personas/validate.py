@@ -94,15 +94,17 @@ def _hidden(path: Path, folder: Path) -> bool:
 
 def _check(path: Path) -> _Checked:
     from personas import SchemaError
-    from personas.files import line_numbers, load_any, read_text
+    from personas.files import line_numbers, load_any, read_text, weight_notes
+    from personas.saved_teams import is_saved_ranking
 
     try:
         record = load_any(path)
-        lines = line_numbers(read_text(path))
+        # Nobody edits a saved ranking by its lines.
+        lines = {} if is_saved_ranking(path) else line_numbers(read_text(path))
     except SchemaError as error:
         return _Checked(path, problems=str(error).splitlines())
     odd = []
-    for place, message in _oddities(record):
+    for place, message in (*weight_notes(path), *_oddities(record)):
         known = place
         while known and known not in lines:
             known = known[:-1]
@@ -173,7 +175,8 @@ command = Verb(
     help="""Check files with teams, members, rubrics or personas before they are used.
 
     Every problem is a line with file, line, place and what to do; a good file is a line that
-    says what it holds. Of a folder, all .yaml, .yml and .json files below it are checked. What is
-    allowed but hardly meant is a warning. Exit code 1 if a file cannot be used.
+    says what it holds; a saved ranking holds its team. Of a folder, all .yaml, .yml and .json
+    files below it are checked. What is allowed but hardly meant, and weights that do not sum to
+    100, are warnings. Exit code 1 if a file cannot be used.
     """,
 )

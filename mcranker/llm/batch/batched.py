@@ -126,7 +126,7 @@ def batched(model: ChatModel, folder: Path, ledger: AnswerStore | None) -> Batch
         return Batched(AnthropicBatches(model), folder, ledger=ledger)
     if isinstance(model, CompatibleChat):
         reason = "a server of one's own has no batch API"
-    elif model.name.startswith("local:"):
+    elif model.name.startswith(("local:", "crossencoder:")):
         reason = "it runs in this process"
     else:
         reason = "it is not one of OpenAI's or Anthropic's own services"

@@ -41,6 +41,8 @@ def request_key(model: ChatModel, request: ChatRequest) -> bytes:
         state = request.state
         # Pairs, because the order in which passages are shown counts.
         form.append([state.query, [*state.passages.items()], [*state.judges.items()]])
+    if request.continuation:
+        form.append(request.continuation)
     return hashlib.sha256(_encoded(form)).digest()
 
 

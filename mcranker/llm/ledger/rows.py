@@ -55,6 +55,8 @@ def _row_of(key: bytes, reply: ChatReply, model: str, stage: str) -> Row:
         content["finish_reason"] = _text(reply.finish_reason)
     if reply.label_logprobs is not None:
         content["label_logprobs"] = _labels(reply.label_logprobs)
+    if reply.continuation_logprobs is not None:
+        content["continuation_logprobs"] = _numbers(reply.continuation_logprobs)
     if reply.answers is not None:
         content["answers"] = [answer_form(answer) for answer in _tuple(reply.answers)]
     usage = reply.usage
@@ -89,6 +91,7 @@ def reply_of(row: Row) -> ChatReply:
             model=_text(content["model"]),
             finish_reason=content.get("finish_reason", "stop"),
             label_logprobs=_labels(content.get("label_logprobs")),
+            continuation_logprobs=_numbers(content.get("continuation_logprobs")),
             answers=_answers(content.get("answers")),
             reused=True,
         )
@@ -128,6 +131,7 @@ def _checksum(row: Row) -> int:
 
 def _encoded(content: dict[str, Any]) -> bytes:
     numbers = [*(content.get("label_logprobs") or {}).values()]
+    numbers += content.get("continuation_logprobs") or ()
     for answer in content.get("answers") or ():
         numbers += _numbers_in(answer)
     if all(number is None or math.isfinite(number) for number in numbers):
@@ -184,9 +188,13 @@ def _labels(values: Mapping[str, float] | None) -> dict[str, float] | None:
     return {_text(label): _number(value) for label, value in values.items()}
 
 
+def _numbers(values: Any) -> tuple[float, ...] | None:
+    return None if values is None else tuple(map(_number, _tuple(values)))
+
+
 def _tuple(values: Any) -> Sequence[Any]:
     if not isinstance(values, tuple | list):  # an iterator would be used up
-        raise TypeError(f"{_shown(values)} is no tuple of answers")
+        raise TypeError(f"{_shown(values)} is no tuple")
     return values
 
 
@@ -201,7 +209,7 @@ def _answer(form: Any) -> Answer:
     return Answer(
         None if value is None else _number(value),
         None if confidence is None else _number(confidence),
-        None if listed is None else tuple(map(_number, listed)),
+        _numbers(listed),
         _text(form.get("problem", "")),
     )
 

@@ -169,7 +169,7 @@ class Budgeted(Wrapper):
     Args:
         model: who answers. Tries that fail and are repeated belong below this, so that they
             count as one call, and answers that cost nothing above it.
-        budget: shared by all models of a ranker.
+        budget: shared by all models of a ranker; may be replaced before the first call.
 
     Raises:
         ConfigError: the budget has a ``max_cost``, and the model's price is not known.
@@ -182,12 +182,12 @@ class Budgeted(Wrapper):
                 "be kept; use max_calls= instead"
             )
         super().__init__(model)
-        self._budget = budget
+        self.budget = budget
         self._tokens_a_byte = TOKENS_A_BYTE
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         most = self._price(request, most_used(request, tokens_a_byte=self._tokens_a_byte))
-        await self._budget.claim(most)
+        await self.budget.claim(most)
         paid: float | None = None
         try:
             reply = await self._model.complete(request)
@@ -198,16 +198,16 @@ class Budgeted(Wrapper):
             paid = most
             raise
         finally:
-            self._budget.settle(most, paid)
+            self.budget.settle(most, paid)
         return reply
 
     def _price(self, request: ChatRequest, usage: Usage) -> float:
-        if self._budget.max_cost is None:
+        if self.budget.max_cost is None:
             return 0.0
         return cost(billed_as(self.name, request), usage) or 0.0
 
     def _learn(self, request: ChatRequest, usage: Usage) -> None:
-        if self._budget.max_cost is not None:
+        if self.budget.max_cost is not None:
             seen = usage.input_tokens / max(1, prompt_bytes(request))
             self._tokens_a_byte = max(self._tokens_a_byte, MARGIN * seen)
 
@@ -232,7 +232,7 @@ def most_used(request: ChatRequest, *, tokens_a_byte: float = TOKENS_A_BYTE) -> 
 def prompt_bytes(request: ChatRequest) -> int:
     """The length of what is sent, in bytes of UTF-8: messages, schema, state and questions."""
     schema = orjson.dumps(dict(request.schema.schema)) if request.schema else b""
-    texts = [message.content for message in request.messages]
+    texts = [*(message.content for message in request.messages), request.continuation]
     questions = sum(map(question_bytes, request.questions))
     return len(schema) + sum(map(_bytes, texts)) + questions + state_bytes(request.state)
 

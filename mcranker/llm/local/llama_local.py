@@ -24,7 +24,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio.to_thread
 
-from mcranker.errors import ConfigError, ModelFileError, ModelNotFound, ReplyError
+from mcranker.errors import (
+    ConfigError,
+    ModelFileError,
+    ModelNotFound,
+    ReplyError,
+    RequestRejected,
+)
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest, Message, Usage
 from mcranker.llm.limits.budget import question_bytes
 from mcranker.llm.local.catalogue import find
@@ -32,7 +38,7 @@ from mcranker.llm.local.gguf_header import is_decision_model, is_reranker
 from mcranker.llm.local.model_files import Progress, file_mark, resolve
 from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.http_errors import Service, unreadable
-from mcranker.llm.providers.openai_protocol import chat_body, chat_reply
+from mcranker.llm.providers.openai_protocol import LEAST, chat_body, chat_reply
 from mcranker.llm.providers.rerank import FORMS, rerank_body, rerank_reply
 from mcranker.llm.providers.systemone import (
     LIMITS,
@@ -57,6 +63,7 @@ PROMPT_CACHE_MIB = 512  # evaluated prefixes kept aside while a slot does someth
 TOP_LOGPROBS = 200  # the labels of a scale are found among these; more cost time
 TOP_LOGPROBS_FOR_MANY = 4000  # where there are more than MANY_LABELS
 RERANKED = 2048  # tokens of a query and a passage together; the memory grows by their square
+FORCED = 1000.0  # added to the logit of a token that is to come next, whatever the others have
 LETTERS = 52  # by which some decision models name the options of a choice
 MANY_LABELS = 20
 NEGLIGIBLE = 0.01  # share of all labels' probability below which it is not traced any further
@@ -94,6 +101,10 @@ class LocalChat:
     that several labels share ("1" and "10") takes a further call of one token; where it has
     less than a hundredth of their probability, they get equal parts of it without a call.
 
+    A continuation is tokenized by itself and follows what the chat template begins a reply with.
+    It is forced token by token, each in a call to the engine, which tells the probability that the
+    model itself gave to it.
+
     A decision model answers typed questions, by the engine's System One, and nothing else. A
     reranker answers with the relevance of passages, see `mcranker.llm.providers.rerank`.
     """
@@ -116,7 +127,12 @@ class LocalChat:
         self._concurrency = concurrency or SLOTS
         self._reranks = reranks
         self._capabilities = Capabilities(
-            json_schema=True, label_logprobs=True, prefill=True, weak=weak, prefix_slots=1
+            json_schema=True,
+            label_logprobs=True,
+            continuation_logprobs=True,
+            prefill=True,
+            weak=weak,
+            prefix_slots=1,
         )
         if decides:
             self._capabilities = replace(
@@ -205,6 +221,8 @@ class LocalChat:
         client = await self._connected()
         if request.labels:
             return await self._choose_label(client, request)
+        if request.continuation:
+            return await self._follow(client, request)
         body = self._body(request)
         if request.schema is not None:
             # The server's own way from schema to grammar leaves white space free, and small
@@ -244,8 +262,7 @@ class LocalChat:
             ModelFileError, ConnectionFailed: the model cannot be loaded or has stopped.
         """
         client = await self._connected()
-        data = await client.post("tokenize", {"content": text, "with_pieces": True})
-        pieces = [token["piece"] for token in data["tokens"]]
+        pieces = [token["piece"] for token in await self._tokens(client, text)]
         return text if len(pieces) <= tokens else beginning(text, pieces[:tokens])
 
     async def server(self) -> ServerAddress:
@@ -294,13 +311,58 @@ class LocalChat:
                 )
             return self._client
 
+    async def _follow(self, client: CompatibleChat, request: ChatRequest) -> ChatReply:
+        body = self._body(request)
+        rendered = await client.post("apply-template", {"messages": body.pop("messages")})
+        prompt = await self._tokens(client, rendered["prompt"], add_special=True)
+        following = await self._tokens(client, request.continuation, parse_special=False)
+        pieces = [token["piece"] for token in following]
+        if any(isinstance(piece, list) for piece in pieces):
+            raise RequestRejected(
+                f"{self._name} writes some characters of {request.continuation[:80]!r} as several "
+                "tokens, whose probabilities the engine does not tell; use another model, or "
+                "ranker='rg_yn'",
+                model=self._name,
+            )
+        body |= {"max_tokens": 1, "temperature": 0, "n_probs": 1}
+        ids, logprobs = [token["id"] for token in prompt], []
+        for token in (token["id"] for token in following):
+            # What is told is the model's own probability; the bias only takes it on to the next.
+            forced = body | {"prompt": ids, "logit_bias": [[token, FORCED]]}
+            data = await self._post(client, request, forced, "completion")
+            try:
+                (told,) = data["completion_probabilities"]
+                if told["id"] != token:
+                    raise ValueError(told["id"])
+                logprobs.append(min(0.0, max(float(told["logprob"]), LEAST)))
+            except (KeyError, TypeError, ValueError) as error:
+                raise unreadable(f"no log-probability of token {token}", self._service) from error
+            ids = [*ids, token]
+        return ChatReply(
+            text="",
+            usage=Usage(calls=1, input_tokens=len(ids)),
+            model=self._name,
+            continuation_logprobs=tuple(logprobs),
+        )
+
+    async def _tokens(
+        self, client: CompatibleChat, text: str, **options: bool
+    ) -> list[dict[str, Any]]:
+        body = {"content": text, "with_pieces": True, **options}
+        tokens: list[dict[str, Any]] = (await client.post("tokenize", body))["tokens"]
+        return tokens
+
     async def _post(
-        self, client: CompatibleChat, request: ChatRequest, body: dict[str, Any]
+        self,
+        client: CompatibleChat,
+        request: ChatRequest,
+        body: dict[str, Any],
+        path: str = "v1/chat/completions",
     ) -> dict[str, Any]:
         # Three bytes a token is on the safe side for most languages and tokenizers.
         prompt = sum(len(m.content.encode(errors="surrogatepass")) for m in request.messages) // 3
         async with self._engine.room.hold(prompt + int(body["max_tokens"])):
-            return await client.post("v1/chat/completions", body)
+            return await client.post(path, body)
 
     def _body(self, request: ChatRequest) -> dict[str, Any]:
         body = chat_body(request, self._name, capabilities=self._capabilities)
@@ -360,8 +422,8 @@ class LocalChat:
         paths = LabelPaths()
         for label in labels:
             for text in (label, f" {label}"):
-                data = await client.post("tokenize", {"content": text, "with_pieces": True})
-                paths.add(label, [(token["id"], token["piece"]) for token in data["tokens"]])
+                tokens = await self._tokens(client, text)
+                paths.add(label, [(token["id"], token["piece"]) for token in tokens])
         return paths
 
 

@@ -15,6 +15,7 @@ from mcranker.errors import ConfigError
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest
 from mcranker.llm.masking import shown_url, url_secrets
 from mcranker.llm.providers.bodies import PLAIN, read_body
+from mcranker.llm.providers.echoed_prompts import echo_body, echo_reply, no_echo, refuses_echo
 from mcranker.llm.providers.endpoint import (
     checked_settings,
     checked_url,
@@ -59,7 +60,8 @@ class CompatibleChat:
         key_variable: the environment variable that may hold the key; empty for none.
         name: how the model is named in rankings; by default ``openai:MODEL``.
         capabilities: what the model offers; by default JSON schemas and log-probabilities,
-            and what the server then refuses is left out.
+            and what the server then refuses is left out. Those of a given text it is only known
+            not to give once it has been asked.
         extra_body: fields added to the body of every chat completion, e.g. vLLM's ``top_k``.
 
     Raises:
@@ -86,7 +88,9 @@ class CompatibleChat:
         self._base_url = checked_url(base_url)
         self._timeout = timeout
         self._concurrency = concurrency
-        self._capabilities = capabilities or Capabilities(json_schema=True, label_logprobs=True)
+        self._capabilities = capabilities or Capabilities(
+            json_schema=True, label_logprobs=True, continuation_logprobs=True
+        )
         self._extra_body = dict(extra_body or {})
         _check_extra(self._extra_body)
         self._memory = ParameterMemory(self._name)
@@ -128,6 +132,8 @@ class CompatibleChat:
             check_limits(request, self._capabilities, self._name)
             data = await self.post("decisions", decision_body(request, self._model))
             return decision_reply(data, request, service=self._service)
+        if request.continuation:
+            return await self._echoed(request)
         body = chat_body(request, self._model, capabilities=self._capabilities) | self._extra_body
         try:
             data = await self._memory.ask(body, self._chat)
@@ -157,6 +163,15 @@ class CompatibleChat:
     async def aclose(self) -> None:
         """Close the connections of the running event loop; a later call opens new ones."""
         await self._sessions.aclose()
+
+    async def _echoed(self, request: ChatRequest) -> ChatReply:
+        try:
+            data = await self._post("completions", echo_body(request, self._model))
+        except StatusError as failure:
+            if refuses_echo(failure.problem):
+                raise no_echo(self._service, failure.problem.message) from failure
+            raise error_for(failure.problem, self._service) from failure
+        return echo_reply(data, request, service=self._service)
 
     async def _chat(self, body: Mapping[str, Any]) -> dict[str, Any]:
         return await self._post("chat/completions", body)

@@ -95,7 +95,7 @@ def chat_reply(
             log-probabilities.
         ModelError: the answer is an error in disguise: a good status, an error in the body.
     """
-    choice = _first_choice(data, service)
+    choice = first_choice(data, service)
     message = choice.get("message")
     message = message if isinstance(message, dict) else {}
     content = message.get("content")
@@ -110,7 +110,7 @@ def chat_reply(
         text = text.removeprefix(request.messages[-1].content)
     return ChatReply(
         text=text,
-        usage=_usage(data.get("usage"), service),
+        usage=usage_in(data, service),
         model=reported_model(data),
         finish_reason="length" if finish == "length" else "stop",
         label_logprobs=_labels(choice, request, text, service) if request.labels else None,
@@ -187,7 +187,7 @@ def _token(position: Mapping[str, Any]) -> _Token:
         if not isinstance(entry, dict):
             continue
         text, logprob = entry.get("token"), entry.get("logprob")
-        if not isinstance(text, str) or not _is_logprob(logprob):
+        if not isinstance(text, str) or not is_logprob(logprob):
             continue
         # The generated token comes last, and counts only if it is not among the listed ones.
         if entry is not position or text not in listed:
@@ -196,12 +196,18 @@ def _token(position: Mapping[str, Any]) -> _Token:
     return _Token(text if isinstance(text, str) else "", list(listed.items()))
 
 
-def _is_logprob(value: Any) -> TypeGuard[float]:
+def is_logprob(value: Any) -> TypeGuard[float]:
+    """Whether a value of an answer can be a log-probability."""
     # Rounding may carry one above 0, no further; NaN is below and above nothing.
     return isinstance(value, int | float) and not isinstance(value, bool) and value <= ROUNDED
 
 
-def _first_choice(data: Mapping[str, Any], service: Service) -> Mapping[str, Any]:
+def first_choice(data: Mapping[str, Any], service: Service) -> Mapping[str, Any]:
+    """The first choice of an answer.
+
+    Raises:
+        ModelError: there is none, or the answer is an error in disguise.
+    """
     choices = data.get("choices")
     if isinstance(choices, list) and choices and isinstance(choices[0], dict):
         return choices[0]
@@ -229,7 +235,9 @@ def _labels(
     )
 
 
-def _usage(usage: Any, service: Service) -> Usage:
+def usage_in(data: Mapping[str, Any], service: Service) -> Usage:
+    """Tokens of a call, as far as the answer says."""
+    usage = data.get("usage")
     if not isinstance(usage, dict):
         return Usage(calls=1)
     details = usage.get("prompt_tokens_details")

@@ -18,9 +18,9 @@ from typing import Any
 
 from mcranker.errors import RequestRejected, UnsupportedCapability
 from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest, Usage
-from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.http_errors import Service, reported_model, unreadable
 from mcranker.llm.providers.token_counts import call_usage
+from mcranker.llm.providers.typed_service import TypedService
 from mcranker.llm.typed_answers import ROUNDED, check_limits, missing
 
 KEY_VARIABLE = "RERANK_API_KEY"
@@ -55,7 +55,7 @@ FORMS: Mapping[str, RerankForm] = {
 """Prefix of a model's name -> the form of its service."""
 
 
-class RerankChat:
+class RerankChat(TypedService):
     """Asks a rerank service how relevant passages are.
 
     It answers the `Question`s of a `State` that are about one passage each, a score or a yes and
@@ -84,32 +84,17 @@ class RerankChat:
         timeout: float = 120.0,
         concurrency: int = 64,
     ) -> None:
-        self._model = model
-        self._name = f"{kind}:{model}"
         self._form = FORMS[kind]
-        self._capabilities = Capabilities(prompts=False, max_questions=self._form.most)
-        self._http = CompatibleChat(
+        super().__init__(
             model,
+            name=f"{kind}:{model}",
+            capabilities=Capabilities(prompts=False, max_questions=self._form.most),
             base_url=base_url,
-            api_key=api_key,
             key_variable=KEY_VARIABLE,
+            api_key=api_key,
             timeout=timeout,
             concurrency=concurrency,
-            name=self._name,
         )
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def endpoint(self) -> str:
-        """The service's base URL."""
-        return self._http.endpoint
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._capabilities
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         body = rerank_body(request, self._model, self._form, self._name)
@@ -125,10 +110,6 @@ class RerankChat:
                 ) from error
             raise
         return rerank_reply(data, request, logits=self._form.logits, service=self._http.service)
-
-    async def aclose(self) -> None:
-        """Close the connections of the running event loop; a later call opens new ones."""
-        await self._http.aclose()
 
 
 def rerank_body(request: ChatRequest, model: str, form: RerankForm, name: str) -> dict[str, Any]:

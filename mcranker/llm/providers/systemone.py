@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from mcranker.errors import UnsupportedCapability
 from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest, Usage
-from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.endpoint import checked_url, find_key
 from mcranker.llm.providers.http_errors import Service, reported_model, unreadable
 from mcranker.llm.providers.token_counts import call_usage
+from mcranker.llm.providers.typed_service import TypedService
 from mcranker.llm.typed_answers import (
     OddAnswer,
     check_limits,
@@ -45,7 +45,7 @@ LIMITS = Capabilities(
 """Jev's, as far as they are published, and vLLM's 64 questions."""
 
 
-class SystemOneChat:
+class SystemOneChat(TypedService):
     """Asks a decision model by System One's protocol.
 
     Args:
@@ -73,33 +73,18 @@ class SystemOneChat:
         concurrency: int = 64,
         capabilities: Capabilities | None = None,
     ) -> None:
-        self._model = model
-        self._name = f"systemone:{model}"
-        url = _chosen_url(base_url)
-        find_key(api_key, KEY_VARIABLE, model=self._name, required=url == DEFAULT_URL)
-        self._capabilities = capabilities or LIMITS
-        self._http = CompatibleChat(
+        name, url = f"systemone:{model}", _chosen_url(base_url)
+        find_key(api_key, KEY_VARIABLE, model=name, required=url == DEFAULT_URL)
+        super().__init__(
             model,
+            name=name,
+            capabilities=capabilities or LIMITS,
             base_url=url,
-            api_key=api_key,
             key_variable=KEY_VARIABLE,
+            api_key=api_key,
             timeout=timeout,
             concurrency=concurrency,
-            name=self._name,
         )
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def endpoint(self) -> str:
-        """The service's base URL."""
-        return self._http.endpoint
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._capabilities
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         if not request.questions:
@@ -107,10 +92,6 @@ class SystemOneChat:
         check_limits(request, self._capabilities, self._name)
         data = await self._http.post("systemone", systemone_body(request, self._model))
         return systemone_reply(data, request, service=self._http.service)
-
-    async def aclose(self) -> None:
-        """Close the connections of the running event loop; a later call opens new ones."""
-        await self._http.aclose()
 
 
 def only_typed(model: str, request: ChatRequest) -> UnsupportedCapability:

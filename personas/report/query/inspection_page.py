@@ -228,7 +228,7 @@ class _QueryPages:
             "written": _written(members),
             "in_short": [
                 (name.replace("_", " "), inspection.config[name])
-                for name in _IN_SHORT
+                for name in _in_short(inspection)
                 if inspection.config.get(name) not in (None, "", [], (), 0.0)
             ],
             "ensemble": _ensemble(inspection),
@@ -283,7 +283,8 @@ class _QueryPages:
             return "".join(pieces)
         what = "Ranks below were not asked for"
         if not (self.inspection.top_k or self.inspection.comparisons):
-            what = "Passages below were not judged and keep first-stage order"
+            how = "dropped or not judged" if self.inspection.dropped else "not judged"
+            what = f"Passages below were {how} and keep first-stage order"
         cell = f'<td colspan="{self._form.columns}">{what}.</td>'
         line = f'<tbody class="line"><tr>{cell}</tr></tbody>\n'
         above = last - first + 1
@@ -311,6 +312,16 @@ def _columns(inspection: Inspection, form: PassageFormat) -> list[_Column]:
     return columns
 
 
+def _in_short(inspection: Inspection) -> list[str]:
+    """The settings that say how the ranking came about."""
+    left_out: tuple[str, ...] = ()
+    if inspection.comparisons is not None:
+        left_out = ("scoring", "scale", "labels", "missing")
+    if inspection.unscored:
+        left_out += ("ensemble", "criteria", "recruiting", "first_stage_weight")
+    return [name for name in _IN_SHORT if name not in left_out]
+
+
 def _ensemble(inspection: Inspection) -> str:
     """How the final score comes about, in a sentence; empty where one persona gave it."""
     if len(inspection.personas) < 2:
@@ -319,6 +330,8 @@ def _ensemble(inspection: Inspection) -> str:
         name = cut(str(inspection.config["ensemble"]), 80)
         return f"That of the ensemble “{name}”, which is not installed here."
     said = inspection.ensemble.description
+    if inspection.by_rank and not inspection.ensemble.ranks:
+        said = f"A persona’s score is here how many passages it ranks lower (Borda). {said}"  # noqa: RUF001
     weight = Rule.of(inspection.config).first_stage_weight
     if said and weight:
         return f"{said} The first stage’s score counts {exact(100 * weight)}% in it."  # noqa: RUF001

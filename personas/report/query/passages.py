@@ -36,6 +36,7 @@ _MOST_NAMES = 3
 _FINE = 3.0
 _UNASKED = "not asked for"
 _UNREACHING = "not asked: it could not reach the first ranks"
+_DROPPED = "dropped"
 _AT_MOST = "\N{LESS-THAN OR EQUAL TO} "
 
 
@@ -100,9 +101,10 @@ class PassageFormat:
             graded: whether judgements above 1 occur.
         """
         hits = inspection.hits
-        known = [score for hit in hits for score in hit.scores.values() if score is not None]
+        known = [score for hit in hits for score in hit.known_scores]
         self.inspection = inspection
         self.several = len(inspection.personas) > 1
+        self.by_rank = inspection.by_rank
         self.exact = inspection.leave_one_out_exact
         self.lowest, self.highest = 0.0, inspection.top
         self.known = (min(known), max(known)) if known else None
@@ -120,7 +122,7 @@ class PassageFormat:
         self._rubrics: dict[str, Rubric | None] = {}
         last = inspection.last_sure_rank
         self.last_rank = len(hits) if last is None else last
-        self.columns = 3 + len(inspection.personas) + self.several
+        self.columns = 2 + (not inspection.unscored) + len(inspection.personas) + self.several
         self.columns += (inspection.grades is not None) + (inspection.other is not None)
 
     def shown(self, hit: InspectedHit) -> Shown:
@@ -148,6 +150,14 @@ class PassageFormat:
             share = (score - self.lowest) / (self.highest - self.lowest)
             level = self._levels[score] = min(_LEVELS, max(0, round(_LEVELS * share)))
         return level
+
+    def mark(self, hit: InspectedHit, persona: str) -> tuple[str, str]:
+        """A persona's score, or its rank, as text; and the value by which the column is sorted."""
+        rank = hit.ranks.get(persona)
+        if rank is not None:
+            return f"{rank}{'+' if self.inspection.tails.get(persona) == rank else ''}", str(rank)
+        score = hit.scores[persona]
+        return fixed(score or 0.0, self.score_places), f"{score:.6g}"
 
     def without_score(self, hit: InspectedHit, persona: str) -> str:
         """The cell of a persona who gave no score."""
@@ -216,18 +226,18 @@ def _missing_title(why: str) -> str:
     return f"missing: {escaped(bare(why[: 4 * _TOOLTIP]), _TOOLTIP) or 'no reason is known'}"
 
 
-def value_cell(level: int, value: float, text: str, title: str = "", hint: str = "") -> str:
+def value_cell(level: int, value: str, text: str, title: str = "", hint: str = "") -> str:
     """A coloured cell of the table: a score, a rank, or whatever else has a place on a scale.
 
     Args:
         level: the step of the colours, 0 to 10.
-        value: what the column is sorted by.
-        text: the value as text.
+        value: what the column is sorted by, a number.
+        text: what the cell says.
         title: a tooltip, as markup; empty for none.
         hint: markup that follows the value.
     """
     tip = f' title="{title}"' if title else ""
-    return f'<td class="cell h{level}" data-v="{value:.6g}"{tip}>{text}{hint}</td>'
+    return f'<td class="cell h{level}" data-v="{value}"{tip}>{text}{hint}</td>'
 
 
 def _row(form: PassageFormat, shown: Shown) -> str:
@@ -247,17 +257,18 @@ def _row(form: PassageFormat, shown: Shown) -> str:
         f'<tr><th class="name" data-v="{rank}"><span class="rank">{rank}</span>{flag}'
         f'<a class="label" href="#passage-{rank}" dir="auto">{shown.label}</a>'
         f'<bdi class="id">{escaped(hit.doc_id, _SHORT_ID)}</bdi></th>',
-        _final_cell(form, shown),
     ]
     add = parts.append
+    if not form.inspection.unscored:
+        add(_final_cell(form, shown))
     movers = shown.raised + shown.sunk
-    for name, score in hit.scores.items():
+    for name, score in hit.marks.items():
         if score is None:
             add(form.without_score(hit, name))
         else:
-            text = fixed(score, form.score_places)
+            text, value = form.mark(hit, name)
             hint = _hint(shown.effects[name]) if name in movers else ""
-            add(value_cell(form.level(score), score, text, _tip(hit, name, score), hint))
+            add(value_cell(form.level(score), value, text, _tip(hit, name, score), hint))
     if form.several:
         apart = shown.apart
         said = "" if apart is None else fixed(apart, form.apart_places)
@@ -274,12 +285,13 @@ def _row(form: PassageFormat, shown: Shown) -> str:
 
 def _tip(hit: InspectedHit, name: str, score: float) -> str:
     """What a cell is about: exact score, rank without the persona, confidence."""
-    said = f"{score:.6g}"
+    at = hit.members.get(name)
+    said = _place(at.rank, at.score, "") if at else "" if hit.ranks else f"{score:.6g}"
     if name in hit.rank_without:
         said += f"; without it rank {hit.rank_without[name]}"
     if name in hit.confidence:
         said += f"; {percent(hit.confidence[name])} sure"
-    return said
+    return said.removeprefix("; ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +344,7 @@ def _details(form: PassageFormat, shown: Shown, limits: Limits) -> str:
             f'<p class="gap"><strong>No score by <bdi>{who}</bdi>.{instead}</strong> '
             f'<span class="iso">{escaped(why or "No reason is known.", limits.reason)}</span></p>\n'
         )
-    if shown.final is not None and hit.scores:
+    if hit.marks and (shown.final is not None or hit.dropped is not None):
         add(_scores(form, shown, limits.criteria))
     add(f'<dl class="terms">{_facts(form, shown)}</dl></div>\n<div>')
     if shown.cut:
@@ -351,6 +363,13 @@ def _details(form: PassageFormat, shown: Shown, limits: Limits) -> str:
 
 def _final(hit: InspectedHit) -> float | None:
     return hit.score if hit.at_most is None else hit.at_most
+
+
+def _without_final(hit: InspectedHit) -> str:
+    """What stands in place of the final score of a passage that has none."""
+    if hit.dropped is None:
+        return NOT_SCORED
+    return f"{_DROPPED}: relevance {hit.dropped:.6g}"
 
 
 def _judges(inspection: Inspection, names: Mapping[str, str], team_page: str) -> Mapping[str, str]:
@@ -375,7 +394,9 @@ def _marked(kind: str, mark: str, title: str) -> str:
 def _final_cell(form: PassageFormat, shown: Shown) -> str:
     hit, final = shown.hit, shown.final
     if final is None:
-        return f'<td class="final none">{NOT_SCORED}</td>'
+        if hit.dropped is None:
+            return f'<td class="final none">{NOT_SCORED}</td>'
+        return f'<td class="final none" title="{_without_final(hit)}">{_DROPPED}</td>'
     if not hit.judged:
         return (
             f'<td class="final none" data-v="{final:.6g}" title="at most: not all were asked">'
@@ -427,11 +448,11 @@ def _other_cell(hit: InspectedHit, places: int) -> str:
 
 def _facts(form: PassageFormat, shown: Shown) -> str:
     hit = shown.hit
-    final, inspection = NOT_SCORED, form.inspection
+    final, inspection = _without_final(hit), form.inspection
     if shown.final is not None:
         final = f"{'' if hit.at_most is None else 'at most '}{shown.final:.6g}"
     facts = [
-        ("Final score", final),
+        *([] if inspection.unscored else [("Final score", final)]),
         ("First stage", _place(hit.first_stage_rank, hit.first_stage_score, "")),
     ]
     if len(hit.doc_id) > _SHORT_ID:
@@ -443,6 +464,9 @@ def _facts(form: PassageFormat, shown: Shown) -> str:
         if hit.other is not None:
             place = _place(hit.other.rank, hit.other.score, ", no score")
         facts.append((f"<bdi>{form.other_name}</bdi>", place))
+    for name, at in hit.members.items():
+        said = _place(at.rank, at.score, "")
+        facts.append((f"<bdi>{form.names.get(name) or escaped(name, _NAME)}</bdi>", said))
     span = hit.score_range
     if shown.apart is not None and span is not None:
         facts.append(
@@ -477,9 +501,11 @@ def _why(form: PassageFormat, shown: Shown) -> str:
             f"{each} {verb} it by {abs(shown.effects[names[0]])}."
         )
     if not shown.raised and not shown.sunk:
-        said.append("It would keep its rank without any one of those who scored it.")
+        who = "them" if form.by_rank else "those who scored it"
+        said.append(f"It would keep its rank without any one of {who}.")
     if not form.exact:
-        said.append(f"By the scores alone it stands at rank {hit.rank_of_all}.")
+        what = "ranks" if form.by_rank else "scores"
+        said.append(f"By the {what} alone it stands at rank {hit.rank_of_all}.")
     elif hit.rank_of_all != hit.rank:
         said.append(f"Among the passages that all have scored it stands at rank {hit.rank_of_all}.")
     return " ".join(said)
@@ -488,20 +514,20 @@ def _why(form: PassageFormat, shown: Shown) -> str:
 def _scores(form: PassageFormat, shown: Shown, most_criteria: int) -> str:
     hit = shown.hit
     without, effects = hit.rank_without, shown.effects
-    head = ""
+    head, what = "", "Rank" if form.by_rank else "Score"
     if without:
         head = '<th>Rank without</th><th class="words">Effect</th>'
     width = 4 if without else 2
     parts = [
-        '<table class="judgements"><thead><tr><th class="name">Judge</th><th>Score</th>'
+        f'<table class="judgements"><thead><tr><th class="name">Judge</th><th>{what}</th>'
         f"{head}</tr></thead><tbody>\n"
     ]
     add = parts.append
-    for name, score in hit.scores.items():
+    for name, score in hit.marks.items():
         if score is None:
             cell = form.without_score(hit, name)
         else:
-            text = fixed(score, form.score_places)
+            text = form.mark(hit, name)[0]
             cell = f'<td class="cell h{form.level(score)}">{text}</td>'
         said = form.judges[name]
         if score is not None and name not in hit.criteria and form.rubric(name):

@@ -103,6 +103,11 @@ def _what_went_wrong(inspection: Inspection) -> Iterator[Finding]:
             f"{counted(len(suspicious), 'passage')} {'looks' if one else 'look'} as if written to "
             f"be ranked high, {where}.",
         )
+    for name, why in inspection.left_out.items():
+        reason = _ended(plain(why, _REASON)) if why else "no reason is known."
+        yield Finding(
+            "bad", f"{plain(name, _NAME)} gave no order, so the others' count alone: {reason}"
+        )
     counts = inspection.comparisons
     if counts is not None and counts.failed:
         reason = f": {_ended(plain(counts.reason, _REASON))}" if counts.reason else "."
@@ -161,7 +166,7 @@ def _judge(inspection: Inspection) -> Iterator[Finding]:
 
 def _scores(inspection: Inspection) -> Iterator[Finding]:
     known = [score for hit in inspection.hits for score in hit.known_scores]
-    if known:
+    if known and not inspection.by_rank:
         low, high, places = min(known), max(known), decimals(known)
         span = (
             f"from {fixed(low, places)} to {fixed(high, places)} on a scale of 0 to "
@@ -199,6 +204,8 @@ def _left_out(inspection: Inspection) -> Iterator[Finding]:
         said = f"Only the first {counted(last, 'rank')} of {whole(len(hits))} were asked for"
         skipped = inspection.skipped
         said += f", so {counted(skipped, 'score')} {_was(skipped)} not needed" if skipped else ""
+    elif dropped := inspection.dropped:
+        said = f"{counted(dropped, 'passage')} {_was(dropped)} dropped for too little relevance"
     else:
         said = f"{whole(last)} of {whole(len(hits))} passages were judged; the others follow in "
         said += "first-stage order"

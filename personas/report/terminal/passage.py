@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from personas.console import moved
-from personas.inspection.inspection import InspectedHit, Inspection
+from personas.inspection.inspection import InspectedHit, Inspection, OtherPlace
 from personas.plain import plain
 from personas.report.terminal.screen import AT_MOST, NOTE, Screen, clipped, shade
 from personas.words import counted, exact, weight
@@ -31,8 +31,15 @@ def show_passage(screen: Screen, inspection: Inspection, hit: InspectedHit) -> N
     screen.line()
     _show_facts(screen, inspection, hit)
     screen.line()
-    if hit.judged or hit.at_most is not None:
+    if hit.dropped is not None:
+        screen.words(
+            f"The passage was dropped, because its relevance, {exact(hit.dropped)}, is too low; it "
+            "has no final score, and follows those that have in first-stage order."
+        )
+    if hit.judged or hit.at_most is not None or hit.dropped is not None:
         _show_scores(screen, inspection, hit)
+    elif inspection.unscored:
+        screen.words("The ranker compared passages and gives an order without scores.")
     else:
         screen.words("The passage was not scored; it keeps its place in first-stage order.")
     for name, why in hit.missing.items():
@@ -71,12 +78,15 @@ def _show_facts(screen: Screen, inspection: Inspection, hit: InspectedHit) -> No
     first.append("; moved ")
     facts.append(("first stage", first + moved(hit.moved)))
     if hit.disagreement is not None:
-        apart = f"{hit.disagreement:.3g}, scores {hit.score_range or 0.0:.3g} apart"
+        what = "ranks" if inspection.by_rank else "scores"
+        apart = f"{hit.disagreement:.3g}, {what} {hit.score_range or 0.0:.3g} apart"
         facts.append(("disagreement", Text(apart)))
     if inspection.grades is not None:
         facts.append(("judgement", _judgement(hit)))
     if inspection.other is not None:
         facts.append((clipped(inspection.other.name, 40), _other(inspection, hit)))
+    for name, place in hit.members.items():
+        facts.append((clipped(name, 40), Text(_said(place))))
     for label, said in facts:
         screen.words(Text(f"{label:<{_LABEL}} ") + said, hang=_LABEL + 1)
 
@@ -92,16 +102,20 @@ def _judgement(hit: InspectedHit) -> Text:
 def _other(inspection: Inspection, hit: InspectedHit) -> Text:
     if hit.other is None:
         return Text("does not have this passage")
-    said = f"rank {hit.other.rank}"
-    if hit.other.score is not None:
-        said += f", score {exact(hit.other.score)}"
-        if inspection.other is not None and inspection.other.top is not None:
-            said += f" of {exact(inspection.other.top)}"
+    said = _said(hit.other)
+    top = inspection.other.top if inspection.other else None
+    if hit.other.score is not None and top is not None:
+        said += f" of {exact(top)}"
     return Text(said)
 
 
+def _said(place: OtherPlace) -> str:
+    return f"rank {place.rank}" + ("" if place.score is None else f", score {exact(place.score)}")
+
+
 def _show_scores(screen: Screen, inspection: Inspection, hit: InspectedHit) -> None:
-    screen.line(f"Scores, 0 to {exact(inspection.top)}", "bold")
+    scale = "Ranks" if inspection.by_rank else f"Scores, 0 to {exact(inspection.top)}"
+    screen.line(scale, "bold")
     longest = max((len(name) for name in inspection.personas if len(name) <= _NAME), default=0)
     for name in inspection.personas:
         _show_judge(screen, inspection, hit, name, longest)
@@ -120,13 +134,14 @@ def _show_scores(screen: Screen, inspection: Inspection, hit: InspectedHit) -> N
         )
     if len(inspection.judged) < len(inspection.hits):
         count = f"{len(inspection.judged):,}"
-        screen.words(f"They compare only the {count} passages that the whole team scored.", NOTE)
+        verb = "compared" if inspection.by_rank else "scored"
+        screen.words(f"They compare only the {count} passages that the whole team {verb}.", NOTE)
 
 
 def _show_judge(
     screen: Screen, inspection: Inspection, hit: InspectedHit, name: str, longest: int
 ) -> None:
-    score = hit.scores[name]
+    score, rank = hit.marks[name], hit.ranks.get(name)
     line = Text()
     if score is None:
         missing = name in hit.missing
@@ -135,7 +150,8 @@ def _show_judge(
         line.append(" " * (_BAR + 1))
     else:
         share = score / inspection.top
-        line.append(f"{exact(score):>8} ", style=shade(screen, share))
+        said = exact(score) if rank is None else str(rank)
+        line.append(f"{said:>8} ", style=shade(screen, share))
         line.append(" ")
         line.append_text(screen.bar(share, _BAR))
     line.append("  ")

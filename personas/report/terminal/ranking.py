@@ -40,6 +40,9 @@ def show_ranking(screen: Screen, inspection: Inspection, top: int) -> None:
         return
     if inspection.unfinished:
         screen.words(clipped(inspection.unfinished, 300), "bold yellow")
+    for name, why in inspection.left_out.items():
+        reason = clipped(why, 300) or "no reason is known"
+        screen.words(f"{clipped(name, 80)} gave no order and is left out: {reason}", "yellow")
     hits = inspection.hits[: max(1, top)]
     tables, gap = _tables(screen, inspection, hits)
     for place, columns in enumerate(tables):
@@ -55,8 +58,13 @@ def show_ranking(screen: Screen, inspection: Inspection, top: int) -> None:
 
 
 def _score_text(inspection: Inspection, hit: InspectedHit, persona: str, places: int) -> str:
-    """A persona's score, or the sign for why there is none."""
+    """A persona's score or rank, or the sign for why there is none."""
+    rank = hit.ranks.get(persona)
+    if rank is not None:
+        return f"{rank}{'+' if inspection.tails.get(persona) == rank else ''}"
     score = hit.scores[persona]
+    if persona in hit.members:
+        return f"#{hit.members[persona].rank}"
     if score is not None:
         return fixed(score, places)
     if persona in hit.missing:
@@ -72,17 +80,17 @@ def _tables(
     Rank and id lead each table.
     """
     lead = _lead(screen, hits)
-    finals = _finals(hits)
+    finals = [] if inspection.unscored else [_finals(hits)]
     rest = _rest(inspection, hits)
     gap = 2 if screen.width >= WIDE else 1
     for names, wanted in ((True, _ROOM_BESIDE_NAMES), (False, _LEAST_EXCERPT)):
-        whole = [*lead, finals, *_judges(screen, inspection, hits, names=names, gap=gap), *rest]
+        whole = [*lead, *finals, *_judges(screen, inspection, hits, names=names, gap=gap), *rest]
         room = screen.width - _taken(whole, gap) - gap
         if room >= wanted:
             return [[*whole, _excerpts(hits, room)]], gap
     gap = 1
     tables = [[*lead]]
-    for column in (finals, *_judges(screen, inspection, hits, names=False, gap=gap), *rest):
+    for column in (*finals, *_judges(screen, inspection, hits, names=False, gap=gap), *rest):
         if len(tables[-1]) > len(lead) and _taken([*tables[-1], column], gap) > screen.width:
             tables.append([*lead])
         tables[-1].append(column)
@@ -112,7 +120,9 @@ def _finals(hits: Sequence[InspectedHit]) -> Column:
     cells = []
     for hit, final in zip(hits, by, strict=True):
         sign = "" if hit.at_most is None else AT_MOST
-        cells.append(Text("" if final is None else f"{sign}{fixed(final, places)}", style="bold"))
+        without = "" if hit.dropped is None else "dropped"
+        said = without if final is None else f"{sign}{fixed(final, places)}"
+        cells.append(Text(said, style="bold" if final is not None else NOTE))
     return Column(("score",), cells)
 
 
@@ -130,7 +140,7 @@ def _judges(
         texts = [_score_text(inspection, hit, name, places) for hit in hits]
         pad = " " * (gap - 1)
         width = max(3, *map(cell_len, [*texts, *heading]))
-        styles = [_style(screen, hit.scores[name], inspection.top) for hit in hits]
+        styles = [_style(screen, hit.marks[name], inspection.top) for hit in hits]
         cells = [
             Text(f"{pad}{text:>{width}}{pad}", style=style)
             for text, style in zip(texts, styles, strict=True)
@@ -187,8 +197,17 @@ def _short(ranker: str) -> str:
 
 
 def _excerpts(hits: Sequence[InspectedHit], room: int) -> Column:
-    cells = [Text(clipped(f"{hit.title} {hit.text[:_EXCERPT]}", _EXCERPT)) for hit in hits]
+    cells = [_excerpt(hit) for hit in hits]
     return Column(("passage",), cells, right=False, fixed_width=room)
+
+
+def _excerpt(hit: InspectedHit) -> Text:
+    """Title and text, told apart without colour as well."""
+    title, text = clipped(hit.title, _EXCERPT), clipped(hit.text, _EXCERPT)
+    if not title:
+        return Text(text)
+    shown = Text(title, style="bold")
+    return shown.append(f" | {text}", style="not bold") if text else shown
 
 
 def _broken(name: str) -> tuple[str, ...]:
@@ -213,14 +232,29 @@ def _taken(columns: Sequence[Column], gap: int) -> int:
 
 def _legend(inspection: Inspection) -> str:
     parts = [f"Scores go from 0 to {exact(inspection.top)}"] if inspection.personas else []
+    if any(hit.members for hit in inspection.hits):
+        parts = ["#3 the rank that a member gave"]
+    if inspection.by_rank:
+        parts = ["Each persona's column has its ranks"]
+        if inspection.tails:
+            parts.append(
+                "+ the rank behind those that a persona has sorted out; all others share it and "
+                "count by the mean of their ranks"
+            )
     parts.append("from: rank in the first stage, and how far the passage moved")
     if len(inspection.personas) > 1:
-        parts.append(f"{SPREAD} disagreement, the standard deviation of the personas' scores")
+        what = "ranks" if inspection.by_rank else "scores"
+        parts.append(f"{SPREAD} disagreement, the standard deviation of the personas' {what}")
     if inspection.grades is not None:
         parts.append("grade: the judgement, above 0 for relevant, blank where nobody judged")
     if inspection.other is not None:
         name = inspection.other.name
         parts.append(f"{_short(name)}: rank by {clipped(name, 60)}")
+    if inspection.dropped:
+        parts.append(
+            f"{counted(inspection.dropped, 'passage')} dropped for too low a relevance, without a "
+            "final score, below the others"
+        )
     if inspection.missing:
         said = f"{MISSING} a missing score"
         parts.append("(7.5) what stood in for a missing score" if _filled(inspection) else said)

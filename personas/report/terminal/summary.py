@@ -25,13 +25,16 @@ def show_head(screen: Screen, inspection: Inspection) -> None:
     """The query, and what ranked how many passages."""
     screen.words(clipped(inspection.query, _MOST_QUERY), "bold")
     query = [f"query {clipped(inspection.query_id, 80)}"] if inspection.query_id else []
+    # Without scores there is no scheme of scoring, and of a single order no ensemble.
+    settings = ["preset"] if inspection.comparisons else ["preset", "scoring", "ensemble"]
+    settings += ["ensemble"] if inspection.by_rank else []
     parts = [
         *query,
         counted(len(inspection.hits), "passage"),
         f"ranked by {clipped(inspection.ranker, 80)}",
         *(
             f"{name} {clipped(str(inspection.config[name]), 40)}"
-            for name in ("preset", "scoring", "ensemble")
+            for name in settings
             if inspection.config.get(name)
         ),
     ]
@@ -43,7 +46,7 @@ def show_agreement(screen: Screen, inspection: Inspection) -> None:
     findings = QueryFindings.of(1, inspection)
     if len(findings.judges) > 1 and inspection.hits:
         screen.line()
-        _show_agreement(screen, findings)
+        _show_agreement(screen, findings, by_rank=inspection.by_rank)
     if inspection.grades is not None:
         screen.line()
         _show_effectiveness(screen, inspection, findings)
@@ -74,7 +77,7 @@ def show_calls(screen: Screen, inspection: Inspection) -> None:
         screen.words(f"{'model':<9} {model}{roles}", NOTE, hang=10)
 
 
-def _show_agreement(screen: Screen, findings: QueryFindings) -> None:
+def _show_agreement(screen: Screen, findings: QueryFindings, *, by_rank: bool) -> None:
     figures = findings.figures
     screen.line("Agreement", "bold")
     if figures.tau is None:
@@ -91,10 +94,11 @@ def _show_agreement(screen: Screen, findings: QueryFindings) -> None:
         reading = f"the personas {alpha_reading(figures.alpha)}"
         screen.words(f"Krippendorff's alpha {figures.alpha:.2f}: {reading}")
     if figures.disagreement is not None:
-        screen.words(f"mean disagreement {100 * figures.disagreement:.1f}% of the highest score")
+        most = "number of ranks" if by_rank else "highest score"
+        screen.words(f"mean disagreement {100 * figures.disagreement:.1f}% of the {most}")
     screen.words(
         "Tau and alpha are 1 for full agreement and about 0 for chance. Tau compares the orders, "
-        "alpha the scores.",
+        f"alpha the {'distances of ranks' if by_rank else 'scores'}.",
         NOTE,
     )
 

@@ -50,6 +50,9 @@ def _show_member(screen: Screen, mark: str, member: Member) -> None:
     for intro, said in (("", member.persona.description), ("Why: ", member.persona.reason)):
         if said:
             screen.words(f"{intro}{clipped(said, _MOST_WORDS)}", NOTE, indent=_INDENT)
+    if member.rubric_examples:
+        seen = clipped(", ".join(member.rubric_examples), _MOST_WORDS)
+        screen.words(f"Criteria written beside those of: {seen}", NOTE, indent=_INDENT)
     if member.rubric is None:
         screen.words("Judges without written criteria.", NOTE, indent=_INDENT)
     else:

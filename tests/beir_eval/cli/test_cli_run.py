@@ -255,3 +255,23 @@ def test_help(verb: str) -> None:
     result = CliRunner().invoke(cli, [verb, "--help"])
     assert result.exit_code == 0
     assert result.stdout.startswith("Usage: ")
+
+
+def test_foreign_runs_alone_need_no_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    model = scripted(monkeypatch, tmp_path)
+    write_folder(tmp_path / "notes")
+    (tmp_path / "mine.trec").write_text("q1 Q0 d3 1 2.0 mine\n", encoding="utf-8")
+    suite = tmp_path / "mine.toml"
+    suite.write_text(
+        'title = "T"\ndatasets = ["./notes"]\n[[rankers]]\nlabel = "theirs"\nrun = "mine.trec"\n',
+        encoding="utf-8",
+    )
+    result = CliRunner().invoke(
+        cli, ["run", str(suite), "--no-cache", "--out", str(tmp_path / "o")]
+    )
+    assert result.exit_code == 0, result.stderr
+    assert model.asked == []
+    assert "beir-eval: notes, theirs (1 of 1): nDCG@10 0.1" in result.stderr
+    assert "3 queries without a line, counted as empty" in result.stderr
+    assert "beir-eval report" in result.stdout
+    assert "personas report" not in result.stdout, "there is nothing to explain"

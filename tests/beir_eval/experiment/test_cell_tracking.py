@@ -31,7 +31,7 @@ def scored(query_id: str, done: int, total: int) -> PassageScored:
 def test_passages_of_finished_queries_and_shares_of_those_under_way() -> None:
     clock = Clock()
     tracker = CellTracker("tiny, DIRECT (1 of 3)", 4, 80, after=7.0, clock=clock)
-    assert tracker.passages_per_second() is None
+    assert tracker.per_second() is None
     assert tracker.seconds_left() is None
     tracker.take(RankingStarted("q1", "?", 20))
     tracker.take(RankingStarted("q2", "?", 20))
@@ -39,7 +39,7 @@ def test_passages_of_finished_queries_and_shares_of_those_under_way() -> None:
     tracker.take(scored("q2", 15, 60))
     assert tracker.done == 15  # half of 20 passages, and a quarter of 20
     clock.now = 3.0
-    assert tracker.passages_per_second() == pytest.approx(5.0)
+    assert tracker.per_second() == pytest.approx(5.0)
     # This cell has 80 passages and seven times its work follows: 640 less 15, at 5 a second.
     assert tracker.seconds_left() == pytest.approx(125.0)
     tracker.end_query("q1", 20)

@@ -12,9 +12,11 @@ from beir_eval.measures.paper import DATASETS, paper_tables
 from mcranker.config import RankerConfig
 from mcranker.llm.chat import Capabilities, Usage
 from mcranker.llm.prices import cost
+from mcranker.rankers import RANKERS
 
 TWO_SETS = ["trec-covid", "touche"]
-OF_THE_PAPER = ["table1", "table2", "table3", "table4", "fig2", "fig3", "fig4"]
+OF_THE_PAPER = ["table1", "table2", "table3", "table4", "table5", "fig2", "fig3", "fig4"]
+NOT_RUN = {"QG (FLAN PaLM2 S)", "monoT5 (fine-tuned T5 XL)", "RankT5 (fine-tuned T5 XL)"}
 
 
 def note(spec: RankerSpec) -> SuiteNote:
@@ -35,16 +37,20 @@ def test_what_there_is() -> None:
         "fig2": "Number of recruits",
         "fig3": "Rating scale",
         "fig4": "Models by role",
+        "rankers": "Every ranker of this package",
         "smoke": "Smoke test",
         "table1": "Team compositions and DIRECT",
         "table2": "With and without criteria",
         "table3": "Criteria for the query or for the data set",
         "table4": "Ensembles",
+        "table5": "Teams beside likelihood, fine-tuned and listwise rankers",
     }
 
 
 def test_table1() -> None:
     assert rows("table1") == [
+        ("rg_yn", {}, "RG-YN (FLAN PaLM2 S)"),
+        ("rg_s", {"scale": 4}, "RG-S(0,4) (FLAN PaLM2 S)"),
         ("direct", {}, "DIRECT(0,10)"),
         ("direct", {"scale": 20}, "DIRECT(0,20)"),
         ("mcranker", {"team_size": 1}, "MC: NLP scientist"),
@@ -53,7 +59,35 @@ def test_table1() -> None:
         ("mcranker", {"team_size": 2}, "MC: NLP scientist + 1 recruit"),
         ("mcranker", {"team_size": 3}, "MC: NLP scientist + 2 recruits"),
     ]
-    assert tuple(each.name for each in load_suite("table1").datasets) == DATASETS
+    for name in ("table1", "table5"):
+        assert tuple(each.name for each in load_suite(name).datasets) == DATASETS
+
+
+def test_table5_has_every_row_of_the_paper() -> None:
+    models = {"strong": "openai:S", "cheap": "openai:C", "likelihood": "openai:L"}
+    suite = load_suite("table5", models=models)
+    ran = {note(each).paper_row for each in suite.rankers}
+    assert {*ran, *note(suite.rankers[0]).not_run, "BM25"} == set(paper_tables()["table_5_and_1"])
+    assert set(note(suite.rankers[0]).not_run) == NOT_RUN
+    one, two = suite.rankers[-2:]
+    assert (one.ranker, two.ranker) == ("rankgpt", "rankgpt")
+    assert one.options == {"model": "openai:C"}
+    assert two.options == {"model": "openai:C", "assessor_model": "openai:S"}
+    assert note(two).paper_row == "RankGPT (GPT-4)"
+    # The teams and single judges are those of table 1, by the strong model.
+    same = [each for each in suite.rankers if each.options["model"] == "openai:S"]
+    assert [(each.ranker, {**each.options, "model": ""}) for each in same] == [
+        (each.ranker, {**each.options, "model": ""})
+        for each in load_suite("table1").rankers
+        if not each.ranker.startswith("rg_")
+    ]
+
+
+def test_the_suite_of_all_rankers_has_each_that_is_built_in() -> None:
+    suite = load_suite("rankers")
+    assert {each.ranker for each in suite.rankers} == set(RANKERS.names)
+    assert set(suite.models.values()) == {"local:minilm", "local:smollm2-135m"}
+    assert {each.options["model"] for each in suite.rankers} == set(suite.models.values())
 
 
 def test_table2() -> None:
@@ -96,8 +130,9 @@ def test_a_table_has_the_papers_rows_under_their_own_names(name: str) -> None:
     table = note(suite.rankers[0]).paper_table
     assert table is not None
     assert table.startswith("table_5_and_1" if name == "table1" else f"table_{name[-1]}_")
-    labels = [each.label for each in suite.rankers]
-    assert labels == [note(each).paper_row for each in suite.rankers]
+    ours = [each for each in suite.rankers if not each.ranker.startswith("rg_")]
+    labels = [each.label for each in ours]
+    assert labels == [note(each).paper_row for each in ours]
     # Of table 5 only those rows that these rankers make: DIRECT's and the teams'.
     expected = [row for row in paper_tables()[table] if row.startswith(("DIRECT", "MC"))]
     assert labels == expected
@@ -166,8 +201,9 @@ def rows_of_models(rankers: tuple[RankerSpec, ...]) -> list[tuple[str, object, o
     return found
 
 
-def test_the_models_of_fig4_have_prices() -> None:
-    for model in load_suite("fig4").models.values():
+@pytest.mark.parametrize("name", ["fig4", "table5"])
+def test_the_models_of_a_suite_have_prices(name: str) -> None:
+    for model in load_suite(name).models.values():
         assert cost(model, Usage(calls=1, input_tokens=1000, output_tokens=10)) is not None, model
 
 
@@ -188,7 +224,7 @@ def test_only_what_a_suite_varies_is_set(name: str) -> None:
     for each in suite.rankers:
         settings = {"scale"} if name == "table4" else set()
         assert set(each.options) - each.own == settings, "flags decide all else"
-        if name != "fig4":
+        if name not in ("fig4", "table5"):
             assert not any("model" in option for option in each.options)
 
 
@@ -196,7 +232,7 @@ def test_only_what_a_suite_varies_is_set(name: str) -> None:
 def test_a_suite_says_what_it_is_compared_with_and_what_the_paper_found(name: str) -> None:
     suite = load_suite(name)
     assert suite.depth == 100
-    if name != "table1":
+    if name not in ("table1", "table5"):
         assert [each.name for each in suite.datasets] == TWO_SETS
     assert note(suite.rankers[0]).baseline in {each.label for each in suite.rankers}
     assert "the paper" in suite.description
@@ -213,6 +249,11 @@ def test_numbers_in_descriptions_are_the_papers() -> None:
 
     criteria, dbc = "table_2_criteria", "table_3_dataset_criteria"
     expected = {
+        "table5": [
+            value("table_5_and_1", "RankGPT (GPT-4)", "avg"),
+            value("table_5_and_1", "RankT5 (fine-tuned T5 XL)", "avg"),
+            value("table_5_and_1", "MC: NLP scientist + 2 recruits", "avg"),
+        ],
         "table1": [
             value("table_5_and_1", "MC: NLP scientist + 2 recruits", "avg"),
             value("table_5_and_1", "DIRECT(0,10)", "avg"),

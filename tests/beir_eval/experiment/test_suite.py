@@ -11,6 +11,7 @@ import pytest
 from beir_eval.errors import SuiteError
 from beir_eval.experiment.run_folder import FigureNote, SuiteNote
 from beir_eval.experiment.suite import DatasetSpec, load_suite, suite_text
+from mcranker.rankers import RANKERS
 from personas import Member, Persona, Team, save
 
 HEAD = 'title = "T"\ndatasets = ["mini"]\n'
@@ -45,6 +46,7 @@ def test_everything_of_a_file_arrives(write: Path) -> None:
         datasets = ["scifact", {name = "nfcorpus", split = "dev", about = "Medicine"}]
         baseline = "DIRECT(0,10)"
         paper_table = "table_5_and_1"
+        paper_rows = ["BM25", "RankT5 (fine-tuned T5 XL)"]
         depth = 20
         [settings]
         preset = "reference"
@@ -114,6 +116,8 @@ def test_everything_of_a_file_arrives(write: Path) -> None:
         x=2.0,
         series="s",
         rankers=("DIRECT(0,10)", "team"),
+        paper_rows={"DIRECT(0,10)": "DIRECT(0,10)"},
+        not_run=("BM25", "RankT5 (fine-tuned T5 XL)"),
     )
     assert direct.note == SuiteNote(
         name="mine",
@@ -123,6 +127,8 @@ def test_everything_of_a_file_arrives(write: Path) -> None:
         figure=figure,
         paper_row="DIRECT(0,10)",
         rankers=("DIRECT(0,10)", "team"),
+        paper_rows={"DIRECT(0,10)": "DIRECT(0,10)"},
+        not_run=("BM25", "RankT5 (fine-tuned T5 XL)"),
     )
 
 
@@ -351,6 +357,13 @@ def test_a_server_and_batches_are_taken_without_asking_for_either(write: Path) -
         "model": "openai:qwen",
         "batch": True,
     }
+
+
+@pytest.mark.parametrize("name", RANKERS._builtin)
+def test_every_ranker_has_its_place_in_a_suite(name: str, write: Path) -> None:
+    write.write_text(f'{HEAD}[[rankers]]\nlabel = "A"\nranker = "{name}"\n')
+    (ranker,) = load_suite(write).rankers
+    assert ranker.ranker == name
 
 
 def test_a_missing_team_file_is_named_where_it_was_looked_for(write: Path) -> None:

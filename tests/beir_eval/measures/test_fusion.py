@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -143,7 +144,37 @@ def test_without_ranx(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ranx", None)
 
     with pytest.raises(ExtraMissing, match=r"fusion.*'ranx'; run: pip install \"mcranker\[ranx\]"):
-        fuse([ONE, TWO])
+        fuse([ONE, TWO], method="sum")
+
+
+def test_the_usual_methods_need_no_ranx(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ranx", None)
+
+    assert [doc_id for doc_id, _ in fuse([ONE, TWO])["q"]] == ["c", "a", "b", "d"]
+    assert fuse([ONE, TWO], method="wsum", norm="none", weights=[1, 2])["q"][0] == ("c", 11.0)
+    with pytest.raises(ExtraMissing):
+        fuse([ONE, TWO], method="wsum", norm="zmuv", weights=[1, 2])
+
+
+def test_ours_and_those_of_ranx_are_the_same(ranx: Any) -> None:
+    """Random runs whose queries, documents and scores differ; ranx's own arithmetic beside ours."""
+    rng = random.Random(3)
+    for _ in range(20):
+        runs = []
+        for _ in range(rng.randint(2, 4)):
+            found = rng.sample("abcdefghij", rng.randint(2, 10))
+            falling = sorted((rng.uniform(-5, 50) for _ in found), reverse=True)
+            runs.append({"q": list(zip(found, falling, strict=True))})
+        weights = [rng.uniform(0, 3) for _ in runs]
+        theirs = [ranx.Run({"q": dict(run["q"])}) for run in runs]
+        k = rng.randint(0, 90)
+        rrf = ranx.fuse(theirs, method="rrf", params={"k": k}).run["q"]
+        assert dict(fuse(runs, params={"k": k})["q"]) == pytest.approx(dict(rrf), abs=1e-9)
+        wsum = ranx.fuse(theirs, norm="min-max", method="wsum", params={"weights": weights}).run[
+            "q"
+        ]
+        ours = dict(fuse(runs, method="wsum", weights=weights)["q"])
+        assert ours == pytest.approx(dict(wsum), abs=1e-9)
 
 
 @pytest.mark.parametrize(

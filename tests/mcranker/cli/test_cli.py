@@ -48,10 +48,12 @@ def test_rank_prints_team_scores_and_movement(run: Run, docs: Path) -> None:
     assert "Worried [bold]parent: they ask" in result.stdout
     rows = [line.split() for line in page if line.strip()[:1].isdigit()]
     # Three personas, each giving the length of the id: 3 * 4 and 3 * 2.
-    assert rows[0] == ["1", "bbbb", "12", "4", "4", "4", "▲1", "T", "two"]
+    assert rows[0] == ["1", "bbbb", "12", "4", "4", "4", "▲1", "T", "|", "two"]
     assert rows[1] == ["2", "aa", "6", "2", "2", "2", "▼1", "one"]
     assert rows[2][:2] == ["10", "calls,"]
-    assert result.stderr == ""
+    assert result.stderr == (
+        "mcranker: for a page that shows why, rank again with --report why.html; answers are kept\n"
+    )
     assert "\x1b" not in result.stdout
 
 
@@ -66,6 +68,63 @@ def test_rank_takes_passages_as_arguments_and_from_standard_input(run: Run) -> N
         assert result.exit_code == 0, result.output
         hits = [json.loads(line) for line in result.stdout.splitlines()]
         assert [(hit["doc_id"], hit["text"]) for hit in hits] == [("0", "a"), ("1", "b")]
+
+
+def test_the_end_says_where_the_page_and_the_team_are(run: Run, tmp_path: Path) -> None:
+    saved, page, team = (tmp_path / name for name in ("m1.json", "why.html", "team.yaml"))
+    result = run("rank", "q", "a", "--save", saved, "--save-team", team)
+    assert result.stderr.splitlines() == [
+        f"mcranker: for a page that shows why: mcranker inspect {saved} --html why.html",
+        f"mcranker: the team is {team}; edit it and rank again with --team",
+    ]
+    result = run("rank", "q", "a", "--report", page)
+    assert result.stderr == f"mcranker: the page that shows why is {page}\n"
+    assert run("rank", "q", "a", "--quiet").stderr == ""
+    assert run("rank", "q", "a", "--output", "json").stderr == ""
+
+
+def test_a_saved_team_and_a_saved_ranking_judge_again(
+    run: Run, models: Connected, tmp_path: Path
+) -> None:
+    saved, team = tmp_path / "m1.json", tmp_path / "team.yaml"
+    assert run("rank", "q", "a", "--save", saved, "--save-team", team).exit_code == 0
+    for source in (saved, team):
+        models.requests.clear()
+        assert run("rank", "q", "a", "--team", source, "--quiet").exit_code == 0
+        # Nobody is recruited, no criteria are written, and the same three judge.
+        assert {request.tag.stage for request in models.requests} == {"score"}
+        assert [request.tag.persona for request in models.requests] == [
+            "NLP scientist",
+            "Virologist",
+            "Worried [bold]parent",
+        ]
+
+
+def test_a_team_that_cannot_be_saved(run: Run, tmp_path: Path) -> None:
+    wrong = run("rank", "q", "a", "--save-team", tmp_path / "team.txt")
+    assert wrong.exit_code == 2
+    assert "must end in .yaml, .yml or .json" in wrong.stderr
+    direct = run("rank", "q", "a", "--ranker", "direct", "--save-team", tmp_path / "team.yaml")
+    assert direct.exit_code == 2
+    assert "--ranker direct has no team" in direct.stderr
+    assert list(tmp_path.glob("team*")) == []
+    many = run("rank", "--queries", "q", "--run", "r", "--corpus", "c", "--save-team", "t.yaml")
+    assert many.exit_code == 2
+    assert "each query may have a team of its own" in many.stderr
+
+
+def test_weights_that_are_brought_to_100_are_told(run: Run, tmp_path: Path) -> None:
+    team = tmp_path / "team.yaml"
+    team.write_text(
+        "members:\n- persona: {name: Nurse}\n  rubric:\n    criteria:\n"
+        "    - {name: Fit, weight: 80}\n    - {name: Price, weight: 65}\n",
+        encoding="utf-8",
+    )
+    result = run("rank", "q", "a", "--team", team)
+    assert (
+        f"warning: {team}: the weights of 'Nurse' sum to 145 and are brought to 100: "
+        "'Fit' 80 → 55.2%, 'Price' 65 → 44.8%"
+    ) in result.stderr
 
 
 def test_top_limits_the_table(run: Run) -> None:
@@ -263,6 +322,98 @@ def test_comparisons_that_fail_are_exit_code_3(run: Run, models: Connected) -> N
     refused = run("rank", "q", "a", "--ranker", "setwise", "--window", "5")
     assert refused.exit_code == 2
     assert "--window does not go with --ranker setwise" in refused.stderr
+
+
+def test_a_ranker_of_windows(run: Run, models: Connected) -> None:
+    """b is dropped; the sum of a is 9, not 4; the entry 7 is of nothing; --drop-below 0 keeps b."""
+    scores = {"1": {"Relevance": 4, "Final": 4}, "2": {"Relevance": 2}, "7": {"Relevance": 1}}
+    scores = {name: {**dict.fromkeys(["P1", "P2"], 5), **each} for name, each in scores.items()}
+    first = {"Relevance": "x", "Properties": [{"Property": "A"}, {"Property": "B"}]}
+    models.answer = lambda request: json.dumps(
+        {"Passages": scores} if request.tag.stage == "score" else first
+    )
+    args = ("rank", "q", "a", "b", "--ranker", "rebel", "--variant", "two_turn", "--window", "2")
+    result = run(*args, "--output", "json")
+    assert result.exit_code == 0, result.output
+    ranking = json.loads(result.stdout)["ranking"]
+    assert [(hit["text"], hit["score"]) for hit in ranking["hits"]] == [("a", 9.0), ("b", None)]
+    assert ranking["hits"][1]["dropped"] == 2
+    assert "dropped" not in ranking["hits"][0]
+    assert ranking["windows"]["differing"] == 1
+    assert "1 passage dropped: relevance below 3\n" in result.stderr
+    assert "named 1 that were not shown" in result.stderr
+    assert "1 of 1 sum by the model are not what its scores add up to" in result.stderr
+    table = run(*args)
+    assert "1 passage dropped, below all others: relevance below 3" in table.stdout
+    kept = json.loads(run(*args, "--drop-below", "0", "--output", "json").stdout)["ranking"]
+    assert [hit["score"] for hit in kept["hits"]] == [9.0, 7.0]
+    assert "2 calls" in run(*args, "--dry-run").stdout
+
+
+def test_rankers_the_first_stage_and_a_run_are_fused(
+    run: Run, models: Connected, tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.trec"
+    file.write_text("q Q0 2 1 5.0 tag\nq Q0 0 2 4.0 tag\n")
+    models.answer = lambda _: '{"Score": 4}'
+    args = ("rank", "q", "a", "b", "c", "--ranker", "fused", "--members", f"direct,bm25,{file}")
+    result = run(*args, "--weights", "1,0.5,2", "--query-id", "q", "--output", "json")
+    assert result.exit_code == 3, result.output
+    ranking = json.loads(result.stdout)["ranking"]
+    # a 1.5 / 61 + 2 / 62 is above c 1.5 / 63 + 2 / 61.
+    assert [hit["text"] for hit in ranking["hits"]] == ["a", "c", "b"]
+    assert [each["label"] for each in ranking["members"]] == ["direct", "bm25", "mine"]
+    assert [each["weight"] for each in ranking["members"]] == [1, 0.5, 2]
+    assert ranking["hits"][2]["missing"] == {"mine": "it is not in the run"}
+    assert "1 of 9 scores are missing; the first: mine of passage '1'" in result.stderr
+    assert "3 calls" in run(*args, "--dry-run").stdout
+    refused = run("rank", "q", "a", "--ranker", "direct", "--members", "direct,bm25")
+    assert refused.exit_code == 2
+    assert "--members does not go with --ranker direct" in refused.stderr
+    assert "0.7,0.3" in run(*args, "--weights", "much").stderr
+
+
+def test_a_fusion_without_rankers_asks_no_model(
+    run: Run, models: Connected, tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.trec"
+    file.write_text("q Q0 1 1 5.0 tag\nq Q0 0 2 4.0 tag\n")
+    args = ("--ranker", "fused", "--members", f"bm25,{file}", "--method", "interpolate")
+    result = run("rank", "q", "a", "b", *args, "--query-id", "q", "--output", "trec")
+    assert result.exit_code == 0, result.output
+    assert [line.split()[2] for line in result.stdout.splitlines()] == ["0", "1"]
+    assert not models.requests
+
+
+def test_a_team_that_compares(run: Run, models: Connected, tmp_path: Path) -> None:
+    """The parent says nothing; the two others agree on c a b."""
+
+    def compare(request: ChatRequest) -> str:
+        if request.tag.stage != "score":
+            return answer(request)
+        return "I would rather not" if "parent" in request.tag.persona else "[3] > [1] > [2]"
+
+    models.answer = compare
+    args = ("rank", "q", "a", "b", "c", "--ranker", "rankgpt", "--team-size", "3")
+    assert "7 calls" in run(*args, "--dry-run").stdout
+    assert not models.requests
+    saved = tmp_path / "saved.json"
+    result = run(*args, "--output", "json", "--save", saved)
+    assert result.exit_code == 3, result.output
+    whole = json.loads(result.stdout)
+    ranking = whole["ranking"]
+    assert [hit["text"] for hit in ranking["hits"]] == ["c", "a", "b"]
+    assert ranking["hits"][0]["ranks"] == {"NLP scientist": 1, "Virologist": 1}
+    assert [error["code"] for error in whole["errors"]] == ["FailedComparisons", "LeftOut"]
+    assert "Worried [bold]parent gave no order and is left out: " in result.stderr
+    table = run(*args).stdout
+    assert "A persona's column has its ranks." in table
+    assert table.count("Efficacy") == 3
+    refused = run(*args, "--ensemble", "assessor")
+    assert refused.exit_code == 2
+    assert "--ensemble assessor" in refused.stderr
+    shown = run("inspect", saved)
+    assert "gave no order and is left out" in shown.stdout
 
 
 def test_team_saves_what_rank_takes(run: Run, models: Connected, tmp_path: Path) -> None:

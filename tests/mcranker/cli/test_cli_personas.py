@@ -350,3 +350,68 @@ def test_validate_as_json() -> None:
     bad, odd = whole["files"]
     assert (bad["file"], len(bad["problems"]), bad["holds"]) == ("bad.yaml", 4, "")
     assert (odd["problems"], len(odd["warnings"]), odd["holds"]) == ([], 1, "team of 2 members")
+
+
+def test_each_persona_of_the_library_has_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    for columns in (60, 80, 120):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        lines = run("list").stdout.splitlines()
+        assert [line.split()[0] for line in lines[2:]] == list(library.member_names())
+        assert all(len(line) <= columns for line in lines)
+        teams = run("list", "--teams").stdout.splitlines()
+        assert [line.split()[0] for line in teams[2:]] == list(library.team_names())
+
+
+def test_a_page_of_a_team() -> None:
+    path = Path("team.html")
+    result = run("show", "health_questions", "--html", path, "--passages", "3", "--words", "5")
+    assert (result.stdout, result.stderr) == ("", "personas: the page is team.html\n")
+    page = path.read_text(encoding="utf-8")
+    assert "What is asked twice" in page
+    assert "3 passages of 5 words" in page
+    run("show", "clinician", "lawyer", "--html", path)
+    assert "Team of 2 personas" in path.read_text(encoding="utf-8")
+    assert (
+        "leave --output out"
+        in run("show", "clinician", "--html", path, "--output", "yaml", code=2).stderr
+    )
+    path.with_name("x.yaml").write_text(dumps(Team(members=(NURSE,))), encoding="utf-8")
+    assert "would replace what is shown" in run("show", "x.yaml", "--html", "x.yaml", code=2).stderr
+    assert (
+        "--html makes a team of several members"
+        in run("show", "clinician", "health_questions", "--html", path, code=2).stderr
+    )
+
+
+def test_weights_brought_to_100_are_told_by_show_and_validate() -> None:
+    Path("team.yaml").write_text(
+        "members:\n- persona: {name: Nurse}\n  rubric:\n    criteria:\n"
+        "    - {name: Fit, weight: 80}\n    - {name: Price, weight: 65}\n",
+        encoding="utf-8",
+    )
+    note = (
+        "the weights of 'Nurse' sum to 145 and are brought to 100: 'Fit' 80 → 55.2%, "
+        "'Price' 65 → 44.8%"
+    )
+    assert run("show", "team.yaml").stderr == f"personas: warning: team.yaml: {note}\n"
+    assert run("validate", "team.yaml").stderr == (
+        f"personas: warning: team.yaml:4: members[0].rubric.criteria: {note}\n"
+    )
+    (checked,) = said("validate", "team.yaml")["files"]
+    assert checked["warnings"] == [f"team.yaml:4: members[0].rubric.criteria: {note}"]
+
+
+def test_a_saved_ranking_is_its_team(tmp_path: Path) -> None:
+    ranking = {
+        "version": 1,
+        "query": {"text": "q", "id": ""},
+        "ranker": "mcranker",
+        "team": Team(members=(NURSE,)).model_dump(mode="json"),
+        "hits": [],
+    }
+    Path("m1.json").write_text(json.dumps(ranking), encoding="utf-8")
+    save(Team(members=(NURSE,)), "team.yaml")
+    assert run("show", "m1.json").stdout == run("show", "team.yaml").stdout
+    assert run("diff", "m1.json", "team.yaml").stdout == "no differences\n"
+    assert run("validate", "m1.json").stdout == "m1.json: team of 1 member\n"
+    run("show", "m1.json", "--output", "yaml")

@@ -23,6 +23,8 @@ from mcranker.events import (
     RubricWritten,
     TeamRecruited,
 )
+from mcranker.llm.chat import Usage
+from mcranker.types import UsageTable
 from personas import Criterion, Persona, Rubric
 from personas.plain import one_line, plain
 
@@ -56,13 +58,15 @@ def test_progress_of_a_query() -> None:
     tracker.take(TeamRecruited("", (persona, persona)))
     tracker.take(RubricWritten("", "a", rubric))
     assert tracker.reached == "while writing criteria, 1 of 2 done"
-    assert tracker.passages_per_second() is None
+    assert tracker.unit == "rubrics"
+    assert tracker.per_second() is None
     tracker.take(PassageScored("", "d", "a", 1.0, "", 1, 20))
     assert tracker.seconds_left() is None
     now[0] += 4
     tracker.take(PassageScored("", "d", "a", 1.0, "", 5, 20))
-    # 4 scores after the first in 4 s; the team of two takes 2 scores a passage.
-    assert tracker.passages_per_second() == pytest.approx(0.5)
+    # 4 scores after the first in 4 s, and 15 to go.
+    assert tracker.unit == "scores"
+    assert tracker.per_second() == pytest.approx(1.0)
     assert tracker.seconds_left() == pytest.approx(15)
     assert tracker.reached == "while scoring, 5 of 20 done"
     # The assessor works while scores are coming, and is named when they have come.
@@ -73,7 +77,8 @@ def test_progress_of_a_query() -> None:
     assert tracker.reached == "while assessing"
     tracker.take(PassageAssessed("", "d", 1.0, "", 2, 10))
     assert (tracker.stage, tracker.done, tracker.total) == ("assessing", 2, 10)
-    assert tracker.passages_per_second() is None
+    assert tracker.per_second() is None
+    assert tracker.unit == "passages"
 
 
 def test_progress_of_a_run() -> None:
@@ -81,10 +86,35 @@ def test_progress_of_a_run() -> None:
     tracker = RunTracker(4, clock=lambda: now[0])
     assert tracker.seconds_left() is None
     now[0] = 6.0
-    tracker.take(30)
-    assert tracker.passages_per_second() == pytest.approx(5)
+    first = UsageTable()
+    first.add("score", "a", "openai:gpt-5-mini", Usage(calls=2, input_tokens=100, output_tokens=20))
+    tracker.take(first)
+    assert tracker.per_second() == pytest.approx(1 / 6)
     assert tracker.seconds_left() == pytest.approx(18)
     assert tracker.reached == "after 1 of 4 queries"
+
+
+def test_calls_tokens_and_cost_so_far() -> None:
+    usage = UsageTable()
+    tracker = QueryTracker()
+    assert tracker.used == ""
+    tracker.take(RankingStarted("", "q", 10, usage))
+    assert tracker.used == ""
+    # The table grows while the query is ranked; 1 and 2 million tokens at $0.25 and $2 each.
+    usage.add("score", "a", "openai:gpt-5-mini", Usage(calls=1, input_tokens=1_000_000))
+    assert tracker.used == "1 call, 1,000,000 tokens, $0.25"
+    usage.add("score", "a", "openai:gpt-5-mini", Usage(calls=1, output_tokens=2_000_000))
+    assert tracker.used == "2 calls, 3,000,000 tokens, $4.25"
+    usage.add("score", "b", "openai:gpt-5-mini", Usage(calls=1), reused=True)
+    assert tracker.used == "2 calls, 3,000,000 tokens, $4.25, 1 from the ledger"
+    # A model without a price has no cost, and neither has a sum with it.
+    usage.add("score", "b", "openai:no-such-model", Usage(calls=1))
+    assert tracker.used == "3 calls, 3,000,000 tokens, 1 from the ledger"
+    run = RunTracker(2)
+    run.take(usage)
+    run.take(None)
+    run.take(usage)
+    assert run.used == "6 calls, 6,000,000 tokens, 2 from the ledger"
 
 
 def test_an_output_file_is_whole_or_not_there(tmp_path: Path) -> None:

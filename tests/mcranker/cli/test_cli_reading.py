@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 
@@ -115,6 +116,41 @@ def test_queries(make: Make) -> None:
         read_queries(make("q.tsv", ""))
     with pytest.raises(InputError, match=r"q\.jsonl:1: the entry has no id; put it under one of"):
         read_queries(make("q.jsonl", '{"text": "masks"}'))
+
+
+def test_queries_of_pyterrier_and_trec(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = [Query("masks", "q1"), Query("gloves", "q2")]
+    for name, content in (
+        ("q.jsonl", '{"qid": "q1", "query": "masks"}\n{"qid": "q2", "query": "gloves"}'),
+        ("q.json", '[{"qid": "q1", "query": "masks"}, {"qid": "q2", "query": "gloves"}]'),
+        ("q.tsv", "qid\tquery\nq1\tmasks\nq2\tgloves\n"),
+        ("q.csv", "docno,qid,query\nd1,q1,masks\nd2,q2,gloves\n"),
+        ("q.txt", "<top><num>q1<title>masks</top>\n\n<top><num>q2<title>gloves</top>"),
+        (
+            "q.xml",
+            "\ufeff<?xml version='1.0'?><t><topic number='q1'><query>masks</query></topic>"
+            "<topic number='q2'><query>gloves</query></topic></t>",
+        ),
+    ):
+        assert read_queries(make(name, content)) == expected, name
+        source = io.TextIOWrapper(io.BytesIO(content.encode()))
+        monkeypatch.setattr("sys.stdin", source)
+        if name != "q.json":
+            assert read_queries("-") == expected, name
+    narr = "<top><num>q1<title>masks<narr> Narrative: why</top>"
+    assert read_queries(make("q.trec", narr), "narr") == [Query("why", "q1")]
+    with pytest.raises(InputError, match=r"q\.xml:2: a document type declaration"):
+        read_queries(make("q.xml", "<?xml version='1.0'?>\n<!DOCTYPE a [<!ENTITY b 'c'>]><a/>"))
+    with pytest.raises(InputError, match=r"q\.xml:1: not UTF-8 \(byte 33"):
+        read_queries(make("q.xml", b"<t><topic number='q1'><query>caf\xe9 and more on"))
+
+
+def test_a_key_of_its_own_goes_before_pyterriers(make: Make) -> None:
+    line = '{"qid": "1", "_id": "q1", "query": "masks", "text": "the masks"}'
+    assert read_queries(make("q.jsonl", line)) == [Query("the masks", "q1")]
+    # Of passages these names say nothing.
+    (passage,) = read_passages(make("p.jsonl", '{"qid": "1", "text": "the masks"}'))
+    assert passage.id == "0"
 
 
 def test_passages_of_a_file_need_no_ids(make: Make) -> None:

@@ -36,7 +36,8 @@ from tests.support.comparing import best, comparing, in_order, shown_in
 
 QUERY = "best masks against covid"
 DOCS = {name: f"passage {name} {grade}" for grade, name in enumerate("abcde", start=1)}
-NAMES = ("rankgpt", "setwise", "pairwise")
+NAMES = ("rankgpt", "setwise", "pairwise", "tournament")
+LISTS = ("rankgpt", "tournament")
 
 
 def ranked(ids: str, ranking: Ranking) -> bool:
@@ -50,7 +51,11 @@ def made(name: str, model: Any, **options: Any) -> Ranker:
 
 
 def answer_of(name: str) -> Any:
-    return in_order if name == "rankgpt" else best
+    return in_order if name in LISTS else best
+
+
+def prompt_of(name: str) -> str:
+    return "rankgpt" if name in LISTS else name
 
 
 # RankGPT
@@ -267,10 +272,11 @@ def test_a_ranking_comes_back_from_json(name: str) -> None:
     again = Ranking.from_dict(json.loads(ranking.to_json()))
     assert again.to_dict() == ranking.to_dict()
     assert again.comparisons == ranking.comparisons
-    assert set(ranking.prompt_hashes) == {name, "compared_passage", "passage", "repair"} & set(
+    prompt = prompt_of(name)
+    assert set(ranking.prompt_hashes) == {prompt, "compared_passage", "passage", "repair"} & set(
         ranking.prompt_hashes
     )
-    assert name in ranking.prompt_hashes
+    assert prompt in ranking.prompt_hashes
     assert ranking.models == {"scoring": "scripted:function"}
 
 
@@ -311,7 +317,8 @@ def test_a_model_that_never_answers_is_an_error(name: str, error: Exception) -> 
     docs = [f"p {place}" for place in range(60)]
     with made(name, ScriptedChat(answer)) as ranker, pytest.raises(type(error)):
         ranker.rank(QUERY, docs)
-    assert len(calls) == 3 + (name == "pairwise")  # of a pair, both are sent
+    # Of a pair, both are sent, and of a tournament all six tens.
+    assert len(calls) == {"pairwise": 4, "tournament": 6}.get(name, 3)
     with made(name, ScriptedChat(answer), on_failure="first_stage") as ranker:
         ranking = ranker.rank(QUERY, DOCS)
     assert ranked("abcde", ranking)
@@ -328,7 +335,11 @@ def test_comparisons_that_fail_among_others_are_counted(name: str) -> None:
         said: str = answer_of(name)(request)
         return said
 
-    options: dict[str, Any] = {"rankgpt": {"window": 2, "step": 1}, "setwise": {"children": 1}}
+    options: dict[str, Any] = {
+        "rankgpt": {"window": 2, "step": 1},
+        "setwise": {"children": 1},
+        "tournament": {"window": 2},
+    }
     with made(name, ScriptedChat(answer), **options.get(name, {})) as ranker:
         ranking = ranker.rank(QUERY, DOCS)
     counts = ranking.comparisons
@@ -351,12 +362,17 @@ def test_at_the_deadline_the_order_is_what_is_known(name: str) -> None:
         said: str = answer_of(name)(request)
         return said
 
-    options: dict[str, Any] = {"rankgpt": {"window": 2, "step": 1}}
+    options: dict[str, Any] = {
+        "rankgpt": {"window": 2, "step": 1},
+        "tournament": {"window": 2},
+    }
     with made(name, ScriptedChat(answer), deadline=0.3, **options.get(name, {})) as ranker:
         ranking = ranker.rank(QUERY, DOCS)
     assert ranking.partial
-    # The best has risen behind a; a heap has no order before its top is known.
-    assert ranked("abcde" if name == "setwise" else "aebcd", ranking)
+    # The best has risen behind a; a heap has no order before its top is known; of the pairs
+    # a b, c d and then e, only d before c is.
+    known = {"setwise": "abcde", "tournament": "abdce"}
+    assert ranked(known.get(name, "aebcd"), ranking)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -372,6 +388,9 @@ def test_events_tell_how_far_it_is(name: str) -> None:
     assert done == sorted(done)
     assert 0 < done[-1] <= events[-1].total
     assert not any(event.failed for event in events)
+    if name in LISTS:
+        assert len(events) == 1
+        assert events[0].doc_ids == tuple("edcba")
     if name == "rankgpt":
         assert events == [PassagesCompared("", tuple("edcba"), False, 1, 1)]
 
@@ -396,6 +415,9 @@ def test_options_about_scores_are_refused(name: str, option: str, value: Any) ->
         ("setwise", {"children": 26}),
         ("setwise", {"ranks": 0}),
         ("pairwise", {"ranks": True}),
+        ("tournament", {"window": 1}),
+        ("tournament", {"window": 101}),
+        ("tournament", {"ranks": 0}),
         ("pairwise", {"ranks": 1.5}),
     ],
 )
@@ -428,14 +450,15 @@ def test_a_folder_has_its_own_wording_and_a_broken_one_is_refused(
 ) -> None:
     folder = tmp_path / "mine"
     PromptSet.load("paper").save(folder)
-    (folder / f"{name}.txt").write_text("Mine: {{query}}\n\n{{passages}}\n")
+    prompt = prompt_of(name)
+    (folder / f"{prompt}.txt").write_text("Mine: {{query}}\n\n{{passages}}\n")
     model, seen = comparing(answer_of(name))
     with made(name, model, prompts=str(folder)) as ranker:
         ranking = ranker.rank(QUERY, DOCS)
     assert seen[0].messages[0].content.startswith(f"Mine: {QUERY}\n\n[")
-    shipped = PromptSet.load("paper").comparative_hashes(name)[name]
-    assert ranking.prompt_hashes[name] != shipped
-    (folder / f"{name}.txt").write_text("Mine: {{query}}\n")
+    shipped = PromptSet.load("paper").comparative_hashes(prompt)[prompt]
+    assert ranking.prompt_hashes[prompt] != shipped
+    (folder / f"{prompt}.txt").write_text("Mine: {{query}}\n")
     with pytest.raises(ValueError, match="misses the placeholder"):
         made(name, model, prompts=str(folder))
 

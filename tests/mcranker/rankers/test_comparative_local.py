@@ -18,7 +18,7 @@ pytestmark = pytest.mark.local_model
 TEXTS = {f"d{place}": f"Masks of kind {place} keep out {90 + place} percent." for place in range(3)}
 
 
-@pytest.mark.parametrize("name", ["rankgpt", "setwise", "pairwise"])
+@pytest.mark.parametrize("name", ["rankgpt", "setwise", "pairwise", "tournament"])
 def test_a_model_that_means_nothing_makes_no_order(name: str, shallow_model: Path) -> None:
     """It writes no list, and neither letter is among its likely answers."""
     make: Any = RANKERS.get(name)
@@ -26,9 +26,10 @@ def test_a_model_that_means_nothing_makes_no_order(name: str, shallow_model: Pat
     with make(model=f"local:{shallow_model}", **options) as ranker:
         ranking = ranker.rank("best masks against covid", TEXTS)
     assert ranking.ids == list(TEXTS)
-    expected = "no list of numbers" if name == "rankgpt" else "none of the labels"
+    lists = name in ("rankgpt", "tournament")
+    expected = "no list of numbers" if lists else "none of the labels"
     assert expected in ranking.failure
-    assert ranking.usage.unreadable == (2 if name == "rankgpt" else 0)
+    assert ranking.usage.unreadable == (2 if lists else 0)
 
 
 @pytest.mark.parametrize("name", ["setwise", "pairwise"])

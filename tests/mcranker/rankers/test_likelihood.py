@@ -24,7 +24,6 @@ from mcranker.rankers import RANKERS
 from mcranker.rankers.likelihood import RGSRanker, RGYNRanker
 from mcranker.replies.loose_json import Unreadable
 from personas import PromptSet
-from tests.support.shallow_model import FULL
 
 LOGPROBS = Capabilities(label_logprobs=True)
 DOCS = {"a": "bread", "b": "masks", "c": "viruses"}
@@ -197,17 +196,3 @@ def test_options_of_a_configuration_are_kept() -> None:
     assert (ranker.config.scale, ranker.config.depth) == (7, 5)
     assert ranker.config.scoring == "expected"
     assert RGSRanker(model=model, config=RankerConfig(scoring="peak")).config.scoring == "peak"
-
-
-@pytest.mark.parametrize("name", ["rg_yn", "rg_s"])
-def test_a_local_model_ranks_three_queries(name: str) -> None:
-    with RANKERS.get(name)(model=f"local:{FULL}", ledger=None) as ranker:
-        work = [(query, DOCS) for query in ("masks", "bread", "viruses")]
-        rankings = [each.result() for each in ranker.rank_many(work)]
-        estimate = ranker.estimate("masks", DOCS)
-    assert estimate.calls == 3
-    for ranking in rankings:
-        assert sorted(ranking.ids) == sorted(DOCS)
-        assert not ranking.missing
-        top = ranking.matrix.values.max()
-        assert 0 < top <= (1 if name == "rg_yn" else 4)

@@ -17,10 +17,11 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from mcranker import ChatRequest, ServerFailed
-from mcranker.serve import Settings
+from mcranker.serve import RankerSettings, Settings
 from mcranker.serve.mcp import mcp_server
 from tests.mcranker.cli.test_cli_process import COMMAND, SECONDS, environment, reply
 from tests.support.cli_support import invoke
+from tests.support.comparing_team import TEAM, by_orders, comparing_team
 from tests.support.loopback import serve_in_thread
 from tests.support.serving import settings
 
@@ -217,3 +218,16 @@ def test_other_machines_are_not_served() -> None:
     result = invoke("mcp", "--http", "--host", "0.0.0.0", "--model", "openai:m")
     assert result.exit_code == 2
     assert "can be reached from other machines" in result.stderr
+
+
+async def test_judges_that_compare_have_ranks_instead_of_scores() -> None:
+    model, _ = comparing_team(by_orders(dict.fromkeys(TEAM, "ba")))
+    options = {"model": model, "ledger": None, "team_size": 3}
+    ranker = RankerSettings("list", "rankgpt", options, ("*",))
+    async with client(Settings(rankers=(ranker,))) as found:
+        ranked = await called(found, "rank", query="masks", documents=["mask a", "mask b"])
+        told = await called(found, "explain", ranking_id=ranked["ranking_id"], document_id="0")
+    assert ranked["judges"] == list(TEAM)
+    assert [each["index"] for each in ranked["results"]] == [1, 0]
+    assert [each["score"] for each in told["judges"]] == [None] * 3
+    assert {each["missing"] for each in told["judges"]} == {"compared, not scored: rank 2"}

@@ -85,6 +85,7 @@ replies = st.builds(
     model=st.text(st.characters(codec=None)),
     finish_reason=st.sampled_from(["stop", "length"]),
     label_logprobs=st.none() | st.dictionaries(st.text(max_size=3), numbers, max_size=3),
+    continuation_logprobs=st.none() | st.lists(numbers, max_size=3).map(tuple),
     answers=st.none() | st.lists(typed, max_size=3).map(tuple),
     reused=st.just(True),
 )

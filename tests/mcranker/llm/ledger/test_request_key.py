@@ -105,6 +105,7 @@ def test_what_a_request_is_for_takes_no_part() -> None:
         {"max_tokens": 1},
         {"seed": None},
         {"seed": 2**70},
+        {"continuation": "who"},
     ],
 )
 def test_whatever_is_sent_takes_part(fields: dict[str, Any]) -> None:
@@ -133,6 +134,7 @@ requests = st.builds(
     messages=conversations,
     tag=st.just(Tag("score")),
     labels=st.lists(texts, max_size=3).map(tuple),
+    continuation=texts,
     questions=st.lists(
         st.builds(
             Question,

@@ -22,6 +22,7 @@ from mcranker.errors import (
     ModelFileError,
     ModelNotFound,
     ReplyError,
+    RequestRejected,
 )
 from mcranker.llm.chat import ChatRequest, Message, ReplySchema, Tag
 from mcranker.llm.local import llama_local
@@ -123,6 +124,36 @@ async def test_a_space_before_the_label_is_no_obstacle(chat: LocalChat) -> None:
 async def test_labels_out_of_reach_are_an_error(chat: LocalChat) -> None:
     with pytest.raises(ReplyError, match="none of the labels"):
         await chat.complete(ask("Say hello.", labels=("☃☃", "qxz")))
+
+
+@needs_model
+async def test_a_given_text_is_as_likely_as_its_tokens_in_turn(chat: LocalChat) -> None:
+    prompt = "What is the capital of France?"
+    reply = await chat.complete(ask(prompt, continuation="The capital is Paris"))
+    assert reply.continuation_logprobs is not None
+    assert (reply.text, reply.usage.calls, reply.usage.output_tokens) == ("", 1, 0)
+    tokens = ("The", " capital", " is", " Paris")  # as SmolLM2's tokenizer has them
+    assert len(reply.continuation_logprobs) == len(tokens)
+    for place, token in enumerate(tokens):
+        begun = "".join(tokens[:place])
+        next_one = await chat.complete(ask(prompt, begin=begun, labels=(token.strip(),)))
+        assert next_one.label_logprobs is not None
+        expected = next_one.label_logprobs[token.strip()]  # with and without a blank before it
+        assert reply.continuation_logprobs[place] == pytest.approx(expected, abs=TOLERANCE)
+    other = await chat.complete(ask(prompt, continuation="The capital is Rome"))
+    assert other.continuation_logprobs is not None
+    *alike, rome = other.continuation_logprobs
+    *_, paris = reply.continuation_logprobs
+    assert alike == pytest.approx(reply.continuation_logprobs[:3], abs=TOLERANCE)
+    assert rome < paris - 1
+
+
+@needs_model
+async def test_a_character_in_several_tokens_has_no_likelihood(quick: LocalChat) -> None:
+    with pytest.raises(RequestRejected, match=r"some characters of '\u53e3' as several tokens"):
+        await quick.complete(ask("Who?", continuation="\u53e3"))
+    reply = await quick.complete(ask("Who?", continuation="<|im_end|>"))
+    assert len(reply.continuation_logprobs or ()) > 1  # as text, not as the end of the turn
 
 
 @needs_model

@@ -66,7 +66,9 @@ async def test_no_key_sends_no_header() -> None:
 def test_name_and_endpoint() -> None:
     model = CompatibleChat("m", base_url="http://127.0.0.1:1/v1/")
     assert (model.name, model.endpoint) == ("openai:m", "http://127.0.0.1:1/v1")
-    assert model.capabilities == Capabilities(json_schema=True, label_logprobs=True)
+    assert model.capabilities == Capabilities(
+        json_schema=True, label_logprobs=True, continuation_logprobs=True
+    )
     named = CompatibleChat("m", base_url="http://127.0.0.1:1", name="local:m")
     assert named.name == "local:m"
 
@@ -110,7 +112,7 @@ async def test_refused_parameters_are_remembered() -> None:
         "max_completion_tokens": 1024,
         "temperature": 0.0,
     }
-    assert model.capabilities == Capabilities(label_logprobs=True)
+    assert model.capabilities == Capabilities(label_logprobs=True, continuation_logprobs=True)
 
 
 async def test_labels() -> None:

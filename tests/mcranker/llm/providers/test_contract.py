@@ -107,19 +107,32 @@ class BackEnd:
 
 
 QUESTION = replace(REQUEST, questions=(Question("q1", "Is it?", 2),))
+OPENAI = BackEnd(
+    make=OpenAIChat,
+    model="gpt-4.1-mini",
+    name="openai:gpt-4.1-mini",
+    path="/v1/chat/completions",
+    good=completion("7"),
+    usage=(11, 4, 3),
+    foreign=anthropic_message("7"),
+    refused=completion(None, refusal="No."),
+    key_advice="set OPENAI_API_KEY or pass api_key=",
+    labels=True,
+)
+SYSTEM_ONE = BackEnd(
+    make=SystemOneChat,
+    model="m",
+    name="systemone:m",
+    path="/v1/systemone",
+    request=QUESTION,
+    good=response("served-model", {"q1": answered({"type": "score", "criteria": "012"}, 0.5)}),
+    usage=(120, 0, 1),
+    foreign=completion("7"),
+    key_advice="set TYPESAFE_API_KEY or pass api_key=",
+    connection_advice="check that the server runs",
+)
 BACK_ENDS = {
-    "openai": BackEnd(
-        make=OpenAIChat,
-        model="gpt-4.1-mini",
-        name="openai:gpt-4.1-mini",
-        path="/v1/chat/completions",
-        good=completion("7"),
-        usage=(11, 4, 3),
-        foreign=anthropic_message("7"),
-        refused=completion(None, refusal="No."),
-        key_advice="set OPENAI_API_KEY or pass api_key=",
-        labels=True,
-    ),
+    "openai": OPENAI,
     "decisions": BackEnd(
         make=OpenAIChat,
         model="gpt-6-luna",
@@ -131,34 +144,18 @@ BACK_ENDS = {
         foreign=completion("7"),
         key_advice="set OPENAI_API_KEY or pass api_key=",
     ),
-    "compatible": BackEnd(
+    "compatible": replace(
+        OPENAI,
         make=CompatibleChat,
         model="m",
         name="openai:m",
-        path="/v1/chat/completions",
-        good=completion("7"),
-        usage=(11, 4, 3),
-        foreign=anthropic_message("7"),
-        refused=completion(None, refusal="No."),
         key_advice="api_key=",
         connection_advice="check that the server runs",
-        labels=True,
     ),
-    "systemone": BackEnd(
-        make=SystemOneChat,
-        model="m",
-        name="systemone:m",
-        path="/v1/systemone",
-        request=QUESTION,
-        good=response("served-model", {"q1": answered({"type": "score", "criteria": "012"}, 0.5)}),
-        usage=(120, 0, 1),
-        foreign=completion("7"),
-        key_advice="set TYPESAFE_API_KEY or pass api_key=",
-        connection_advice="check that the server runs",
-    ),
-    "rerank": BackEnd(
+    "systemone": SYSTEM_ONE,
+    "rerank": replace(
+        SYSTEM_ONE,
         make=RerankChat,
-        model="m",
         name="rerank:m",
         path="/v1/rerank",
         request=replace(
@@ -173,9 +170,7 @@ BACK_ENDS = {
             "usage": {"prompt_tokens": 7},
         },
         usage=(7, 0, 0),
-        foreign=completion("7"),
         key_advice="set RERANK_API_KEY or pass api_key=",
-        connection_advice="check that the server runs",
     ),
     "anthropic": BackEnd(
         make=AnthropicMessages,

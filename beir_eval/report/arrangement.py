@@ -1,0 +1,234 @@
+"""Where runs stand in a report: sections by suite, columns by data set, rows by label."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from beir_eval.errors import SettingError
+from beir_eval.experiment.foreign import ForeignFile, ForeignRun, foreign_path
+from beir_eval.experiment.labels import column_names, natural, row_labels
+from beir_eval.experiment.run_folder import (
+    FIRST_STAGE,
+    DataFolder,
+    RunFolder,
+    RunManifest,
+    SuiteNote,
+)
+from beir_eval.measures import paper
+from beir_eval.report.model import Column
+from beir_eval.report.notes import conditions
+from mcranker.errors import RunError
+
+NO_SUITE, NO_SUITE_TITLE = "runs", "Runs"
+Slot = tuple[str, str]
+"""A column, by the content of its data, and a row, by its label."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """Where the runs of a section stand.
+
+    Attributes:
+        name: of the suite; ``"runs"`` without one.
+        suite: note of its first run; None without a suite.
+        data: content -> what was ranked, in the order of the columns.
+        labels: of the rows, the first stage's first; empty where no run is finished.
+        runs: the finished runs.
+        added: foreign runs that are in no folder.
+        unfinished: (data set, label) of the others.
+        never_run: labels of the suite's other rankers.
+    """
+
+    name: str
+    suite: SuiteNote | None
+    data: Mapping[str, DataFolder]
+    labels: tuple[str, ...]
+    runs: Mapping[Slot, RunFolder]
+    unfinished: tuple[tuple[str, str], ...]
+    never_run: tuple[str, ...] = ()
+    added: Mapping[Slot, ForeignRun] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """Heading of the section."""
+        return self.suite.title if self.suite else NO_SUITE_TITLE
+
+    def manifest(self, place: Slot) -> RunManifest | None:
+        """Of what ranked there; None for the first stage, and where nothing was run."""
+        if place in self.added:
+            return self.added[place].manifest(place[1], place[0])
+        return self.runs[place].manifest if place in self.runs else None
+
+    def columns(self) -> tuple[Column, ...]:
+        """A column for each of `data`, in its order."""
+        manifests = [folder.manifest for folder in self.data.values()]
+        queries = [paper.paper_queries(each.paper) if each.paper else None for each in manifests]
+        return tuple(
+            Column(name, data, count, conditions(data, count))
+            for name, data, count in zip(column_names(manifests), manifests, queries, strict=True)
+        )
+
+    def shown(self, label: str) -> str:
+        """A row's label in tables: of the first stage its own name, if all data sets have one."""
+        names = {folder.manifest.first_stage.name for folder in self.data.values()}
+        if label != FIRST_STAGE or len(names) != 1 or names & set(self.labels):
+            return label
+        return names.pop()
+
+    def baseline(self, asked: str | None) -> str:
+        """The row that the others are compared with: the one asked for, the suite's, or first."""
+        named = {self.shown(label): label for label in self.labels}
+        for wanted in (asked, self.suite.baseline if self.suite else None):
+            if wanted is not None and self.has(wanted):
+                return named.get(wanted, wanted)
+        return FIRST_STAGE
+
+    def has(self, label: str) -> bool:
+        """Whether a row is called so, here or in tables."""
+        return label in self.labels or label in [self.shown(each) for each in self.labels]
+
+    def paper_value(self, place: Slot) -> float | None:
+        """The paper's nDCG@10 for that place, 0 to 1; None if it has none.
+
+        Raises:
+            SuiteError: the suite names a table that the paper has not.
+        """
+        content, label = place
+        if label == FIRST_STAGE:
+            # Another first stage than the paper's is not to be mistaken for it.
+            is_papers = paper.FIRST_STAGE_ROW in self.data[content].manifest.first_stage.name
+            return self._published(
+                self.suite, paper.FIRST_STAGE_ROW if is_papers else None, content
+            )
+        manifest = self.manifest(place)
+        suite = manifest.suite if manifest else None
+        return self._published(suite, suite.paper_row if suite else None, content)
+
+    def not_run(self) -> list[tuple[str, tuple[float | None, ...]]]:
+        """(Label, the paper's numbers by column) of rows of which nothing was run.
+
+        They are the suite's rankers, and then those rows of the paper's table that the suite
+        names and that have a number for one of the data sets here.
+        """
+        suite = self.suite
+        if suite is None:
+            return []
+        rows = [(label, suite.paper_rows.get(label)) for label in self.never_run]
+        found = [
+            (label, tuple(self._published(suite, row, content) for content in self.data))
+            for label, row in (*rows, *((row, row) for row in suite.not_run))
+        ]
+        return [
+            (label, numbers)
+            for label, numbers in found
+            if label in self.never_run or any(number is not None for number in numbers)
+        ]
+
+    def _published(self, suite: SuiteNote | None, row: str | None, content: str) -> float | None:
+        data = self.data[content].manifest
+        if suite is None or suite.paper_table is None or row is None or data.paper is None:
+            return None
+        return paper.paper_value(suite.paper_table, row, data.paper)
+
+
+def arrange(runs: Sequence[RunFolder]) -> list[Arrangement]:
+    """Sections by suite in the natural order of the names, runs without a suite last.
+
+    Raises:
+        RunFolderError: a run and its data do not belong together, or cannot be read.
+    """
+    groups: dict[str, list[RunFolder]] = {}
+    for run in sorted(runs, key=_row_order):
+        groups.setdefault(run.manifest.suite.name if run.manifest.suite else NO_SUITE, []).append(
+            run
+        )
+    names = sorted(groups, key=lambda name: (name == NO_SUITE, natural(name)))
+    return [_arranged(name, groups[name]) for name in names]
+
+
+def with_foreign(
+    arrangements: Sequence[Arrangement], files: Mapping[str, str]
+) -> list[Arrangement]:
+    """With TREC runs as rows below all others, in every column whose queries they have.
+
+    Args:
+        arrangements: of the run folders.
+        files: label -> path, in which ``{dataset}`` stands for the name of each data set.
+
+    Raises:
+        SettingError: a label is that of another row.
+        RunError: a file cannot be read, or has no query of any data set here.
+    """
+    found = list(arrangements)
+    for label, named in files.items():
+        taken = [plan for plan in found if plan.has(label) or label in plan.never_run]
+        if taken or label == FIRST_STAGE:
+            raise SettingError(f"label {label!r} is that of another row; take another label")
+        file: dict[str, ForeignFile] = {}
+        found = [_with_file(plan, label, named, file) for plan in found]
+        if not any(slot[1] == label for plan in found for slot in plan.added):
+            columns = {data.manifest.dataset for plan in found for data in plan.data.values()}
+            where = ", ".join(sorted(columns, key=natural)) or "no finished run at all"
+            raise RunError(
+                f"{named}: has none of the queries that were ranked; there is {where}; is it of "
+                "another data set or split?"
+            )
+    return found
+
+
+def _with_file(
+    plan: Arrangement, label: str, named: str, files: dict[str, ForeignFile]
+) -> Arrangement:
+    added = dict(plan.added)
+    for content, data in plan.data.items():
+        name = data.manifest.dataset
+        path = foreign_path(named, name)
+        if str(path) not in files:
+            files[str(path)] = ForeignFile.read(path)
+        queries = data.queries()
+        if not queries.keys().isdisjoint(files[str(path)].listed):
+            of_data = files[str(path)].of(queries, name=name, depth=data.manifest.depth)
+            added[content, label] = of_data
+    is_row = any(slot[1] == label for slot in added)
+    return replace(plan, added=added, labels=(*plan.labels, label) if is_row else plan.labels)
+
+
+def _arranged(name: str, members: Sequence[RunFolder]) -> Arrangement:
+    data = [run.data() for run in members]
+    finished: dict[Slot, RunFolder] = {}
+    folders: dict[str, DataFolder] = {}
+    unfinished = []
+    for label, run, folder in zip(row_labels(members), members, data, strict=True):
+        if run.manifest.finished:
+            finished[folder.manifest.content, label] = run
+            folders.setdefault(folder.manifest.content, folder)
+        else:
+            unfinished.append((folder.manifest.dataset, label))
+    labels = dict.fromkeys(label for _, label in finished)
+    return Arrangement(
+        name=name,
+        suite=members[0].manifest.suite,
+        data=dict(sorted(folders.items(), key=lambda item: _column_order(item[1]))),
+        labels=(FIRST_STAGE, *labels) if labels else (),
+        runs=finished,
+        unfinished=tuple(unfinished),
+        never_run=_never_run(members),
+    )
+
+
+def _never_run(members: Sequence[RunFolder]) -> tuple[str, ...]:
+    suite = members[0].manifest.suite
+    begun = {run.manifest.label for run in members}
+    return tuple(label for label in (suite.rankers if suite else ()) if label not in begun)
+
+
+def _row_order(run: RunFolder) -> tuple[object, ...]:
+    place = run.manifest.suite.place if run.manifest.suite else 0
+    return (place, natural(run.manifest.label), run.path.resolve().parts)
+
+
+def _column_order(folder: DataFolder) -> tuple[object, ...]:
+    data, known = folder.manifest, paper.DATASETS
+    place = known.index(data.paper) if data.paper in known else len(known)
+    return (place, natural(data.dataset), data.queries, data.depth, data.split, data.content)

@@ -1,0 +1,94 @@
+"""Two rankings of a query side by side: what moved, and whose scores moved it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, TextIO, TypeAlias
+
+from mcranker.errors import InputError
+from mcranker.ranking import Ranking, checked_grades
+from personas.errors import SchemaError
+from personas.inspection.comparison import RankingComparison, compare_rankings
+from personas.inspection.stored import StoredRanking
+
+RankingSpec: TypeAlias = Ranking | StoredRanking | Mapping[str, Any] | str | os.PathLike[str]
+"""A ranking, what its `to_dict` made, or a file of one ranking."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRankings(RankingComparison):
+    """Two rankings of a query, with whose scores moved each passage.
+
+    >>> moved = compare("before.json", "after.json")
+    >>> for passage in moved.movers[:3]:
+    ...     print(passage.doc_id, passage.moved, [each.persona for each in passage.causes])
+    >>> moved.to_html("moved.html")
+    """
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write the comparison as one HTML page that needs nothing else, whole or not at all.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        from personas.atomic import write_whole
+        from personas.report.compare.page import render_comparison
+
+        write_whole(path, render_comparison([self]))
+
+    def show(self, top: int = 10, *, file: TextIO | None = None) -> None:
+        """Print the comparison for a terminal.
+
+        Args:
+            top: moved passages listed.
+            file: where to; standard output if None.
+        """
+        from personas.console import print_page
+        from personas.report.compare.terminal import show_comparison
+
+        print_page(lambda console: show_comparison(console, self, top=top), file)
+
+
+def compare(
+    before: RankingSpec, after: RankingSpec, *, grades: Mapping[str, int] | None = None
+) -> ComparedRankings:
+    """What moved from one ranking to another, and whose scores moved it; no call is made.
+
+    Any two rankings can be compared; what must be known before the rest is believed, such as
+    different passages or missing scores, is in `ComparedRankings.notes`.
+
+    Args:
+        before: a ranking, what `Ranking.to_dict` made, or a file that holds one.
+        after: the same, of the second ranking.
+        grades: document id -> judgement for this query, above 0 for relevant.
+
+    Raises:
+        InputError: one is no ranking, is of another version, cannot be read, or has a document
+            id twice; or `grades` are not document ids with whole numbers.
+    """
+    judged = checked_grades(grades)
+    sides = [_stored(each, name) for each, name in ((before, "before"), (after, "after"))]
+    try:
+        found = compare_rankings(*sides, grades=judged)
+    except SchemaError as error:
+        raise InputError(str(error)) from error
+    return ComparedRankings(**{each.name: getattr(found, each.name) for each in fields(found)})
+
+
+def _stored(ranking: RankingSpec, name: str) -> StoredRanking:
+    if isinstance(ranking, Ranking):
+        return ranking.stored()
+    where = os.fspath(ranking) if isinstance(ranking, str | os.PathLike) else name
+    data: object = ranking
+    if isinstance(ranking, str | os.PathLike):
+        try:
+            data = Path(ranking).read_bytes()
+        except OSError as error:
+            raise InputError(f"{where}: cannot be read: {error.strerror or error}") from error
+    try:
+        return StoredRanking.read(data)
+    except SchemaError as error:
+        raise InputError(f"{where}: {error}") from error

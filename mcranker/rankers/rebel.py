@@ -1,0 +1,534 @@
+"""REBEL: windows of passages scored by relevance and further properties, in one call each."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, Unpack, get_args
+
+import anyio
+from pydantic import ValidationError
+
+from mcranker.config import RankerConfig
+from mcranker.errors import ConfigError, ModelError, UnsupportedCapability
+from mcranker.events import RubricWritten
+from mcranker.inputs import as_passages, as_query
+from mcranker.logs import safe_logger
+from mcranker.method.annotator import ScorePassages, Scores, TakesScores, missing_score
+from mcranker.method.panel import may_be_one_of_them
+from mcranker.method.recruiter import NO_EXAMPLE
+from mcranker.method.seats import TeamSpec
+from mcranker.method.session import Session
+from mcranker.method.team import score_by_judge
+from mcranker.models import LedgerSpec, ModelSpec, Roles
+from mcranker.options import RankerOptions
+from mcranker.rankers.comparative import check_whole
+from mcranker.rankers.pointwise import PointwiseRanker
+from mcranker.ranking import Ranking
+from mcranker.replies.properties import (
+    MOST_PROPERTIES,
+    TOP_RELEVANCE,
+    WEIGHT,
+    Properties,
+    Property,
+    read_properties,
+)
+from mcranker.replies.schemas import PROPERTIES_SCHEMA, RELEVANCE_SCHEMA, window_schema
+from mcranker.replies.windows import (
+    PassageScores,
+    ReadWindow,
+    property_keys,
+    read_window,
+)
+from mcranker.runtime.actor import Actor
+from mcranker.types import Query, Score, WindowCounts
+from personas import Member, Persona, PromptError, PromptSet, Team
+from personas.provenance import sealed
+
+logger = safe_logger("mcranker")
+
+Variant = Literal["one_turn", "two_turn", "two_turn_relevance"]
+
+JUDGE = "REBEL"
+MOST_IN_A_WINDOW = 100
+RETURNED = 3
+"""Passages that are returned where nobody has set ``top_n``, as in the authors' set-up."""
+
+_LONGEST_NAME = 200
+_LONGEST_QUERY = 20_000
+_TOKENS_A_SCORE = 8  # of a reply, with its key
+_ROUNDED = 0.05 + 1e-9  # sums that models round to one decimal are no other sums
+_OF_OTHERS: Mapping[str, Any] = {
+    "scoring": "integer",
+    "scale": 10,
+    "labels": (),
+    "questions": None,
+    "passages_per_call": None,
+    "ensemble": "sum",
+    "top_k": None,
+}
+_NO_TEAM: Mapping[str, Any] = {"criteria": "none", "recruiting": "library"}
+_INFERS: Mapping[str, Any] = {"criteria": "query", "recruiting": "library"}
+_ABOUT = "Looks for passages that help to write a good answer, by relevance and what else counts."
+
+
+class RebelRanker(PointwiseRanker):
+    """Scores passages, several in one call, by relevance and by further properties.
+
+    A passage's final score is its relevance, 0 to 10, plus the sum of weight · score, 0 to 5, over
+    the properties. Passages whose relevance is below `drop_below` get none and follow the others.
+    "Relevance Isn't All You Need: Scaling RAG Systems With Inference-Time Compute Via
+    Multi-Criteria Reranking" (LeVine and Varjavand 2025, arXiv 2504.07104), section 2.
+
+    | variant | properties | calls |
+    |---|---|---|
+    | ``"one_turn"`` | depth, diversity, clarity, authoritativeness, recency; 0.5 each | w |
+    | ``"two_turn"`` | those that a first call infers from the query, with weights | 1 + w |
+    | ``"two_turn_relevance"`` | none; the first call says what relevance means | 1 + w |
+    | ``team=`` | the criteria of the team's personas | w, and the team's |
+
+    w is the number of windows, ceil(n / window) for n distinct passages.
+
+    >>> RebelRanker(model="openai:gpt-5-mini")                           # the first 3 of all
+    >>> RebelRanker(model="openai:gpt-5-mini", variant="two_turn", top_n=None)
+    >>> RebelRanker(model="openai:gpt-5-mini", team="health_questions")  # by a team's criteria
+
+    Args:
+        variant: where the properties come from; ``"one_turn"`` if None and without `team`.
+        window: passages that one call scores, 1 to 100; consecutive ones in first-stage order.
+        drop_below: relevance below which a passage is dropped, 0 to 10; 0 drops none.
+        team: its members' criteria are the properties, as for `MCRanker`; a member without a
+            rubric writes one. Within a persona, weights keep their proportions and are 0.5 on
+            average.
+        team_size: as for `MCRanker`, recruits join `team` up to it.
+        model: plays all roles that have no model of their own, as for `MCRanker`.
+        recruiter_model: recruits, where recruits join `team`.
+        criteria_model: makes the first call of two, or writes the rubrics of `team`.
+        scoring_model: scores the passages.
+        base_url: of an OpenAI- or Anthropic-compatible server.
+        api_key: instead of the environment's.
+        ledger: the file that keeps every answer, as for `MCRanker`.
+        config: all other choices as one object; `options` replace single fields.
+        options: fields of `RankerConfig`. ``top_n`` is 3 unless it is given; None returns all.
+            A missing score is one of a passage, as a whole.
+
+    Raises:
+        ConfigError: an option is impossible, has no meaning here, or goes not with another.
+        UnsupportedCapability: the model answers no prompts.
+        ModelError, PersonasError: as `MCRanker`.
+    """
+
+    name: ClassVar[str] = "rebel"
+
+    def __init__(
+        self,
+        *,
+        variant: Variant | None = None,
+        window: int = 10,
+        drop_below: int = 3,
+        team: TeamSpec | None = None,
+        team_size: int | None = None,
+        model: ModelSpec = None,
+        recruiter_model: ModelSpec = None,
+        criteria_model: ModelSpec = None,
+        scoring_model: ModelSpec = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        ledger: LedgerSpec = "default",
+        config: RankerConfig | None = None,
+        **options: Unpack[RankerOptions],
+    ) -> None:
+        chosen = RankerConfig.of(config, options, team_size=team_size)
+        _check_options(chosen, variant, has_team=team is not None)
+        check_whole("window", window, 1, MOST_IN_A_WINDOW)
+        check_whole("drop_below", drop_below, 0, TOP_RELEVANCE)
+        self.variant = "team" if team is not None else variant or "one_turn"
+        self.window, self.drop_below = window, drop_below
+        own: dict[str, Any] = {"scoring": "integer"}
+        if self.variant != "team":
+            own |= _NO_TEAM if self.variant == "one_turn" else _INFERS
+        if "top_n" not in chosen.model_fields_set:
+            own["top_n"] = RETURNED
+        super().__init__(
+            RankerConfig.of(chosen, own),
+            Roles(model, recruiter_model, criteria_model, scoring_model),
+            base_url=base_url,
+            api_key=api_key,
+            team=team,
+            ledger=ledger,
+            needs_team=self.variant == "team",
+            prompt="rebel",
+        )
+        self._fixed = _fixed_properties(self.prompts)
+
+    @property
+    def prompt_hashes(self) -> Mapping[str, str]:
+        used = {
+            "one_turn": ("rebel", "rebel_property", "rebel_criteria", "rebel_rubric"),
+            "two_turn": ("rebel_infer", "rebel", "rebel_property"),
+            "two_turn_relevance": ("rebel_infer_relevance", "rebel_relevance"),
+            "team": ("rebel", "rebel_property", "rebel_rubric"),
+        }
+        hashes = {
+            **self.prompts.hashes_of(used[self.variant]),
+            **self.prompts.comparative_hashes("compared_passage"),
+        }
+        return {**super().prompt_hashes, **hashes} if self.variant == "team" else hashes
+
+    def infer_persona(self, query: str | Query, *, name: str = "Answer writer") -> Member:
+        """The properties for a query as the rubric of a persona, for other rankers; none is scored.
+
+        >>> curator = RebelRanker(variant="two_turn").infer_persona("best masks against covid")
+        >>> MCRanker(team=[curator, "clinician"])
+
+        Args:
+            query: for which they are inferred, or for which the team writes its rubrics.
+            name: of the persona.
+
+        Returns:
+            The persona, its rubric with relevance first. Weights are shares of the highest final
+            score, so that ``scoring="per_criterion"`` ranks as REBEL does.
+
+        Raises:
+            InputError, ModelError: as `rank`.
+        """
+        return self._bridge.call(lambda: self.ainfer_persona(query, name=name))
+
+    async def ainfer_persona(self, query: str | Query, *, name: str = "Answer writer") -> Member:
+        """`infer_persona` for callers with an event loop."""
+        try:
+            persona = Persona(name=name, description=_ABOUT)
+        except ValidationError as error:
+            raise ConfigError(
+                f"name={name!r} cannot be a persona's name; give one of 1 to 200 characters"
+            ) from error
+        session = self.open_session(as_query(query), as_passages([NO_EXAMPLE]), None)
+        properties = await self._properties(session)
+        return self._member(persona, properties)
+
+    def _check_models(self) -> None:
+        scoring = self.models.scoring
+        if not scoring.capabilities.prompts:
+            raise UnsupportedCapability(
+                f"{scoring.name} answers no prompts, and rebel scores passages in one; name a "
+                "model that does with model= (--model)",
+                model=scoring.name,
+            )
+        super()._check_models()
+
+    async def _run(self, session: Session) -> Ranking:
+        inferred: list[Properties] = []
+        with session.until_deadline():
+            inferred.append(await self._properties(session))
+        if not inferred:
+            order = range(len(session.given))
+            first = self.ranking_by_order(session.asked, session.given, order, calls=session.usage)
+            return dataclasses.replace(first, partial=True)
+        (properties,) = inferred
+        member = self._member(Persona(name=JUDGE, description=_ABOUT), properties)
+        if member.rubric is not None:
+            await session.tell(RubricWritten(session.query.id, JUDGE, member.rubric))
+        judge: list[WindowJudge] = []
+
+        def make(ensembler: TakesScores) -> WindowJudge:
+            judge.append(WindowJudge(properties, self, session, ensembler))
+            return judge[0]
+
+        scored = await score_by_judge(session, JUDGE, make)
+        dropped = judge[0].dropped
+        for row in dropped:
+            scored.matrix.reasons.pop((row, 0), None)
+        rule = dataclasses.replace(self.config.rule, top=properties.top)
+        ranking = self.build_ranking(session, scored, left_out=dropped, rule=rule)
+        rows = session.group_of.tolist()
+        ranking = dataclasses.replace(
+            ranking,
+            team=Team(members=(member,), query=session.asked.text.strip()[:_LONGEST_QUERY]),
+            config={
+                **ranking.config,
+                "team_size": 1,  # the judge whose criteria stand there
+                "variant": self.variant,
+                "window": self.window,
+                "drop_below": self.drop_below,
+                "top_score": properties.top,
+                "criterion_tops": list(properties.tops),
+            },
+            dropped={
+                place: float(dropped[row]) for place, row in enumerate(rows) if row in dropped
+            },
+            windows=judge[0].counts,
+        )
+        _tell(ranking)
+        return ranking
+
+    async def _properties(self, session: Session) -> Properties:
+        """What passages are scored by.
+
+        Raises:
+            ReplyError, ModelError: they cannot be inferred, or the team's rubrics not be written.
+            ConfigError: the team has no criteria, or too many.
+        """
+        if self.variant == "one_turn":
+            return self._fixed
+        if self.variant == "team":
+            members = await self.assemble(session)
+            # Behind the deadline rubrics may lack.
+            await anyio.lowlevel.checkpoint_if_cancelled()
+            return _of_team(members, self._fixed.relevance)
+        relevance_only = self.variant == "two_turn_relevance"
+        prompt = "rebel_infer_relevance" if relevance_only else "rebel_infer"
+        return await session.ask(
+            session.models.criteria,
+            session.prompts[prompt].render({"query": session.query.text}),
+            lambda reply: read_properties(reply.text, relevance_only=relevance_only),
+            stage="criteria",
+            persona=JUDGE,
+            max_tokens=session.config.max_tokens,
+            schema=RELEVANCE_SCHEMA if relevance_only else PROPERTIES_SCHEMA,
+        )
+
+    def _member(self, persona: Persona, properties: Properties) -> Member:
+        member = Member(persona=persona, rubric=properties.rubric())
+        inferred = self.variant.startswith("two_turn")
+        return sealed(member, persona=False, rubric=True) if inferred else member
+
+
+class WindowJudge(Actor[ScorePassages, None]):
+    """Scores windows of passages by one call each.
+
+    A call that fails is made again in halves, if that may help; passages without scores in a reply
+    are put together into one more call, unless ``reask=0``. What is still missing then is missing.
+
+    Args:
+        properties: by which is scored.
+        ranker: whose window and threshold count.
+        session: the query.
+        ensembler: takes the scores.
+
+    Attributes:
+        dropped: row -> relevance, of the passages that are dropped.
+        counts: what came of the replies.
+    """
+
+    def __init__(
+        self,
+        properties: Properties,
+        ranker: RebelRanker,
+        session: Session,
+        ensembler: TakesScores,
+    ) -> None:
+        workers = session.calls_at_once(session.models.scoring)
+        super().__init__("window judge", self._score, workers=workers)
+        self.at_once = ranker.window
+        self.dropped: dict[int, int] = {}
+        self.counts = WindowCounts()
+        self._properties = properties
+        self._least = ranker.drop_below
+        self._session = session
+        self._ensembler = ensembler
+        keys = property_keys(len(properties.listed))
+        self._keys = keys
+        prompts = session.prompts
+        weights = [f"{each.weight:.6g}" for each in properties.listed]
+        listed = [
+            prompts.piece(
+                "rebel_property",
+                {
+                    "number": str(number),
+                    "name": each.name,
+                    "weight": weight,
+                    "explanation": each.description,
+                },
+            ).rstrip(" :")
+            for number, (each, weight) in enumerate(
+                zip(properties.listed, weights, strict=True), start=1
+            )
+        ]
+        terms = (f"{weight} * {key}" for weight, key in zip(weights, keys, strict=True))
+        self._template = prompts["rebel" if keys else "rebel_relevance"].bind(
+            {
+                "query": session.query.text,
+                "relevance": properties.relevance,
+                "properties": "\n".join(listed),
+                "formula": " + ".join(("Relevance", *terms)),
+                "keys": ", ".join(f'"{key}"' for key in ("Relevance", *keys, "Final")),
+            }
+        )
+
+    async def _score(self, message: ScorePassages) -> None:
+        found: dict[int, Score] = {}
+        await self._ask(message.rows, found, again=self._session.config.reask > 0)
+        for row in message.rows:
+            await self._ensembler.tell(Scores(row, 0, (found[row],)))
+
+    async def _ask(self, rows: Sequence[int], found: dict[int, Score], *, again: bool) -> None:
+        """Score the passages of `rows`, and put their scores into `found`.
+
+        Raises:
+            ModelError: the model as such failed, not just these passages' requests.
+        """
+        try:
+            reply = await self._call(rows)
+        except ModelError as error:
+            self._count(failed=1)
+            if len(rows) > 1 and may_be_one_of_them(error):
+                half = (len(rows) + 1) // 2
+                await self._ask(rows[:half], found, again=again)
+                await self._ask(rows[half:], found, again=again)
+            else:
+                found.update(dict.fromkeys(rows, missing_score(error)))
+            return
+        self._count(
+            asked=1,
+            odd=int(reply.odd),
+            missing=reply.missing,
+            repeated=reply.repeated,
+            unknown=reply.unknown,
+            unreadable=len(reply.problems) - reply.missing,
+        )
+        for place, scores in reply.scores.items():
+            found[rows[place]] = self._scored(rows[place], scores)
+        lost = [rows[place] for place in reply.problems]
+        if lost and again:
+            await self._ask(lost, found, again=False)
+            return
+        name = self._session.models.scoring.name
+        for place, problem in reply.problems.items():
+            found[rows[place]] = Score(None, reason=f"{name} gave no score: {problem}")
+
+    async def _call(self, rows: Sequence[int]) -> ReadWindow:
+        session, config, keys = self._session, self._session.config, self._keys
+        shown = [
+            session.prompts.piece(
+                "compared_passage",
+                {"name": str(number), "passage": session.fenced(session.passage(row))},
+            )
+            for number, row in enumerate(rows, start=1)
+        ]
+        turns = self._template.render({"passages": "\n\n".join(shown), "count": str(len(rows))})
+        most = config.max_score_tokens
+        if "max_score_tokens" not in config.model_fields_set:
+            most = max(most, len(rows) * (len(keys) + 3) * _TOKENS_A_SCORE)
+        return await session.ask(
+            session.models.scoring,
+            turns,
+            lambda reply: read_window(
+                reply.text, count=len(rows), properties=len(keys), least=self._least
+            ),
+            stage="score",
+            persona=JUDGE,
+            doc_id=session.passage(rows[0]).id if len(rows) == 1 else "",
+            max_tokens=most,
+            schema=window_schema(len(rows), keys),
+        )
+
+    def _scored(self, row: int, scores: PassageScores) -> Score:
+        """The final score as the scores add up to it; none for a passage that is dropped."""
+        if scores.relevance < self._least:
+            self.dropped[row] = scores.relevance
+        if scores.properties is None:
+            return Score(
+                None, reason=f"dropped: its relevance, {scores.relevance}, is below {self._least}"
+            )
+        final = self._properties.composite(scores.relevance, scores.properties)
+        if scores.own_sum is not None:
+            self._count(sums=1, differing=int(abs(scores.own_sum - final) > _ROUNDED))
+        criteria = (scores.relevance, *scores.properties)
+        return Score(final, criteria=tuple(map(float, criteria)))
+
+    def _count(self, **more: int) -> None:
+        sums = {name: getattr(self.counts, name) + value for name, value in more.items()}
+        self.counts = dataclasses.replace(self.counts, **sums)
+
+
+def _check_options(config: RankerConfig, variant: str | None, *, has_team: bool) -> None:
+    """Refuse what has no meaning here, instead of leaving it out unsaid."""
+    if variant is not None and variant not in get_args(Variant):
+        raise ConfigError(
+            f"variant={variant!r}: give one of {', '.join(map(repr, get_args(Variant)))}"
+        )
+    if variant is not None and has_team:
+        raise ConfigError(
+            f"variant={variant!r} says where the properties come from, and so does team=; leave "
+            "out one of the two"
+        )
+    for name, only in _OF_OTHERS.items():
+        if getattr(config, name) != only:
+            raise ConfigError(
+                f"{name}={getattr(config, name)!r} has no meaning for ranker='rebel', which scores "
+                "relevance from 0 to 10 and properties from 0 to 5 and adds them up; leave it out, "
+                "or use another ranker"
+            )
+    if has_team and config.criteria == "none":
+        raise ConfigError('criteria="none" leaves rebel no criteria of team= to score by')
+
+
+def _fixed_properties(prompts: PromptSet) -> Properties:
+    """The properties of one turn, by the wording of the prompt set.
+
+    Raises:
+        PromptError: a line has no name, or two have the same one.
+    """
+    relevance, lines = (
+        prompts[name].render({})[-1].text for name in ("rebel_rubric", "rebel_criteria")
+    )
+    named = [line.partition(":") for line in lines.splitlines() if line.strip()]
+    listed = [Property(name.strip(), text.strip(), WEIGHT) for name, _, text in named]
+    found = Properties(relevance, tuple(listed))
+    try:
+        found.rubric()
+    except ValidationError as error:
+        raise PromptError(
+            f"{prompts.name}/rebel_criteria.txt: {error.errors()[0]['msg']}; write a line a "
+            "property, as in 'Recency: what 5 and 0 mean', none of which is called Relevance"
+        ) from error
+    return found
+
+
+def _of_team(members: Sequence[Member], relevance: str) -> Properties:
+    """The members' criteria as properties; within a persona, weights are 0.5 on average.
+
+    Raises:
+        ConfigError: there are none, or too many.
+    """
+    rubrics = [(each.name, each.rubric.criteria) for each in members if each.rubric is not None]
+    count = sum(len(criteria) for _, criteria in rubrics)
+    if not 1 <= count <= MOST_PROPERTIES:
+        raise ConfigError(
+            f"the team has {count} criteria, and rebel scores passages by 1 to {MOST_PROPERTIES}; "
+            "give fewer personas, or write rubrics for them"
+        )
+    several = len(rubrics) > 1
+    listed: list[Property] = []
+    for persona, criteria in rubrics:
+        for each in criteria:
+            name = f"{each.name} ({persona})" if several or _taken(each.name, ()) else each.name
+            if len(name) > _LONGEST_NAME or _taken(name, listed):
+                name = f"{len(listed) + 1}. {name}"[:_LONGEST_NAME]
+            weight = WEIGHT * len(criteria) * each.weight / 100
+            listed.append(Property(name, each.description, weight))
+    return Properties(relevance, tuple(listed))
+
+
+def _taken(name: str, listed: Sequence[Property]) -> bool:
+    return name.casefold() in {"relevance", *(each.name.casefold() for each in listed)}
+
+
+def _tell(ranking: Ranking) -> None:
+    """Log what the user should know of the replies."""
+    counts, about = ranking.windows, ranking.query.id or ranking.query.text[:80]
+    if ranking.dropped:
+        logger.info(
+            "query %r: %d of %d passages dropped: relevance below %s",
+            about,
+            len(ranking.dropped),
+            len(ranking.passages),
+            ranking.config["drop_below"],
+        )
+    if counts is not None and counts.differing:
+        logger.info(
+            "query %r: %d of %d sums by the model are not what its scores add up to; ours count",
+            about,
+            counts.differing,
+            counts.sums,
+        )

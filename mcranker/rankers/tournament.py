@@ -1,0 +1,252 @@
+"""Tournament: one call puts k passages in order, and what follows from its answers is not asked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
+from itertools import islice, pairwise, product
+from operator import or_
+from typing import ClassVar, NamedTuple, Unpack
+
+from mcranker.config import LARGEST, RankerConfig
+from mcranker.method.seats import TeamSpec
+from mcranker.models import LedgerSpec, ModelSpec, Roles
+from mcranker.options import RankerOptions
+from mcranker.rankers.comparative import ComparativeRanker, check_whole
+from mcranker.rankers.rankgpt import MOST_IN_A_WINDOW
+from mcranker.rankers.sorting import Sorting
+from mcranker.runtime.bridge import task_group
+
+
+class TournamentRanker(ComparativeRanker):
+    """Finds the first ranks by calls that each put `window` passages in order.
+
+    An order of k passages is k (k - 1) / 2 facts of the kind "this one before that one", and more
+    follow: what is before the second is before the third. A passage whose place among all others
+    is known is not shown again; the next call shows those that are behind the fewest. It ends
+    once the first `ranks` are known. The other passages follow in first-stage order.
+
+    After "BlitzRank: Principled Zero-shot Ranking Agents with Tournament Graphs" (Agrawal, Nguyen
+    and Kiela 2026, arXiv 2602.05448), Algorithm 1: passages that answers put before each other in
+    a circle make a tier and are one from then on; within it they keep their first-stage order.
+    ``docs/rankers.md`` says what is different here.
+
+    How many calls there are depends on the answers; an estimate counts the most there may be.
+
+    >>> TournamentRanker(model="openai:gpt-5-mini")    # 10 in a call, the first 10 ranks
+
+    Args:
+        ranks: so many first ranks are found, at least 1.
+        window: passages that one call puts in order, 2 to 100.
+        model: answers, as for `MCRanker`.
+        recruiter_model: recruits the team's personas, instead of `model`.
+        criteria_model: writes their rubrics, instead of `model`.
+        base_url: of an OpenAI- or Anthropic-compatible server.
+        api_key: instead of the environment's.
+        team: compares instead of a recruited team, as for `MCRanker`.
+        team_size: personas on the team, as for `MCRanker`; None for no team, or those of `team`.
+        ledger: the file that keeps every answer, as for `MCRanker`.
+        config: all other choices as one object; `options` replace single fields.
+        options: fields of `RankerConfig`; those about scores are refused. ``require`` asks for a
+            team as well.
+
+    Raises:
+        ConfigError, ModelError, PersonasError: as `MCRanker`.
+    """
+
+    name: ClassVar[str] = "tournament"
+    prompt: ClassVar[str] = "rankgpt"
+
+    def __init__(
+        self,
+        *,
+        ranks: int = 10,
+        window: int = 10,
+        model: ModelSpec = None,
+        recruiter_model: ModelSpec = None,
+        criteria_model: ModelSpec = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        team: TeamSpec | None = None,
+        team_size: int | None = None,
+        ledger: LedgerSpec = "default",
+        config: RankerConfig | None = None,
+        **options: Unpack[RankerOptions],
+    ) -> None:
+        check_whole("ranks", ranks, 1, LARGEST)
+        check_whole("window", window, 2, MOST_IN_A_WINDOW)
+        self.ranks, self.window = ranks, window
+        super().__init__(
+            RankerConfig.of(config, options, team_size=team_size),
+            {"ranks": ranks, "window": window},
+            roles=Roles(model, recruiter_model, criteria_model),
+            base_url=base_url,
+            api_key=api_key,
+            team=team,
+            ledger=ledger,
+        )
+
+    async def _sort(self, sorting: Sorting) -> None:
+        count = len(sorting.order)
+        if count == 1:
+            sorting.settle([0])
+        facts = Facts(count)
+
+        async def compare(rows: Sequence[int]) -> None:
+            named = await self._order(sorting, rows)
+            facts.note(rows, named or ())
+            sorting.settle(facts.first(self.ranks))
+            known = named or []
+            best_first = [*known, *(row for row in rows if row not in known)]
+            await sorting.tell(best_first, failed=named is None)
+
+        # Who was not shown yet is behind nobody, so these calls come first anyway.
+        fresh = [
+            range(start, start + self.window)
+            for start in range(0, count - self.window + 1, self.window)
+        ]
+        async with task_group() as group:
+            for each in fresh:
+                group.start_soon(compare, each)
+        for _ in range(sorting.total - len(fresh)):
+            rows = facts.next(self.ranks, self.window)
+            if not rows:
+                return
+            await compare(rows)
+
+    def _most(self, count: int) -> int:
+        """Calls of knockout rounds that, for each further rank, are played anew on the way up.
+
+        Answers that contradict each other, or do not come, take no more: it ends there.
+        """
+        if count < 2:
+            return 0
+        rounds = 1
+        while self.window**rounds < count:
+            rounds += 1
+        first = math.ceil((count - 1) / (self.window - 1))
+        return first + (min(self.ranks, count - 1) - 1) * rounds
+
+
+class Facts:
+    """What is known of the order of so many passages, each named by its row.
+
+    Sets of rows are whole numbers, in which bit r is set for row r.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._all = (1 << count) - 1
+        self._above = [0] * count  # who is before the row, by answers or what follows from them
+        self._below = [0] * count
+        self._met = [1 << row for row in range(count)]  # who was shown together with the row
+
+    def note(self, shown: Sequence[int], named: Sequence[int]) -> None:
+        """Take down an answer about the rows that were shown.
+
+        Those that it does not name are behind those that it does; of their own order nothing is
+        known, and it is not asked for again.
+
+        Args:
+            shown: the rows.
+            named: those that the answer names, best first; none if it failed.
+        """
+        met = _set_of(shown)
+        for row in shown:
+            self._met[row] |= met
+        if not named:
+            return
+        left_out = [row for row in shown if row not in named]
+        for before, after in (*pairwise(named), *product(named[-1:], left_out)):
+            self._put(before, after)
+
+    def next(self, ranks: int, most: int) -> list[int]:
+        """Rows of which the order is to be asked next: up to `most`, in first-stage order.
+
+        They stand for tiers that are behind the fewest, and not all of their order is known.
+
+        Returns:
+            No rows, if the first `ranks` are known, or all was asked that can be.
+        """
+        tiers = sorted(
+            self._tiers(), key=lambda tier: (tier.above.bit_count(), tier.below.bit_count())
+        )
+        known = 0
+        for tier in tiers:
+            if tier.open or known >= ranks:
+                break
+            known += tier.rows.bit_count()
+        if known >= ranks:
+            return []
+        tiers = [tier for tier in tiers if tier.open]
+        # Of consistent answers the first two are such a pair.
+        for second, first in ((j, i) for j in range(len(tiers)) for i in range(j)):
+            if tiers[first].open & tiers[second].rows:
+                others = (tier for place, tier in enumerate(tiers) if place not in (first, second))
+                chosen = [tiers[first], tiers[second], *islice(others, most - 2)]
+                return sorted(tier.row for tier in chosen)
+        return []
+
+    def first(self, ranks: int) -> list[int]:
+        """So many rows, best first: by what is known, and else in first-stage order."""
+        waiting, found, placed = self._tiers(), list[int](), 0
+        while waiting and len(found) < ranks:
+            tier = next(tier for tier in waiting if not tier.above & ~placed)
+            waiting.remove(tier)
+            placed |= tier.rows
+            found += _rows(tier.rows)
+        return found[:ranks]
+
+    def _put(self, before: int, after: int) -> None:
+        if self._below[before] >> after & 1:
+            return
+        above = self._above[before] | 1 << before
+        below = self._below[after] | 1 << after
+        for row in _rows(above):
+            self._below[row] |= below
+        for row in _rows(below):
+            self._above[row] |= above
+
+    def _tiers(self) -> list[Tier]:
+        """All tiers, by their first row."""
+        tiers, seen = [], 0
+        for row in range(self._count):
+            if seen >> row & 1:
+                continue
+            rows = self._above[row] & self._below[row] | 1 << row
+            seen |= rows
+            above, below = self._above[row] & ~rows, self._below[row] & ~rows
+            met = reduce(or_, (self._met[each] for each in _rows(rows)))
+            tiers.append(Tier(row, rows, above, below, self._all & ~(rows | above | below | met)))
+        return tiers
+
+
+class Tier(NamedTuple):
+    """Rows that are before each other in a circle; mostly one.
+
+    Attributes:
+        row: the first.
+        rows: all.
+        above: who is before it; none of the tier itself.
+        below: who is behind it.
+        open: of whom that is neither known nor was asked.
+    """
+
+    row: int
+    rows: int
+    above: int
+    below: int
+    open: int
+
+
+def _set_of(rows: Iterable[int]) -> int:
+    return reduce(or_, (1 << row for row in rows), 0)
+
+
+def _rows(rows: int) -> Iterator[int]:
+    """The rows of a set, the first ones first."""
+    while rows:
+        lowest = rows & -rows
+        yield lowest.bit_length() - 1
+        rows ^= lowest

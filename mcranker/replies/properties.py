@@ -1,0 +1,161 @@
+"""What REBEL scores passages by: relevance and further properties, and how a model names them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from pydantic import ValidationError
+
+from mcranker.replies.json import find, fold, value_of
+from mcranker.replies.loose_json import Unreadable
+from personas import Criterion, Rubric
+
+TOP_RELEVANCE = 10
+TOP_PROPERTY = 5
+WEIGHT = 0.5
+"""Of each property, in all experiments of REBEL's authors."""
+
+MOST_PROPERTIES = 40
+"""That a window of passages is scored by."""
+
+RELEVANCE = "Relevance"
+
+_HEAVIEST = 2.0  # then a property counts as much as relevance does
+_MOST_INFERRED = 12
+_LONGEST_NAME = 120
+_LONGEST_TEXT = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """One thing besides relevance, scored from 0 to 5.
+
+    Attributes:
+        name: a few words.
+        description: what high and low scores mean; may be empty.
+        weight: what its score is multiplied by, 0 to 2.
+    """
+
+    name: str
+    description: str
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """What a passage is scored by.
+
+    Attributes:
+        relevance: what high and low relevance mean.
+        listed: the properties besides, perhaps none; no two have one name, and none is
+            relevance.
+    """
+
+    relevance: str
+    listed: tuple[Property, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all criteria, relevance first."""
+        return (RELEVANCE, *(each.name for each in self.listed))
+
+    @property
+    def tops(self) -> tuple[int, ...]:
+        """The highest score of each criterion."""
+        return (TOP_RELEVANCE, *(TOP_PROPERTY for _ in self.listed))
+
+    @property
+    def top(self) -> float:
+        """The highest final score that there can be."""
+        return self.composite(TOP_RELEVANCE, [TOP_PROPERTY] * len(self.listed))
+
+    def composite(self, relevance: int, scores: Sequence[int]) -> float:
+        """The final score: relevance + sum of weight · score over the properties.
+
+        It is rounded once, so that what is equal on paper is equal here.
+        """
+        pairs = zip(self.listed, scores, strict=True)
+        return float(relevance + sum(Fraction(repr(each.weight)) * score for each, score in pairs))
+
+    def rubric(self) -> Rubric:
+        """The same as weighted criteria of one scale, relevance first.
+
+        A criterion's weight is its share of the highest final score. So the mean of scores on one
+        scale by these weights puts passages in the order of their final scores.
+        """
+        shares = (TOP_RELEVANCE, *(each.weight * TOP_PROPERTY for each in self.listed))
+        described = (self.relevance, *(each.description for each in self.listed))
+        whole = sum(shares)
+        return Rubric(
+            criteria=tuple(
+                Criterion(name=name, description=text, weight=100 * share / whole)
+                for name, text, share in zip(self.names, described, shares, strict=True)
+            )
+        )
+
+
+def read_properties(text: str, *, relevance_only: bool = False) -> Properties:
+    """The properties that a model named for a query, with what relevance means there.
+
+    A property without a weight has that of the authors' experiments, 0.5.
+
+    Args:
+        text: of the reply.
+        relevance_only: only what relevance means is wanted; properties are not looked at.
+
+    Raises:
+        Unreadable: no relevance, no property, one without a name, one that is relevance itself or
+            stands there twice, too many, or a weight that is no number from 0 to 2.
+    """
+    found = find(text, RELEVANCE if relevance_only else "Properties")
+    relevance = value_of(found.record, RELEVANCE)
+    if not isinstance(relevance, str) or not relevance.strip():
+        raise Unreadable('"Relevance" must say in words what a relevant passage is.')
+    relevance = relevance.strip()[:_LONGEST_TEXT]
+    if relevance_only:
+        return Properties(relevance)
+    entries = found.value
+    if not isinstance(entries, list) or not 1 <= len(entries) <= _MOST_INFERRED:
+        raise Unreadable(f'"Properties" must be a list of 1 to {_MOST_INFERRED} objects.')
+    listed = tuple(map(_property, entries))
+    names = [RELEVANCE.casefold(), *(each.name.casefold() for each in listed)]
+    if len(set(names)) < len(names):
+        raise Unreadable("its properties must differ from each other and from relevance.")
+    properties = Properties(relevance, listed)
+    try:
+        properties.rubric()
+    except ValidationError as error:
+        raise Unreadable("a name or an explanation is not valid text.") from error
+    return properties
+
+
+def _property(entry: Any) -> Property:
+    if not isinstance(entry, Mapping):
+        raise Unreadable("each property must be an object.")
+    fields = {fold(name): value for name, value in entry.items()}
+    name, explanation = fields.get("property", fields.get("name")), fields.get("explanation", "")
+    if not isinstance(name, str) or not name.strip():
+        raise Unreadable('each property needs a name under "Property".')
+    if not isinstance(explanation, str):
+        raise Unreadable('"Explanation" must say in words what 5 and 0 mean.')
+    return Property(
+        " ".join(name.split())[:_LONGEST_NAME].rstrip(),
+        explanation.strip()[:_LONGEST_TEXT],
+        _weight(fields.get("weight", WEIGHT)),
+    )
+
+
+def _weight(given: Any) -> float:
+    if isinstance(given, str):
+        try:
+            given = float(given)
+        except ValueError:
+            given = None
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        given = -1.0
+    if not 0 <= given <= _HEAVIEST:
+        raise Unreadable(f"each weight must be a number from 0 to {_HEAVIEST:g}, usually 0.5.")
+    return float(given)

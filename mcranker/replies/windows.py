@@ -1,0 +1,183 @@
+"""From a reply about several passages to the scores of each; none is put in another's place.
+
+A passage is known by its number alone, wherever it stands. What is said of a number twice and
+differently, or of one that was not shown, counts for none, and what is left out stays out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mcranker.replies.json import find, fold
+from mcranker.replies.loose_json import Unreadable
+from mcranker.replies.properties import RELEVANCE, TOP_PROPERTY, TOP_RELEVANCE
+from mcranker.replies.read import integer_under
+
+FINAL = "Final"
+"""Under this key stands what the model itself adds up to."""
+
+_NUMBERED = re.compile(
+    # Neither a sign nor a point stands before the number.
+    r"\A[\s\[(<*_#]*+(?:(?:passage|document|doc|text)[\s\[(<*_#:]*+)?([0-9]{1,9})[\s\])>*_.:]*+",
+    re.IGNORECASE | re.ASCII,
+)
+_ID_KEYS = ("passage", "number", "id", "doc", "document", "text")
+_SUM_KEYS = ("final", "finalscore")
+
+
+@dataclass(frozen=True, slots=True)
+class PassageScores:
+    """What a reply says of one passage.
+
+    Attributes:
+        relevance: 0 to 10.
+        properties: of each property, 0 to 5; None where some are missing, which only a passage
+            of too low a relevance may have.
+        own_sum: the final score as the model added it up; None if it gave none.
+    """
+
+    relevance: int
+    properties: tuple[int, ...] | None
+    own_sum: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadWindow:
+    """What a reply says of the passages that were shown.
+
+    Attributes:
+        scores: place of a passage among those shown, from 0 -> its scores.
+        problems: place -> why the passage has none; each place is in one of the two.
+        missing: how many of the passages were left out.
+        repeated: how many times a passage stood there again.
+        unknown: how many entries were of no passage that was shown.
+    """
+
+    scores: Mapping[int, PassageScores]
+    problems: Mapping[int, str]
+    missing: int
+    repeated: int
+    unknown: int
+
+    @property
+    def odd(self) -> bool:
+        """Whether it is not simply all scores of all passages, each once."""
+        return bool(self.problems or self.repeated or self.unknown)
+
+
+def property_keys(count: int) -> tuple[str, ...]:
+    """The keys under which the scores of so many properties stand, in their order."""
+    # Numbers only: names of properties are written by a model.
+    return tuple(f"P{number}" for number in range(1, count + 1))
+
+
+def read_window(text: str, *, count: int, properties: int, least: int) -> ReadWindow:
+    """The scores in a reply such as ``{"Passages": {"1": {"Relevance": 7, "P1": 3}}}``.
+
+    The passages may stand in a list as well, each with its number under ``Passage``.
+
+    Args:
+        text: of the reply.
+        count: passages that were shown, as numbers 1 to `count`.
+        properties: how many scores there are besides relevance.
+        least: a passage whose relevance is lower needs no other scores.
+
+    Raises:
+        Unreadable: there are no such passages, or not one of them has its scores.
+    """
+    said: dict[int, list[Mapping[str, Any]]] = {}
+    unknown = 0
+    for number, record in _entries(find(text, "Passages").value):
+        if number is None or not 1 <= number <= count:
+            unknown += 1
+        else:
+            said.setdefault(number - 1, []).append(record)
+    scores: dict[int, PassageScores] = {}
+    problems: dict[int, str] = {}
+    keys = property_keys(properties)
+    for place in range(count):
+        found = _one(said.get(place, ()), keys, least)
+        if isinstance(found, str):
+            problems[place] = found
+        else:
+            scores[place] = found
+    if not scores:
+        first = next(iter(problems.values()))
+        raise Unreadable(f"it has the scores of none of the {count} passages: {first}.")
+    return ReadWindow(
+        scores,
+        problems,
+        missing=count - len(said),
+        repeated=sum(len(records) - 1 for records in said.values()),
+        unknown=unknown,
+    )
+
+
+def _entries(passages: Any) -> Iterator[tuple[int | None, Mapping[str, Any]]]:
+    """Number and record of each entry; None for one without a number, or without a record."""
+    if isinstance(passages, Mapping):
+        for name, record in passages.items():
+            yield _number(name) if isinstance(record, Mapping) else None, record
+    elif isinstance(passages, list):
+        for record in passages:
+            yield _own_number(record) if isinstance(record, Mapping) else None, record
+    else:
+        raise Unreadable('"Passages" must be an object with an entry for each passage.')
+
+
+def _number(name: object) -> int | None:
+    found = _NUMBERED.fullmatch(str(name)[:40]) if not isinstance(name, bool) else None
+    return int(found.group(1)) if found else None
+
+
+def _own_number(record: Mapping[str, Any]) -> int | None:
+    """The number under one of the keys that name it; None if there is none, or several."""
+    fields = {fold(name): value for name, value in record.items()}
+    given = {_number(fields[key]) for key in _ID_KEYS if isinstance(fields.get(key), int | str)}
+    return given.pop() if len(given) == 1 else None
+
+
+def _one(
+    records: Sequence[Mapping[str, Any]], keys: Sequence[str], least: int
+) -> PassageScores | str:
+    """The scores of a passage, or why it has none."""
+    if not records:
+        return "it was left out"
+    each = [_scores(record, keys, least) for record in records]
+    if any(other != each[0] for other in each):
+        return "it stands there more than once, with different scores"
+    return each[0]
+
+
+def _scores(record: Mapping[str, Any], keys: Sequence[str], least: int) -> PassageScores | str:
+    fields: dict[str, Any] = {}
+    for name, value in record.items():
+        if repr(fields.setdefault(fold(name), value)) != repr(value):
+            return f'"{name[:40]}" stands there more than once, with different values'
+    relevance = integer_under(fields, RELEVANCE, TOP_RELEVANCE)
+    if isinstance(relevance, str):
+        return f"relevance: {relevance}"
+    properties = []
+    for key in keys:
+        score = integer_under(fields, key, TOP_PROPERTY)
+        if isinstance(score, str):
+            if relevance >= least:
+                return f"{key}: {score}"
+            return PassageScores(relevance, None, None)
+        properties.append(score)
+    return PassageScores(relevance, tuple(properties), _own_sum(fields))
+
+
+def _own_sum(fields: Mapping[str, Any]) -> float | None:
+    given = next((fields[key] for key in _SUM_KEYS if key in fields), None)
+    if isinstance(given, str):
+        try:
+            given = float(given)
+        except ValueError:
+            return None
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        return None
+    return float(given) if abs(given) <= 1e6 else None

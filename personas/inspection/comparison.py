@@ -1,0 +1,615 @@
+"""What changed between two rankings of a query, and whose scores moved each passage.
+
+No call is made. A persona's part in a move is found by putting its scores of before in place of
+those of after, all others as they are, and ranking again. Where several personas changed, their
+parts need not add up to the move.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from personas.ensembles import Rule, descending, distinct
+from personas.errors import SchemaError
+from personas.inspection.effectiveness import ndcg
+from personas.inspection.inspection import InspectedHit, Inspection
+from personas.inspection.stored import StoredRanking
+from personas.schema import Rubric, Team
+from personas.team_diff import TeamDiff, diff_teams
+from personas.words import counted, exact
+
+NOT_ON_TEAM = "not on the team"
+"""Why there is no score of a persona that joined or left."""
+
+_TINY = 1e-9
+_LONGEST = 200  # characters of a query or a reason within a note
+
+
+@dataclass(frozen=True, slots=True)
+class SettingChange:
+    """A setting, model or prompt that the rankings do not share, as text; empty for none."""
+
+    name: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class CriterionChange:
+    """A criterion by which a persona scored a passage, and that is not as it was.
+
+    Attributes:
+        name: its name now, or as it was if it is gone.
+        before: its score; None where there was none.
+        after: its score now; None where there is none.
+        weight_before: its weight in percent; None if it is new.
+        weight_after: its weight now; None if it is gone.
+    """
+
+    name: str
+    before: float | None
+    after: float | None
+    weight_before: float | None
+    weight_after: float | None
+
+    @property
+    def added(self) -> float:
+        """What the change adds to the persona's score: weight x score now, less before."""
+        return _part(self.after, self.weight_after) - _part(self.before, self.weight_before)
+
+
+@dataclass(frozen=True, slots=True)
+class PersonaChange:
+    """A persona whose scores, or whose place on the team, are not as they were.
+
+    Attributes:
+        persona: its name now, or as it was if it is gone.
+        was: its name before, where that was another.
+        before: its score of the passage; None where there was none.
+        after: its score now; None where there is none.
+        absent_before: why there was none, such as ``"not on the team"``; empty if there was.
+        absent_after: why there is none.
+        edited: whether the persona, its rubric or its place on the team is not as it was.
+        effect: by how many ranks this change raised (positive) or sank (negative) the passage.
+        criteria: those that changed, the greatest part in the persona's score first; empty where
+            a side has no scores by criterion.
+    """
+
+    persona: str
+    was: str
+    before: float | None
+    after: float | None
+    absent_before: str
+    absent_after: str
+    edited: bool
+    effect: int
+    criteria: tuple[CriterionChange, ...]
+
+    @property
+    def joined(self) -> bool:
+        """Whether it was not on the team before."""
+        return self.absent_before == NOT_ON_TEAM
+
+    @property
+    def left(self) -> bool:
+        """Whether it is not on the team any more."""
+        return self.absent_after == NOT_ON_TEAM
+
+    @property
+    def change(self) -> float | None:
+        """Score after less score before; None unless there are both."""
+        if self.before is None or self.after is None:
+            return None
+        return self.after - self.before
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedPassage:
+    """One passage of either ranking.
+
+    Attributes:
+        doc_id: its id.
+        title: its title, or empty.
+        text: its body.
+        grade: the judgement, above 0 for relevant; None where there is none.
+        before: where it was; None if it was not ranked.
+        after: where it is; None if it is not ranked.
+        causes: personas with a change, the one that moved it most in the direction of its move
+            first; empty unless both rankings judged it.
+        combining_effect: by how many ranks it was moved by scores being combined in another way.
+    """
+
+    doc_id: str
+    title: str
+    text: str
+    grade: int | None
+    before: InspectedHit | None
+    after: InspectedHit | None
+    causes: tuple[PersonaChange, ...]
+    combining_effect: int
+
+    @property
+    def moved(self) -> int | None:
+        """How many ranks it rose (positive) or fell (negative); None unless both ranked it."""
+        if self.before is None or self.after is None:
+            return None
+        return self.before.rank - self.after.rank
+
+    @property
+    def weight(self) -> float:
+        """How much the move counts: the change of 1 / log2(1 + rank), as nDCG discounts ranks."""
+        return abs(_discount(self.after) - _discount(self.before))
+
+
+@dataclass(frozen=True, slots=True)
+class RankingComparison:
+    """Two rankings of a query.
+
+    Attributes:
+        before: the first, as it can be inspected.
+        after: the second.
+        team: what differs between the teams, false where nothing does; None where a ranking has
+            no team.
+        settings: what else the rankings do not share.
+        notes: what must be known before the rest is believed, the worst first; a sentence each.
+        passages: of either ranking, the move that counts most first, see `ComparedPassage.weight`;
+            then by rank.
+        idle: names of personas that were changed and gave each passage the score it had before.
+        exact: whether the arithmetic behind `PersonaChange.effect` gives the second ranking itself.
+        ndcg_before: nDCG@10, 0 to 1; None without judgements, or without a relevant passage.
+        ndcg_after: that of the second ranking.
+    """
+
+    before: Inspection
+    after: Inspection
+    team: TeamDiff | None
+    settings: tuple[SettingChange, ...]
+    notes: tuple[str, ...]
+    passages: tuple[ComparedPassage, ...]
+    idle: tuple[str, ...]
+    exact: bool
+    ndcg_before: float | None
+    ndcg_after: float | None
+
+    @property
+    def movers(self) -> tuple[ComparedPassage, ...]:
+        """Passages with another rank than before, those of only one ranking included."""
+        return tuple(each for each in self.passages if each.moved != 0)
+
+    def shared_top(self, depth: int = 10) -> int:
+        """How many passages both rankings have among their first `depth`."""
+        tops = [{hit.doc_id for hit in side.hits[:depth]} for side in (self.before, self.after)]
+        return len(tops[0] & tops[1])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain values that JSON can hold; texts of passages are left out."""
+        return {
+            "query": {"text": self.after.query, "id": self.after.query_id},
+            "notes": list(self.notes),
+            "team_differs": None if self.team is None else bool(self.team),
+            "idle": list(self.idle),
+            "settings": [asdict(each) for each in self.settings],
+            "ndcg@10": {"before": self.ndcg_before, "after": self.ndcg_after},
+            "passages": len(self.passages),
+            "moved": len(self.movers),
+            "shared_top_10": self.shared_top(),
+            "exact": self.exact,
+            "hits": [_plain(each) for each in self.passages],
+        }
+
+
+def compare_rankings(
+    before: StoredRanking | Mapping[str, Any],
+    after: StoredRanking | Mapping[str, Any],
+    *,
+    grades: Mapping[str, int] | None = None,
+) -> RankingComparison:
+    """What changed from one ranking to another, and whose scores moved each passage.
+
+    Any two rankings can be compared. Where they are of different queries, passages or scales, or
+    have no scores, `RankingComparison.notes` says so, and what cannot be told is left out.
+
+    Args:
+        before: what ``Ranking.to_dict()`` made, or the same read already.
+        after: the same, of the second ranking.
+        grades: document id -> judgement for this query, above 0 for relevant.
+
+    Raises:
+        SchemaError: one of them is something else, is not complete, or has a document id twice.
+    """
+    one = Inspection.from_dict(before, grades=grades)
+    two = Inspection.from_dict(after, grades=grades)
+    for side, name in ((one, "before"), (two, "after")):
+        found = Counter(hit.doc_id for hit in side.hits).most_common(1)
+        if found and found[0][1] > 1:
+            raise SchemaError(
+                f"the ranking {name} has the id {found[0][0][:_LONGEST]!r} twice, so its passages "
+                "cannot be told apart; make ids unique"
+            )
+    team = diff_teams(one.team, two.team) if one.team and two.team else None
+    settings = _setting_changes(one, two)
+    effects = _Effects(one, two, team)
+    passages = _passages(one, two, effects, grades or {})
+    return RankingComparison(
+        before=one,
+        after=two,
+        team=team,
+        settings=settings,
+        notes=tuple(_notes(one, two, passages)),
+        passages=passages,
+        idle=effects.idle,
+        exact=effects.exact,
+        ndcg_before=_ndcg(one),
+        ndcg_after=_ndcg(two),
+    )
+
+
+class _Effects:
+    """What each persona's change did to the rank of each passage that both rankings judged."""
+
+    def __init__(self, before: Inspection, after: Inspection, team: TeamDiff | None) -> None:
+        self.pairs = _pairs(before, after, team)
+        self.edited = _edited(before.team, after.team, team)
+        self.by_pair: dict[tuple[str, str], dict[str, int]] = {}
+        self.combining: dict[str, int] = {}
+        self.idle: tuple[str, ...] = ()
+        self._before = {hit.doc_id: hit for hit in before.judged}
+        given = sorted(after.judged, key=lambda hit: hit.first_stage_rank)
+        self._hits = [hit for hit in given if hit.doc_id in self._before]
+        self._rules = Rule.of(before.config), Rule.of(after.config)
+        self._scaling = after.top / before.top
+        columns = {name: self._column(name, self._hits) for name in after.personas}
+        now = self._ranks(columns)
+        order = [hit.doc_id for hit in sorted(self._hits, key=lambda hit: hit.rank)]
+        self.exact = (
+            bool(columns)
+            and after.ensemble is not None
+            and not after.ensemble.asks
+            and sorted(order, key=lambda doc_id: now[doc_id]) == order
+        )
+        if not columns:
+            return
+        self.idle = tuple(
+            new
+            for old, new in self.pairs
+            if old and new in self.edited and all(self._gave_same(old, new, hit) for hit in given)
+        )
+        for old, new in self.pairs:
+            changed = dict(columns)
+            if old:
+                past = self._column(old, [self._before[hit.doc_id] for hit in self._hits])
+                changed[new or old] = past * self._scaling
+            else:
+                del changed[new]
+            if changed and not _same(changed, columns):
+                self.by_pair[old, new] = self._against(now, self._ranks(changed))
+        if self._rules[0] != self._rules[1]:
+            self.combining = self._against(now, self._ranks(columns, self._rules[0]))
+
+    def _gave_same(self, old: str, new: str, hit: InspectedHit) -> bool:
+        """Whether the persona gave the passage the score that it had before, if it was there."""
+        was = self._before.get(hit.doc_id)
+        return was is None or was.scores[old] == hit.scores[new]
+
+    @staticmethod
+    def _against(now: Mapping[str, int], then: Mapping[str, int]) -> dict[str, int]:
+        return {doc_id: then[doc_id] - rank for doc_id, rank in now.items()}
+
+    @staticmethod
+    def _column(name: str, hits: Sequence[InspectedHit]) -> NDArray[np.float64]:
+        return np.array([hit.scores[name] for hit in hits], dtype=np.float64)
+
+    def _ranks(
+        self, columns: Mapping[str, NDArray[np.float64]], rule: Rule | None = None
+    ) -> dict[str, int]:
+        """Document id -> rank by these scores among the passages that both rankings judged."""
+        hits = self._hits
+        if not hits or not columns:
+            return {}
+        values = np.stack(list(columns.values()), axis=1)
+        rows, group_of = distinct(
+            (hit.title, hit.text, *map(repr, row))
+            for hit, row in zip(hits, values.tolist(), strict=True)
+        )
+        first_stage = [hit.first_stage_score for hit in hits]
+        order = descending((rule or self._rules[1]).final(values[rows], group_of, first_stage))
+        return {hits[place].doc_id: rank for rank, place in enumerate(order.tolist(), start=1)}
+
+
+def _same(one: Mapping[str, NDArray[np.float64]], other: Mapping[str, NDArray[np.float64]]) -> bool:
+    return one.keys() == other.keys() and all(
+        np.allclose(column, other[name], rtol=0, atol=_TINY, equal_nan=True)
+        for name, column in one.items()
+    )
+
+
+def _pairs(
+    before: Inspection, after: Inspection, team: TeamDiff | None
+) -> tuple[tuple[str, str], ...]:
+    """Score columns that belong together: name before and name after, one of them perhaps empty."""
+    renamed = (
+        {each.renamed.after: each.renamed.before for each in team.changed if each.renamed}
+        if team
+        else {}
+    )
+    known = {name.casefold(): name for name in before.personas}
+    pairs = []
+    for name in after.personas:
+        old = known.pop(renamed.get(name, name).casefold(), "")
+        pairs.append((old, name))
+    return (*pairs, *((old, "") for old in known.values()))
+
+
+def _edited(before: Team | None, after: Team | None, team: TeamDiff | None) -> frozenset[str]:
+    """Names of those whose persona or rubric differs, as they are now."""
+    if team is None:
+        return frozenset()
+    looked_at = ("renamed", "description", "whole_rubric", "rubric", "topics")
+    return frozenset(
+        each.name for each in team.changed if any(getattr(each, name) for name in looked_at)
+    )
+
+
+def _passages(
+    before: Inspection, after: Inspection, effects: _Effects, grades: Mapping[str, int]
+) -> tuple[ComparedPassage, ...]:
+    old = {hit.doc_id: hit for hit in before.hits}
+    new = {hit.doc_id: hit for hit in after.hits}
+    found = []
+    for doc_id in dict.fromkeys((*new, *old)):
+        was, now = old.get(doc_id), new.get(doc_id)
+        shown = now or old[doc_id]
+        causes: tuple[PersonaChange, ...] = ()
+        if was is not None and now is not None and was.judged and now.judged:
+            causes = tuple(_causes(before, after, was, now, effects))
+        found.append(
+            ComparedPassage(
+                doc_id=doc_id,
+                title=shown.title,
+                text=shown.text,
+                grade=grades.get(doc_id),
+                before=was,
+                after=now,
+                causes=causes,
+                combining_effect=effects.combining.get(doc_id, 0),
+            )
+        )
+    last = len(new) + 1
+    # Rounded, so that equal weights stay equal.
+    return tuple(
+        sorted(
+            found,
+            key=lambda each: (
+                -round(each.weight, 12),
+                each.after.rank if each.after else last,
+                each.before.rank if each.before else 0,
+            ),
+        )
+    )
+
+
+def _causes(
+    before: Inspection, after: Inspection, was: InspectedHit, now: InspectedHit, effects: _Effects
+) -> list[PersonaChange]:
+    found = []
+    for old, new in effects.pairs:
+        score_before = was.scores[old] if old else None
+        score_after = now.scores[new] if new else None
+        effect = effects.by_pair.get((old, new), {}).get(now.doc_id, 0)
+        criteria = _criteria(before, after, was, now, old, new) if old and new else ()
+        same = old and new and score_before == score_after and not criteria
+        if same and not effect:
+            continue
+        found.append(
+            PersonaChange(
+                persona=new or old,
+                was=old if old and new and old != new else "",
+                before=score_before,
+                after=score_after,
+                absent_before=_absent(was, old, score_before),
+                absent_after=_absent(now, new, score_after),
+                edited=not (old and new) or new in effects.edited,
+                effect=effect,
+                criteria=criteria,
+            )
+        )
+    sign = 1 if was.rank >= now.rank else -1
+    return sorted(found, key=lambda each: (-sign * each.effect, -abs(each.change or 0.0)))
+
+
+def _absent(hit: InspectedHit, name: str, score: float | None) -> str:
+    if score is not None:
+        return ""
+    if not name:
+        return NOT_ON_TEAM
+    return "missing" if name in hit.missing else "not asked for"
+
+
+def _criteria(
+    before: Inspection, after: Inspection, was: InspectedHit, now: InspectedHit, old: str, new: str
+) -> tuple[CriterionChange, ...]:
+    scores_before, scores_after = was.criteria.get(old), now.criteria.get(new)
+    if not scores_before or not scores_after:
+        return ()
+    weights_before, weights_after = _weights(before, old), _weights(after, new)
+    names = dict.fromkeys((*scores_after, *scores_before))
+    found = [
+        CriterionChange(
+            name,
+            scores_before.get(name),
+            scores_after.get(name),
+            weights_before.get(name),
+            weights_after.get(name),
+        )
+        for name in names
+    ]
+    changed = [
+        each
+        for each in found
+        if each.before != each.after
+        or abs((each.weight_before or 0) - (each.weight_after or 0)) > _TINY
+    ]
+    return tuple(sorted(changed, key=lambda each: -abs(each.added)))
+
+
+def _weights(inspection: Inspection, persona: str) -> dict[str, float]:
+    member = inspection.member(persona)
+    rubric: Rubric | None = member.rubric if member else None
+    return {each.name: each.weight for each in rubric.criteria} if rubric else {}
+
+
+def _part(score: float | None, weight: float | None) -> float:
+    return 0.0 if score is None or weight is None else score * weight / 100
+
+
+def _discount(hit: InspectedHit | None) -> float:
+    return 0.0 if hit is None else 1 / math.log2(1 + hit.rank)
+
+
+def _ndcg(side: Inspection) -> float | None:
+    grades = side.grades
+    if grades is None or not any(grade > 0 for grade in grades.values()):
+        return None
+    return ndcg([hit.grade for hit in side.hits], grades.values())
+
+
+def _setting_changes(before: Inspection, after: Inspection) -> tuple[SettingChange, ...]:
+    one, two = _used(before), _used(after)
+    # What only one of them used, such as a model for recruiting, was not needed by the other.
+    used = [name for name in one if name in two]
+    chosen = [_chosen(side) for side in (before, after)]
+    pairs = [(name, one[name], two[name]) for name in used]
+    pairs += [
+        (name, chosen[0].get(name, ""), chosen[1].get(name, ""))
+        for name in dict.fromkeys((*chosen[0], *chosen[1]))
+    ]
+    return tuple(SettingChange(*each) for each in pairs if each[1] != each[2])
+
+
+def _used(side: Inspection) -> dict[str, str]:
+    found = {"ranker": side.ranker}
+    found |= {f"{role} model": name for role, name in side.models.items()}
+    return found | {f"prompt {name}": each[:12] for name, each in side.prompt_hashes.items()}
+
+
+def _chosen(side: Inspection) -> dict[str, str]:
+    return {
+        name.replace("_", " "): _said(setting)
+        for name, setting in side.config.items()
+        if setting is not None
+    }
+
+
+def _said(setting: Any) -> str:
+    return setting if isinstance(setting, str) else json.dumps(setting, ensure_ascii=False)
+
+
+def _notes(
+    before: Inspection, after: Inspection, passages: Sequence[ComparedPassage]
+) -> Iterator[str]:
+    sides = ((before, "before"), (after, "after"))
+    if before.query != after.query:
+        yield (
+            "The rankings are of different queries, so moves may come from the query: "
+            f"“{before.query[:_LONGEST]}” before, “{after.query[:_LONGEST]}” after."
+        )
+    for side, name in sides:
+        if side.unfinished:
+            yield f"The ranking {name} is not complete. {side.unfinished[:_LONGEST]}"
+    yield from _passage_notes(before, after, passages)
+    yield from _score_notes(before, after)
+    missing = [
+        f"{counted(side.missing, 'score')} missing {name}" for side, name in sides if side.missing
+    ]
+    if missing:
+        yield f"{' and '.join(missing)}; what stood in counts in the ranks."
+    for side, name in sides:
+        if side.partly_judged:
+            yield (
+                f"{counted(len(side.partly_judged), 'passage')} not scored by all {name}, because "
+                "only the first ranks were asked for; their ranks are the best they could have."
+            )
+
+
+def _passage_notes(
+    before: Inspection, after: Inspection, passages: Sequence[ComparedPassage]
+) -> Iterator[str]:
+    gone = sum(each.after is None for each in passages)
+    new = sum(each.before is None for each in passages)
+    if passages and gone + new == len(passages):
+        yield "The rankings have no passage in common, so nothing can be said to have moved."
+    elif gone or new:
+        yield (
+            f"The rankings are not of the same passages: {gone:,} only before, {new:,} only after. "
+            "Ranks are those among the passages that each was given."
+        )
+    other = sum(
+        each.before is not None
+        and each.after is not None
+        and (each.before.title, each.before.text) != (each.after.title, each.after.text)
+        for each in passages
+    )
+    if other:
+        yield f"{counted(other, 'passage')} with the same id and another text."
+    both = [(each.before, each.after) for each in passages if each.before and each.after]
+    order = [
+        sorted(range(len(both)), key=[pair[side].first_stage_rank for pair in both].__getitem__)
+        for side in (0, 1)
+    ]
+    if order[0] != order[1]:
+        yield "The passages were given in another order, which decides between equal scores."
+
+
+def _score_notes(before: Inspection, after: Inspection) -> Iterator[str]:
+    sides = ((before, "before"), (after, "after"))
+    without = [name for side, name in sides if not any(hit.known_scores for hit in side.hits)]
+    if without:
+        yield (
+            f"There are no scores {' and '.join(without)}, only an order, so moves are shown "
+            "without whose scores made them."
+        )
+        return
+    if before.top != after.top:
+        yield (
+            f"Scores are from 0 to {exact(before.top)} before and to {exact(after.top)} after; "
+            "where parts in a move are worked out, those of before are stretched to the scale of "
+            "after."
+        )
+    if any(side.ensemble is None or side.ensemble.asks for side, _ in sides):
+        yield (
+            "A model, or an ensemble that is not installed here, combined the scores; parts in a "
+            "move are worked out as if scores were added up."
+        )
+
+
+def _plain(each: ComparedPassage) -> dict[str, Any]:
+    sides = {"before": each.before, "after": each.after}
+    return {
+        "doc_id": each.doc_id,
+        "title": each.title,
+        "grade": each.grade,
+        "moved": each.moved,
+        **{
+            name: None
+            if hit is None
+            else {"rank": hit.rank, "score": hit.score, "scores": dict(hit.scores)}
+            for name, hit in sides.items()
+        },
+        "combining_effect": each.combining_effect,
+        "causes": [
+            {
+                **asdict(cause),
+                "change": cause.change,
+                "criteria": [asdict(criterion) for criterion in cause.criteria],
+            }
+            for cause in each.causes
+        ],
+    }

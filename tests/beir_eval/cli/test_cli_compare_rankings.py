@@ -1,0 +1,259 @@
+"""`mcranker compare`: saved rankings, run folders, and every way that can go wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from beir_eval.cli.compare import command as run_compare
+from beir_eval.cli.group import COMPARE
+from mcranker.cli.group import VERBS, Verbs
+from mcranker.trec import write_trec
+from tests.personas.inspection.test_comparison import CHANGED
+from tests.personas.inspection.test_inspection import FOUR, stored
+from tests.support.compare_support import write_both
+from tests.support.inspection_report import Page
+
+MCRANKER = Verbs("mcranker", {**VERBS, "compare": COMPARE})
+FORM = "give what 'mcranker rank --save FILE' or '--output json' wrote, or a run folder"
+
+
+@pytest.fixture(autouse=True)
+def _width(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "110")
+
+
+def compare(*args: str | Path, **more: Any) -> Result:
+    return CliRunner().invoke(MCRANKER, ["compare", *map(str, args)], **more)
+
+
+def shown(*args: str | Path) -> str:
+    result = compare(*args)
+    assert (result.exit_code, result.stderr) == (0, ""), result.output
+    return result.stdout
+
+
+def refused(*args: str | Path, code: int = 1) -> str:
+    result = compare(*args)
+    assert (result.exit_code, result.stdout) == (code, ""), result.output
+    (line,) = result.stderr.splitlines()
+    return line.removeprefix("mcranker: error: ")
+
+
+def as_json(*args: str | Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(shown(*args, "--output", "json"))
+    assert found["status"] == "ok"
+    return found
+
+
+def before(query_id: str = "q1", **more: Any) -> dict[str, Any]:
+    return stored(FOUR, query={"text": f"masks {query_id}", "id": query_id}, **more)
+
+
+def after(query_id: str = "q1", **more: Any) -> dict[str, Any]:
+    return stored(CHANGED, query={"text": f"masks {query_id}", "id": query_id}, **more)
+
+
+def written(path: Path, *values: object) -> Path:
+    path.write_text("".join(f"{json.dumps(value)}\n" for value in values), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    return written(tmp_path / "m1.json", before()), written(tmp_path / "m2.json", after())
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> tuple[Path, Path]:
+    """Two files of three queries, one of which changed and one of which only one side has."""
+    one = written(tmp_path / "m1.jsonl", before("q1"), before("q2"), before("lost"))
+    # The order of the files does not matter.
+    two = written(tmp_path / "m2.jsonl", after("q2"), before("q1"), after("new"))
+    return one, two
+
+
+def test_two_rankings(pair: tuple[Path, Path]) -> None:
+    page = shown(*pair)
+    assert "2 of 4 passages moved; all of the first 4 are still there." in page
+    assert (
+        "Virologist rose from 5 to 9; with its scores of before it would stand at rank 3." in page
+    )
+    rows = [line.split()[:4] for line in page.splitlines() if line.split()[3:4] in (["d1"], ["d2"])]
+    assert rows == [["3", "1", "▲2", "d1"], ["1", "3", "▼2", "d2"]]
+    assert "1 more passage moved; --top 2 shows all" in shown(*pair, "--top", "1")
+
+
+def test_as_json(pair: tuple[Path, Path]) -> None:
+    found = as_json(*pair)["comparison"]
+    assert (found["moved"], found["passages"], found["team"]) == (2, 4, [])
+    assert found["hits"][0]["causes"][0]["effect"] == 2
+
+
+def test_a_page(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    html = tmp_path / "moved.html"
+    result = compare(*pair, "--html", html)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == f"mcranker: the page is {html}\n"
+    page = Page(html.read_text(encoding="utf-8"))
+    assert "Before and after: m1.json →to m2.json" in " ".join(page.text.split())
+
+
+def test_judgements(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    qrels = tmp_path / "qrels.tsv"
+    qrels.write_text("q1\td2\t1\nq9\td1\t1\n", encoding="utf-8")
+    # Rank 1 before and 3 now: 1, and 1 / log2(4).
+    assert "nDCG@10 falls from 1.000 to 0.500" in shown(*pair, "--qrels", qrels)
+    nameless = written(tmp_path / "nameless.json", before(""))
+    assert "has no id, so its judgements cannot be found" in refused(
+        nameless, nameless, "--qrels", qrels
+    )
+    # Where there are judgements of one query only, there is nothing to be mistaken about.
+    qrels.write_text("q1\td2\t1\n", encoding="utf-8")
+    assert "nDCG@10 stays at 1.000" in shown(nameless, nameless, "--qrels", qrels)
+
+
+def test_two_rankings_of_other_queries_are_compared_and_that_is_told(tmp_path: Path) -> None:
+    one, two = written(tmp_path / "1.json", before("a")), written(tmp_path / "2.json", after("b"))
+    page = " ".join(shown(one, two).split())
+    assert "The rankings are of different queries" in page
+
+
+def test_many_queries(many: tuple[Path, Path]) -> None:
+    page = " ".join(shown(*many).split())
+    assert "1 query only in" in page
+    assert "In 1 of 2 queries passages moved" in page
+    found = as_json(*many)
+    # The one that changed comes first.
+    assert [row["query_id"] for row in found["queries"]] == ["q2", "q1"]
+    assert [row["moved"] for row in found["queries"]] == [2, 0]
+    assert len(found["comparisons"]) == 2
+    assert len(as_json(*many, "--queries", "1")["comparisons"]) == 1
+
+
+def test_one_query_of_many(many: tuple[Path, Path]) -> None:
+    assert as_json(*many, "--query", "q1")["comparison"]["moved"] == 0
+    # By number in the list, the query that changed most first.
+    assert as_json(*many, "--query", "1")["comparison"]["query"]["id"] == "q2"
+    assert "no query 'q7'" in refused(*many, "--query", "q7")
+
+
+def test_judged_queries_come_first_by_what_they_lost(tmp_path: Path) -> None:
+    one = written(tmp_path / "1.jsonl", before("a"), before("b"), before("c"))
+    two = written(tmp_path / "2.jsonl", after("a"), after("b"), before("c"))
+    qrels = tmp_path / "qrels.tsv"
+    # b: from rank 1 to 3; a: rank 2 in both; c did not change.
+    qrels.write_text("a\td3\t1\nb\td2\t1\nc\td2\t1\n", encoding="utf-8")
+    found = as_json(one, two, "--qrels", qrels)["queries"]
+    assert [(row["query_id"], row["before"], row["after"]) for row in found] == [
+        ("b", 1.0, 0.5),
+        ("a", pytest.approx(0.6309, abs=1e-4), pytest.approx(0.6309, abs=1e-4)),
+        ("c", 1.0, 1.0),
+    ]
+    page = " ".join(shown(one, two, "--qrels", qrels).split())
+    # The means of these three.
+    assert "nDCG@10 falls: 0.877 before, 0.710 after (−0.167)" in page  # noqa: RUF001
+
+
+def test_folders_of_rankings(tmp_path: Path) -> None:
+    folders = []
+    for name, make in (("one", before), ("two", after)):
+        folder = tmp_path / name
+        folder.mkdir()
+        for query_id in ("q1", "q2"):
+            written(folder / f"{query_id}.json", make(query_id))
+        (folder / ".hidden.json").write_text("nothing", encoding="utf-8")
+        (folder / "notes.txt").write_text("nothing", encoding="utf-8")
+        folders.append(folder)
+    assert [row["moved"] for row in as_json(*folders)["queries"]] == [2, 2]
+    html = tmp_path / "moved.html"
+    assert compare(*folders, "--html", html).exit_code == 0
+    assert "2 queries" in Page(html.read_text(encoding="utf-8")).text
+
+
+def test_run_folders(tmp_path: Path) -> None:
+    one, two = write_both(tmp_path / "tiny")
+    found = as_json(one, two)
+    assert {row["query_id"] for row in found["queries"]} == {"q1", "q3"}
+    first = next(each for each in found["comparisons"] if each["query"]["id"] == "q1")
+    assert first["hits"][0]["causes"][0]["persona"] == "Virologist"
+    alone = as_json(one, two, "--query", "q2")["comparison"]
+    assert alone["moved"] == 0
+    assert "no query 'q9' is in both runs" in refused(one, two, "--query", "q9")
+    assert "have their own judgements" in refused(one, two, "--qrels", "x", code=2)
+    saved = written(tmp_path / "m1.json", before())
+    assert "is a run folder and" in refused(one, saved, code=2)
+
+
+def test_runs_have_the_same_page(tmp_path: Path) -> None:
+    one, two = write_both(tmp_path / "tiny")
+    pages = [tmp_path / "1.html", tmp_path / "2.html"]
+    assert compare(one, two, "--html", pages[0]).exit_code == 0
+    result = CliRunner().invoke(run_compare, [one, two, "--html", str(pages[1])])
+    assert (result.exit_code, result.stdout) == (0, "")
+    texts = [Page(path.read_text(encoding="utf-8")).text for path in pages]
+    assert all("B less A:" in text and "What moved, and why" in text for text in texts)
+    page = Page(pages[1].read_text(encoding="utf-8"))
+    assert sum(name == "line" for name, _ in page.tags) == 8  # four passages of two queries
+    refused_html = CliRunner().invoke(run_compare, [one, two, "--html", "x", "--output", "md"])
+    assert refused_html.exit_code == 2
+
+
+def test_a_run_without_scores_is_drawn_by_its_ranks(tmp_path: Path) -> None:
+    one, _ = write_both(tmp_path / "tiny")
+    trec = tmp_path / "other.trec"
+    write_trec({"q1": [("d4", 4.0), ("d3", 3.0), ("d2", 2.0), ("d1", 1.0)]}, trec, "other")
+    html = tmp_path / "page.html"
+    result = CliRunner().invoke(run_compare, [one, str(trec), "--html", str(html)])
+    assert result.exit_code == 0, result.output
+    page = Page(html.read_text(encoding="utf-8"))
+    assert "There are no scores after, only an order" in page.text
+    assert sum(name == "line" for name, _ in page.tags) >= 4
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", f"there is nothing in it; {FORM}"),
+        ("no json", "not JSON"),
+        ("[1]", "no ranking but a list"),
+        ('{"a": 1}', "an object, but no ranking"),
+        ('{"status": "ok", "errors": []}', "there is no ranking in it"),
+        ('{"doc_id": "d1", "rank": 1}', "a passage of 'mcranker rank --output jsonl'"),
+        ('{"hits": []}', "this is no ranking as Ranking.to_dict() makes it"),
+        ('{"version": 9, "hits": []}', "a ranking of version 9"),
+        ("\0", "holds a zero byte"),
+    ],
+)
+@pytest.mark.parametrize("side", [0, 1])
+def test_what_is_no_ranking(tmp_path: Path, content: str, said: str, side: int) -> None:
+    good, bad = written(tmp_path / "good.json", before()), tmp_path / "bad.json"
+    bad.write_text(content, encoding="utf-8")
+    message = refused(*((bad, good) if side == 0 else (good, bad)))
+    assert said in message
+    assert str(bad) in message
+
+
+def test_files_that_do_not_go_together(tmp_path: Path) -> None:
+    one = written(tmp_path / "1.jsonl", before("a"), before("b"))
+    two = written(tmp_path / "2.jsonl", before("c"), before("d"))
+    assert "have no query in common: 'a' and 'c'" in refused(one, two)
+    twice = written(tmp_path / "3.jsonl", before("a"), before("a"))
+    assert f"{twice}:2: a second ranking of query 'a'" in refused(twice, one)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert "has no .json or .jsonl file" in refused(empty, one)
+    assert "no such file" in refused(tmp_path / "gone.json", one).lower()
+    assert "standard input cannot be compared" in refused("-", one)
+
+
+def test_flags_that_do_not_go_together(pair: tuple[Path, Path]) -> None:
+    assert "--html would replace what is compared" in refused(*pair, "--html", pair[1], code=2)
+    both = compare(*pair, "--html", "x", "--output", "json")
+    assert both.exit_code == 2
+    assert "leave --output out" in both.stderr
+    assert "its folder does not exist" in refused(*pair, "--html", "gone/x.html")

@@ -1,0 +1,411 @@
+"""TREC runs of other programs as rows of suites and reports."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from math import log2
+from pathlib import Path
+
+import pytest
+
+from beir_eval import build_report, find_runs, load_suite, render_html, render_markdown, run_suite
+from beir_eval.compare.sources import open_pair
+from beir_eval.errors import RunFolderError, SettingError, SuiteError
+from beir_eval.experiment.foreign import ForeignFile
+from beir_eval.experiment.run import CellResult, Experiment
+from beir_eval.experiment.run_folder import FOREIGN, ForeignNote
+from beir_eval.experiment.suite import Suite
+from beir_eval.persona_report.sources import find_sources
+from beir_eval.report.latex import render_latex
+from mcranker.errors import RunError
+from tests.support.beir_folder import knowing, write_folder
+from tests.support.experiment_support import MEASURE, plan
+
+SUITE = """
+title = "Beside others"
+datasets = ["./notes"]
+depth = 20
+[[rankers]]
+label = "DIRECT"
+ranker = "direct"
+[[rankers]]
+label = "theirs"
+run = "theirs-{dataset}.trec"
+"""
+
+
+def lines(*entries: tuple[str, str, float]) -> str:
+    return "".join(
+        f"{query_id} Q0 {doc_id} {rank} {score} theirs\n"
+        for rank, (query_id, doc_id, score) in enumerate(entries, start=1)
+    )
+
+
+THEIRS = lines(("q1", "d0", 3.0), ("q1", "d3", 2.0), ("q3", "d5", 1.0), ("q3", "d22", 1.0))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    write_folder(tmp_path / "notes")
+    (tmp_path / "mine.toml").write_text(SUITE, encoding="utf-8")
+    (tmp_path / "theirs-notes.trec").write_text(THEIRS, encoding="utf-8")
+    return tmp_path
+
+
+def ran(home: Path, **options: object) -> list[CellResult]:
+    suite = load_suite(home / "mine.toml")
+    return run_suite(suite, plan(home / "runs", knowing(), **options))
+
+
+def test_a_row_of_a_suite_is_measured_and_nobody_is_asked(home: Path) -> None:
+    direct, theirs = ran(home)
+    assert direct.calls > 0
+    assert (theirs.calls, theirs.reused, theirs.cost, theirs.label) == (0, 0, None, "theirs")
+    assert theirs.metrics is not None
+    # q1: grade 2 at rank 2; ideal 2, 1, 1. q3: grades 2, 1 in this order, which is ideal. The
+    # others have no line.
+    q1 = (2 / log2(3)) / (2 + 1 / log2(3) + 1 / log2(4))
+    values = theirs.metrics.per_query[MEASURE]
+    assert values == pytest.approx({"q1": q1, "q2": 0, "q3": 1, "q4": 0})
+    assert theirs.metrics.missing_queries == ("q2", "q4")
+    assert theirs.metrics.taken is None
+    assert theirs.metrics.scores is None
+    # Both passages of q3 tie: by lot the value lies between the two orders.
+    other_way = (1 + 2 / log2(3)) / (2 + 1 / log2(3))
+    assert other_way < theirs.metrics.by_lot[MEASURE]["q3"] < 1
+    assert theirs.metrics.ties[MEASURE].worst == pytest.approx((q1 + other_way) / 4)
+
+
+def test_the_manifest_names_the_file(home: Path) -> None:
+    (_, theirs) = ran(home)
+    folder = next(each for each in find_runs([home / "runs"]) if each.path == theirs.path)
+    digest = hashlib.sha256(THEIRS.encode()).hexdigest()
+    assert folder.manifest.ranker == FOREIGN
+    assert folder.manifest.foreign == ForeignNote(
+        file="theirs-notes.trec", sha256=digest, without=2, unknown_documents=0
+    )
+    assert folder.manifest.finished
+    assert not (theirs.path / "rankings.jsonl").exists()
+    assert [doc_id for doc_id, _ in folder.run()["q1"]] == ["d0", "d3"]
+
+
+def test_what_does_not_fit_is_counted_and_told(
+    home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    more = lines(*(("q2", f"d{n}", 9.0 - n) for n in range(5)), ("q9", "d1", 1.0))
+    text = THEIRS + more + lines(("q1", "nowhere", 9.0))
+    (home / "theirs-notes.trec").write_text(text, encoding="utf-8")
+    _, theirs = ran(home, depth=3)
+    folder = next(each for each in find_runs([home / "runs"]) if each.path == theirs.path)
+    note = folder.manifest.foreign
+    assert note is not None
+    assert (note.without, note.other_queries, note.below_depth, note.unknown_documents) == (
+        1,
+        1,
+        2,
+        1,
+    )
+    assert [doc_id for doc_id, _ in folder.run()["q1"]] == ["nowhere", "d0", "d3"]
+    (said,) = [each for each in caplog.messages if "theirs-notes.trec on notes" in each]
+    assert said.endswith(
+        "1 query without a line, counted as empty; 1 other query, not ranked here; "
+        "2 documents below the depth, left out; 1 document not in the corpus"
+    )
+
+
+def test_again_takes_the_file_as_it_is_now(home: Path) -> None:
+    first = ran(home)[1]
+    (home / "theirs-notes.trec").write_text(lines(("q2", "d12", 1.0)), encoding="utf-8")
+    again = ran(home)[1]
+    assert first.metrics is not None
+    assert again.metrics is not None
+    assert first.metrics.per_query[MEASURE]["q2"] == 0
+    # Of the grades 2 and 1, the file has the first alone.
+    assert again.metrics.per_query[MEASURE]["q2"] == pytest.approx(2 / (2 + 1 / log2(3)))
+
+
+def test_a_packed_file_with_a_byte_order_mark(home: Path) -> None:
+    path = home / "packed.trec.gz"
+    path.write_bytes(gzip.compress(b"\xef\xbb\xbf" + THEIRS.replace("\n", "\r\n").encode()))
+    plain = ForeignFile.read(home / "theirs-notes.trec")
+    packed = ForeignFile.read(path)
+    assert packed.listed == plain.listed
+    assert packed.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"q1 Q0 d1 1 2.0\n", ":1: 5 columns; a line of a run has six"),
+        (b"q1 Q0 d1 1 2.0 t\nq1 Q0 d1 2 1.0 t\n", ":2: document 'd1' stands twice under query 'q1"),
+        (b"q1 Q0 d\xff 1 2.0 t\n", ":1: byte 8 of the line is not UTF-8"),
+        (b"q1 Q0 d1 1 high t\n", ":1: score 'high' is no number"),
+        (b"q1 Q0 d1 1 nan t\n", ":1: score 'nan' is not finite"),
+        (b"\n \n", ": there is no line of a run in it"),
+        (b"other Q0 d1 1 2.0 t\n", ": none of the 4 queries of notes is in this run, which begin"),
+    ],
+)
+def test_a_file_that_is_no_run_stops_before_anybody_is_asked(
+    home: Path, content: bytes, message: str
+) -> None:
+    (home / "theirs-notes.trec").write_bytes(content)
+    with pytest.raises(RunError) as failure:
+        ran(home)
+    assert str(failure.value).startswith(f"{home / 'theirs-notes.trec'}{message}")
+    assert not list((home / "runs").rglob("rankings.jsonl"))
+
+
+def test_a_file_that_is_not_there_or_damaged(home: Path) -> None:
+    (home / "theirs-notes.trec").unlink()
+    with pytest.raises(RunError, match=r"theirs-notes\.trec: no such file"):
+        ran(home)
+    damaged = home / "damaged.trec.gz"
+    damaged.write_bytes(gzip.compress(THEIRS.encode())[:-9])
+    with pytest.raises(RunError, match="damaged or incomplete"):
+        ForeignFile.read(damaged)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('ranker = "direct"', "'ranker' has no meaning beside it"),
+        ("team_size = 2", "'team_size' has no meaning beside it"),
+        ('run = "{name}.trec"', "the one thing that may stand in braces is {dataset}"),
+        ('run = " "', "name a TREC run"),
+    ],
+)
+def test_a_suite_refuses_what_a_file_cannot_have(tmp_path: Path, line: str, message: str) -> None:
+    run = "" if line.startswith("run") else 'run = "x.trec"'
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        f'title = "T"\ndatasets = ["mini"]\n[[rankers]]\nlabel = "a"\n{run}\n{line}\n',
+        encoding="utf-8",
+    )
+    with pytest.raises(SuiteError, match=r"mine\.toml: ranker 'a'") as failure:
+        load_suite(path)
+    assert message in str(failure.value)
+
+
+def test_settings_are_for_rankers_and_paths_for_the_suites_folder(home: Path) -> None:
+    text = SUITE.replace("depth = 20", "depth = 20\n[settings]\nscale = 5")
+    (home / "mine.toml").write_text(text, encoding="utf-8")
+    direct, theirs = load_suite(home / "mine.toml").rankers
+    assert direct.options == {"scale": 5}
+    assert theirs.options == {}
+    assert theirs.run == str(home / "theirs-{dataset}.trec")
+
+
+def test_an_estimate_has_no_calls_for_it(home: Path) -> None:
+    suite = load_suite(home / "mine.toml")
+    experiment = Experiment(suite, plan(home / "runs", knowing()))
+    (_, _, direct), (_, label, theirs) = experiment.estimate()
+    assert direct.calls > 0
+    assert (label, theirs.calls, theirs.cost) == ("theirs", 0, 0)
+    assert not (home / "runs").exists()
+
+
+def test_a_ranker_and_a_file_do_not_share_a_folder(home: Path) -> None:
+    ran(home)
+    swapped = SUITE.replace('label = "theirs"', 'label = "DIRECT"', 1)
+    text = swapped.replace('label = "DIRECT"\nranker = "direct"', 'label = "x"\nranker = "direct"')
+    (home / "mine.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(RunFolderError, match="ranked when it was no foreign run"):
+        ran(home)
+
+
+# In reports
+
+
+def rows_of(report: str) -> list[list[str]]:
+    return [line.strip("| ").split(" | ") for line in report.splitlines() if line.startswith("| ")]
+
+
+def test_a_report_marks_it_in_every_form(home: Path) -> None:
+    ran(home)
+    report = build_report(find_runs([home / "runs"]))
+    text = render_markdown(report)
+    (section,) = report.sections
+    row = next(each for each in section.rows if each.label == "theirs")
+    assert row.foreign
+    (cell,) = row.cells
+    assert cell is not None
+    assert cell.comparison is not None, "it is tested like any other row"
+    assert [each[0] for each in rows_of(text) if "foreign run" in each[0]] == [
+        "theirs (foreign run)"
+    ]
+    digest = hashlib.sha256(THEIRS.encode()).hexdigest()
+    assert f"theirs on notes (theirs-notes.trec, SHA-256 {digest[:12]}; 2 queries wi" in text
+    # It has no line among costs, and nothing asked or failed.
+    assert [each[0] for each in rows_of(text) if each[0].startswith("theirs")].count("theirs") == 2
+    assert '<span class="tag">foreign run</span>' in render_html(report)
+    assert "theirs (foreign run)" in render_latex(report)
+
+
+def test_another_measure_is_computed_with_its_ties(home: Path) -> None:
+    ran(home)
+    report = build_report(find_runs([home / "runs"]), measure="P@1")
+    (section,) = report.sections
+    cell = next(each for each in section.rows if each.label == "theirs").cells[0]
+    assert cell is not None
+    # q1 begins with d0 (grade 0), q3 with d5 (grade 2); d22, which ties with it, is relevant too.
+    assert cell.value == 0.25
+    assert cell.by_lot == 0.25
+    assert cell.metrics.ties["P@1"].best == 0.25
+
+
+def test_a_report_takes_files_that_are_in_no_folder(home: Path) -> None:
+    ran(home)
+    packed = home / "dense.trec.gz"
+    packed.write_bytes(gzip.compress(lines(("q2", "d12", 2.0), ("q2", "d4", 1.0)).encode()))
+    report = build_report(find_runs([home / "runs"]), foreign={"dense": str(packed)})
+    (section,) = report.sections
+    assert [row.label for row in section.rows] == ["BM25", "DIRECT", "theirs", "dense"]
+    (cell,) = section.rows[-1].cells
+    assert cell is not None
+    assert cell.value == pytest.approx(0.25)  # q2 is ideal, the other three have no line
+    assert cell.manifest is not None
+    assert cell.manifest.foreign is not None
+    assert cell.manifest.foreign.unknown_documents is None, "the corpus is not at hand"
+    as_base = build_report(
+        find_runs([home / "runs"]), foreign={"dense": str(packed)}, baseline="dense"
+    )
+    assert as_base.sections[0].baseline == "dense"
+    assert "dense (foreign run)" in render_markdown(as_base)
+
+
+def test_a_file_stands_where_its_queries_are(home: Path, tmp_path: Path) -> None:
+    ran(home)
+    runs = find_runs([home / "runs"])
+    with pytest.raises(SettingError, match="label 'theirs' is that of another row"):
+        build_report(runs, foreign={"theirs": str(home / "theirs-notes.trec")})
+    stranger = tmp_path / "stranger.trec"
+    stranger.write_text(lines(("elsewhere", "d1", 1.0)), encoding="utf-8")
+    with pytest.raises(RunError, match="has none of the queries that were ranked; there is notes"):
+        build_report(runs, foreign={"stranger": str(stranger)})
+    with pytest.raises(RunError, match=r"gone-notes\.trec: no such file"):
+        build_report(runs, foreign={"gone": str(tmp_path / "gone-{dataset}.trec")})
+
+
+def test_other_verbs_know_that_there_is_no_judge(home: Path) -> None:
+    direct, theirs = ran(home)
+    pair = open_pair(str(direct.path), str(theirs.path))
+    assert pair.b.note == "a foreign run holds no scores by persona"
+    assert list(pair.b.ranked(["q1", "q2"])["q1"].hits) == ["d0", "d3"]
+    sources, left_out = find_sources([home / "runs"])
+    assert [each.run.manifest.label for each in sources] == ["DIRECT"]
+    assert left_out == [f"{theirs.path}: a foreign run, so it is left out"]
+    with pytest.raises(RunFolderError, match="nothing but the order is known"):
+        find_sources([theirs.path])
+
+
+# What a model cannot serve, and rows of the paper
+
+PAPER = """
+title = "With the paper"
+datasets = ["./notes"]
+depth = 20
+paper_table = "table_5_and_1"
+paper_rows = ["monoT5 (fine-tuned T5 XL)", "QG (FLAN PaLM2 S)"]
+[[rankers]]
+label = "RG-YN"
+ranker = "rg_yn"
+paper_row = "RG-YN (FLAN PaLM2 S)"
+[[rankers]]
+label = "RankGPT"
+ranker = "rankgpt"
+[[rankers]]
+label = "DIRECT(0,10)"
+ranker = "direct"
+paper_row = "DIRECT(0,10)"
+"""
+
+
+def with_paper(home: Path) -> tuple[Suite, list[CellResult]]:
+    (home / "paper.toml").write_text(PAPER, encoding="utf-8")
+    suite = load_suite(home / "paper.toml")
+    return suite, run_suite(suite, plan(home / "runs", knowing()))
+
+
+def test_the_other_rows_go_on(home: Path) -> None:
+    """A scripted model gives no log-probabilities, and answers RankGPT with a score."""
+    _, (likelihood, listwise, direct) = with_paper(home)
+    assert likelihood.unsupported
+    assert "gives no log-probabilities" in str(likelihood.stopped)
+    assert not (likelihood.path / "manifest.json").exists()
+    assert not listwise.unsupported
+    assert "has no list of numbers" in str(listwise.stopped)
+    assert direct.metrics is not None
+
+
+def scifact(folder: Path) -> None:
+    """Take the data for the paper's SciFact, as if it had been."""
+    for path in folder.rglob("manifest.json"):
+        if path.parent.name == "data":
+            manifest = json.loads(path.read_text())
+            path.write_text(json.dumps({**manifest, "paper": "scifact"}))
+
+
+def test_rows_of_the_paper_stand_beside_and_are_compared_with_nobody(home: Path) -> None:
+    with_paper(home)
+    scifact(home / "runs")
+    report = build_report(find_runs([home / "runs"]), baseline="DIRECT(0,10)")
+    (section,) = report.sections
+    by_label = {row.label: row for row in section.rows}
+    assert list(by_label) == [
+        "BM25",
+        "DIRECT(0,10)",
+        "RG-YN",
+        "monoT5 (fine-tuned T5 XL)",
+        "QG (FLAN PaLM2 S)",
+    ]
+    # Table 5, SciFact: RG-YN 69.58, monoT5 76.57, QG 74.95, DIRECT(0,10) 70.08.
+    assert [each.paper(0) for each in section.rows[1:]] == [0.7008, 0.6958, 0.7657, 0.7495]
+    assert all(row.cells == (None,) for row in section.rows[2:])
+    assert section.rows[0].cells[0] is not None
+    text = render_markdown(report)
+    shown = {each[0]: each[1:] for each in rows_of(text) if len(each) < 5}
+    assert shown["monoT5 (fine-tuned T5 XL)"][0] == "not run"
+    assert shown["monoT5 (fine-tuned T5 XL)"][-1] == "76.57"
+    assert "Not run here, with the paper's numbers alone, and in no comparison: RG-YN, mon" in text
+    assert "corrected for 1 comparison" in text
+    page = render_html(report)
+    assert page.count(">not run</td>") == 3
+    assert 'title="published in the paper">76.57</td>' in page
+    assert "not run & 76.57" in render_latex(report).replace("& -- ", "")
+    # Of another measure the paper has no numbers.
+    (other,) = build_report(find_runs([home / "runs"]), measure="P@1").sections
+    assert [row.label for row in other.rows] == ["BM25", "DIRECT(0,10)", "RG-YN"]
+    assert all(row.paper(0) is None for row in other.rows)
+
+
+def test_without_a_data_set_of_the_paper_its_rows_are_not_there(home: Path) -> None:
+    with_paper(home)
+    (section,) = build_report(find_runs([home / "runs"])).sections
+    assert [row.label for row in section.rows] == ["BM25", "DIRECT(0,10)", "RG-YN"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "table", "message"),
+    [
+        ('["RankT5 (XL)"]', '"table_5_and_1"', "'RankT5 (XL)' is not in table_5_and_1; did you"),
+        ('["BM25", "BM25"]', '"table_5_and_1"', "paper_rows: 'BM25' stands twice"),
+        ('["BM25"]', None, "paper_rows: 'BM25' needs the table that it stands in"),
+        ('["DIRECT(0,10)"]', '"table_5_and_1"', "is the paper_row of ranker 'a' already"),
+    ],
+)
+def test_rows_that_the_paper_has_not(
+    tmp_path: Path, rows: str, table: str | None, message: str
+) -> None:
+    path = tmp_path / "mine.toml"
+    named = f"paper_table = {table}\n" if table else ""
+    own = 'paper_row = "DIRECT(0,10)"\n' if table else ""
+    path.write_text(
+        f'title = "T"\ndatasets = ["mini"]\n{named}paper_rows = {rows}\n'
+        f'[[rankers]]\nlabel = "a"\nranker = "direct"\n{own}',
+        encoding="utf-8",
+    )
+    with pytest.raises(SuiteError) as failure:
+        load_suite(path)
+    assert message in str(failure.value)

@@ -1,0 +1,161 @@
+"""Cross-encoders by sentence-transformers: which are taken, and what they say."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import math
+from pathlib import Path
+
+import pytest
+
+from mcranker import DirectRanker, RerankRanker, connect
+from mcranker.errors import (
+    ConfigError,
+    ModelError,
+    ModelFileError,
+    ModelNotFound,
+    UnsupportedCapability,
+)
+from mcranker.llm.chat import ChatRequest, Message, Question, State, Tag
+from mcranker.llm.local.cross_encoder import CrossEncoderChat
+from tests.support.tiny_cross_encoder import expected_logits, write_cross_encoder
+
+QUERY = "masks against viruses"
+TEXTS = ("masks help against viruses", "bread rises in the oven", "viruses spread")
+
+without = pytest.mark.skipif(
+    importlib.util.find_spec("sentence_transformers") is not None, reason="the extra is there"
+)
+
+
+@without
+def test_the_extra_is_named_where_it_is_absent() -> None:
+    with pytest.raises(ConfigError, match=r"pip install 'mcranker\[crossencoder\]'"):
+        connect("crossencoder:cross-encoder/ms-marco-MiniLM-L6-v2")
+
+
+def test_it_takes_no_address() -> None:
+    with pytest.raises(ConfigError, match="runs in this process and takes no base_url="):
+        connect("crossencoder:m", base_url="http://localhost:8000")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where models are written; nothing is looked for on the hub."""
+    pytest.importorskip("sentence_transformers", reason="the extra crossencoder is absent")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    return tmp_path
+
+
+def logistic(logit: float) -> float:
+    return 1 / (1 + math.exp(-logit))
+
+
+def relevance(text: str) -> float:
+    return logistic(float(expected_logits(QUERY, text)[0]))
+
+
+def ask(names: dict[str, str]) -> ChatRequest:
+    questions = tuple(Question(name, "", passage=name) for name in names)
+    return ChatRequest((), Tag("score"), questions=questions, state=State(QUERY, names))
+
+
+@pytest.mark.anyio
+async def test_it_answers_with_the_models_own_relevance(folder: Path) -> None:
+    path = write_cross_encoder(folder / "model")
+    chat = connect(f"crossencoder:{path}")
+    assert isinstance(chat, CrossEncoderChat)
+    reply = await chat.complete(ask({f"p{n}": text for n, text in enumerate(TEXTS)}))
+    with pytest.raises(UnsupportedCapability, match="answers no prompts"):
+        await chat.complete(ChatRequest((Message("user", "Who?"),), Tag("recruit")))
+    await chat.aclose()
+    assert reply.answers is not None
+    values = [answer.value for answer in reply.answers]
+    assert values == pytest.approx([relevance(text) for text in TEXTS], rel=1e-4)
+    # [CLS] and two [SEP], 3 words of the query each time, and 4, 5 and 2 of the texts.
+    assert reply.usage.input_tokens == 3 * (3 + 3) + 4 + 5 + 2
+
+
+@pytest.mark.anyio
+async def test_two_classes_are_the_probability_of_the_second(folder: Path) -> None:
+    path = write_cross_encoder(folder / "model", labels=2)
+    reply = await CrossEncoderChat.open(str(path)).complete(ask({"p": TEXTS[0]}))
+    no, yes = expected_logits(QUERY, TEXTS[0], labels=2)
+    assert reply.answers is not None
+    assert reply.answers[0].value == pytest.approx(logistic(float(yes - no)), rel=1e-4)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("labels", "kind", "error", "said"),
+    [
+        (3, "BertForSequenceClassification", UnsupportedCapability, "tells 3 classes apart"),
+        (1, "BertModel", UnsupportedCapability, "is of the kind BertModel, without the head"),
+        (1, "BertForMaskedLM", UnsupportedCapability, "of the kind BertForMaskedLM, without"),
+    ],
+)
+async def test_what_is_no_reranker_scores_nothing(
+    labels: int, kind: str, error: type[ModelError], said: str, folder: Path
+) -> None:
+    path = write_cross_encoder(folder / "model", labels=labels, kind=kind)
+    with pytest.raises(error, match=said):
+        await CrossEncoderChat.open(str(path)).complete(ask({"p": TEXTS[0]}))
+
+
+@pytest.mark.anyio
+async def test_what_cannot_be_loaded_is_said(folder: Path) -> None:
+    with pytest.raises(ModelNotFound, match=r"there is no folder '\./nowhere'"):
+        CrossEncoderChat.open("./nowhere")
+    with pytest.raises(ModelNotFound, match="neither a folder nor a model that can be fetched"):
+        await CrossEncoderChat.open("nobody/nothing").complete(ask({"p": "x"}))
+    path = write_cross_encoder(folder / "model")
+    (path / "config.json").write_text("{}")
+    with pytest.raises((ModelFileError, ModelNotFound), match="crossencoder:"):
+        await CrossEncoderChat.open(str(path)).complete(ask({"p": "x"}))
+
+
+def test_it_ranks_queries_of_the_mini_collection(
+    folder: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    from beir_eval import load
+
+    caplog.set_level(logging.WARNING)
+    data = load("mini")
+    docs = {name: data.corpus[name].text for name in list(data.corpus)[:40]}
+    work = [(query, docs) for query in list(data.queries.values())[:3]]
+    path = write_cross_encoder(folder / "model")
+    ledger = folder / "ledger.sqlite"
+    capfd.readouterr()  # writing a model draws a bar
+    for known in (False, True):
+        with RerankRanker(model=f"crossencoder:{path}", ledger=ledger) as ranker:
+            rankings = [each.result() for each in ranker.rank_many(work)]
+            estimate = ranker.estimate(*work[0])
+        assert estimate.calls == 0
+        for ranking in rankings:
+            assert sorted(ranking.ids) == sorted(docs)
+            assert not ranking.missing
+            assert (ranking.usage.calls, ranking.reused.calls) == ((0, 1) if known else (1, 0))
+            assert all(0 < (hit.score or 0) < 1 for hit in ranking)
+            assert ranking.cost == 0.0
+    assert capfd.readouterr().err == ""
+    assert not caplog.records
+
+
+def test_a_single_judge_may_be_a_cross_encoder_too(folder: Path) -> None:
+    path = write_cross_encoder(folder / "model")
+    with DirectRanker(model=f"crossencoder:{path}", ledger=None) as ranker:
+        ranking = ranker.rank(QUERY, TEXTS)
+    best = max(TEXTS, key=relevance)
+    assert ranking[0].passage.text == best
+    assert ranking[0].score == pytest.approx(10 * relevance(best), rel=1e-4)
+
+
+@pytest.mark.anyio
+async def test_another_folder_is_another_model_to_the_ledger(folder: Path) -> None:
+    one, other = (write_cross_encoder(folder / name) for name in ("one", "other"))
+    before = CrossEncoderChat.open(str(one)).endpoint
+    assert before == CrossEncoderChat.open(str(one)).endpoint
+    assert before != CrossEncoderChat.open(str(other)).endpoint
+    (one / "model.safetensors").write_bytes(b"")
+    assert before != CrossEncoderChat.open(str(one)).endpoint

@@ -1,0 +1,215 @@
+"""The log-probabilities of a given text, from servers that echo prompts: tokens and their text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcranker import QGRanker
+from mcranker.errors import (
+    ModelError,
+    ModelNotFound,
+    ReplyError,
+    RequestRejected,
+    ServerFailed,
+    UnsupportedCapability,
+)
+from mcranker.llm.chat import ChatReply, ChatRequest, Message, Tag
+from mcranker.llm.local.llama_local import ServerAddress
+from mcranker.llm.providers.compatible_http import CompatibleChat
+from mcranker.llm.providers.echoed_prompts import echo_body, echo_reply, first_token
+from mcranker.llm.providers.http_errors import Service
+from tests.support.loopback import Answer, Body, openai_error, serve, serve_in_thread
+from tests.support.shallow_model import shallow_engine, shallow_model
+
+__all__ = ["shallow_engine", "shallow_model"]
+
+pytestmark = pytest.mark.anyio
+
+SERVICE = Service(
+    model="openai:m",
+    where="a server",
+    key_advice="",
+    model_advice="",
+    connection_advice="",
+    timeout=1.0,
+)
+
+
+def ask(text: str) -> ChatRequest:
+    messages = (Message("user", "About bread.\n\nQuestion:"),)
+    return ChatRequest(messages, Tag("score"), max_tokens=1, continuation=text)
+
+
+def echoed(tokens: list[str], *, count: bool = True, **fields: Any) -> Body:
+    """An answer as vLLM's: each token is half as likely as the one before; the last is written."""
+    values: list[Any] = [None, *(-0.5 * place for place in range(1, len(tokens)))]
+    usage = {"prompt_tokens": len(tokens) - 1, "completion_tokens": 1}
+    choice = {
+        "text": "".join(tokens),
+        "logprobs": {"tokens": tokens, "token_logprobs": values, **fields},
+    }
+    return {"model": "served", "choices": [choice], **({"usage": usage} if count else {})}
+
+
+def read(tokens: list[str], text: str, **options: Any) -> ChatReply:
+    return echo_reply(echoed(tokens, **options), ask(text), service=SERVICE)
+
+
+PROMPT = ["<s>", "About", " bread", ".", "\n\n", "Question", ":"]
+
+
+async def test_prompt_and_text_are_sent_as_they_are() -> None:
+    tokens = [*PROMPT, " who", " rises", "?", " It"]
+    async with serve(lambda _: echoed(tokens)) as server:
+        model = CompatibleChat("m", base_url=server.url)
+        reply = await model.complete(ask("who rises?"))
+        await model.aclose()
+    (sent,) = server.requests
+    assert sent.path == "/v1/completions"
+    assert sent.body == {
+        "model": "m",
+        "prompt": "About bread.\n\nQuestion: who rises?",
+        "max_tokens": 1,
+        "temperature": 0,
+        "echo": True,
+        "logprobs": 1,
+    }
+    assert reply.continuation_logprobs == (-3.5, -4.0, -4.5)  # places 7 to 9
+    assert (reply.text, reply.model) == ("", "served")
+    assert (reply.usage.input_tokens, reply.usage.output_tokens) == (10, 1)
+
+
+@pytest.mark.parametrize("count", [True, False])
+@pytest.mark.parametrize(
+    ("text", "tokens", "places"),
+    [
+        ("who", [" who"], [7]),
+        ("who", ["who"], [7]),  # a tokenizer whose pieces lose their blank
+        ("who", ["▁", "who"], [7, 8]),  # the blank is a token of the text
+        ("who", [" w", "h", "o"], [7, 8, 9]),
+        ("who who", [" who", " who"], [7, 8]),
+        ("Question: who", [" Question", ":", " who"], [7, 8, 9]),
+        ("é?", [" \ufffd", "\ufffd", "?"], [7, 8, 9]),  # a character in two tokens
+        ("口罩", [" 口", "\ufffd", "\ufffd"], [7, 8, 9]),
+        ("a\nb", [" a", "\n", "b"], [7, 8, 9]),
+    ],
+)
+def test_the_texts_tokens_are_found(
+    text: str, tokens: list[str], places: list[int], count: bool
+) -> None:
+    # What the model writes may look like the text's own end.
+    reply = read([*PROMPT, *tokens, tokens[-1]], text, count=count)
+    assert reply.continuation_logprobs == tuple(-0.5 * place for place in places)
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        [*PROMPT[:-1], ": who", "."],  # one token for the end of the prompt and the text
+        [*PROMPT, " whom", "."],
+        [*PROMPT, " wh", "."],
+        ["who", "."],  # nothing goes before it
+        [*PROMPT, " who", "x", "."],
+    ],
+)
+def test_a_text_that_no_token_begins_has_no_likelihood(tokens: list[str]) -> None:
+    with pytest.raises(ReplyError, match="no token that begins where 'who' does"):
+        read(tokens, "who")
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "said"),
+    [
+        (Answer(404, openai_error("Not Found")), UnsupportedCapability, "Not Found.* vLLM"),
+        (Answer(400, openai_error("echo is not supported")), UnsupportedCapability, "echo is not"),
+        (Answer(400, openai_error("", param="logprobs")), UnsupportedCapability, "ranker='rg_yn'"),
+        (Answer(400, openai_error("too hot")), RequestRejected, "too hot"),
+        ({"choices": [{"text": "x"}]}, UnsupportedCapability, "gives no log-probabilities"),
+        (echoed([" x"]), UnsupportedCapability, "gives no log-probabilities"),
+        (echoed([*PROMPT, " who", "."], token_logprobs=[0]), ServerFailed, "not belong together"),
+        (
+            echoed([*PROMPT, " who", "."], token_logprobs=[None] * 9),
+            ServerFailed,
+            "log-probabilities that are none",
+        ),
+    ],
+)
+async def test_servers_that_do_not_echo_are_told(
+    answer: Any, error: type[ModelError], said: str
+) -> None:
+    async with serve(lambda _: answer) as server:
+        model = CompatibleChat("m", base_url=server.url)
+        with pytest.raises(error, match=said) as caught:
+            await model.complete(ask("who"))
+        await model.aclose()
+    assert type(caught.value) is error
+    assert not isinstance(caught.value, ModelNotFound)
+
+
+pieces = st.lists(st.text(alphabet="ab :\ufffdé\n", min_size=1, max_size=3), min_size=1, max_size=6)
+
+
+@given(pieces, pieces)
+def test_whole_tokens_of_a_text_are_found_wherever_they_are_cut(
+    before: list[str], text: list[str]
+) -> None:
+    start = first_token([*before, ":", *text], "".join(text))
+    assert start == len(before) + 1
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(max_size=3) | st.just(-1.5),
+        lambda inner: (
+            st.lists(inner, max_size=4)
+            | st.dictionaries(st.sampled_from(["tokens", "token_logprobs", "x"]), inner, max_size=3)
+        ),
+        max_leaves=8,
+    )
+)
+def test_whatever_comes_is_an_error_or_log_probabilities(logprobs: Any) -> None:
+    data = {"choices": [{"logprobs": logprobs}]}
+    try:
+        reply = echo_reply(data, ask("a"), service=SERVICE)
+    except ModelError:
+        return
+    assert reply.continuation_logprobs
+    assert all(-1e4 <= each <= 0 for each in reply.continuation_logprobs)
+
+
+def test_a_ranking_over_the_wire() -> None:
+    """Word by word, as a server would: each word of the query that the passage has is likely."""
+
+    def answer(body: Body) -> Body:
+        passage, question = body["prompt"].rsplit("Question:", 1)
+        words = question.split()
+        logs = [-0.25 if word in passage else -2.25 for word in words]
+        tokens = [passage, "Question:", *(f" {word}" for word in words), "!"]
+        return {
+            "choices": [{"logprobs": {"tokens": tokens, "token_logprobs": [None, -1, *logs, -9]}}],
+            "usage": {"prompt_tokens": len(tokens) - 1, "completion_tokens": 1},
+        }
+
+    docs = {"a": "bread", "b": "masks help", "c": "viruses help"}
+    with (
+        serve_in_thread(answer) as server,
+        QGRanker(model="openai:m", base_url=server.url, ledger=None) as ranker,
+    ):
+        ranking = ranker.rank("masks help", docs)
+    # exp of -0.25, of the mean of -2.25 and -0.25, and of -2.25
+    scores = {hit.doc_id: hit.score for hit in ranking}
+    assert scores == pytest.approx({"b": 0.778801, "c": 0.286505, "a": 0.105399}, abs=1e-6)
+    assert ranking.ids == ["b", "c", "a"]
+    assert echo_body(ask("x"), "m")["max_tokens"] == 1
+
+
+@pytest.mark.local_model
+async def test_the_engines_own_server_does_not_echo(shallow_engine: ServerAddress) -> None:
+    model = CompatibleChat("m", base_url=f"{shallow_engine.url}/v1", api_key=shallow_engine.key)
+    with pytest.raises(UnsupportedCapability, match="gives no log-probabilities of a prompt"):
+        await model.complete(ask("who rises?"))
+    await model.aclose()

@@ -1,0 +1,490 @@
+"""Teams that compare: their orders combined by hand, what fails, and what stays as it was."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import numpy as np
+import pytest
+
+from mcranker import (
+    BudgetExceeded,
+    Capabilities,
+    ChatRequest,
+    Comparisons,
+    ConfigError,
+    MissingScoreError,
+    PassagesCompared,
+    RankGPTRanker,
+    Ranking,
+    ReplyError,
+    ScriptedChat,
+    ServerFailed,
+    SetwiseRanker,
+)
+from mcranker.rankers import RANKERS, Ranker
+from personas import Criterion, Member, Persona, PromptSet, Rubric, Team, library, save
+from personas.inspection.inspection import Inspection
+from personas.inspection.stored import StoredRanking
+from tests.support.comparing import comparing
+from tests.support.comparing_team import TEAM, by_orders, comparing_team
+
+QUERY = "best masks against covid"
+DOCS = {name: f"passage {name}" for name in "abcd"}
+NAMES = ("rankgpt", "setwise", "pairwise", "tournament")
+ORDERS = dict(zip(TEAM, ("bacd", "bcad", "dbac"), strict=True))
+"""1 / rank, by persona: a 1/2 + 1/3 + 1/3, b 1 + 1 + 1/2, c 1/3 + 1/2 + 1/4, d 1/4 + 1/4 + 1."""
+
+
+def team_of(name: str, model: Any, **options: Any) -> Ranker:
+    make: Any = RANKERS.get(name)
+    ledger = options.pop("ledger", None)
+    ranker: Ranker = make(model=model, ledger=ledger, **{"team_size": 3, **options})
+    return ranker
+
+
+def ranked_by(orders: dict[str, str], name: str = "rankgpt", **options: Any) -> Ranking:
+    model, _ = comparing_team(by_orders(orders))
+    with team_of(name, model, **options) as ranker:
+        return ranker.rank(QUERY, DOCS)
+
+
+def but(persona: str, said: Callable[[], str]) -> Callable[[ChatRequest], str]:
+    """All compare by `ORDERS`, but for one persona."""
+
+    def answer(request: ChatRequest) -> str:
+        return said() if request.tag.persona == persona else by_orders(ORDERS)(request)
+
+    return answer
+
+
+# Orders combined
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_ensemble_combines_the_orders_by_reciprocal_rank(name: str) -> None:
+    ranking = ranked_by(ORDERS, name)
+    assert ranking.ids == ["b", "d", "a", "c"]
+    scores = {hit.doc_id: hit.score for hit in ranking}
+    expected = {"a": 7 / 6, "b": 2.5, "c": 13 / 12, "d": 1.5}
+    assert scores == pytest.approx(expected)
+    assert ranking.scale == (0.0, 3.0)
+    assert ranking[0].relevance == pytest.approx(2.5 / 3)
+    assert ranking.orders is not None
+    assert ranking.orders.personas == TEAM
+    assert ranking.orders.ranks.tolist() == [[2, 3, 3], [1, 1, 2], [3, 2, 4], [4, 4, 1]]
+    assert ranking.orders.left_out == {}
+    assert ranking[1].ranks == dict(zip(TEAM, (4, 4, 1), strict=True))
+    assert (ranking.personas, ranking.missing, ranking[0].scores) == ((), [], {})
+    assert ranking.team is not None
+    assert ranking.team.names == TEAM
+    assert all(member.rubric is not None for member in ranking.team.members)
+    assert ranking.config["ensemble"] == "reciprocal_rank"
+
+
+def test_bordas_count_is_the_sum_and_orders_are_combined_anew_at_no_call() -> None:
+    """Passages below each, of the team: a 2 + 1 + 1, b 3 + 3 + 2, c 1 + 2 + 0, d 0 + 0 + 3."""
+    borda = ranked_by(ORDERS, ensemble="sum")
+    assert borda.ids == ["b", "a", "c", "d"]
+    assert borda.final.tolist() == [4, 8, 3, 3]
+    assert borda.scale == (0.0, 9.0)
+    other = ranked_by(ORDERS)
+    again = other.reensemble("sum")
+    assert again.ids == borda.ids
+    assert again.final.tolist() == borda.final.tolist()
+    assert again.scale == borda.scale
+    assert again.reensemble("reciprocal_rank").final.tolist() == other.final.tolist()
+    assert again.orders is other.orders
+    # Half the first stage's: 1, 2/3, 1/3, 0; half the points from 3 to 8: 1/5, 1, 0, 0.
+    shared = again.reensemble(first_stage_weight=0.5).final.tolist()
+    assert shared == pytest.approx([0.6, 5 / 6, 1 / 6, 0])
+    with pytest.raises(ConfigError, match="asks a model about scores"):
+        other.reensemble("assessor")
+
+
+def test_what_a_persona_has_not_sorted_out_shares_the_rank_behind() -> None:
+    """The first rank alone: d, c, a. Of four, the others have the mean rank of 2 to 4, 3.
+
+    By 1 / rank: a 1/3 + 1/3 + 1, b 3/3, c 1/3 + 1 + 1/3, d 1 + 1/3 + 1/3.
+    With the first of the ranks they share, 2: b 3/2, all others 2.
+    """
+    firsts = dict(zip(TEAM, ("dabc", "cabd", "abcd"), strict=True))
+    for name in ("setwise", "pairwise"):
+        ranking = ranked_by(firsts, name, ranks=1)
+        assert ranking.orders is not None
+        assert ranking.orders.ranks.tolist() == [[2, 2, 1], [2, 2, 2], [2, 1, 2], [1, 2, 2]]
+        assert ranking.ids == ["a", "c", "d", "b"]
+        assert ranking.final.tolist() == pytest.approx([5 / 3, 1, 5 / 3, 5 / 3])
+        least = ranking.reensemble(rank_ties="min").final.tolist()
+        assert least == pytest.approx([2, 1.5, 2, 2])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_equal_passages_share_their_ranks_and_those_beyond_depth_have_none(name: str) -> None:
+    docs = {"x": "p a", "y": "p b", "z": "p a", "w": "p c"}
+    model, seen = comparing_team(by_orders(dict.fromkeys(TEAM, "bac")))
+    with team_of(name, model, depth=3) as ranker:
+        ranking = ranker.rank(QUERY, docs)
+        again = ranking.reensemble("sum")
+    assert ranking.ids == again.ids == ["y", "x", "z", "w"]
+    assert ranking.orders is not None
+    assert ranking.orders.ranks[:3].tolist() == [[2] * 3, [1] * 3, [2] * 3]
+    assert np.isnan(ranking.orders.ranks[3]).all()
+    assert ranking[3].ranks == {}
+    assert ranking[3].score is None
+    assert again.final[:3].tolist() == [0, 3, 0]
+    assert "p c" not in str([each.messages for each in seen if each.tag.stage == "score"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_passage_is_ranked_without_a_comparison(name: str) -> None:
+    model, seen = comparing_team(by_orders(ORDERS))
+    with team_of(name, model) as ranker:
+        ranking = ranker.rank(QUERY, {"a": "passage a"})
+    assert ranking.ids == ["a"]
+    assert ranking[0].ranks == dict.fromkeys(TEAM, 1)
+    assert {each.tag.stage for each in seen} == {"recruit", "criteria"}
+
+
+def test_without_a_persona_others_stand_elsewhere() -> None:
+    """Without the parent a and c have 1/2 + 1/3, d has 1/2: d falls from rank 2 to 4."""
+    inspection = Inspection.from_dict(ranked_by(ORDERS).to_dict())
+    places = {hit.doc_id: hit.rank_without["Worried parent"] for hit in inspection.hits}
+    assert places == {"b": 1, "a": 2, "c": 3, "d": 4}
+    assert inspection.leave_one_out_exact
+    (d,) = [hit for hit in inspection.hits if hit.doc_id == "d"]
+    assert d.raised_most_by == ("Worried parent",)
+    assert dict(d.ranks) == dict(zip(TEAM, (4, 4, 1), strict=True))
+    # Ranks 4, 4 and 1 around their mean of 3: sqrt((1 + 1 + 4) / 3).
+    assert d.disagreement == pytest.approx(math.sqrt(2))
+    taus = inspection.agreement.taus
+    # b a c d and b c a d differ in one pair of six: (5 - 1) / 6.
+    assert taus[TEAM[0], TEAM[1]] == pytest.approx(4 / 6)
+
+
+# What is asked
+
+
+def test_each_persona_is_asked_by_its_own_rubric() -> None:
+    rubric = Rubric(criteria=(Criterion(name="Names trials", description="It cites.", weight=100),))
+    team = Team(
+        members=(
+            Member(persona=Persona(name="Epidemiologist"), rubric=rubric),
+            Member(persona=Persona(name="Nurse")),
+        )
+    )
+    model, seen = comparing_team(by_orders({"Epidemiologist": "abcd", "Nurse": "dcba"}))
+    with RankGPTRanker(model=model, ledger=None, team=team, team_size=2) as ranker:
+        ranking = ranker.rank(QUERY, DOCS)
+        assert ranker.estimate(QUERY, DOCS).calls == 3
+    asked = {each.tag.persona: each.messages for each in seen if each.tag.stage == "score"}
+    first, second = (str(asked[name][-1].content) for name in ("Epidemiologist", "Nurse"))
+    assert "Role: you are an Epidemiologist." in first
+    assert "1. Names trials (weight 100%): It cites." in first
+    assert "Role: you are a Nurse." in second
+    assert "1. Answers the question (weight 75%)" in second
+    assert "Names trials" not in second
+    assert [each.tag.stage for each in seen].count("recruit") == 0
+    assert ranking.team is not None
+    assert ranking.team.members[1].rubric is not None
+    assert ranking.usage.calls == 3
+    assert ranking.calls.by("persona").keys() == {"Epidemiologist", "Nurse"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("preset", ["paper", "compact"])
+def test_without_criteria_the_persona_compares_by_its_name(name: str, preset: str) -> None:
+    model, seen = comparing_team(by_orders(ORDERS))
+    with team_of(name, model, criteria="none", prompts=preset) as ranker:
+        ranking = ranker.rank(QUERY, DOCS)
+    compared = [each for each in seen if each.tag.stage == "score"]
+    assert {each.tag.stage for each in seen} == {"recruit", "score"}
+    assert all("ou look for" not in str(each.messages) for each in compared)
+    assert any("ou are a Worried parent." in str(each.messages) for each in compared)
+    prompt = "rankgpt" if name == "tournament" else name
+    assert f"{prompt}_by_persona" in ranking.prompt_hashes
+    assert "recruit" in ranking.prompt_hashes
+
+
+@pytest.mark.parametrize(
+    ("name", "digest"),
+    [
+        ("rankgpt", "4ba8f3c14e0d7d3c"),
+        ("setwise", "25f0d346dc321eeb"),
+        ("pairwise", "5640b42035546f2f"),
+    ],
+)
+def test_without_a_team_every_word_is_as_it_was(name: str, digest: str) -> None:
+    """The first request's turns, and its tag, as all ledgers have them."""
+    model, seen = comparing(lambda _: "[1] > [2]" if name == "rankgpt" else "A")
+    make: Any = RANKERS.get(name)
+    with make(model=model, ledger=None) as ranker:
+        ranking = ranker.rank(QUERY, {"a": "N95 masks", "b": "cloth masks"})
+    said = json.dumps([[turn.role, turn.content] for turn in seen[0].messages])
+    assert hashlib.sha256(said.encode()).hexdigest()[:16] == digest
+    assert {each.tag.persona for each in seen} == {""}
+    assert ranking.orders is None
+    assert not {"orders", "ranks"} & {*ranking.to_dict(), *ranking.to_dict()["hits"][0]}
+
+
+def test_a_saved_team_and_one_of_the_library_compare(tmp_path: Path) -> None:
+    save(library.team("health_questions"), tmp_path / "team.yaml")
+    names = library.team("health_questions").names
+    for team in (str(tmp_path / "team.yaml"), "health_questions"):
+        model, seen = comparing_team(by_orders(dict.fromkeys(names, "dcba")))
+        with SetwiseRanker(model=model, ledger=None, team=team) as ranker:
+            ranking = ranker.rank(QUERY, DOCS)
+            assert ranker.config.team_size == len(names)
+        assert ranking.ids == ["d", "c", "b", "a"]
+        assert {each.tag.stage for each in seen} == {"score"}
+
+
+def test_a_weak_model_has_the_library_write_and_short_prompts() -> None:
+    answer = by_orders(dict.fromkeys(("NLP scientist", "clinician"), "dcba"))
+    model, _ = comparing_team(answer, capabilities=Capabilities(weak=True))
+    with RankGPTRanker(model=model, ledger=None, team_size=2) as ranker:
+        config = ranker.config
+    assert (config.recruiting, config.criteria, config.prompts) == ("library", "library", "compact")
+    assert config.max_passage_words == 100
+    assert config.first_stage_weight == 0
+
+
+# What fails
+
+
+def test_a_persona_that_answers_nothing_is_left_out_and_told() -> None:
+    """b and c by two alone: b 1 + 1; a and c 1/2 + 1/3; d 1/4 + 1/4."""
+    model, _ = comparing_team(but("Worried parent", lambda: "I would rather not"))
+    with team_of("rankgpt", model, reask=0) as ranker:
+        ranking = ranker.rank(QUERY, DOCS)
+    orders = ranking.orders
+    assert ranking.ids == ["b", "a", "c", "d"]
+    assert ranking.final.tolist() == pytest.approx([5 / 6, 2, 5 / 6, 1 / 2])
+    assert ranking.scale == (0.0, 2.0)
+    assert orders is not None
+    assert np.isnan(orders.ranks[:, 2]).all()
+    assert "no list of numbers" in orders.left_out["Worried parent"]
+    assert orders.comparisons["Worried parent"].failed == 1
+    assert orders.comparisons["Virologist"] == Comparisons(asked=1)
+    assert ranking.comparisons is not None
+    assert (ranking.comparisons.asked, ranking.comparisons.failed) == (3, 1)
+    assert ranking.comparisons.reason == orders.left_out["Worried parent"]
+    assert ranking.reensemble().final.tolist() == ranking.final.tolist()
+
+
+def test_failed_comparisons_are_counted_for_the_persona_that_made_them() -> None:
+    """Windows of two from the end: the parent fails in the first, c d, and sorts the others.
+
+    a b [c d] fails; a [b c] -> a b c; [a b] -> b a: its order is b a c d.
+    """
+
+    def answer(request: ChatRequest) -> str:
+        parent = request.tag.persona == "Worried parent"
+        if parent and "passage d" in str(request.messages[-1].content):
+            return "?"
+        return by_orders(ORDERS)(request)
+
+    model, _ = comparing_team(answer)
+    with team_of("rankgpt", model, window=2, step=1, reask=0) as ranker:
+        ranking = ranker.rank(QUERY, DOCS)
+    assert ranking.orders is not None
+    counts = ranking.orders.comparisons
+    assert [counts[name].failed for name in TEAM] == [0, 0, 1]
+    assert [counts[name].asked for name in TEAM] == [3, 3, 3]
+    assert ranking.orders.ranks[:, 2].tolist() == [2, 1, 3, 4]
+    assert ranking.orders.left_out == {}
+    assert ranking.comparisons is not None
+    assert ranking.comparisons.asked == 9
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("error", [ServerFailed("down"), ReplyError("odd", reply="x")])
+def test_a_team_that_has_no_answer_is_no_ranking(name: str, error: Exception) -> None:
+    def answer(request: ChatRequest) -> str:
+        raise error
+
+    model, _ = comparing_team(answer)
+    with team_of(name, model) as ranker, pytest.raises(type(error)):
+        ranker.rank(QUERY, DOCS)
+    with team_of(name, model, on_failure="first_stage") as ranker:
+        ranking = ranker.rank(QUERY, DOCS)
+    assert ranking.ids == list(DOCS)
+    assert ranking.failure
+    assert ranking.orders is None
+
+
+def test_missing_fail_refuses_a_team_with_a_failed_comparison() -> None:
+    model, _ = comparing_team(but("Virologist", lambda: "?"))
+    ranker = team_of("rankgpt", model, missing="fail")
+    with ranker, pytest.raises(MissingScoreError, match="a comparison failed"):
+        ranker.rank(QUERY, DOCS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_budget_is_that_of_the_whole_team(name: str) -> None:
+    model, seen = comparing_team(by_orders(ORDERS))
+    with team_of(name, model, max_calls=6) as ranker, pytest.raises(BudgetExceeded):
+        ranker.rank(QUERY, [*DOCS.values(), *(f"number {place} a" for place in range(40))])
+    assert len(seen) == 6
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_at_the_deadline_those_without_an_order_are_left_out(name: str) -> None:
+    inner, _ = comparing_team(by_orders(ORDERS))
+
+    async def answer(request: ChatRequest) -> Any:
+        if request.tag.persona == "Worried parent" and request.tag.stage == "score":
+            await anyio.sleep_forever()
+        return await inner.complete(request)
+
+    with team_of(name, ScriptedChat(answer), deadline=1.0) as ranker:
+        ranking = ranker.rank(QUERY, DOCS)
+    assert ranking.partial
+    assert ranking.orders is not None
+    assert ranking.orders.left_out == {"Worried parent": "deadline"}
+    assert ranking.ids == ["b", "a", "c", "d"]
+    assert ranking.final.tolist() == pytest.approx([5 / 6, 2, 5 / 6, 1 / 2])
+
+
+def test_a_deadline_while_the_team_is_built_leaves_the_first_stage() -> None:
+    async def answer(request: ChatRequest) -> Any:
+        await anyio.sleep_forever()
+
+    with team_of("rankgpt", ScriptedChat(answer), deadline=0.2) as ranker:
+        ranking = ranker.rank(QUERY, DOCS)
+    assert ranking.partial
+    assert ranking.ids == list(DOCS)
+    assert np.isnan(ranking.final).all()
+    assert Ranking.from_dict(ranking.to_dict()).to_dict() == ranking.to_dict()
+
+
+# What is shared with the others
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_estimates_count_the_team_and_the_ledger_answers_again(name: str, tmp_path: Path) -> None:
+    """One recruiter, three rubrics, and each persona's comparisons."""
+    each = {"rankgpt": 1}.get(name)
+    model, seen = comparing_team(by_orders(ORDERS))
+    with team_of(name, model, ledger=tmp_path / "ledger.db") as ranker:
+        estimate = ranker.estimate(QUERY, DOCS)
+        ranking = ranker.rank(QUERY, DOCS)
+        asked = len(seen)
+        assert 4 < asked <= estimate.calls
+        if each is not None:
+            assert asked == estimate.calls == 1 + 3 + 3 * each
+        alone: Any = RANKERS.get(name)
+        with alone(model=model, ledger=None) as one:
+            assert estimate.calls == 4 + 3 * one.estimate(QUERY, DOCS).calls
+        again = ranker.rank(QUERY, DOCS)
+        if each is not None:
+            assert ranker.estimate(QUERY, DOCS).calls == 0
+    assert len(seen) == asked
+    assert again.usage.calls == 0
+    assert again.final.tolist() == ranking.final.tolist()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_ranking_by_a_team_comes_back_from_json(name: str) -> None:
+    model, _ = comparing_team(but("Worried parent", lambda: "?"))
+    with team_of(name, model, depth=3) as ranker:
+        ranking = ranker.rank(QUERY, DOCS)
+    again = Ranking.from_dict(json.loads(ranking.to_json()))
+    assert again.to_dict() == ranking.to_dict()
+    assert again.orders is not None
+    assert ranking.orders is not None
+    np.testing.assert_array_equal(again.orders.ranks, ranking.orders.ranks)
+    assert again.orders.left_out == ranking.orders.left_out
+    assert again.reensemble("sum").ids == ranking.reensemble("sum").ids
+
+
+@pytest.mark.parametrize(
+    ("ranks", "said"),
+    [
+        ({"NLP scientist": 9}, "rank"),
+        ({"NLP scientist": 0}, "greater than or equal to 1"),
+        ({"Somebody": 1}, "one rank a persona"),
+    ],
+)
+def test_a_stored_ranking_that_contradicts_itself_is_refused(
+    ranks: dict[str, int], said: str
+) -> None:
+    data = ranked_by(ORDERS).to_dict()
+    data["hits"][0]["ranks"] |= ranks
+    with pytest.raises(ValueError, match=said):
+        StoredRanking.read(data)
+
+
+def test_events_name_the_persona_and_count_the_whole_team() -> None:
+    model, _ = comparing_team(by_orders(ORDERS))
+
+    async def listen() -> list[PassagesCompared]:
+        async with team_of("rankgpt", model) as ranker, ranker.astream(QUERY, DOCS) as events:
+            return [event async for event in events if isinstance(event, PassagesCompared)]
+
+    events = anyio.run(listen)
+    assert {event.persona: "".join(event.doc_ids) for event in events} == ORDERS
+    assert [event.done for event in events] == [1, 2, 3]
+    assert {event.total for event in events} == {3}
+
+
+def test_what_needs_scores_is_refused() -> None:
+    model, _ = comparing_team(by_orders(ORDERS))
+    for options in ({"ensemble": "assessor"}, {"scoring": "expected"}, {"min_relevance": 0.5}):
+        with pytest.raises(ConfigError, match=next(iter(options))):
+            team_of("rankgpt", model, **options)
+    with pytest.raises(ConfigError, match="criteria_model are a team's"):
+        RankGPTRanker(model=model, criteria_model=model, ledger=None)
+    with pytest.raises(ConfigError, match="team_size=1"):
+        SetwiseRanker(model=model, team="health_questions", team_size=1, ledger=None)
+
+
+def test_personas_are_compared_at_the_same_time() -> None:
+    """Each waits for the others: one after the other, none would come to an end."""
+    inner, _ = comparing_team(by_orders(ORDERS))
+    here: set[str] = set()
+
+    async def main() -> Ranking:
+        everybody = anyio.Event()
+
+        async def answer(request: ChatRequest) -> Any:
+            if request.tag.stage == "score":
+                here.add(request.tag.persona)
+                if len(here) == len(TEAM):
+                    everybody.set()
+                await everybody.wait()
+            return await inner.complete(request)
+
+        async with team_of("rankgpt", ScriptedChat(answer), deadline=60) as ranker:
+            return await ranker.arank(QUERY, DOCS)
+
+    assert not anyio.run(main).partial
+
+
+def test_prompts_of_teams_are_none_of_others() -> None:
+    prompts = PromptSet.load("paper")
+    assert not [name for name in prompts.hashes if name.endswith("_by_persona")]
+    assert set(prompts.persona_hashes("setwise")) - set(prompts.hashes) == {
+        "setwise_by_persona",
+        "comparing_persona",
+        "comparing_persona_without_criteria",
+        "compared_passage",
+    }
+
+
+def test_a_folder_without_these_prompts_has_those_of_paper(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    PromptSet.load("compact").save(folder)
+    for file in [*folder.glob("*_by_persona.txt"), *folder.glob("comparing_*.txt")]:
+        file.unlink()
+    own = PromptSet.load(folder)
+    assert own["setwise_by_persona"].turns == PromptSet.load("paper")["setwise_by_persona"].turns
+    (folder / "setwise_by_persona.txt").write_text("{{query}} {{passages}}", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"misses the placeholder \{\{judge"):
+        PromptSet.load(folder)

@@ -1,0 +1,449 @@
+"""What every ranker keeps, from one table: a ranking by hand, a local model, malformed replies.
+
+A new ranker is an entry of `ENTRIES`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beir_eval import load
+from mcranker import (
+    Answer,
+    Capabilities,
+    ChatReply,
+    ChatRequest,
+    ModelError,
+    Ranker,
+    ScriptedChat,
+    ServerFailed,
+)
+from mcranker.llm.providers.http_errors import Service
+from mcranker.llm.providers.rerank import rerank_reply
+from mcranker.rankers import RANKERS
+from personas import Team, library
+from tests.attack import test_orders
+from tests.attack.scale import scaled
+from tests.support.comparing import best, in_order, shown_in
+from tests.support.shallow_model import FULL, shallow_model
+from tests.support.tiny_reranker import reranker
+
+__all__ = ["reranker", "shallow_model"]
+
+CASES = 2_000
+PLAIN = Capabilities(json_schema=True)
+TEAM = Team(members=library.team("health_questions").members[:2])
+SCIENTIST = TEAM.members[0].name
+LIKELY = {"team": Team(members=TEAM.members[:1]), "criteria": "none", "labels": ("No", "Yes")}
+JUDGED = {"team": TEAM, "criteria": "library"}
+DOCS = {"a": "text 1", "b": "text 2", "c": "text 3"}
+
+Noise = Callable[[random.Random], tuple[Any, float | None]]
+
+
+class Unclear(float):
+    """The value of a reply of which a reader may make a score, or none."""
+
+
+UNCLEAR = Unclear(math.nan)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """How a ranker is tried.
+
+    Attributes:
+        options: of the ranker.
+        offers: what the scripted model offers.
+        by_hand: takes a request about passages whose texts end with a number, and answers it.
+        expected: document -> score of `DOCS`, best first; None for a ranker that gives none.
+        top: the highest score.
+        malformed: makes a reply about one passage: what is said, and the score that this is, None
+            if it is none, `UNCLEAR` if it may be either. None for rankers whose malformed replies
+            are tried in `tests.attack.test_orders`, or many to a call.
+        reply: from what is said to a reply.
+        local: options for the local model.
+        shallow: whether a model that means nothing will do, which answers in a tenth of the time.
+        says_nothing: what the local model fails with in every call; empty if it serves.
+    """
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+    offers: Capabilities = PLAIN
+    by_hand: Callable[[ChatRequest], Any]
+    expected: Mapping[str, float | None]
+    top: float = 10
+    malformed: Noise | None = None
+    reply: Callable[[Any], ChatReply] = ChatReply
+    local: Mapping[str, Any] = field(default_factory=dict)
+    shallow: bool = False
+    says_nothing: str = ""
+
+
+def grade(request: ChatRequest) -> int:
+    (number,) = re.findall(r"^text (\d)$", request.messages[-1].content, re.MULTILINE)
+    return int(number)
+
+
+def scored(value: int) -> str:
+    return json.dumps({"Score": value})
+
+
+def labelled(listed: Mapping[str, float] | None) -> ChatReply:
+    return ChatReply("", label_logprobs=listed)
+
+
+def likely(**p: float) -> dict[str, float]:
+    return {label.strip("_"): math.log(each) for label, each in p.items()}
+
+
+def followed(listed: tuple[float, ...] | None) -> ChatReply:
+    return ChatReply("", continuation_logprobs=listed)
+
+
+def relevant(request: ChatRequest) -> ChatReply:
+    assert request.state is not None
+    texts = [request.state.passages[question.passage] for question in request.questions]
+    return ChatReply("", answers=tuple(Answer(int(text[-1]) / 4) for text in texts))
+
+
+def prose(rng: random.Random) -> tuple[str, float | None]:
+    """What should be an object with a score from 0 to 10."""
+    if rng.random() < 0.3:
+        value = rng.randint(0, 10)
+        form = rng.choice(['{"Score": %d}', ' {"Score":%d}\n', '```json\n{"Score": %d}\n```'])
+        return form % value, float(value)
+    none = [
+        *("", " ", "{", "}", "[]", "null", "I cannot say.", '{"Score": null}', '{"Score": "high"}'),
+        *('{"Score": 11}', '{"Score": -1}', '{"Score": {}}', '{"Score": [', "\x00", "\ud800", "🤷"),
+    ]
+    if rng.random() < 0.5:
+        return rng.choice(none), None
+    pieces = ['{"Score": ', "7", "3", "}", "{", '"', "Score", ": ", "NaN", "1e999", ",", "/10"]
+    return "".join(rng.choices(pieces, k=rng.randint(1, 12))), UNCLEAR
+
+
+def logprobs(rng: random.Random) -> float:
+    odd = [math.nan, math.inf, -math.inf, 0.0, 1e308, -1e308, 5.0]
+    return rng.choice(odd) if rng.random() < 0.4 else -rng.expovariate(0.3)
+
+
+def labels_of(*labels: str) -> Noise:
+    """What should be the probabilities of labels, of which the i-th counts i."""
+
+    def malformed(rng: random.Random) -> tuple[Any, float | None]:
+        if rng.random() < 0.3:
+            masses = [rng.random() for _ in labels]
+            mean = sum(place * mass for place, mass in enumerate(masses)) / sum(masses)
+            return dict(zip(labels, map(math.log, masses), strict=True)), mean
+        unknown = {name: logprobs(rng) for name in rng.choices(["", "Maybe", "yes!", "99"], k=2)}
+        if rng.random() < 0.5:
+            nothing = {label: rng.choice([math.nan, math.inf, -math.inf]) for label in labels}
+            return rng.choice([None, {}, unknown, nothing]), None
+        known = {label: logprobs(rng) for label in rng.choices(labels, k=2)}
+        return unknown | known, UNCLEAR
+
+    return malformed
+
+
+def tokens(rng: random.Random) -> tuple[Any, float | None]:
+    """What should be the log-probabilities of the query's tokens."""
+    good = [-rng.expovariate(0.3) for _ in range(rng.randint(1, 5))]
+    if rng.random() < 0.3:
+        return tuple(good), math.exp(sum(good) / len(good))
+    if rng.random() < 0.1:
+        return (*good, -math.inf), 0.0
+    odd = (*good, rng.choice([math.nan, math.inf, 0.5, 1e308]))
+    return rng.choice([None, (), odd, odd[::-1]]), None
+
+
+ENTRIES = {
+    "mcranker": Entry(
+        options=JUDGED,
+        # The scientist says 2g, the other 9 - 3g; their sum is 9 - g.
+        by_hand=lambda request: scored(
+            2 * grade(request) if request.tag.persona == SCIENTIST else 9 - 3 * grade(request)
+        ),
+        expected={"a": 8, "b": 7, "c": 6},
+        malformed=prose,
+        local={**JUDGED, "scoring": "integer", "prompts": "compact", "max_score_tokens": 24},
+        shallow=True,
+    ),
+    "direct": Entry(
+        by_hand=lambda request: scored(10 - 3 * grade(request)),
+        expected={"a": 7, "b": 4, "c": 1},
+        malformed=prose,
+        local={"scoring": "integer", "prompts": "compact", "max_score_tokens": 24},
+        shallow=True,
+    ),
+    "rg_yn": Entry(
+        offers=Capabilities(label_logprobs=True),
+        by_hand=lambda request: labelled(likely(Yes=grade(request) / 10, No=0.1)),  # g / (g + 1)
+        expected={"c": 3 / 4, "b": 2 / 3, "a": 1 / 2},
+        top=1,
+        malformed=labels_of("No", "Yes"),
+        reply=labelled,
+    ),
+    "rg_s": Entry(
+        offers=Capabilities(label_logprobs=True),
+        # 0 and g are as likely as each other: g / 2
+        by_hand=lambda request: labelled({"0": -1.0, str(grade(request)): -1.0}),
+        expected={"c": 1.5, "b": 1.0, "a": 0.5},
+        top=4,
+        malformed=labels_of("0", "1", "2", "3", "4"),
+        reply=labelled,
+    ),
+    "qg": Entry(
+        offers=Capabilities(continuation_logprobs=True),
+        by_hand=lambda request: followed((-1.0 * grade(request), -3.0 * grade(request))),
+        expected={"a": math.exp(-2), "b": math.exp(-4), "c": math.exp(-6)},
+        top=1,
+        malformed=tokens,
+        reply=followed,
+        shallow=True,
+    ),
+    "rerank": Entry(
+        offers=Capabilities(max_questions=2, prompts=False),
+        by_hand=relevant,
+        expected={"c": 0.75, "b": 0.5, "a": 0.25},
+    ),
+    "rankgpt": Entry(
+        options={"window": 2, "step": 1},
+        by_hand=in_order,  # a [b c] -> a c b; [a c] b -> c a b
+        expected={"c": None, "a": None, "b": None},
+        local={"max_score_tokens": 8, "reask": 0},
+        shallow=True,
+        says_nothing="no list of numbers",
+    ),
+    "setwise": Entry(
+        options={"ranks": 2},
+        by_hand=best,
+        expected={"c": None, "b": None, "a": None},
+        local={"ranks": 1},
+    ),
+    "pairwise": Entry(
+        options={"ranks": 1},
+        by_hand=best,  # one pass takes c to the top: a [b c] -> a c b; [a c] b -> c a b
+        expected={"c": None, "a": None, "b": None},
+        local={"ranks": 1},
+    ),
+    "tournament": Entry(
+        options={"window": 2, "ranks": 2},
+        by_hand=in_order,  # the higher numbers win
+        expected={"c": None, "b": None, "a": None},
+        local={"max_score_tokens": 8, "reask": 0},
+        shallow=True,
+        says_nothing="no list of numbers",
+    ),
+    "rebel": Entry(
+        # Relevance g, and 1 for each of five properties of weight 0.5: g + 2.5; a is dropped.
+        options={"top_n": None, "drop_below": 2},
+        by_hand=lambda request: json.dumps(
+            {
+                "Passages": {
+                    number: {"Relevance": int(text[-1]), **{f"P{each}": 1 for each in range(1, 6)}}
+                    for number, text in shown_in(request).items()
+                }
+            }
+        ),
+        expected={"c": 5.5, "b": 4.5, "a": None},
+        local={"top_n": None, "max_score_tokens": 600},
+        shallow=True,
+    ),
+    "fused": Entry(
+        options={"members": ("direct", "bm25")},
+        by_hand=lambda request: scored(3 * grade(request)),
+        # Ranks 1 and 3, 2 and 2, 3 and 1 by reciprocal rank fusion with 60; of equals a is first.
+        expected={"a": 1 / 61 + 1 / 63, "c": 1 / 61 + 1 / 63, "b": 2 / 62},
+        local={
+            "members": ("direct", "bm25"),
+            "scoring": "integer",
+            "prompts": "compact",
+            "max_score_tokens": 24,
+        },
+        shallow=True,
+    ),
+}
+TRIED_ELSEWHERE = {
+    *(kind.name for kind, _ in test_orders.RANKERS),
+    "rebel",  # tests.attack.test_windows
+    "fused",  # whose members' replies are theirs
+}
+
+
+def made(name: str, model: Any, **options: Any) -> Ranker:
+    make: Any = RANKERS.get(name)
+    ranker: Ranker = make(model=model, ledger=None, **options)
+    return ranker
+
+
+def test_every_ranker_is_tried() -> None:
+    for name in RANKERS._builtin:
+        assert name in ENTRIES, (
+            f"ranker {name!r} has no entry in ENTRIES of {__file__}: add a ranking computed by "
+            "hand, options for a local model, and what malformed replies of its form look like"
+        )
+        assert ENTRIES[name].malformed or name == "rerank" or name in TRIED_ELSEWHERE, (
+            f"no malformed replies are tried with ranker {name!r}: give its entry malformed=, or "
+            "add it to RANKERS of tests/attack/test_orders.py"
+        )
+    assert ENTRIES.keys() <= set(RANKERS._builtin)
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_a_ranking_by_hand(name: str) -> None:
+    entry = ENTRIES[name]
+    model = ScriptedChat(entry.by_hand, capabilities=entry.offers)
+    with made(name, model, **entry.options) as ranker:
+        ranking = ranker.rank("masks", DOCS)
+    assert ranking.ids == list(entry.expected)
+    for hit in ranking:
+        assert hit.score == pytest.approx(entry.expected[hit.doc_id])
+    assert not ranking.missing
+    assert ranking.usage.calls > 0
+
+
+@pytest.mark.local_model
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        *((name, entry.local) for name, entry in ENTRIES.items()),
+        ("mcranker", {**LIKELY, "scoring": "expected"}),
+        ("mcranker", {**LIKELY, "scoring": "peak"}),
+    ],
+)
+def test_a_local_model_ranks_three_queries_of_the_mini_collection(
+    name: str, options: Mapping[str, Any], reranker: Path, shallow_model: Path
+) -> None:
+    pytest.importorskip("xllamacpp")
+    data = load("mini")
+    work = [
+        (text, {each: data.corpus[each].text for each in list(data.qrels[query])[:2]})
+        for query, text in list(data.queries.items())[:3]
+    ]
+    shallow = ENTRIES[name].shallow and options is ENTRIES[name].local
+    model = f"local:{reranker if name == 'rerank' else shallow_model if shallow else FULL}"
+    short = {"max_passage_words": 12, "on_failure": "first_stage", **options}
+    with made(name, model, **short) as ranker:
+        results = list(ranker.rank_many(work))
+        estimated = ranker.estimate_many(work).calls
+    assert len(results) == 3
+    said_nothing = ENTRIES[name].says_nothing
+    for result in results:
+        ranking = result.result()
+        docs = next(docs for text, docs in work if text == ranking.query.text)
+        assert sorted(ranking.ids) == sorted(docs)
+        assert not ranking.missing
+        assert ranking.usage.calls > 0
+        assert ranking.usage.input_tokens > 0
+        if said_nothing:
+            assert said_nothing in ranking.failure
+            assert ranking.ids == list(docs)
+        else:
+            assert not ranking.failure
+        most = 10 + 5 * 0.5 * 5 if name == "rebel" else ranker.config.top
+        assert all(0 <= score <= most for score in ranking.matrix.values.flat)
+    calls = sum(result.result().usage.calls for result in results)
+    assert 0 < calls <= estimated
+
+
+@pytest.mark.parametrize("name", [name for name, entry in ENTRIES.items() if entry.malformed])
+def test_malformed_replies_shift_and_invent_nothing(name: str) -> None:
+    entry, rng = ENTRIES[name], random.Random(5)
+    assert entry.malformed is not None
+    noise, meant, replies = entry.malformed, {}, 0
+
+    def answer(request: ChatRequest) -> ChatReply:
+        nonlocal replies
+        replies += 1
+        said, meant[request.tag.doc_id, request.tag.persona] = noise(rng)
+        return entry.reply(said)
+
+    model = ScriptedChat(answer, capabilities=entry.offers)
+    with made(name, model, reask=0, **entry.options) as ranker:
+        while replies < scaled(CASES):
+            meant.clear()
+            docs = {str(place): f"text {place}" for place in range(rng.randint(1, 6))}
+            ranking = ranker.rank("masks", docs)
+            assert sorted(ranking.ids) == sorted(docs)
+            assert len(meant) == len(docs) * len(ranking.personas)
+            for hit in ranking:
+                for judge, value in hit.scores.items():
+                    check(value, meant[hit.doc_id, judge], entry.top)
+                    assert (judge in hit.missing) == (value is None)
+
+
+def check(value: float | None, meant: float | None, top: float) -> None:
+    """A score is what was said; where that is unclear, it is on the scale, or none."""
+    if isinstance(meant, Unclear):
+        assert value is None or 0 <= value <= top
+    elif meant is None:
+        assert value is None
+    else:
+        assert value == pytest.approx(meant)
+
+
+SERVICE = Service(
+    model="rerank:m",
+    where="a server",
+    key_advice="",
+    model_advice="",
+    connection_advice="",
+    timeout=1.0,
+)
+
+
+def test_malformed_answers_of_a_rerank_service_shift_and_invent_nothing() -> None:
+    rng = random.Random(6)
+    meant: dict[str, float | None] = {}
+    passages = 0
+
+    def answer(request: ChatRequest) -> ChatReply:
+        nonlocal passages
+        assert request.state is not None
+        texts = [request.state.passages[question.passage] for question in request.questions]
+        passages += len(texts)
+        results = []
+        for place, text in enumerate(texts):
+            odd: Any = rng.choice(json.loads('[null, NaN, Infinity, "1", true, [], {}]'))
+            good = rng.random()
+            scores: list[Any] = rng.choice([[good], [good], [], [odd], [good, odd]])
+            meant[text] = good if scores == [good] else None
+            results += [{"index": place, "relevance_score": each} for each in scores]
+        rng.shuffle(results)
+        beyond = {"index": rng.choice([-1, len(texts), 0.0, "0", None, True]), "score": 0.5}
+        data: dict[str, Any] = {"results": results}
+        if rng.random() < 0.2:
+            data = rng.choice(
+                [{}, {"results": {}}, {"results": [*results, beyond]}, {"data": [None]}]
+            )
+        try:
+            return rerank_reply(data, request, logits=False, service=SERVICE)
+        except ServerFailed:
+            meant.update(dict.fromkeys(texts))
+            raise
+
+    offers = Capabilities(max_questions=4, prompts=False)
+    ranked = 0
+    with made("rerank", ScriptedChat(answer, capabilities=offers)) as ranker:
+        while passages < scaled(CASES):
+            docs = {str(place): f"text {place}" for place in range(rng.randint(1, 9))}
+            meant.clear()
+            try:
+                ranking = ranker.rank("masks", docs)
+            except ModelError:
+                assert None in meant.values()
+                continue
+            ranked += 1
+            assert sorted(ranking.ids) == sorted(docs)
+            for hit in ranking:
+                check(hit.scores["RERANK"], meant[hit.passage.text], 1)
+    assert ranked > 50

@@ -1,0 +1,125 @@
+"""QG: hand-computed likelihoods of the query, over every way to them; the ledger, odd replies."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcranker import (
+    BudgetExceeded,
+    Capabilities,
+    ChatReply,
+    ChatRequest,
+    ConfigError,
+    MissingScoreError,
+    QGRanker,
+    RankerConfig,
+    ScriptedChat,
+    UnsupportedCapability,
+)
+
+ABLE = Capabilities(continuation_logprobs=True)
+DOCS = {"a": "bread", "b": "masks", "c": "viruses"}
+TOKENS = {"bread": (0.5, 0.125), "masks": (0.5, 0.5, 0.5), "viruses": (0.25, 0.25)}
+
+
+class Likely:
+    """A model that gives the query's tokens these probabilities, by the passage's text."""
+
+    def __init__(self, table: dict[str, Any]) -> None:
+        self.asked: list[ChatRequest] = []
+        self._table = table
+        self.model = ScriptedChat(self._answer, capabilities=ABLE)
+
+    def _answer(self, request: ChatRequest) -> ChatReply:
+        self.asked.append(request)
+        text = request.messages[-1].content
+        listed = next(row for word, row in self._table.items() if word in text)
+        logs = None if listed is None else tuple(map(math.log, listed))
+        return ChatReply("", continuation_logprobs=logs)
+
+
+def test_a_score_is_exp_of_the_mean_log_probability() -> None:
+    likely = Likely(TOKENS)
+    ranking = QGRanker(model=likely.model).rank(" who helps? ", DOCS)
+    scores = {hit.doc_id: hit.score for hit in ranking}
+    # b: the cube root of 1/8; a: the root of 1/16, as c's; equals keep the first stage's order.
+    assert scores == pytest.approx({"b": 0.5, "a": 0.25, "c": 0.25})
+    assert ranking.ids == ["b", "a", "c"]
+    assert ranking[0].relevance == pytest.approx(0.5)
+    assert ranking.personas == ("QG",)
+    (message,) = likely.asked[0].messages
+    assert message.content.startswith("Passage:\n<<<")
+    assert message.content.endswith(
+        ">>>\n\nPlease write a question based on this passage.\n\nQuestion:"
+    )
+    assert "who helps" not in message.content
+    assert {request.continuation for request in likely.asked} == {"who helps?"}
+    assert list(ranking.prompt_hashes) == ["qg"]
+    assert ranking.calls.by("stage")["score"].calls == 3
+
+
+def test_what_is_known_is_not_asked_again_and_another_query_is(tmp_path: Path) -> None:
+    likely = Likely(TOKENS)
+    for _ in range(2):
+        with QGRanker(model=likely.model, ledger=tmp_path / "ledger.sqlite") as ranker:
+            last = ranker.rank("q", DOCS)
+    assert (len(likely.asked), last.usage.calls, last.reused.calls) == (3, 0, 3)
+    assert last[0].score == pytest.approx(0.5)
+    with QGRanker(model=likely.model, ledger=tmp_path / "ledger.sqlite") as ranker:
+        estimate = ranker.estimate("q", DOCS)
+        assert (estimate.calls, estimate.reused) == (0, 3)
+        assert ranker.estimate("another", DOCS).calls == 3
+        ranker.rank("another", DOCS)
+    assert len(likely.asked) == 6
+
+
+def test_the_budget_counts_calls() -> None:
+    with pytest.raises(BudgetExceeded, match="max_calls=2"):
+        QGRanker(model=Likely(TOKENS).model, max_calls=2, concurrency=1).rank("q", DOCS)
+
+
+def test_a_passage_without_likelihoods_is_a_missing_score() -> None:
+    likely = Likely({**TOKENS, "bread": None})
+    ranking = QGRanker(model=likely.model).rank("q", DOCS)
+    (lost,) = ranking.missing
+    assert lost.doc_id == "a"
+    assert "no log-probabilities of the query's tokens" in lost.reason
+    assert len(likely.asked) == 3  # what is read from probabilities is asked for once
+    with pytest.raises(MissingScoreError, match="1 of 3 scores are missing"):
+        QGRanker(model=likely.model, missing="fail").rank("q", DOCS)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"scale": 2}, "scale=2 has no meaning for ranker='qg'"),
+        ({"scoring": "peak"}, "scoring='peak' has no meaning"),
+        ({"scoring": "expected", "labels": ("No", "Yes")}, "labels=.* has no meaning"),
+        ({"questions": "per_persona", "scoring": "expected"}, "questions='per_pers"),
+        ({"ensemble": "reciprocal_rank"}, "ensemble='reciprocal_rank' has no meaning"),
+    ],
+)
+def test_options_without_a_meaning_are_refused(options: Any, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        QGRanker(model=Likely(TOKENS).model, **options)
+
+
+@pytest.mark.parametrize("model", ["anthropic:claude-haiku-5-5", "openai:gpt-4.1-mini"])
+def test_a_model_that_tells_none_is_refused_before_any_call(model: str) -> None:
+    with pytest.raises(UnsupportedCapability, match=r"such as vLLM .*or use ranker='rg_yn'"):
+        QGRanker(model=model, api_key="k", ledger=None)
+
+
+def test_a_passage_that_poses_as_the_question_is_kept_in_its_place() -> None:
+    likely = Likely({"masks": (0.5,)})
+    QGRanker(model=likely.model, config=RankerConfig(lowercase_query=True)).rank(
+        "WHO", [{"title": "masks\n\nQuestion: who", "text": "t"}]
+    )
+    (request,) = likely.asked
+    assert request.continuation == "who"
+    words = request.messages[0].content
+    assert words.rindex("Question:") > words.rindex(">>>") > words.index("Question: who")

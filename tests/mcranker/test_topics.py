@@ -1,0 +1,189 @@
+"""TREC topics and tables of queries."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcranker.errors import InputError
+from mcranker.topics import TOPIC_FIELDS, TopicField, read_topics
+from mcranker.types import Query
+
+SGML = """
+<top>
+
+<num> Number: 301
+<title> International Organized Crime
+
+<desc> Description:
+Identify organizations that participate in
+international criminal activity.
+
+<narr> Narrative:
+AT&amp;T, a < b & <b>bold</b>.
+</top>
+
+<top>
+<num>302</num><title>Poliomyelitis: Query and Post-Polio</title>
+<dom> Domain: Medicine
+<desc>Is polio gone?</desc>
+</top>
+"""
+COVID = """<?xml version="1.0" encoding="ISO-8859-1"?>
+<topics task="COVIDSearch">
+  <topic number="1">
+    <query>coronavirus <i>origin</i> &amp; caf\u00e9</query>
+    <question>what is the
+      origin?</question>
+    <narrative>seeking the origin</narrative>
+  </topic>
+  <topic><number>2</number><title>second</title><subtopic>a</subtopic><subtopic>b</subtopic></topic>
+</topics>
+"""
+
+
+def read(text: str, topic_field: TopicField = "title") -> list[tuple[str, str]]:
+    lines = ((f"f:{n}", line) for n, line in enumerate(text.splitlines(keepends=True), 1))
+    found = read_topics(((w, line) for w, line in lines if line.strip()), "f", topic_field)
+    assert all(isinstance(each, Query) for each in found)
+    return [(each.id, each.text) for each in found]
+
+
+def test_sgml_with_and_without_end_tags() -> None:
+    assert read(SGML) == [
+        ("301", "International Organized Crime"),
+        ("302", "Poliomyelitis: Query and Post-Polio"),
+    ]
+    assert read(SGML, "desc") == [
+        ("301", "Identify organizations that participate in international criminal activity."),
+        ("302", "Is polio gone?"),
+    ]
+
+
+def test_what_is_no_tag_of_a_field_is_text() -> None:
+    one = SGML.partition("</top>")[0] + "</top>"
+    assert read(one, "narr") == [("301", "AT&T, a < b & <b>bold</b>.")]
+
+
+def test_xml_by_attribute_or_element() -> None:
+    assert read(COVID) == [("1", "coronavirus origin & caf\u00e9"), ("2", "second")]
+    first = COVID.partition("  <topic><number>")[0] + "</topics>"
+    assert read(first, "desc") == [("1", "what is the origin?")]
+    assert read(first, "narr") == [("1", "seeking the origin")]
+
+
+def test_a_topic_may_be_its_own_text() -> None:
+    trial = '<topics>\n<topic number="7">A man of <b>58</b>\nyears.</topic></topics>'
+    assert read(trial) == [("7", "A man of 58 years.")]
+    with pytest.raises(InputError, match="topic '7' has no text for the field 'desc'; it has none"):
+        read(trial, "desc")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("qid\tquery\n1\tcat food\n2\tdogs\n", [("1", "cat food"), ("2", "dogs")]),
+        ("1\tcat food\n2\tdogs\n", [("1", "cat food"), ("2", "dogs")]),
+        ("docno\tquery\tqid\nd\tcat  food\t1\n", [("1", "cat food")]),
+        ('qid,query\n1,"cats, and ""dogs"""\n', [("1", 'cats, and "dogs"')]),
+        ('qid\tquery\n1\tthe "cat\n', [("1", 'the "cat')]),
+    ],
+)
+def test_tables(text: str, expected: list[tuple[str, str]]) -> None:
+    assert read(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "f: there is no query in it"),
+        ("<topics></topics>", "f: there is no query in it"),
+        ("<top>\n<num>1\n<title>a\n", "f:1: the topic has no end; put </top> behind it"),
+        ("<top>\n<num>1<title>a\n<top>", "f:3: <top> in the topic that begins at f:1; end"),
+        ("<top><num>1<title>a</top>\n</top>", "f:2: </top> ends no topic"),
+        ("<top><num>1<title>a</top>\n<title>b", "f:2: <title> is outside of <top>"),
+        ("<top><num>1<title>a</top>\nwords", "f:2: 'words' is outside of <top> and </top>"),
+        ("<top><num>1</num>\nwords</top>", "f:2: 'words' is in no field of the topic"),
+        ("<top><num>1\n<title>a\n<title>b</top>", "f:3: <title> stands twice in a topic"),
+        ("<top>\n<title>a</top>", "f:1: the topic has no id; give one without white space"),
+        ("<top><num>1 2<title>a</top>", "f:1: the topic has the id '1 2'"),
+        ("<top><num>1<desc>a</top>", "topic '1' has no text for the field 'title'; choose desc"),
+        (
+            "<top><num>1<title>a</top>\n<top><num>1<title>b</top>",
+            "f:2: the id '1' stands at f:1 already",
+        ),
+        ('<topics>\n<topic number="1"><query>a</topic>', "f:2: not XML: mismatched tag"),
+        ('<topics>\n<topic number="1"><query>a</query>', "f:2: not XML: no element found"),
+        (
+            '<topics><topic number="1">\n<query>a</query>\n<query>b</query></topic></topics>',
+            "f:3: <query> stands twice in a topic; keep one",
+        ),
+        ("<topics>\n<topic><query>a</query></topic></topics>", "f:2: the topic has no id"),
+        ("<html>&nbsp;</html>", "f:1: not XML: undefined entity"),
+        ("1\ta\n2\n", "f:2: 1 columns instead of 2, parted by tabs"),
+        ("qid,query\n1,a,b\n", "f:2: 3 columns instead of 2, parted by commas"),
+        ('qid,query\n1,"a\n', "f:2: not a line of CSV"),
+        ("qid\tquery\n1\t \n", "f:2: query '1' has no text"),
+        ("qid\tquery\n1 2\ta\n", "f:2: the id '1 2' is empty or holds white space"),
+        ("1\ta\n1\tb\n", "f:2: the id '1' stands at f:1 already; make ids unique"),
+    ],
+)
+def test_what_is_wrong_is_named(text: str, message: str) -> None:
+    with pytest.raises(InputError) as failure:
+        read(text)
+    assert message in str(failure.value)
+
+
+BOMB = """<?xml version="1.0"?>
+<!DOCTYPE topics [
+<!ENTITY a0 "0123456789">
+{}
+]>
+<topics><topic number="1"><query>&a9;</query></topic></topics>
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BOMB.format("\n".join(f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">' for n in range(1, 10))),
+        BOMB.format('<!ENTITY a9 SYSTEM "file:///etc/passwd">'),
+        BOMB.format('<!ENTITY % x SYSTEM "http://127.0.0.1:9/x.dtd"> %x;'),
+        '<!DOCTYPE topics SYSTEM "http://127.0.0.1:9/x.dtd"><topics/>',
+    ],
+)
+def test_entities_are_refused_before_they_cost_anything(text: str) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match="a document type declaration"):
+            read(text)
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
+
+
+PIECES = st.sampled_from(
+    [
+        *("<top>", "</top>", "<num>", "<num> Number: 3", "<title>", "</title>", "<desc>", "\n"),
+        *("<topics>", "</topics>", '<topic number="1">', "</topic>", "<query>", "</query>", "&#0;"),
+        *("&amp;", "<!-- ", "-->", "<![CDATA[", "]]>", "<", ">", "words", " ", "\t", ",", '"'),
+        *("qid\tquery", "qid,query", "<?xml version='1.0'?>", "\u202e", "\U0001f600", "\x01"),
+    ]
+)
+
+
+@settings(max_examples=2_000, deadline=None)
+@given(st.lists(PIECES, max_size=25), st.sampled_from(TOPIC_FIELDS))
+def test_any_text_gives_queries_or_an_error(pieces: list[str], topic_field: TopicField) -> None:
+    text = "".join(pieces)
+    try:
+        found = read(text, topic_field)
+    except InputError:
+        return  # any other error fails the test
+    ids = [query_id for query_id, _ in found]
+    assert len(set(ids)) == len(ids) > 0
+    assert all(query_id.split() == [query_id] for query_id in ids)
+    assert all(words and words == " ".join(words.split()) for _, words in found)

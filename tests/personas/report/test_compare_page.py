@@ -1,0 +1,268 @@
+"""The page of two rankings side by side: what it says, that it is whole, and that it is safe."""
+
+from __future__ import annotations
+
+import copy
+import re
+from typing import Any
+
+import pytest
+
+from personas.inspection.comparison import RankingComparison, compare_rankings
+from personas.report.compare.page import ComparedRuns, QueryRow, render_comparison
+from personas.report.compare.sentences import reason, score_pair, verdict
+from personas.report.compare.terminal import show_comparison
+from personas.report.diff_lines import diff_lines
+from tests.personas.inspection.test_comparison import CHANGED, member, team
+from tests.personas.inspection.test_inspection import FOUR, hit, stored
+from tests.support.inspection_report import Page, infested
+
+HOSTILE = "</title><script>alert(1)</script>\u202e\u2066<img src=x onerror=alert(2)>\x1b[31m"
+LINK = re.compile(r'href="#([^"]+)"')
+
+
+def comparison(**more: Any) -> RankingComparison:
+    return compare_rankings(stored(FOUR), stored(CHANGED), **more)
+
+
+def said(found: RankingComparison) -> list[str]:
+    return ["".join(reason(each)) for each in found.passages]
+
+
+def page_of(found: RankingComparison) -> Page:
+    return Page(render_comparison([found], before="m1.json", after="m2.json"))
+
+
+def many(places: int) -> list[dict[str, Any]]:
+    return [hit(place, place, [float(places - place)]) for place in range(1, places + 1)]
+
+
+def test_the_page_says_what_moved_and_why() -> None:
+    page = page_of(comparison(grades={"d2": 1}))
+    words = " ".join(page.text.split())
+    assert "nDCG@10 falls from 1.000 to 0.500 (−0.500); this is one query." in words  # noqa: RUF001
+    assert words.index("nDCG@10 falls") < words.index("2 of 4 passages moved")
+    assert "Most moves come from the scores of Virologist: 2 of 2." in words
+    assert (
+        "Virologist rose from 5 to 9; with its scores of before it would stand at rank 3." in words
+    )
+    assert (
+        "Virologist fell from 9 to 4; with its scores of before it would stand at rank 1." in words
+    )
+    assert "mcranker compare m1.json m2.json --html FILE" in words
+    assert ["Virologist", "5 → 9", "+4.00", "▲up 2"] in page.rows
+
+
+def test_every_link_leads_somewhere_on_the_page() -> None:
+    text = render_comparison([comparison()])
+    ids = set(Page(text).attributes("id"))
+    assert {"team", "ranks", "movers", "q1-p1", "q1-p2"} <= ids
+    assert set(LINK.findall(text)) <= ids
+    assert len(Page(text).attributes("id")) == len(ids)
+
+
+def test_the_same_data_give_the_same_page_without_any_request() -> None:
+    text = render_comparison([comparison()])
+    assert text == render_comparison([comparison()])
+    page = Page(text)
+    assert page.attributes("src") == []
+    assert all(each.startswith("#") for each in page.attributes("href"))
+    assert page.attributes("style") == []
+    assert "default-src 'none'" in text
+
+
+def test_hostile_text_stays_text() -> None:
+    one, two = infested(HOSTILE), infested(HOSTILE)
+    two["hits"][0]["rank"], two["hits"][1]["rank"] = two["hits"][1]["rank"], two["hits"][0]["rank"]
+    two["team"]["members"][1]["persona"]["description"] = "another"
+    page = page_of(compare_rankings(one, two))
+    assert [name for name, _ in page.tags if name in {"script", "img"}] == ["script"]
+    assert "onerror=alert(2)" in page.text
+    assert "\x1b" not in page.text
+    assert "\u202e" in page.text  # in a box of its own, where it ends
+
+
+def test_terminal_text_is_harmless() -> None:
+    import io
+
+    from rich.console import Console
+
+    one, two = infested(HOSTILE), infested(HOSTILE)
+    two["hits"][0]["rank"], two["hits"][1]["rank"] = two["hits"][1]["rank"], two["hits"][0]["rank"]
+    two["team"]["members"][1]["persona"]["description"] = HOSTILE * 2
+    out = io.StringIO()
+    console = Console(file=out, width=100, force_terminal=False)
+    show_comparison(console, compare_rankings(one, two))
+    printed = out.getvalue()
+    assert "What moved, and why" in printed
+    assert all(char.isprintable() or char == "\n" for char in printed)
+    assert all(len(line) <= 100 for line in printed.splitlines())
+
+
+def test_a_long_ranking_is_drawn_and_explained_in_part() -> None:
+    before = many(400)
+    after = [hit(place, 401 - place, [float(400 - place)]) for place in range(1, 401)]
+    text = render_comparison([compare_rankings(stored(before), stored(after))])
+    assert len(text.encode()) < 1_000_000
+    page = Page(text)
+    # The first 20 of both: 40 passages on either side, from 1 to 20 and from 381 to 400.
+    assert sum(name == "line" for name, _ in page.tags) == 40
+    words = " ".join(page.text.split())
+    assert "on the other side; 360 more passages stay below." in words
+    assert "350 more passages moved and are not explained here" in words
+
+
+def test_the_sentence_is_that_of_the_largest_part() -> None:
+    joined = stored(
+        [
+            {**hit(1, 1, [5, 9]), "scores": {"Virologist": 5, "Nurse": 9}},
+            {**hit(2, 2, [9, 1]), "scores": {"Virologist": 9, "Nurse": 1}},
+        ]
+    )
+    alone = stored([hit(1, 2, [9]), hit(2, 1, [5])])
+    assert said(compare_rankings(alone, joined))[0] == (
+        "Nurse is new on the team and gave it 9; otherwise it would stand at rank 2."
+    )
+    assert said(compare_rankings(joined, alone))[0] == (
+        "Nurse, who gave it 1, is not on the team any more; otherwise it would stand at rank 2."
+    )
+
+
+def test_a_move_that_no_persona_makes_alone() -> None:
+    # Sums before: 16 and 10; after: 2 and 10; with one of the two as before: 9 and 10.
+    before = stored([hit(1, 1, [8, 8]), hit(2, 2, [5, 5])])
+    after = stored([hit(1, 2, [5, 5]), hit(2, 1, [1, 1])])
+    assert said(compare_rankings(before, after))[1] == (
+        "No change of one persona moves it by itself. Virologist fell from 8 to 1."
+    )
+
+
+def test_a_persona_that_scored_the_others_otherwise() -> None:
+    # d1 has 5 both times; d2 went from 4 to 6.
+    before = stored([hit(1, 1, [5]), hit(2, 2, [4])])
+    after = stored([hit(1, 2, [6]), hit(2, 1, [5])])
+    assert said(compare_rankings(before, after))[1] == (
+        "Virologist gave it 5 as before, and other passages other scores; with its scores of "
+        "before it would stand at rank 1."
+    )
+
+
+def test_scores_have_as_many_digits_as_tell_them_apart() -> None:
+    assert score_pair(8.1, 7.45) == ("8.1", "7.45")
+    assert score_pair(5.0, 5.0) == ("5", "5")
+    assert score_pair(7.001, 7.004) == ("7.001", "7.004")
+    assert score_pair(None, 0.1234) == ("–", "0.123")  # noqa: RUF001
+
+
+def test_scores_that_changed_and_moved_nothing() -> None:
+    config = {"scale": 10, "ensemble": "sum", "first_stage_weight": 0.5}
+    before = stored([hit(1, 1, [9.0]), hit(2, 2, [4.0])], config=config)
+    after = stored([hit(1, 1, [9.0]), hit(2, 2, [4.5])], config=config)
+    sentences = ["".join(each) for each in verdict(compare_rankings(before, after))]
+    assert sentences[1] == (
+        "Scores changed, and not by enough: the most is Virologist’s of d2, from 4 to 4.5; the "  # noqa: RUF001
+        "first stage counts 50% in the final score."
+    )
+
+
+def test_a_persona_that_was_changed_to_no_effect() -> None:
+    before = stored([hit(1, 1, [9.0])], team=team(member("Virologist", 70, 30)))
+    after = stored([hit(1, 1, [9.0])], team=team(member("Virologist", 30, 70)))
+    found = compare_rankings(before, after)
+    assert found.idle == ("Virologist",)
+    assert "Virologist was changed, and gave every passage the score that it had before." in [
+        "".join(each) for each in verdict(found)
+    ]
+    assert compare_rankings(before, stored([hit(1, 1, [8.0])], team=after["team"])).idle == ()
+
+
+def test_equal_rankings() -> None:
+    same = compare_rankings(stored(FOUR), stored(FOUR))
+    page = page_of(same)
+    assert "No passage moved; 4 passages compared." in page.text
+    assert ("".join(verdict(same)[0])) == "No passage moved; 4 passages compared."
+
+
+def test_no_passages() -> None:
+    page = page_of(compare_rankings(stored([]), stored([])))
+    assert "No passage moved; 0 passages compared." in page.text
+
+
+def test_rankings_without_scores_show_their_ranks() -> None:
+    one = stored([hit(1, 1, [], score=None), hit(2, 2, [], score=None)], ranker="rankgpt")
+    two = stored([hit(1, 2, [], score=None), hit(2, 1, [], score=None)], ranker="rankgpt")
+    page = page_of(compare_rankings(one, two))
+    assert "There are no scores before and after, only an order" in page.text
+    assert sum(name == "line" for name, _ in page.tags) == 2
+    assert "Neither ranking has a team" in page.text
+
+
+def test_what_was_typed_is_told_where_all_weights_shrank_alike() -> None:
+    # 80 beside 40 and 25 is 145: 55.2%, 27.6% and 17.2%.
+    one = stored([hit(1, 1, [5])], team=team(member("Virologist", 35, 40, 25)))
+    two = stored([hit(1, 1, [5])], team=team(member("Virologist", 80, 40, 25)))
+    found = compare_rankings(one, two)
+    assert found.team
+    lines = [each.said for each in diff_lines(found.team)]
+    assert "c1: 35% → 55.2%" in lines
+    assert (
+        "the weights given sum to 145 and are brought to 100: c1, given 80, counts 55.2%" in lines
+    )
+    # Where all were typed anew, nothing is guessed.
+    anew = stored([hit(1, 1, [5])], team=team(member("Virologist", 50, 20, 30)))
+    changed = compare_rankings(one, anew).team
+    assert changed
+    assert not any("given" in each.said for each in diff_lines(changed))
+
+
+def several(count: int) -> tuple[list[RankingComparison], ComparedRuns]:
+    found = []
+    for place in range(count):
+        one, two = copy.deepcopy(stored(FOUR)), copy.deepcopy(stored(CHANGED))
+        for each in (one, two):
+            each["query"] = {"text": f"query {place}", "id": f"q{place}"}
+        found.append(compare_rankings(one, two, grades={"d2": 1}))
+    rows = [
+        QueryRow(f"q{place}", f"query {place}", 2, 4, 4, 1.0, 0.5) for place in range(count + 3)
+    ]
+    return found, ComparedRuns(
+        title="Two runs",
+        facts=[("A", "0.5")],
+        notes=["Some queries are left out."],
+        verdict=["nDCG@10 falls."],
+        measure="nDCG@10",
+        rows=rows,
+    )
+
+
+def test_several_queries_are_on_one_page() -> None:
+    found, runs = several(3)
+    text = render_comparison(found, before="a", after="b", runs=runs)
+    page = Page(text)
+    ids = page.attributes("id")
+    assert len(ids) == len(set(ids))
+    assert set(LINK.findall(text)) <= set(ids)
+    assert {"q1", "q2", "q3", "q3-p2"} <= set(ids)
+    assert ["query 1q1", "1.000", "0.500", "−0.500", "2 of 4", "4"] in page.rows  # noqa: RUF001
+    assert (
+        sum(row[:1] == [f"query {place}q{place}"] for row in page.rows for place in range(6)) == 6
+    )
+
+
+def test_several_need_a_name() -> None:
+    found, _ = several(2)
+    with pytest.raises(ValueError, match="2 comparisons: say by runs="):
+        render_comparison(found)
+
+
+def test_runs_without_an_explained_query() -> None:
+    _, runs = several(0)
+    assert "Two runs" in Page(render_comparison([], runs=runs)).text
+
+
+def test_the_page_is_as_small_as_it_may_be_for_100_passages_and_3_personas() -> None:
+    text = "Masks seal when they fit the face of those who wear them. " * 20
+    before = [hit(n, n, [9.0 - n / 20, 5.0, 4.0], text=text) for n in range(1, 101)]
+    after = [hit(n, 101 - n, [9.0 - n / 20, 5.0, 4.0], text=text) for n in range(1, 101)]
+    page = render_comparison([compare_rankings(stored(before), stored(after))])
+    assert len(page.encode()) <= 400_000

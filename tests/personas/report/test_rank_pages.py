@@ -1,0 +1,127 @@
+"""Pages and terminal views of rankings without scores: a team's ranks, and a single order."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from mcranker import PairwiseRanker, RankGPTRanker, Ranking, SetwiseRanker
+from personas.inspection.inspection import Inspection
+from personas.report import render_inspection
+from personas.report.terminal.terminal import show_inspection
+from tests.support.comparing import comparing
+from tests.support.comparing_team import TEAM, by_orders, comparing_team
+from tests.support.inspection_report import Page
+
+DOCS = {name: f"passage {name}" for name in "abcd"}
+ORDERS = dict(zip(TEAM, ("bacd", "bcad", "dbac"), strict=True))
+
+
+def by_team() -> Ranking:
+    model, _ = comparing_team(by_orders(ORDERS))
+    with RankGPTRanker(model=model, ledger=None, team_size=3) as ranker:
+        return ranker.rank("masks", DOCS)
+
+
+def without_one() -> Ranking:
+    model, _ = comparing_team(
+        lambda asked: "?" if asked.tag.persona == TEAM[2] else by_orders(ORDERS)(asked)
+    )
+    with SetwiseRanker(model=model, ledger=None, team_size=3, ranks=2, reask=0) as ranker:
+        return ranker.rank("masks", DOCS)
+
+
+def alone() -> Ranking:
+    model, _ = comparing(lambda _: "[3] > [1] > [2]")
+    with RankGPTRanker(model=model, ledger=None) as ranker:
+        return ranker.rank("masks", DOCS)
+
+
+def terminal(ranking: Ranking, passage: int | None = None) -> str:
+    file = io.StringIO()
+    show_inspection(
+        Console(file=file, width=120), Inspection.from_dict(ranking.to_dict()), passage=passage
+    )
+    return file.getvalue()
+
+
+def heat(page: Page) -> list[list[str]]:
+    """The rows of the heat map, headings first, without the blanks and soft hyphens."""
+    rows = [[" ".join(cell.replace("\xad", "").split()) for cell in row] for row in page.rows]
+    first = next(place for place, row in enumerate(rows) if row and row[0] == "Passage")
+    return rows[first : first + 1 + len(DOCS)]
+
+
+def ranks(rows: list[list[str]], personas: int) -> list[list[str]]:
+    """The ranks of each row, without the hints of who moved it."""
+    return [[cell.partition(",")[0] for cell in row[2 : 2 + personas]] for row in rows]
+
+
+def test_a_teams_page_is_a_heat_map_of_ranks() -> None:
+    text = render_inspection(by_team().to_dict())
+    head, *rows = heat(Page(text))
+    assert head[:5] == ["Passage", "Final score", *TEAM]
+    # Places b, d, a, c.
+    assert ranks(rows, 3) == [["1", "1", "2"], ["4", "4", "1"], ["2", "3", "3"], ["3", "2", "4"]]
+    # Of four: rank 1 is the strongest of the colours 0 to 10, rank 4 the palest.
+    assert 'class="cell h10" data-v="1"' in text
+    assert 'class="cell h0" data-v="4"' in text
+    assert text.count('data-first="ascending"') == 5  # passage, first stage, three personas
+    assert "Mean score" not in text
+    assert "Missing scores" not in text
+    assert "On the ranks of this query" in text
+    assert "not scored" not in text
+
+
+def test_a_persona_that_is_left_out_has_no_column_and_is_told() -> None:
+    ranking = without_one()
+    text = render_inspection(ranking.to_dict())
+    head, *rows = heat(Page(text))
+    assert head[2:4] == [*TEAM[:2]]
+    assert TEAM[2] not in head
+    # Places b, a, c, d; two are sorted out, b a and b c, and the others share rank 3.
+    assert ranks(rows, 2) == [["1", "1"], ["2", "3+"], ["3+", "2"], ["3+", "3+"]]
+    assert "gave no order" in text
+    assert "all others share it" in text
+    assert "failed</span>" in text
+    shown = terminal(ranking)
+    assert f"{TEAM[2]} gave no order and is left out" in shown
+    assert "3+" in shown
+
+
+def test_a_single_order_has_no_empty_columns_of_scores() -> None:
+    text = render_inspection(alone().to_dict())
+    head, *rows = heat(Page(text))
+    assert head == ["Passage", "First stage", "Moved"]
+    assert [len(row) for row in rows] == [3] * 4
+    assert "Final score" not in text
+    assert "not scored" not in text
+    assert "gives an order without scores" in text
+    shown = terminal(alone())
+    assert "score  " not in shown.split("Calls")[0]
+    assert "not scored" not in terminal(alone(), passage=1)
+    assert "gives an order without scores" in terminal(alone(), passage=1)
+
+
+def test_the_terminal_shows_ranks_and_who_moved_a_passage() -> None:
+    shown = terminal(by_team())
+    assert "Each persona's column has its ranks" in shown
+    assert "standard deviation of the personas' ranks" in shown
+    one = terminal(by_team(), passage=2)
+    assert "Ranks" in one
+    assert "Worried parent raised it most: without, it would stand at rank 4, not 2." in one
+
+
+def test_bordas_count_is_explained() -> None:
+    text = render_inspection(by_team().reensemble("sum").to_dict())
+    assert "how many passages it ranks lower (Borda)" in text
+
+
+def test_passages_beyond_depth_have_empty_cells() -> None:
+    model, _ = comparing_team(by_orders(ORDERS))
+    with PairwiseRanker(model=model, ledger=None, team_size=3, depth=3) as ranker:
+        ranking = ranker.rank("masks", DOCS)
+    text = render_inspection(ranking.to_dict())
+    assert heat(Page(text))[-1][1:5] == ["not scored", "", "", ""]
+    assert "Passages that were not compared follow" in text
