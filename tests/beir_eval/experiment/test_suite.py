@@ -361,7 +361,8 @@ def test_a_server_and_batches_are_taken_without_asking_for_either(write: Path) -
 
 @pytest.mark.parametrize("name", RANKERS._builtin)
 def test_every_ranker_has_its_place_in_a_suite(name: str, write: Path) -> None:
-    write.write_text(f'{HEAD}[[rankers]]\nlabel = "A"\nranker = "{name}"\n')
+    needed = 'members = ["direct", "bm25"]\n' if name == "fused" else ""
+    write.write_text(f'{HEAD}[[rankers]]\nlabel = "A"\nranker = "{name}"\n{needed}')
     (ranker,) = load_suite(write).rankers
     assert ranker.ranker == name
 

@@ -121,6 +121,7 @@ def test_export(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             "model": "gpt-5-mini-2026-08-07",
             "finish_reason": "stop",
             "label_logprobs": None,
+            "continuation_logprobs": None,
             "answers": None,
         },
         "usage": {
