@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from beir_eval.cli.made import command_line, today
 from mcranker.cli.failures import DONE, envelope
 from mcranker.cli.files import output
 from mcranker.cli.invocation import Invocation, say
@@ -78,6 +79,8 @@ def _report(ctx: click.Context) -> int:
             against=given["against"],
             processes=given["processes"],
             progress=progress,
+            command=command_line(ctx),
+            date=today(),
         )
     if not quiet:
         _say_notes(report)

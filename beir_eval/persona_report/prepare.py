@@ -15,6 +15,7 @@ from beir_eval.persona_report.pages import Chunk, OtherPlan, QueryPlan, RunPlan
 from beir_eval.persona_report.sources import Source
 from beir_eval.report.notes import conditions, program_note
 from personas.ensembles import highest_score
+from personas.report.site import Made
 
 _CHUNK = 16
 """Queries that a worker takes at a time."""
@@ -121,7 +122,7 @@ class ReportInputs:
         self._scratch = scratch
         self._indexes: dict[Path, Path] = {}
 
-    def prepare(self, source: Source, ranked: Ranked, folder: Path) -> ReportInput:
+    def prepare(self, source: Source, ranked: Ranked, folder: Path, made: Made) -> ReportInput:
         """The run, whose pages go to `folder`.
 
         Raises:
@@ -149,6 +150,7 @@ class ReportInputs:
                 passages=passages,
                 index=self._index(passages),
                 other=_other_plan(other),
+                made=made,
             ),
             queries=queries,
             failed=_failed(source, texts, grades, ranked),

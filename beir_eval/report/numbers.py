@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from personas import words
 from personas.words import fixed
 
 NOTHING = "-"
@@ -42,9 +43,7 @@ def interval(low: float, high: float, *, signed: bool = False) -> str:
 
 def p_text(p_value: float | None) -> str:
     """A p-value with three decimals: ``0.032``; ``<0.001`` below that."""
-    if p_value is None:
-        return NOTHING
-    return "<0.001" if p_value < 0.001 else f"{p_value:.3f}"
+    return NOTHING if p_value is None else words.p_text(p_value)
 
 
 def mark(p_adjusted: float | None) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 def ndcg(
     ranked_grades: Sequence[int | None], all_grades: Iterable[int], depth: int = 10
 ) -> float | None:
-    """nDCG at `depth` of one ranking, 0 to 1, as trec_eval and ir-measures compute it.
+    """NDCG at `depth` of one ranking, 0 to 1, as trec_eval and ir-measures compute it.
 
     The gain is the grade and the discount log2(rank + 1), with ranks from 1; the sum is divided
     by that of the best order possible. Passages without a judgement and grades below 0 gain 0.

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
+from personas.inspection.stored import WeakJudge
 from personas.schema import Origin
 
 CaseKind: TypeAlias = Literal["saw_through", "recognised", "fooled", "overlooked"]
@@ -180,8 +181,8 @@ class Case:
         grade: the judgement; None if nobody judged it, which counts as not relevant.
         scores: persona -> score, or None where it is missing.
         top: the highest score a persona could give.
-        criteria: persona -> its heaviest criterion with its weight in percent, where there is a
-            rubric.
+        effects: persona -> by how many ranks it raised (positive) or sank (negative) the passage,
+            as `InspectedHit.effects`; empty where nobody can be left out.
         other_rank: in the other ranker's ranking.
         other_score: None where it gave none.
         first_stage_rank: in the first stage.
@@ -198,11 +199,37 @@ class Case:
     grade: int | None
     scores: Mapping[str, float | None]
     top: float
-    criteria: Mapping[str, tuple[str, float]]
+    effects: Mapping[str, int]
     other_rank: int
     other_score: float | None
     first_stage_rank: int
     strength: float
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What the team has over another order in nDCG@10, query by query.
+
+    Attributes:
+        against: what it is compared with.
+        queries: those for which both values are known.
+        mean: of the differences, -1 to 1.
+        low: lower end of its 95% confidence interval.
+        high: the upper end.
+        p_value: two-sided, corrected for all differences of the survey.
+    """
+
+    against: str
+    queries: int
+    mean: float
+    low: float
+    high: float
+    p_value: float
+
+    @property
+    def sign(self) -> int:
+        """1 where the whole interval is above 0, -1 where it is below, else 0."""
+        return (self.low > 0) - (self.high < 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +300,9 @@ class Survey:
         recruits: nDCG@10 with and without one recruit, averaged over recruits and queries: each
             recruit of each query is left out once. Members of the library for whom a recruiter
             gave a reason are recruits too. None if it cannot be told.
+        weak_judge: why the model that judged is weak, as `Inspection.weak_judge`.
+        collection: the data set's name; may be empty.
+        differences: over the first stage and the other ranker, where that is known.
     """
 
     title: str
@@ -291,6 +321,9 @@ class Survey:
     criteria_in_all: int
     cases: Mapping[CaseKind, tuple[Case, ...]]
     recruits: Without | None
+    weak_judge: WeakJudge = ""
+    collection: str = ""
+    differences: tuple[Difference, ...] = ()
 
 
 def _difference(one: float | None, other: float | None) -> float | None:

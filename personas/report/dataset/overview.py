@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from personas.survey.model import PersonaFigures, QueryFigures, Survey
-from personas.words import optional, signed
+from personas.words import optional, p_text, signed
 
 TOP = 10
 BARS = 20
@@ -16,11 +16,21 @@ WORTHS = 15
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One ranker's nDCG@10, and what the team has over it; empty for the team itself."""
+    """One ranker's nDCG@10, and what the team has over it; empty for the team itself.
+
+    Attributes:
+        name: of the ranker.
+        ndcg: its mean.
+        difference: what the team has over it.
+        interval: of the difference; empty where it is not known.
+        p_value: likewise.
+    """
 
     name: str
     ndcg: str
     difference: str
+    interval: str = ""
+    p_value: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +121,32 @@ def effectiveness(survey: Survey) -> tuple[Effect, ...]:
         (survey.first_stage, totals.first_stage_ndcg),
         (survey.other, totals.other_ndcg),
     )
-    return (
-        Effect(survey.title, optional(totals.ndcg), ""),
-        *(
-            Effect(name, optional(ndcg), signed(totals.ndcg - ndcg))
-            for name, ndcg in others
-            if ndcg is not None
-        ),
-    )
+    tests = {each.against: each for each in survey.differences}
+    found = [Effect(survey.title, optional(totals.ndcg), "")]
+    for name, ndcg in others:
+        if ndcg is None:
+            continue
+        test = tests.get(name)
+        found.append(
+            Effect(
+                name,
+                optional(ndcg),
+                signed(test.mean if test else totals.ndcg - ndcg),
+                f"{signed(test.low)} to {signed(test.high)}" if test else "",
+                p_text(test.p_value) if test else "",
+            )
+        )
+    return tuple(found)
+
+
+def headline(survey: Survey) -> str:
+    """What the report is about, in words: ``How a team of 3 ranked mini``."""
+    sizes = {len(query.personas) for query in survey.queries if not query.error}
+    who = survey.title
+    if sizes and min(sizes) > 0:
+        least, most = min(sizes), max(sizes)
+        who = f"a team of {most}" if least == most else f"teams of {least} to {most}"
+    return f"How {who} ranked {survey.collection or 'these queries'}"
 
 
 def model_names(survey: Survey) -> tuple[tuple[str, str], ...]:

@@ -119,14 +119,21 @@ def common_personas(queries: Iterable[QueryFigures]) -> tuple[str, ...]:
     return tuple(name for name in ranked[0].personas if name.casefold() in common)
 
 
-def query_columns(survey: Survey) -> tuple[QueryColumn, ...]:
-    """The columns of figures that have something to say about these queries."""
+def query_columns(
+    survey: Survey, links: Mapping[str, str] | None = None
+) -> tuple[QueryColumn, ...]:
+    """The columns of figures that have something to say about these queries.
+
+    Args:
+        survey: what they are of.
+        links: persona, in lower case -> where its row is.
+    """
     queries = survey.queries
     common = {name.casefold() for name in common_personas(queries)}
 
     def names(query: QueryFigures) -> str:
         others = [name for name in query.personas if name.casefold() not in common]
-        shown = ", ".join(_outside(name, _NAME) for name in others[:_NAMES])
+        shown = ", ".join(_person(name, _NAME, links or {}) for name in others[:_NAMES])
         more = len(others) - _NAMES
         return shown if more <= 0 else shown + f" and {more:,} more"
 
@@ -175,6 +182,12 @@ def _query_row(query: QueryFigures, columns: Sequence[QueryColumn]) -> Markup:
         return Markup(f"<tr class=f>{head}{reason}</tr>")  # noqa: S704
     cells = "".join([f"<td>{each.cell(query)}</td>" for each in columns])
     return Markup(f"<tr>{head}{cells}</tr>")  # noqa: S704
+
+
+def _person(name: str, limit: int, links: Mapping[str, str]) -> Markup:
+    """A persona's name, with a link to its row if it has one."""
+    shown, where = tersely(name, limit), links.get(name.casefold())
+    return _LINK.format(where, shown) if where else shown
 
 
 def _outside(text: str, limit: int) -> str:
@@ -227,15 +240,15 @@ PAIR_COLUMNS = (
 )
 
 
-def pair_row(pair: PairFigures) -> Markup:
-    """The row of two personas who judged together."""
+def pair_row(pair: PairFigures, links: Mapping[str, str]) -> Markup:
+    """The row of two personas who judged together; `links` are as `query_columns` has them."""
     tau = "" if pair.tau is None else optional(pair.tau, 2)
     cells = (
-        _WORDS.format(tersely(pair.second, _PERSONA)),
+        _WORDS.format(_person(pair.second, _PERSONA, links)),
         _CELL.format(whole(pair.queries)),
         _CELL.format(tau),
     )
-    return _NAMED_ROW.format(tersely(pair.first, _PERSONA), Markup("").join(cells))
+    return _NAMED_ROW.format(_person(pair.first, _PERSONA, links), Markup("").join(cells))
 
 
 CRITERION_COLUMNS = (
@@ -250,11 +263,13 @@ CRITERION_COLUMNS = (
 )
 
 
-def criterion_row(criterion: CriterionFigures, texts: Mapping[int, str]) -> Markup:
-    """The row of a criterion; `texts` are the queries', by place."""
+def criterion_row(
+    criterion: CriterionFigures, texts: Mapping[int, str], links: Mapping[str, str]
+) -> Markup:
+    """The row of a criterion; `texts` are the queries', by place, `links` those to personas."""
     mean = weight(criterion.mean_weight)
     shown = list(criterion.personas.items())[:_USERS]
-    names = _COMMA.join(tersely(name, _NAME) + f" ({rubrics:,})" for name, rubrics in shown)
+    names = _COMMA.join(_person(name, _NAME, links) + f" ({rubrics:,})" for name, rubrics in shown)
     more = len(criterion.personas) - len(shown)
     cells = (
         _CELL.format(whole(criterion.rubrics)),
@@ -365,9 +380,9 @@ def _origins(persona: PersonaFigures) -> str:
 
 
 def _worth(without: Without) -> Markup:
-    how = f"{without.with_all:.3f} with, {without.without:.3f} without"
-    over = f"{whole(without.queries)} judged" + ("" if without.exact else ", by the sum")
-    return Markup("{}{}{}").format(signed(without.worth), _MUTED.format(how), _MUTED.format(over))
+    said = f"{without.with_all:.3f} with, {without.without:.3f} without, "
+    said += f"{whole(without.queries)} judged" + ("" if without.exact else ", by the sum")
+    return Markup("{}{}").format(signed(without.worth), _MUTED.format(said))
 
 
 def _examples(places: Sequence[int], texts: Mapping[int, str]) -> Markup:

@@ -25,10 +25,10 @@ MANY_TIES = 0.25
 UNSURE = 0.5
 """Mean confidence of a judge."""
 
-_ORDER: tuple[Kind, ...] = ("bad", "warn", "note", "good")
+ORDER: tuple[Kind, ...] = ("bad", "warn", "note", "good")
 _NAME = 80
 _REASON = 300
-_WEAK = {
+WEAK = {
     "small": "a model too small to follow instructions well",
     "encoder": "an encoder, which compares meanings and does not reason",
 }
@@ -73,7 +73,7 @@ def verdict(inspection: Inspection) -> tuple[Finding, ...]:
         *_left_out(inspection),
         *_agreement(inspection),
     ]
-    return tuple(sorted(found, key=lambda each: _ORDER.index(each.kind)))
+    return tuple(sorted(found, key=lambda each: ORDER.index(each.kind)))
 
 
 def _what_went_wrong(inspection: Inspection) -> Iterator[Finding]:
@@ -151,7 +151,7 @@ def _judge(inspection: Inspection) -> Iterator[Finding]:
         who = f"The judge is {name}, " if name else "The judge is "
         yield Finding(
             "warn",
-            f"{who}{_WEAK[inspection.weak_judge]}: take its order as a hint.",
+            f"{who}{WEAK[inspection.weak_judge]}: take its order as a hint.",
         )
     sure = [(share, hit.rank) for hit in inspection.hits for share in hit.confidence.values()]
     if sure:
