@@ -49,6 +49,7 @@ _TEASERS = 2
 
 
 _JUDGES = 12
+_DECIDING = 3
 _LEVELS = 10
 
 
@@ -361,11 +362,15 @@ def _decided(case: Case) -> str:
     if not case.effects:
         return ""
     up = case.rank < case.other_rank
-    name, ranks = max(case.effects.items(), key=lambda each: each[1] if up else -each[1])
-    if (ranks if up else -ranks) <= 0:
+    ranks = max(each if up else -each for each in case.effects.values())
+    if ranks <= 0:
         return f"No single persona {'raised' if up else 'sank'} it: the team agreed."
-    verb = "raised" if up else "sank"
-    return f"{name} {verb} it most, by {counted(abs(ranks), 'rank')}."
+    names = [name for name, each in case.effects.items() if abs(each) == ranks and (each > 0) == up]
+    shown, more = names[:_DECIDING], len(names) - _DECIDING
+    if more > 0:
+        shown = [*shown[:-1], f"{more + 1} others"]
+    who = " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+    return f"{who} {'raised' if up else 'sank'} it most, by {counted(ranks, 'rank')}."
 
 
 @dataclass(frozen=True, slots=True)
