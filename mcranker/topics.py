@@ -133,7 +133,7 @@ class _Topic:
 
 
 def _is_sgml(first: str) -> bool:
-    return re.match(r"\s*<top\s*>", first, re.IGNORECASE) is not None
+    return re.match(r"<top\s*+>", first.lstrip(), re.IGNORECASE) is not None
 
 
 def _sgml(lines: Lines, name: str) -> Iterator[_Topic]:

@@ -26,7 +26,8 @@ from beir_eval.measures.metrics import evaluate
 from beir_eval.measures.ties import Tied, tie_figures
 from mcranker.llm.masking import shown_url
 from mcranker.logs import safe_logger
-from mcranker.ranking import used_by
+from mcranker.models import MODEL_OPTIONS
+from mcranker.stored_form import used_by
 from mcranker.trec import write_trec
 from mcranker.types import UsageTable
 from personas.atomic import replacing
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
     from mcranker.ranking import Ranking
 
 _log = safe_logger("mcranker.beir_eval.cell")
+
+ELSEWHERE = {*MODEL_OPTIONS, "base_url", "api_key", "ledger", "team", "with_criteria"}
+"""Options of rankers' own of which models, team and prompts of a manifest tell."""
 
 HOW_NOT_WHAT = frozenset(
     {
@@ -189,11 +193,12 @@ class RunJob:
             for name, value in ranker.config.recorded().items()
             if name not in HOW_NOT_WHAT
         }
-        # What is fused makes the ranker another one.
+        defaults = type(ranker).takes()
         config |= {
-            name: _plain(self.spec.options[name])
-            for name in ("members", "method", "weights")
-            if name in self.spec.options
+            name: _plain(value)
+            for name, value in self.spec.options.items()
+            if name not in {*type(ranker.config).model_fields, *ELSEWHERE}
+            and value != defaults[name]
         }
         endpoint = getattr(ranker.models.scoring, "endpoint", "")
         return RunManifest(

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from beir_eval.errors import ExtraMissing, MeasureError
 from mcranker.errors import RunError
+from mcranker.grades import HIGHEST_GRADE
 from mcranker.logs import safe_logger
-from mcranker.ranking import HIGHEST_GRADE
 from personas.errors import shown
 
 if TYPE_CHECKING:

@@ -139,8 +139,8 @@ command = Verb(
     ],
     help="""Serve rankers to language models' clients, by the Model Context Protocol.
 
-    Tools: rank, explain, recruit_team. A client that starts the server by itself, such as an editor
-    or a chat program, is given the first of these commands.
+    Tools: rank, explain, compare, recruit_team. A client that starts the server by itself, such as
+    an editor or a chat program, is given the first of these commands.
 
     \b
       mcranker mcp --model openai:gpt-5-mini

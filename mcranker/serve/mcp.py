@@ -38,7 +38,9 @@ from mcranker.serve.metrics import Metrics
 from mcranker.serve.offers import Offers, notes_of
 from mcranker.serve.problems import Problem, problem_of
 from mcranker.serve.settings import Settings
+from personas.inspection.comparison import compare_rankings
 from personas.inspection.inspection import InspectedHit, Inspection
+from personas.report.compare.sentences import Sentence, reason, verdict
 
 logger = safe_logger("mcranker.serve")
 P = ParamSpec("P")
@@ -111,6 +113,23 @@ class Explanation(BaseModel):
     judges: list[JudgeView]
 
 
+class MovedDocument(BaseModel):
+    """A document that stands elsewhere than before."""
+
+    id: str
+    rank_before: int | None = Field(description="null where it was not ranked")
+    rank_after: int | None = Field(description="null where it is not ranked any more")
+    why: str = Field(description="whose change moved it most; empty where that is not known")
+
+
+class Comparison(BaseModel):
+    """What moved between two rankings."""
+
+    summary: str
+    notes: list[str] = Field(description="what to know before the rest is believed, worst first")
+    moved: list[MovedDocument] = Field(description="the move that counts most first")
+
+
 class RecruitedTeam(BaseModel):
     """A team of judges."""
 
@@ -137,7 +156,7 @@ async def mcp_server(settings: Settings | None = None) -> AsyncIterator[MCPServe
         log_level="WARNING",
     )
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-    for tool in (tools.rank, tools.explain, tools.recruit_team):
+    for tool in (tools.rank, tools.explain, tools.compare, tools.recruit_team):
         server.add_tool(tool, annotations=reads)
     try:
         yield server
@@ -237,6 +256,26 @@ class _Tools:
             score=hit.score,
             top_score=inspection.top,
             judges=[_view(inspection, hit, name) for name in inspection.personas],
+        )
+
+    @_told
+    async def compare(self, before: str, after: str) -> Comparison:
+        """Say which documents moved between two earlier rankings, and whose scores moved them."""
+        sides = [self._found(each) for each in (before, after)]
+        one, two = (each.offer.stored(each.ranking) for each in sides)
+        found = await anyio.to_thread.run_sync(compare_rankings, one, two)
+        return Comparison(
+            summary=" ".join(_plain(each) for each in verdict(found)),
+            notes=list(found.notes),
+            moved=[
+                MovedDocument(
+                    id=passage.doc_id,
+                    rank_before=passage.before.rank if passage.before else None,
+                    rank_after=passage.after.rank if passage.after else None,
+                    why=_plain(reason(passage)),
+                )
+                for passage in found.movers
+            ],
         )
 
     @_told
@@ -347,6 +386,10 @@ def _view(inspection: Inspection, hit: InspectedHit, name: str) -> JudgeView:
         ],
         criteria_scores=dict(hit.criteria.get(name, {})),
     )
+
+
+def _plain(sentence: Sentence) -> str:
+    return "".join(map(str, sentence))
 
 
 def _summary(inspection: Inspection, hit: InspectedHit) -> str:

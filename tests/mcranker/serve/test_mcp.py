@@ -55,7 +55,7 @@ async def refused(client: Client, tool: str, **arguments: Any) -> str:
 async def test_its_tools_say_what_they_take_and_give() -> None:
     async with client() as found:
         tools = {tool.name: tool for tool in (await found.list_tools()).tools}
-    assert list(tools) == ["rank", "explain", "recruit_team"]
+    assert list(tools) == ["rank", "explain", "compare", "recruit_team"]
     for tool in tools.values():
         assert tool.description
         assert tool.output_schema is not None
@@ -109,6 +109,33 @@ async def test_a_recruited_team_may_rank() -> None:
         assert "no team 'nobody'" in await refused(
             found, "rank", query="masks", documents=TEXTS, team="nobody"
         )
+
+
+async def test_two_rankings_are_compared() -> None:
+    asked = {"query": "masks", "documents": TEXTS}
+    changed = False
+
+    def score(request: ChatRequest) -> str:
+        # From 1, 2, 3 by all to 9, 2, 3 by the virologist: 1 + 9 + 1, 6 and 9 are the sums.
+        mine = changed and (request.tag.persona, request.tag.doc_id) == ("Virologist", "0")
+        return json.dumps({"Score": 9 if mine else int(request.tag.doc_id) + 1})
+
+    async with client(score=score) as found:
+        before = await called(found, "rank", **asked)
+        changed = True
+        after = await called(found, "rank", **asked)
+        names = {"before": before["ranking_id"], "after": after["ranking_id"]}
+        told = await called(found, "compare", **names)
+        assert [
+            (each["id"], each["rank_before"], each["rank_after"]) for each in told["moved"]
+        ] == [
+            ("0", 3, 1),
+            ("2", 1, 2),
+            ("1", 2, 3),
+        ]
+        assert told["moved"][0]["why"].startswith("Virologist rose from 1 to 9")
+        assert told["summary"]
+        assert "no ranking 'x'" in await refused(found, "compare", before="x", after="y")
 
 
 async def test_a_score_that_is_missing_is_null_and_told() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 from rich.console import Console
 
@@ -46,24 +47,30 @@ def terminal(ranking: Ranking, passage: int | None = None) -> str:
     return file.getvalue()
 
 
-def heat(page: Page) -> list[list[str]]:
-    """The rows of the heat map, headings first, without the blanks and soft hyphens."""
-    rows = [[" ".join(cell.replace("\xad", "").split()) for cell in row] for row in page.rows]
-    first = next(place for place, row in enumerate(rows) if row and row[0] == "Passage")
-    return rows[first : first + 1 + len(DOCS)]
+def head_of(text: str) -> list[str]:
+    """The headings of the heat map."""
+    rows = Page(text).rows
+    return [" ".join(cell.replace("\xad", "").split()) for cell in rows[0]]
 
 
-def ranks(rows: list[list[str]], personas: int) -> list[list[str]]:
+def rows_of(text: str) -> list[str]:
+    """The rows of the heat map, best first, as markup."""
+    rows = [each.partition("</tr>")[0] for each in text.split('<tbody class="passage')[1:]]
+    assert len(rows) == len(DOCS)
+    return rows
+
+
+def ranks(text: str) -> list[list[str]]:
     """The ranks of each row, without the hints of who moved it."""
-    return [[cell.partition(",")[0] for cell in row[2 : 2 + personas]] for row in rows]
+    cell = re.compile(r'<td class="cell h\d+" data-v="\d+"[^>]*>([^<]*)')
+    return [cell.findall(row) for row in rows_of(text)]
 
 
 def test_a_teams_page_is_a_heat_map_of_ranks() -> None:
     text = render_inspection(by_team().to_dict())
-    head, *rows = heat(Page(text))
-    assert head[:5] == ["Passage", "Final score", *TEAM]
+    assert head_of(text)[:5] == ["Passage", "Final score", *TEAM]
     # Places b, d, a, c.
-    assert ranks(rows, 3) == [["1", "1", "2"], ["4", "4", "1"], ["2", "3", "3"], ["3", "2", "4"]]
+    assert ranks(text) == [["1", "1", "2"], ["4", "4", "1"], ["2", "3", "3"], ["3", "2", "4"]]
     # Of four: rank 1 is the strongest of the colours 0 to 10, rank 4 the palest.
     assert 'class="cell h10" data-v="1"' in text
     assert 'class="cell h0" data-v="4"' in text
@@ -77,11 +84,10 @@ def test_a_teams_page_is_a_heat_map_of_ranks() -> None:
 def test_a_persona_that_is_left_out_has_no_column_and_is_told() -> None:
     ranking = without_one()
     text = render_inspection(ranking.to_dict())
-    head, *rows = heat(Page(text))
-    assert head[2:4] == [*TEAM[:2]]
-    assert TEAM[2] not in head
+    assert head_of(text)[2:4] == [*TEAM[:2]]
+    assert TEAM[2] not in head_of(text)
     # Places b, a, c, d; two are sorted out, b a and b c, and the others share rank 3.
-    assert ranks(rows, 2) == [["1", "1"], ["2", "3+"], ["3+", "2"], ["3+", "3+"]]
+    assert ranks(text) == [["1", "1"], ["2", "3+"], ["3+", "2"], ["3+", "3+"]]
     assert "gave no order" in text
     assert "all others share it" in text
     assert "failed</span>" in text
@@ -92,9 +98,8 @@ def test_a_persona_that_is_left_out_has_no_column_and_is_told() -> None:
 
 def test_a_single_order_has_no_empty_columns_of_scores() -> None:
     text = render_inspection(alone().to_dict())
-    head, *rows = heat(Page(text))
-    assert head == ["Passage", "First stage", "Moved"]
-    assert [len(row) for row in rows] == [3] * 4
+    assert head_of(text) == ["Passage", "First stage"]
+    assert [len(re.findall("<t[hd]", row)) for row in rows_of(text)] == [2] * 4
     assert "Final score" not in text
     assert "not scored" not in text
     assert "gives an order without scores" in text
@@ -123,5 +128,6 @@ def test_passages_beyond_depth_have_empty_cells() -> None:
     with PairwiseRanker(model=model, ledger=None, team_size=3, depth=3) as ranker:
         ranking = ranker.rank("masks", DOCS)
     text = render_inspection(ranking.to_dict())
-    assert heat(Page(text))[-1][1:5] == ["not scored", "", "", ""]
+    cells = re.findall(r"<td[^>]*>([^<]*)</td>", rows_of(text)[-1])
+    assert cells[:4] == ["not scored", "", "", ""]
     assert "Passages that were not compared follow" in text
