@@ -125,6 +125,8 @@ def broken_links(report: Path) -> list[str]:
     broken = []
     for name, page in pages.items():
         for link in page.found:
+            if link.startswith("data:"):
+                continue  # a file that the page holds
             path, _, place = link.partition("#")
             target = (report / name).parent.joinpath(path).resolve() if path else report / name
             there = target.is_relative_to(report.resolve()) or not path

@@ -130,7 +130,7 @@ def survey_pages(
     links = {each.name.casefold(): where[n] for n, each in enumerate(survey.personas, 1)}
     yield site.OVERVIEW, _overview(survey, around, where, figures)
     for listing, rows in (
-        (_queries(survey, around), query_rows(survey, query_columns(survey, links))),
+        (_queries(survey, around), query_rows(survey, query_columns(survey))),
         (_personas(survey, around, links), people),
         (
             _criteria(survey, around),

@@ -119,21 +119,14 @@ def common_personas(queries: Iterable[QueryFigures]) -> tuple[str, ...]:
     return tuple(name for name in ranked[0].personas if name.casefold() in common)
 
 
-def query_columns(
-    survey: Survey, links: Mapping[str, str] | None = None
-) -> tuple[QueryColumn, ...]:
-    """The columns of figures that have something to say about these queries.
-
-    Args:
-        survey: what they are of.
-        links: persona, in lower case -> where its row is.
-    """
+def query_columns(survey: Survey) -> tuple[QueryColumn, ...]:
+    """The columns of figures that have something to say about these queries."""
     queries = survey.queries
     common = {name.casefold() for name in common_personas(queries)}
 
     def names(query: QueryFigures) -> str:
         others = [name for name in query.personas if name.casefold() not in common]
-        shown = ", ".join(_person(name, _NAME, links or {}) for name in others[:_NAMES])
+        shown = ", ".join(_outside(name, _NAME) for name in others[:_NAMES])
         more = len(others) - _NAMES
         return shown if more <= 0 else shown + f" and {more:,} more"
 
@@ -241,7 +234,12 @@ PAIR_COLUMNS = (
 
 
 def pair_row(pair: PairFigures, links: Mapping[str, str]) -> Markup:
-    """The row of two personas who judged together; `links` are as `query_columns` has them."""
+    """The row of two personas who judged together.
+
+    Args:
+        pair: their figures.
+        links: persona, in lower case -> where its row is.
+    """
     tau = "" if pair.tau is None else optional(pair.tau, 2)
     cells = (
         _WORDS.format(_person(pair.second, _PERSONA, links)),

@@ -12,8 +12,12 @@ import pytest
 
 from beir_eval.experiment.run_folder import FigureNote, ScoreCounts, Taken
 from beir_eval.measures.significance import Interval
+from beir_eval.report.as_json import render_json
 from beir_eval.report.html import render_html
 from beir_eval.report.model import Figure, Point, Section
+from beir_eval.report.verdict import findings
+from personas.report.query.verdict import ORDER
+from personas.report.site import Made
 from tests.support.report_support import Page, cell, column, report, row, section
 
 ROOT = Path(__file__).parents[3]
@@ -56,7 +60,8 @@ def hashed(text: str) -> str:
 
 
 def test_the_page_stands_by_itself() -> None:
-    text = render_html(report(section(row("A", cell(0.5)), figure=figure()), usual()))
+    made = report(section(row("A", cell(0.5)), figure=figure()), usual())
+    text = render_html(made)
     page = Page(text)
     (policy,) = (
         found["content"]
@@ -70,7 +75,12 @@ def test_the_page_stands_by_itself() -> None:
     assert len(page.raw["style"]) == 2
     assert {hashed(each) for each in page.raw["style"]} == set(rules["style-src"].split())
     assert [hashed(each) for each in page.raw["script"]] == rules["script-src"].split()
-    assert not set(page.attributes("href")) - {f"#{each}" for each in page.attributes("id")}
+    (figures,) = (each for each in page.attributes("href") if not each.startswith("#"))
+    kind, _, data = figures.partition(",")
+    assert kind == "data:application/json;base64"
+    assert base64.b64decode(data).decode() == render_json(made)
+    places = {f"#{each}" for each in page.attributes("id")}
+    assert not set(page.attributes("href")) - {figures} - places
     assert len(page.attributes("id")) == len(set(page.attributes("id")))
     assert not {"src", "srcset", "style", "onclick", "onload", "action"} & {
         name for _, found in page.tags for name in found
@@ -83,15 +93,40 @@ def test_the_same_report_makes_the_same_page() -> None:
     assert render_html(report(usual())) == render_html(report(usual()))
 
 
+def test_the_page_opens_with_what_to_know_worst_news_first() -> None:
+    found = findings(report(usual()))
+    kinds = [ORDER.index(each.kind) for each in found]
+    assert kinds == sorted(kinds)
+    sentences = [each.sentence for each in found]
+    assert "The judge is a weak model: MC: 2 recruits." in sentences
+    assert (
+        "MC: 2 recruits is better than DIRECT on SciFact: 0.712, +0.212 "
+        "(95% interval -0.010 to +0.040, p 0.030)."
+    ) in sentences
+    page = render_html(report(usual()), made=Made("1.2", "2026-03-31", "beir-eval report runs"))
+    assert page.index('class="verdict"') < page.index("<main>")
+    assert "MCRanker 1.2: <code><bdi>beir-eval report runs</bdi></code>" in page
+
+
+def test_many_comparisons_are_counted() -> None:
+    rows = [row("BASE", cell(0.5), is_baseline=True)]
+    rows += [row(f"R{p}", cell(0.6, p=p)) for p in (0.01, 0.001, 0.9)]
+    rows += [row("WORSE", cell(0.4, p=0.01))]
+    (first, *_) = findings(report(section(*rows)))
+    assert first.kind == "bad"
+    assert "Of 4 comparisons with DIRECT" in first.sentence
+    assert "1 is worse, 1 undecided, 2 better" in first.sentence
+
+
 def test_values_stand_beside_the_papers() -> None:
     table = Page(render_html(report(usual()))).texts(0)
     assert table == [
         ["Ranker", "SciFact n = 20", "Touche n = 20", "Average"],
         ["ours", "paper", "ours", "ours"],
         # (0.6789 + 0.3001) / 2 = 0.4895
-        ["BM25", "0.679", "0.679", "0.300", "0.489"],
-        ["DIRECT baseline", "0.500", "0.701", "0.200", "0.350"],
-        ["MC: 2 recruits weak model", "0.712†", "", "-", "-"],
+        ["BM25", "0.679 0.579 to 0.779", "0.679", "0.300 0.200 to 0.400", "0.489"],
+        ["DIRECT baseline", "0.500 0.400 to 0.600", "0.701", "0.200 0.100 to 0.300", "0.350"],
+        ["MC: 2 recruits weak model", "0.712† 0.612 to 0.812", "", "-", "-"],
     ]
 
 
@@ -100,7 +135,15 @@ def test_values_with_ties_drawn_by_lot_have_a_column_where_they_are_others() -> 
     assert Page(text).texts(0)[:3] == [
         ["Ranker", "SciFact n = 20", "Touche n = 20", "Average"],
         ["as ranked", "ties by lot", "paper", "ours", "as ranked", "ties by lot"],
-        ["BM25", "0.679", "0.400", "0.679", "0.300", "0.489", "0.350"],
+        [
+            "BM25",
+            "0.679",
+            "0.400 0.579 to 0.779",
+            "0.679",
+            "0.300 0.200 to 0.400",
+            "0.489",
+            "0.350",
+        ],
     ]
     assert re.findall("<u>(.*?)</u>", text[text.index("<main>") :]) == ["0.400", "0.200"]
 
@@ -120,7 +163,11 @@ def test_the_papers_numbers_are_labelled_wherever_they_stand() -> None:
 def test_a_section_without_the_papers_numbers_has_one_line_of_headings() -> None:
     rows = (row("A", cell(0.5)), row("B", cell(0.4)))
     page = Page(render_html(report(section(*rows))))
-    assert page.texts(0) == [["Ranker", "SciFact n = 20"], ["A", "0.500"], ["B", "0.400"]]
+    assert page.texts(0) == [
+        ["Ranker", "SciFact n = 20"],
+        ["A", "0.500 0.400 to 0.600"],
+        ["B", "0.400 0.300 to 0.500"],
+    ]
     assert "published in the paper" not in page.text
 
 
