@@ -109,7 +109,7 @@ def test_judgements(pair: tuple[Path, Path], tmp_path: Path) -> None:
     # Rank 1 before and 3 now: 1, and 1 / log2(4).
     assert "nDCG@10 falls from 1.000 to 0.500" in shown(*pair, "--qrels", qrels)
     nameless = written(tmp_path / "nameless.json", before(""))
-    assert "has no id, so its judgements cannot be found" in refused(
+    assert "query has no id, and its passages are not judged" in refused(
         nameless, nameless, "--qrels", qrels
     )
     # Where there are judgements of one query only, there is nothing to be mistaken about.
