@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         RubricWritten,
         TeamRecruited,
     )
+    from mcranker.hit import Hit
     from mcranker.llm.chat import (
         Answer,
         Capabilities,
@@ -76,7 +77,7 @@ if TYPE_CHECKING:
     from mcranker.rankers.rerank import RerankRanker
     from mcranker.rankers.setwise import SetwiseRanker
     from mcranker.rankers.tournament import TournamentRanker
-    from mcranker.ranking import Hit, Ranking
+    from mcranker.ranking import Ranking
     from mcranker.replies.loose_json import Unreadable
     from mcranker.team_page import team_to_html
     from mcranker.types import (
@@ -114,7 +115,8 @@ _EXPORTS = {
     "mcranker.rankers.fused": "FusedRanker fuse",
     "mcranker.method.answers": "Scoring",
     "mcranker.replies.loose_json": "Unreadable",
-    "mcranker.ranking": "Ranking Hit",
+    "mcranker.hit": "Hit",
+    "mcranker.ranking": "Ranking",
     "mcranker.estimate": "Estimate",
     "mcranker.events": "Event RankingStarted TeamRecruited RubricWritten PassageScored "
     "PassageAssessed PassagesCompared RankingDone",

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
 from mcranker.errors import InputError
-from mcranker.ranking import Ranking, checked_grades
+from mcranker.grades import checked_grades
+from mcranker.ranking import Ranking
 from personas.errors import SchemaError
 from personas.inspection.comparison import RankingComparison, compare_rankings
 from personas.inspection.stored import StoredRanking

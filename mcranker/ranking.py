@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast, overload
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar, overload
 
-from mcranker.errors import ConfigError, InputError, MissingScoreError
+from mcranker.errors import ConfigError, MissingScoreError
+from mcranker.grades import checked_grades
+from mcranker.hit import Hit
+from mcranker.stored_form import fields_of, stored_calls, stored_hit, stored_orders
 from mcranker.trec import trec_run
 from mcranker.types import (
     Comparisons,
@@ -21,20 +24,16 @@ from mcranker.types import (
     WindowCounts,
 )
 from personas.ensembles import Rule, descending, distinct, find_ensemble, relevance
-from personas.errors import PersonasError, SchemaError, shown
+from personas.errors import PersonasError
 from personas.inspection.stored import (
     ASSESSOR,
-    StoredCalls,
     StoredComparisons,
-    StoredHit,
     StoredMember,
-    StoredOrder,
     StoredQuery,
     StoredRanking,
     StoredUsage,
     StoredWindows,
     WeakJudge,
-    plain_values,
     returned,
 )
 from personas.orders import points, rule_of_points
@@ -46,75 +45,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from mcranker.llm.chat import Stage, Usage
+    from mcranker.llm.chat import Usage
     from personas import Team
 
 T = TypeVar("T")
-
-HIGHEST_GRADE = 1_000_000
-"""Grades go as far below 0. Programs that measure take memory for each up to the highest."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """One passage of a ranking.
-
-    Attributes:
-        rank: from 1, best first.
-        doc_id: the passage's id.
-        score: final score; None for a passage beyond ``depth``, which was not judged, and for
-            one that `skipped` personas were not asked about.
-        scores: persona -> score, 0 to k, or None where there is none; in team order.
-        missing: persona -> why its score is missing.
-        criteria: persona -> criterion -> score, only with ``scoring="per_criterion"``.
-        first_stage_rank: rank in the order in which the passages were given, from 1.
-        passage: title and text.
-        skipped: personas who were not asked, because the passage could not reach the first
-            ``top_k`` ranks any more.
-        at_most: the highest final score it could have got from them; None if nobody was
-            skipped.
-        confidence: persona -> how sure the model is, 0 to 1, where it answers typed questions and
-            says so.
-        probabilities: persona -> probability of each level, from 0 to k at equal distances,
-            where the model gives them.
-        relevance: where `score` lies on `Ranking.scale`, from 0 to 1; None without a score.
-        cut: characters at the end of the passage that models did not see.
-        dropped: the passage's relevance, 0 to 10, where REBEL dropped it for being too low: then it
-            has no final score; else None.
-        ranks: persona -> rank in its order, from 1, where a team compared passages; see `Orders`.
-    """
-
-    rank: int
-    doc_id: str
-    score: float | None
-    scores: Mapping[str, float | None]
-    missing: Mapping[str, str]
-    criteria: Mapping[str, Mapping[str, float]]
-    first_stage_rank: int
-    passage: Passage
-    skipped: tuple[str, ...] = ()
-    at_most: float | None = None
-    relevance: float | None = None
-    cut: int = 0
-    confidence: Mapping[str, float] = field(default_factory=dict)
-    probabilities: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    dropped: float | None = None
-    ranks: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """What came with the passage and is not shown to models."""
-        return self.passage.metadata
-
-    @property
-    def index(self) -> int:
-        """Place of the passage in the docs that were given, from 0."""
-        return self.first_stage_rank - 1
-
-    @property
-    def moved(self) -> int:
-        """How many ranks the passage rose (positive) or fell (negative)."""
-        return self.first_stage_rank - self.rank
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -382,21 +316,22 @@ class Ranking(Sequence[Hit]):
 
     def stored(self) -> StoredRanking:
         """Everything, in the form in which it is stored."""
+        whole = [self._hit(place) for place in range(len(self.order))]
         return StoredRanking(
             version=1,
             query=StoredQuery(**asdict(self.query)),
             ranker=self.ranker,
             team=self.team,
             personas=list(self.personas),
-            hits=[_stored_hit(self._hit(place)) for place in range(len(self.order))],
+            hits=[stored_hit(each) for each in whole],
             config=dict(self.config),
             models=dict(self.models),
             prompt_hashes=dict(self.prompt_hashes),
             usage=StoredUsage(
                 **asdict(self.usage),
                 cost=self.cost,
-                by_stage=_stored_calls(self.calls),
-                reused=_stored_calls(self.calls.reused),
+                by_stage=stored_calls(self.calls),
+                reused=stored_calls(self.calls.reused),
             ),
             seconds=dict(self.seconds),
             scale=self.scale,
@@ -405,7 +340,7 @@ class Ranking(Sequence[Hit]):
             comparisons=StoredComparisons(**asdict(self.comparisons)) if self.comparisons else None,
             windows=StoredWindows(**asdict(self.windows)) if self.windows else None,
             members=[StoredMember(**asdict(each)) for each in self.members],
-            orders=_stored_orders(self.orders) if self.orders else {},
+            orders=stored_orders(self.orders) if self.orders else {},
             weak_judge=self.weak_judge,
         )
 
@@ -473,67 +408,7 @@ class Ranking(Sequence[Hit]):
         Raises:
             InputError: it is of another version, or is not a ranking.
         """
-        import numpy as np
-
-        try:
-            stored = StoredRanking.read(data)
-        except SchemaError as error:
-            raise InputError(str(error)) from error
-        hits = sorted(stored.hits, key=lambda hit: hit.first_stage_rank)
-        matrix = ScoreMatrix.empty(len(hits), len(stored.personas))
-        for row, hit in enumerate(hits):
-            for column, name in enumerate(stored.personas):
-                score = hit.scores[name]
-                matrix.values[row, column] = math.nan if score is None else score
-                if name in hit.missing:
-                    matrix.reasons[row, column] = hit.missing[name]
-                if name in hit.confidence:
-                    matrix.confidence[row, column] = hit.confidence[name]
-                if name in hit.probabilities:
-                    matrix.probabilities[row, column] = hit.probabilities[name]
-                if given := hit.criteria.get(name):
-                    names = stored.criteria_of(name)
-                    if set(given) != set(names):
-                        raise InputError(
-                            f"this is no complete ranking: the hit of rank {hit.rank} has scores "
-                            f"of other criteria than {name!r} has"
-                        )
-                    matrix.criteria[row, column] = tuple(given[each] for each in names)
-        calls = UsageTable()
-        for reused, rows in ((False, stored.usage.by_stage), (True, stored.usage.reused)):
-            for each in rows:
-                calls.add(*used_by(each), reused=reused)
-        return cls(
-            query=Query(stored.query.text, stored.query.id),
-            passages=tuple(_passage(hit) for hit in hits),
-            order=np.argsort([hit.rank for hit in hits]).astype(np.intp),
-            final=np.array([hit.score for hit in hits], dtype=np.float64),
-            matrix=matrix,
-            personas=tuple(stored.personas),
-            team=stored.team,
-            ranker=stored.ranker,
-            config=stored.config,
-            models=stored.models,
-            prompt_hashes=stored.prompt_hashes,
-            calls=calls,
-            seconds=stored.seconds,
-            assessor_reasons={
-                row: hit.missing[ASSESSOR]
-                for row, hit in enumerate(hits)
-                if ASSESSOR in hit.missing and ASSESSOR not in stored.personas
-            },
-            bounds={row: hit.at_most for row, hit in enumerate(hits) if hit.at_most is not None},
-            scale=stored.scale,
-            partial=stored.partial,
-            failure=stored.failure,
-            cut={row: hit.cut for row, hit in enumerate(hits) if hit.cut},
-            comparisons=Comparisons(**dict(stored.comparisons)) if stored.comparisons else None,
-            dropped={row: hit.dropped for row, hit in enumerate(hits) if hit.dropped is not None},
-            windows=WindowCounts(**dict(stored.windows)) if stored.windows else None,
-            members=tuple(MemberRanking(**dict(each)) for each in stored.members),
-            orders=_orders(stored, hits) if stored.orders else None,
-            weak_judge=stored.weak_judge,
-        )
+        return cls(**fields_of(data))
 
     def _hit(self, place: int) -> Hit:
         row = int(self.order[place])
@@ -669,116 +544,8 @@ def _by_name(
     return {name: cells[row, column] for column, name in columns if (row, column) in cells}
 
 
-def used_by(row: StoredCalls) -> tuple[Stage, str, str, Usage]:
-    """Stage, persona, model, and what they took."""
-    from mcranker.llm.chat import Usage
-
-    counts = {each.name: getattr(row, each.name) for each in fields(Usage)}
-    return cast("Stage", row.stage), row.persona, row.model, Usage(**counts)
-
-
-def _stored_calls(table: UsageTable) -> list[StoredCalls]:
-    from mcranker.llm.prices import cost
-
-    return [
-        StoredCalls(
-            stage=stage, persona=persona, model=model, **asdict(usage), cost=cost(model, usage)
-        )
-        for (stage, persona, model), usage in table.items()
-    ]
-
-
-def _stored_orders(orders: Orders) -> dict[str, StoredOrder]:
-    return {
-        name: StoredOrder(
-            **asdict(orders.comparisons[name]), left_out=orders.left_out.get(name, "")
-        )
-        for name in orders.personas
-    }
-
-
-def _orders(stored: StoredRanking, hits: Sequence[StoredHit]) -> Orders:
-    """The orders of a stored ranking; `hits` in first-stage order."""
-    import numpy as np
-
-    names = tuple(stored.orders)
-    rows = [[hit.ranks.get(name, math.nan) for name in names] for hit in hits]
-    return Orders(
-        personas=names,
-        ranks=np.array(rows, dtype=np.float64).reshape(len(hits), len(names)),
-        comparisons={
-            name: Comparisons(**each.model_dump(exclude={"left_out"}))
-            for name, each in stored.orders.items()
-        },
-        left_out={name: each.left_out for name, each in stored.orders.items() if each.left_out},
-    )
-
-
-def _stored_hit(hit: Hit) -> StoredHit:
-    passage = hit.passage
-    return StoredHit(
-        rank=hit.rank,
-        doc_id=hit.doc_id,
-        score=hit.score,
-        scores=dict(hit.scores),
-        missing=dict(hit.missing),
-        skipped=hit.skipped,
-        at_most=hit.at_most,
-        relevance=hit.relevance,
-        cut=hit.cut,
-        dropped=hit.dropped,
-        criteria={name: dict(each) for name, each in hit.criteria.items()},
-        confidence=dict(hit.confidence),
-        probabilities=dict(hit.probabilities),
-        ranks=dict(hit.ranks),
-        first_stage_rank=hit.first_stage_rank,
-        first_stage_score=passage.score,
-        title=passage.title,
-        text=passage.text,
-        metadata=plain_values(passage.metadata),
-    )
-
-
-def _passage(hit: StoredHit) -> Passage:
-    if hit.title is None or hit.text is None:
-        raise InputError(
-            f"the passage {hit.doc_id!r} has no text, as run folders keep rankings; add the texts "
-            "that the folder 'data' beside it holds"
-        )
-    return Passage(hit.doc_id, hit.text, hit.title, hit.first_stage_score, hit.metadata)
-
-
 def _left_out(config: Mapping[str, Any]) -> str:
     return (
         f"top_k={config.get('top_k')!r} left out scores that this needs; rank again without it "
         "(scores that the ledger has are not paid for again)"
     )
-
-
-def checked_grades(grades: Mapping[str, int] | None) -> dict[str, int] | None:
-    """Judgements of one query: document id -> grade, above 0 for relevant.
-
-    Raises:
-        InputError: they are something else.
-    """
-    if grades is None:
-        return None
-    if not isinstance(grades, Mapping):
-        raise InputError(
-            f"grades is a {type(grades).__name__}; give a mapping of document id to grade, "
-            'e.g. {"doc1": 2}'
-        )
-    for doc_id, grade in grades.items():
-        if not isinstance(doc_id, str):
-            raise InputError(
-                f"grades: document id {doc_id!r} is a {type(doc_id).__name__}; "
-                "give ids as text, as in docs"
-            )
-        # True is a whole number to Python, and numbers of numpy are none.
-        whole = hasattr(grade, "__index__") and not isinstance(grade, bool)
-        if not (whole and abs(int(grade)) <= HIGHEST_GRADE):
-            raise InputError(
-                f"grades: the grade of {doc_id!r} is {shown(grade)}; give a whole number, "
-                f"above 0 for relevant, up to {HIGHEST_GRADE:,}"
-            )
-    return {doc_id: int(grade) for doc_id, grade in grades.items()}

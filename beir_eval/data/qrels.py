@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from beir_eval.errors import DatasetError
 from beir_eval.text_files import read_lines
-from mcranker.ranking import HIGHEST_GRADE
+from mcranker.grades import HIGHEST_GRADE
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable

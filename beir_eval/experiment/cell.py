@@ -27,7 +27,7 @@ from beir_eval.measures.ties import Tied, tie_figures
 from mcranker.llm.masking import shown_url
 from mcranker.logs import safe_logger
 from mcranker.models import MODEL_OPTIONS
-from mcranker.ranking import used_by
+from mcranker.stored_form import used_by
 from mcranker.trec import write_trec
 from mcranker.types import UsageTable
 from personas.atomic import replacing

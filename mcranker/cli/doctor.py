@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import platform
 import sqlite3
@@ -17,8 +16,9 @@ import click
 
 from mcranker import __version__
 from mcranker.cli.better_judges import better_judges
+from mcranker.cli.extras import EXTRAS, absent
 from mcranker.cli.failures import DONE, ERROR, failure, print_json
-from mcranker.cli.fetching import ENCODER, ENGINE, fetch_models, is_here
+from mcranker.cli.fetching import fetch_models, is_here
 from mcranker.cli.invocation import Invocation
 from mcranker.cli.options import model_flags
 from mcranker.cli.signals import run as run_loop
@@ -60,12 +60,6 @@ _SETTINGS = (
     "HTTPS_PROXY",
     "ALL_PROXY",
 )
-_EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "local": ("the local encoder and engine", (*ENCODER, ENGINE)),
-    "eval": ("evaluation", ("bm25s", "ir_datasets", "ir_measures", "Stemmer")),
-    "hub": ("models from the Hugging Face hub", ("huggingface_hub",)),
-    "crossencoder": ("cross-encoders", ("sentence_transformers",)),
-}
 _COLOURS: Mapping[Status, str] = {"ok": "green", "missing": "yellow", "failed": "bold red"}
 _TYPED_PROBE = ChatRequest(
     messages=(),
@@ -140,11 +134,10 @@ def _environment(environ: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _extras() -> Iterator[Finding]:
-    for extra, (purpose, packages) in _EXTRAS.items():
-        absent = [name for name in packages if importlib.util.find_spec(name) is None]
-        if absent:
+    for extra, (purpose, _) in EXTRAS.items():
+        if missing := absent(extra):
             advice = f"for {purpose}: pip install 'mcranker[{extra}]'"
-            yield Finding("missing", f"extra {extra}", f"{advice} (no {', '.join(absent)})")
+            yield Finding("missing", f"extra {extra}", f"{advice} (no {', '.join(missing)})")
         else:
             yield Finding("ok", f"extra {extra}", f"{purpose}: installed")
 
@@ -196,12 +189,12 @@ def _model(ctx: click.Context) -> Iterator[Finding]:
     model, base_url, call = ctx.params["model"], ctx.params["base_url"], ctx.params["call"]
     name, why = (model, "named by --model") if model else choose_default(os.environ)
     yield Finding("ok", "model", f"{name}: {why}")
-    absent = _absent_file(name)
-    if absent and not call:
-        yield Finding("missing", "connection", absent)
+    no_file = _absent_file(name)
+    if no_file and not call:
+        yield Finding("missing", "connection", no_file)
         return
     try:
-        if absent:
+        if no_file:
             fetch_models([name], quiet=ctx.params["quiet"])
         chat = connect(model, base_url=base_url)
     except MCRankerError as error:

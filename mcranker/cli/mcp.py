@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
+from mcranker.cli.extras import absent
 from mcranker.cli.failures import DONE
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.invocation import Invocation, say
@@ -34,13 +34,11 @@ if TYPE_CHECKING:
     from mcranker.serve.settings import Settings
 
 TRANSPORT = "Transport"
-_NEEDED = ("mcp", "fastapi", "uvicorn", "prometheus_client")
 
 
 def _mcp(ctx: click.Context) -> int:
     given = ctx.params
-    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
+    if missing := absent("mcp"):
         raise ConfigError(
             f"the MCP server needs {', '.join(missing)}; run: pip install 'mcranker[mcp]'"
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 from dataclasses import replace
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mcranker.cli.extras import absent
 from mcranker.cli.failures import DONE
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.files import print_line
@@ -37,13 +37,11 @@ if TYPE_CHECKING:
     from mcranker.serve.settings import Settings
 
 SERVICE, KEYS = "Service", "Keys"
-_NEEDED = ("fastapi", "uvicorn", "prometheus_client")
 
 
 def _serve(ctx: click.Context) -> int:
     given = ctx.params
-    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
+    if missing := absent("serve"):
         raise ConfigError(
             f"the service needs {', '.join(missing)}; run: pip install 'mcranker[serve]'"
         )

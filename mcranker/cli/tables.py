@@ -21,7 +21,8 @@ from personas.words import counted, dollars, score_column, seconds, weight
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from mcranker.ranking import Hit, Ranking
+    from mcranker.hit import Hit
+    from mcranker.ranking import Ranking
     from personas import Member
 
 ROOM_FOR_PASSAGE = 24  # columns; with less, the personas' headings are letters

@@ -6,9 +6,10 @@ import dataclasses
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
+from numbers import Real
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeAlias, Unpack, cast
 
@@ -415,12 +416,14 @@ class _Events:
 def _checked(
     members: Sequence[MemberSpec], method: str, weights: Sequence[float] | None
 ) -> tuple[Method, tuple[float, ...]]:
-    if isinstance(members, str) or len(members) < 2:
+    if isinstance(members, str) or not isinstance(members, Sequence) or len(members) < 2:
         raise ConfigError(
             f"members={shown(members)}: fusion takes two or more, e.g. members=['mcranker', 'bm25']"
         )
     if method not in METHODS:
         raise ConfigError(f"method={method!r} is unknown; give one of {', '.join(METHODS)}")
+    if weights is not None and not isinstance(weights, Iterable):
+        raise ConfigError(f"weights={weights!r}: give a list with a number for each member")
     found = tuple(repeat(1.0, len(members)) if weights is None else weights)
     if len(found) != len(members):
         raise ConfigError(f"{len(found)} weights for {len(members)} members; give one for each")
@@ -444,16 +447,22 @@ def _made(spec: MemberSpec, shared: Mapping[str, Any], kept: Mapping[str, Any]) 
     options: dict[str, Any] = {}
     if isinstance(spec, Mapping):
         if not isinstance(spec.get("ranker", spec.get("run")), str | os.PathLike):
-            return _Member("run", run=cast("Run", spec))
+            return _Member("run", run=_checked_run(spec))
         options = {str(name): value for name, value in spec.items()}
         label = str(options.pop("label", ""))
         name, is_run = options.pop("run", None), "run" in spec
         spec = name if is_run else options.pop("ranker")
-        if is_run and options:
-            raise ConfigError(f"a run takes no options, and this has {', '.join(options)}")
     else:
         is_run = isinstance(spec, os.PathLike)
-    name = os.fspath(cast("str", spec))
+    name = os.fspath(spec) if isinstance(spec, str | os.PathLike) else None
+    if not isinstance(name, str):
+        raise ConfigError(
+            f"the member {shown(spec)} is neither a ranker, nor a name, nor a run; give e.g. "
+            "'direct', {'ranker': 'rankgpt', 'window': 10} or 'others.trec'"
+        )
+    if options and (is_run or name in FIRST_STAGE):
+        what = "a run" if is_run else "the first stage"
+        raise ConfigError(f"{what} takes no options, and this has {', '.join(options)}")
     if name in FIRST_STAGE and not is_run:
         return _Member(label or name)
     if name in RANKERS.names and not is_run:
@@ -463,7 +472,9 @@ def _made(spec: MemberSpec, shared: Mapping[str, Any], kept: Mapping[str, Any]) 
         if strange:
             raise ConfigError(f"the ranker {name!r} takes no option {strange[0]!r}")
         make = cast("Callable[..., Ranker]", kind)
-        defaults = {each: value for each, value in shared.items() if each in takes}
+        # Members rank all that they are given; how many come back is up to the fused ranker.
+        unlimited = {**shared, "top_n": None}
+        defaults = {each: value for each, value in unlimited.items() if each in takes}
         return _Member(label or name, ranker=make(**{**defaults, **kept, **options}), made=True)
     if is_file(Path(name)):
         return _Member(label or Path(name).stem, run=read_trec(name))
@@ -471,6 +482,31 @@ def _made(spec: MemberSpec, shared: Mapping[str, Any], kept: Mapping[str, Any]) 
         f"the member {shown(name)} is neither the first stage ('bm25'), nor a ranker "
         f"({', '.join(RANKERS.names)}), nor the file of a TREC run"
     )
+
+
+def _checked_run(run: Mapping[Any, Any]) -> Run:
+    """The run that is given as such.
+
+    Raises:
+        ConfigError: it is not of the form of `Run`, has a score that is not finite, or has a
+            document twice.
+    """
+    for query_id, listed in run.items():
+        pairs = listed if isinstance(listed, Sequence) and not isinstance(listed, str) else [None]
+        known = {_scored_doc(each) for each in pairs} - {None}
+        if not isinstance(query_id, str) or len(known) < len(pairs):
+            raise ConfigError(
+                f"{shown(query_id)}: {shown(listed)} among members is no run; give query id -> "
+                "[(document id, score), ...], each document once, or a table with 'ranker' or 'run'"
+            )
+    return run
+
+
+def _scored_doc(pair: object) -> str | None:
+    match pair:
+        case (str() as doc_id, Real() as score) if math.isfinite(score):
+            return doc_id
+    return None
 
 
 def _named_apart(members: Sequence[_Member]) -> tuple[_Member, ...]:

@@ -19,10 +19,11 @@ from starlette.responses import HTMLResponse, Response
 
 from mcranker import __version__
 from mcranker.events import RankingDone
+from mcranker.hit import Hit
 from mcranker.inputs import as_passages, as_query
 from mcranker.logs import safe_logger
 from mcranker.rankers import Ranker
-from mcranker.ranking import Hit, Ranking
+from mcranker.ranking import Ranking
 from mcranker.runtime.bridge import task_group
 from mcranker.serve import playground
 from mcranker.serve.bodies import Gone, read_object, timeout_of

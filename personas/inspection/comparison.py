@@ -151,7 +151,7 @@ class ComparedPassage:
 
     @property
     def weight(self) -> float:
-        """How much the move counts: the change of 1 / log2(1 + rank), as NDCG discounts ranks."""
+        """How much the move counts: the change of 1 / log2(1 + rank), as nDCG discounts ranks."""
         return abs(_discount(self.after) - _discount(self.before))
 
 
@@ -170,7 +170,7 @@ class RankingComparison:
             then by rank.
         idle: names of personas that were changed and gave each passage the score it had before.
         exact: whether the arithmetic behind `PersonaChange.effect` gives the second ranking itself.
-        ndcg_before: NDCG@10, 0 to 1; None without judgements, or without a relevant passage.
+        ndcg_before: nDCG@10, 0 to 1; None without judgements, or without a relevant passage.
         ndcg_after: that of the second ranking.
     """
 

@@ -25,7 +25,7 @@ from mcranker import InputError
 from mcranker.bounded_lines import LONGEST_LINE, TooLong, bounded_lines, bounded_whole
 from mcranker.cli.reading import read_corpus, read_passages, read_queries, read_run
 from mcranker.errors import RunError
-from mcranker.ranking import HIGHEST_GRADE
+from mcranker.grades import HIGHEST_GRADE
 from mcranker.trec import read_trec, write_trec
 from tests.attack.commands import refused, written
 from tests.attack.scale import scaled

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from mcranker import DirectRanker, ScriptedChat
 from mcranker.errors import InputError
+from mcranker.hit import Hit
 from mcranker.llm.chat import Capabilities, ChatRequest, Usage
-from mcranker.ranking import Hit, Ranking
+from mcranker.ranking import Ranking
 from mcranker.types import MissingScore, Passage, Query, Score, ScoreMatrix, UsageTable
 from personas import Criterion, Member, Persona, Rubric, Team
 

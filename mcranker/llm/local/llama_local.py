@@ -6,7 +6,6 @@ listens on 127.0.0.1 at a free port and wants a random key, so nobody else can u
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import importlib.util
 import json
@@ -15,9 +14,7 @@ import os
 import secrets
 import threading
 import weakref
-from collections import defaultdict, deque
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import lru_cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -34,7 +31,9 @@ from mcranker.errors import (
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest, Message, Usage
 from mcranker.llm.limits.budget import question_bytes
 from mcranker.llm.local.catalogue import find
+from mcranker.llm.local.context_room import ContextRoom
 from mcranker.llm.local.gguf_header import is_decision_model, is_reranker
+from mcranker.llm.local.label_paths import LabelPaths, TokenPath
 from mcranker.llm.local.model_files import Progress, file_mark, resolve
 from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.http_errors import Service, unreadable
@@ -51,7 +50,7 @@ from mcranker.logs import safe_logger
 from mcranker.runtime.forks import abandon, renew_in_child
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
 SLOTS = 4  # prompts evaluated at once
@@ -70,7 +69,6 @@ NEGLIGIBLE = 0.01  # share of all labels' probability below which it is not trac
 
 LONGEST_TEXT = 300  # characters of one text
 LONGEST_LIST = 12  # entries of one list
-TokenPath = tuple[int, ...]
 _RERANKING = FORMS["rerank-logits"]
 _log = safe_logger("mcranker.llm.local.llama_local")
 
@@ -618,121 +616,3 @@ def beginning(text: str, pieces: Sequence[str | list[int]]) -> str:
     said = raw.decode(errors="ignore")
     # Some tokenizers put a blank before the first word.
     return text[: len(said if text.startswith(said) else said.removeprefix(" "))]
-
-
-@dataclass(slots=True)
-class LabelPaths:
-    """The token sequences that write a label, as a tree.
-
-    Attributes:
-        labels: whole sequence -> label; a label may have several.
-        children: beginning of a sequence -> the beginnings that are one token longer.
-        texts: beginning of a sequence -> what it writes.
-    """
-
-    labels: dict[TokenPath, str] = field(default_factory=dict)
-    children: dict[TokenPath, set[TokenPath]] = field(default_factory=lambda: defaultdict(set))
-    texts: dict[TokenPath, str] = field(default_factory=lambda: {(): ""})
-
-    def add(self, label: str, tokens: Sequence[tuple[int, str | list[int]]]) -> None:
-        """Take in one way to write a label: each token's number and its text or bytes."""
-        ids = tuple(number for number, _ in tokens)
-        pieces = [bytes(p) if isinstance(p, list) else p.encode() for _, p in tokens]
-        for n in range(1, len(ids)):
-            try:
-                self.texts[ids[:n]] = b"".join(pieces[:n]).decode()
-            except UnicodeDecodeError:
-                return  # a token ends inside a character: text cannot be cut there
-        for n in range(len(ids)):
-            self.children[ids[:n]].add(ids[: n + 1])
-        self.labels[ids] = label
-
-    def share_equally(self, beginning: TokenPath, mass: dict[TokenPath, float]) -> None:
-        """Give the labels that begin so equal parts of the beginning's probability."""
-        below = [path for path in self.labels if path[: len(beginning)] == beginning]
-        part = mass.get(beginning, 0.0) / len(below)
-        longer = [path[:n] for path in below for n in range(len(beginning) + 1, len(path) + 1)]
-        for path in longer:
-            mass[path] = part * longer.count(path)
-
-    def label_logprobs(self, mass: Mapping[TokenPath, float]) -> dict[str, float]:
-        """Logarithm of each label's probability, from the probability of each sequence.
-
-        A label that is the beginning of another one ("1" of "10") only has what is left
-        when the other one is taken off: p(1)·(1 - p(0 | 1)).
-        """
-        sums: dict[str, float] = defaultdict(float)
-        for path, label in self.labels.items():
-            longer = sum(mass.get(child, 0.0) for child in self.children.get(path, ()))
-            sums[label] += max(0.0, mass.get(path, 0.0) - longer)
-        return {label: min(0.0, math.log(p)) for label, p in sums.items() if p > 0.0}
-
-
-@dataclass(eq=False, slots=True)
-class _Turn:
-    tokens: int
-    loop: asyncio.AbstractEventLoop
-    granted: asyncio.Future[None]
-
-
-class ContextRoom:
-    """Counts the tokens that calls in flight may fill, over all event loops and threads.
-
-    An engine whose slots share one context fails all calls in flight when they fill it
-    together. Calls are let in first come, first served, so that a long one is not overtaken
-    for ever.
-
-    Args:
-        tokens: size of the context.
-    """
-
-    def __init__(self, tokens: int) -> None:
-        self._size = self._free = tokens
-        self._lock = threading.Lock()
-        self._line: deque[_Turn] = deque()
-
-    @property
-    def free(self) -> int:
-        """Tokens that nobody holds."""
-        return self._free
-
-    @asynccontextmanager
-    async def hold(self, tokens: int) -> AsyncIterator[None]:
-        """Wait until there is room for that many tokens, and hold it inside the block.
-
-        A call larger than the whole context is let in alone: the engine says why it fails.
-        """
-        tokens = min(tokens, self._size)
-        loop = asyncio.get_running_loop()
-        turn = _Turn(tokens, loop, loop.create_future())
-        with self._lock:
-            self._line.append(turn)
-            self._admit()
-        try:
-            await turn.granted
-        except asyncio.CancelledError:
-            with self._lock:
-                if turn in self._line:
-                    self._line.remove(turn)
-                else:
-                    self._free += tokens
-                self._admit()
-            raise
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._free += tokens
-                self._admit()
-
-    def _admit(self) -> None:
-        while self._line and self._line[0].tokens <= self._free:
-            turn = self._line.popleft()
-            if not turn.loop.is_closed():
-                self._free -= turn.tokens
-                turn.loop.call_soon_threadsafe(_grant, turn.granted)
-
-
-def _grant(granted: asyncio.Future[None]) -> None:
-    if not granted.done():
-        granted.set_result(None)

@@ -72,7 +72,7 @@ class ComparedRuns:
         facts: label -> value, such as means.
         notes: what must be known before the rest is believed, the worst first.
         verdict: how much changed; a few sentences.
-        measure: of the rows, e.g. ``"NDCG@10"``.
+        measure: of the rows, e.g. ``"nDCG@10"``.
         rows: all queries, those that changed most first.
     """
 

@@ -31,7 +31,7 @@ Sentence: TypeAlias = tuple[str, ...]
 def verdict(comparison: RankingComparison) -> list[Sentence]:
     """How much changed, by whom, and whether it is better, without the notes.
 
-    A worse NDCG comes first.
+    A worse nDCG comes first.
     """
     found: list[Sentence] = []
     moved, total = len(comparison.movers), len(comparison.passages)
@@ -71,17 +71,17 @@ def verdict(comparison: RankingComparison) -> list[Sentence]:
 
 
 def ndcg_sentence(comparison: RankingComparison) -> str:
-    """NDCG@10 before and after; empty where it is not known."""
+    """nDCG@10 before and after; empty where it is not known."""
     before, after = comparison.ndcg_before, comparison.ndcg_after
     if before is None or after is None:
         if comparison.after.grades is None:
             return ""
-        return "No passage is judged relevant to this query, so NDCG@10 cannot be told."
+        return "No passage is judged relevant to this query, so nDCG@10 cannot be told."
     difference = signed(after - before)
     if difference == "0.000":
-        return f"NDCG@10 stays at {after:.3f}; this is one query."
+        return f"nDCG@10 stays at {after:.3f}; this is one query."
     verb = "rises" if after > before else "falls"
-    return f"NDCG@10 {verb} from {before:.3f} to {after:.3f} ({difference}); this is one query."
+    return f"nDCG@10 {verb} from {before:.3f} to {after:.3f} ({difference}); this is one query."
 
 
 def reason(passage: ComparedPassage) -> Sentence:

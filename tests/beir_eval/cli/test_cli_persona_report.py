@@ -31,8 +31,8 @@ def test_path_and_figures_go_to_standard_output(tmp_path: Path) -> None:
         "  queries   4 ranked",
         "  personas  3 different",
         *(line for line in result.stdout.splitlines() if line.startswith("  agreement alpha ")),
-        f"  NDCG@10   {metrics_of(team_of(made)):.4f} (BM25 {metrics_of(data):.4f}, "
-        f"{DIRECT} {metrics_of(team_of(made, DIRECT)):.4f})",
+        f"  nDCG@10   {metrics_of(team_of(made)):.3f} (BM25 {metrics_of(data):.3f}, "
+        f"{DIRECT} {metrics_of(team_of(made, DIRECT)):.3f})",
     ]
     assert result.stderr == ""
     assert content(tmp_path / "out")

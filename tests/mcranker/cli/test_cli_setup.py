@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,14 @@ def test_doctor(run: Run, models: Connected, monkeypatch: pytest.MonkeyPatch) ->
         "what": "answer",
         "detail": "the key is wrong; set OPENAI_API_KEY",
     }
+
+
+def test_doctor_lists_all_extras_that_users_have(run: Run) -> None:
+    file = Path(__file__).parents[3] / "pyproject.toml"
+    project = tomllib.loads(file.read_text(encoding="utf-8"))["project"]
+    findings = json.loads(run("doctor", "--no-call", "--output", "json").stdout)["findings"]
+    listed = {each["what"].removeprefix("extra ") for each in findings if "extra " in each["what"]}
+    assert listed == set(project["optional-dependencies"]) - {"browser", "dev"}
 
 
 def test_doctor_without_a_way_to_the_model(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

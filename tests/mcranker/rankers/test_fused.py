@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -36,6 +37,7 @@ from mcranker.rankers.fused import MemberSpec
 from mcranker.types import Comparisons, MemberRanking
 from tests.support.beir_folder import judging
 from tests.support.comparing import comparing, in_order, shown_in
+from tests.support.rebel import rebel_model
 
 QUERY = Query("best masks against covid", "q")
 DOCS = [
@@ -240,7 +242,7 @@ def test_a_ranking_comes_back_from_json_and_is_shown(tmp_path: Path) -> None:
     ranking.to_html(page)
     html = page.read_text(encoding="utf-8")
     assert "<dt><bdi>direct</bdi></dt><dd>rank 1, score 5</dd>" in html
-    assert 'title="rank 3, score 4"' in html
+    assert 'title="rank 3, score 4; without it rank 2"' in html
     told = io.StringIO()
     ranking.show(file=told)
     # a 1 / 63 + 0.5 / 63 + 1 / 61, c 1 / 62 + 0.5 / 61 + 1 / 63, b 1 / 61 + 1 / 62
@@ -273,6 +275,15 @@ def test_rank_many_and_top_n() -> None:
     assert [ranking.ids for ranking in found] == [["b"], ["b"]]
 
 
+def test_members_by_name_rank_all_unless_they_are_told_not_to() -> None:
+    docs = {name: f"{name}: 5 1 1 1 1 1" for name in "abcde"}
+    with fuse("rebel", "bm25", model=rebel_model()[0], ledger=None) as ranker:
+        assert None not in ranker.rank(QUERY, docs).members[0].ranks
+    least = {"ranker": "rebel", "top_n": 2}
+    with fuse(least, "bm25", model=rebel_model()[0], ledger=None) as ranker:
+        assert ranker.rank(QUERY, docs).members[0].ranks == (1, 2, None, None, None)
+
+
 def test_a_team_fused_with_the_first_stage() -> None:
     with fuse(MCRanker(model=knowing(), ledger=None, team_size=2), "bm25") as ranker:
         ranking = ranker.rank(QUERY, DOCS)
@@ -291,6 +302,15 @@ def test_a_team_fused_with_the_first_stage() -> None:
         (lambda: fuse("bm25", RUN, weights=[1, -1]), r"weights=\[1, -1\]: give numbers"),
         (lambda: fuse("bm25", {"ranker": "direct", "window": 2}), "takes no option 'window'"),
         (lambda: fuse("bm25", {"run": "x.trec", "k": 2}), "a run takes no options"),
+        (lambda: fuse("bm25", {"ranker": "bm25", "k": 2}), "the first stage takes no options"),
+        (lambda: fuse("bm25", 5), "the member 5 is neither a ranker"),  # type: ignore[arg-type]  # that is the point
+        (lambda: fuse("bm25", {"rankr": "direct"}), "'rankr': 'direct' among members is no run"),
+        (lambda: fuse("bm25", {"q": {"c": 1.0}}), "is no run; give query id -> "),
+        (lambda: fuse("bm25", {"q": [("c", "1")]}), "is no run"),
+        (lambda: fuse("bm25", {"q": [("c", math.nan)]}), "is no run"),
+        (lambda: fuse("bm25", {"q": [("c", 2.0), ("c", 1.0)]}), "each document once"),
+        (lambda: fuse("bm25", RUN, weights=5), "weights=5: give a list"),  # type: ignore[arg-type]  # that is the point
+        (lambda: FusedRanker(members=5), "members=5: fusion takes two"),  # type: ignore[arg-type]  # that is the point
     ],
 )
 def test_what_cannot_be_fused_is_refused(make: Callable[[], Ranker], complaint: str) -> None:

@@ -4,7 +4,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from mcranker.llm.local.llama_local import ContextRoom
+from mcranker.llm.local.context_room import ContextRoom
 
 pytestmark = pytest.mark.anyio
 

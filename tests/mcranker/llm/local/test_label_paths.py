@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from mcranker.llm.local.llama_local import LabelPaths
+from mcranker.llm.local.label_paths import LabelPaths
 
 SPACE, ONE, ZERO, TWO = 9, 1, 0, 2
 
