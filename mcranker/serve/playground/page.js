@@ -137,6 +137,7 @@ async function rank(team) {
   const live = { documents: documents.map((each, place) => ({ ...each, id: each._id ?? String(place) })), team, personas: [], scores: new Map() };
   const { grades } = state;
   busy(true);
+  byId("status").textContent = "Sent …";
   byId("result").hidden = false;
   state.open.clear();
   drawTeam(live);
