@@ -20,7 +20,7 @@ function element(tag, attributes = {}, ...children) {
 
 const counted = (count, one) => `${count} ${one}${count === 1 ? "" : "s"}`;
 // Fused scores are sums of fractions such as 1/61.
-const rounded = (value) => String(Number(Math.abs(value) < 1 ? value.toPrecision(4) : value.toFixed(2)));
+const rounded = (value) => String(Number(Math.abs(value) < 0.1 ? value.toPrecision(4) : value.toFixed(2)));
 
 // Passages: JSON, JSON lines, CSV or TSV with a column "text", or a passage a line.
 
@@ -137,6 +137,7 @@ async function rank(team) {
   const live = { documents: documents.map((each, place) => ({ ...each, id: each._id ?? String(place) })), team, personas: [], scores: new Map() };
   const { grades } = state;
   busy(true);
+  byId("status").textContent = "Sent …";
   byId("result").hidden = false;
   state.open.clear();
   drawTeam(live);
@@ -444,8 +445,9 @@ function drawRanking() {
   byId("verdict").textContent = verdict(now, before);
   drawRamp(columns);
   byId("heat").tBodies[0].replaceChildren(...ranking.hits.flatMap((hit) => {
-    const made = row(hit, columns, before, now.grades);
-    return state.open.has(hit.doc_id) ? [made, details(hit, columns, before)] : [made];
+    const more = () => details(hit, columns, before);
+    const made = row(hit, columns, before, now.grades, more);
+    return state.open.has(hit.doc_id) ? [made, more()] : [made];
   }));
   byId("save-page").hidden = byId("save-json").hidden = false;
 }
@@ -465,12 +467,12 @@ function arrow(hit, before) {
   return cell;
 }
 
-function row(hit, columns, before, grades) {
+function row(hit, columns, before, grades, more) {
   const isOpen = state.open.has(hit.doc_id);
   const grade = grades?.[hit.doc_id];
   return element("tr", { "data-id": hit.doc_id, class: hit.score === null ? "unjudged" : null },
     element("th", { scope: "row", class: "name" },
-      element("button", { type: "button", "aria-expanded": String(isOpen), onclick: () => toggle(hit.doc_id) },
+      element("button", { type: "button", "aria-expanded": String(isOpen), onclick: (event) => toggle(event.currentTarget, hit.doc_id, more) },
         element("span", { class: "rank" }, String(hit.rank)),
         element("span", { class: "what" }, element("span", { class: "head", dir: "auto" }, hit.title || hit.text),
           grade === undefined ? null : element("span", { class: `grade${grade > 0 ? " relevant" : ""}` }, grade > 0 ? "relevant" : "not relevant")))),
@@ -500,10 +502,11 @@ function details(hit, columns, before) {
     element("ul", {}, ...lines, ...left)));
 }
 
-function toggle(id) {
-  if (!state.open.delete(id)) state.open.add(id);
-  drawRanking();
-  byId("heat").querySelector(`tr[data-id="${CSS.escape(id)}"] button`)?.focus();
+// Only this row is drawn: there may be a thousand.
+function toggle(button, id, more) {
+  const shown = button.closest("tr"), opens = !state.open.delete(id);
+  if (opens) { state.open.add(id); shown.after(more()); } else shown.nextElementSibling.remove();
+  button.setAttribute("aria-expanded", String(opens));
 }
 
 // Saving

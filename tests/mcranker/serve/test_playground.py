@@ -119,6 +119,9 @@ def test_the_keyboard_is_enough_and_a_ranking_can_be_cancelled(browser: Windows)
         page.keyboard.press("Enter")
         expect(page.locator(".details")).to_be_visible()
         expect(page.locator("#heat tbody button").first).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(page.locator(".details")).to_have_count(0)
+        expect(page.locator("#heat tbody button").first).to_have_attribute("aria-expanded", "false")
         assert seen.complaints == []
 
 
