@@ -1,4 +1,4 @@
-"""What rankers make of the first 100, by a simulated judge: NDCG@10, calls and tokens.
+"""What rankers make of the first 100, by a simulated judge: nDCG@10, calls and tokens.
 
     python benchmarks/comparative.py                             # the mini collection
     python benchmarks/comparative.py --data FOLDER --queries 50  # any folder in BEIR's format
@@ -213,7 +213,7 @@ def _with_model(
 
 @dataclass(frozen=True)
 class Found:
-    """Of one configuration: calls and tokens of prompts a query, and NDCG@10 of each seed."""
+    """Of one configuration: calls and tokens of prompts a query, and nDCG@10 of each seed."""
 
     calls: float
     most_calls: int
@@ -301,7 +301,7 @@ def tables(data: str, topics: Sequence[Topic], seeds: int) -> str:
         ]
         rows.append([contender, calls, f"{fmean(one.tokens for one in each) / 1000:.1f}", *spread])
     text = (
-        f"{name}: {counted(len(topics), 'query', 'queries')}, top {DEPTH} of BM25 (NDCG@10 "
+        f"{name}: {counted(len(topics), 'query', 'queries')}, top {DEPTH} of BM25 (nDCG@10 "
         f"{first:.3f}; the best order of these passages {ideal:.3f}); simulated judge, mean ± "
         f"standard deviation of {seeds} seeds.\n\n{table(heads, rows)}\n"
     )

@@ -2,7 +2,7 @@
 
     python benchmarks/evaluation.py --queries 1000 --passages 100
 
-Everyone reads the same two TREC files and gives the mean NDCG@10, from the start of Python to
+Everyone reads the same two TREC files and gives the mean nDCG@10, from the start of Python to
 its end. Prints one JSON object: the medians of the repeats in seconds, interleaved so that a
 busy machine is busy for all alike, and the value that each has found. Programs that are not
 installed are left out.
@@ -98,7 +98,7 @@ def commands(qrels: str, run: str) -> dict[str, list[str]]:
 
 
 def value(name: str, printed: str) -> float:
-    """The NDCG@10 that a program has printed."""
+    """The nDCG@10 that a program has printed."""
     if name == OURS:
         return float(json.loads(printed)["evaluation"]["runs"][0]["means"]["nDCG@10"])
     return float(printed.rsplit(maxsplit=1)[-1])

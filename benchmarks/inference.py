@@ -3,7 +3,7 @@
     python benchmarks/inference.py --population 2000 --experiments 500
 
 Makes a population of queries of 20 passages, 1 to 4 of them relevant, in an order like BM25's. A
-team of three scores them 0 to 2, a little better than chance, so that most scores tie; NDCG@10 is
+team of three scores them 0 to 2, a little better than chance, so that most scores tie; nDCG@10 is
 taken as reports take it, with ties drawn by lot. Then draws experiments of `n` queries from the
 population, whose means are known, and prints one JSON object:
 
@@ -81,7 +81,7 @@ def by_lot(
     signal: float,
     rankers: int,
 ) -> Numbers:
-    """NDCG@10 with ties drawn by lot, a row a ranker, of the sums of its team's scores."""
+    """nDCG@10 with ties drawn by lot, a row a ranker, of the sums of its team's scores."""
     grades = [relevances(rng, relevant) for _ in range(queries)]
     qrels = {f"q{place}": of_query for place, of_query in enumerate(grades)}
     rows = []

@@ -98,6 +98,11 @@ def weight(percent: float) -> str:
     return f"{percent:.1f}".removesuffix(".0") + "%"
 
 
+def p_text(p_value: float) -> str:
+    """A p-value with three decimals: ``0.032``; ``<0.001`` below that."""
+    return "<0.001" if p_value < 0.001 else fixed(p_value, 3)
+
+
 def percent(share: float | None) -> str:
     """``62%`` for 0.62; empty for None."""
     return "" if share is None else f"{fixed(100 * share, 0)}%"

@@ -206,7 +206,7 @@ def _row(one: _Order, two: _Order, grades: Grades | None) -> QueryRow:
 
 
 def _size(row: QueryRow, one: _Order, two: _Order) -> tuple[float, float]:
-    """How much a query changed: by NDCG where that is known, then by the discounts of its ranks."""
+    """How much a query changed: by nDCG where that is known, then by the discounts of its ranks."""
     change = 0.0 if row.before is None or row.after is None else abs(row.after - row.before)
     return round(change, 9), _discounts(one, two)
 
@@ -253,7 +253,7 @@ def _runs(
         verb = "rises" if means[1] > means[0] else "falls" if means[1] < means[0] else "stays"
         of = counted(len(judged), "judged query", "judged queries")
         verdict.append(
-            f"NDCG@10 {verb}: {means[0]:.3f} before, {means[1]:.3f} after "
+            f"nDCG@10 {verb}: {means[0]:.3f} before, {means[1]:.3f} after "
             f"({signed(means[1] - means[0])}), a mean over {of}. It is not tested whether that is "
             "more than chance; 'beir-eval compare' tests it."
         )
@@ -268,7 +268,7 @@ def _runs(
         facts=(),
         notes=notes,
         verdict=verdict,
-        measure="NDCG@10" if judged else "",
+        measure="nDCG@10" if judged else "",
         rows=rows,
     )
 

@@ -235,6 +235,6 @@ command = Verb(
     help="""Rank a small collection that comes with the package, and see how good that is.
 
     Shows the team recruited for the first query, its criteria and its ranking, and then the
-    NDCG@10 of BM25's order and of the team's, over all queries ranked.
+    nDCG@10 of BM25's order and of the team's, over all queries ranked.
     """,
 )

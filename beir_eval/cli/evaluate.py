@@ -310,7 +310,7 @@ command = Verb(
     help="""Measure TREC runs by judgements, and test whether their differences may be chance.
 
     Documents of a query are ranked by score, those with equal scores by the rank in the file.
-    A judged query without results counts as an empty list, which is 0 for NDCG; their number
+    A judged query without results counts as an empty list, which is 0 for nDCG; their number
     is shown.
     """,
 )

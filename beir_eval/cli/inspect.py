@@ -132,7 +132,7 @@ def _show_list(console: Console, rows: Sequence[Listed]) -> None:
     columns = [numbers, Column(("id",), ids, right=False)]
     if any(row.ndcg is not None for row in rows):
         values = [Text("" if row.ndcg is None else f"{row.ndcg:.3f}") for row in rows]
-        columns.append(Column(("NDCG@10",), values))
+        columns.append(Column(("nDCG@10",), values))
     room = screen.width - sum(column.width + 2 for column in columns)
     texts = [Text(clipped(row.text, 4 * max(room, 10))) for row in rows]
     columns.append(Column(("query",), texts, right=False, fixed_width=max(room, 10)))

@@ -42,7 +42,7 @@ class Listed:
         query_id: its id; may be empty.
         text: the query, cut.
         passages: how many were ranked.
-        ndcg: NDCG@10, None without judgements.
+        ndcg: nDCG@10, None without judgements.
     """
 
     number: int

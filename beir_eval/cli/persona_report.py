@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from beir_eval.cli.made import command_line, today
 from mcranker.cli.failures import DONE, envelope
 from mcranker.cli.files import output
 from mcranker.cli.invocation import Invocation, say
@@ -78,6 +79,8 @@ def _report(ctx: click.Context) -> int:
             against=given["against"],
             processes=given["processes"],
             progress=progress,
+            command=command_line(ctx),
+            date=today(),
         )
     if not quiet:
         _say_notes(report)
@@ -122,10 +125,10 @@ def _figures(run: ReportedRun) -> list[tuple[str, str]]:
             ("personas", f"{entry.personas:,} different"),
             ("agreement", f"alpha {_number(totals.alpha, 2)}, tau {_number(totals.tau, 2)}"),
         ]
-    ndcg = _number(totals.ndcg, 4)
+    ndcg = _number(totals.ndcg, 3)
     others = ((entry.first_stage, totals.first_stage_ndcg), (entry.other, totals.other_ndcg))
-    compared = [f"{name} {_number(value, 4)}" for name, value in others if value is not None]
-    rows.append(("NDCG@10", f"{ndcg} ({', '.join(compared)})" if compared else ndcg))
+    compared = [f"{name} {_number(value, 3)}" for name, value in others if value is not None]
+    rows.append(("nDCG@10", f"{ndcg} ({', '.join(compared)})" if compared else ndcg))
     if totals.missing:
         rows.append(("missing", counted(totals.missing, "score")))
     return rows

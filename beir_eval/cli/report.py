@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from beir_eval.cli.flags import STATISTICS, statistics_flags
+from beir_eval.cli.made import command_line, today
 from mcranker.cli.files import check_outputs, output
 from mcranker.cli.invocation import say
 from mcranker.cli.number_types import RealNumber
@@ -66,9 +67,9 @@ def _report(ctx: click.Context) -> int:
         _say_unfinished(report)
     if out is None or file:
         with output(out) as write:
-            write(_rendered(report, formats[0], {}, per_query=given["per_query"]))
+            write(_rendered(ctx, report, formats[0], {}))
         return 0
-    written = _write_folder(Path(out), report, formats, per_query=given["per_query"])
+    written = _write_folder(ctx, Path(out), report, formats)
     if not given["quiet"]:
         say(f"wrote {', '.join(written)} to {out!r}")
     return 0
@@ -141,7 +142,7 @@ def _say_unfinished(report: Report) -> None:
 
 
 def _write_folder(
-    folder: Path, report: Report, formats: tuple[str, ...], *, per_query: bool
+    ctx: click.Context, folder: Path, report: Report, formats: tuple[str, ...]
 ) -> list[str]:
     """Write a file a form, and the figures that Markdown and LaTeX refer to; their names."""
     files: dict[str, str] = {}
@@ -154,7 +155,7 @@ def _write_folder(
                 figures[section.name] = f"{re.sub(r'[^A-Za-z0-9._-]', '_', section.name)}.svg"
                 files[figures[section.name]] = render_svg(section.figure)
     for name in formats:
-        files[f"{NAME}{_SUFFIXES[name]}"] = _rendered(report, name, figures, per_query=per_query)
+        files[f"{NAME}{_SUFFIXES[name]}"] = _rendered(ctx, report, name, figures)
     folder.mkdir(parents=True, exist_ok=True)
     for file, text in files.items():
         with output(str(folder / file)) as write:
@@ -162,7 +163,12 @@ def _write_folder(
     return list(files)
 
 
-def _rendered(report: Report, name: str, figures: Mapping[str, str], *, per_query: bool) -> str:
+def _rendered(
+    ctx: click.Context,
+    report: Report,
+    name: str,
+    figures: Mapping[str, str],
+) -> str:
     if name == "md":
         from beir_eval.report.markdown import render_markdown
 
@@ -174,10 +180,12 @@ def _rendered(report: Report, name: str, figures: Mapping[str, str], *, per_quer
     if name == "json":
         from beir_eval.report.as_json import render_json
 
-        return render_json(report, per_query=per_query)
+        return render_json(report, per_query=ctx.params["per_query"])
     from beir_eval.report.html import render_html
+    from mcranker import __version__
+    from personas.report.site import Made
 
-    return render_html(report)
+    return render_html(report, made=Made(__version__, today(), command_line(ctx)))
 
 
 command = Verb(
@@ -240,7 +248,8 @@ command = Verb(
     help="""Tables and figures from run folders, beside the paper's numbers.
 
     RUNS are folders of 'beir-eval run', or folders that hold some: everything below them is
-    taken. Runs of a suite make a section. The same folders always make the same report.
+    taken. Runs of a suite make a section. The same folders always make the same report, but
+    for the day and the command in the last line of the page; SOURCE_DATE_EPOCH sets the day.
 
     \b
       beir-eval report runs/table1 --out report

@@ -11,6 +11,7 @@ import click
 from beir_eval.cli.run_plan import given_experiment, needed_models, run_flags
 from beir_eval.cli.tracking import Display
 from beir_eval.experiment.run import CellResult, Experiment
+from beir_eval.report.numbers import measure_text
 from mcranker.cli.failures import DONE, ERROR, MISSING_SCORES, failure, print_json
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.files import print_line
@@ -205,9 +206,9 @@ def _show_results(console: Console, results: list[CellResult]) -> None:
             result.dataset,
             result.label,
             f"{len(result.first_stage.per_query[measure]):,}",
-            f"{result.metrics.means[measure]:.4f}" if result.metrics else _end(result),
+            measure_text(result.metrics.means[measure]) if result.metrics else _end(result),
             _by_lot(result, measure),
-            f"{result.first_stage.means[measure]:.4f}",
+            measure_text(result.first_stage.means[measure]),
             f"{result.calls:,}",
             f"{result.reused:,}",
             f"{result.metrics.scores.missing:,}"
@@ -227,7 +228,7 @@ def _end(result: CellResult) -> str:
 
 def _by_lot(result: CellResult, measure: str) -> str:
     ties = result.metrics.ties.get(measure) if result.metrics else None
-    return "-" if ties is None or ties.by_lot is None else f"{ties.by_lot:.4f}"
+    return "-" if ties is None or ties.by_lot is None else measure_text(ties.by_lot)
 
 
 def _cost(cost: float | None) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from beir_eval.experiment.run import Watch
+from beir_eval.report.numbers import measure_text
 from mcranker import events
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.progress import Live, live_is_wanted, merged, used_text
@@ -164,7 +165,7 @@ class Display(Watch):
         calls = f"{counted(result.calls, 'call')}{reused}, {took}"
         if result.metrics is not None:
             measure = result.metrics.measures[0]
-            value = f"{measure} {result.metrics.means[measure]:.4f}"
+            value = f"{measure} {measure_text(result.metrics.means[measure])}"
             done = calls if result.metrics.taken else "foreign run"
             say(f"{self.tracker.name}: {value}; {done}")
         elif result.unsupported:

@@ -1,6 +1,6 @@
 """What a comparison of two runs says, before it has a form.
 
-NDCG is a sum over passages, each with its gain, discounted by its rank. So the difference of two
+nDCG is a sum over passages, each with its gain, discounted by its rank. So the difference of two
 runs on a query is a sum over passages too: the *effect* of a passage is the change of its gain
 divided by log2(1 + rank), from one run to the other, over the same sum for the ideal order.
 """
@@ -66,7 +66,7 @@ class MovedPassage:
         first_stage_rank: from 1; None if it was not found there, or there is no first stage.
         a: its place in the first run.
         b: its place in the second run.
-        effect: what its move adds to NDCG; 0 for a passage that is not relevant.
+        effect: what its move adds to nDCG; 0 for a passage that is not relevant.
     """
 
     doc_id: str

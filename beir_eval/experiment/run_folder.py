@@ -100,7 +100,7 @@ class FigureNote(_Kept):
     """How the runs of a suite make a figure.
 
     Attributes:
-        kind: ``"line"``: NDCG@10 over a number; ``"bars"``: one group of bars a data set.
+        kind: ``"line"``: nDCG@10 over a number; ``"bars"``: one group of bars a data set.
         title: above the figure.
         x_label: what the numbers of `SuiteNote.x` are.
         paper: key of the paper's words about it, under ``figures_only_in_words``.

@@ -1,4 +1,4 @@
-"""How good a run is: NDCG@10 and any other measure that ir-measures knows."""
+"""How good a run is: nDCG@10 and any other measure that ir-measures knows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Evaluation:
         per_query: measure -> query id -> value, for every judged query, in the order of the
             judgements.
         missing_queries: ids of the judged queries for which the run has no documents; they
-            count with the measure's value for an empty list, which is 0 for NDCG.
+            count with the measure's value for an empty list, which is 0 for nDCG.
     """
 
     means: Mapping[str, float]
@@ -51,7 +51,7 @@ def evaluate(
     """Compute `measures` for `run`, per query and over all judged queries.
 
     The order of the run's lists is the ranking; its scores are not looked at, so that ties
-    cannot be broken another way. Queries without judgements are left out. NDCG has the grade
+    cannot be broken another way. Queries without judgements are left out. nDCG has the grade
     as its gain and log2(rank + 1) as its discount; grades below 0 count as 0.
 
     Args:

@@ -45,7 +45,7 @@ def paper_figures() -> tuple[str, ...]:
 
 
 def paper_value(table: str, row: str, column: str) -> float | None:
-    """NDCG@10, 0 to 1, to four decimals; None where that row or column is not in the table.
+    """nDCG@10, 0 to 1, to four decimals; None where that row or column is not in the table.
 
     Args:
         table: a key of `paper_tables`.

@@ -11,7 +11,7 @@ persona by persona, see `personas.ensembles.RankTies`. A query's draws depend on
 passages alone: runs of the same passages share them, and differ by their scores only.
 
 The two ends are exact where only final scores tie, for measures that never fall when a better
-grade moves up, as NDCG, recall and average precision. Where personas' ties count, they are the
+grade moves up, as nDCG, recall and average precision. Where personas' ties count, they are the
 lowest and the highest value of the draws, of the order that has the relevant passages last, and
 of the one that has them first.
 """

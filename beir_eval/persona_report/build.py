@@ -3,6 +3,7 @@
     OUT/                    the report, if it is about one run
         persona-report.json     marks the folder as a report
         index.html, ...         pages about all queries, as `personas.report.site` names them
+        figures.json            what they show, as a `personas.survey.model.Survey`
         query/000001.html, ...  a page a query, or several where one would grow too large
     OUT/run-1/, run-2/, ... the same for each of several runs; OUT/index.html lists them
 
@@ -24,15 +25,20 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+import orjson
+
 from beir_eval.errors import BeirEvalError, SettingError
+from beir_eval.persona_report.differences import differences
 from beir_eval.persona_report.pages import Chunk, write_pages
 from beir_eval.persona_report.prepare import ReportInput, ReportInputs, ranked_queries
 from beir_eval.persona_report.sources import Source, find_sources
+from mcranker import __version__
 from personas.atomic import replacing_folder
+from personas.report.site import Made
 
 if TYPE_CHECKING:
     from personas.report.dataset.pages import RunEntry
@@ -41,6 +47,8 @@ if TYPE_CHECKING:
 Progress: TypeAlias = Callable[[int, int], None]
 """Takes how many queries have their pages, and how many there are."""
 
+FIGURES = "figures.json"
+"""The survey of a run, beside its pages."""
 MARKER = "persona-report.json"
 """A folder with this file is a report, which another one may replace."""
 
@@ -99,6 +107,8 @@ def write_persona_report(
     against: str | None = None,
     processes: int | None = None,
     progress: Progress | None = None,
+    command: str = "",
+    date: str = "",
 ) -> PersonaReport:
     """Write the report on the runs in or below `paths` into the folder `out`.
 
@@ -118,6 +128,8 @@ def write_persona_report(
         processes: how many make pages, 1 to 61. Without: one a processor, 8 at most, and fewer
             for few queries.
         progress: is told how far the work has come.
+        command: what the pages name as the command that made them; empty for none.
+        date: what they name as the day when they were made; empty for none.
 
     Raises:
         RunFolderError: there is no run, or none like `against`; a file is damaged, of another
@@ -135,7 +147,8 @@ def write_persona_report(
         replacing_folder(out) as folder,
         tempfile.TemporaryDirectory(prefix="persona-report-") as scratch,
     ):
-        work = _Work(sources, folder, Path(scratch), progress or _ignore)
+        made = Made(__version__, date, command)
+        work = _Work(sources, folder, Path(scratch), progress or _ignore, made)
         work.do(processes)
         (folder / MARKER).write_text(json.dumps({"version": 1, "runs": len(sources)}) + "\n")
         _check_place(out)  # somebody may have been there meanwhile
@@ -155,13 +168,19 @@ class _Work:
     """
 
     def __init__(
-        self, sources: list[Source], folder: Path, scratch: Path, progress: Progress
+        self,
+        sources: list[Source],
+        folder: Path,
+        scratch: Path,
+        progress: Progress,
+        made: Made,
     ) -> None:
         self.found: list[tuple[RunEntry, tuple[str, ...]]] = []
         self.pages = 0
         self._sources = sources
         self._folder = folder
         self._progress = progress
+        self._made = made
         self._prepares = ReportInputs(scratch)
         self._prepared: dict[int, ReportInput] = {}
 
@@ -179,7 +198,9 @@ class _Work:
             for number, (source, where) in enumerate(
                 zip(self._sources, ranked, strict=True), start=1
             ):
-                prepared = self._prepares.prepare(source, where, self._folder_of(number))
+                prepared = self._prepares.prepare(
+                    source, where, self._folder_of(number), self._made
+                )
                 self._prepared[number] = prepared
                 yield from prepared.chunks(number)
 
@@ -195,7 +216,9 @@ class _Work:
                     self._finish(result.number, surveyor)
                     surveyor, queries = Surveyor(), 0
         if len(self._sources) > 1:
-            self._write(self._folder / OVERVIEW, render_runs([entry for entry, _ in self.found]))
+            self._write(
+                self._folder / OVERVIEW, render_runs([entry for entry, _ in self.found], self._made)
+            )
 
     def _folder_of(self, number: int) -> Path:
         """The folder for the pages of a run, made."""
@@ -230,8 +253,16 @@ class _Work:
             settings=run.settings,
             notes=run.notes,
         )
+        survey = replace(
+            survey,
+            collection=run.source.data.manifest.dataset,
+            differences=differences(survey),
+        )
         runs = f"../{OVERVIEW}" if len(self._sources) > 1 else ""
-        for name, page in survey_pages(survey, runs=runs):
+        (run.plan.folder / FIGURES).write_bytes(
+            orjson.dumps(survey, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS) + b"\n"
+        )
+        for name, page in survey_pages(survey, runs=runs, figures=FIGURES, made=self._made):
             self._write(run.plan.folder / name, page)
         entry = RunEntry(
             page=(run.plan.folder / OVERVIEW).relative_to(self._folder).as_posix(),
@@ -241,6 +272,7 @@ class _Work:
             other=survey.other,
             personas=survey.personas_in_all,
             totals=survey.totals,
+            differences=survey.differences,
             finished=run.source.run.manifest.finished,
         )
         self.found.append((entry, survey.notes))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from beir_eval.errors import RunFolderError
 from beir_eval.experiment.rankings import place_of, ranking_at
 from beir_eval.persona_report.line_index import Passages
+from personas.report.site import Made
 
 if TYPE_CHECKING:
     from personas.inspection.inspection import Inspection, OtherRanking
@@ -38,6 +39,7 @@ class RunPlan:
         passages: the file of texts.
         index: the index of that file.
         other: what it is compared with; None if there is nothing.
+        made: what the last line of each page says.
     """
 
     folder: Path
@@ -47,6 +49,7 @@ class RunPlan:
     passages: Path
     index: Path
     other: OtherPlan | None
+    made: Made
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,7 @@ def write_pages(chunk: Chunk) -> Surveyed:
         for query in chunk.queries:
             other = _other(run.other, others, query.other_offset) if run.other and others else None
             inspection = _inspection(run, rankings, passages, query, other)
-            around = PageContext(run.title, query.place, run.queries)
+            around = PageContext(run.title, query.place, run.queries, run.made)
             for part, page in enumerate(inspection_pages(inspection, around), start=1):
                 path = run.folder / query_page(query.place, part)
                 path.write_text(page, encoding="utf-8", newline="")

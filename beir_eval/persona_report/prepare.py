@@ -15,6 +15,7 @@ from beir_eval.persona_report.pages import Chunk, OtherPlan, QueryPlan, RunPlan
 from beir_eval.persona_report.sources import Source
 from beir_eval.report.notes import conditions, program_note
 from personas.ensembles import highest_score
+from personas.report.site import Made
 
 _CHUNK = 16
 """Queries that a worker takes at a time."""
@@ -42,7 +43,7 @@ _OF_TEAMS = frozenset({"team_size", "recruiting", "criteria", "ensemble"})
 
 @dataclass(frozen=True, slots=True)
 class FailedQuery:
-    """A query without a ranking; the values are NDCG@10, None where they are not known."""
+    """A query without a ranking; the values are nDCG@10, None where they are not known."""
 
     query_id: str
     text: str
@@ -121,7 +122,7 @@ class ReportInputs:
         self._scratch = scratch
         self._indexes: dict[Path, Path] = {}
 
-    def prepare(self, source: Source, ranked: Ranked, folder: Path) -> ReportInput:
+    def prepare(self, source: Source, ranked: Ranked, folder: Path, made: Made) -> ReportInput:
         """The run, whose pages go to `folder`.
 
         Raises:
@@ -149,6 +150,7 @@ class ReportInputs:
                 passages=passages,
                 index=self._index(passages),
                 other=_other_plan(other),
+                made=made,
             ),
             queries=queries,
             failed=_failed(source, texts, grades, ranked),
@@ -256,7 +258,7 @@ def run_notes(
         )
     if unjudged:
         notes.append(
-            f"{unjudged:,} of {ranked:,} ranked queries have no judgements; NDCG@10 leaves them "
+            f"{unjudged:,} of {ranked:,} ranked queries have no judgements; nDCG@10 leaves them "
             "out."
         )
     if source.other is not None and other_lacks:

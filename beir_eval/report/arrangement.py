@@ -89,7 +89,7 @@ class Arrangement:
         return label in self.labels or label in [self.shown(each) for each in self.labels]
 
     def paper_value(self, place: Slot) -> float | None:
-        """The paper's NDCG@10 for that place, 0 to 1; None if it has none.
+        """The paper's nDCG@10 for that place, 0 to 1; None if it has none.
 
         Raises:
             SuiteError: the suite names a table that the paper has not.

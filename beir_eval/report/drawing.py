@@ -14,7 +14,7 @@ from functools import lru_cache
 from html import escape
 
 from beir_eval.report.model import Point
-from beir_eval.report.numbers import interval, points
+from beir_eval.report.numbers import interval, measure_text
 from personas.report.formats import bare, printable
 from personas.words import exact
 
@@ -237,8 +237,8 @@ def number(value: float) -> str:
 
 
 def told(point: Point) -> str:
-    """The value with its interval: ``67.89 (61.20 to 74.03)``."""
-    return f"{points(point.value)} ({interval(point.interval.low, point.interval.high)})"
+    """The value with its interval: ``0.679 (0.612 to 0.740)``."""
+    return f"{measure_text(point.value)} ({interval(point.interval.low, point.interval.high)})"
 
 
 def spread(wanted: Sequence[float], apart: float, low: float, high: float) -> list[float]:

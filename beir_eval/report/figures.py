@@ -1,6 +1,6 @@
 """Figures of reports as SVG: lines over a number, and bars by data set.
 
-A figure is a file of its own that also stands within a page. It shows the values times 100,
+A figure is a file of its own that also stands within a page. It shows the values,
 each with its confidence interval; a pointer over a point or a bar shows its numbers.
 """
 
@@ -26,8 +26,7 @@ from beir_eval.report.drawing import (
     wrapped,
 )
 from beir_eval.report.model import Figure, Point
-from beir_eval.report.numbers import heading
-from beir_eval.report.numbers import points as times_100
+from beir_eval.report.numbers import measure_text
 
 _TITLE, _NOTE = 17.0, 13.0
 _WHISKERS = "Ties drawn by lot. Whiskers: confidence interval of the mean over queries."
@@ -54,7 +53,7 @@ def render_svg(figure: Figure, *, measure: str = "nDCG@10") -> str:
     colour of their name.
 
     Args:
-        figure: what to draw; its values are shown times 100.
+        figure: what to draw; its values are 0 to 1.
         measure: what the values are of, for the axis.
     """
     drawing = Drawing()
@@ -67,10 +66,9 @@ def render_svg(figure: Figure, *, measure: str = "nDCG@10") -> str:
         drawing.text(EDGE, top + 12, _NOTHING, tone="muted")
         return drawing.finished(top + 36, f"{figure.note.title}: {_NOTHING}")
     draw = _draw_bars if figure.note.kind == "bars" else _draw_lines
-    scale = f"{heading(measure)} \N{MULTIPLICATION SIGN} 100"
-    bottom = draw(drawing, lines, top, scale, figure.note.x_label)
+    bottom = draw(drawing, lines, top, measure, figure.note.x_label)
     drawing.text(EDGE, bottom + 22, _WHISKERS, size=_NOTE, tone="muted")
-    return drawing.finished(bottom + 22 + EDGE, _in_words(figure.note.title, lines, scale))
+    return drawing.finished(bottom + 22 + EDGE, _in_words(figure.note.title, lines, measure))
 
 
 def _in_words(title: str, lines: Lines, scale: str) -> str:
@@ -78,7 +76,7 @@ def _in_words(title: str, lines: Lines, scale: str) -> str:
     told = []
     for name, found in lines:
         values = [
-            f"{each.x if isinstance(each.x, str) else number(each.x)} {times_100(each.value)}"
+            f"{each.x if isinstance(each.x, str) else number(each.x)} {measure_text(each.value)}"
             for each in found
         ]
         told.append(f"{name}: {', '.join(values)}")
@@ -91,8 +89,8 @@ def _draw_bars(drawing: Drawing, groups: Lines, top: float, scale: str, x_label:
     names = list(dict.fromkeys(str(point.x) for point in every))
     room = min(_LONGEST_BAR, max(width_of(name, _NAME) for name in names) + 4)
     left, right = EDGE + room + 10, WIDTH - EDGE - _VALUES
-    most = 100 * max(max(point.value, point.interval.high) for point in every)
-    ticks = nice_ticks(0, max(1.0, most))
+    most = max(max(point.value, point.interval.high) for point in every)
+    ticks = nice_ticks(0, max(0.01, most))
     lines_of = {name: wrapped(name, room, _NAME, _MOST_LINES) for name in names}
     heights = {name: max(_ROW, _LINE * len(lines) + 6) for name, lines in lines_of.items()}
     y = top + 4
@@ -132,12 +130,12 @@ def _draw_bar(
     left, right, middle, most = place
 
     def x(value: float) -> float:
-        return scaled(100 * value, (0, most), (left, right))
+        return scaled(value, (0, most), (left, right))
 
     box = (left, middle - _THICK / 2, max(x(point.value) - left, 0.5), _THICK)
     drawing.bar(box, series, title=f"{group}, {point.x}: {told(point)}")
     drawing.whisker(x(point.interval.low), x(point.interval.high), middle, 4)
-    value = times_100(point.value)
+    value = measure_text(point.value)
     drawing.text(WIDTH - EDGE, middle + 4.5, value, size=_NAME, anchor="end")
 
 
@@ -153,7 +151,7 @@ class _Plot:
     numbers: tuple[float, ...]
 
     def y(self, value: float) -> float:
-        """Of a value of 0 to 100."""
+        """Of a value of 0 to 1."""
         return scaled(value, (self.ticks[0], self.ticks[-1]), (self.bottom, self.top))
 
     def x(self, at: float) -> float:
@@ -207,9 +205,9 @@ def _draw_series(drawing: Drawing, plot: _Plot, lines: Lines) -> list[list[tuple
     places = []
     for series, points in enumerate(ordered):
         aside = step * (series - (len(lines) - 1) / 2)
-        places.append([(plot.x(float(p.x)) + aside, plot.y(100 * p.value)) for p in points])
+        places.append([(plot.x(float(p.x)) + aside, plot.y(p.value)) for p in points])
         for (x, _), point in zip(places[-1], points, strict=True):
-            low, high = plot.y(100 * point.interval.low), plot.y(100 * point.interval.high)
+            low, high = plot.y(point.interval.low), plot.y(point.interval.high)
             for ends in (
                 ((x, low), (x, high)),
                 ((x - 3, low), (x + 3, low)),
@@ -245,9 +243,9 @@ def _draw_axis(drawing: Drawing, plot: _Plot, label: str) -> None:
 
 
 def _value_ticks(points: Sequence[Point]) -> list[float]:
-    """Round numbers around all intervals, within 0 and 100."""
-    low = 100 * min(min(p.value, p.interval.low) for p in points)
-    high = 100 * max(max(p.value, p.interval.high) for p in points)
-    if high - low < 1:
-        low, high = low - 0.5, high + 0.5
-    return nice_ticks(max(0.0, low), min(100.0, high))
+    """Round numbers around all intervals, within 0 and 1."""
+    low = min(min(p.value, p.interval.low) for p in points)
+    high = max(max(p.value, p.interval.high) for p in points)
+    if high - low < 0.01:
+        low, high = low - 0.005, high + 0.005
+    return nice_ticks(max(0.0, low), min(1.0, high))

@@ -7,11 +7,15 @@ direction end where it ends.
 
 from __future__ import annotations
 
+import base64
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
+from markupsafe import Markup
+
 from beir_eval.report import numbers
+from beir_eval.report.as_json import render_json
 from beir_eval.report.drawing import STYLE as FIGURE_STYLE
 from beir_eval.report.figures import render_svg
 from beir_eval.report.model import Column, Report, Row, Section, TableCell
@@ -25,23 +29,26 @@ from beir_eval.report.tables import (
     lost,
     ties_note,
 )
+from beir_eval.report.verdict import findings
 from personas.report import formats
 from personas.report.page import asset, environment, policy
+from personas.report.site import NOBODY, Made
 from personas.words import counted, whole
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 _NUMBERS = (
-    "heading",
     "interval",
     "p_text",
-    "points",
+    "measure_text",
     "rate",
-    "signed_points",
+    "gain_text",
 )
 _WIDE = 4
 _FEW_GAPS = 3
+_FEW_ROWS = 24
+"""Differences up to which their table is open."""
 _MOST_GAPS = 200
 _REASON = 160
 
@@ -87,10 +94,15 @@ class _View:
     values: Table | None
 
 
-def render_html(report: Report) -> str:
+def render_html(report: Report, *, made: Made = NOBODY) -> str:
     """The whole report as one HTML page. The same report gives the same page, byte for byte.
 
-    Tables scroll within the page where they are wide; with scripts on, they sort by column.
+    Tables scroll within the page where they are wide; with scripts on, they sort by column. The
+    report as JSON, without the values of the queries, is in the page to be saved.
+
+    Args:
+        report: what it says.
+        made: what the last line tells of its making.
     """
     views = [_view(report, section) for section in report.sections]
     runs = {
@@ -102,7 +114,17 @@ def render_html(report: Report) -> str:
     }
     datasets = {column.name for view in views for column in view.section.columns}
     template = _environment().get_template("templates/evaluation.html")
-    page = template.render(report=report, views=views, runs=len(runs), datasets=len(datasets))
+    figures = base64.b64encode(render_json(report).encode()).decode()
+    page = template.render(
+        report=report,
+        views=views,
+        runs=len(runs),
+        datasets=len(datasets),
+        rankers=len({row.label for view in views for row in view.section.rows}),
+        verdict=findings(report),
+        download=Markup(f"data:application/json;base64,{figures}"),  # noqa: S704
+        made=made,
+    )
     return formats.printable(page)
 
 
@@ -165,13 +187,13 @@ def _tooltip(cell: TableCell, column: Column, row: Row, section: Section) -> str
     """What a pointer over a value shows."""
     ends = numbers.interval(cell.interval.low, cell.interval.high)
     told = [
-        f"{column.name}, {row.label}: {numbers.points(cell.value)}, with ties drawn by lot "
-        f"{numbers.points(cell.honest)} (interval {ends})"
+        f"{column.name}, {row.label}: {numbers.measure_text(cell.value)}, with ties drawn by lot "
+        f"{numbers.measure_text(cell.honest)} (interval {ends})"
     ]
     if cell.comparison is not None:
         than = cell.comparison
         told += [
-            f"{numbers.signed_points(than.difference)} against {section.baseline}",
+            f"{numbers.gain_text(than.difference)} against {section.baseline}",
             f"p {numbers.p_text(than.p_value)}, corrected {numbers.p_text(than.p_adjusted)}",
             f"better on {than.wins}, equal on {than.ties}, worse on {than.losses} queries",
         ]
@@ -180,14 +202,12 @@ def _tooltip(cell: TableCell, column: Column, row: Row, section: Section) -> str
 
 @cache
 def _environment() -> Environment:
-    from markupsafe import Markup
-
     # The frame of the page and its look are those of the project's other reports.
     made = environment("beir_eval")
     made.filters.update({name: getattr(numbers, name) for name in _NUMBERS})
     # The drawing is our own, and all text in it is escaped.
     made.filters.update(paper_note=paper_note, svg=Markup, lost=lost)
-    style = asset("report.css") + asset("report.css", "beir_eval")
+    style = "".join((asset("report.css"), asset("survey.css"), asset("report.css", "beir_eval")))
     script = asset("tables.js") + asset("report.js", "beir_eval")
     # Our own files, not text from outside: the hashes hold only if they stay as they are.
     made.globals.update(
@@ -199,5 +219,6 @@ def _environment() -> Environment:
         nothing=numbers.NOTHING,
         wide=_WIDE,
         few_gaps=_FEW_GAPS,
+        few_rows=_FEW_ROWS,
     )
     return made

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from beir_eval.experiment.run_folder import DataManifest, FigureNote, Metrics, RunManifest
 from beir_eval.measures.significance import Comparison, Interval
-from beir_eval.report.numbers import points
+from beir_eval.report.numbers import measure_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class TableCell:
     """One run's value on one data set.
 
     Attributes:
-        value: mean of the report's measure, 0 to 1 (tables show it times 100).
+        value: mean of the report's measure, 0 to 1.
         interval: confidence interval of `honest`.
         paper: the paper's number, 0 to 1; None if it has none.
         rank: 1 for the best of the column by `honest`, 2 for the second; equal values share; the
@@ -155,7 +155,7 @@ class Section:
             that are in no folder, then those of which nothing was run.
         figure: the figure that the runs make, or None.
         unfinished: (data set, label) of runs left out because they are not finished.
-        measured: what the values are, e.g. ``"NDCG@10"``, or ``"NDCG@10 of the top 5"`` where
+        measured: what the values are, e.g. ``"nDCG@10"``, or ``"nDCG@10 of the top 5"`` where
             fewer passages were ranked than the measure looks at.
         notes: sentences that every form of the report shows below the tables: which models,
             their defaults where they are weak, what is unfinished, how calls are counted.
@@ -181,7 +181,7 @@ class Section:
     def by_lot(self, place: int) -> bool:
         """Whether ties drawn by lot change a value of that column, as the tables show it."""
         cells = [row.cells[place] for row in self.rows]
-        return any(points(each.value) != points(each.honest) for each in cells if each)
+        return any(measure_text(each.value) != measure_text(each.honest) for each in cells if each)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from beir_eval.experiment.labels import models_of, other_server
 from beir_eval.experiment.run_folder import DataManifest, Metrics, RunManifest
 from beir_eval.measures import paper
 from beir_eval.report.model import Column, Row, TableCell
-from beir_eval.report.numbers import TIES_SIGN, heading, points, rate, signed_points
+from beir_eval.report.numbers import TIES_SIGN, gain_text, measure_text, rate
 from personas.words import whole
 
 _COUNTING = (
@@ -43,10 +43,10 @@ def measured_to(measure: str, depths: Sequence[int]) -> str:
     cutoff = _CUTOFF.search(measure)
     short = sorted({depth for depth in depths if cutoff and depth < int(cutoff[1])})
     if not short:
-        return heading(measure)
+        return measure
     if len(set(depths)) > 1:
-        return f"{heading(measure)} (fewer passages ranked: {', '.join(map(str, short))})"
-    return f"{heading(measure)} of the top {short[0]}"
+        return f"{measure} (fewer passages ranked: {', '.join(map(str, short))})"
+    return f"{measure} of the top {short[0]}"
 
 
 def conditions(data: DataManifest, paper_queries: int | None) -> str:
@@ -121,8 +121,8 @@ def program_note(models: Iterable[str]) -> list[str]:
 def paper_note(source: str) -> str:
     """What the columns with the paper's numbers are."""
     return (
-        f"Columns marked 'paper' hold the paper's numbers, not ours: {source}. Averages of the "
-        "paper's numbers are over the data sets of the table."
+        f"Columns marked 'paper' hold the paper's numbers, not ours, divided by 100: {source}. "
+        "Averages of the paper's numbers are over the data sets of the table."
     )
 
 
@@ -263,8 +263,9 @@ def _teams_note(columns: Sequence[Column], rankers: Sequence[Row]) -> list[str]:
 
 def _ties_note(columns: Sequence[Column], rankers: Sequence[Row], baseline: str) -> list[str]:
     led = [
-        f"{row.label} on {column.name}, {points(cell.value)} as ranked and {points(cell.honest)} "
-        f"by lot, {signed_points(than.difference)} by lot against {baseline}"
+        f"{row.label} on {column.name}, {measure_text(cell.value)} as ranked and "
+        f"{measure_text(cell.honest)} by lot, {gain_text(than.difference)} by lot "
+        f"against {baseline}"
         for row, column, cell in _each(columns, rankers)
         if TIES_SIGN in cell.signs and (than := cell.comparison)
     ]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from personas import words
 from personas.words import fixed
 
 NOTHING = "-"
 """Stands where there is no number."""
+
+PLACES = 3
+"""Decimals of a measure."""
 
 LEVELS = ((0.01, "‡"), (0.05, "†"))
 """A corrected p-value below the number gets the mark; the strictest first."""
@@ -18,30 +22,28 @@ TIES_SIGN, MISSING_SIGN = "§", "¶"
 """Beside a value that leads by ties, and one of which scores are missing."""
 
 
-def points(value: float | None) -> str:
-    """A measure of 0 to 1, times 100: ``67.89``."""
-    return NOTHING if value is None else fixed(100 * value, 2)
+def measure_text(value: float | None) -> str:
+    """A measure of 0 to 1: ``0.679``."""
+    return NOTHING if value is None else fixed(value, PLACES)
 
 
-def signed_points(value: float | None) -> str:
-    """A difference of measures, times 100: ``+1.20``, ``-0.45``, ``0.00``."""
+def gain_text(value: float | None) -> str:
+    """A difference of measures: ``+0.012``, ``-0.045``, ``0.000``."""
     if value is None:
         return NOTHING
-    text = points(value)
-    return text if text == "0.00" or text.startswith("-") else f"+{text}"
+    text = measure_text(value)
+    return text if not text.strip("0.") or text.startswith("-") else f"+{text}"
 
 
 def interval(low: float, high: float, *, signed: bool = False) -> str:
-    """Both ends, times 100: ``61.20 to 74.03``."""
-    shown = signed_points if signed else points
+    """Both ends: ``0.612 to 0.740``."""
+    shown = gain_text if signed else measure_text
     return f"{shown(low)} to {shown(high)}"
 
 
 def p_text(p_value: float | None) -> str:
     """A p-value with three decimals: ``0.032``; ``<0.001`` below that."""
-    if p_value is None:
-        return NOTHING
-    return "<0.001" if p_value < 0.001 else f"{p_value:.3f}"
+    return NOTHING if p_value is None else words.p_text(p_value)
 
 
 def mark(p_adjusted: float | None) -> str:
@@ -60,8 +62,3 @@ def rate(part: int, whole: int) -> str:
     if 0.9995 * whole <= part < whole:
         return ">99.9%"
     return f"{100 * part / whole:.1f}%"
-
-
-def heading(measure: str) -> str:
-    """A measure as the tables are headed: ``NDCG@10`` for ``nDCG@10``."""
-    return measure.replace("nDCG", "NDCG", 1) if measure.startswith("nDCG") else measure

@@ -14,12 +14,11 @@ from beir_eval.report.numbers import (
     MISSING_SIGN,
     NOTHING,
     TIES_SIGN,
-    heading,
+    gain_text,
     interval,
+    measure_text,
     p_text,
-    points,
     rate,
-    signed_points,
 )
 from personas.words import counted, dollars, seconds, whole
 
@@ -115,7 +114,7 @@ def figure_table(report: Report, figure: Figure) -> Table:
                     name,
                     _axis(point.x),
                     whole(point.queries),
-                    points(point.value),
+                    measure_text(point.value),
                     interval(point.interval.low, point.interval.high),
                 ),
             )
@@ -128,7 +127,7 @@ def figure_table(report: Report, figure: Figure) -> Table:
         headings=(
             *names,
             "queries",
-            f"{heading(report.measure)}, {BY_LOT}",
+            f"{report.measure}, {BY_LOT}",
             f"{_percent(report.level)} interval",
         ),
         rows=tuple(rows),
@@ -213,17 +212,15 @@ def _values(report: Report, section: Section) -> Table:
         entries = [_words(f"{row.label} ({FOREIGN})" if row.foreign else row.label)]
         for place, (cell, lot, paper) in enumerate(zip(row.cells, lots, papers, strict=True)):
             entries += _value(cell, lot=lot) if row.not_run is None else _not_run(lot=lot)
-            entries += [_words(points(row.paper(place)))][:paper]
+            entries += [_words(measure_text(row.paper(place)))][:paper]
         if section.averaged:
             entries += [
-                _words(points(row.average)),
-                *[_words(points(row.average_by_lot))][: any(lots)],
+                _words(measure_text(row.average)),
+                *[_words(measure_text(row.average_by_lot))][: any(lots)],
             ]
-            entries += [_words(points(row.paper_average))][:paper_average]
+            entries += [_words(measure_text(row.paper_average))][:paper_average]
         rows.append(tuple(entries))
-    return Table(
-        f"{section.measured} x 100", tuple(headings), tuple(rows), note=legend(report, section)
-    )
+    return Table(section.measured, tuple(headings), tuple(rows), note=legend(report, section))
 
 
 def _comparisons(report: Report, section: Section) -> Table:
@@ -239,7 +236,7 @@ def _comparisons(report: Report, section: Section) -> Table:
                 _words(row.label),
                 _words(column.name),
                 _words(whole(cell.queries)),
-                Entry(signed_points(found.difference), mark=cell.signs),
+                Entry(gain_text(found.difference), mark=cell.signs),
                 _words(interval(between.low, between.high, signed=True) if between else NOTHING),
                 _words(p_text(found.p_value)),
                 _words(p_text(found.p_adjusted)),
@@ -247,7 +244,7 @@ def _comparisons(report: Report, section: Section) -> Table:
             )
         )
     return Table(
-        title=f"{section.measured} x 100, {BY_LOT}, against {section.baseline}, query by query",
+        title=f"{section.measured}, {BY_LOT}, against {section.baseline}, query by query",
         headings=(*_PLACE, *(level if each == "interval" else each for each in _COMPARED)),
         rows=tuple(rows),
         texts=2,
@@ -274,9 +271,9 @@ def _answers(report: Report, section: Section) -> Table:
                 _words(whole(len(metrics.missing_queries))),
                 _words(NOTHING if cell.manifest is None or row.foreign else whole(failed)),
                 _words(NOTHING if metrics.short_teams is None else whole(metrics.short_teams)),
-                _words(points(ties.worst if ties else None)),
-                _words(points(ties.best if ties else None)),
-                _words(points(ties.by_lot if ties else None)),
+                _words(measure_text(ties.worst if ties else None)),
+                _words(measure_text(ties.best if ties else None)),
+                _words(measure_text(ties.by_lot if ties else None)),
             )
         )
     return Table(
@@ -329,9 +326,9 @@ def _value(cell: TableCell | None, *, lot: bool) -> list[Entry]:
     if cell is None:
         return [_words(NOTHING)] * (1 + lot)
     lacking = lost(cell)
-    value = points(cell.value) + (f" ({lacking})" if lacking else "")
+    value = measure_text(cell.value) + (f" ({lacking})" if lacking else "")
     marked = Entry(
-        points(cell.honest) if lot else value,
+        measure_text(cell.honest) if lot else value,
         best=cell.rank == 1,
         second=cell.rank == 2,
         mark=cell.signs,

@@ -99,7 +99,7 @@ class ComparativeRanker(Ranker):
             if not chat.capabilities.prompts:
                 raise UnsupportedCapability(
                     f"{chat.name} answers no prompts, and {self.name} compares passages in one; "
-                    "name a model that does with model= (--model)",
+                    "name a model that does with model=",
                     model=chat.name,
                 )
         self._adapt()

@@ -211,7 +211,7 @@ class RebelRanker(PointwiseRanker):
         if not scoring.capabilities.prompts:
             raise UnsupportedCapability(
                 f"{scoring.name} answers no prompts, and rebel scores passages in one; name a "
-                "model that does with model= (--model)",
+                "model that does with model=",
                 model=scoring.name,
             )
         super()._check_models()

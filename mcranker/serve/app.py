@@ -34,7 +34,7 @@ from mcranker.serve.keys import Keys
 from mcranker.serve.metrics import CONTENT_TYPE, Metrics
 from mcranker.serve.offers import ORDER_ALONE, Offer, Offers, notes_of
 from mcranker.serve.problems import STATUS, Problem, problem_of
-from mcranker.serve.settings import Settings
+from mcranker.serve.settings import GRACE, Settings
 from mcranker.serve.shapes import (
     COHERE_V2,
     OWN,
@@ -61,9 +61,6 @@ BY_RANK = (
 """What a client is told where an order has no scores of its own."""
 
 _SHORTEST = 0.001  # seconds
-_GRACE = 5.0
-"""Seconds that a ranking has beyond its deadline to give what is known by then."""
-
 _LOOPBACK_NAMES = {"localhost", "127.0.0.1", "[::1]"}
 _OPENED_BY_BROWSERS = {"/v1/explain/{id}", *playground.FILES}
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
@@ -440,7 +437,7 @@ class _Service:
         async with job.offer.places.one(within=job.seconds):
             left = max(job.seconds - (time.monotonic() - began), _SHORTEST)
             try:
-                with anyio.fail_after(left + _GRACE):
+                with anyio.fail_after(left + GRACE):
                     ranking = await _ranking(job, left, queue)
             except TimeoutError:
                 self._metrics.not_ranked(name, cancelled=False)

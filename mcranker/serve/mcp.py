@@ -37,7 +37,7 @@ from mcranker.serve.explanations import Explanations, Kept
 from mcranker.serve.metrics import Metrics
 from mcranker.serve.offers import Offers, notes_of
 from mcranker.serve.problems import Problem, problem_of
-from mcranker.serve.settings import Settings
+from mcranker.serve.settings import GRACE, Settings
 from personas.inspection.comparison import compare_rankings
 from personas.inspection.inspection import InspectedHit, Inspection
 from personas.report.compare.sentences import Sentence, reason, verdict
@@ -211,8 +211,14 @@ class _Tools:
         variant = offer.with_options({} if team is None else {"team": team})
         if not passages:
             raise Problem("empty", "documents is empty; give at least one")
-        async with offer.places.one(within=self._limits.deadline):
-            ranking = await self._ranked(variant, query, passages, top_n, context)
+        seconds = self._limits.deadline
+        async with offer.places.one(within=seconds):
+            try:
+                # Where every score is needed, there is none that is partial at the deadline.
+                with anyio.fail_after(seconds + GRACE):
+                    ranking = await self._ranked(variant, query, passages, top_n, context)
+            except TimeoutError:
+                raise Problem("timeout", f"there is no ranking after {seconds:g} seconds") from None
         name = uuid.uuid4().hex
         self._kept.put(name, ranking, offer, "")
         return RankResult(

@@ -52,6 +52,9 @@ from personas.errors import shown
 LONGEST_FILE = 1_000_000
 """Bytes of a configuration file."""
 
+GRACE = 5.0
+"""Seconds that a ranking has beyond its deadline to give what is known by then."""
+
 NOT_PER_REQUEST = {
     "prompts",
     "concurrency",

@@ -22,6 +22,7 @@ from personas.errors import SchemaError
 from personas.inspection.effectiveness import ndcg
 from personas.inspection.inspection import InspectedHit, Inspection
 from personas.inspection.stored import StoredRanking
+from personas.orders import rule_of_points
 from personas.schema import Rubric, Team
 from personas.team_diff import TeamDiff, diff_teams
 from personas.words import counted, exact
@@ -73,14 +74,17 @@ class PersonaChange:
     Attributes:
         persona: its name now, or as it was if it is gone.
         was: its name before, where that was another.
-        before: its score of the passage; None where there was none.
-        after: its score now; None where there is none.
+        before: its score of the passage, or the points of its rank, see `InspectedHit.points`; None
+            where there was none.
+        after: the same now; None where there is none.
         absent_before: why there was none, such as ``"not on the team"``; empty if there was.
         absent_after: why there is none.
         edited: whether the persona, its rubric or its place on the team is not as it was.
         effect: by how many ranks this change raised (positive) or sank (negative) the passage.
         criteria: those that changed, the greatest part in the persona's score first; empty where
             a side has no scores by criterion.
+        rank_before: its rank of the passage, from 1, where it compared passages; else None.
+        rank_after: the same now.
     """
 
     persona: str
@@ -92,6 +96,8 @@ class PersonaChange:
     edited: bool
     effect: int
     criteria: tuple[CriterionChange, ...]
+    rank_before: int | None = None
+    rank_after: int | None = None
 
     @property
     def joined(self) -> bool:
@@ -145,7 +151,7 @@ class ComparedPassage:
 
     @property
     def weight(self) -> float:
-        """How much the move counts: the change of 1 / log2(1 + rank), as NDCG discounts ranks."""
+        """How much the move counts: the change of 1 / log2(1 + rank), as nDCG discounts ranks."""
         return abs(_discount(self.after) - _discount(self.before))
 
 
@@ -164,7 +170,7 @@ class RankingComparison:
             then by rank.
         idle: names of personas that were changed and gave each passage the score it had before.
         exact: whether the arithmetic behind `PersonaChange.effect` gives the second ranking itself.
-        ndcg_before: NDCG@10, 0 to 1; None without judgements, or without a relevant passage.
+        ndcg_before: nDCG@10, 0 to 1; None without judgements, or without a relevant passage.
         ndcg_after: that of the second ranking.
     """
 
@@ -264,7 +270,12 @@ class _Effects:
         self._before = {hit.doc_id: hit for hit in before.judged}
         given = sorted(after.judged, key=lambda hit: hit.first_stage_rank)
         self._hits = [hit for hit in given if hit.doc_id in self._before]
+        self.known = not _without_scores(before, after)
         self._rules = Rule.of(before.config), Rule.of(after.config)
+        if after.by_rank:
+            texts = {(hit.title, hit.text) for hit in after.hits if hit.ranks}
+            one, two = (rule_of_points(rule, len(texts)) for rule in self._rules)
+            self._rules = one, two
         self._scaling = after.top / before.top
         columns = {name: self._column(name, self._hits) for name in after.personas}
         now = self._ranks(columns)
@@ -275,7 +286,7 @@ class _Effects:
             and not after.ensemble.asks
             and sorted(order, key=lambda doc_id: now[doc_id]) == order
         )
-        if not columns:
+        if not columns or not self.known:
             return
         self.idle = tuple(
             new
@@ -297,7 +308,7 @@ class _Effects:
     def _gave_same(self, old: str, new: str, hit: InspectedHit) -> bool:
         """Whether the persona gave the passage the score that it had before, if it was there."""
         was = self._before.get(hit.doc_id)
-        return was is None or was.scores[old] == hit.scores[new]
+        return was is None or was.marks[old] == hit.marks[new]
 
     @staticmethod
     def _against(now: Mapping[str, int], then: Mapping[str, int]) -> dict[str, int]:
@@ -305,7 +316,7 @@ class _Effects:
 
     @staticmethod
     def _column(name: str, hits: Sequence[InspectedHit]) -> NDArray[np.float64]:
-        return np.array([hit.scores[name] for hit in hits], dtype=np.float64)
+        return np.array([hit.marks.get(name) for hit in hits], dtype=np.float64)
 
     def _ranks(
         self, columns: Mapping[str, NDArray[np.float64]], rule: Rule | None = None
@@ -400,9 +411,9 @@ def _causes(
     before: Inspection, after: Inspection, was: InspectedHit, now: InspectedHit, effects: _Effects
 ) -> list[PersonaChange]:
     found = []
-    for old, new in effects.pairs:
-        score_before = was.scores[old] if old else None
-        score_after = now.scores[new] if new else None
+    for old, new in effects.pairs if effects.known else ():
+        score_before = was.marks.get(old)
+        score_after = now.marks.get(new)
         effect = effects.by_pair.get((old, new), {}).get(now.doc_id, 0)
         criteria = _criteria(before, after, was, now, old, new) if old and new else ()
         same = old and new and score_before == score_after and not criteria
@@ -419,6 +430,8 @@ def _causes(
                 edited=not (old and new) or new in effects.edited,
                 effect=effect,
                 criteria=criteria,
+                rank_before=was.ranks.get(old),
+                rank_after=now.ranks.get(new),
             )
         )
     sign = 1 if was.rank >= now.rank else -1
@@ -530,7 +543,8 @@ def _notes(
         f"{counted(side.missing, 'score')} missing {name}" for side, name in sides if side.missing
     ]
     if missing:
-        yield f"{' and '.join(missing)}; what stood in counts in the ranks."
+        stood_in = any(side.missing and not _without_scores(side) for side, _ in sides)
+        yield f"{' and '.join(missing)}{'; what stood in counts in the ranks' * stood_in}."
     for side, name in sides:
         if side.partly_judged:
             yield (
@@ -568,16 +582,28 @@ def _passage_notes(
         yield "The passages were given in another order, which decides between equal scores."
 
 
+def _without_scores(*sides: Inspection) -> bool:
+    """Whether no persona gave a score or a rank, in one of these rankings."""
+    return not all(any(hit.known_scores for hit in side.hits) for side in sides)
+
+
 def _score_notes(before: Inspection, after: Inspection) -> Iterator[str]:
     sides = ((before, "before"), (after, "after"))
-    without = [name for side, name in sides if not any(hit.known_scores for hit in side.hits)]
+    without = [name for side, name in sides if _without_scores(side)]
     if without:
         yield (
             f"There are no scores {' and '.join(without)}, only an order, so moves are shown "
             "without whose scores made them."
         )
         return
-    if before.top != after.top:
+    if before.by_rank != after.by_rank:
+        gave = ["ranks" if side.by_rank else "scores" for side, _ in sides]
+        yield (
+            f"The personas gave {gave[0]} before and {gave[1]} after; where parts in a move are "
+            "worked out, a rank counts as points, one for each passage below it, and what was "
+            "given before is stretched to the scale of after."
+        )
+    elif before.top != after.top and not after.by_rank:
         yield (
             f"Scores are from 0 to {exact(before.top)} before and to {exact(after.top)} after; "
             "where parts in a move are worked out, those of before are stretched to the scale of "

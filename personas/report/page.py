@@ -30,6 +30,7 @@ _FILTERS = {
         "exact",
         "fixed",
         "optional",
+        "p_text",
         "seconds",
         "signed",
         "weight",

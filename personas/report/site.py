@@ -22,6 +22,24 @@ LINK_BYTES = 50_000
 
 
 @dataclass(frozen=True, slots=True)
+class Made:
+    """How a report was made, for its last line; what is empty is left out.
+
+    Attributes:
+        version: of the program, e.g. ``"0.1.0"``.
+        date: e.g. ``"2026-03-31"``.
+        command: that made it.
+    """
+
+    version: str = ""
+    date: str = ""
+    command: str = ""
+
+
+NOBODY = Made()
+
+
+@dataclass(frozen=True, slots=True)
 class PageContext:
     """The place of a query's page in its report.
 
@@ -29,11 +47,13 @@ class PageContext:
         title: of the report, for the link back.
         place: of the query, from 1; names its pages.
         queries: how many there are.
+        made: what the last line of the page says.
     """
 
     title: str
     place: int
     queries: int
+    made: Made = NOBODY
 
 
 def numbered(name: str, part: int) -> str:

@@ -43,6 +43,18 @@
     const state = { find: "", show: "", sort: "", page: 1 };
     let sorted = { by: "", entries: listed };
     let shown = listed;
+    /* On a phone a row is a card, and each cell names its column. */
+    const names = heads.map((head) => head.textContent.replaceAll("\u00ad", "").trim());
+    const labelled = new WeakSet();
+    const label = (row) => {
+      if (labelled.has(row)) return row;
+      labelled.add(row);
+      if (row.className !== "f") {
+        for (const cell of row.cells) cell.dataset.label = names[cell.cellIndex];
+      }
+      return row;
+    };
+    table.classList.add("labelled");
 
     const textOf = (entry) => {
       if (entry.text === null) {
@@ -137,7 +149,7 @@
       }
       state.page = Math.min(Math.max(1, state.page), pages());
       const from = (state.page - 1) * SIZE;
-      body.replaceChildren(...shown.slice(from, from + SIZE).map(({ row }) => row));
+      body.replaceChildren(...shown.slice(from, from + SIZE).map(({ row }) => label(row)));
       if (searchBox.value !== state.find) searchBox.value = state.find;
       if (showBox) showBox.value = state.show;
       if (orderBox) {

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
+from personas.inspection.stored import WeakJudge
 from personas.schema import Origin
 
 CaseKind: TypeAlias = Literal["saw_through", "recognised", "fooled", "overlooked"]
@@ -22,7 +23,7 @@ CASE_KINDS: tuple[CaseKind, ...] = get_args(CaseKind)
 
 @dataclass(frozen=True, slots=True)
 class QueryFigures:
-    """One query: a row of the index. NDCG@10 is None where the query has no judgements.
+    """One query: a row of the index. nDCG@10 is None where the query has no judgements.
 
     Attributes:
         place: place among the queries, from 1; names the query's page.
@@ -39,11 +40,11 @@ class QueryFigures:
             as a share of the highest score possible, 0 to 0.5; None with fewer than two.
         alpha: Krippendorff's alpha of the personas' scores; None where it is not defined.
         tau: mean of Kendall's tau-b over the pairs of personas; None where it is not defined.
-        ndcg: NDCG@10 of the ranking, 0 to 1.
+        ndcg: nDCG@10 of the ranking, 0 to 1.
         first_stage_ndcg: of the first stage.
         other_ndcg: of the ranker compared with; None if there is none.
         error: why the query was not ranked, cut to 300 characters; empty if it was. Then all
-            else is 0 or None, but for the NDCG@10 of the other rankers where that is known;
+            else is 0 or None, but for the nDCG@10 of the other rankers where that is known;
             `ndcg` is 0 if the query has judgements, else None.
     """
 
@@ -67,23 +68,23 @@ class QueryFigures:
 
     @property
     def gain(self) -> float | None:
-        """NDCG@10 over the first stage's, -1 to 1."""
+        """nDCG@10 over the first stage's, -1 to 1."""
         return _difference(self.ndcg, self.first_stage_ndcg)
 
     @property
     def gain_over_other(self) -> float | None:
-        """NDCG@10 over that of the ranker compared with, -1 to 1."""
+        """nDCG@10 over that of the ranker compared with, -1 to 1."""
         return _difference(self.ndcg, self.other_ndcg)
 
 
 @dataclass(frozen=True, slots=True)
 class Without:
-    """Mean NDCG@10 with and without somebody, over the queries for which that can be told.
+    """Mean nDCG@10 with and without somebody, over the queries for which that can be told.
 
     Attributes:
         queries: judged queries with that persona and at least one other on the team.
-        with_all: mean NDCG@10 of the whole team there.
-        without: mean NDCG@10 of the team without the persona.
+        with_all: mean nDCG@10 of the whole team there.
+        without: mean nDCG@10 of the team without the persona.
         exact: False where the ensemble could not be recomputed (a model combines the scores, or
             it is not installed) and the sum of the other scores stands in, with and without.
     """
@@ -95,7 +96,7 @@ class Without:
 
     @property
     def worth(self) -> float:
-        """What the persona adds to NDCG@10; negative if the team is better without."""
+        """What the persona adds to nDCG@10; negative if the team is better without."""
         return self.with_all - self.without
 
 
@@ -114,7 +115,7 @@ class PersonaFigures:
         missing: scores it did not give.
         tau: mean of Kendall's tau-b with its team mates, over pairs and queries; None if it is
             never defined.
-        without: NDCG@10 with and without it; None where no judged query has it.
+        without: nDCG@10 with and without it; None where no judged query has it.
         examples: places of up to 20 queries in which it judged, first ones first.
     """
 
@@ -180,8 +181,8 @@ class Case:
         grade: the judgement; None if nobody judged it, which counts as not relevant.
         scores: persona -> score, or None where it is missing.
         top: the highest score a persona could give.
-        criteria: persona -> its heaviest criterion with its weight in percent, where there is a
-            rubric.
+        effects: persona -> by how many ranks it raised (positive) or sank (negative) the passage,
+            as `InspectedHit.effects`; empty where nobody can be left out.
         other_rank: in the other ranker's ranking.
         other_score: None where it gave none.
         first_stage_rank: in the first stage.
@@ -198,11 +199,37 @@ class Case:
     grade: int | None
     scores: Mapping[str, float | None]
     top: float
-    criteria: Mapping[str, tuple[str, float]]
+    effects: Mapping[str, int]
     other_rank: int
     other_score: float | None
     first_stage_rank: int
     strength: float
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What the team has over another order in nDCG@10, query by query.
+
+    Attributes:
+        against: what it is compared with.
+        queries: those for which both values are known.
+        mean: of the differences, -1 to 1.
+        low: lower end of its 95% confidence interval.
+        high: the upper end.
+        p_value: two-sided, corrected for all differences of the survey.
+    """
+
+    against: str
+    queries: int
+    mean: float
+    low: float
+    high: float
+    p_value: float
+
+    @property
+    def sign(self) -> int:
+        """1 where the whole interval is above 0, -1 where it is below, else 0."""
+        return (self.low > 0) - (self.high < 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +246,7 @@ class Totals:
         calls: made, reused answers apart.
         reused: answers that were in the ledger.
         cost: US dollars; None if a model's price is not known.
-        ndcg: mean NDCG@10 of the ranking, None without judgements. Failed queries that have
+        ndcg: mean nDCG@10 of the ranking, None without judgements. Failed queries that have
             judgements count 0.
         first_stage_ndcg: of the first stage, over the queries for which it is known.
         other_ndcg: of the ranker compared with, over the queries for which it is known; None if
@@ -270,9 +297,12 @@ class Survey:
         criteria: most frequent first.
         criteria_in_all: how many different criteria there were; `criteria` may hold fewer.
         cases: kind -> the strongest, strongest first; empty without another ranker.
-        recruits: NDCG@10 with and without one recruit, averaged over recruits and queries: each
+        recruits: nDCG@10 with and without one recruit, averaged over recruits and queries: each
             recruit of each query is left out once. Members of the library for whom a recruiter
             gave a reason are recruits too. None if it cannot be told.
+        weak_judge: why the model that judged is weak, as `Inspection.weak_judge`.
+        collection: the data set's name; may be empty.
+        differences: over the first stage and the other ranker, where that is known.
     """
 
     title: str
@@ -291,6 +321,9 @@ class Survey:
     criteria_in_all: int
     cases: Mapping[CaseKind, tuple[Case, ...]]
     recruits: Without | None
+    weak_judge: WeakJudge = ""
+    collection: str = ""
+    differences: tuple[Difference, ...] = ()
 
 
 def _difference(one: float | None, other: float | None) -> float | None:

@@ -1,4 +1,4 @@
-"""What one ranked query adds to a survey: who judged, how they agreed, and NDCG@10."""
+"""What one ranked query adds to a survey: who judged, how they agreed, and nDCG@10."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from personas.survey.model import QueryFigures
 from personas.survey.sums import cut, mean
 
 DEPTH = 10
-"""Ranks that count: NDCG is NDCG@10, and what stands higher is near the top."""
+"""Ranks that count: nDCG is nDCG@10, and what stands higher is near the top."""
 MOST_NAME = 200
 MOST_TEXT = 300
 
@@ -53,13 +53,13 @@ class Judge:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """NDCG@10 by the arithmetic of leaving personas out.
+    """nDCG@10 by the arithmetic of leaving personas out.
 
     Passages without a final score stand behind the others, in the ranking's order.
 
     Attributes:
         with_all: with nobody left out.
-        without: persona -> NDCG@10 without it.
+        without: persona -> nDCG@10 without it.
         exact: as `Inspection.leave_one_out_exact`.
     """
 

@@ -10,6 +10,7 @@ from math import fsum
 
 from personas.inspection.agreement import AlphaSums
 from personas.inspection.inspection import InspectedHit, Inspection, OtherPlace
+from personas.inspection.stored import WeakJudge
 from personas.survey.model import CASE_KINDS, Case, CaseKind, QueryFigures, Survey, Totals
 from personas.survey.query import DEPTH, MOST_NAME, MOST_TEXT, QueryFindings
 from personas.survey.sums import cut, mean
@@ -29,7 +30,7 @@ class CaseTable:
     A passage above grade 0 is relevant. Whether one without a judgement is not depends on the
     judgements: where they name passages that are not relevant (a grade of 0 or less, in any
     query), only those are shown as not relevant; where they name none, as in SciFact, every
-    other passage counts as not relevant, as it does for NDCG, and the case's grade is None. The
+    other passage counts as not relevant, as it does for nDCG, and the case's grade is None. The
     rule is the same for cases for the team and against it.
     """
 
@@ -119,21 +120,12 @@ def _case(
         grade=hit.grade,
         scores={cut(name, MOST_NAME): score for name, score in hit.scores.items() if not hit.ranks},
         top=inspection.top,
-        criteria=_heaviest_criteria(inspection),
+        effects={cut(name, MOST_NAME): ranks for name, ranks in hit.effects.items()},
         other_rank=other.rank,
         other_score=other.score,
         first_stage_rank=hit.first_stage_rank,
         strength=strength,
     )
-
-
-def _heaviest_criteria(inspection: Inspection) -> dict[str, tuple[str, float]]:
-    heaviest = {}
-    for member in inspection.team.members if inspection.team else ():
-        if member.rubric is not None and member.name in inspection.personas:
-            criterion = max(member.rubric.criteria, key=lambda each: each.weight)
-            heaviest[member.name] = (criterion.name, criterion.weight)
-    return heaviest
 
 
 def _discount(rank: int) -> float:
@@ -171,6 +163,7 @@ class Surveyor:
     _recruits: WithoutSums = field(default_factory=WithoutSums)
     _reused: int = 0
     _locked: int = 0
+    _weak: WeakJudge = ""
 
     def take(self, place: int, inspection: Inspection) -> None:
         """Add a ranked query.
@@ -194,6 +187,7 @@ class Surveyor:
             self._recruits.take(findings.left_out, recruits)
         self._reused += inspection.reused
         self._locked += inspection.team is not None and inspection.team.locked
+        self._weak = max(self._weak, inspection.weak_judge)
 
     def fail(
         self,
@@ -213,9 +207,9 @@ class Surveyor:
             query_id: its id.
             query: its text.
             reason: why it was not ranked.
-            judged: whether it has judgements; then its NDCG@10 counts 0.
-            first_stage_ndcg: NDCG@10 of the first stage, if known.
-            other_ndcg: NDCG@10 of the ranker compared with, if known.
+            judged: whether it has judgements; then its nDCG@10 counts 0.
+            first_stage_ndcg: nDCG@10 of the first stage, if known.
+            other_ndcg: nDCG@10 of the ranker compared with, if known.
 
         Raises:
             ValueError: `place` is below 1 or was added before, or the reason is empty.
@@ -250,6 +244,7 @@ class Surveyor:
         self._recruits.merge(other._recruits)
         self._reused += other._reused
         self._locked += other._locked
+        self._weak = max(self._weak, other._weak)
 
     def finish(
         self,
@@ -281,6 +276,7 @@ class Surveyor:
             criteria_in_all=len(self._criteria),
             cases=self._cases.found(),
             recruits=self._recruits.figures(),
+            weak_judge=self._weak,
         )
 
     def _totals(self, rows: tuple[QueryFigures, ...]) -> Totals:

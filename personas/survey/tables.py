@@ -27,7 +27,7 @@ Name = TypeVar("Name", bound=str)
 
 @dataclass(slots=True)
 class WithoutSums:
-    """NDCG@10 with and without somebody, added up."""
+    """nDCG@10 with and without somebody, added up."""
 
     queries: int = 0
     with_all: ExactMean = field(default_factory=ExactMean)

@@ -34,7 +34,7 @@ DIRECT, TEAM = "DIRECT(0,10)", "MC: 2 recruits"
 MEASURE = "nDCG@10"
 NAMES = re.compile(
     r"(run-\d+/)?((index|queries|personas|criteria|cases)(-\d+)?\.html"
-    r"|query/\d{6,}(-\d+)?\.html|persona-report\.json)"
+    r"|figures\.json|query/\d{6,}(-\d+)?\.html|persona-report\.json)"
 )
 """What the files of a report may be called: nothing that comes from outside."""
 
@@ -50,7 +50,7 @@ def team_of(out: Path, label: str = TEAM) -> Path:
 
 
 def metrics_of(folder: Path) -> float:
-    """Mean NDCG@10 as it was measured when the run was made."""
+    """Mean nDCG@10 as it was measured when the run was made."""
     return Metrics.model_validate_json((folder / "metrics.json").read_bytes()).means[MEASURE]
 
 
@@ -121,15 +121,20 @@ def links(page: bytes) -> list[str]:
 def broken_links(report: Path) -> list[str]:
     """``PAGE -> LINK`` of each link to a file, or a place in a file, that is not there."""
     pages = {name: _page(each) for name, each in content(report).items() if name.endswith("html")}
+    known_files = content(report).keys()
     broken = []
     for name, page in pages.items():
         for link in page.found:
+            if link.startswith("data:"):
+                continue  # a file that the page holds
             path, _, place = link.partition("#")
             target = (report / name).parent.joinpath(path).resolve() if path else report / name
             there = target.is_relative_to(report.resolve()) or not path
             key = target.resolve().relative_to(report.resolve()).as_posix() if there else ""
             # What stands behind an equals sign is the state of a table, for the page's script.
-            known = key in pages and (not place or "=" in place or place in pages[key].ids)
+            known = key in known_files and (
+                key not in pages or not place or "=" in place or place in pages[key].ids
+            )
             if not known:
                 broken.append(f"{name} -> {link}")
     return broken

@@ -173,7 +173,7 @@ def section(*rows: Row, columns: tuple[Column, ...] = (column(),), **changes: ob
         figure=None,
         unfinished=(),
         paper_source="",
-        measured="NDCG@10",
+        measured="nDCG@10",
     )
     return replace(base, **changes)  # type: ignore[arg-type]  # any field, by name
 

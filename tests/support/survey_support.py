@@ -340,10 +340,7 @@ def _cases(
                     persona: dice.choice((None, *map(float, range(11)))) for persona in row.personas
                 },
                 top=10.0,
-                criteria={
-                    persona: (text("Quality of the evidence") or "Evidence", 40.0)
-                    for persona in row.personas
-                },
+                effects={persona: dice.randint(-9, 9) for persona in row.personas},
                 other_rank=other_rank,
                 other_score=dice.choice((None, 7.0)),
                 first_stage_rank=dice.randint(1, 100),

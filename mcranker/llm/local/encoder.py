@@ -144,7 +144,10 @@ class Encoder:
                 return
             _encoders.open.pop(self._files[0], None)
         self._workers.shutdown(wait=wait, cancel_futures=True)
-        self._reader.submit(self._finish)
+        try:
+            self._reader.submit(self._finish)
+        except RuntimeError:  # the interpreter ends: its threads are gone, and none begins
+            self._finish()
         self._reader.shutdown(wait=wait)
 
     def _finish(self) -> None:

@@ -41,7 +41,7 @@ CHOICE_WIDTH = 0.05
 FIRST_STAGE_WEIGHT = 0.3
 """Share of the first stage's score where nobody sets one.
 
-On SciFact's 809 training queries, 0.3 to 0.4 gave the highest NDCG@10 of all shares from 0 to 1,
+On SciFact's 809 training queries, 0.3 to 0.4 gave the highest nDCG@10 of all shares from 0 to 1,
 alike within 0.002; the least of them leaves most to the judge."""
 
 MAX_QUESTIONS = 10_000  # in one request; bounds its memory
@@ -157,7 +157,7 @@ def relevance(similarity: float) -> float:
     """How relevant a passage of this similarity (-1 to 1) is, 0 to 1.
 
     It rises evenly from 0, for texts that have nothing in common, to 1 at `HIGHEST`. On SciFact's
-    809 training queries this gave an NDCG@10 of teams within 0.001 of the best of ten straight
+    809 training queries this gave an nDCG@10 of teams within 0.001 of the best of ten straight
     lines, and 0.01 more than a logistic curve fitted to their judgements, since a curve brings
     the best and the worst passages together.
     """

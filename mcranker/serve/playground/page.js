@@ -1,7 +1,8 @@
 "use strict";
 
 // What is known: the rankers and examples of the server, the passages, the team as it was when it
-// ranked and as it is edited, and the rankings that were made, the last one last.
+// ranked and as it is edited, and the rankings that were made, the last one last, each with the
+// grades and the ranker that it was made with.
 const state = { rankers: [], examples: [], library: [], grades: null, team: null, edited: null, editing: new Set(), done: [], open: new Set(), going: null };
 const byId = (id) => document.getElementById(id);
 const collator = new Intl.Collator("en");
@@ -18,7 +19,8 @@ function element(tag, attributes = {}, ...children) {
 }
 
 const counted = (count, one) => `${count} ${one}${count === 1 ? "" : "s"}`;
-const rounded = (value) => String(Math.round(value * 100) / 100);
+// Fused scores are sums of fractions such as 1/61.
+const rounded = (value) => String(Number(Math.abs(value) < 0.1 ? value.toPrecision(4) : value.toFixed(2)));
 
 // Passages: JSON, JSON lines, CSV or TSV with a column "text", or a passage a line.
 
@@ -127,15 +129,18 @@ async function rank(team) {
   if (!documents) return complain(byId("count").textContent, byId("passages"));
   if (!documents.length) return complain("Give some passages first, or take an example.", byId("passages"));
   complain("");
-  const body = { query, documents, ranker: byId("ranker").value || undefined };
+  const ranker = current();
+  const body = { query, documents, ranker: ranker?.name };
   if (team) body.options = { team };
   const going = new AbortController();
   state.going = going;
-  const live = { documents: documents.map((each, place) => ({ ...each, id: each._id ?? String(place) })), personas: [], scores: new Map(), compared: false };
+  const live = { documents: documents.map((each, place) => ({ ...each, id: each._id ?? String(place) })), team, personas: [], scores: new Map() };
+  const { grades } = state;
   busy(true);
-  if (!team) { state.team = state.edited = null; state.editing.clear(); }
+  byId("status").textContent = "Sent …";
   byId("result").hidden = false;
   state.open.clear();
+  drawTeam(live);
   drawLive(live);
   const began = performance.now();
   try {
@@ -147,13 +152,13 @@ async function rank(team) {
       else take(live, name, data);
     }
     if (!made) throw new Error("the connection was lost before the ranking was done");
-    finish(made, query, (performance.now() - began) / 1000);
+    finish({ id: made.id, query, ranking: made.ranking, notes: made.notes, grades, ranker }, (performance.now() - began) / 1000);
   } catch (error) {
     const stopped = going.signal.aborted;
     byId("status").textContent = stopped ? "Cancelled. Scores that came are kept in the ledger." : "";
     if (!stopped) complain(error instanceof TypeError ? "The server cannot be reached." : `Not ranked: ${error.message}.`.replace("..", "."));
     const last = state.done.at(-1);
-    if (last && last.query === query) drawRanking(); else byId("result").hidden = true;
+    if (last?.query === query) drawRanking(); else byId("result").hidden = true;
     drawTeam();
   } finally {
     if (state.going === going) state.going = null;
@@ -165,43 +170,44 @@ function take(live, name, data) {
   const status = byId("status");
   switch (name) {
     case "ranking_started":
-      status.textContent = state.team ? "Scoring …" : "Looking for judges …";
+      status.textContent = live.team ? "Scoring …" : "Looking for judges …";
       break;
     case "team_recruited":
       live.personas = data.personas.map((each) => each.name);
-      if (!state.edited) state.team = { members: data.personas.map((persona) => ({ persona, rubric: null })) };
-      drawTeam(true);
+      live.team ??= { members: data.personas.map((persona) => ({ persona, rubric: null })) };
+      drawTeam(live);
       drawLive(live);
       status.textContent = "Criteria are being written …";
       break;
     case "rubric_written": {
-      const member = state.team?.members.find((each) => each.persona.name === data.persona);
-      if (member && !member.rubric) member.rubric = data.rubric;
-      drawTeam(true);
+      const member = live.team?.members.find((each) => each.persona.name === data.persona);
+      if (member) member.rubric ??= data.rubric;
+      drawTeam(live);
       break;
     }
     case "passage_scored":
     case "passage_assessed": {
       const column = data.persona ?? "assessor";
       if (!live.personas.includes(column)) { live.personas.push(column); drawLive(live); }
-      live.scores.set(`${column}\n${data.doc_id}`, data.missing ? null : data.value);
-      fill(live, column, data.doc_id);
+      const score = [column, data.doc_id, data.missing ? null : data.value];
+      live.scores.set(JSON.stringify(score.slice(0, 2)), score);
+      fill(live, ...score);
       status.textContent = `${data.done} of ${data.total} scores`;
       break;
     }
     case "passages_compared":
+      byId("verdict").textContent = "Passages are compared with one another; their ranks follow at the end.";
       status.textContent = `${data.done} of at most ${data.total} comparisons`;
       break;
   }
 }
 
-function finish(made, query, seconds) {
-  const ranking = made.ranking;
-  state.done.push({ id: made.id, query, ranking, notes: made.notes });
-  state.team = ranking.team && ranking.team.members.length ? ranking.team : null;
+function finish(made, seconds) {
+  state.done.push(made);
+  const { team, usage } = made.ranking;
+  state.team = team && team.members.length ? team : null;
   state.edited = state.team ? structuredClone(state.team) : null;
   state.editing.clear();
-  const usage = ranking.usage;
   const reused = usage.reused.reduce((sum, each) => sum + each.calls, 0);
   const parts = [`Done in ${seconds.toFixed(1)} s`, counted(usage.calls, "call")];
   if (reused) parts.push(`${counted(reused, "answer")} from the ledger`);
@@ -230,14 +236,14 @@ function complain(message, where) {
 const mayEdit = () => Boolean(current()?.chooses_team && current()?.has_team);
 const current = () => state.rankers.find((each) => each.name === byId("ranker").value) ?? state.rankers[0];
 
-function drawTeam(live = false) {
-  const team = live ? state.team : state.edited;
+// The team as it is edited, or the one of a ranking under way.
+function drawTeam(live = null) {
+  const team = live ? live.team : state.edited;
   byId("team").hidden = !team;
   if (!team) return;
   byId("members").replaceChildren(...team.members.map((member, place) => (state.editing.has(place) && !live ? editor(member, place) : card(member, place, live))));
-  byId("adding").hidden = live || !mayEdit();
-  byId("recruit").hidden = live || !mayEdit();
-  byId("save-team").hidden = live;
+  byId("adding").hidden = byId("recruit").hidden = Boolean(live) || !mayEdit();
+  byId("save-team").hidden = Boolean(live);
   updateAgain();
 }
 
@@ -264,7 +270,7 @@ function card(member, place, live) {
     : [element("p", { class: "waits" }, live ? "writes criteria …" : "judges without criteria of its own")];
   const edit = mayEdit() && !live
     ? element("p", { class: "tools" },
-      element("button", { type: "button", "aria-label": `Edit ${persona.name}`, onclick: () => { state.editing.add(place); drawTeam(); byId(`name-${place}`).focus(); } }, "Edit"),
+      element("button", { type: "button", class: "edit", "aria-label": `Edit ${persona.name}`, onclick: () => { state.editing.add(place); drawTeam(); byId(`name-${place}`).focus(); } }, "Edit"),
       element("button", { type: "button", "aria-label": `Remove ${persona.name}`, onclick: () => remove(place) }, "Remove"))
     : null;
   return element("article", { class: `member${isChanged ? " changed" : ""}` },
@@ -281,19 +287,28 @@ function remove(place) {
 
 function editor(member, place) {
   const { persona } = member;
-  const rubric = (member.rubric ??= { criteria: [], reason: "" });
+  const criteria = member.rubric?.criteria ?? [];
   const sum = element("span", { class: "sum", "aria-live": "polite" });
   const total = () => {
-    const all = rubric.criteria.reduce((added, each) => added + each.weight, 0);
-    sum.textContent = Math.abs(all - 100) < 0.01 ? "weights add up to 100%" : `weights add up to ${rounded(all)}%; they will be brought to 100%`;
+    const all = criteria.reduce((added, each) => added + each.weight, 0);
+    if (!criteria.length) sum.textContent = "";
+    else if (!all) sum.textContent = "criteria without a weight are left out";
+    else sum.textContent = `weights add up to ${rounded(all)}%${Math.abs(all - 100) < 0.01 ? "" : "; they will be brought to 100%"}`;
     updateAgain();
   };
+  // Buttons that are drawn anew lose the focus, which those who type would have to look for.
+  const redraw = (change, selector) => () => {
+    change();
+    drawTeam();
+    byId("members").children[place].querySelector(selector).focus();
+  };
   const field = (label, value, set, attributes = {}) => element("label", {}, label, element("input", { value, dir: "auto", oninput: (event) => { set(event.target.value); total(); }, ...attributes }));
-  const rows = rubric.criteria.map((each, row) => element("div", { class: "criterion" },
+  const rows = criteria.map((each, row) => element("div", { class: "criterion" },
     field("Criterion", each.name, (value) => { each.name = value; }),
     field("Weight %", rounded(each.weight), (value) => { each.weight = Math.max(0, Number(value) || 0); }, { type: "number", min: 0, step: "any", inputmode: "decimal" }),
-    element("button", { type: "button", "aria-label": `Remove the criterion ${each.name}`, onclick: () => { rubric.criteria.splice(row, 1); drawTeam(); } }, "✕"),
+    element("button", { type: "button", "aria-label": `Remove the criterion ${each.name}`, onclick: redraw(() => criteria.splice(row, 1), ".add") }, "✕"),
     element("label", { class: "about" }, "What a passage must do", element("input", { value: each.description, dir: "auto", oninput: (event) => { each.description = event.target.value; updateAgain(); } }))));
+  const add = () => (member.rubric ??= { criteria: [], reason: "" }).criteria.push({ name: "", description: "", weight: 20 });
   total();
   return element("article", { class: "member changed" },
     element("div", { class: "who-is" },
@@ -301,8 +316,8 @@ function editor(member, place) {
       field("Who that is", persona.description, (value) => { persona.description = value; })),
     ...rows,
     element("p", { class: "tools" },
-      element("button", { type: "button", onclick: () => { rubric.criteria.push({ name: "", description: "", weight: 20 }); drawTeam(); } }, "Add a criterion"),
-      element("button", { type: "button", onclick: () => { state.editing.delete(place); drawTeam(); } }, "Done"), sum));
+      element("button", { type: "button", class: "add", onclick: redraw(add, ".criterion:last-of-type input") }, "Add a criterion"),
+      element("button", { type: "button", onclick: redraw(() => state.editing.delete(place), ".edit") }, "Done"), sum));
 }
 
 function teamToSend() {
@@ -324,35 +339,57 @@ function colour(value, top) {
 }
 
 const topOf = (ranking) => {
-  const { scale, labels } = ranking.config;
-  if (typeof scale === "number") return scale;
+  const { top_score, scale, labels } = ranking.config;
+  if (top_score) return top_score;
   if (Array.isArray(labels) && labels.length) return labels.length - 1;
+  if (typeof scale === "number") return scale;
   return Math.max(1, ...ranking.hits.flatMap((hit) => Object.values(hit.scores).filter((score) => score !== null)));
 };
+
+// What the columns of a ranking say: the scores of personas; or the ranks that those gave who
+// compared passages, and that members of a fusion gave, whose scores have scales of their own.
+function columnsOf(ranking) {
+  const { orders, members, hits } = ranking;
+  if (!orders && !members) {
+    const value = (hit, name) => hit.scores[name] ?? null;
+    const why = (hit, name) => hit.missing[name] ?? (typeof hit.dropped === "number" ? `dropped, its relevance is ${rounded(hit.dropped)}` : "not asked");
+    const top = topOf(ranking);
+    return { names: ranking.personas, value, why, said: rounded, level: (score) => colour(score, top), ends: ["0", rounded(top)] };
+  }
+  const member = new Map((members ?? []).map((each) => [each.label, each]));
+  return {
+    names: orders ? Object.keys(orders) : [...member.keys()],
+    value: orders ? (hit, name) => hit.ranks?.[name] ?? null : (hit, name) => member.get(name).ranks[hit.first_stage_rank - 1],
+    why: (_, name) => (orders ? orders[name].left_out : member.get(name).failure) || "no rank",
+    said: (rank) => `#${rank}`,
+    level: (rank) => colour(hits.length - rank, hits.length - 1),
+    ends: [`#${hits.length}`, "#1"],
+  };
+}
 
 function header(personas, moved) {
   byId("heat").tHead.replaceChildren(element("tr", {},
     element("th", { scope: "col", class: "name" }, "Passage"),
     ...personas.map((name) => element("th", { scope: "col", class: "who", dir: "auto" }, name)),
-    element("th", { scope: "col" }, "Score"),
+    element("th", { scope: "col", class: "final" }, "Score"),
     element("th", { scope: "col" }, moved)));
 }
 
 function drawLive(live) {
   header(live.personas, "Given at");
   byId("verdict").textContent = "Scores appear as they come; the order follows at the end.";
+  byId("heat").classList.remove("unscored");
   byId("heat").tBodies[0].replaceChildren(...live.documents.map((each, place) => element("tr", { "data-id": each.id },
     element("th", { scope: "row", class: "name" }, element("span", { class: "head", dir: "auto" }, each.title || each.text)),
     ...live.personas.map((name) => element("td", { class: "cell", "data-persona": name, "data-column": name })),
     element("td", { "data-column": "Score" }), element("td", { class: "move", "data-column": "Given at" }, String(place + 1)))));
-  for (const key of live.scores.keys()) fill(live, ...key.split("\n"));
+  for (const score of live.scores.values()) fill(live, ...score);
 }
 
-function fill(live, persona, id) {
+function fill(live, persona, id, value) {
   const row = byId("heat").tBodies[0].querySelector(`tr[data-id="${CSS.escape(id)}"]`);
   const cell = row?.querySelector(`td[data-persona="${CSS.escape(persona)}"]`);
   if (!cell) return;
-  const value = live.scores.get(`${persona}\n${id}`);
   cell.textContent = value === null ? "–" : rounded(value);
   if (value === null) return;
   live.top = Math.max(live.top ?? 10, value);
@@ -360,8 +397,7 @@ function fill(live, persona, id) {
 }
 
 // nDCG@10 with linear gains, as in the reports.
-function ndcg(ids) {
-  const { grades } = state;
+function ndcg(ids, grades) {
   if (!grades) return null;
   const gain = (values) => values.slice(0, 10).reduce((sum, grade, place) => sum + Math.max(0, grade) / Math.log2(place + 2), 0);
   const best = gain(Object.values(grades).sort((a, b) => b - a));
@@ -371,44 +407,55 @@ function ndcg(ids) {
 function verdict(now, before) {
   const said = [...now.notes.map((note) => `${note[0].toUpperCase()}${note.slice(1)}.`)];
   const { hits } = now.ranking;
-  const ids = hits.map((hit) => hit.doc_id);
-  const measured = ndcg(ids);
-  if (measured !== null) {
-    const given = ndcg([...hits].sort((a, b) => a.first_stage_rank - b.first_stage_rank).map((hit) => hit.doc_id));
-    const last = before ? `, ${ndcg(before.ranking.hits.map((hit) => hit.doc_id)).toFixed(3)} before` : "";
-    said.push(`nDCG@10 is ${measured.toFixed(3)}${last}; as given ${given.toFixed(3)}.`);
+  const measured = (order) => ndcg(order.map((hit) => hit.doc_id), now.grades)?.toFixed(3);
+  if (measured(hits)) {
+    const given = measured([...hits].sort((a, b) => a.first_stage_rank - b.first_stage_rank));
+    const last = before ? `, ${measured(before.ranking.hits)} before` : "";
+    said.push(`nDCG@10 is ${measured(hits)}${last}; as given ${given}.`);
   }
   if (before) {
     const moved = hits.filter((hit) => place(before, hit.doc_id) !== hit.rank);
     said.push(moved.length ? `${counted(moved.length, "passage")} moved since the last ranking.` : "Nothing moved since the last ranking.");
   }
-  if (current()?.encoder) said.push("The judge compares meanings by the names of personas and criteria; weights and explanations are for models that reason.");
-  else if (current()?.weak) said.push("The judge is a weak model: take the order as a look at how it works.");
+  if (now.ranker?.encoder) said.push("The judge compares meanings by the names of personas and criteria; weights and explanations are for models that reason.");
+  else if (now.ranker?.weak) said.push("The judge is a weak model: take the order as a look at how it works.");
   return said.join(" ");
 }
 
-const place = (made, id) => made.ranking.hits.find((hit) => hit.doc_id === id)?.rank;
+const find = (made, id) => made.ranking.hits.find((hit) => hit.doc_id === id);
+const place = (made, id) => find(made, id)?.rank;
+
+// Passages without ids of their own have those of their places, whatever their texts are.
+function samePassages(one, other) {
+  if (one.query !== other.query || one.ranking.hits.length !== other.ranking.hits.length) return false;
+  return one.ranking.hits.every((hit) => {
+    const found = find(other, hit.doc_id);
+    return found && found.text === hit.text && found.title === hit.title;
+  });
+}
 
 function drawRanking() {
   const now = state.done.at(-1);
   if (!now) return;
   const { ranking } = now;
-  const before = [...state.done.slice(0, -1)].reverse().find((each) => each.query === now.query && each.ranking.hits.length === ranking.hits.length && each.ranking.hits.every((hit) => place(now, hit.doc_id)));
-  const top = topOf(ranking);
-  header(ranking.personas, before ? "Moved" : "Given at");
+  const before = state.done.slice(0, -1).findLast((each) => samePassages(each, now));
+  const columns = columnsOf(ranking);
+  header(columns.names, before ? "Moved" : "Given at");
+  byId("heat").classList.toggle("unscored", ranking.hits.every((hit) => hit.score === null));
   byId("verdict").textContent = verdict(now, before);
-  drawRamp(top);
-  const rows = [];
-  for (const hit of ranking.hits) {
-    rows.push(row(hit, ranking, before, top));
-    if (state.open.has(hit.doc_id)) rows.push(details(hit, ranking, before));
-  }
-  byId("heat").tBodies[0].replaceChildren(...rows);
+  drawRamp(columns);
+  byId("heat").tBodies[0].replaceChildren(...ranking.hits.flatMap((hit) => {
+    const more = () => details(hit, columns, before);
+    const made = row(hit, columns, before, now.grades, more);
+    return state.open.has(hit.doc_id) ? [made, more()] : [made];
+  }));
   byId("save-page").hidden = byId("save-json").hidden = false;
 }
 
-function drawRamp(top) {
-  document.querySelector(".ramp").replaceChildren("0 ", ...Array.from({ length: 11 }, (_, step) => element("i", { class: `h${step}` })), ` ${rounded(top)}`);
+function drawRamp({ names, ends: [low, high] }) {
+  const ramp = document.querySelector(".ramp");
+  ramp.hidden = !names.length;
+  ramp.replaceChildren(`${low} `, ...Array.from({ length: 11 }, (_, step) => element("i", { class: `h${step}` })), ` ${high}`);
 }
 
 function arrow(hit, before) {
@@ -420,45 +467,46 @@ function arrow(hit, before) {
   return cell;
 }
 
-function row(hit, ranking, before, top) {
+function row(hit, columns, before, grades, more) {
   const isOpen = state.open.has(hit.doc_id);
-  const grade = state.grades?.[hit.doc_id];
+  const grade = grades?.[hit.doc_id];
   return element("tr", { "data-id": hit.doc_id, class: hit.score === null ? "unjudged" : null },
     element("th", { scope: "row", class: "name" },
-      element("button", { type: "button", "aria-expanded": String(isOpen), onclick: () => toggle(hit.doc_id) },
+      element("button", { type: "button", "aria-expanded": String(isOpen), onclick: (event) => toggle(event.currentTarget, hit.doc_id, more) },
         element("span", { class: "rank" }, String(hit.rank)),
         element("span", { class: "what" }, element("span", { class: "head", dir: "auto" }, hit.title || hit.text),
           grade === undefined ? null : element("span", { class: `grade${grade > 0 ? " relevant" : ""}` }, grade > 0 ? "relevant" : "not relevant")))),
-    ...ranking.personas.map((name) => {
-      const value = hit.scores[name];
-      if (value === null || value === undefined) return element("td", { class: "cell", "data-column": name, title: hit.missing[name] ?? "not asked" }, "–");
-      return element("td", { class: `cell ${colour(value, top)}`, "data-column": name }, rounded(value));
+    ...columns.names.map((name) => {
+      const value = columns.value(hit, name);
+      if (value === null) return element("td", { class: "cell", "data-column": name, title: columns.why(hit, name) }, "–");
+      return element("td", { class: `cell ${columns.level(value)}`, "data-column": name }, columns.said(value));
     }),
     element("td", { class: "final", "data-column": "Score" }, hit.score === null ? "–" : rounded(hit.score)),
     arrow(hit, before));
 }
 
-function details(hit, ranking, before) {
-  const then = before?.ranking.hits.find((each) => each.doc_id === hit.doc_id);
-  const lines = ranking.personas.map((name) => {
-    const now = hit.scores[name], past = then?.scores[name];
-    const criteria = Object.entries(hit.criteria[name] ?? {}).map(([criterion, score]) => `${criterion} ${rounded(score)}`).join(", ");
-    let said = now === null || now === undefined ? `no score: ${hit.missing[name] ?? "not asked"}` : rounded(now);
-    if (typeof past === "number" && typeof now === "number" && Math.abs(past - now) >= 0.005) said += ` (${rounded(past)} before)`;
-    if (then && !(name in then.scores)) said += " (new on the team)";
-    return element("li", { dir: "auto" }, `${name}: ${said}${criteria ? `; ${criteria}` : ""}`);
+function details(hit, columns, before) {
+  const then = before && find(before, hit.doc_id), past = before && columnsOf(before.ranking);
+  const said = (of, at, name) => (of.value(at, name) === null ? "–" : of.said(of.value(at, name)));
+  const lines = columns.names.map((name) => {
+    const criteria = Object.entries(hit.criteria[name] ?? {}).map(([criterion, score]) => `${criterion} ${rounded(score)}`);
+    let line = columns.value(hit, name) === null ? `no score: ${columns.why(hit, name)}` : said(columns, hit, name);
+    if (then && !past.names.includes(name)) line += " (new)";
+    else if (then && said(past, then, name) !== said(columns, hit, name)) line += ` (${said(past, then, name)} before)`;
+    return element("li", { dir: "auto" }, `${name}: ${[line, ...(criteria.length ? [criteria.join(", ")] : [])].join("; ")}`);
   });
-  const left = then ? before.ranking.personas.filter((name) => !ranking.personas.includes(name)).map((name) => element("li", { dir: "auto" }, `${name} is no longer there (${then.scores[name] === null ? "no score" : rounded(then.scores[name])})`)) : [];
-  return element("tr", { class: "details" }, element("td", { colspan: ranking.personas.length + 3 },
+  const left = then ? past.names.filter((name) => !columns.names.includes(name)).map((name) => element("li", { dir: "auto" }, `${name} is no longer there (${said(past, then, name)})`)) : [];
+  return element("tr", { class: "details" }, element("td", { colspan: columns.names.length + 3 },
     hit.title ? element("p", { dir: "auto" }, element("b", {}, hit.title)) : null,
     element("p", { dir: "auto" }, hit.text),
     element("ul", {}, ...lines, ...left)));
 }
 
-function toggle(id) {
-  if (!state.open.delete(id)) state.open.add(id);
-  drawRanking();
-  byId("heat").querySelector(`tr[data-id="${CSS.escape(id)}"] button`)?.focus();
+// Only this row is drawn: there may be a thousand.
+function toggle(button, id, more) {
+  const shown = button.closest("tr"), opens = !state.open.delete(id);
+  if (opens) { state.open.add(id); shown.after(more()); } else shown.nextElementSibling.remove();
+  button.setAttribute("aria-expanded", String(opens));
 }
 
 // Saving
@@ -533,7 +581,7 @@ async function begin() {
     drawTeam();
   });
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); rank_(changed() ? teamToSend() : null); }
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); rank_(changed() && mayEdit() ? teamToSend() : null); }
     if (event.key === "Escape") state.going?.abort();
   });
   const drop = byId("passages");

@@ -18,6 +18,7 @@ from personas.report.compare.sentences import (
     Sentence,
     change_text,
     criterion_text,
+    given_pair,
     reason,
     verdict,
 )
@@ -71,7 +72,7 @@ class ComparedRuns:
         facts: label -> value, such as means.
         notes: what must be known before the rest is believed, the worst first.
         verdict: how much changed; a few sentences.
-        measure: of the rows, e.g. ``"NDCG@10"``.
+        measure: of the rows, e.g. ``"nDCG@10"``.
         rows: all queries, those that changed most first.
     """
 
@@ -222,12 +223,13 @@ def _row(cause: PersonaChange) -> _CauseRow:
     if cause.was:
         name = Markup("{} <small>was {}</small>").format(name, iso(cause.was, _NAME))
     sides = [absent or "" for absent in (cause.absent_before, cause.absent_after)]
-    one, _, two = change_text(cause.before, cause.after).partition(" → ")
+    one, two = given_pair(cause)
+    by_rank = cause.rank_before is not None or cause.rank_after is not None
     return _CauseRow(
         persona=name,
         edited=cause.edited,
         scores=f"{sides[0] or one} → {sides[1] or two}",
-        change="" if cause.change is None else coloured(signed(cause.change, 2)),
+        change="" if cause.change is None or by_rank else coloured(signed(cause.change, 2)),
         effect=moved(cause.effect),
         criteria=[_criterion(each) for each in cause.criteria[:_CRITERIA]],
         more=max(0, len(cause.criteria) - _CRITERIA),

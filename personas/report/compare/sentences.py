@@ -31,7 +31,7 @@ Sentence: TypeAlias = tuple[str, ...]
 def verdict(comparison: RankingComparison) -> list[Sentence]:
     """How much changed, by whom, and whether it is better, without the notes.
 
-    A worse NDCG comes first.
+    A worse nDCG comes first.
     """
     found: list[Sentence] = []
     moved, total = len(comparison.movers), len(comparison.passages)
@@ -71,17 +71,17 @@ def verdict(comparison: RankingComparison) -> list[Sentence]:
 
 
 def ndcg_sentence(comparison: RankingComparison) -> str:
-    """NDCG@10 before and after; empty where it is not known."""
+    """nDCG@10 before and after; empty where it is not known."""
     before, after = comparison.ndcg_before, comparison.ndcg_after
     if before is None or after is None:
         if comparison.after.grades is None:
             return ""
-        return "No passage is judged relevant to this query, so NDCG@10 cannot be told."
+        return "No passage is judged relevant to this query, so nDCG@10 cannot be told."
     difference = signed(after - before)
     if difference == "0.000":
-        return f"NDCG@10 stays at {after:.3f}; this is one query."
+        return f"nDCG@10 stays at {after:.3f}; this is one query."
     verb = "rises" if after > before else "falls"
-    return f"NDCG@10 {verb} from {before:.3f} to {after:.3f} ({difference}); this is one query."
+    return f"nDCG@10 {verb} from {before:.3f} to {after:.3f} ({difference}); this is one query."
 
 
 def reason(passage: ComparedPassage) -> Sentence:
@@ -107,7 +107,8 @@ def reason(passage: ComparedPassage) -> Sentence:
             return (lead.strip(),) if lead else ()
         return (lead, *_what(greatest), *_by(greatest), ".")
     rank = passage.after.rank + first.effect
-    otherwise = "otherwise" if first.joined or first.left else "with its scores of before"
+    gave = "scores" if first.rank_before is None else "ranks"
+    otherwise = "otherwise" if first.joined or first.left else f"with its {gave} of before"
     return (*_what(first), *_by(first), f"; {otherwise} it would stand at rank {rank:,}.")
 
 
@@ -126,6 +127,15 @@ def score_pair(before: float | None, after: float | None) -> tuple[str, str]:
     return _score(before, places), _score(after, places)
 
 
+def given_pair(cause: PersonaChange) -> tuple[str, str]:
+    """What the persona gave the passage before and after: its rank, or else its score."""
+    given = zip(
+        score_pair(cause.before, cause.after), (cause.rank_before, cause.rank_after), strict=True
+    )
+    one, two = (score if rank is None else f"rank {rank:,}" for score, rank in given)
+    return one, two
+
+
 def criterion_text(change: CriterionChange) -> str:
     """``9 → 6, weight 30% → 55%``; what stayed is said once."""
     if change.weight_before is None:
@@ -140,7 +150,8 @@ def criterion_text(change: CriterionChange) -> str:
 
 def _what(cause: PersonaChange) -> Sentence:
     name = Name(cause.persona)
-    before, after = score_pair(cause.before, cause.after)
+    before, after = given_pair(cause)
+    ranks = [rank for rank in (cause.rank_before, cause.rank_after) if rank is not None]
     if cause.joined:
         gave = f" and gave it {after}" if cause.after is not None else ""
         return (name, f" is new on the team{gave}")
@@ -153,8 +164,11 @@ def _what(cause: PersonaChange) -> Sentence:
         return (name, f" gave it {after}; before, its score was {cause.absent_before}")
     if cause.after is None:
         return (name, f" gave it {before} before; now its score is {cause.absent_after}")
-    if cause.before == cause.after:
-        return (name, f" gave it {after} as before, and other passages other scores")
+    if before == after:
+        others = "other ranks" if ranks else "other scores"
+        return (name, f" gave it {after} as before, and other passages {others}")
+    if ranks:
+        return (name, f" gave it {before} before and {after} now")
     verb = "rose" if cause.after > cause.before else "fell"
     return (name, f" {verb} from {before} to {after}")
 
@@ -196,7 +210,7 @@ def _who_moved_nothing(comparison: RankingComparison) -> Sentence:
     if comparison.movers or not changes:
         return ()
     _, cause, passage = max(changes, key=lambda each: each[0])
-    before, after = score_pair(cause.before, cause.after)
+    before, after = given_pair(cause)
     share = Rule.of(comparison.after.config).first_stage_weight
     first_stage = (
         f"; the first stage counts {exact(100 * share)}% in the final score" if share else ""

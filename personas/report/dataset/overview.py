@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from personas.survey.model import PersonaFigures, QueryFigures, Survey
-from personas.words import optional, signed
+from personas.words import optional, p_text, signed
 
 TOP = 10
 BARS = 20
@@ -16,11 +16,21 @@ WORTHS = 15
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One ranker's NDCG@10, and what the team has over it; empty for the team itself."""
+    """One ranker's nDCG@10, and what the team has over it; empty for the team itself.
+
+    Attributes:
+        name: of the ranker.
+        ndcg: its mean.
+        difference: what the team has over it.
+        interval: of the difference; empty where it is not known.
+        p_value: likewise.
+    """
 
     name: str
     ndcg: str
     difference: str
+    interval: str = ""
+    p_value: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +96,7 @@ class Contest:
     Attributes:
         key: names its part of the page.
         against: what it is compared with.
-        better: queries in which the team has the higher NDCG@10.
+        better: queries in which the team has the higher nDCG@10.
         equal: in which it is the same.
         worse: in which it is lower.
         gains: the largest, largest first.
@@ -103,7 +113,7 @@ class Contest:
 
 
 def effectiveness(survey: Survey) -> tuple[Effect, ...]:
-    """NDCG@10 of the team, of the first stage and of the other ranker; empty if not known."""
+    """nDCG@10 of the team, of the first stage and of the other ranker; empty if not known."""
     totals = survey.totals
     if totals.ndcg is None:
         return ()
@@ -111,14 +121,32 @@ def effectiveness(survey: Survey) -> tuple[Effect, ...]:
         (survey.first_stage, totals.first_stage_ndcg),
         (survey.other, totals.other_ndcg),
     )
-    return (
-        Effect(survey.title, optional(totals.ndcg), ""),
-        *(
-            Effect(name, optional(ndcg), signed(totals.ndcg - ndcg))
-            for name, ndcg in others
-            if ndcg is not None
-        ),
-    )
+    tests = {each.against: each for each in survey.differences}
+    found = [Effect(survey.title, optional(totals.ndcg), "")]
+    for name, ndcg in others:
+        if ndcg is None:
+            continue
+        test = tests.get(name)
+        found.append(
+            Effect(
+                name,
+                optional(ndcg),
+                signed(test.mean if test else totals.ndcg - ndcg),
+                f"{signed(test.low)} to {signed(test.high)}" if test else "",
+                p_text(test.p_value) if test else "",
+            )
+        )
+    return tuple(found)
+
+
+def headline(survey: Survey) -> str:
+    """What the report is about, in words: ``How a team of 3 ranked mini``."""
+    sizes = {len(query.personas) for query in survey.queries if not query.error}
+    who = survey.title
+    if sizes and min(sizes) > 0:
+        least, most = min(sizes), max(sizes)
+        who = f"a team of {most}" if least == most else f"teams of {least} to {most}"
+    return f"How {who} ranked {survey.collection or 'these queries'}"
 
 
 def model_names(survey: Survey) -> tuple[tuple[str, str], ...]:
@@ -193,7 +221,7 @@ def _contest(
     def ranked(title: str, sign: int, order: str) -> Ranked:
         return Ranked(
             title,
-            ("Difference", "NDCG@10", against),
+            ("Difference", "nDCG@10", against),
             tuple(
                 Listed(
                     query,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 from markupsafe import Markup
 
@@ -12,6 +12,7 @@ from personas.report import site
 from personas.report.dataset.overview import (
     contests,
     effectiveness,
+    headline,
     model_names,
     most_disputed,
     recruitment,
@@ -30,11 +31,12 @@ from personas.report.dataset.tables import (
     query_columns,
     query_rows,
 )
+from personas.report.dataset.verdict import findings
 from personas.report.formats import alpha_reading, judgement, printable, tau_reading, value
 from personas.report.page import render_page
-from personas.report.site import PAGE_BYTES, Page, query_page
-from personas.survey.model import CASE_KINDS, Case, CaseKind, Survey, Totals
-from personas.words import decimals, fixed, weight
+from personas.report.site import NOBODY, PAGE_BYTES, Made, Page, query_page
+from personas.survey.model import CASE_KINDS, Case, CaseKind, Difference, Survey, Totals
+from personas.words import counted, decimals, fixed
 
 _SITE = (
     (site.OVERVIEW, "Overview"),
@@ -43,12 +45,20 @@ _SITE = (
     (site.CRITERIA, "Criteria"),
     (site.CASES, "Cases"),
 )
-_Entries: TypeAlias = Sequence[tuple[str, str]]
 _TEASERS = 2
 
 
 _JUDGES = 12
+_DECIDING = 3
 _LEVELS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What is the same on all pages: links to the pages of the report, and the last line."""
+
+    site: tuple[tuple[str, str], ...]
+    made: Made
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +67,7 @@ class _Listing:
 
     Attributes:
         survey: what it is from.
-        entries: links to the pages of the report.
+        around: what every page has.
         name: of its first page.
         template: of each page.
         table: what a reader can do with it.
@@ -65,7 +75,7 @@ class _Listing:
     """
 
     survey: Survey
-    entries: _Entries
+    around: _Around
     name: str
     template: str
     table: Finder
@@ -84,10 +94,12 @@ class _Listing:
         """The HTML of one page; `rows` are those of all pages."""
         its = Markup("\n").join(rows[page.first - 1 : page.last])
         values = {"table": self.table, "part": page, "parts": pages, "rows": its, **self.values}
-        return _page(self.survey, self.entries, self.name, self.template, values)
+        return _page(self.survey, self.around, self.name, self.template, values)
 
 
-def survey_pages(survey: Survey, *, runs: str = "") -> Iterator[tuple[str, str]]:
+def survey_pages(
+    survey: Survey, *, runs: str = "", figures: str = "", made: Made = NOBODY
+) -> Iterator[tuple[str, str]]:
     """(name, HTML) of every page, the overview first; each is below `site.PAGE_BYTES` in UTF-8.
 
     Names are those of `personas.report.site`. The pages link to each other, and to the page of
@@ -97,8 +109,10 @@ def survey_pages(survey: Survey, *, runs: str = "") -> Iterator[tuple[str, str]]
     Args:
         survey: what to show.
         runs: where the list of several reports stands, for a link to it; empty for none.
+        figures: the file beside them that holds the survey as JSON; empty for none.
+        made: what the pages' last line says.
     """
-    entries = ((runs, "All runs"), *_SITE) if runs else _SITE
+    around = _Around(((runs, "All runs"), *_SITE) if runs else _SITE, made)
     survey = replace(
         survey,
         title=_named(survey.title, "Unnamed run"),
@@ -106,13 +120,22 @@ def survey_pages(survey: Survey, *, runs: str = "") -> Iterator[tuple[str, str]]
         other=survey.other and _named(survey.other, "the other ranker"),
     )
     texts = {query.place: query.query for query in survey.queries}
-    personas = _personas(survey, entries)
+    personas = _personas(survey, around, {})
     people = [persona_row(number, each, texts) for number, each in enumerate(survey.personas, 1)]
-    yield site.OVERVIEW, _overview(survey, entries, personas.pages(people))
+    where = {
+        number: f"{page.name}#persona-{number}"
+        for page in personas.pages(people)
+        for number in range(page.first, page.last + 1)
+    }
+    links = {each.name.casefold(): where[n] for n, each in enumerate(survey.personas, 1)}
+    yield site.OVERVIEW, _overview(survey, around, where, figures)
     for listing, rows in (
-        (_queries(survey, entries), query_rows(survey, query_columns(survey))),
-        (personas, people),
-        (_criteria(survey, entries), [criterion_row(each, texts) for each in survey.criteria]),
+        (_queries(survey, around), query_rows(survey, query_columns(survey))),
+        (_personas(survey, around, links), people),
+        (
+            _criteria(survey, around),
+            [criterion_row(each, texts, links) for each in survey.criteria],
+        ),
     ):
         pages = listing.pages(rows)
         for page in pages:
@@ -121,7 +144,9 @@ def survey_pages(survey: Survey, *, runs: str = "") -> Iterator[tuple[str, str]]
         site.CASES,
         fitting(
             survey,
-            lambda shown: _page(survey, entries, site.CASES, "cases.html", {"kinds": shown}),
+            lambda shown: _page(
+                survey, around, site.CASES, "cases.html", {"kinds": shown, "persona_page": links}
+            ),
         ),
     )
 
@@ -130,17 +155,26 @@ def _named(name: str, otherwise: str) -> str:
     return name if name.strip() else otherwise
 
 
-def _page(
-    survey: Survey, entries: _Entries, here: str, template: str, values: dict[str, Any]
-) -> str:
+def _page(survey: Survey, around: _Around, here: str, template: str, values: dict[str, Any]) -> str:
     return render_page(
-        f"survey/{template}", assets=("survey",), survey=survey, here=here, site=entries, **values
+        f"survey/{template}",
+        assets=("survey",),
+        survey=survey,
+        here=here,
+        site=around.site,
+        made=around.made,
+        **values,
     )
 
 
-def _overview(survey: Survey, entries: _Entries, people: Sequence[Page]) -> str:
+def _overview(
+    survey: Survey, around: _Around, persona_page: Mapping[int, str], figures: str
+) -> str:
     left_out = worths(survey)
     values = {
+        "headline": headline(survey),
+        "verdict": findings(survey),
+        "figures": figures,
         "effects": effectiveness(survey),
         "alpha_reading": alpha_reading,
         "tau_reading": tau_reading,
@@ -156,20 +190,16 @@ def _overview(survey: Survey, entries: _Entries, people: Sequence[Page]) -> str:
         "settings": [
             (name.replace("_", " "), value(each)) for name, each in survey.settings.items()
         ],
-        "persona_page": {
-            number: f"{page.name}#persona-{number}"
-            for page in people
-            for number in range(page.first, page.last + 1)
-        },
+        "persona_page": persona_page,
         "queries_page": site.QUERIES,
         "personas_page": site.PERSONAS,
         "cases_page": site.CASES,
         "query_page": site.query_page,
     }
-    return _page(survey, entries, site.OVERVIEW, "index.html", values)
+    return _page(survey, around, site.OVERVIEW, "index.html", values)
 
 
-def _queries(survey: Survey, entries: _Entries) -> _Listing:
+def _queries(survey: Survey, around: _Around) -> _Listing:
     columns = query_columns(survey)
     keys = {each.column.key for each in columns}
     common = common_personas(survey.queries)
@@ -180,35 +210,40 @@ def _queries(survey: Survey, entries: _Entries) -> _Listing:
         "css": "queries named" if "personas" in keys else "queries",
     }
     table = queries_finder(survey, columns)
-    return _Listing(survey, entries, site.QUERIES, "queries.html", table, values)
+    return _Listing(survey, around, site.QUERIES, "queries.html", table, values)
 
 
-def _personas(survey: Survey, entries: _Entries) -> _Listing:
-    rows = [pair_row(pair) for pair in survey.pairs]
+def _personas(survey: Survey, around: _Around, links: Mapping[str, str]) -> _Listing:
+    rows = [pair_row(pair, links) for pair in survey.pairs]
     values = {
         "pairs": pairs_finder() if rows else None,
         "pairs_page": site.pages_of([site.PERSONAS], [len(rows)])[0],
         "pairs_rows": Markup("\n").join(rows),
         "worths": any(each.without for each in survey.personas),
     }
-    return _Listing(
-        survey, entries, site.PERSONAS, "personas.html", personas_finder(survey), values
-    )
+    return _Listing(survey, around, site.PERSONAS, "personas.html", personas_finder(survey), values)
 
 
-def _criteria(survey: Survey, entries: _Entries) -> _Listing:
-    return _Listing(survey, entries, site.CRITERIA, "criteria.html", criteria_finder(survey), {})
+def _criteria(survey: Survey, around: _Around) -> _Listing:
+    return _Listing(survey, around, site.CRITERIA, "criteria.html", criteria_finder(survey), {})
 
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """One persona of a case: its score, how strong a colour that gets, its heaviest criterion."""
+    """One persona of a case.
+
+    Attributes:
+        persona: its name.
+        score: as it is printed; empty if it is missing.
+        level: how strong a colour that gets.
+        effect: by how many ranks it raised (positive) or sank the passage; None if that is not
+            known.
+    """
 
     persona: str
     score: str
     level: int
-    criterion: str
-    weight: str
+    effect: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +257,8 @@ class Card:
         passage: address of the passage there.
         judgement: in words.
         other_score: as it is printed; empty if there is none.
-        judges: the personas, at most `_JUDGES`.
+        judges: the personas, largest effect first, at most `_JUDGES`.
+        decided: who decided, in a sentence; empty if that is not known.
         more: how many more there are.
     """
 
@@ -233,6 +269,7 @@ class Card:
     judgement: str
     other_score: str
     judges: tuple[Judge, ...]
+    decided: str
     more: int
 
 
@@ -293,7 +330,9 @@ def _card(key: str, case: Case, *, graded: bool) -> Card:
     page = query_page(case.place)
     known = [score for score in case.scores.values() if score is not None]
     places = decimals(known)
-    judges = tuple(_judge(case, persona, places) for persona in list(case.scores)[:_JUDGES])
+    effects = case.effects
+    order = sorted(case.scores, key=lambda name: -abs(effects.get(name, 0)))
+    judges = tuple(_judge(case, persona, places) for persona in order[:_JUDGES])
     return Card(
         key,
         case,
@@ -302,6 +341,7 @@ def _card(key: str, case: Case, *, graded: bool) -> Card:
         judged if case.grade is not None else f"{judged}, taken as not relevant",
         "" if other is None else fixed(other, decimals([other])),
         judges,
+        _decided(case),
         len(case.scores) - len(judges),
     )
 
@@ -309,14 +349,28 @@ def _card(key: str, case: Case, *, graded: bool) -> Card:
 def _judge(case: Case, persona: str, places: int) -> Judge:
     score = case.scores[persona]
     share = 0.0 if score is None or not case.top else score / case.top
-    criterion, percent = case.criteria.get(persona, ("", 0.0))
     return Judge(
         persona,
         "" if score is None else fixed(score, places),
         min(_LEVELS, max(0, round(_LEVELS * share))),
-        criterion,
-        weight(percent) if criterion else "",
+        case.effects.get(persona),
     )
+
+
+def _decided(case: Case) -> str:
+    """Whose score did most to put the passage where the other ranker did not have it."""
+    if not case.effects:
+        return ""
+    up = case.rank < case.other_rank
+    ranks = max(each if up else -each for each in case.effects.values())
+    if ranks <= 0:
+        return f"No single persona {'raised' if up else 'sank'} it: the team agreed."
+    names = [name for name, each in case.effects.items() if abs(each) == ranks and (each > 0) == up]
+    shown, more = names[:_DECIDING], len(names) - _DECIDING
+    if more > 0:
+        shown = [*shown[:-1], f"{more + 1} others"]
+    who = " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+    return f"{who} {'raised' if up else 'sank'} it most, by {counted(ranks, 'rank')}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +386,7 @@ class RunEntry:
         personas: how many different ones judged.
         totals: over all its queries.
         finished: whether every query was tried; else these are those that were.
+        differences: over the first stage and the other ranker.
     """
 
     page: str
@@ -342,6 +397,7 @@ class RunEntry:
     personas: int
     totals: Totals
     finished: bool = True
+    differences: tuple[Difference, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,14 +410,14 @@ class _Group:
     other: str
 
 
-def render_runs(entries: Sequence[RunEntry]) -> str:
+def render_runs(entries: Sequence[RunEntry], made: Made = NOBODY) -> str:
     """The page; runs over the same data stand together, in the order in which they come."""
     datasets = dict.fromkeys(entry.dataset for entry in entries)
     groups = [
         _group(dataset, tuple(entry for entry in entries if entry.dataset == dataset))
         for dataset in datasets
     ]
-    return render_page("runs.html", groups=groups, runs=len(entries))
+    return render_page("runs.html", assets=("survey",), groups=groups, runs=len(entries), made=made)
 
 
 def _group(dataset: str, entries: tuple[RunEntry, ...]) -> _Group:

@@ -136,7 +136,7 @@ def query_columns(survey: Survey) -> tuple[QueryColumn, ...]:
         columns.append(QueryColumn(Column(key, title), cell))
 
     if any(query.ndcg is not None for query in queries):
-        add("ndcg", "NDCG@10", lambda query: optional(query.ndcg))
+        add("ndcg", "nDCG@10", lambda query: optional(query.ndcg))
     if any(query.gain is not None for query in queries):
         title = Markup("Gain over {}").format(tersely(survey.first_stage, 40))
         add("gain", title, lambda query: _gain(query.gain))
@@ -177,6 +177,12 @@ def _query_row(query: QueryFigures, columns: Sequence[QueryColumn]) -> Markup:
     return Markup(f"<tr>{head}{cells}</tr>")  # noqa: S704
 
 
+def _person(name: str, limit: int, links: Mapping[str, str]) -> Markup:
+    """A persona's name, with a link to its row if it has one."""
+    shown, where = tersely(name, limit), links.get(name.casefold())
+    return _LINK.format(where, shown) if where else shown
+
+
 def _outside(text: str, limit: int) -> str:
     return str(tersely(text, limit))
 
@@ -187,7 +193,7 @@ PERSONA_COLUMNS = (
     Column("origin", "Where from", "ascending", words=True),
     Column("score", "Mean score"),
     Column("tau", "Tau with mates"),
-    Column("worth", "Worth in NDCG@10"),
+    Column("worth", "Worth in nDCG@10"),
     Column("missing", "Missing scores"),
     Column("human", "By a person"),
     Column("examples", "Example queries", ""),
@@ -227,15 +233,20 @@ PAIR_COLUMNS = (
 )
 
 
-def pair_row(pair: PairFigures) -> Markup:
-    """The row of two personas who judged together."""
+def pair_row(pair: PairFigures, links: Mapping[str, str]) -> Markup:
+    """The row of two personas who judged together.
+
+    Args:
+        pair: their figures.
+        links: persona, in lower case -> where its row is.
+    """
     tau = "" if pair.tau is None else optional(pair.tau, 2)
     cells = (
-        _WORDS.format(tersely(pair.second, _PERSONA)),
+        _WORDS.format(_person(pair.second, _PERSONA, links)),
         _CELL.format(whole(pair.queries)),
         _CELL.format(tau),
     )
-    return _NAMED_ROW.format(tersely(pair.first, _PERSONA), Markup("").join(cells))
+    return _NAMED_ROW.format(_person(pair.first, _PERSONA, links), Markup("").join(cells))
 
 
 CRITERION_COLUMNS = (
@@ -250,11 +261,13 @@ CRITERION_COLUMNS = (
 )
 
 
-def criterion_row(criterion: CriterionFigures, texts: Mapping[int, str]) -> Markup:
-    """The row of a criterion; `texts` are the queries', by place."""
+def criterion_row(
+    criterion: CriterionFigures, texts: Mapping[int, str], links: Mapping[str, str]
+) -> Markup:
+    """The row of a criterion; `texts` are the queries', by place, `links` those to personas."""
     mean = weight(criterion.mean_weight)
     shown = list(criterion.personas.items())[:_USERS]
-    names = _COMMA.join(tersely(name, _NAME) + f" ({rubrics:,})" for name, rubrics in shown)
+    names = _COMMA.join(_person(name, _NAME, links) + f" ({rubrics:,})" for name, rubrics in shown)
     more = len(criterion.personas) - len(shown)
     cells = (
         _CELL.format(whole(criterion.rubrics)),
@@ -277,7 +290,7 @@ def queries_finder(survey: Survey, columns: Sequence[QueryColumn]) -> Finder:
         ("gain", f"largest loss to {cut(first_stage, _NAME)} first"),
         ("-other", f"largest gain over {cut(other, _NAME)} first"),
         ("other", f"largest loss to {cut(other, _NAME)} first"),
-        ("ndcg", "lowest NDCG@10 first"),
+        ("ndcg", "lowest nDCG@10 first"),
         ("alpha", "lowest alpha first"),
     )
     totals, keys = survey.totals, {each.column.key for each in columns}
@@ -365,9 +378,9 @@ def _origins(persona: PersonaFigures) -> str:
 
 
 def _worth(without: Without) -> Markup:
-    how = f"{without.with_all:.3f} with, {without.without:.3f} without"
-    over = f"{whole(without.queries)} judged" + ("" if without.exact else ", by the sum")
-    return Markup("{}{}{}").format(signed(without.worth), _MUTED.format(how), _MUTED.format(over))
+    said = f"{without.with_all:.3f} with, {without.without:.3f} without, "
+    said += f"{whole(without.queries)} judged" + ("" if without.exact else ", by the sum")
+    return Markup("{}{}").format(signed(without.worth), _MUTED.format(said))
 
 
 def _examples(places: Sequence[int], texts: Mapping[int, str]) -> Markup:

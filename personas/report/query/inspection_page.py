@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 from markupsafe import Markup
 
 from personas.ensembles import Rule
+from personas.files import dumps
 from personas.inspection.inspection import InspectedHit, Inspection, OtherRanking
 from personas.inspection.stored import StoredRanking
 from personas.provenance import ORIGINS, Provenance, provenance
@@ -35,6 +37,7 @@ from personas.report.site import (
     LINK_BYTES,
     OVERVIEW,
     PAGE_BYTES,
+    PERSONAS,
     QUERIES,
     Page,
     PageContext,
@@ -49,6 +52,8 @@ PAGE_LIMIT = 600_000
 """Bytes of all passages' texts on a page by itself; long ones are cut alike to fit."""
 
 _LONG_WORD = 16
+_TEAM_FILE = 30_000
+"""Bytes of a team's file, up to which a page holds it."""
 _CROWD = 6
 _IN_SHORT = (
     "preset",
@@ -226,6 +231,8 @@ class _QueryPages:
             "members": members,
             "by_person": by_person(members),
             "written": _written(members),
+            "team_file": _team_file(inspection),
+            "shared_reason": _shared_reason(members),
             "in_short": [
                 (name.replace("_", " "), inspection.config[name])
                 for name in _in_short(inspection)
@@ -293,7 +300,11 @@ class _QueryPages:
 
 def _links(around: PageContext) -> dict[str, str]:
     """What the page leads to -> address, from the folder that it stands in."""
-    found = {"overview": f"../{OVERVIEW}", "queries": f"../{QUERIES}"}
+    found = {
+        "overview": f"../{OVERVIEW}",
+        "queries": f"../{QUERIES}",
+        "personas": f"../{PERSONAS}",
+    }
     if around.place > 1:
         found["previous"] = f"../{query_page(around.place - 1)}"
     if around.place < around.queries:
@@ -443,6 +454,23 @@ def seen_members(inspection: Inspection) -> tuple[SeenMember, ...]:
     """The members of the query's team, in order; empty without one."""
     members = inspection.team.members if inspection.team else ()
     return tuple(_seen(number, member) for number, member in enumerate(members, start=1))
+
+
+def _team_file(inspection: Inspection) -> Markup | None:
+    """The team as a YAML file that the page holds; None without one, or for a very large one."""
+    if inspection.team is None:
+        return None
+    data = dumps(inspection.team).encode()
+    if len(data) > _TEAM_FILE:
+        return None
+    # Letters and digits alone, whatever the team says.
+    return Markup(f"data:text/yaml;base64,{base64.b64encode(data).decode()}")  # noqa: S704
+
+
+def _shared_reason(members: tuple[SeenMember, ...]) -> str:
+    """Why they were recruited, where all who have a reason have the same; else empty."""
+    reasons = [seen.member.persona.reason for seen in members if seen.member.persona.reason]
+    return reasons[0] if len(reasons) > 1 and len(set(reasons)) == 1 else ""
 
 
 def by_person(members: tuple[SeenMember, ...]) -> tuple[SeenMember, ...]:

@@ -25,10 +25,10 @@ MANY_TIES = 0.25
 UNSURE = 0.5
 """Mean confidence of a judge."""
 
-_ORDER: tuple[Kind, ...] = ("bad", "warn", "note", "good")
+ORDER: tuple[Kind, ...] = ("bad", "warn", "note", "good")
 _NAME = 80
 _REASON = 300
-_WEAK = {
+WEAK = {
     "small": "a model too small to follow instructions well",
     "encoder": "an encoder, which compares meanings and does not reason",
 }
@@ -47,7 +47,7 @@ class Judgements:
     """What the judgements say of a ranking.
 
     Attributes:
-        ndcg: NDCG@10, 0 to 1; None where no passage is relevant.
+        ndcg: nDCG@10, 0 to 1; None where no passage is relevant.
         first_stage_ndcg: that of the first stage.
         other_ndcg: that of the ranking compared with; None if there is none.
         graded: whether grades above 1 occur.
@@ -73,7 +73,7 @@ def verdict(inspection: Inspection) -> tuple[Finding, ...]:
         *_left_out(inspection),
         *_agreement(inspection),
     ]
-    return tuple(sorted(found, key=lambda each: _ORDER.index(each.kind)))
+    return tuple(sorted(found, key=lambda each: ORDER.index(each.kind)))
 
 
 def _what_went_wrong(inspection: Inspection) -> Iterator[Finding]:
@@ -133,7 +133,7 @@ def _effectiveness(inspection: Inspection) -> Iterator[Finding]:
     if found is None or found.ndcg is None or found.first_stage_ndcg is None:
         return
     own, given = fixed(found.ndcg, 3), fixed(found.first_stage_ndcg, 3)
-    figures = f"NDCG@10 is {own}, the first stage's {given}"
+    figures = f"nDCG@10 is {own}, the first stage's {given}"
     if inspection.other is not None and found.other_ndcg is not None:
         name = plain(inspection.other.name, _NAME)
         figures += f", and that of {name} {fixed(found.other_ndcg, 3)}"
@@ -151,7 +151,7 @@ def _judge(inspection: Inspection) -> Iterator[Finding]:
         who = f"The judge is {name}, " if name else "The judge is "
         yield Finding(
             "warn",
-            f"{who}{_WEAK[inspection.weak_judge]}: take its order as a hint.",
+            f"{who}{WEAK[inspection.weak_judge]}: take its order as a hint.",
         )
     sure = [(share, hit.rank) for hit in inspection.hits for share in hit.confidence.values()]
     if sure:
@@ -252,7 +252,7 @@ def _grades_of(other: OtherRanking, grades: Mapping[str, int]) -> list[int | Non
 def _nothing(grades: Mapping[str, int]) -> str:
     if not grades:
         return "There are no judgements for this query."
-    return "No passage is judged relevant to this query, so NDCG@10 cannot be told."
+    return "No passage is judged relevant to this query, so nDCG@10 cannot be told."
 
 
 def _found(relevant: int, found: int, passages: int) -> str:

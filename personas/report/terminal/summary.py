@@ -134,7 +134,7 @@ def _show_effectiveness(screen: Screen, inspection: Inspection, findings: QueryF
     if figures.ndcg is None:
         screen.words("no judgement is known for this query")
         return
-    values = Text(f"NDCG@10 {figures.ndcg:.3f}", style="bold")
+    values = Text(f"nDCG@10 {figures.ndcg:.3f}", style="bold")
     if figures.first_stage_ndcg is not None:
         values.append(f", first stage {figures.first_stage_ndcg:.3f}", style="not bold")
     if inspection.other is not None and figures.other_ndcg is not None:
@@ -148,7 +148,7 @@ def _show_effectiveness(screen: Screen, inspection: Inspection, findings: QueryF
             if judge.name in findings.left_out.without
         ]
         if without:
-            screen.words(f"NDCG@10 without {', '.join(without)}", NOTE)
+            screen.words(f"nDCG@10 without {', '.join(without)}", NOTE)
 
 
 def _by_stage(inspection: Inspection) -> Mapping[tuple[str, str], StoredCalls]:

@@ -107,14 +107,14 @@ def test_judgements(pair: tuple[Path, Path], tmp_path: Path) -> None:
     qrels = tmp_path / "qrels.tsv"
     qrels.write_text("q1\td2\t1\nq9\td1\t1\n", encoding="utf-8")
     # Rank 1 before and 3 now: 1, and 1 / log2(4).
-    assert "NDCG@10 falls from 1.000 to 0.500" in shown(*pair, "--qrels", qrels)
+    assert "nDCG@10 falls from 1.000 to 0.500" in shown(*pair, "--qrels", qrels)
     nameless = written(tmp_path / "nameless.json", before(""))
-    assert "has no id, so its judgements cannot be found" in refused(
+    assert "query has no id, and its passages are not judged" in refused(
         nameless, nameless, "--qrels", qrels
     )
     # Where there are judgements of one query only, there is nothing to be mistaken about.
     qrels.write_text("q1\td2\t1\n", encoding="utf-8")
-    assert "NDCG@10 stays at 1.000" in shown(nameless, nameless, "--qrels", qrels)
+    assert "nDCG@10 stays at 1.000" in shown(nameless, nameless, "--qrels", qrels)
 
 
 def test_two_rankings_of_other_queries_are_compared_and_that_is_told(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_judged_queries_come_first_by_what_they_lost(tmp_path: Path) -> None:
     ]
     page = " ".join(shown(one, two, "--qrels", qrels).split())
     # The means of these three.
-    assert "NDCG@10 falls: 0.877 before, 0.710 after (−0.167)" in page  # noqa: RUF001
+    assert "nDCG@10 falls: 0.877 before, 0.710 after (−0.167)" in page  # noqa: RUF001
 
 
 def test_folders_of_rankings(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from beir_eval import BeirEvalError, RunError, write_trec
 from beir_eval.cli.evaluate import command
 
 QRELS = "query-id\tcorpus-id\tscore\nq1\ta\t1\nq2\ta\t1\nq3\ta\t1\nq4\ta\t1\n"
-# Places of the only relevant document: NDCG@10 is 1, 1 / log2(3) = 0.6309, 1 / log2(4) = 0.5.
+# Places of the only relevant document: nDCG@10 is 1, 1 / log2(3) = 0.6309, 1 / log2(4) = 0.5.
 FIRST = {"q1": "ba", "q2": "ab", "q3": "bca"}
 SECOND = {"q1": "ab", "q2": "ab", "q3": "ab", "q4": "ba"}
 

@@ -31,8 +31,8 @@ def test_path_and_figures_go_to_standard_output(tmp_path: Path) -> None:
         "  queries   4 ranked",
         "  personas  3 different",
         *(line for line in result.stdout.splitlines() if line.startswith("  agreement alpha ")),
-        f"  NDCG@10   {metrics_of(team_of(made)):.4f} (BM25 {metrics_of(data):.4f}, "
-        f"{DIRECT} {metrics_of(team_of(made, DIRECT)):.4f})",
+        f"  nDCG@10   {metrics_of(team_of(made)):.3f} (BM25 {metrics_of(data):.3f}, "
+        f"{DIRECT} {metrics_of(team_of(made, DIRECT)):.3f})",
     ]
     assert result.stderr == ""
     assert content(tmp_path / "out")
@@ -56,7 +56,7 @@ def test_json_has_everything(tmp_path: Path) -> None:
     assert (found["status"], found["exit_code"], found["errors"]) == ("ok", 0, [])
     report = found["report"]
     assert report["index"] == str(tmp_path / "out" / "index.html")
-    assert report["pages"] == len(content(tmp_path / "out")) - 1
+    assert report["pages"] == sum(name.endswith(".html") for name in content(tmp_path / "out"))
     (run,) = report["runs"]
     assert (run["title"], run["other"], run["personas"]) == (TEAM, DIRECT, 3)
     assert run["finished"] is True
@@ -137,5 +137,5 @@ def test_the_benchmark_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     took = benchmark.measure([str(team), "--out", str(tmp_path / "out"), "--quiet"])
     assert took["wall_s"] > 0
     sizes = benchmark.pages(tmp_path / "out")
-    assert sizes["pages"] == len(content(tmp_path / "out")) - 1
+    assert sizes["pages"] == sum(name.endswith(".html") for name in content(tmp_path / "out"))
     assert 0 < sizes["largest_page_kb"] < 1000

@@ -141,7 +141,7 @@ def test_help_names_every_option() -> None:
     text = CliRunner().invoke(command, ["--help"]).stdout
     for option in ("--format", "--out", "--measure", "--baseline", "--test", "--correction"):
         assert option in text
-    assert "The same folders always make the same report." in " ".join(text.split())
+    assert "The same folders always make the same report, but for the day" in " ".join(text.split())
 
 
 def test_the_benchmark_runs(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,7 @@ def test_one_is_shown_with_its_rankers_and_their_options(monkeypatch: pytest.Mon
 
     shown = run("fig4").stdout
     assert f"model small: {load_suite('fig4').models['small']}\n" in shown
-    assert "figure: NDCG@10 by model and role (bars)\n" in shown
+    assert "figure: nDCG@10 by model and role (bars)\n" in shown
 
 
 def test_one_as_json() -> None:

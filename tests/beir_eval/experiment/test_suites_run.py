@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ from beir_eval.cli import cli
 from beir_eval.experiment.suite import shipped_suites
 from mcranker import ChatRequest
 from tests.support.cli_support import answer, scripted
+from tests.support.comparing import shown_in
 from tests.support.loopback import clean_environment
+from tests.support.rebel import entry
 
 
 @pytest.mark.parametrize("name", shipped_suites())
@@ -24,6 +27,9 @@ def test_a_suite_runs_to_its_end(
 
     def answered(request: ChatRequest) -> str:
         match request.tag.stage:
+            case "score" if "Passages" in request.messages[-1].content:  # REBEL's windows
+                scores = {number: entry([5] * 6) for number in shown_in(request)}
+                return json.dumps({"Passages": scores})
             case "score" | "assess" if not request.tag.doc_id:  # several passages are compared
                 listwise = "[1]" in request.messages[-1].content
                 return "[3] > [1] > [2]" if listwise else "A"
@@ -50,7 +56,8 @@ def test_a_suite_runs_to_its_end(
     report = build_report(find_runs([out]))
     (section,) = report.sections
     # The stand-in gives neither log-probabilities nor relevances.
-    left_out = [each.label for each in suite.rankers if each.ranker in ("rg_yn", "rg_s", "rerank")]
+    lacking = ("qg", "rg_yn", "rg_s", "rerank")
+    left_out = [each.label for each in suite.rankers if each.ranker in lacking]
     ran = [each.label for each in suite.rankers if each.label not in left_out]
     assert [row.label for row in section.rows] == ["BM25", *ran, *left_out]
     assert all((row.cells == (None,)) == (row.label in left_out) for row in section.rows)

@@ -63,5 +63,5 @@ def test_queries_are_those_of_the_authors() -> None:
 
 
 def test_source_says_what_the_numbers_are_of() -> None:
-    for part in ("arXiv 2404.11960", "NDCG@10", "BM25 top-100", "GPT-4-1106-Preview"):
+    for part in ("arXiv 2404.11960", "nDCG@10", "BM25 top-100", "GPT-4-1106-Preview"):
         assert part in paper.paper_source()

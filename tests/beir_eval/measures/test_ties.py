@@ -21,7 +21,7 @@ def bounds(ranking: Scored, grades: dict[str, int] | None = None) -> TieBounds:
 
 
 def test_a_tie_by_hand() -> None:
-    # b can stand at 1 or at 2: NDCG 1 or 1 / log2(3).
+    # b can stand at 1 or at 2: nDCG 1 or 1 / log2(3).
     found = bounds([("a", 0.5), ("b", 0.5), ("c", 0.1)])
 
     assert found.worst == pytest.approx(1 / math.log2(3))
@@ -39,7 +39,7 @@ def test_grades_within_a_tie_by_hand() -> None:
 
 
 def test_passages_without_a_score_are_no_tie() -> None:
-    # Neither with each other nor with those before: b stays at 3, where NDCG is 1 / log2(4).
+    # Neither with each other nor with those before: b stays at 3, where nDCG is 1 / log2(4).
     assert bounds([("a", 0.0), ("c", None), ("b", None)]) == TieBounds(
         worst=0.5, best=0.5, by_lot=0.5
     )

@@ -12,8 +12,12 @@ import pytest
 
 from beir_eval.experiment.run_folder import FigureNote, ScoreCounts, Taken
 from beir_eval.measures.significance import Interval
+from beir_eval.report.as_json import render_json
 from beir_eval.report.html import render_html
 from beir_eval.report.model import Figure, Point, Section
+from beir_eval.report.verdict import findings
+from personas.report.query.verdict import ORDER
+from personas.report.site import Made
 from tests.support.report_support import Page, cell, column, report, row, section
 
 ROOT = Path(__file__).parents[3]
@@ -56,7 +60,8 @@ def hashed(text: str) -> str:
 
 
 def test_the_page_stands_by_itself() -> None:
-    text = render_html(report(section(row("A", cell(0.5)), figure=figure()), usual()))
+    made = report(section(row("A", cell(0.5)), figure=figure()), usual())
+    text = render_html(made)
     page = Page(text)
     (policy,) = (
         found["content"]
@@ -70,7 +75,12 @@ def test_the_page_stands_by_itself() -> None:
     assert len(page.raw["style"]) == 2
     assert {hashed(each) for each in page.raw["style"]} == set(rules["style-src"].split())
     assert [hashed(each) for each in page.raw["script"]] == rules["script-src"].split()
-    assert not set(page.attributes("href")) - {f"#{each}" for each in page.attributes("id")}
+    (figures,) = (each for each in page.attributes("href") if not each.startswith("#"))
+    kind, _, data = figures.partition(",")
+    assert kind == "data:application/json;base64"
+    assert base64.b64decode(data).decode() == render_json(made)
+    places = {f"#{each}" for each in page.attributes("id")}
+    assert not set(page.attributes("href")) - {figures} - places
     assert len(page.attributes("id")) == len(set(page.attributes("id")))
     assert not {"src", "srcset", "style", "onclick", "onload", "action"} & {
         name for _, found in page.tags for name in found
@@ -83,15 +93,40 @@ def test_the_same_report_makes_the_same_page() -> None:
     assert render_html(report(usual())) == render_html(report(usual()))
 
 
+def test_the_page_opens_with_what_to_know_worst_news_first() -> None:
+    found = findings(report(usual()))
+    kinds = [ORDER.index(each.kind) for each in found]
+    assert kinds == sorted(kinds)
+    sentences = [each.sentence for each in found]
+    assert "The judge is a weak model: MC: 2 recruits." in sentences
+    assert (
+        "MC: 2 recruits is better than DIRECT on SciFact: 0.712, +0.212 "
+        "(95% interval -0.010 to +0.040, p 0.030)."
+    ) in sentences
+    page = render_html(report(usual()), made=Made("1.2", "2026-03-31", "beir-eval report runs"))
+    assert page.index('class="verdict"') < page.index("<main>")
+    assert "MCRanker 1.2: <code><bdi>beir-eval report runs</bdi></code>" in page
+
+
+def test_many_comparisons_are_counted() -> None:
+    rows = [row("BASE", cell(0.5), is_baseline=True)]
+    rows += [row(f"R{p}", cell(0.6, p=p)) for p in (0.01, 0.001, 0.9)]
+    rows += [row("WORSE", cell(0.4, p=0.01))]
+    (first, *_) = findings(report(section(*rows)))
+    assert first.kind == "bad"
+    assert "Of 4 comparisons with DIRECT" in first.sentence
+    assert "1 is worse, 1 undecided, 2 better" in first.sentence
+
+
 def test_values_stand_beside_the_papers() -> None:
     table = Page(render_html(report(usual()))).texts(0)
     assert table == [
         ["Ranker", "SciFact n = 20", "Touche n = 20", "Average"],
         ["ours", "paper", "ours", "ours"],
         # (0.6789 + 0.3001) / 2 = 0.4895
-        ["BM25", "67.89", "67.89", "30.01", "48.95"],
-        ["DIRECT baseline", "50.00", "70.08", "20.00", "35.00"],
-        ["MC: 2 recruits weak model", "71.23†", "", "-", "-"],
+        ["BM25", "0.679 0.579 to 0.779", "0.679", "0.300 0.200 to 0.400", "0.489"],
+        ["DIRECT baseline", "0.500 0.400 to 0.600", "0.701", "0.200 0.100 to 0.300", "0.350"],
+        ["MC: 2 recruits weak model", "0.712† 0.612 to 0.812", "", "-", "-"],
     ]
 
 
@@ -100,9 +135,17 @@ def test_values_with_ties_drawn_by_lot_have_a_column_where_they_are_others() -> 
     assert Page(text).texts(0)[:3] == [
         ["Ranker", "SciFact n = 20", "Touche n = 20", "Average"],
         ["as ranked", "ties by lot", "paper", "ours", "as ranked", "ties by lot"],
-        ["BM25", "67.89", "40.00", "67.89", "30.01", "48.95", "35.00"],
+        [
+            "BM25",
+            "0.679",
+            "0.400 0.579 to 0.779",
+            "0.679",
+            "0.300 0.200 to 0.400",
+            "0.489",
+            "0.350",
+        ],
     ]
-    assert re.findall("<u>(.*?)</u>", text[text.index("<main>") :]) == ["40.00", "20.00"]
+    assert re.findall("<u>(.*?)</u>", text[text.index("<main>") :]) == ["0.400", "0.200"]
 
 
 def test_the_papers_numbers_are_labelled_wherever_they_stand() -> None:
@@ -111,32 +154,36 @@ def test_the_papers_numbers_are_labelled_wherever_they_stand() -> None:
         found["class"]
         for line in page.tables[0][2:]
         for found, text in line
-        if text.strip() == "70.08" or found.get("title", "").startswith("published")
+        if text.strip() == "0.701" or found.get("title", "").startswith("published")
     ]
     assert cells == ["paper", "paper"]
-    assert "the paper's numbers, not ours: MCRanker paper, GPT-4" in page.text
+    assert "the paper's numbers, not ours, divided by 100: MCRanker paper, GPT-4" in page.text
 
 
 def test_a_section_without_the_papers_numbers_has_one_line_of_headings() -> None:
     rows = (row("A", cell(0.5)), row("B", cell(0.4)))
     page = Page(render_html(report(section(*rows))))
-    assert page.texts(0) == [["Ranker", "SciFact n = 20"], ["A", "50.00"], ["B", "40.00"]]
+    assert page.texts(0) == [
+        ["Ranker", "SciFact n = 20"],
+        ["A", "0.500 0.400 to 0.600"],
+        ["B", "0.400 0.300 to 0.500"],
+    ]
     assert "published in the paper" not in page.text
 
 
 def test_the_best_is_bold_and_the_second_underlined() -> None:
     text = render_html(report(usual()))
     main = text[text.index("<main>") :]
-    assert re.findall("<b>(.*?)</b>", main) == ["30.01", "71.23"]
-    assert re.findall("<u>(.*?)</u>", main) == ["67.89", "20.00"]
+    assert re.findall("<b>(.*?)</b>", main) == ["0.300", "0.712"]
+    assert re.findall("<u>(.*?)</u>", main) == ["0.679", "0.200"]
     assert main.count('<span class="sr"> best</span>') == 2
 
 
 def test_every_value_tells_its_details_under_a_pointer() -> None:
     titles = Page(render_html(report(usual()))).attributes("title")
     assert (
-        "SciFact, MC: 2 recruits: 71.23, with ties drawn by lot 71.23 (interval 61.23 to 81.23); "
-        "+21.23 against DIRECT; p 0.015, corrected 0.030; "
+        "SciFact, MC: 2 recruits: 0.712, with ties drawn by lot 0.712 (interval 0.612 to 0.812); "
+        "+0.212 against DIRECT; p 0.015, corrected 0.030; "
         "better on 12, equal on 5, worse on 3 queries"
     ) in titles
 
@@ -144,13 +191,13 @@ def test_every_value_tells_its_details_under_a_pointer() -> None:
 def test_differences_have_a_table() -> None:
     table = Page(render_html(report(usual()))).texts(1)
     assert table[0] == [
-        *["Ranker", "NDCG@10, ties by lot", "95% interval", "Difference", "its interval"],
+        *["Ranker", "nDCG@10, ties by lot", "95% interval", "Difference", "its interval"],
         *["Win / tie / loss", "p", "p, corrected"],
     ]
     assert table[1] == ["SciFact n = 20"]
-    assert table[3] == ["DIRECT", "50.00", "40.00 to 60.00", "baseline", *["-"] * 4]
+    assert table[3] == ["DIRECT", "0.500", "0.400 to 0.600", "baseline", *["-"] * 4]
     assert table[4] == [
-        *["MC: 2 recruits", "71.23", "61.23 to 81.23", "+21.23", "-1.00 to +4.00"],
+        *["MC: 2 recruits", "0.712", "0.612 to 0.812", "+0.212", "-0.010 to +0.040"],
         *["12 / 5 / 3", "0.015", "0.030†"],
     ]
     assert [line[0] for line in table[5:]] == ["Touche n = 20", "BM25", "DIRECT"]
@@ -166,7 +213,7 @@ def test_what_came_back_and_what_it_took() -> None:
     page = Page(render_html(report(section(row("A", gaps)))))
     # 6 / 400 = 1.5%
     assert page.texts(2)[2] == [
-        *["A", "400", "6 1.5%", "3", "7", "2", "1", "3", "48.00 to 53.00", "50.00"],
+        *["A", "400", "6 1.5%", "3", "7", "2", "1", "3", "0.480 to 0.530", "0.500"],
     ]
     assert page.texts(3)[2] == ["A", "1,234", "5,678", "99", "42", "$0", "75.0 s"]
     assert (
@@ -193,11 +240,11 @@ def test_many_gaps_are_folded() -> None:
 def test_a_figure_stands_with_its_values_and_the_papers_words() -> None:
     page = Page(render_html(report(section(row("A", cell(0.5)), figure=figure()), measure="P@5")))
     (drawing,) = (found for tag, found in page.tags if tag == "svg")
-    assert drawing["aria-label"] == "Recruits. P@5 \N{MULTIPLICATION SIGN} 100. SciFact: 2 50.00."
+    assert drawing["aria-label"] == "Recruits. P@5. SciFact: 2 0.500."
     assert "in words: best at 2." in page.text
     assert page.texts(1) == [
         ["line", "recruits", "queries", "P@5, ties by lot", "95% interval"],
-        ["SciFact", "2", "20", "50.00", "40.00 to 60.00"],
+        ["SciFact", "2", "20", "0.500", "0.400 to 0.600"],
     ]
 
 

@@ -310,7 +310,7 @@ def test_another_measure_is_computed_from_the_runs(tmp_path: Path) -> None:
     for label, ranked in ((DIRECT, run.run()), (BM25, run.data().first_stage())):
         hits = [qrels[query][documents[0][0]] > 0 for query, documents in ranked.items()]
         assert cell_of(section, label).value == pytest.approx(sum(hits) / 3, abs=1e-12)
-    # The paper's numbers are of NDCG@10.
+    # The paper's numbers are of nDCG@10.
     assert all(cell.paper is None for row in section.rows for cell in row.cells if cell)
     assert cell_of(section, DIRECT).metrics.means.keys() == {"nDCG@10", "P@1"}
 

@@ -193,9 +193,9 @@ def test_notes_tell_who_leads_by_ties(
     said = [note for note in section.notes if note.startswith("Tied scores")]
     assert bool(said) is warned
     assert (TIES_SIGN in cell_of(section, TWO).signs) is warned
-    left = 100 * (by_lot - of_baseline)
+    left = by_lot - of_baseline
     assert all(
-        f"{TWO} on scifact, 60.00 as ranked and {100 * by_lot:.2f} by lot, +{left:.2f} by lot "
+        f"{TWO} on scifact, 0.600 as ranked and {by_lot:.3f} by lot, +{left:.3f} by lot "
         f"against {DIRECT}." in note
         for note in said
     )
@@ -257,7 +257,7 @@ def test_one_data_set_at_two_depths_has_no_average(tmp_path: Path) -> None:
     assert not section.averaged
     assert any(note.startswith("No averages: scifact stands here") for note in section.notes)
     assert "| average" not in render_markdown(report_on(tmp_path))
-    assert section.measured == "NDCG@10 (fewer passages ranked: 5)"
+    assert section.measured == "nDCG@10 (fewer passages ranked: 5)"
 
 
 def test_rankers_of_a_suite_that_were_never_run_are_there(tmp_path: Path) -> None:

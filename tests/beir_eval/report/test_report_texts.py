@@ -54,24 +54,27 @@ def _bare(cell: str) -> str:
 
 def test_first_table_has_ours_and_the_papers_side_by_side(table: Path) -> None:
     text = render_markdown(report_on(table))
-    lines = text[text.index("### NDCG@10 of the top 5 x 100\n") :].splitlines()[2:8]
-    # The paper's averages: touche and scifact of table 5, e.g. (25.22 + 70.08) / 2 = 47.65.
+    lines = text[text.index("### nDCG@10 of the top 5\n") :].splitlines()[2:8]
+    # The paper's averages: touche and scifact of table 5, e.g. (25.22 + 70.08) / 2 = 47.65 of 100.
     # One: d = 0.1 * 4, 0 * 4; mean 0.05, t = 0.05 / (0.0535 / sqrt 8) = 2.65, p = 0.033, and
     # more after the correction: no mark.
     assert lines == [
         "| ranker | touche (n = 8) | touche, paper | scifact (n = 8) | scifact, paper | average | "
         "average, paper |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
-        "| BM25 | 30.00‡ | 44.22 | 30.00‡ | 67.89 | 30.00 | 56.05 |",
-        "| DIRECT(0,10) | <u>40.00</u> | 25.22 | 40.00 | 70.08 | 40.00 | 47.65 |",
-        "| MC: 2 recruits | **60.00**‡ | 31.42 | **60.00**‡ | 71.86 | 60.00 | 51.64 |",
-        "| MC: 1 recruit | <u>40.00</u> | 30.60 | <u>45.00</u> | 71.35 | 42.50 | 50.98 |",
+        "| BM25 | 0.300‡ | 0.442 | 0.300‡ | 0.679 | 0.300 | 0.561 |",
+        "| DIRECT(0,10) | <u>0.400</u> | 0.252 | 0.400 | 0.701 | 0.400 | 0.476 |",
+        "| MC: 2 recruits | **0.600**‡ | 0.314 | **0.600**‡ | 0.719 | 0.600 | 0.516 |",
+        "| MC: 1 recruit | <u>0.400</u> | 0.306 | <u>0.450</u> | 0.714 | 0.425 | 0.510 |",
     ]
     assert (
         "† p \\< 0.05, ‡ p \\< 0.01: differs from DIRECT(0,10) by a paired Student's t-test, "
         "corrected for 6 comparisons (Holm), ties drawn by lot." in text
     )
-    assert "hold the paper's numbers, not ours: MCRanker paper (arXiv 2404.11960)" in text
+    assert (
+        "hold the paper's numbers, not ours, divided by 100: MCRanker paper (arXiv 2404.11960)"
+        in text
+    )
     assert (
         "- **scifact**: 8 of 300 queries, top 5 by BM25 (bm25s, k1 0.9, b 0.4); the paper" in text
     )
@@ -84,11 +87,11 @@ def test_comparisons_have_difference_interval_p_and_queries_won(table: Path) -> 
         *("wins", "ties", "losses"),
     ]
     assert compared[1] == [
-        *("BM25", "touche", "8", "-10.00‡", "-10.00 to -10.00", "<0.001", "<0.001"),
+        *("BM25", "touche", "8", "-0.100‡", "-0.100 to -0.100", "<0.001", "<0.001"),
         *("0", "0", "8"),
     ]
     (one,) = (row for row in compared if row[:2] == [ONE, "scifact"])
-    assert one[3] == "+5.00"
+    assert one[3] == "+0.050"
     assert one[7:] == ["4", "4", "0"]
     assert [row[:2] for row in compared[1:]] == [
         [label, dataset] for label in ("BM25", TWO, ONE) for dataset in ("touche", "scifact")
@@ -128,9 +131,9 @@ def test_second_tables_say_what_came_back_and_what_it_took(tmp_path: Path) -> No
         "queries without results": "2",
         "queries failed": "1",
         "short teams": "2",
-        "ties at worst": "12.50",
-        "ties at best": "25.00",
-        "ties by lot": "18.75",
+        "ties at worst": "0.125",
+        "ties at best": "0.250",
+        "ties by lot": "0.188",
     }
     assert answers[1][:8] == ["BM25", "scifact", "4", "-", "-", "-", "-", "-"]
     assert dict(zip(taken[0], taken[1], strict=True)) == {
@@ -153,7 +156,7 @@ def test_figures_stand_as_tables_and_as_files_where_there_are_some(tmp_path: Pat
     text = render_markdown(report)
     assert "](" not in text
     values = tables_of(text)[-1]
-    assert values[0] == ["line", "recruits", "queries", "NDCG@10, ties by lot", "95% interval"]
+    assert values[0] == ["line", "recruits", "queries", "nDCG@10, ties by lot", "95% interval"]
     assert [row[:2] for row in values[1:]] == [["scifact", "1"], ["scifact", "2"]]
     assert "The paper's figure, in words: number of recruits: best at 2, then drops." in text
     with_file = render_markdown(report, figures={"fig2": "fig2.svg"})
@@ -192,9 +195,9 @@ def test_latex_escapes_everything_special() -> None:
 
 def test_latex_tables_are_booktabs_and_every_row_is_complete(table: Path) -> None:
     text = render_latex(report_on(table))
-    assert r"DIRECT(0,10) & \underline{40.00} & 25.22 & 40.00 & 70.08 & 40.00 & 47.65 \\" in text
-    assert r"\textbf{60.00}$^{\ddagger}$ & 31.42" in text
-    assert r"BM25 & touche & 8 & $-$10.00$^{\ddagger}$ & $-$10.00 to $-$10.00 &" in text
+    assert r"DIRECT(0,10) & \underline{0.400} & 0.252 & 0.400 & 0.701 & 0.400 & 0.476 \\" in text
+    assert r"\textbf{0.600}$^{\ddagger}$ & 0.314" in text
+    assert r"BM25 & touche & 8 & $-$0.100$^{\ddagger}$ & $-$0.100 to $-$0.100 &" in text
     for kind in ("tabular", "longtable"):
         for spec, body in re.findall(
             rf"\\begin\{{{kind}\}}\{{([lr]+)\}}(.*?)\\end\{{{kind}\}}", text, re.DOTALL
@@ -262,13 +265,13 @@ def test_a_report_on_nothing_finished_lists_what_is_unfinished(tmp_path: Path) -
 
 
 def test_numbers_as_text() -> None:
-    assert [numbers.points(each) for each in (0.67891, 1.0, 0.0, -0.0, None)] == [
-        *("67.89", "100.00", "0.00", "0.00", "-"),
+    assert [numbers.measure_text(each) for each in (0.67891, 1.0, 0.0, -0.0, None)] == [
+        *("0.679", "1.000", "0.000", "0.000", "-"),
     ]
-    signed = [numbers.signed_points(each) for each in (0.012, -0.0045, -0.00001, 0.0, None)]
-    assert signed == ["+1.20", "-0.45", "0.00", "0.00", "-"]
-    assert numbers.interval(-0.01, 0.02, signed=True) == "-1.00 to +2.00"
-    assert numbers.interval(0.5, 0.625) == "50.00 to 62.50"
+    signed = [numbers.gain_text(each) for each in (0.012, -0.0045, -0.00001, 0.0, None)]
+    assert signed == ["+0.012", "-0.004", "0.000", "0.000", "-"]
+    assert numbers.interval(-0.01, 0.02, signed=True) == "-0.010 to +0.020"
+    assert numbers.interval(0.5, 0.625) == "0.500 to 0.625"
     assert [numbers.p_text(each) for each in (0.0, 0.00099, 0.001, 0.0321, 1.0, None)] == [
         *("<0.001", "<0.001", "0.001", "0.032", "1.000", "-"),
     ]
@@ -279,4 +282,3 @@ def test_numbers_as_text() -> None:
         *("-", "0.0%", "<0.1%", "1.5%", "100.0%"),
     ]
     assert numbers.rate(99_999, 100_000) == ">99.9%"
-    assert [numbers.heading(each) for each in ("nDCG@10", "R@100")] == ["NDCG@10", "R@100"]

@@ -129,12 +129,12 @@ def test_the_report_says_that_the_lead_is_of_ties(chance: Report) -> None:
     said = render_markdown(chance)
     (note,) = (each for each in only(chance).notes if each.startswith("Tied scores keep"))
     ranks = cell_of(only(chance), "ranks")
-    assert f"ranks on many, {100 * ranks.value:.2f} as ranked and {100 * ranks.honest:.2f}" in note
+    assert f"ranks on many, {ranks.value:.3f} as ranked and {ranks.honest:.3f}" in note
     assert "§: at least half of its lead over sum is due to ties." in said
     assert "the ends of these draws and of the orders by grade" in said
     line = next(each for each in said.splitlines() if each.startswith("| ranks |"))
-    assert f"| {100 * ranks.value:.2f} | " in line
-    assert f"{100 * ranks.honest:.2f}" in line
+    assert f"| {ranks.value:.3f} | " in line
+    assert f"{ranks.honest:.3f}" in line
     assert line.endswith("§ |")
 
 
@@ -147,10 +147,10 @@ def test_bold_goes_by_lot(tmp_path: Path) -> None:
     section = only(report)
     assert [cell_of(section, each).rank for each in ("A", "B", BM25)] == [2, 1, 0]
     lines = render_markdown(report).splitlines()
-    assert "| A | 85.00 | <u>25.00</u>†§" in next(
+    assert "| A | 0.850 | <u>0.250</u>†§" in next(
         each for each in lines if each.startswith("| A |")
     )
-    assert "| B | 55.00 | **55.00**" in next(each for each in lines if each.startswith("| B |"))
+    assert "| B | 0.550 | **0.550**" in next(each for each in lines if each.startswith("| B |"))
 
 
 def test_folders_of_former_versions_are_measured_anew(chance: Report, tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_folders_of_former_versions_are_measured_anew(chance: Report, tmp_path: 
 
 
 def test_draws_are_the_mean_over_all_orders() -> None:
-    # Relevant b is tied with a and c: first, second or third of three, NDCG 1, 0.63093, 0.5.
+    # Relevant b is tied with a and c: first, second or third of three, nDCG 1, 0.63093, 0.5.
     tied = {f"q{n}": Tied.of_scores([("a", 1.0), ("b", 1.0), ("c", 1.0)]) for n in range(50)}
     found = tie_figures(tied, {query_id: {"b": 1} for query_id in tied})
     # 5,000 draws with a standard deviation of 0.2116: 4 standard errors are 0.012.

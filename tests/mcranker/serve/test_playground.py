@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,20 +12,17 @@ import httpx
 import pytest
 
 from mcranker import ChatRequest
-from mcranker.serve import Settings, hash_key
+from mcranker.serve import hash_key
 from tests.support.browser_support import browser, expect, texts
+from tests.support.playing import PASSAGES, VISIBLE, Seen, opened, rank
 from tests.support.serving import KEY, serving, settings
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page, Request
-
     from tests.support.browser_support import Windows
 
 __all__ = ["browser"]
 
 pytestmark = pytest.mark.browser
-PASSAGES = "Soap is for hands.\nCloth masks leak.\nN95 masks seal."
-VISIBLE = "#heat tbody tr:not(.details) .head"
 
 
 def by_weight(request: ChatRequest) -> str:
@@ -35,46 +31,6 @@ def by_weight(request: ChatRequest) -> str:
     place = int(request.tag.doc_id)
     down = request.tag.persona == "Virologist" and "Early passages" in text
     return json.dumps({"Score": 9 - 4 * place if down else place + 1})
-
-
-class Seen:
-    """A page of the service, and whatever it must not do."""
-
-    def __init__(self, page: Page, address: str) -> None:
-        self.page = page
-        self.complaints: list[str] = []
-        page.on("console", lambda message: self.complaints.append(message.text))
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("request", self._requested)
-        self._address = address
-
-    def _requested(self, request: Request) -> None:
-        if not request.url.startswith((self._address, "blob:")):
-            self.complaints.append(f"request: {request.url}")
-
-
-@contextmanager
-def opened(
-    browser: Windows, service: Settings | None = None, *, width: int = 1440, **given: Any
-) -> Iterator[Seen]:
-    """The playground of a service, ready."""
-    with serving(service or settings(port=0, per_request=("team",), **given)) as address:
-        # Not one of the windows that are offline.
-        context = browser.online(width=width, height=900)
-        try:
-            seen = Seen(context.new_page(), address)
-            seen.page.goto(address)
-            seen.page.locator("html[data-ready]").wait_for()
-            yield seen
-        finally:
-            context.close()
-
-
-def rank(page: Page, passages: str = PASSAGES) -> None:
-    page.get_by_label("Query", exact=True).fill("masks")
-    page.get_by_label("Passages", exact=True).fill(passages)
-    page.get_by_role("button", name="Rank", exact=True).click()
-    expect(page.get_by_role("status")).to_contain_text("Done in")
 
 
 def test_rank_disagree_and_rank_again(browser: Windows, tmp_path: Path) -> None:
@@ -163,6 +119,9 @@ def test_the_keyboard_is_enough_and_a_ranking_can_be_cancelled(browser: Windows)
         page.keyboard.press("Enter")
         expect(page.locator(".details")).to_be_visible()
         expect(page.locator("#heat tbody button").first).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(page.locator(".details")).to_have_count(0)
+        expect(page.locator("#heat tbody button").first).to_have_attribute("aria-expanded", "false")
         assert seen.complaints == []
 
 

@@ -1,4 +1,4 @@
-"""NDCG: by hand, and as ir-measures has it."""
+"""nDCG: by hand, and as ir-measures has it."""
 
 from __future__ import annotations
 

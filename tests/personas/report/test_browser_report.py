@@ -34,7 +34,7 @@ def test_a_reader_goes_from_the_runs_to_a_passage_and_home(report: Path, visit: 
     page = visit(report / "index.html")
     assert follow(page, "MC: 2 recruits") == "index.html"
     assert page.url == (report / "run-1" / "index.html").as_uri()
-    assert page.locator("h1").inner_text() == "MC: 2 recruits"
+    assert page.locator("h1").inner_text() == "How MC: 2 recruits ranked scifact"
 
     for words, name in (
         ("Queries", "queries.html"),

@@ -43,14 +43,15 @@ PAYLOADS = (
     f"javascript:alert(1) {AWAY} url({AWAY}css) #passage-1",
     "<!-- <!--rows--> <!--details--> ]]> {{ 7 * 7 }} &lt;script&gt;alert(1)&lt;/script&gt;",
 )
-STRANGE = """() => [
+STRANGE = r"""() => [
   ...[...document.querySelectorAll(
     "img, video, audio, iframe, frame, object, embed, link, base, form, foreignObject"
   )].map((each) => each.localName),
   ...[...document.querySelectorAll("*")].flatMap((each) => [...each.attributes]
     .filter(({ name }) => name.startsWith("on") || ["style", "src", "autofocus"].includes(name))
     .map(({ name }) => `${each.localName} ${name}`)),
-  ...[...document.links].map((each) => each.href).filter((href) => !href.startsWith("file:")),
+  ...[...document.links].map((each) => each.href)
+    .filter((href) => !/^(file:|data:text\/yaml;base64,[\w+/=]+$)/.test(href)),
   ...document.scripts.length === 1 ? [] : ["scripts"],
   ...document.querySelectorAll("style").length === 1 ? [] : ["styles"],
   ...document.querySelectorAll("meta[http-equiv]").length === 1 ? [] : ["policies"],

@@ -108,8 +108,8 @@ def heads(page: Page, table: str) -> list[str]:
     """What stands in the first cells of the rows on show, without what is added to a query."""
     found: list[str] = page.eval_on_selector_all(
         f"#{table} tbody tr",
-        "all => all.map((row) => [...row.cells].slice(0, 2).map((cell) => cell.innerText)"
-        ".join('|').split('\\n')[0])",
+        "all => all.map((row) => [...row.cells].slice(0, 2).map((cell) => "
+        "(cell.querySelector('i')?.previousSibling ?? cell).textContent).join('|'))",
     )
     return found
 

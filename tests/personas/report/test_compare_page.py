@@ -40,8 +40,8 @@ def many(places: int) -> list[dict[str, Any]]:
 def test_the_page_says_what_moved_and_why() -> None:
     page = page_of(comparison(grades={"d2": 1}))
     words = " ".join(page.text.split())
-    assert "NDCG@10 falls from 1.000 to 0.500 (−0.500); this is one query." in words  # noqa: RUF001
-    assert words.index("NDCG@10 falls") < words.index("2 of 4 passages moved")
+    assert "nDCG@10 falls from 1.000 to 0.500 (−0.500); this is one query." in words  # noqa: RUF001
+    assert words.index("nDCG@10 falls") < words.index("2 of 4 passages moved")
     assert "Most moves come from the scores of Virologist: 2 of 2." in words
     assert (
         "Virologist rose from 5 to 9; with its scores of before it would stand at rank 3." in words
@@ -229,8 +229,8 @@ def several(count: int) -> tuple[list[RankingComparison], ComparedRuns]:
         title="Two runs",
         facts=[("A", "0.5")],
         notes=["Some queries are left out."],
-        verdict=["NDCG@10 falls."],
-        measure="NDCG@10",
+        verdict=["nDCG@10 falls."],
+        measure="nDCG@10",
         rows=rows,
     )
 

@@ -62,7 +62,7 @@ def test_ndcg_of_the_ranking_the_first_stage_and_the_other_ranker() -> None:
     ("grades", "words"),
     [
         ({}, "There are no judgements for this query."),
-        ({"a": 0}, "No passage is judged relevant to this query, so NDCG@10 cannot be told."),
+        ({"a": 0}, "No passage is judged relevant to this query, so nDCG@10 cannot be told."),
         ({"a": 1}, "The one passage judged relevant is among these 4."),
         ({"x": 1}, "The one passage judged relevant was not found by the first stage."),
         ({"a": 1, "b": 1}, "All 2 passages judged relevant are among these 4."),
@@ -76,7 +76,7 @@ def test_ndcg_of_the_ranking_the_first_stage_and_the_other_ranker() -> None:
 def test_what_was_judged_and_not_found_is_said(grades: dict[str, int], words: str) -> None:
     page = seen(data_of(), grades=grades)
     assert words in page.text
-    assert ("NDCG@10 cannot" in page.text) == (grades == {"a": 0})
+    assert ("nDCG@10 cannot" in page.text) == (grades == {"a": 0})
     assert ("first stage 0" in page.text or "first stage 1" in page.text) == (
         max(grades.values(), default=0) > 0
     )
@@ -85,7 +85,7 @@ def test_what_was_judged_and_not_found_is_said(grades: dict[str, int], words: st
 
 def test_without_judgements_the_page_does_not_speak_of_them() -> None:
     page = seen(data_of())
-    for words in ("Judgement", "Judge\N{SOFT HYPHEN}ment", "NDCG", "relevant", "not judged"):
+    for words in ("Judgement", "Judge\N{SOFT HYPHEN}ment", "nDCG", "relevant", "not judged"):
         assert words not in page.text
 
 

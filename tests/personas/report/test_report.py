@@ -16,10 +16,11 @@ import pytest
 from mcranker import DirectRanker, ScriptedChat
 from mcranker.errors import InputError
 from personas.errors import SchemaError
+from personas.files import loads
 from personas.provenance import sealed
 from personas.report import render_inspection
 from personas.report.page import render_page
-from personas.schema import Member
+from personas.schema import Member, Team
 from tests.support.inspection_report import DOCS, Page, answers, data_of, ranked
 
 LOADING = {"src", "srcset", "action", "formaction", "data", "poster", "background", "ping"}
@@ -45,7 +46,11 @@ def test_the_page_stands_by_itself() -> None:
         digest = hashlib.sha256("".join(page.raw[tag]).encode()).digest()
         assert rules[f"{tag}-src"] == f"'sha256-{base64.b64encode(digest).decode()}'"
         assert [name for name, _ in page.tags].count(tag) == 1
-    assert all(target.startswith("#") for target in page.attributes("href"))
+    targets = [target for target in page.attributes("href") if not target.startswith("#")]
+    (file,) = targets
+    kind, _, data = file.partition(",")
+    assert kind == "data:text/yaml;base64"
+    assert loads(Team, base64.b64decode(data).decode()) == Team.model_validate(data_of()["team"])
     assert not LOADING & {name for _, found in page.tags for name in found}
     assert not {name for _, found in page.tags for name in found if name.startswith("on")}
     assert page.attributes("style") == []
@@ -59,7 +64,8 @@ def test_every_link_leads_somewhere_and_every_id_is_there_once() -> None:
     page = Page(render_inspection(data_of()))
     ids = page.attributes("id")
     assert len(ids) == len(set(ids))
-    assert {target.removeprefix("#") for target in page.attributes("href")} <= set(ids)
+    places = [target for target in page.attributes("href") if not target.startswith("data:")]
+    assert {target.removeprefix("#") for target in places} <= set(ids)
     labels = [found["aria-labelledby"] for _, found in page.tags if "aria-labelledby" in found]
     assert set(labels) <= set(ids)
 

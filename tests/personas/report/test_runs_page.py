@@ -60,7 +60,7 @@ def cells(page: str) -> list[list[str]]:
 def test_a_row_has_the_figures() -> None:
     heading, row = cells(render_runs([entry(1)]))
     assert heading == [
-        *("Run", "NDCG@10", "over BM25", "over DIRECT(0,10)"),
+        *("Run", "nDCG@10", "over BM25", "over DIRECT(0,10)"),
         *("Alpha", "Tau", "Personas", "Queries", "Scores missing"),
     ]
     # 0.75 - 0.625 and 0.75 - 0.875

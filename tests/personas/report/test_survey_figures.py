@@ -70,7 +70,7 @@ CASE = Case(
     grade=None,
     scores={"NLP scientist": 2.0, "Parent": None},
     top=10.0,
-    criteria={"NLP scientist": ("Same topic", 62.5)},
+    effects={"NLP scientist": -9, "Parent": 2},
     other_rank=2,
     other_score=8.0,
     first_stage_rank=44,
@@ -294,8 +294,8 @@ def test_columns_without_anything_to_say_are_left_out() -> None:
 
 
 def test_rows_of_personas_pairs_and_criteria() -> None:
-    worth = "+0.0500.600 with, 0.550 without2 judged"
-    by_sum = "-0.0700.900 with, 0.970 without1 judged, by the sum"
+    worth = "+0.0500.600 with, 0.550 without, 2 judged"
+    by_sum = "-0.0700.900 with, 0.970 without, 1 judged, by the sum"
     assert rows_of(SURVEY, site.PERSONAS, "personas") == [
         ["NLP scientist", "2", "fixed by the method", "62%", "0.40", worth, "1", "0", "maskssoap"],
         ["Virologist", "1", "recruited by the model", "31%", "0.40", by_sum, "2", "0", "masks"],
@@ -324,8 +324,8 @@ def test_a_case_tells_who_saw_what() -> None:
     for words in (
         "Seen through Not relevant. DIRECT had the passage near the top",
         "DIRECT rank 2, team rank 31 not judged, taken as not relevant",
-        "Soap operas A series on television.",
-        "DIRECT 2 8 BM25 44 Team 31 NLP scientist 2 of 10 Same topic 62.5% Parent missing",
+        "NLP scientist sank it most, by 9 ranks. Soap operas A series on television.",
+        "DIRECT 2 8 BM25 44 Team 31 NLP scientist 2 of 10 ▼down 9 Parent missing ▲up 2",
         "Passage d7 on the query",
     ):
         assert words in text
@@ -337,7 +337,7 @@ def test_a_case_tells_who_saw_what() -> None:
 
 @pytest.mark.parametrize(
     ("grade", "words"),
-    [(0, "team rank 31 not relevant"), (1, "team rank 31 relevant Soap"), (2, "31 relevant (2)")],
+    [(0, "team rank 31 not relevant"), (1, "team rank 31 relevant"), (2, "31 relevant (2)")],
 )
 def test_a_case_tells_its_judgement(grade: int, words: str) -> None:
     survey = replace(SURVEY, cases={"overlooked": (replace(CASE, grade=grade),)})

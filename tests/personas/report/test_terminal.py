@@ -138,14 +138,14 @@ def test_judgements() -> None:
     assert found[start + 2] == "not found by the first stage: gone"
     # Best order: 2/log2(2) + 1/log2(3) = 2.631. d3 second: 2/log2(3) = 1.262, of that 0.480;
     # third in the first stage: 2/log2(4) = 1, 0.380; second by DIRECT.
-    assert found[start + 3] == "NDCG@10 0.480, first stage 0.380, DIRECT(0,10) 0.480"
+    assert found[start + 3] == "nDCG@10 0.480, first stage 0.380, DIRECT(0,10) 0.480"
     # d3 stands first without Virologist (2/2.631), third without either of the others.
-    assert found[start + 4] == "NDCG@10 without A 0.760, B 0.380, C 0.380"
+    assert found[start + 4] == "nDCG@10 without A 0.760, B 0.380, C 0.380"
 
 
 def test_without_judgements_nothing_is_said_of_them() -> None:
     text = page(four(), 110)
-    assert "NDCG" not in text
+    assert "nDCG" not in text
     assert "grade" not in text
 
 

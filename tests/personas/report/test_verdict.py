@@ -137,19 +137,19 @@ def test_better_and_worse_than_the_first_stage() -> None:
     # Rank 2: 1/log2(3) = 0.631; rank 1: 1.
     data = of_scores([9, 5, 2, 0])
     assert said(data, grades={"d2": 1})[
-        "It ranks no better than the first stage: NDCG@10 is 0.631, the first stage's 0.631."
+        "It ranks no better than the first stage: nDCG@10 is 0.631, the first stage's 0.631."
     ] == ("warn")
     for hit, first in zip(data["hits"], (2, 1, 3, 4), strict=True):
         hit["first_stage_rank"] = first
     other = OtherRanking("DIRECT", 10.0, {"d2": OtherPlace(1, 5.0)})
     assert said(data, grades={"d2": 1}, other=other)[
-        "It ranks worse than the first stage: NDCG@10 is 0.631, the first stage's 1.000, and that "
+        "It ranks worse than the first stage: nDCG@10 is 0.631, the first stage's 1.000, and that "
         "of DIRECT 1.000."
     ] == ("bad")
     assert said(data, grades={"d1": 1})[
-        "It ranks better than the first stage: NDCG@10 is 1.000, the first stage's 0.631."
+        "It ranks better than the first stage: nDCG@10 is 1.000, the first stage's 0.631."
     ] == ("good")
-    assert not [each for each in said(data, grades={"d1": 0}) if "NDCG" in each]
+    assert not [each for each in said(data, grades={"d1": 0}) if "nDCG" in each]
 
 
 def test_agreement_is_never_said_alone() -> None:

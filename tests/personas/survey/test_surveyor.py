@@ -279,7 +279,8 @@ def test_cases(survey: Survey) -> None:
         grade=1,
         scores={"NLP scientist": 1, "Parent": 8, "Editor": 7},
         top=10.0,
-        criteria={"Editor": ("Clarity", 75.0)},
+        # Without the scientist it is first; without one of the others d1 passes it.
+        effects={"NLP scientist": -1, "Parent": 1, "Editor": 1},
         other_rank=12,
         other_score=88.0,
         first_stage_rank=3,

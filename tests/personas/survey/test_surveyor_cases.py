@@ -8,7 +8,7 @@ import pytest
 
 from personas.survey.model import Case, CaseKind
 from personas.survey.surveyor import Surveyor
-from tests.support.surveyor_support import finish, hit, inspect, judge, other, rubric
+from tests.support.surveyor_support import finish, hit, inspect, judge, other
 
 Found = dict[CaseKind, list[tuple[str, int, int]]]
 
@@ -122,7 +122,7 @@ def test_texts_of_a_case_are_cut() -> None:
 @pytest.fixture
 def judged_by_two() -> Case:
     hits = [hit(1, 1, {"A": 5.0, "B": None})]
-    members = [judge("A", own=rubric(Minor=30, Main=40, Other=30)), judge("B")]
+    members = [judge("A"), judge("B")]
     surveyor = Surveyor()
     surveyor.take(
         1, inspect(hits, members, grades={"d1": 3}, compared=other(d1=15), labels=["No", "Yes"])
@@ -130,8 +130,8 @@ def judged_by_two() -> Case:
     return finish(surveyor).cases["recognised"][0]
 
 
-def test_a_case_shows_scores_and_the_heaviest_criterion(judged_by_two: Case) -> None:
+def test_a_case_shows_scores_and_effects(judged_by_two: Case) -> None:
     assert judged_by_two.scores == {"A": 5.0, "B": None}
-    assert judged_by_two.criteria == {"A": ("Main", 40.0)}
+    assert judged_by_two.effects == {"A": 0, "B": 0}  # nothing else is there to pass it
     assert judged_by_two.top == 1.0  # two labels
     assert (judged_by_two.grade, judged_by_two.other_score) == (3, 85.0)

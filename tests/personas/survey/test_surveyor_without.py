@@ -1,4 +1,4 @@
-"""NDCG@10 without a persona, against the ranker's own arithmetic and ir-measures."""
+"""nDCG@10 without a persona, against the ranker's own arithmetic and ir-measures."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Drawn:
         return judged + list(range(len(judged) + 1, self.passages + 1))
 
     def ndcg(self, left_out: str | None = None) -> float:
-        """NDCG@10 by ir-measures, with one persona left out."""
+        """nDCG@10 by ir-measures, with one persona left out."""
         columns = [place for place, name in enumerate(self.names) if name != left_out]
         run = {"q": [(f"d{first}", 0.0) for first in self.order(columns)]}
         return evaluate(run, {"q": self.grades}).per_query["nDCG@10"]["q"]

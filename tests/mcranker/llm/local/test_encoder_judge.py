@@ -1,5 +1,7 @@
 import importlib.util
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -160,6 +162,15 @@ def no_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     monkeypatch.setattr(model_files, "_registry_command", command)
     monkeypatch.setattr(model_files, "_installed", lambda entry: None)
     return asked
+
+
+@pytest.mark.local_model
+def test_a_model_that_nobody_closes_ends_with_its_process() -> None:
+    program = "from mcranker.llm.connect import connect; kept = connect('local:minilm')"
+    ended = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert ended.stderr == ""
 
 
 def test_without_a_network_both_sources_and_what_to_check_are_named(no_files: list[str]) -> None:
