@@ -56,6 +56,7 @@ DEPTH, SEEDS = 100, 5
 BUDGETS = (50, 100, 200, 400)
 BYTES_A_TOKEN = 4
 PERSONAS = ("Reader", "Expert", "Editor")
+TEAM: Mapping[str, Any] = {"team": list(PERSONAS), "criteria": "none"}
 
 _SHOWN = re.compile(r"^\[ ?(\w{1,3})\]\n<<<([0-9a-f]{8})$", re.MULTILINE)
 _LETTER = re.compile(r"^[A-Z]$")
@@ -168,9 +169,14 @@ def contenders() -> dict[str, Make]:
     """Configuration -> what makes the ranker for a model."""
     made: dict[str, Make] = {}
 
-    def add(name: str, kind: Callable[..., Ranker], **options: Any) -> None:
+    def add(
+        name: str, kind: Callable[..., Ranker], *, by_team: bool = False, **options: Any
+    ) -> None:
         shown = ", ".join(f"{key}={value}" for key, value in options.items())
-        made[f"{name}({shown})"] = partial(_with_model, kind, options)
+        judges = f", {len(PERSONAS)} personas" if by_team else ""
+        made[f"{name}({shown}){judges}"] = partial(
+            _with_model, kind, {**options, **(TEAM if by_team else {})}
+        )
 
     for window, step, passes in (
         *((20, 10, 1), (20, 10, 2), (20, 10, 5), (20, 10, 10)),
@@ -190,9 +196,12 @@ def contenders() -> dict[str, Make]:
         TournamentRanker(model=model, ledger=None),
         model=model,
     )
-    made["mcranker, 3 personas"] = partial(
-        _with_model, MCRanker, {"team": list(PERSONAS), "criteria": "none"}
-    )
+    for window, step in ((20, 10), (10, 5), (5, 3)):
+        add("rankgpt", RankGPTRanker, by_team=True, window=window, step=step, passes=1)
+    for window in (10, 20):
+        add("tournament", TournamentRanker, by_team=True, window=window, ranks=10)
+    add("setwise", SetwiseRanker, by_team=True, children=3, ranks=10)
+    made[f"mcranker, {len(PERSONAS)} personas"] = partial(_with_model, MCRanker, TEAM)
     return made
 
 

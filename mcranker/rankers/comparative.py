@@ -292,7 +292,7 @@ class ComparativeRanker(Ranker):
         def read(reply: ChatReply) -> ReadOrder:
             return read_order(reply.text, len(rows), cut=reply.finish_reason == "length")
 
-        shown = {str(number): row for number, row in enumerate(rows, start=1)}
+        shown = {str(number): row for number, row in enumerate(rows, start=sorting.first_number)}
         found = await self._ask(sorting, shown, read, stage=stage)
         if found is None:
             return None

@@ -552,21 +552,37 @@ def _of_ranking(ranking: Ranking) -> _List:
     hits = list(ranking)
     scores = {hit.index: hit.at_most if hit.score is None else hit.score for hit in hits}
     by_score = {place: score for place, score in scores.items() if score is not None}
-    judged = [hit for hit in hits if hit.index in by_score or not by_score]
+    by_order = not by_score and _gives_order(ranking)
+    judged = [hit for hit in hits if hit.index in by_score or by_order]
     why = "deadline" if ranking.partial else "it was not judged"
+    dropped = {
+        place: f"dropped: its relevance is {relevance:g}"
+        for place, relevance in ranking.dropped.items()
+    }
     return _List(
         ranks={} if ranking.failure else {hit.index: hit.rank for hit in judged},
         scores={} if ranking.failure else by_score,
         asked=True,
         failure=ranking.failure,
         absent="it was not returned",
-        reasons={hit.index: why for hit in hits if hit.index not in by_score},
+        reasons={
+            hit.index: dropped.get(hit.index, why) for hit in hits if hit.index not in by_score
+        },
         calls=ranking.calls,
         comparisons=ranking.comparisons,
         cut=ranking.cut,
         missing=len(ranking.missing),
         partial=ranking.partial,
     )
+
+
+def _gives_order(ranking: Ranking) -> bool:
+    """Whether a ranking without scores is an order, and not what stands where nothing is known."""
+    if ranking.dropped:
+        return False
+    compared = ranking.comparisons
+    answered = compared is not None and compared.asked > compared.failed and ranking.orders is None
+    return answered or not ranking.partial
 
 
 def _added_up(counts: Sequence[Comparisons]) -> Comparisons:

@@ -99,10 +99,12 @@ class RankGPTRanker(ComparativeRanker):
         )
 
     async def _sort(self, sorting: Sorting) -> None:
-        for _ in range(self.passes):
+        for number in range(self.passes):
+            _tell_apart(sorting, number)
             for start, end in self._windows(len(sorting.order)):
                 await self._put_in_order(sorting, start, end, "score")
             sorting.settled = len(sorting.order)
+        _tell_apart(sorting, self.passes)
         for start, end in self._windows(min(self.reranked, len(sorting.order))):
             await self._put_in_order(sorting, start, end, "assess")
 
@@ -131,3 +133,9 @@ class RankGPTRanker(ComparativeRanker):
             rows = [*named, *(row for row in rows if row not in named)]
             sorting.order[start:end] = rows
         await sorting.tell(rows, failed=named is None)
+
+
+def _tell_apart(sorting: Sorting, number: int) -> None:
+    """Have an estimate count the requests of this pass, as the order will be another by then."""
+    if sorting.made_up:
+        sorting.first_number = 1 + number * MOST_IN_A_WINDOW

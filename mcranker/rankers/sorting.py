@@ -33,6 +33,9 @@ class Sorting:
         settled: so many first places of `order` are sorted out; the ranks of the others are not
             known yet, or are not looked for.
         counts: what came of the replies.
+        made_up: whether a reply was made up, for an estimate; then `order` is none.
+        first_number: that of the first passage in a prompt. Estimates count equal requests once,
+            and those that follow a reply that was made up will not be equal: 1 but for these.
     """
 
     session: Session
@@ -44,6 +47,8 @@ class Sorting:
     template: Template | None = None
     settled: int = 0
     counts: Comparisons = field(default_factory=Comparisons)
+    made_up: bool = False
+    first_number: int = 1
     _first: ModelError | None = None
     _in_a_row: int = 0
 
@@ -98,7 +103,8 @@ class Sorting:
         if isinstance(error, FATAL_ERRORS):
             raise error
         if self.worst:
-            return  # a reply that was made up
+            self.made_up = True
+            return
         if self.session.config.missing == "fail":
             raise MissingScoreError(
                 f'a comparison failed and missing="fail": {error} Choose another policy to keep '

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
-from itertools import islice, pairwise, product
+from itertools import islice, pairwise, product, takewhile
 from operator import or_
 from typing import ClassVar, NamedTuple, Unpack
 
@@ -89,14 +89,13 @@ class TournamentRanker(ComparativeRanker):
 
     async def _sort(self, sorting: Sorting) -> None:
         count = len(sorting.order)
-        if count == 1:
-            sorting.settle([0])
         facts = Facts(count)
 
         async def compare(rows: Sequence[int]) -> None:
             named = await self._order(sorting, rows)
             facts.note(rows, named or ())
             sorting.settle(facts.first(self.ranks))
+            sorting.settled = min(facts.known(), self.ranks)  # what follows may change yet
             known = named or []
             best_first = [*known, *(row for row in rows if row not in known)]
             await sorting.tell(best_first, failed=named is None)
@@ -112,8 +111,9 @@ class TournamentRanker(ComparativeRanker):
         for _ in range(sorting.total - len(fresh)):
             rows = facts.next(self.ranks, self.window)
             if not rows:
-                return
+                break
             await compare(rows)
+        sorting.settled = min(self.ranks, count)
 
     def _most(self, count: int) -> int:
         """Calls of knockout rounds that, for each further rank, are played anew on the way up.
@@ -169,17 +169,9 @@ class Facts:
         Returns:
             No rows, if the first `ranks` are known, or all was asked that can be.
         """
-        tiers = sorted(
-            self._tiers(), key=lambda tier: (tier.above.bit_count(), tier.below.bit_count())
-        )
-        known = 0
-        for tier in tiers:
-            if tier.open or known >= ranks:
-                break
-            known += tier.rows.bit_count()
-        if known >= ranks:
+        if self.known() >= ranks:
             return []
-        tiers = [tier for tier in tiers if tier.open]
+        tiers = [tier for tier in self._by_place() if tier.open]
         # Of consistent answers the first two are such a pair.
         for second, first in ((j, i) for j in range(len(tiers)) for i in range(j)):
             if tiers[first].open & tiers[second].rows:
@@ -187,6 +179,11 @@ class Facts:
                 chosen = [tiers[first], tiers[second], *islice(others, most - 2)]
                 return sorted(tier.row for tier in chosen)
         return []
+
+    def known(self) -> int:
+        """How many first ranks are known: no answer can change them any more."""
+        known = takewhile(lambda tier: not tier.open, self._by_place())
+        return sum(tier.rows.bit_count() for tier in known)
 
     def first(self, ranks: int) -> list[int]:
         """So many rows, best first: by what is known, and else in first-stage order."""
@@ -207,6 +204,12 @@ class Facts:
             self._below[row] |= below
         for row in _rows(below):
             self._above[row] |= above
+
+    def _by_place(self) -> list[Tier]:
+        """All tiers, those that are behind the fewest first."""
+        return sorted(
+            self._tiers(), key=lambda tier: (tier.above.bit_count(), tier.below.bit_count())
+        )
 
     def _tiers(self) -> list[Tier]:
         """All tiers, by their first row."""

@@ -474,3 +474,18 @@ def test_the_table_of_rankers_names_all() -> None:
     listed = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
     assert len(set(listed)) == len(listed)
     assert {*listed} >= RANKERS._builtin.keys()
+
+
+@pytest.mark.parametrize("count", [2, 3, 12])
+def test_every_pass_is_estimated_where_there_is_a_ledger(count: int, tmp_path: Path) -> None:
+    """Equal requests are counted once, but the second pass asks about another order."""
+    docs = {str(grade): f"passage {grade}" for grade in range(count)}
+    model, seen = comparing(in_order)
+    options: dict[str, Any] = {"window": 4, "step": 2, "passes": 3, "assessor_model": model}
+    with RankGPTRanker(model=model, ledger=tmp_path / "ledger.db", **options) as ranker:
+        estimated = ranker.estimate("q", docs).calls
+        first = ranker.rank("q", docs)
+        assert ranker.estimate("q", docs).calls == 0
+    assert estimated == 4 * len(range(2, count, 2) or [0])
+    assert len(seen) <= estimated
+    assert first.ids[:2] == [str(count - 1), str(count - 2)]

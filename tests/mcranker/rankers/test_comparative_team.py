@@ -27,12 +27,13 @@ from mcranker import (
     ScriptedChat,
     ServerFailed,
     SetwiseRanker,
+    TournamentRanker,
 )
 from mcranker.rankers import RANKERS, Ranker
 from personas import Criterion, Member, Persona, PromptSet, Rubric, Team, library, save
 from personas.inspection.inspection import Inspection
 from personas.inspection.stored import StoredRanking
-from tests.support.comparing import comparing
+from tests.support.comparing import comparing, in_order
 from tests.support.comparing_team import TEAM, by_orders, comparing_team
 
 QUERY = "best masks against covid"
@@ -488,3 +489,24 @@ def test_a_folder_without_these_prompts_has_those_of_paper(tmp_path: Path) -> No
     (folder / "setwise_by_persona.txt").write_text("{{query}} {{passages}}", encoding="utf-8")
     with pytest.raises(ValueError, match=r"misses the placeholder \{\{judge"):
         PromptSet.load(folder)
+
+
+def test_a_tournament_without_a_winner_by_the_deadline_is_no_order() -> None:
+    inner, _ = comparing(in_order)
+    asked: list[str] = []
+
+    async def answer(request: ChatRequest) -> Any:
+        asked.append(request.tag.persona)
+        if request.tag.persona == "Editor" and asked.count("Editor") > 1:
+            await anyio.sleep_forever()
+        return await inner.complete(request)
+
+    docs = {str(grade): f"passage {grade}" for grade in range(9)}
+    team: dict[str, Any] = {"team": ["Reader", "Editor"], "criteria": "none"}
+    with TournamentRanker(
+        model=ScriptedChat(answer), ledger=None, window=3, ranks=2, deadline=1.0, **team
+    ) as ranker:
+        ranking = ranker.rank(QUERY, docs)
+    assert ranking.orders is not None
+    assert ranking.orders.left_out == {"Editor": "deadline"}
+    assert ranking.ids[:2] == ["8", "7"]

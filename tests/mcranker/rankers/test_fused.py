@@ -198,6 +198,29 @@ def test_missing_scores_and_a_deadline_are_told() -> None:
     assert hits["a"].score == pytest.approx(2 / 61)
 
 
+@pytest.mark.parametrize("member", ["direct", "rankgpt", {"ranker": "setwise", "team_size": 2}])
+def test_a_member_that_knows_nothing_by_the_deadline_gives_nothing(member: MemberSpec) -> None:
+    async def answer(request: ChatRequest) -> str:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    with fuse(member, "bm25", model=ScriptedChat(answer), ledger=None, deadline=0.2) as ranker:
+        ranking = ranker.rank(QUERY, DOCS)
+    assert ranking.members[0].ranks == (None, None, None)
+    assert ranking.members[0].partial
+    assert {reason for hit in ranking for reason in hit.missing.values()} == {"deadline"}
+    assert ranking.ids == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("dropped", ["b", "abc"])
+def test_dropped_passages_get_nothing_and_are_told(dropped: str) -> None:
+    docs = {name: f"{name}: {2 if name in dropped else 5} 1 1 1 1 1" for name in "abc"}
+    with fuse("rebel", "bm25", model=rebel_model()[0], ledger=None) as ranker:
+        hits = {hit.doc_id: hit for hit in ranker.rank(QUERY, docs)}
+    assert {name for name, hit in hits.items() if hit.missing} == set(dropped)
+    assert hits["b"].missing == {"rebel": "dropped: its relevance is 2"}
+
+
 def test_members_by_name_share_model_ledger_options_and_budget(tmp_path: Path) -> None:
     def answer(request: ChatRequest) -> str:
         return in_order(request) if shown_in(request) else '{"Score": 3}'
