@@ -367,13 +367,13 @@ def test_rows_of_the_paper_stand_beside_and_are_compared_with_nobody(home: Path)
     text = render_markdown(report)
     shown = {each[0]: each[1:] for each in rows_of(text) if len(each) < 5}
     assert shown["monoT5 (fine-tuned T5 XL)"][0] == "not run"
-    assert shown["monoT5 (fine-tuned T5 XL)"][-1] == "76.57"
+    assert shown["monoT5 (fine-tuned T5 XL)"][-1] == "0.766"
     assert "Not run here, with the paper's numbers alone, and in no comparison: RG-YN, mon" in text
     assert "corrected for 1 comparison" in text
     page = render_html(report)
     assert page.count(">not run</td>") == 3
-    assert 'title="published in the paper">76.57</td>' in page
-    assert "not run & 76.57" in render_latex(report).replace("& -- ", "")
+    assert 'title="published in the paper as 76.57">0.766</td>' in page
+    assert "not run & 0.766" in render_latex(report).replace("& -- ", "")
     # Of another measure the paper has no numbers.
     (other,) = build_report(find_runs([home / "runs"]), measure="P@1").sections
     assert [row.label for row in other.rows] == ["BM25", "DIRECT(0,10)", "RG-YN"]
