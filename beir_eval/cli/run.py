@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -219,7 +220,9 @@ def _show_results(console: Console, results: list[CellResult]) -> None:
         for result in results
     )
     label = Column("ranker", min_width=8, overflow="fold")
-    console.print(table(["data set", label, *columns], rows))
+    # Headings of two words may take two lines, so that no number is cut.
+    narrow = [dataclasses.replace(each, no_wrap=False) for each in columns]
+    console.print(table(["data set", label, *narrow], rows))
 
 
 def _end(result: CellResult) -> str:

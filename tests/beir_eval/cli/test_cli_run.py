@@ -70,6 +70,7 @@ def test_a_suite(model: Connected, suite: Path, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.stderr
     assert "For tables, significance and figures: beir-eval report runs/scales" in result.stdout
     assert "To see why: personas report runs/scales --out FOLDER" in result.stdout
+    assert "   cost\n" in result.stdout  # the last column is whole
     assert "beir-eval: tiny, ten (1 of 2): nDCG@10 0." in result.stderr
     ten, twenty = find_runs([tmp_path / "runs" / "scales"])
     assert (ten.manifest.label, twenty.manifest.label) == ("ten", "twenty")
