@@ -3,11 +3,12 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+READY := $(VENV)/.ready
 STAMP := $(VENV)/.installed
 
 .PHONY: demo test check dist docs constraints clean
 
-demo: $(STAMP)
+demo: $(READY)
 	$(BIN)/mcranker demo
 
 test: $(STAMP)
@@ -40,9 +41,13 @@ constraints: $(STAMP)
 		--python-version 3.11 --no-annotate --no-header \
 		--no-emit-index-url --quiet --output-file constraints.txt pyproject.toml
 
-$(STAMP): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "MCRanker needs Python 3.11 or newer; run: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[local,eval]'
+	touch $(READY)
+
+$(STAMP): $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[local,eval,ranx,browser,mcp,langchain,llamaindex,haystack,pyterrier,dev]'
 	touch $(STAMP)
 
