@@ -12,6 +12,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    StringConstraints,
     ValidationError,
     field_validator,
     model_validator,
@@ -32,6 +33,7 @@ QUERIES_OF_A_BATCH = 100
 """Queries whose calls go into one batch, where nobody has set ``query_concurrency``."""
 
 MOST_IN_A_CALL = 100
+MOST_INSTRUCTION = 10_000  # characters
 """Passages that one call may judge."""
 
 LARGEST = 2**63 - 1
@@ -220,6 +222,12 @@ class RankerConfig(BaseModel):
         allow_inf_nan=False,
         description="Seconds for a query, after which it is ranked by the scores that are there; "
         "none to wait for all.",
+    )
+    instruction: Annotated[str, StringConstraints(strip_whitespace=True)] = Field(
+        "",
+        max_length=MOST_INSTRUCTION,
+        description="What else matters, in a sentence: one more criterion for every judge, with "
+        "30% of the weight. For rerank services, the instruction that they take.",
     )
     on_failure: Literal["error", "first_stage"] = Field(
         "error",
@@ -597,15 +605,16 @@ class RankerConfig(BaseModel):
     def recorded(self) -> dict[str, Any]:
         """All fields as plain values, as rankings and run folders keep them.
 
-        ``scale`` is what the scoring scheme makes of it. ``rank_ties`` and ``criteria_examples``
-        are there where they count.
+        ``scale`` is what the scoring scheme makes of it. ``rank_ties``, ``criteria_examples`` and
+        ``instruction`` are there where they count.
         """
         values = self.model_dump(mode="json")
         values["missing_constant"] = self.rule.constant
         if not self.rule.ensemble.ranks:
             del values["rank_ties"]
-        if not self.criteria_examples:
-            del values["criteria_examples"]
+        for name in ("criteria_examples", "instruction"):
+            if not values[name]:
+                del values[name]
         return values if self.labels else {**values, "scale": self.top}
 
     @property

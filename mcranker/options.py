@@ -31,6 +31,7 @@ class RankerOptions(TypedDict, total=False):
     top_n: int | None
     min_relevance: float | None
     deadline: float | None
+    instruction: str
     on_failure: Literal["error", "first_stage"]
     reask: int
     ask_anew: int

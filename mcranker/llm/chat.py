@@ -286,6 +286,8 @@ class Capabilities:
         first_stage_weight: share of the first stage's score that its own go with best, where
             nobody sets one (`RankerConfig.first_stage_weight`).
         continuation_logprobs: probabilities of the tokens of a given text can be read.
+        instructions: a `Judge` without a name and with one criterion is an instruction to it, as
+            some rerank services take one.
     """
 
     json_schema: bool = False
@@ -302,6 +304,7 @@ class Capabilities:
     reasons: bool = True
     first_stage_weight: float = 0.0
     continuation_logprobs: bool = False
+    instructions: bool = False
 
     @property
     def weak_judge(self) -> WeakJudge:

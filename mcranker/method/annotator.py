@@ -10,7 +10,7 @@ from mcranker.errors import ModelError, ReplyError, RequestRejected, Unsupported
 from mcranker.logs import safe_logger
 from mcranker.method.answers import Scoring
 from mcranker.method.examples import examples_for, with_examples
-from mcranker.method.rubric_text import rubric_as_text, rubrics_as_text
+from mcranker.method.rubric_text import rubric_as_text, rubrics_as_text, with_instruction
 from mcranker.method.session import Session
 from mcranker.replies.read import read_rubric
 from mcranker.replies.schemas import RUBRIC_SCHEMA
@@ -112,6 +112,7 @@ class Annotator(Actor[WriteRubric | ScorePassage, Member]):
             names = tuple(each.name for each in examples)
             self.member = self.member.model_copy(update={"rubric_examples": names})
             self.member = sealed(self.member, persona=False, rubric=True)
+        self.member = with_instruction(self.member, config.instruction)
         self._prompt = ScorePrompt.of_member(self.member, self._session)
 
     def _may_write(self) -> bool:

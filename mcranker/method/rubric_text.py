@@ -1,10 +1,54 @@
-"""Rubrics as prompts show them, in the words of the prompt set's pieces."""
+"""Rubrics as judges get them: with an instruction, and in the words of the prompt set's pieces."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from personas import Member, PromptSet
+from mcranker.errors import InputError
+from personas import Criterion, Member, Persona, PromptSet, Rubric
+from personas.schema import MOST_CRITERIA
+
+INSTRUCTION_SHARE = 30.0
+"""Percent of the weight that an instruction has in each rubric; the other criteria share the rest
+in their own proportions."""
+
+_LONGEST_NAME = 200
+
+
+def with_instruction(member: Member, instruction: str) -> Member:
+    """Add an instruction to the member's rubric as one more criterion.
+
+    A member without a rubric gets one of relevance and the instruction. A criterion of the same
+    name makes room for it, so that a team that judged by the instruction may judge by it again.
+
+    Raises:
+        InputError: the rubric has as many criteria as may be.
+    """
+    text = " ".join(instruction.split())
+    if not text:
+        return member
+    name = text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1].rstrip()}…"
+    given = member.rubric or Rubric(criteria=(Criterion(name="Relevance to the query"),))
+    others = [each for each in given.criteria if each.name.casefold() != name.casefold()]
+    if len(others) >= MOST_CRITERIA:
+        raise InputError(
+            f"{member.name!r} has {MOST_CRITERIA} criteria, which is as many as may be; take one "
+            "out for the instruction"
+        )
+    whole = sum(each.weight for each in others) or 1.0
+    rest = 100.0 - INSTRUCTION_SHARE if others else 0.0
+    weighted = [each.model_copy(update={"weight": rest * each.weight / whole}) for each in others]
+    described = "" if name == text else text
+    added = Criterion(name=name, description=described, weight=100.0 - rest)
+    rubric = Rubric(criteria=(*weighted, added), reason=given.reason)
+    return member.model_copy(update={"rubric": rubric})
+
+
+def judge_without_team(instruction: str) -> tuple[Member, ...]:
+    """The judge of rankers without a team: nobody, or with an instruction one with criteria."""
+    if not instruction.strip():
+        return ()
+    return (with_instruction(Member(persona=Persona(name="search expert")), instruction),)
 
 
 def rubric_as_text(member: Member, prompts: PromptSet) -> dict[str, str]:

@@ -30,6 +30,7 @@ from mcranker.ranking import Ranking
 from mcranker.runtime.bridge import Bridge, Stream
 from mcranker.tracing import ranking_span
 from mcranker.types import Passage, Query, ScoreMatrix, UsageTable
+from personas.errors import shown
 
 logger = safe_logger("mcranker")
 
@@ -77,6 +78,9 @@ class Ranker(ABC):
 
     gives_scores: bool = True
     """Whether its hits have scores; if not, it gives an order alone."""
+
+    takes_instruction: bool = False
+    """Whether an ``instruction`` counts; if not, rankings with one are refused."""
 
     def __init__(
         self,
@@ -210,6 +214,7 @@ class Ranker(ABC):
         top_n: int | None = None,
         min_relevance: float | None = None,
         deadline: float | None = None,
+        instruction: str | None = None,
     ) -> Ranking:
         """Rank `docs` for `query`, and wait for the result.
 
@@ -227,6 +232,8 @@ class Ranker(ABC):
             deadline: seconds, after which the passages are ranked by the scores that are there;
                 `Ranking.partial` says so. What cannot be interrupted, such as the loading of a
                 local model, is waited for.
+            instruction: what else matters for this query; one more criterion for every judge, see
+                ``docs/teams.md``.
 
         Returns:
             All passages that these options leave, each once, best first. An empty ranking for no
@@ -242,7 +249,12 @@ class Ranker(ABC):
         """
         return self._bridge.call(
             lambda: self.arank(
-                query, docs, top_n=top_n, min_relevance=min_relevance, deadline=deadline
+                query,
+                docs,
+                top_n=top_n,
+                min_relevance=min_relevance,
+                deadline=deadline,
+                instruction=instruction,
             )
         )
 
@@ -254,9 +266,10 @@ class Ranker(ABC):
         top_n: int | None = None,
         min_relevance: float | None = None,
         deadline: float | None = None,
+        instruction: str | None = None,
     ) -> Ranking:
         """`rank` for callers with an event loop."""
-        ranker = self._limited_to(top_n, min_relevance, deadline)
+        ranker = self._limited_to(top_n, min_relevance, deadline, instruction)
         return await ranker._ranked(query, docs, None)  # noqa: SLF001 - of this class
 
     def astream(
@@ -267,12 +280,13 @@ class Ranker(ABC):
         top_n: int | None = None,
         min_relevance: float | None = None,
         deadline: float | None = None,
+        instruction: str | None = None,
     ) -> Stream[Event]:
         """The events of ranking one query, the last of which is `RankingDone`.
 
         An async iterator; leaving it cancels the work. Arguments and errors are those of `rank`.
         """
-        ranker = self._limited_to(top_n, min_relevance, deadline)
+        ranker = self._limited_to(top_n, min_relevance, deadline, instruction)
         checked, passages = as_query(query), as_passages(docs)
 
         async def produce(send: Callable[[Event], Awaitable[None]]) -> None:
@@ -316,18 +330,24 @@ class Ranker(ABC):
             work, lambda query, docs: self._ranked(query, docs, emit), self._queries_at_once()
         )
 
-    def estimate(self, query: str | Query, docs: Docs) -> Estimate:
+    def estimate(
+        self, query: str | Query, docs: Docs, *, instruction: str | None = None
+    ) -> Estimate:
         """What `rank` would take: calls, tokens and US dollars. Nothing is sent or kept.
 
         Raises:
+            ConfigError: the ranker takes no instruction.
             InputError: query or docs cannot be ranked as given.
             LedgerError: the ledger cannot be read.
         """
-        return self.estimate_many([(query, docs)])
+        return self._bridge.call(lambda: self.aestimate(query, docs, instruction=instruction))
 
-    async def aestimate(self, query: str | Query, docs: Docs) -> Estimate:
+    async def aestimate(
+        self, query: str | Query, docs: Docs, *, instruction: str | None = None
+    ) -> Estimate:
         """`estimate` for callers with an event loop."""
-        return await self.aestimate_many([(query, docs)])
+        ranker = self._limited_to(instruction=instruction)
+        return await ranker.aestimate_many([(query, docs)])
 
     def estimate_many(
         self, work: Iterable[tuple[str | Query, Docs]], *, counted: set[bytes] | None = None
@@ -347,6 +367,7 @@ class Ranker(ABC):
 
     async def aestimate_many(self, work: Work, *, counted: set[bytes] | None = None) -> Estimate:
         """`estimate_many` for callers with an event loop."""
+        self._check_instruction()
         forecast = Forecast(self.config, counted)
         double = self._double(forecast.models(self.models))
         async for query, docs in each_of(work):
@@ -368,16 +389,33 @@ class Ranker(ABC):
         return double
 
     def _limited_to(
-        self, top_n: int | None, min_relevance: float | None, deadline: float | None
+        self,
+        top_n: int | None = None,
+        min_relevance: float | None = None,
+        deadline: float | None = None,
+        instruction: str | None = None,
     ) -> Self:
         """This ranker with options of a single call; None for those of the configuration."""
-        given = {"top_n": top_n, "min_relevance": min_relevance, "deadline": deadline}
+        given = {
+            "top_n": top_n,
+            "min_relevance": min_relevance,
+            "deadline": deadline,
+            "instruction": instruction,
+        }
         given = {name: value for name, value in given.items() if value is not None}
         if not given:
             return self
         limited = copy.copy(self)
         limited.config = RankerConfig.of(self.config, given)
         return limited
+
+    def _check_instruction(self) -> None:
+        if self.config.instruction and not self.takes_instruction:
+            raise ConfigError(
+                f"instruction={shown(self.config.instruction)}: ranker={self.name!r} as it is set "
+                "up takes none; leave it out, or use a ranker whose judges have criteria, such as "
+                "MCRanker or DirectRanker"
+            )
 
     def _queries_at_once(self) -> int:
         wanted = self.config.queries_at_once
@@ -392,6 +430,7 @@ class Ranker(ABC):
     async def _checked_rank(
         self, query: Query, passages: tuple[Passage, ...], emit: Emit | None
     ) -> Ranking:
+        self._check_instruction()
         if not passages:
             empty = self.ranking_by_scores(query, (), ())
             return replace(empty, prompt_hashes={}, seconds={"total": 0.0})

@@ -22,7 +22,7 @@ from mcranker.errors import ConfigError, ModelError, UnsupportedCapability
 from mcranker.events import Emit, RankingStarted
 from mcranker.llm.chat import ChatReply
 from mcranker.logs import safe_logger
-from mcranker.method.rubric_text import rubric_as_text
+from mcranker.method.rubric_text import judge_without_team, rubric_as_text
 from mcranker.method.seats import Seats, TeamSpec, as_team
 from mcranker.method.session import Memory, Session
 from mcranker.method.team import assemble
@@ -63,6 +63,7 @@ class ComparativeRanker(Ranker):
     by its own rubric, and the ensemble combines their orders.
     """
 
+    takes_instruction = True
     prompt: ClassVar[str]
     """The file of its prompt, without ``.txt``."""
 
@@ -110,7 +111,7 @@ class ComparativeRanker(Ranker):
 
     @property
     def prompt_hashes(self) -> Mapping[str, str]:
-        if self.by_team:
+        if self.by_team or self.config.instruction:
             return self.prompts.persona_hashes(self.prompt)
         return self.prompts.comparative_hashes(self.prompt)
 
@@ -171,6 +172,8 @@ class ComparativeRanker(Ranker):
             except ModelError as error:
                 return self._instead_of(error, query, passages, session.usage)
         sorting = Sorting(session, self._most(rows), list(range(rows)), self._worst)
+        for judge in judge_without_team(self.config.instruction):
+            sorting.template = self._template_for(judge, session)
         partial = True
         try:
             with session.until_deadline():

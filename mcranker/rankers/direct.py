@@ -10,6 +10,7 @@ from mcranker.errors import ConfigError
 from mcranker.method.annotator import ScorePassage, ScorePrompt, Scores, TakesScores
 from mcranker.method.panel import Panel
 from mcranker.method.questions import DirectSheet
+from mcranker.method.rubric_text import judge_without_team
 from mcranker.method.seats import TeamSpec
 from mcranker.method.session import Session
 from mcranker.method.team import score_by_judge
@@ -51,6 +52,7 @@ class DirectRanker(PointwiseRanker):
     """
 
     name: ClassVar[str] = "direct"
+    takes_instruction = True
 
     def __init__(
         self,
@@ -84,13 +86,14 @@ class DirectRanker(PointwiseRanker):
 
     async def _run(self, session: Session) -> Ranking:
         members = await self.assemble(session) if self.with_criteria else ()
+        judges = members or judge_without_team(session.config.instruction)
         if session.config.questions is None:
-            prompt = ScorePrompt.direct(members, session)
+            prompt = ScorePrompt.direct(judges, session)
             scored = await score_by_judge(
                 session, JUDGE, lambda ensembler: DirectJudge(prompt, JUDGE, session, ensembler)
             )
         else:
-            sheet = DirectSheet(members, session)
+            sheet = DirectSheet(judges, session)
             scored = await score_by_judge(
                 session, JUDGE, lambda ensembler: Panel(sheet, [None], session, ensembler)
             )

@@ -122,6 +122,7 @@ class FusedRanker(Ranker):
             part.models = paid_from(part.models, made[0].models.budget)
         # Not the constructor of the class above, which connects models of its own.
         self.models = joined([part.models for part in self.parts if part.needs_model])
+        self.takes_instruction = all(part.takes_instruction for part in self.parts)
         self._bridge = Bridge(self._release)
 
     @property
@@ -147,12 +148,16 @@ class FusedRanker(Ranker):
         return hashes
 
     async def aestimate_many(self, work: Work, *, counted: set[bytes] | None = None) -> Estimate:
+        self._check_instruction()
         depth = self.config.depth
         given = [(query, as_passages(docs)[:depth]) async for query, docs in each_of(work)]
         counted = set() if counted is None else counted
         estimate = Estimate()
         for part in self.parts:
-            estimate += await part.aestimate_many(given, counted=counted)
+            told = part._limited_to(  # noqa: SLF001 - a ranker too
+                instruction=self.config.instruction or None
+            )
+            estimate += await told.aestimate_many(given, counted=counted)
         return estimate
 
     async def _rank(
@@ -205,7 +210,9 @@ class FusedRanker(Ranker):
         ranker, limit = member.ranker, self.config.deadline
         own = ranker.config.deadline
         sooner = limit if own is None or (limit is not None and limit < own) else None
-        ranker = ranker._limited_to(None, None, sooner)  # noqa: SLF001 - a ranker too
+        ranker = ranker._limited_to(  # noqa: SLF001 - a ranker too
+            deadline=sooner, instruction=self.config.instruction or None
+        )
         try:
             ranking = await ranker._checked_rank(query, judged, emit)  # noqa: SLF001 - likewise
         except ModelError as error:

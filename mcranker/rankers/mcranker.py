@@ -68,6 +68,7 @@ class MCRanker(PointwiseRanker):
     """
 
     name: ClassVar[str] = "mcranker"
+    takes_instruction = True
 
     def __init__(
         self,

@@ -17,6 +17,7 @@ from mcranker.logs import safe_logger
 from mcranker.method.annotator import ScorePassages, Scores, TakesScores, missing_score
 from mcranker.method.panel import may_be_one_of_them
 from mcranker.method.recruiter import NO_EXAMPLE
+from mcranker.method.rubric_text import INSTRUCTION_SHARE, judge_without_team
 from mcranker.method.seats import TeamSpec
 from mcranker.method.session import Session
 from mcranker.method.team import score_by_judge
@@ -27,6 +28,7 @@ from mcranker.rankers.pointwise import PointwiseRanker
 from mcranker.ranking import Ranking
 from mcranker.replies.properties import (
     MOST_PROPERTIES,
+    TOP_PROPERTY,
     TOP_RELEVANCE,
     WEIGHT,
     Properties,
@@ -119,6 +121,7 @@ class RebelRanker(PointwiseRanker):
     """
 
     name: ClassVar[str] = "rebel"
+    takes_instruction = True
 
     def __init__(
         self,
@@ -166,7 +169,10 @@ class RebelRanker(PointwiseRanker):
         used = {
             "one_turn": ("rebel", "rebel_property", "rebel_criteria", "rebel_rubric"),
             "two_turn": ("rebel_infer", "rebel", "rebel_property"),
-            "two_turn_relevance": ("rebel_infer_relevance", "rebel_relevance"),
+            "two_turn_relevance": (
+                "rebel_infer_relevance",
+                *(("rebel", "rebel_property") if self.config.instruction else ("rebel_relevance",)),
+            ),
             "team": ("rebel", "rebel_property", "rebel_rubric"),
         }
         hashes = {
@@ -219,7 +225,10 @@ class RebelRanker(PointwiseRanker):
     async def _run(self, session: Session) -> Ranking:
         inferred: list[Properties] = []
         with session.until_deadline():
-            inferred.append(await self._properties(session))
+            properties = await self._properties(session)
+            if self.variant != "team":  # whose members have it among their criteria
+                properties = _with_instruction(properties, session.config.instruction)
+            inferred.append(properties)
         if not inferred:
             order = range(len(session.given))
             first = self.ranking_by_order(session.asked, session.given, order, calls=session.usage)
@@ -483,6 +492,21 @@ def _fixed_properties(prompts: PromptSet) -> Properties:
             "property, as in 'Recency: what 5 and 0 mean', none of which is called Relevance"
         ) from error
     return found
+
+
+def _with_instruction(properties: Properties, instruction: str) -> Properties:
+    """The properties and the instruction, which has its share of the highest final score."""
+    for judge in judge_without_team(instruction):
+        assert judge.rubric is not None
+        name, text = judge.rubric.criteria[-1].name, judge.rubric.criteria[-1].description
+        others = [each for each in properties.listed if each.name.casefold() != name.casefold()]
+        properties = dataclasses.replace(properties, listed=tuple(others))
+        if name.casefold() != "relevance":
+            share = INSTRUCTION_SHARE / (100 - INSTRUCTION_SHARE)
+            weight = round(share * properties.top / TOP_PROPERTY, 2)
+            listed = (*others, Property(name, text, weight))
+            properties = dataclasses.replace(properties, listed=listed)
+    return properties
 
 
 def _of_team(members: Sequence[Member], relevance: str) -> Properties:

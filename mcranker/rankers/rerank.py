@@ -7,7 +7,7 @@ from typing import ClassVar, Unpack
 
 from mcranker.config import MOST_IN_A_CALL, RankerConfig
 from mcranker.errors import ConfigError, UnsupportedCapability
-from mcranker.llm.chat import Question
+from mcranker.llm.chat import Judge, Question
 from mcranker.method.panel import Panel
 from mcranker.method.questions import Asked, DirectSheet, Entry
 from mcranker.method.session import Session
@@ -80,6 +80,7 @@ class RerankRanker(PointwiseRanker):
         if self.config.passages_per_call is None:
             at_once = min(self.models.scoring.capabilities.max_questions, MOST_IN_A_CALL)
             self.config = RankerConfig.of(self.config, {"passages_per_call": at_once})
+        self.takes_instruction = self.models.scoring.capabilities.instructions
 
     @property
     def prompt_hashes(self) -> Mapping[str, str]:
@@ -110,11 +111,15 @@ class RelevanceSheet:
 
     def __init__(self, session: Session) -> None:
         self._direct = DirectSheet((), session)
+        instruction = session.config.instruction
+        self._judge = Judge("", criteria=((instruction, "", 100.0),)) if instruction else None
 
     def ask(self, passages: Sequence[Passage], entries: Sequence[Entry]) -> Asked:
         state = self._direct.ask(passages, entries).state
         assert state is not None, "a sheet's questions are about data"
-        return Asked((), tuple(Question(n, "", passage=n) for n in state.passages), state)
+        judge = self._judge
+        questions = tuple(Question(n, "", passage=n, judge=judge) for n in state.passages)
+        return Asked((), questions, state)
 
 
 def _refuse_other_scales(config: RankerConfig) -> None:

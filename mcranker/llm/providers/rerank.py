@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcranker.errors import RequestRejected, UnsupportedCapability
-from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest, Usage
+from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest, Judge, Usage
 from mcranker.llm.providers.http_errors import Service, reported_model, unreadable
 from mcranker.llm.providers.token_counts import call_usage
 from mcranker.llm.providers.typed_service import TypedService
@@ -35,6 +35,7 @@ class RerankForm:
         names_model: whether a request names the model.
         logits: whether scores are any numbers, of which the logistic function makes 0 to 1.
         most: passages of one request.
+        instruction: the field that holds an instruction; empty where there is none.
         list_as: what the list is called with which it answers; empty where that is an object.
     """
 
@@ -43,11 +44,12 @@ class RerankForm:
     logits: bool = False
     most: int = 100
     list_as: str = ""
+    instruction: str = ""
 
 
 FORMS: Mapping[str, RerankForm] = {
     # Cohere's price is for a search of up to 100 documents.
-    "rerank": RerankForm(),
+    "rerank": RerankForm(instruction="instruction"),
     # 32 is the default of its --max-client-batch-size.
     "rerank-tei": RerankForm(texts="texts", names_model=False, most=32, list_as="results"),
     "rerank-logits": RerankForm(logits=True),
@@ -59,7 +61,8 @@ class RerankChat(TypedService):
     """Asks a rerank service how relevant passages are.
 
     It answers the `Question`s of a `State` that are about one passage each, a score or a yes and
-    no, by the passage's relevance alone: texts, levels and criteria of questions are not sent.
+    no, by the passage's relevance alone: texts and levels of questions are not sent. The one
+    criterion of a judge without a name is sent as ``instruction`` where the protocol has that.
 
     Args:
         model: as the service names it.
@@ -88,7 +91,11 @@ class RerankChat(TypedService):
         super().__init__(
             model,
             name=f"{kind}:{model}",
-            capabilities=Capabilities(prompts=False, max_questions=self._form.most),
+            capabilities=Capabilities(
+                prompts=False,
+                max_questions=self._form.most,
+                instructions=bool(self._form.instruction),
+            ),
             base_url=base_url,
             key_variable=KEY_VARIABLE,
             api_key=api_key,
@@ -132,9 +139,11 @@ def rerank_body(request: ChatRequest, model: str, form: RerankForm, name: str) -
             f"{request.tag.stage!r} has; use ranker='rerank', or name a chat model for it",
             model=name,
         )
+    told = ""
     for question in request.questions:
-        judge = question.judge
-        by_persona = judge is not None and bool(judge.name or judge.criteria)
+        judge = question.judge or Judge("")
+        by_persona = bool(judge.name) or len(judge.criteria) > bool(form.instruction)
+        told = "" if by_persona or not judge.criteria else judge.criteria[0][0]
         if question.kind == "choice" or by_persona or question.passage not in state.passages:
             raise UnsupportedCapability(
                 f"{name} gives the relevance of a passage, by no persona's view, and cannot answer "
@@ -143,7 +152,8 @@ def rerank_body(request: ChatRequest, model: str, form: RerankForm, name: str) -
             )
     named = {"model": model} if form.names_model else {}
     texts = [state.passages[passage] for passage in _asked_about(request)]
-    return {**named, "query": state.query, form.texts: texts}
+    instruction = {form.instruction: told} if told else {}
+    return {**named, "query": state.query, form.texts: texts, **instruction}
 
 
 def rerank_reply(
