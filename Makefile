@@ -6,13 +6,22 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check dist docs constraints clean
+.PHONY: demo test clients check dist docs constraints clean
 
 demo: $(READY)
 	$(BIN)/mcranker demo
 
 test: $(STAMP)
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
+
+# The client packages of other rerankers, each list in an environment of its own.
+clients:
+	for list in sdks frameworks; do \
+		$(PYTHON) -m venv build/clients/$$list && \
+		build/clients/$$list/bin/python -m pip install --quiet --upgrade pip && \
+		build/clients/$$list/bin/python -m pip install --quiet --editable '.[serve]' --requirement tests/clients/$$list.txt && \
+		build/clients/$$list/bin/python -m pytest -W ignore -m clients tests/clients || exit 1; \
+	done
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -169,6 +169,22 @@ def paid_from(models: Models, budget: Budget | None) -> Models:
     return replace(models, budget=budget)
 
 
+def limited(models: Models, budget: Budget) -> Models:
+    """These models, whose calls are paid from that budget besides their own.
+
+    Raises:
+        ConfigError: the budget has a ``max_cost``, and a model's price is not known.
+    """
+
+    def around(model: ChatModel) -> ChatModel:
+        if isinstance(model, Ledgered):  # what it has is free
+            return model.around(Budgeted(model.inner, budget))
+        return Budgeted(model, budget)
+
+    recruiter, criteria, scoring, assessor = (around(getattr(models, role)) for role in ROLES)
+    return Models(recruiter, criteria, scoring, assessor, models.ledger, models.budget)
+
+
 def as_ledger(ledger: LedgerSpec) -> Ledger | None:
     """The ledger that is meant; nothing is opened yet.
 

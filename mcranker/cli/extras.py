@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from mcranker.cli.fetching import ENCODER, ENGINE
 
-_SERVICE = ("fastapi", "uvicorn", "prometheus_client")
+_SERVICE = ("starlette", "uvicorn", "prometheus_client")
 
 EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "local": ("the local encoder and engine", (*ENCODER, ENGINE)),

@@ -1,7 +1,8 @@
-"""``mcranker serve``: rankers as an HTTP service, in the shapes of other rerankers."""
+"""``mcranker serve``: rankers as an HTTP service for the clients of other rerankers."""
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from dataclasses import replace
@@ -55,17 +56,19 @@ def _serve(ctx: click.Context) -> int:
     settings = given_settings(ctx)
     check_exposure(settings, allow_no_keys=given["allow_no_keys"])
     fetch_models(named_models(settings), quiet=given["quiet"])
-    with invocation.noting(not given["quiet"]):
-        app = create_app(settings)
-        if given["check"]:
-            return DONE
-        bound = listen(settings)
+    app = create_app(settings)
+    if given["check"]:
+        return DONE
+    bound = listen(settings)
 
     def started() -> None:
         invocation.doing("serving")
         if not given["quiet"]:
             names = ", ".join(each.name for each in settings.rankers)
             say(f"serving {names} at {address_of(bound)}")
+            for line in app.state.described:
+                say(line)
+            logging.getLogger("mcranker.serve.access").setLevel(logging.INFO)
 
     with bound:
         given_up = run_loop(partial(serve, app, settings, bound, started=started))
@@ -84,8 +87,8 @@ def given_settings(ctx: click.Context) -> Settings:
     given = ctx.params
     options = _ranker_options(ctx)
     if given["config"] is not None:
-        if options or given["ranker"] is not None or given.get("rank_scores"):
-            flags = ["ranker"] if given["ranker"] is not None else [*options, "rank_scores"]
+        if options or given["ranker"] is not None or given.get("unscored"):
+            flags = ["ranker"] if given["ranker"] is not None else [*options, "unscored"]
             raise click.UsageError(
                 f"--{flags[0].replace('_', '-')} does not go with --config; write it in the file",
                 ctx,
@@ -95,10 +98,8 @@ def given_settings(ctx: click.Context) -> Settings:
         name = given["ranker"] or "mcranker"
         # Whoever reaches this machine's loopback may try another team in the playground.
         chosen = ("team",) if "team" in RANKERS.get(name).takes() else ()
-        by_rank = given.get("rank_scores", False)
-        ranker = RankerSettings(
-            name, name, options, names=("*",), per_request=chosen, rank_scores=by_rank
-        )
+        unscored = {"unscored": value} if (value := given.get("unscored")) else {}
+        ranker = RankerSettings(name, name, options, ("*",), chosen, **unscored)
         settings = Settings(rankers=(ranker,))
     changed = {name: given[name] for name in ("host", "port") if given[name] is not None}
     return replace(settings, **changed)
@@ -200,11 +201,11 @@ command = Verb(
         ),
         ranker_flag(default=None),
         GroupedOption(
-            ["--rank-scores"],
-            is_flag=True,
+            ["--unscored"],
+            type=click.Choice(["falling", "null", "error"]),
             section=SERVICE,
-            help="With a ranker that gives an order without scores: score documents by rank, 1 for "
-            "the first; without, it serves /v1/rank alone.",
+            help="What clients get for documents that no judge scored, and from rankers that "
+            "compare: numbers that fall with the rank (falling, the default), null, or an error.",
         ),
         team_flag(
             "A saved team, or one of the library, for MCRanker, DIRECT with criteria, and rankers "
@@ -216,10 +217,10 @@ command = Verb(
         ledger_flag(),
         quiet_flag(),
     ],
-    help="""Serve rankers over HTTP, in the shapes that reranking clients speak.
+    help="""Serve rankers over HTTP, in the dialects of reranking clients.
 
-    Cohere's /v2/rerank and /v1/rerank, Jina's and vLLM's /v1/rerank, TEI's /rerank, and
-    /v1/rank with everything that a ranking holds.
+    /v2/rerank and /v1/rerank for clients of Cohere, Jina, vLLM, Voyage, Pinecone and others, TEI's
+    /rerank, NVIDIA's /v1/ranking, and /v1/rank with everything that a ranking holds.
 
     \b
       mcranker serve --model openai:gpt-5-mini

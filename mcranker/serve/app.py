@@ -2,114 +2,89 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import anyio
 import anyio.to_thread
 import orjson
-from fastapi import FastAPI, Request
-from pydantic import BaseModel, ConfigDict, Field
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
 
 from mcranker import __version__
-from mcranker.events import RankingDone
-from mcranker.hit import Hit
+from mcranker.events import Emit, Event
 from mcranker.inputs import as_passages, as_query
 from mcranker.logs import safe_logger
-from mcranker.rankers import Ranker
 from mcranker.ranking import Ranking
 from mcranker.runtime.bridge import task_group
 from mcranker.serve import playground
-from mcranker.serve.bodies import Gone, read_object, timeout_of
-from mcranker.serve.documents import cut, passages_of
+from mcranker.serve.answers import NOT_ABSOLUTE, headers_of, meta_of, scores_of, warnings_of
+from mcranker.serve.bodies import ClientDisconnected, read_object, timeout_of
+from mcranker.serve.dialects import (
+    DIALECTS,
+    GENERAL,
+    ROUTES,
+    ApiDialect,
+    RerankResponse,
+    Result,
+    dialect_of,
+)
 from mcranker.serve.events import CLIENT_GONE, EventQueue, EventStream, event_data
 from mcranker.serve.explanations import Explanations
 from mcranker.serve.keys import Keys
 from mcranker.serve.metrics import CONTENT_TYPE, Metrics
-from mcranker.serve.offers import ORDER_ALONE, Offer, Offers, notes_of
-from mcranker.serve.problems import STATUS, Problem, problem_of
-from mcranker.serve.settings import GRACE, Settings
-from mcranker.serve.shapes import (
-    COHERE_V2,
-    OWN,
-    SHARED,
-    TEI,
-    Answered,
-    Asked,
-    Errors,
-    Result,
-    Shape,
-    checked,
-    shape_of,
-)
-from mcranker.types import Passage, Query
+from mcranker.serve.problems import Problem, problem_of
+from mcranker.serve.requests import RANK_FIELDS, RerankRequest, cut_to_bytes, read_fields
+from mcranker.serve.served import Job, ServedRanker, ServedRankers, public_form
+from mcranker.serve.settings import Settings
+from mcranker.types import Query
 from personas import library
 from personas.report import render_inspection
 
 T = TypeVar("T")
 logger = safe_logger("mcranker.serve")
+access = safe_logger("mcranker.serve.access")
 
-BY_RANK = (
-    "scores are by rank, 1 for the first: documents were compared with one another, not scored"
-)
-"""What a client is told where an order has no scores of its own."""
-
-_SHORTEST = 0.001  # seconds
 _LOOPBACK_NAMES = {"localhost", "127.0.0.1", "[::1]"}
 _OPENED_BY_BROWSERS = {"/v1/explain/{id}", *playground.FILES}
+_ALIVE = ("/healthz", "/health", "/ping", "/v1/health/live")
+_READY = ("/readyz", "/v1/health/ready")
+_PROBES = {*_ALIVE, *_READY, "/metrics"}
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-
-
-class _RankQuery(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-    text: str
-    id: str = ""
-
-
-class _RankBody(BaseModel):
-    """A request to ``/v1/rank`` and ``/v1/rank/stream``."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-    query: str | _RankQuery
-    documents: list[Any] | dict[str, Any]
-    ranker: str | None = Field(None, max_length=500)
-    options: dict[str, Any] = Field(default_factory=dict)
-    top_n: int | None = Field(None, ge=1)
-    min_relevance: float | None = Field(None, ge=0, le=1)
-    timeout: float | None = Field(None, gt=0, allow_inf_nan=False)
 
 
 @dataclass(slots=True)
 class _Call:
-    """A request on its way: who makes it, and how its errors are told."""
+    """A request on its way.
+
+    Attributes:
+        request: as it came.
+        route: under which it is counted.
+        dialect: in which it is answered.
+        holder: name of its key.
+        about: what the access log says of it.
+        began: on the clock of `time.perf_counter`.
+    """
 
     request: Request
     route: str
-    errors: Errors
+    dialect: ApiDialect = GENERAL
     holder: str = ""
+    about: str = ""
     began: float = field(default_factory=time.perf_counter)
 
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """A ranking to be made, by `ranker`, which is `offer`'s or a variant of it."""
-
-    offer: Offer
-    ranker: Ranker
-    query: Query
-    passages: tuple[Passage, ...]
-    seconds: float
-    holder: str
-    top_n: int | None = None
-    min_relevance: float | None = None
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self.began
 
 
 class _Ranked(NamedTuple):
@@ -120,31 +95,26 @@ class _Ranked(NamedTuple):
 _Handler = Callable[[_Call], Awaitable[Response]]
 
 
-def create_app(settings: Settings | None = None) -> FastAPI:
+def create_app(settings: Settings | None = None) -> Starlette:
     """The service as an ASGI application; its rankers are made at once, and close with it.
 
     Args:
         settings: what it offers; None for one MCRanker with its defaults.
 
     Returns:
-        The application. Its ``state.give_up()`` cancels all rankings, tells their clients so, and
+        The application. Its ``state.give_up()`` cancels all rankings, answers their clients, and
         returns how many there were.
 
     Raises:
         MCRankerError, PersonasError: a ranker cannot be made as it is set up.
     """
     service = _Service(settings or Settings())
-    app = FastAPI(
-        title="MCRanker",
-        version=__version__,
-        description="Passages ranked by a team of LLM personas, in the shapes of other rerankers.",
+    app = Starlette(
+        routes=service.routes(),
+        exception_handlers={HTTPException: service.no_route},
         lifespan=service.lifespan,
-        docs_url=None,
-        redoc_url=None,
-        openapi_url=None,
     )
-    service.add_routes(app)
-    app.state.give_up = service.give_up
+    app.state.give_up, app.state.described = service.give_up, service.rankers.described
     return app
 
 
@@ -154,7 +124,7 @@ class _Service:
         self._limits = settings.limits
         self._keys = Keys(settings.keys)
         self._metrics = Metrics()
-        self._offers = Offers.open(settings, self._metrics)
+        self.rankers = ServedRankers.open(settings, self._metrics)
         self._kept = Explanations(self._limits.explanations, self._limits.explanations_bytes)
         self._began = int(time.time())
         self._ready = False
@@ -168,57 +138,70 @@ class _Service:
         return len(scopes)
 
     @asynccontextmanager
-    async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
         self._ready = True
         try:
             yield
         finally:
             self._ready = False
-            await self._offers.aclose()
+            await self.rankers.aclose()
 
-    def add_routes(self, app: FastAPI) -> None:
-        posts: tuple[tuple[str, Errors, _Handler], ...] = (
-            ("/v2/rerank", COHERE_V2, lambda call: self._rerank(call, COHERE_V2)),
-            ("/v1/rerank", SHARED, self._rerank),
-            ("/rerank", TEI, self._rerank),
-            ("/v1/rank", OWN, self._rank),
-            ("/v1/rank/stream", OWN, self._stream),
-        )
-        gets: tuple[tuple[str, _Handler], ...] = (
-            ("/v1/models", self._models),
-            ("/v1/teams", self._teams),
-            ("/v1/explain/{id}", self._explain),
-            ("/metrics", self._show_metrics),
-            ("/playground.json", self._playground),
-            *((route, self._file) for route in playground.FILES),
-        )
-        for path, errors, handler in posts:
-            app.add_api_route(path, self._endpoint(path, errors, handler), methods=["POST"])
-        for path, handler in gets:
-            is_open = path == "/metrics" and self._settings.open_metrics
-            endpoint = self._endpoint(path, OWN, handler, open_=is_open)
-            app.add_api_route(path, endpoint, methods=["GET"])
-        for path, handler in (("/healthz", self._health), ("/readyz", self._readiness)):
-            endpoint = self._endpoint(path, OWN, handler, open_=True)
-            app.add_api_route(path, endpoint, methods=["GET"])
-        app.add_exception_handler(HTTPException, self._no_route)
+    def routes(self) -> list[Route]:
+        found: list[Route] = []
+
+        def add(
+            method: str,
+            paths: Sequence[str],
+            handler: _Handler,
+            dialect: ApiDialect = GENERAL,
+            *,
+            open_: bool = False,
+        ) -> None:
+            for path in paths:
+                endpoint = self._endpoint(path, handler, dialect, open_=open_)
+                found.append(Route(path, endpoint, methods=[method]))
+
+        add("POST", ROUTES, self._rerank)
+        add("POST", ("/v1/rank",), self._rank)
+        add("POST", ("/v1/rank/stream",), self._stream)
+        for dialect in DIALECTS:
+            own = (*dialect.routes, f"/{dialect.name}/{{rest:path}}")
+            add("POST", own, partial(self._rerank, dialect=dialect), dialect)
+        add("GET", _ALIVE, self._alive, open_=True)
+        add("GET", _READY, self._readiness, open_=True)
+        add("GET", ("/v1/cluster/auth",), self._needs_keys, open_=True)
+        add("GET", ("/metrics",), self._show_metrics, open_=self._settings.open_metrics)
+        add("GET", ("/v1/models", "/models"), self._models)
+        add("GET", ("/v1/models/{uid:path}",), self._model)
+        add("GET", ("/info",), self._info)
+        add("GET", ("/v1/teams",), self._teams)
+        add("GET", ("/v1/explain/{id}",), self._explain)
+        add("GET", ("/playground.json",), self._playground)
+        add("GET", tuple(playground.FILES), self._file)
+        # Clients add their own /v1 to a base that has one already.
+        once_more = [
+            Route(f"/v1{route.path}", route.endpoint, methods=["POST"])
+            for route in found
+            if route.methods == {"POST"} and "{" not in route.path
+        ]
+        return [*found, *once_more]
 
     # What every request goes through
 
     def _endpoint(
-        self, route: str, errors: Errors, handler: _Handler, *, open_: bool = False
+        self, route: str, handler: _Handler, dialect: ApiDialect, *, open_: bool
     ) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
-            call = _Call(request, route, errors)
+            call = _Call(request, route, dialect)
             try:
                 if not open_:
                     self._admit(call)
                 response = await handler(call)
-            except Gone:
+            except ClientDisconnected:
                 response = Response(status_code=CLIENT_GONE)
             except Exception as error:  # noqa: BLE001 - the supervisor reports whatever it was
                 response = self._refused(call, error)
-            if not isinstance(response, EventStream):  # which tells its end by itself
+            if not isinstance(response, EventStream):  # which reports its end by itself
                 self._answered(call, response.status_code)
             return response
 
@@ -237,98 +220,143 @@ class _Service:
                     "to hosts",
                 )
         if settings.keys:
-            holder = self._keys.holder(headers.get("authorization", ""))
+            given = headers.get("authorization") or f"Bearer {headers.get('api-key', '')}"
+            holder = self._keys.holder(given)
             if holder is None:
                 raise Problem("no_key", "invalid api token: send Authorization: Bearer KEY")
             call.holder = holder
 
     def _refused(self, call: _Call, error: Exception) -> Response:
-        """What the client is told of an error; the log has all of it."""
+        """The answer to an error; the log has all of it."""
         problem = problem_of(error)
         if problem.kind == "internal":
             logger.error("%s: unexpected %r", call.route, error, exc_info=error)
         elif problem is not error and problem.ours:
             logger.warning("%s: %s: %s", call.route, type(error).__name__, error)
-        status = call.errors.status_of(problem)
         headers = problem.headers
         if problem.kind == "no_key" and call.route in _OPENED_BY_BROWSERS:
             headers["WWW-Authenticate"] = 'Basic realm="mcranker", charset="UTF-8"'
-        return _json(call.errors.problem(problem, status), status, headers)
+        return _json(call.dialect.problem(problem), call.dialect.status_of(problem), headers)
 
     def _answered(self, call: _Call, status: int) -> None:
-        seconds = time.perf_counter() - call.began
-        self._metrics.request(call.route, status, seconds)
-        logger.info("%s %d in %.3f s", call.route, status, seconds)
+        self._metrics.request(call.route, status, call.seconds)
+        method, about = call.request.method, call.about + (call.holder and f", key {call.holder}")
+        level = logging.DEBUG if call.route in _PROBES and status == 200 else logging.INFO
+        access.log(level, "%s %s %d %.3f s %s", method, call.route, status, call.seconds, about)
 
-    async def _no_route(self, request: Request, error: Exception) -> Response:
+    async def no_route(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        found = error.status_code == 405
-        problem = (
-            Problem("method", f"the method {request.method[:20]!r} is not for this route")
-            if found
-            else Problem("not_found", "there is no such route; see docs/serve.md for all")
-        )
-        self._metrics.request("other", error.status_code, 0.0)
+        call = _Call(request, "other")
+        problem = Problem("method", f"{request.method[:20]} is not allowed here")
+        if error.status_code != 405:
+            routes = ", ".join(("/v1/rank", *ROUTES[:3], *(each.name for each in DIALECTS)))
+            problem = Problem("not_found", f"Not found. Routes (docs/serve.md has all): {routes}")
         headers = {**(error.headers or {}), **problem.headers}
-        return _json(OWN.problem(problem, error.status_code), error.status_code, headers)
+        self._answered(call, error.status_code)
+        return _json(GENERAL.problem(problem), error.status_code, headers)
 
     # Routes
 
-    async def _rerank(self, call: _Call, shape: Shape | None = None) -> Response:
+    async def _rerank(self, call: _Call, dialect: ApiDialect | None = None) -> Response:
         body = await self._body(call)
-        shape = shape_of(body) if shape is None else shape
-        call.errors = shape
-        asked = shape.read(body)
-        if not asked.documents:
-            raise Problem("empty", "invalid request: list of documents must not be empty")
-        self._check_size(asked.query, len(asked.documents))
-        offer = self._offers.find(asked.model)
-        by_rank = not offer.ranker.gives_scores
-        if by_rank and not offer.settings.rank_scores:
-            raise Problem("invalid", f"the ranker {offer.name!r}: {ORDER_ALONE}")
-        ranker, passages, notes = _cut(offer, passages_of(asked), asked.max_tokens)
-        top_n = None if asked.top_n is None else min(asked.top_n, len(passages))
-        seconds = self._seconds(call, asked.timeout)
-        job = _Job(offer, ranker, Query(asked.query), passages, seconds, call.holder, top_n)
-        ranked = await _unless_gone(call.request, lambda: self._ranked(job))
-        notes = (*notes_of(ranked.ranking), *((BY_RANK,) if by_rank else ()), *notes, *asked.notes)
-        answer = shape.answer(_answer(asked, ranked, offer.name, notes, by_rank=by_rank))
-        return _json(answer, 200, _headers(ranked, notes))
+        call.dialect = dialect or dialect_of((*body, *call.request.headers))
+        request = RerankRequest.read(body, self._limits)
+        served = self.rankers.find(request.model)
+        policy = served.settings.unscored
+        if policy == "error" and not served.ranker.gives_scores:
+            raise Problem("invalid", f"the ranker {served.name!r}: {NOT_ABSOLUTE}")
+        ranker, passages, warnings = served.ranker, request.passages(), request.warnings
+        if request.max_tokens:
+            if cutting := served.cutting(request.max_tokens):
+                ranker = cutting
+            else:
+                passages, cut = cut_to_bytes(passages, request.max_tokens)
+                warnings += cut
+        seconds = self._seconds(call, request.timeout)
+        job = Job(
+            ranker,
+            as_query(request.query),
+            passages,
+            seconds,
+            request.top_n,
+            instruction=request.instruction,
+        )
+        call.about = f"{served.name}, {len(passages)} documents"
+        ranked = await _unless_gone(call.request, lambda: self._ranked(call, served, job))
+        ranking = ranked.ranking
+        scored = scores_of(ranking, policy, raw=request.raw)
+        warnings = (*warnings_of(ranking), *scored.warnings, *warnings)
+        meta = meta_of(ranking, scored, warnings)
+        returned = request.return_documents
+        wanted = call.dialect.returns_documents if returned is None else returned
+        response = RerankResponse(
+            id=ranked.id,
+            model=served.name,
+            request=request,
+            results=[
+                Result(hit.index, score, request.documents[hit.index] if wanted else None)
+                for hit, score in zip(ranking, scored.scores, strict=True)
+            ],
+            seconds=call.seconds,
+            meta=meta,
+        )
+        headers = headers_of(ranked.id, ranking, scored.unscored, warnings)
+        return _json(call.dialect.answer(response), 200, headers)
 
     async def _rank(self, call: _Call) -> Response:
-        job = self._job(call, await self._body(call))
-        ranked = await _unless_gone(call.request, lambda: self._ranked(job))
-        return _json(_whole(job.offer, ranked), 200, _headers(ranked, notes_of(ranked.ranking)))
+        served, job = self._job(call, await self._body(call))
+        ranked = await _unless_gone(call.request, lambda: self._ranked(call, served, job))
+        headers = headers_of(ranked.id, ranked.ranking, 0, warnings_of(ranked.ranking))
+        return _json(_whole(served, ranked), 200, headers)
 
     async def _stream(self, call: _Call) -> Response:
-        job = self._job(call, await self._body(call))
+        served, job = self._job(call, await self._body(call))
         queue = EventQueue()
+
+        async def emit(event: Event) -> None:
+            queue.put(*event_data(event))
 
         async def rank() -> None:
             try:
-                ranked = await self._ranked(job, queue)
-                queue.put("ranking_done", _whole(job.offer, ranked))
-            except Exception as error:  # noqa: BLE001 - the reader is told
+                ranked = await self._ranked(call, served, job, emit)
+                queue.put("ranking_done", _whole(served, ranked))
+            except Exception as error:  # noqa: BLE001 - the reader gets it
                 if not queue.refuse(self._refused(call, error)):
-                    problem = problem_of(error)
-                    queue.put("error", OWN.problem(problem, STATUS[problem.kind]))
+                    queue.put("error", GENERAL.problem(problem_of(error)))
             finally:
                 queue.end()
 
-        def ended(status: int) -> None:
-            self._answered(call, status)
-
+        ended = partial(self._answered, call)
         return EventStream(queue, rank, stalled=self._limits.reader, ended=ended)
 
     async def _models(self, _: _Call) -> Response:
-        names = [offer.name for offer in self._offers.all]
-        data = [
-            {"id": name, "object": "model", "created": self._began, "owned_by": "mcranker"}
-            for name in names
-        ]
+        data = [self._described(served, served.name) for served in self.rankers.all]
         # Cohere's client reads `models`, all others `data`.
-        models = [{"name": name, "endpoints": ["rerank"]} for name in names]
+        models = [{"name": each["id"], "endpoints": ["rerank"]} for each in data]
         return _json({"object": "list", "data": data, "models": models}, 200)
+
+    async def _model(self, call: _Call) -> Response:
+        uid = call.request.path_params["uid"]
+        return _json(self._described(self.rankers.find(uid), uid), 200)
+
+    def _described(self, served: ServedRanker, uid: str) -> dict[str, Any]:
+        """A ranker as OpenAI's and Xinference's clients read it."""
+        openai = {"id": uid, "object": "model", "created": self._began, "owned_by": "mcranker"}
+        return {**openai, "model_type": "rerank", "model_name": served.name, "model_uid": uid}
+
+    async def _info(self, _: _Call) -> Response:
+        """As TEI's clients read it."""
+        limits = self._limits
+        return _json(
+            {
+                "model_id": self.rankers.all[0].name,
+                "model_type": {"reranker": {"id2label": {"0": "0"}, "label2id": {"0": 0}}},
+                "max_concurrent_requests": limits.rankings,
+                "max_client_batch_size": limits.documents,
+                "version": __version__,
+            },
+            200,
+        )
 
     async def _teams(self, _: _Call) -> Response:
         of_library = [
@@ -336,18 +364,17 @@ class _Service:
             for name in library.team_names()
         ]
         of_rankers = [
-            {"ranker": offer.name, "team": team.model_dump(mode="json")}
-            for offer in self._offers.all
-            if (team := getattr(offer.ranker, "team", None)) is not None
+            {"ranker": served.name, "team": team.model_dump(mode="json")}
+            for served in self.rankers.all
+            if (team := getattr(served.ranker, "team", None)) is not None
         ]
-        members = [library.member(name).model_dump(mode="json") for name in library.member_names()]
-        return _json({"library": of_library, "members": members, "rankers": of_rankers}, 200)
+        found = {"library": of_library, "members": _members(), "rankers": of_rankers}
+        return _json(found, 200)
 
     async def _playground(self, _: _Call) -> Response:
         examples = await anyio.to_thread.run_sync(playground.examples)
-        members = [library.member(name).model_dump(mode="json") for name in library.member_names()]
-        rankers = [playground.ranker_of(offer) for offer in self._offers.all]
-        return _json({"rankers": rankers, "members": members, "examples": examples}, 200)
+        rankers = [playground.ranker_of(served) for served in self.rankers.all]
+        return _json({"rankers": rankers, "members": _members(), "examples": examples}, 200)
 
     async def _file(self, call: _Call) -> Response:
         _, kind = playground.FILES[call.route]
@@ -361,16 +388,13 @@ class _Service:
                 "not_found", "there is no such ranking, or it was made too long ago to be kept"
             )
 
-        def render() -> str:
-            return render_inspection(kept.offer.stored(kept.ranking))
-
-        page = await anyio.to_thread.run_sync(render)
+        page = await anyio.to_thread.run_sync(lambda: render_inspection(public_form(kept.ranking)))
         return HTMLResponse(page, headers=_HEADERS)
 
     async def _show_metrics(self, _: _Call) -> Response:
         return Response(self._metrics.text(), headers=_HEADERS, media_type=CONTENT_TYPE)
 
-    async def _health(self, _: _Call) -> Response:
+    async def _alive(self, _: _Call) -> Response:
         return _json({"status": "ok"}, 200)
 
     async def _readiness(self, _: _Call) -> Response:
@@ -378,116 +402,61 @@ class _Service:
             {"status": "ready" if self._ready else "stopping"}, 200 if self._ready else 503
         )
 
+    async def _needs_keys(self, _: _Call) -> Response:
+        """Xinference's clients send a key only where this says so."""
+        return _json({"auth": bool(self._settings.keys)}, 200)
+
     # A ranking
 
     async def _body(self, call: _Call) -> dict[str, Any]:
         limits = self._limits
         return await read_object(call.request, most=limits.body, seconds=limits.body_seconds)
 
-    def _job(self, call: _Call, body: Mapping[str, Any]) -> _Job:
-        asked: _RankBody = checked(_RankBody, body)
-        given = asked.query
-        query = Query(given) if isinstance(given, str) else Query(given.text, given.id)
-        self._check_size(query.text, len(asked.documents))
-        offer = self._offers.find(asked.ranker)
-        return _Job(
-            offer,
-            offer.with_options(asked.options),
-            as_query(query),
-            as_passages(asked.documents),
-            self._seconds(call, asked.timeout),
-            call.holder,
-            None if asked.top_n is None else min(asked.top_n, max(1, len(asked.documents))),
-            asked.min_relevance,
-        )
-
-    def _check_size(self, query: str, documents: int) -> None:
-        limits = self._limits
-        if not query.strip():
-            raise Problem("invalid", "invalid request: query must not be empty")
-        if len(query) > limits.query:
-            raise Problem(
-                "too_large", f"the query has {len(query)} characters; give up to {limits.query}"
-            )
-        if documents > limits.documents:
-            raise Problem(
-                "too_large",
-                f"there are {documents} documents; send up to {limits.documents} at once",
-            )
+    def _job(self, call: _Call, body: Mapping[str, Any]) -> tuple[ServedRanker, Job]:
+        found = read_fields(body, RANK_FIELDS, self._limits, strict=True)
+        for name in ("query", "documents"):
+            if name not in found:
+                raise Problem("invalid", f"invalid request: {name!r} is missing")
+        served = self.rankers.find(found.pop("ranker", None))
+        ranker = served.with_options(found.pop("options", {}))
+        query: Query = as_query(found.pop("query"))
+        passages = as_passages(found.pop("documents"))
+        seconds = self._seconds(call, found.pop("timeout", None))
+        call.about = f"{served.name}, {len(passages)} documents"
+        return served, Job(ranker, query, passages, seconds, **found)
 
     def _seconds(self, call: _Call, timeout: float | None) -> float:
         given = timeout_of(call.request) if timeout is None else timeout
         most = self._limits.deadline
         return most if given is None else min(given, most)
 
-    async def _ranked(self, job: _Job, queue: EventQueue | None = None) -> _Ranked:
-        """What `_rank_in_place` makes, unless the service gives up."""
+    async def _ranked(
+        self, call: _Call, served: ServedRanker, job: Job, emit: Emit | None = None
+    ) -> _Ranked:
+        """Rank, count and keep it, unless the service gives up."""
         with anyio.CancelScope() as scope:
             self._under_way.add(scope)
             try:
-                return await self._rank_in_place(job, queue)
-            finally:
-                self._under_way.discard(scope)
-        raise Problem("unavailable", "the service stops; try again elsewhere", retry_after=1.0)
-
-    async def _rank_in_place(self, job: _Job, queue: EventQueue | None) -> _Ranked:
-        """Wait for a place; rank, with events if there is a queue for them; count and keep it."""
-        began = time.monotonic()
-        name = job.offer.name
-        async with job.offer.places.one(within=job.seconds):
-            left = max(job.seconds - (time.monotonic() - began), _SHORTEST)
-            try:
-                with anyio.fail_after(left + GRACE):
-                    ranking = await _ranking(job, left, queue)
-            except TimeoutError:
-                self._metrics.not_ranked(name, cancelled=False)
-                late = f"there is no ranking after {job.seconds:g} seconds"
-                raise Problem("timeout", late) from None
+                ranking = await served.rank(job, emit)
+            except Problem as problem:
+                if problem.kind == "timeout":
+                    self._metrics.not_ranked(served.name, cancelled=False)
+                raise
             except BaseException as error:
                 gone = isinstance(error, anyio.get_cancelled_exc_class())
-                self._metrics.not_ranked(name, cancelled=gone)
+                self._metrics.not_ranked(served.name, cancelled=gone)
                 raise
-        self._metrics.ranked(name, ranking)
-        ranked = _Ranked(uuid.uuid4().hex, ranking)
-        self._kept.put(ranked.id, ranking, job.offer, job.holder)
-        return ranked
+            finally:
+                self._under_way.discard(scope)
+            self._metrics.ranked(served.name, ranking)
+            ranked = _Ranked(uuid.uuid4().hex, ranking)
+            self._kept.put(ranked.id, ranking, served, call.holder)
+            return ranked
+        raise Problem("unavailable", "the service stops; try again elsewhere", retry_after=1.0)
 
 
-async def _ranking(job: _Job, seconds: float, queue: EventQueue | None) -> Ranking:
-    """The ranking, partial at the deadline where the ranker may give such."""
-    deadline = None if job.ranker.config.missing == "fail" else seconds
-    if queue is None:
-        return await job.ranker.arank(
-            job.query,
-            job.passages,
-            top_n=job.top_n,
-            min_relevance=job.min_relevance,
-            deadline=deadline,
-        )
-    events = job.ranker.astream(
-        job.query,
-        job.passages,
-        top_n=job.top_n,
-        min_relevance=job.min_relevance,
-        deadline=deadline,
-    )
-    async with events:
-        async for event in events:
-            if isinstance(event, RankingDone):
-                return event.ranking
-            queue.put(*event_data(event))
-    raise AssertionError("a stream of events ended without a ranking")
-
-
-def _cut(
-    offer: Offer, passages: tuple[Passage, ...], tokens: int | None
-) -> tuple[Ranker, tuple[Passage, ...], tuple[str, ...]]:
-    """Who ranks which passages if so many tokens of each are judged, and notes for the client."""
-    if tokens is None:
-        return offer.ranker, passages, ()
-    if ranker := offer.cutting(tokens):
-        return ranker, passages, ()
-    return offer.ranker, *cut(passages, tokens)
+def _members() -> list[dict[str, Any]]:
+    return [library.member(name).model_dump(mode="json") for name in library.member_names()]
 
 
 def _json(value: Any, status: int, headers: Mapping[str, str] | None = None) -> Response:
@@ -499,57 +468,15 @@ def _json(value: Any, status: int, headers: Mapping[str, str] | None = None) -> 
     )
 
 
-def _headers(ranked: _Ranked, notes: tuple[str, ...]) -> dict[str, str]:
-    headers = {"X-Ranking-Id": ranked.id}
-    if notes:  # not every shape has a place for them
-        headers["X-Notes"] = "; ".join(notes)
-    if ranked.ranking.partial:
-        headers["X-Partial"] = "deadline"
-    if missing := len(ranked.ranking.missing):
-        headers["X-Missing-Scores"] = str(missing)
-    return headers
-
-
-def _score(hit: Hit, ranking: Ranking, *, raw: bool, by_rank: bool) -> float | None:
-    """The score of a document; None if it was not judged."""
-    if not by_rank:
-        return hit.score if raw else hit.relevance
-    depth = ranking.config.get("depth")
-    compared = len(ranking.passages[: depth if isinstance(depth, int) else None])
-    judged = hit.rank <= compared and not ranking.failure
-    return (compared + 1 - hit.rank) / compared if judged else None
-
-
-def _answer(
-    asked: Asked, ranked: _Ranked, name: str, notes: tuple[str, ...], *, by_rank: bool
-) -> Answered:
-    documents = asked.documents
-    usage = ranked.ranking.usage
-    return Answered(
-        id=ranked.id,
-        model=name,
-        results=[
-            Result(
-                hit.index,
-                _score(hit, ranked.ranking, raw=asked.raw, by_rank=by_rank),
-                documents[hit.index] if asked.return_documents else None,
-            )
-            for hit in ranked.ranking
-        ],
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        notes=notes,
-    )
-
-
-def _whole(offer: Offer, ranked: _Ranked) -> dict[str, Any]:
+def _whole(served: ServedRanker, ranked: _Ranked) -> dict[str, Any]:
     """Everything a ranking holds."""
+    ranking = ranked.ranking
     return {
         "id": ranked.id,
-        "ranker": offer.name,
-        "returned": ranked.ranking.ids,
-        "notes": notes_of(ranked.ranking),
-        "ranking": offer.stored(ranked.ranking).to_dict(),
+        "ranker": served.name,
+        "returned": ranking.ids,
+        "meta": meta_of(ranking, scores_of(ranking, "null"), warnings_of(ranking)),
+        "ranking": public_form(ranking),
     }
 
 
@@ -557,7 +484,7 @@ async def _unless_gone(request: Request, work: Callable[[], Awaitable[T]]) -> T:
     """The result of the work, which is cancelled if the client hangs up.
 
     Raises:
-        Gone: it has.
+        ClientDisconnected: it has.
     """
     results: list[T] = []
     async with task_group() as group:
@@ -571,5 +498,5 @@ async def _unless_gone(request: Request, work: Callable[[], Awaitable[T]]) -> T:
         results.append(await work())
         group.cancel_scope.cancel()
     if not results:
-        raise Gone
+        raise ClientDisconnected
     return results[0]

@@ -13,8 +13,8 @@ from mcranker.bounded_lines import megabytes
 from mcranker.serve.problems import Problem
 
 
-class Gone(Exception):
-    """The client has hung up; there is nobody to tell."""
+class ClientDisconnected(Exception):
+    """The client has hung up; nothing is answered."""
 
 
 async def read_object(request: Request, *, most: int, seconds: float) -> dict[str, Any]:
@@ -27,7 +27,7 @@ async def read_object(request: Request, *, most: int, seconds: float) -> dict[st
 
     Raises:
         Problem: it is too large, too slow, of another type, or no JSON object.
-        Gone: the client has hung up.
+        ClientDisconnected: the client has hung up.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
@@ -39,7 +39,7 @@ async def read_object(request: Request, *, most: int, seconds: float) -> dict[st
     except TimeoutError:
         raise Problem("slow_body", f"the body took longer than {seconds:g} seconds") from None
     except ClientDisconnect:
-        raise Gone from None
+        raise ClientDisconnected from None
     try:
         found = orjson.loads(body)
     except orjson.JSONDecodeError as error:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from dataclasses import fields
 from typing import Any
 
 import anyio
 import orjson
+from pydantic import BaseModel
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from mcranker.events import (
-    Event,
-    PassageAssessed,
-    PassagesCompared,
-    PassageScored,
-    RankingDone,
-    RankingStarted,
-    RubricWritten,
-    TeamRecruited,
-)
+from mcranker.events import Event
 from mcranker.logs import safe_logger
 from mcranker.runtime.bridge import task_group
 
@@ -30,6 +24,9 @@ _KEEP_ALIVE = 15.0
 """Seconds without an event after which a comment is sent, so that proxies keep the connection."""
 
 _PIECE = 1 << 16  # bytes
+
+_KEPT_BACK = {"query_id", "usage", "ranking", "reason"}
+"""Fields of events that are not sent: a reason may name what is the operator's."""
 
 CLIENT_GONE = 499
 """Status under which requests are counted whose client has hung up."""
@@ -162,39 +159,19 @@ class EventStream(Response):
 
 
 def event_data(event: Event) -> tuple[str, Mapping[str, Any]]:
-    """Name and data of an event, as JSON values; `RankingDone` is the service's to tell."""
-    match event:
-        case RankingStarted():
-            return "ranking_started", {"query": event.query, "passages": event.passages}
-        case TeamRecruited():
-            personas = [each.model_dump(mode="json") for each in event.personas]
-            return "team_recruited", {"personas": personas}
-        case RubricWritten():
-            rubric = event.rubric.model_dump(mode="json")
-            return "rubric_written", {"persona": event.persona, "rubric": rubric}
-        case PassageScored():
-            return "passage_scored", {"persona": event.persona, **_score(event)}
-        case PassageAssessed():
-            return "passage_assessed", _score(event)
-        case PassagesCompared():
-            done = {"failed": event.failed, "done": event.done, "total": event.total}
-            who = {"persona": event.persona} if event.persona else {}
-            return "passages_compared", {**who, "doc_ids": event.doc_ids, **done}
-        case RankingDone():
-            return "ranking_done", {}
-
-
-def _score(event: PassageScored | PassageAssessed) -> dict[str, Any]:
-    return {
-        "doc_id": event.doc_id,
-        "value": event.value,
-        # A reason may name what is the operator's; the ranking has it without that.
-        "missing": event.value is None,
-        "done": event.done,
-        "total": event.total,
-    }
+    """Name and data of an event; `RankingDone` has none, since the service adds its own."""
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(event).__name__).lower()
+    shown = [each.name for each in fields(event) if each.name not in _KEPT_BACK]
+    data = {each: getattr(event, each) for each in shown}
+    if "value" in data:
+        data["missing"] = data["value"] is None
+    return name, data
 
 
 def _sse(name: str, data: Any) -> bytes:
     # JSON has no line end of its own.
-    return b"event: " + name.encode() + b"\ndata: " + orjson.dumps(data) + b"\n\n"
+    return b"event: " + name.encode() + b"\ndata: " + orjson.dumps(data, default=_plain) + b"\n\n"
+
+
+def _plain(record: BaseModel) -> Any:
+    return record.model_dump(mode="json")

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 from mcranker.ranking import Ranking
-from mcranker.serve.offers import Offer
+from mcranker.serve.served import ServedRanker
 
 _OF_A_SCORE = 100  # bytes, about
 _OF_A_PASSAGE = 1_000
@@ -16,7 +16,7 @@ class Kept(NamedTuple):
     """A ranking, and who made it for whom."""
 
     ranking: Ranking
-    offer: Offer
+    served: ServedRanker
     holder: str
     size: int
 
@@ -38,12 +38,12 @@ class Explanations:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def put(self, name: str, ranking: Ranking, offer: Offer, holder: str) -> None:
+    def put(self, name: str, ranking: Ranking, served: ServedRanker, holder: str) -> None:
         """Keep a ranking under an id; `holder` names the key with which it was asked for."""
         size = _size(ranking)
         if size > self._most_bytes:
             return
-        self._kept[name] = Kept(ranking, offer, holder, size)
+        self._kept[name] = Kept(ranking, served, holder, size)
         self._bytes += size
         while len(self._kept) > self._most or self._bytes > self._most_bytes:
             self._bytes -= self._kept.popitem(last=False)[1].size

@@ -6,9 +6,10 @@ https://modelcontextprotocol.io; the server side is the official SDK's.
 from __future__ import annotations
 
 import functools
+import math
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, ParamSpec, TypeVar
 
@@ -19,12 +20,12 @@ from mcp.types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 from mcranker import __version__
+from mcranker.errors import BudgetExceeded
 from mcranker.events import (
     Event,
     PassageAssessed,
     PassagesCompared,
     PassageScored,
-    RankingDone,
     RubricWritten,
     TeamRecruited,
 )
@@ -32,15 +33,16 @@ from mcranker.inputs import as_passages, as_query
 from mcranker.logs import safe_logger
 from mcranker.rankers import Ranker
 from mcranker.rankers.mcranker import MCRanker
-from mcranker.ranking import Ranking
+from mcranker.serve.answers import scores_of, warnings_of
 from mcranker.serve.explanations import Explanations, Kept
-from mcranker.serve.metrics import Metrics
-from mcranker.serve.offers import Offers, notes_of
 from mcranker.serve.problems import Problem, problem_of
-from mcranker.serve.settings import GRACE, Settings
+from mcranker.serve.requests import RANK_FIELDS, read_fields
+from mcranker.serve.served import Job, ServedRanker, ServedRankers, public_form
+from mcranker.serve.settings import Settings
 from personas.inspection.comparison import compare_rankings
 from personas.inspection.inspection import InspectedHit, Inspection
 from personas.report.compare.sentences import Sentence, reason, verdict
+from personas.words import counted
 
 logger = safe_logger("mcranker.serve")
 P = ParamSpec("P")
@@ -49,9 +51,15 @@ T = TypeVar("T")
 _EACH = 0.2
 """Seconds between two notifications of progress, at least."""
 
+_EXPLAINED = (
+    *("rank", "doc_id", "first_stage_rank", "score", "scores", "ranks", "missing"),
+    *("criteria", "rank_without"),
+)
+"""What is said of a document: fields of `InspectedHit`."""
+
 _INSTRUCTIONS = (
     "Ranks passages by how well they answer a query, with a team of judges who each write weighted "
-    "criteria. A score that could not be had is null, never a guess."
+    "criteria. A missing score is null, never a guess; notes say who judged and what to know of it."
 )
 
 
@@ -74,66 +82,51 @@ class RankedDocument(BaseModel):
     missing: dict[str, str] = Field(description="why a judge's score is missing")
 
 
-class RankResult(BaseModel):
-    """A ranking."""
+class Taken(BaseModel):
+    """What a ranking takes."""
 
-    ranking_id: str = Field(description="for the tools explain and compare")
-    ranker: str
-    judges: list[str]
-    results: list[RankedDocument]
-    notes: list[str] = Field(description="what is missing, partial or not as usual")
     calls: int = Field(description="of models")
     reused_answers: int = Field(description="taken from the ledger, at no call")
     cost_usd: float | None = Field(description="null where the price is not known")
 
 
-class JudgeView(BaseModel):
-    """What a judge thought of a passage."""
+class EstimateResult(Taken):
+    """What a ranking would take."""
 
-    name: str
-    description: str
-    score: float | None
-    missing: str = Field(description="why there is no score; else empty")
-    rank_without: int | None = Field(description="of the passage, had this judge not been there")
-    criteria: list[str] = Field(description="the rubric: weight in percent, name and meaning")
-    criteria_scores: dict[str, float] = Field(description="where criteria were scored one by one")
+    input_tokens: int
+    output_tokens: int
+    cost_usd_at_most: float | None = Field(description="if every reply is as long as may be")
 
 
-class Explanation(BaseModel):
-    """Why a passage ranks where it does."""
+class RankResult(Taken):
+    """A ranking."""
 
-    query: str
-    id: str
-    summary: str
-    rank: int
-    of: int
-    given_rank: int = Field(description="its place among the documents that were given, from 1")
-    score: float | None
-    top_score: float = Field(description="the highest score that a judge can give")
-    judges: list[JudgeView]
-
-
-class MovedDocument(BaseModel):
-    """A document that stands elsewhere than before."""
-
-    id: str
-    rank_before: int | None = Field(description="null where it was not ranked")
-    rank_after: int | None = Field(description="null where it is not ranked any more")
-    why: str = Field(description="whose change moved it most; empty where that is not known")
-
-
-class Comparison(BaseModel):
-    """What moved between two rankings."""
-
-    summary: str
-    notes: list[str] = Field(description="what to know before the rest is believed, worst first")
-    moved: list[MovedDocument] = Field(description="the move that counts most first")
+    ranking_id: str = Field(description="for the tools explain and compare")
+    ranker: str
+    judges: list[str]
+    relevance_is: str = Field(
+        description="absolute: means the same in every call, so that a threshold holds; by_rank: "
+        "documents were compared and have none; input_order: nothing was judged"
+    )
+    results: list[RankedDocument]
+    notes: list[str] = Field(description="who judges, and what is missing or not as usual")
 
 
 class RecruitedTeam(BaseModel):
     """A team of judges."""
 
     team: dict[str, Any] = Field(description="whole; may be edited and given to the tool rank")
+
+
+_Documents = list[str | Document]
+_Team = Annotated[
+    str | dict[str, Any] | None,
+    Field(description="a team or persona of the library by name, or a whole team"),
+]
+_Name = Annotated[str | None, Field(description="by name; null for the first")]
+_Instruction = Annotated[
+    str, Field(description="what else matters, in a sentence: one more criterion for every judge")
+]
 
 
 @asynccontextmanager
@@ -156,7 +149,7 @@ async def mcp_server(settings: Settings | None = None) -> AsyncIterator[MCPServe
         log_level="WARNING",
     )
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-    for tool in (tools.rank, tools.explain, tools.compare, tools.recruit_team):
+    for tool in (tools.rank, tools.estimate, tools.explain, tools.compare, tools.recruit_team):
         server.add_tool(tool, annotations=reads)
     try:
         yield server
@@ -164,11 +157,11 @@ async def mcp_server(settings: Settings | None = None) -> AsyncIterator[MCPServe
         await tools.aclose()
 
 
-def _told(tool: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-    """The tool, whose errors are told as `problem_of` words them."""
+def _reported(tool: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+    """The tool, with its errors in the words of `problem_of`."""
 
     @functools.wraps(tool)
-    async def told(*args: P.args, **kwargs: P.kwargs) -> T:
+    async def reported(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return await tool(*args, **kwargs)
         except Exception as error:
@@ -179,152 +172,186 @@ def _told(tool: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
                 logger.warning("%s: %s", type(error).__name__, error)
             raise ToolError(problem.message) from error
 
-    return told
+    return reported
 
 
 class _Tools:
     def __init__(self, settings: Settings) -> None:
         self._limits = settings.limits
-        self._offers = Offers.open(settings, Metrics())
+        self._rankers = ServedRankers.open(settings)
         self._kept = Explanations(self._limits.explanations, self._limits.explanations_bytes)
 
     async def aclose(self) -> None:
-        await self._offers.aclose()
+        await self._rankers.aclose()
 
-    @_told
+    @_reported
     async def rank(
         self,
         query: str,
-        documents: list[str | Document],
+        documents: _Documents,
         context: Context[Any, Any],
         top_n: Annotated[int | None, Field(ge=1, description="return so many; all if null")] = None,
-        team: Annotated[
-            str | dict[str, Any] | None,
-            Field(description="a team or persona of the library by name, or a whole team"),
+        team: _Team = None,
+        ranker: _Name = None,
+        instruction: _Instruction = "",
+        deadline: Annotated[
+            float | None, Field(gt=0, description="seconds; then what is known is returned")
         ] = None,
-        ranker: Annotated[str | None, Field(description="by name; null for the first")] = None,
+        max_calls: Annotated[int | None, Field(ge=0, description="most calls of models")] = None,
+        max_cost: Annotated[float | None, Field(ge=0, description="most US dollars")] = None,
     ) -> RankResult:
         """Put documents in the order of their relevance to a query, best first."""
-        offer = self._offers.find(ranker)
-        self._check_size(query, len(documents))
-        passages = as_passages([_record(each) for each in documents])
-        variant = offer.with_options({} if team is None else {"team": team})
-        if not passages:
-            raise Problem("empty", "documents is empty; give at least one")
-        seconds = self._limits.deadline
-        async with offer.places.one(within=seconds):
-            try:
-                # Where every score is needed, there is none that is partial at the deadline.
-                with anyio.fail_after(seconds + GRACE):
-                    ranking = await self._ranked(variant, query, passages, top_n, context)
-            except TimeoutError:
-                raise Problem("timeout", f"there is no ranking after {seconds:g} seconds") from None
+        served, options = self._chosen(ranker, team)
+        limited = served.limited(options, max_calls=max_calls, max_cost=max_cost)
+        seconds = min(deadline or math.inf, self._limits.deadline)
+        job = self._job(limited, query, documents, instruction, seconds, top_n or 0)
+        if max_calls is not None or max_cost is not None:
+            await _check_cost(job, max_calls, max_cost)
+        try:
+            ranking = await served.rank(job, _Progress(context).emit)
+        except BudgetExceeded as error:
+            if max_calls is None and max_cost is None:
+                raise
+            raise Problem("unavailable", f"{max_calls=}, {max_cost=}: {error}") from error
         name = uuid.uuid4().hex
-        self._kept.put(name, ranking, offer, "")
+        self._kept.put(name, ranking, served, "")
+        scored = scores_of(ranking, "null")
         return RankResult(
             ranking_id=name,
-            ranker=offer.name,
+            ranker=served.name,
             judges=list(ranking.orders.personas if ranking.orders else ranking.personas),
+            relevance_is=scored.relevance,
             results=[
                 RankedDocument(
                     rank=hit.rank,
                     index=hit.index,
                     id=hit.doc_id,
-                    relevance=hit.relevance,
+                    relevance=relevance,
                     scores=dict(hit.scores),
                     missing=dict(hit.missing),
                 )
-                for hit in ranking
+                for hit, relevance in zip(ranking, scored.scores, strict=True)
             ],
-            notes=list(notes_of(ranking)),
+            notes=[*warnings_of(ranking), *scored.warnings],
             calls=ranking.usage.calls,
             reused_answers=ranking.reused.calls,
             cost_usd=ranking.cost,
         )
 
-    @_told
-    async def explain(self, ranking_id: str, document_id: str) -> Explanation:
-        """Say why a document of an earlier ranking stands where it does."""
-        kept = self._found(ranking_id)
-        stored = kept.offer.stored(kept.ranking)
-        inspection = await anyio.to_thread.run_sync(Inspection.from_dict, stored)
+    @_reported
+    async def estimate(
+        self,
+        query: str,
+        documents: _Documents,
+        team: _Team = None,
+        ranker: _Name = None,
+        instruction: _Instruction = "",
+    ) -> EstimateResult:
+        """Say what the tool rank would take for the same arguments. Nothing is sent."""
+        served, options = self._chosen(ranker, team)
+        job = self._job(served.with_options(options), query, documents, instruction)
+        found = await job.estimate()
+        return EstimateResult(
+            calls=found.calls,
+            reused_answers=found.reused,
+            input_tokens=found.input_tokens,
+            output_tokens=found.output_tokens,
+            cost_usd=found.cost,
+            cost_usd_at_most=found.cost_at_most,
+        )
+
+    @_reported
+    async def explain(self, ranking_id: str, document_id: str) -> dict[str, Any]:
+        """Say why a document of an earlier ranking ranks where it does, judge by judge."""
+        form = public_form(self._found(ranking_id).ranking)
+        inspection = await anyio.to_thread.run_sync(Inspection.from_dict, form)
         hit = next((each for each in inspection.hits if each.doc_id == document_id), None)
         if hit is None:
             some = ", ".join(each.doc_id for each in inspection.hits[:5])
             raise Problem("not_found", f"no document {document_id[:100]!r}; there are {some}, …")
-        return Explanation(
-            query=inspection.query,
-            id=hit.doc_id,
-            summary=_summary(inspection, hit),
-            rank=hit.rank,
-            of=len(inspection.hits),
-            given_rank=hit.first_stage_rank,
-            score=hit.score,
-            top_score=inspection.top,
-            judges=[_view(inspection, hit, name) for name in inspection.personas],
-        )
+        judges = {
+            member.name: {
+                "description": member.persona.description,
+                "criteria": [
+                    f"{each.weight:g}% {each.name}: {each.description}".removesuffix(": ")
+                    for each in (member.rubric.criteria if member.rubric else ())
+                ],
+            }
+            for name in inspection.personas
+            if (member := inspection.member(name)) is not None
+        }
+        return {
+            "query": inspection.query,
+            "summary": _summary(inspection, hit),
+            **{name: getattr(hit, name) for name in _EXPLAINED},
+            "top_score": inspection.top,
+            "judges": judges,
+        }
 
-    @_told
-    async def compare(self, before: str, after: str) -> Comparison:
+    @_reported
+    async def compare(self, before: str, after: str) -> dict[str, Any]:
         """Say which documents moved between two earlier rankings, and whose scores moved them."""
-        sides = [self._found(each) for each in (before, after)]
-        one, two = (each.offer.stored(each.ranking) for each in sides)
+        one, two = (public_form(self._found(each).ranking) for each in (before, after))
         found = await anyio.to_thread.run_sync(compare_rankings, one, two)
-        return Comparison(
-            summary=" ".join(_plain(each) for each in verdict(found)),
-            notes=list(found.notes),
-            moved=[
-                MovedDocument(
-                    id=passage.doc_id,
-                    rank_before=passage.before.rank if passage.before else None,
-                    rank_after=passage.after.rank if passage.after else None,
-                    why=_plain(reason(passage)),
-                )
+        return {
+            "summary": " ".join(_plain(each) for each in verdict(found)),
+            "notes": list(found.notes),
+            "moved": [
+                {
+                    "id": passage.doc_id,
+                    "rank_before": passage.before.rank if passage.before else None,
+                    "rank_after": passage.after.rank if passage.after else None,
+                    "why": _plain(reason(passage)),
+                }
                 for passage in found.movers
             ],
-        )
+        }
 
-    @_told
+    @_reported
     async def recruit_team(
         self,
         query: str,
         example: Annotated[str | None, Field(description="a passage of the kind judged")] = None,
-        ranker: Annotated[str | None, Field(description="by name; null for the first")] = None,
+        ranker: _Name = None,
     ) -> RecruitedTeam:
         """Recruit the judges for a query and let them write their criteria, without ranking."""
-        offer = self._offers.find(ranker)
-        self._check_size(query, 1)
-        recruiter = offer.ranker
+        served, _ = self._chosen(ranker, None)
+        asked = read_fields({"query": query}, RANK_FIELDS, self._limits)["query"]
+        recruiter = served.ranker
         if not isinstance(recruiter, MCRanker):
-            raise Problem("invalid", f"the ranker {offer.name!r} recruits no team; use mcranker")
-        async with offer.places.one(within=self._limits.deadline):
+            raise Problem("invalid", f"the ranker {served.name!r} recruits no team; use mcranker")
+        async with served.places.one(within=self._limits.deadline):
             with anyio.move_on_after(self._limits.deadline):
-                team = await recruiter.arecruit_team(query, example)
+                team = await recruiter.arecruit_team(asked, example)
                 return RecruitedTeam(team=team.model_dump(mode="json"))
-        raise Problem("timeout", f"there is no team after {self._limits.deadline:g} seconds")
+        raise Problem("timeout", f"no team after {self._limits.deadline:g} seconds")
 
-    async def _ranked(
+    def _chosen(
+        self, ranker: str | None, team: str | dict[str, Any] | None
+    ) -> tuple[ServedRanker, Mapping[str, Any]]:
+        return self._rankers.find(ranker), {} if team is None else {"team": team}
+
+    def _job(
         self,
         ranker: Ranker,
         query: str,
-        passages: tuple[Any, ...],
-        top_n: int | None,
-        context: Context[Any, Any],
-    ) -> Ranking:
-        """The ranking, whose progress the client is told."""
-        deadline = None if ranker.config.missing == "fail" else self._limits.deadline
-        told = 0.0
-        async with ranker.astream(
-            as_query(query), passages, top_n=top_n, deadline=deadline
-        ) as events:
-            async for event in events:
-                if isinstance(event, RankingDone):
-                    return event.ranking
-                now = time.monotonic()
-                if (news := _progress(event)) and (now - told >= _EACH or news[0] == news[1]):
-                    told = now
-                    await context.report_progress(*news)
-        raise AssertionError("a stream of events ended without a ranking")
+        documents: _Documents,
+        instruction: str,
+        seconds: float = 0.0,
+        top_n: int = 0,
+    ) -> Job:
+        """What is to be ranked, within the limits."""
+        body = {
+            "query": query,
+            "documents": [_record(each) for each in documents],
+            "instruction": instruction,
+        }
+        found = read_fields(body, RANK_FIELDS, self._limits)
+        if not documents:
+            raise Problem("empty", "documents is empty; give at least one")
+        passages = as_passages(found["documents"])
+        told = found["instruction"]
+        return Job(ranker, as_query(found["query"]), passages, seconds, top_n, instruction=told)
 
     def _found(self, ranking_id: str) -> Kept:
         kept = self._kept.get(ranking_id, "")
@@ -336,18 +363,38 @@ class _Tools:
             )
         return kept
 
-    def _check_size(self, query: str, documents: int) -> None:
-        limits = self._limits
-        if not query.strip():
-            raise Problem("empty", "query is empty")
-        if len(query) > limits.query:
-            raise Problem(
-                "too_large", f"query has {len(query)} characters; send up to {limits.query}"
-            )
-        if documents > limits.documents:
-            raise Problem(
-                "too_large", f"there are {documents} documents; send up to {limits.documents}"
-            )
+
+class _Progress:
+    """Progress of a ranking for the client, not too often."""
+
+    def __init__(self, context: Context[Any, Any]) -> None:
+        self._context = context
+        self._latest = 0.0
+
+    async def emit(self, event: Event) -> None:
+        now = time.monotonic()
+        if (news := _progress(event)) and (now - self._latest >= _EACH or news[0] == news[1]):
+            self._latest = now
+            await self._context.report_progress(*news)
+
+
+async def _check_cost(job: Job, max_calls: int | None, max_cost: float | None) -> None:
+    """Refuse a ranking that would take more, before anything is sent.
+
+    Raises:
+        Problem: it would.
+    """
+    found = await job.estimate()
+    cost = found.cost or 0.0
+    if (max_calls is not None and found.calls > max_calls) or (
+        max_cost is not None and cost > max_cost
+    ):
+        dollars = f", about ${cost:.2g}" if cost else ""
+        raise Problem(
+            "invalid",
+            f"nothing was sent: it would take {counted(found.calls, 'call')}{dollars}, more than "
+            f"{max_calls=} and {max_cost=} allow; allow more, or send fewer documents",
+        )
 
 
 def _record(document: str | Document) -> str | dict[str, str]:
@@ -358,7 +405,7 @@ def _record(document: str | Document) -> str | dict[str, str]:
 
 
 def _progress(event: Event) -> tuple[float, float | None, str] | None:
-    """How far the ranking is, of how much, and in words; None for events that say nothing of it."""
+    """How far the ranking is, of how much, and in words; None for other events."""
     match event:
         case TeamRecruited():
             names = ", ".join(each.name for each in event.personas)
@@ -370,28 +417,6 @@ def _progress(event: Event) -> tuple[float, float | None, str] | None:
         case PassagesCompared():
             return event.done, event.total, f"{event.done} of at most {event.total} comparisons"
     return None
-
-
-def _rank_instead(hit: InspectedHit, name: str) -> str:
-    rank = hit.ranks.get(name)
-    return "" if rank is None else f"compared, not scored: rank {rank}"
-
-
-def _view(inspection: Inspection, hit: InspectedHit, name: str) -> JudgeView:
-    member = inspection.member(name)
-    rubric = member.rubric if member is not None else None
-    return JudgeView(
-        name=name,
-        description=member.persona.description if member is not None else "",
-        score=hit.scores[name],
-        missing=hit.missing.get(name, "") or _rank_instead(hit, name),
-        rank_without=hit.rank_without.get(name),
-        criteria=[
-            f"{each.weight:g}% {each.name}: {each.description}"
-            for each in (rubric.criteria if rubric is not None else ())
-        ],
-        criteria_scores=dict(hit.criteria.get(name, {})),
-    )
 
 
 def _plain(sentence: Sentence) -> str:

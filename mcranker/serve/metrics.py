@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE
 
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, ReusesAnswers
 from mcranker.llm.prices import cost
@@ -18,8 +18,33 @@ if TYPE_CHECKING:
     from mcranker.ranking import Ranking
     from mcranker.serve.places import Places
 
-CONTENT_TYPE = CONTENT_TYPE_LATEST
+__all__ = ["CONTENT_TYPE", "Metrics"]
+
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+_CALL = ("ranker", "stage", "model")
+_COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "requests": ("Requests answered.", ("route", "status")),
+    "rankings": (
+        "Rankings, by what became of them: complete, missing (some scores), partial (deadline), "
+        "first_stage (no model answered), failed, cancelled.",
+        ("ranker", "outcome"),
+    ),
+    "passages": ("Passages of finished rankings.", ("ranker",)),
+    "missing_scores": ("Scores that were asked for and did not come.", ("ranker",)),
+    "calls": ("Calls that models answered.", _CALL),
+    "failed_calls": (
+        "Calls that failed for good, all tries together, or were given up.",
+        (*_CALL, "error"),
+    ),
+    "ledger_hits": ("Answers that were there already and cost nothing.", _CALL),
+    "tokens": ("Tokens of calls: input, cached_input (a part of it), output.", (*_CALL, "kind")),
+    "cost_dollars": ("US dollars for calls to models whose price is known.", _CALL),
+    "unpriced_calls": (
+        "Calls to models whose price is not known; mcranker_cost_dollars lacks them.",
+        _CALL,
+    ),
+}
+"""Counter -> what it counts, and its labels."""
 
 
 class Metrics:
@@ -27,9 +52,10 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
-        self._requests = Counter(
-            "mcranker_requests", "Requests answered.", ["route", "status"], registry=registry
-        )
+        self._counters = {
+            name: Counter(f"mcranker_{name}", text, labels, registry=registry)
+            for name, (text, labels) in _COUNTERS.items()
+        }
         self._request_seconds = Histogram(
             "mcranker_request_seconds",
             "From a request's head to its answer, waiting included.",
@@ -37,61 +63,11 @@ class Metrics:
             buckets=_SECONDS,
             registry=registry,
         )
-        self._rankings = Counter(
-            "mcranker_rankings",
-            "Rankings, by what became of them: complete, missing (some scores), partial "
-            "(deadline), first_stage (no model answered), failed, cancelled.",
-            ["ranker", "outcome"],
-            registry=registry,
-        )
-        self._passages = Counter(
-            "mcranker_passages", "Passages of finished rankings.", ["ranker"], registry=registry
-        )
-        self._missing = Counter(
-            "mcranker_missing_scores",
-            "Scores that were asked for and did not come.",
-            ["ranker"],
-            registry=registry,
-        )
         self._stages = Histogram(
             "mcranker_stage_seconds",
             "Wall time of a ranking's stages, and of all of it (total).",
             ["ranker", "stage"],
             buckets=_SECONDS,
-            registry=registry,
-        )
-        of_a_call = ["ranker", "stage", "model"]
-        self._calls = Counter(
-            "mcranker_calls", "Calls that models answered.", of_a_call, registry=registry
-        )
-        self._failed_calls = Counter(
-            "mcranker_failed_calls",
-            "Calls that failed for good, all tries together, or were given up.",
-            [*of_a_call, "error"],
-            registry=registry,
-        )
-        self._ledger_hits = Counter(
-            "mcranker_ledger_hits",
-            "Answers that were there already and cost nothing.",
-            of_a_call,
-            registry=registry,
-        )
-        self._tokens = Counter(
-            "mcranker_tokens",
-            "Tokens of calls: input, cached_input (a part of it), output.",
-            [*of_a_call, "kind"],
-            registry=registry,
-        )
-        self._cost = Counter(
-            "mcranker_cost_dollars",
-            "US dollars for calls to models whose price is known.",
-            of_a_call,
-            registry=registry,
-        )
-        self._unpriced = Counter(
-            "mcranker_unpriced_calls",
-            "Calls to models whose price is not known; mcranker_cost_dollars lacks them.",
-            of_a_call,
             registry=registry,
         )
         self._taken = Gauge(
@@ -104,14 +80,18 @@ class Metrics:
             registry=registry,
         )
 
+    def counter(self, name: str, *labels: str) -> Counter:
+        """The counter of that name in `_COUNTERS`, with its labels."""
+        return self._counters[name].labels(*labels)
+
     def watch(self, ranker: str, places: Places) -> None:
         """Read how busy the ranker is whenever metrics are read."""
-        self._taken.labels(ranker).set_function(lambda: places.statistics().taken)
-        self._waiting.labels(ranker).set_function(lambda: places.statistics().waiting)
+        self._taken.labels(ranker).set_function(lambda: places.taken)
+        self._waiting.labels(ranker).set_function(lambda: places.waiting)
 
     def request(self, route: str, status: int, seconds: float) -> None:
         """Count a request."""
-        self._requests.labels(route, str(status)).inc()
+        self.counter("requests", route, str(status)).inc()
         self._request_seconds.labels(route).observe(seconds)
 
     def ranked(self, ranker: str, ranking: Ranking) -> None:
@@ -119,15 +99,15 @@ class Metrics:
         outcome = "missing" if ranking.missing else "complete"
         if ranking.failure or ranking.partial:
             outcome = "first_stage" if ranking.failure else "partial"
-        self._rankings.labels(ranker, outcome).inc()
-        self._passages.labels(ranker).inc(len(ranking.passages))
-        self._missing.labels(ranker).inc(len(ranking.missing))
+        self.counter("rankings", ranker, outcome).inc()
+        self.counter("passages", ranker).inc(len(ranking.passages))
+        self.counter("missing_scores", ranker).inc(len(ranking.missing))
         for stage, seconds in ranking.seconds.items():
             self._stages.labels(ranker, stage).observe(seconds)
 
     def not_ranked(self, ranker: str, *, cancelled: bool) -> None:
         """Count a ranking that failed or was cancelled."""
-        self._rankings.labels(ranker, "cancelled" if cancelled else "failed").inc()
+        self.counter("rankings", ranker, "cancelled" if cancelled else "failed").inc()
 
     def metered(self, ranker: str, models: Models, shown: Callable[[str], str]) -> Models:
         """The models, whose calls are counted from now on, those of failed rankings as well.
@@ -151,52 +131,38 @@ class Metrics:
             assessor=metered(models.assessor),
         )
 
-    def of_calls(self, *labels: str) -> CallCounters:
-        """What is counted of the calls of a ranker, a stage and a model."""
-        tokens = (
-            self._tokens.labels(*labels, kind) for kind in ("input", "cached_input", "output")
-        )
-        return CallCounters(
-            *(each.labels(*labels) for each in (self._calls, self._ledger_hits)),
-            *tokens,
-            *(each.labels(*labels) for each in (self._cost, self._unpriced)),
-        )
-
-    def not_answered(self, *labels: str, error: BaseException) -> None:
-        """Count a call that failed."""
-        self._failed_calls.labels(*labels, type(error).__name__).inc()
-
     def text(self) -> bytes:
         """Everything, in Prometheus' text format."""
         return generate_latest(self._registry)
 
 
-class CallCounters(NamedTuple):
+class _CallCounters:
     """Counters of one kind of call; found once, since that takes longer than to count."""
 
-    calls: Counter
-    ledger_hits: Counter
-    input_tokens: Counter
-    cached_input_tokens: Counter
-    output_tokens: Counter
-    cost: Counter
-    unpriced: Counter
+    def __init__(self, metrics: Metrics, *labels: str) -> None:
+        self._calls, self._hits, self._dollars, self._unpriced = (
+            metrics.counter(name, *labels)
+            for name in ("calls", "ledger_hits", "cost_dollars", "unpriced_calls")
+        )
+        self._input, self._cached, self._output = (
+            metrics.counter("tokens", *labels, kind) for kind in ("input", "cached_input", "output")
+        )
 
     def answered(self, model: str, reply: ChatReply) -> None:
         """Count an answer of a model, or of the ledger."""
         if reply.reused:
-            self.ledger_hits.inc()
+            self._hits.inc()
             return
         usage = reply.usage
-        self.calls.inc(usage.calls)
-        self.input_tokens.inc(usage.input_tokens)
-        self.cached_input_tokens.inc(usage.cached_input_tokens)
-        self.output_tokens.inc(usage.output_tokens)
+        self._calls.inc(usage.calls)
+        self._input.inc(usage.input_tokens)
+        self._cached.inc(usage.cached_input_tokens)
+        self._output.inc(usage.output_tokens)
         dollars = cost(model, usage)
         if dollars is None:
-            self.unpriced.inc(usage.calls)
+            self._unpriced.inc(usage.calls)
         else:
-            self.cost.inc(dollars)
+            self._dollars.inc(dollars)
 
 
 class _Metered(Wrapper):
@@ -204,17 +170,17 @@ class _Metered(Wrapper):
         super().__init__(model)
         self._metrics = metrics
         self._labels = ranker, shown
-        self._counters: dict[str, CallCounters] = {}
+        self._counters: dict[str, _CallCounters] = {}
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        stage = request.tag.stage
-        ranker, shown = self._labels
+        stage, (ranker, shown) = request.tag.stage, self._labels
         if stage not in self._counters:
-            self._counters[stage] = self._metrics.of_calls(ranker, stage, shown)
+            self._counters[stage] = _CallCounters(self._metrics, ranker, stage, shown)
         try:
             reply = await self._model.complete(request)
         except BaseException as error:
-            self._metrics.not_answered(ranker, stage, shown, error=error)
+            kind = type(error).__name__
+            self._metrics.counter("failed_calls", ranker, stage, shown, kind).inc()
             raise
         self._counters[stage].answered(self._model.name, reply)
         return reply

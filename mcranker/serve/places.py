@@ -5,22 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import NamedTuple
 
 import anyio
 
 from mcranker.serve.problems import Problem
 
 _OF_NEW = 0.2  # share of the latest ranking in the mean of their seconds
-
-
-class PlacesStatistics(NamedTuple):
-    """How busy the places are."""
-
-    taken: int
-    """Rankings that are being made."""
-    waiting: int
-    """Requests that wait for a place."""
 
 
 class Places:
@@ -33,16 +23,21 @@ class Places:
     """
 
     def __init__(self, places: int, waiting: int, seconds: float) -> None:
-        self._places = anyio.Semaphore(places, max_value=places)
+        self._limiter = anyio.CapacityLimiter(places)
         self._all = places
         self._most_waiting = waiting
         self._seconds = seconds
-        self._waiting = 0
         self._mean = 1.0
 
-    def statistics(self) -> PlacesStatistics:
-        """How busy the places are."""
-        return PlacesStatistics(self._all - self._places.value, self._waiting)
+    @property
+    def taken(self) -> int:
+        """Rankings that are being made."""
+        return self._limiter.statistics().borrowed_tokens
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for a place."""
+        return self._limiter.statistics().tasks_waiting
 
     @asynccontextmanager
     async def one(self, *, within: float) -> AsyncIterator[None]:
@@ -54,41 +49,35 @@ class Places:
         Raises:
             Problem: all are taken, and too many wait already (429), or it took too long (503).
         """
-        await self._take(min(within, self._seconds))
+        holder = object()
+        await self._take(holder, min(within, self._seconds))
         began = time.monotonic()
         try:
             yield
         finally:
-            self._places.release()
+            self._limiter.release_on_behalf_of(holder)
             self._mean += _OF_NEW * (time.monotonic() - began - self._mean)
 
-    async def _take(self, seconds: float) -> None:
+    async def _take(self, holder: object, seconds: float) -> None:
         try:
-            self._places.acquire_nowait()
+            return self._limiter.acquire_on_behalf_of_nowait(holder)
         except anyio.WouldBlock:
-            pass
-        else:
-            return
-        if self._waiting >= self._most_waiting:
+            waiting = self.waiting
+        # Until those that wait have had their turn, about.
+        expected = min(self._mean * (1 + (waiting + 1) / self._all), 600.0)
+        if waiting >= self._most_waiting:
             raise Problem(
                 "overloaded",
-                f"{self._all} rankings are being made and {self._waiting} requests wait, which is "
+                f"{self._all} rankings are being made and {waiting} requests wait, which is "
                 "as many as may; try again later",
-                retry_after=self._expected(),
+                retry_after=expected,
             )
-        self._waiting += 1
         try:
             with anyio.fail_after(seconds):
-                await self._places.acquire()
+                await self._limiter.acquire_on_behalf_of(holder)
         except TimeoutError:
             raise Problem(
                 "unavailable",
                 f"no ranking ended within {seconds:g} seconds; try again later",
-                retry_after=self._expected(),
+                retry_after=expected,
             ) from None
-        finally:
-            self._waiting -= 1
-
-    def _expected(self) -> float:
-        """Seconds until those that wait now have had their turn, about."""
-        return min(self._mean * (1 + self._waiting / self._all), 600.0)

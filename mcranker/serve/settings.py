@@ -37,7 +37,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -73,6 +73,8 @@ _KEPT_OUT = {
     "ANTHROPIC_API_KEY",
     "config": "write its fields one by one, each as a key of its own",
 }
+Unscored = Literal["falling", "null", "error"]
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}")
 _TEAM_FILES = {".yaml", ".yml", ".json"}
 _NONE = "none"
@@ -126,7 +128,7 @@ class _RankerForm(_Form):
     ranker: str = "mcranker"
     names: tuple[str, ...] = Field((), strict=False)
     per_request: tuple[str, ...] = Field((), strict=False)
-    rank_scores: bool = False
+    unscored: Unscored = "falling"
 
 
 class _File(_Form):
@@ -146,8 +148,8 @@ class RankerSettings:
         options: what its class takes, models and team included.
         names: other names for it, and patterns such as ``"rerank-*"``.
         per_request: options that requests may choose; fields of `RankerConfig`, and ``"team"``.
-        rank_scores: where the ranker gives an order without scores, whether documents get scores by
-            their rank in the shapes of other rerankers; else these are refused.
+        unscored: what rerank clients get for documents that no judge scored, and from rankers that
+            compare: ``"falling"``, numbers that fall with the rank; ``"null"``; or ``"error"``.
 
     Raises:
         ConfigError: there is no such ranker, or it does not take an option.
@@ -158,7 +160,7 @@ class RankerSettings:
     options: Mapping[str, Any] = field(default_factory=dict)
     names: tuple[str, ...] = ()
     per_request: tuple[str, ...] = ()
-    rank_scores: bool = False
+    unscored: Unscored = "falling"
 
     def __post_init__(self) -> None:
         place = f"ranker {self.name!r}"
@@ -260,7 +262,7 @@ def load_settings(path: str | os.PathLike[str]) -> Settings:
 def _ranker(name: str, table: _RankerForm, base: Path) -> RankerSettings:
     options = {key: _located(key, value, base) for key, value in (table.model_extra or {}).items()}
     return RankerSettings(
-        name, table.ranker, options, table.names, table.per_request, table.rank_scores
+        name, table.ranker, options, table.names, table.per_request, table.unscored
     )
 
 

@@ -54,6 +54,12 @@ class Ledgered(Wrapper):
         """Where the model answers, if it says so."""
         return getattr(self._asked, "endpoint", "")
 
+    def around(self, model: ChatModel) -> Ledgered:
+        """The same ledger before another model that asks the same one in the end."""
+        return Ledgered(
+            model, self._ledger, asked=self._asked, among_processes=self._among_processes
+        )
+
     async def complete(self, request: ChatRequest) -> ChatReply:
         key = request_key(self._asked, request)
         while True:

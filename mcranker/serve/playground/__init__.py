@@ -9,11 +9,9 @@ from importlib.resources import files
 from typing import Any
 
 from mcranker import __version__
-from mcranker.llm.local.encoder_judge import EncoderJudge
-from mcranker.llm.wrapper import Wrapper
 from mcranker.logs import safe_logger
 from mcranker.rankers.pointwise import PointwiseRanker
-from mcranker.serve.offers import Offer, public_name
+from mcranker.serve.served import ServedRanker, public_name
 from personas.report.page import asset
 
 __all__ = ["FILES", "HEADERS", "examples", "file_of", "ranker_of"]
@@ -46,18 +44,16 @@ def file_of(route: str) -> str:
     return text.replace("{{version}}", __version__)
 
 
-def ranker_of(offer: Offer) -> Mapping[str, Any]:
+def ranker_of(served: ServedRanker) -> Mapping[str, Any]:
     """What the page has to know of a ranker."""
-    model = offer.ranker.models.scoring
-    judge = model.innermost if isinstance(model, Wrapper) else model
+    model = served.ranker.models.scoring
     return {
-        "name": offer.name,
-        "ranker": offer.ranker.name,
-        "model": public_name(model.name) if offer.ranker.needs_model else "",
-        "encoder": isinstance(judge, EncoderJudge),
+        "name": served.name,
+        "ranker": served.ranker.name,
+        "model": public_name(model.name) if served.ranker.needs_model else "",
         "weak": model.capabilities.weak,
-        "chooses_team": "team" in offer.settings.per_request,
-        "has_team": isinstance(offer.ranker, PointwiseRanker),
+        "chooses_team": "team" in served.settings.per_request,
+        "has_team": isinstance(served.ranker, PointwiseRanker),
     }
 
 

@@ -152,7 +152,7 @@ async function rank(team) {
       else take(live, name, data);
     }
     if (!made) throw new Error("the connection was lost before the ranking was done");
-    finish({ id: made.id, query, ranking: made.ranking, notes: made.notes, grades, ranker }, (performance.now() - began) / 1000);
+    finish({ id: made.id, query, ranking: made.ranking, notes: made.meta.warnings || [], grades, ranker }, (performance.now() - began) / 1000);
   } catch (error) {
     const stopped = going.signal.aborted;
     byId("status").textContent = stopped ? "Cancelled. Scores that came are kept in the ledger." : "";
@@ -417,8 +417,6 @@ function verdict(now, before) {
     const moved = hits.filter((hit) => place(before, hit.doc_id) !== hit.rank);
     said.push(moved.length ? `${counted(moved.length, "passage")} moved since the last ranking.` : "Nothing moved since the last ranking.");
   }
-  if (now.ranker?.encoder) said.push("The judge compares meanings by the names of personas and criteria; weights and explanations are for models that reason.");
-  else if (now.ranker?.weak) said.push("The judge is a weak model: take the order as a look at how it works.");
   return said.join(" ");
 }
 

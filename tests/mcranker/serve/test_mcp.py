@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -16,14 +17,14 @@ import httpx
 import pytest
 from mcp import Client, StdioServerParameters
 
-from mcranker import ChatRequest, ServerFailed
+from mcranker import ChatRequest, ScriptedChat, ServerFailed
 from mcranker.serve import RankerSettings, Settings
 from mcranker.serve.mcp import mcp_server
 from tests.mcranker.cli.test_cli_process import COMMAND, SECONDS, environment, reply
 from tests.support.cli_support import invoke
 from tests.support.comparing_team import TEAM, by_orders, comparing_team
 from tests.support.loopback import serve_in_thread
-from tests.support.serving import settings
+from tests.support.serving import model, settings
 
 TEXTS = ["soap", "cloth", "N95"]
 
@@ -55,7 +56,7 @@ async def refused(client: Client, tool: str, **arguments: Any) -> str:
 async def test_its_tools_say_what_they_take_and_give() -> None:
     async with client() as found:
         tools = {tool.name: tool for tool in (await found.list_tools()).tools}
-    assert list(tools) == ["rank", "explain", "compare", "recruit_team"]
+    assert list(tools) == ["rank", "estimate", "explain", "compare", "recruit_team"]
     for tool in tools.values():
         assert tool.description
         assert tool.output_schema is not None
@@ -87,9 +88,8 @@ async def test_it_ranks_explains_and_tells_how_far_it_is() -> None:
         assert list(heard[-1]) == [9, 9, "9 of 9 scores"]
         told = await called(found, "explain", ranking_id=ranked["ranking_id"], document_id="2")
         assert told["summary"] == "Rank 1 of 3; given at 3."
-        assert told["judges"][1]["name"] == "Virologist"
-        assert told["judges"][1]["score"] == 3
-        assert told["judges"][1]["criteria"] == [
+        assert told["scores"]["Virologist"] == 3
+        assert told["judges"]["Virologist"]["criteria"] == [
             "75% Answers the question: It says so.",
             "25% Names a source: It cites.",
         ]
@@ -109,6 +109,98 @@ async def test_a_recruited_team_may_rank() -> None:
         assert "no team 'nobody'" in await refused(
             found, "rank", query="masks", documents=TEXTS, team="nobody"
         )
+
+
+async def test_what_a_ranking_takes_is_known_before() -> None:
+    asked = {"query": "masks", "documents": TEXTS}
+    async with client() as found:
+        estimate = await called(found, "estimate", **asked)
+        ranked = await called(found, "rank", **asked)
+    # A recruiter, the rubrics of three, and three scores by each.
+    assert estimate["calls"] == ranked["calls"] == 13
+    assert estimate["reused_answers"] == 0
+    assert estimate["input_tokens"] > estimate["output_tokens"] > 0
+
+
+@pytest.mark.parametrize("limit", ["max_calls", "max_cost"])
+async def test_a_call_may_say_how_much_it_takes_at_most(limit: str, tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"query": "masks", "documents": TEXTS}
+    priced = ScriptedChat(model().complete, name="openai:gpt-4.1-mini")
+    options = {"model": priced, "ledger": str(tmp_path / "ledger")}
+    async with client(settings(options=options)) as found:
+        too_little = {"max_calls": 12, "max_cost": 1e-9}[limit]
+        message = await refused(found, "rank", **asked, **{limit: too_little})
+        assert "nothing was sent: it would take 13 calls, about $" in message
+        assert (await called(found, "estimate", **asked))["reused_answers"] == 0
+        enough = {"max_calls": 13, "max_cost": 1.0}[limit]
+        assert (await called(found, "rank", **asked, **{limit: enough}))["calls"] == 13
+        # What the ledger has is free.
+        again = await called(found, "rank", **asked, **{limit: 0})
+        assert (again["calls"], again["reused_answers"]) == (0, 13)
+
+
+async def test_what_cannot_be_foreseen_is_kept_from_going_beyond() -> None:
+    """A reply that cannot be read is asked for again, which no estimate knows."""
+    asked: list[ChatRequest] = []
+
+    def unreadable(request: ChatRequest) -> str:
+        asked.append(request)
+        return "?"
+
+    async with client(score=unreadable) as found:
+        message = await refused(found, "rank", query="q", documents=TEXTS, max_calls=13)
+    assert "max_calls=13 is used up" in message
+    assert len(asked) == 9
+
+
+async def test_without_a_known_price_no_cost_can_be_kept() -> None:
+    async with client(options={"model": _unpriced()}) as found:
+        message = await refused(found, "rank", query="q", documents=TEXTS, max_cost=1.0)
+    assert "no price is known" in message
+
+
+def _unpriced() -> ScriptedChat:
+    return ScriptedChat(model().complete, name="openai:no-such-model")
+
+
+async def test_a_call_may_say_how_long_it_takes_and_what_else_matters() -> None:
+    prompts: list[str] = []
+
+    async def one(request: ChatRequest) -> str:
+        prompts.append(request.messages[-1].content)
+        if request.tag.doc_id == "2":
+            await anyio.sleep_forever()
+        return '{"Score": 4}'
+
+    async with client(score=one) as found:
+        ranked = await called(
+            found,
+            "rank",
+            query="q",
+            documents=TEXTS,
+            deadline=0.5,
+            instruction="Prefer what seals",
+        )
+    assert all("3. Prefer what seals (weight 30%)" in each for each in prompts)
+    assert [each["relevance"] for each in ranked["results"]] == [
+        pytest.approx(0.4),
+        pytest.approx(0.4),
+        None,
+    ]
+    assert ranked["relevance_is"] == "absolute"
+    assert ranked["notes"][0] == "partial: the deadline came before all scores"
+
+
+@pytest.mark.local_model
+async def test_notes_say_who_judges() -> None:
+    ranker = RankerSettings(
+        "r", options={"model": "local:minilm", "ledger": None, "team": "clinician"}
+    )
+    async with client(Settings(rankers=(ranker,))) as found:
+        ranked = await called(found, "rank", query="q", documents=TEXTS)
+    assert ranked["notes"] == [
+        "Judged by local:minilm, an encoder: compares meaning, does not reason"
+    ]
 
 
 async def test_two_rankings_are_compared() -> None:
@@ -150,16 +242,16 @@ async def test_a_score_that_is_missing_is_null_and_told() -> None:
     by_id = {each["id"]: each for each in ranked["results"]}
     assert by_id["n95"]["scores"]["Virologist"] is None
     assert by_id["n95"]["missing"].keys() == {"Virologist"}
-    assert ranked["notes"] == ["1 score of 6 missing"]
+    assert ranked["notes"] == ["1 of 6 scores are missing"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"query": " ", "documents": TEXTS}, "query is empty"),
+        ({"query": " ", "documents": TEXTS}, "query must not be empty"),
         ({"query": "q", "documents": []}, "documents is empty"),
-        ({"query": "q", "documents": TEXTS * 2}, "there are 6 documents; send up to 5"),
-        ({"query": "q" * 21, "documents": TEXTS}, "query has 21 characters; send up to 20"),
+        ({"query": "q", "documents": TEXTS * 2}, "documents has 6 documents; send up to 5"),
+        ({"query": "q" * 21, "documents": TEXTS}, "query has 21 characters; give up to 20"),
         ({"query": "q", "documents": [{"text": "a", "id": "1"}] * 2}, "'1'"),
         ({"query": "q", "documents": TEXTS, "team": "clinician"}, "'team' cannot be chosen"),
         ({"query": "q", "documents": TEXTS, "top_n": 0}, "top_n"),
@@ -186,7 +278,7 @@ async def test_a_failing_model_is_told_without_addresses() -> None:
 async def test_where_every_score_is_needed_the_deadline_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mcranker.serve.mcp.GRACE", 0.0)
+    monkeypatch.setattr("mcranker.serve.served.GRACE", 0.0)
 
     async def hang(_: ChatRequest) -> str:
         await anyio.sleep_forever()
@@ -195,7 +287,7 @@ async def test_where_every_score_is_needed_the_deadline_is_an_error(
     limits = {"deadline": 0.05}
     async with client(score=hang, options={"missing": "fail"}, limits=limits) as found:
         message = await refused(found, "rank", query="q", documents=TEXTS)
-    assert "there is no ranking after 0.05 seconds" in message
+    assert "no ranking after 0.05 seconds" in message
 
 
 async def test_a_caller_that_gives_up_cancels_its_calls() -> None:
@@ -271,5 +363,7 @@ async def test_judges_that_compare_have_ranks_instead_of_scores() -> None:
         told = await called(found, "explain", ranking_id=ranked["ranking_id"], document_id="0")
     assert ranked["judges"] == list(TEAM)
     assert [each["index"] for each in ranked["results"]] == [1, 0]
-    assert [each["score"] for each in told["judges"]] == [None] * 3
-    assert {each["missing"] for each in told["judges"]} == {"compared, not scored: rank 2"}
+    assert ranked["relevance_is"] == "by_rank"
+    assert [each["relevance"] for each in ranked["results"]] == [None, None]
+    assert told["ranks"] == dict.fromkeys(TEAM, 2)
+    assert told["score"] is not None

@@ -14,7 +14,7 @@ from mcranker import ChatRequest, ConfigError, Ranking, RequestRejected
 from mcranker.events import PassagesCompared
 from mcranker.serve import Limits, RankerSettings, Settings
 from mcranker.serve.events import MOST_KEPT, EventQueue, event_data
-from mcranker.serve.offers import discreet
+from mcranker.serve.served import discreet
 from personas import library
 from tests.support.serving import KEY, by_place, client, model, settings
 
@@ -35,7 +35,8 @@ async def test_rank_returns_all_that_a_ranking_holds() -> None:
         "Virologist": 2.0,
         "Worried parent": 2.0,
     }
-    assert body["notes"] == []
+    assert "warnings" not in body["meta"]
+    assert body["meta"]["judged_by"] == ["scripted:tests"]
 
 
 async def test_documents_are_what_rankers_take() -> None:
@@ -217,7 +218,7 @@ async def test_an_unknown_model_is_named_with_those_there_are() -> None:
     async with client(Settings(rankers=(ranker,))) as http:
         answer = await http.post("/v2/rerank", json=asked)
     assert answer.status_code == 404
-    assert answer.json() == {"message": "model 'rerank-v9' not found; there are team"}
+    assert answer.json()["message"] == "model 'rerank-v9' not found; available: team"
 
 
 async def test_paths_of_the_operator_are_not_in_a_ranking(tmp_path: Path) -> None:
@@ -308,5 +309,5 @@ async def test_a_slow_reader_misses_scores_and_nothing_else() -> None:
 
 async def test_comparisons_are_events_too() -> None:
     event = PassagesCompared("q", ("b", "a"), failed=False, done=1, total=2)
-    data = {"doc_ids": ("b", "a"), "failed": False, "done": 1, "total": 2}
+    data = {"doc_ids": ("b", "a"), "failed": False, "done": 1, "total": 2, "persona": ""}
     assert event_data(event) == ("passages_compared", data)

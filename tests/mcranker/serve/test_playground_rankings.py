@@ -28,7 +28,7 @@ LETTERS = "mask a\nmask b\nmask c"
 
 
 def one(name: str, ranker: str, **options: Any) -> RankerSettings:
-    return RankerSettings(name, ranker, options, rank_scores=ranker == "rankgpt")
+    return RankerSettings(name, ranker, options)
 
 
 def every() -> Settings:

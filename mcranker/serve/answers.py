@@ -1,0 +1,156 @@
+"""What is said of a ranking: a number for each document, who judged, and what to know of both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from mcranker.method.rubric_text import INSTRUCTION_SHARE
+from mcranker.ranking import Ranking
+from mcranker.serve.problems import Problem
+from mcranker.serve.served import public_name
+from mcranker.serve.settings import Unscored
+from personas.weak_judges import judge_note
+from personas.words import counted
+
+SMALL = 0.01
+"""The number of the first document where nothing was judged; those behind it get less."""
+
+NOT_ABSOLUTE = (
+    "it compares documents and gives an order without scores, and this service makes none up "
+    "(unscored = 'error'); ask POST /v1/rank, or have it served with unscored = 'falling'"
+)
+"""Why a ranker does not serve rerank clients, where the operator wants no numbers by rank."""
+
+
+class Scored(NamedTuple):
+    """Numbers for the documents of an answer, in the ranking's order.
+
+    Attributes:
+        scores: of each document; None where it has none.
+        relevance: what they are: ``"absolute"``, from 0 to 1, which means the same from request to
+            request; ``"own"``, the ranker's own scores; ``"by_rank"``, where documents were
+            compared; or ``"input_order"``, where nothing was judged.
+        unscored: documents that no judge scored.
+        warnings: what the client should know of these numbers.
+    """
+
+    scores: Sequence[float | None]
+    relevance: str
+    unscored: int
+    warnings: tuple[str, ...]
+
+
+def scores_of(ranking: Ranking, policy: Unscored, *, raw: bool = False) -> Scored:
+    """Give a number to each document that is returned.
+
+    Documents without a score among others get that of the next one with a score, behind them the
+    lowest, so that a client that sorts by it keeps the order.
+
+    Args:
+        ranking: best first.
+        policy: what those get that no judge scored.
+        raw: the ranker's own scores instead of relevance from 0 to 1.
+
+    Raises:
+        Problem: a document has no score, and the policy wants none made up.
+    """
+    hits, count = list(ranking), len(ranking.passages)
+    counts = ranking.comparisons
+    known = [None if counts else hit.score if raw else hit.relevance for hit in hits]
+    unscored = sum(score is None for score in known)
+    if not unscored:
+        return Scored(known, "own" if raw else "absolute", 0, ())
+    begun = counts is not None and counts.asked > counts.failed
+    order_only = unscored == len(hits) and not ranking.failure and (begun or not ranking.partial)
+    relevance = "own" if raw else "absolute"
+    if unscored == len(hits):
+        relevance = "by_rank" if order_only else "input_order"
+    if policy == "error":
+        if order_only:
+            raise Problem("invalid", f"the ranker {ranking.ranker!r}: {NOT_ABSOLUTE}")
+        raise Problem("unavailable", f"{_were(unscored)} not scored", retry_after=1.0)
+    if policy == "null":
+        return Scored(known, relevance, unscored, (f"{_were(unscored)} not scored: null",))
+    if order_only:
+        depth = ranking.config.get("depth")
+        judged = min(count, depth) if isinstance(depth, int) else count
+        known = [(judged + 1 - hit.rank) / judged if hit.rank <= judged else None for hit in hits]
+        unscored = sum(score is None for score in known)
+        warnings = ["scores are by rank, 1 for the first: documents were compared with one another"]
+    elif relevance == "input_order":
+        known = [SMALL * (count + 1 - hit.rank) / count for hit in hits]
+        warnings = [f"no document was scored: scores fall from {SMALL:g} in the order as given"]
+    else:
+        warnings = []
+    if any(score is None for score in known):
+        warnings.append(f"{_were(unscored)} not scored: the lowest score stands in")
+    lowest = min(score for score in known if score is not None)
+    filled: list[float | None] = []
+    for score in reversed(known):
+        lowest_yet = filled[-1] if filled else lowest
+        filled.append(lowest_yet if score is None else score)
+    return Scored(filled[::-1], relevance, unscored, tuple(warnings))
+
+
+def warnings_of(ranking: Ranking) -> tuple[str, ...]:
+    """What a client should know of how a ranking came about."""
+    warnings = []
+    if ranking.failure:
+        warnings.append("the model failed: the order is the one that was given")
+    if ranking.partial:
+        warnings.append("partial: the deadline came before all scores")
+    if missing := len(ranking.missing):
+        warnings.append(f"{missing} of {ranking.matrix.values.size} scores are missing")
+    # Without their names: warnings are in headers too, and names are a model's.
+    if ranking.orders is not None and (left_out := len(ranking.orders.left_out)):
+        judges = counted(len(ranking.orders.personas), "judge")
+        warnings.append(f"{left_out} of {judges} gave no order and were left out")
+    if note := judge_note(ranking.weak_judge, public_name(ranking.models.get("scoring", ""))):
+        warnings.append(note.rstrip("."))
+    return tuple(warnings)
+
+
+def meta_of(ranking: Ranking, scored: Scored, warnings: Sequence[str]) -> Mapping[str, Any]:
+    """Who judged, how much is missing, and what it took; in every answer that is an object.
+
+    ``api_version`` and ``tokens`` are where Cohere's clients look for them. Tokens are those that
+    the answers took when they came; ``reused_tokens`` are those of them that the ledger had.
+    """
+    usage, reused = ranking.usage, ranking.reused
+    meta: dict[str, Any] = {
+        "api_version": {"version": "2"},
+        "tokens": {
+            "input_tokens": usage.input_tokens + reused.input_tokens,
+            "output_tokens": usage.output_tokens + reused.output_tokens,
+        },
+        "reused_tokens": reused.input_tokens + reused.output_tokens,
+        "judged_by": sorted({public_name(name) for name in ranking.models.values()}),
+        "relevance": scored.relevance,
+        "unscored": scored.unscored,
+        "missing_scores": len(ranking.missing),
+    }
+    if ranking.config.get("instruction"):
+        share = f"one more criterion of every judge, {INSTRUCTION_SHARE:g}% of the weight"
+        meta["instruction"] = "passed on" if ranking.ranker == "rerank" else share
+    return {**meta, "warnings": list(warnings)} if warnings else meta
+
+
+def headers_of(
+    name: str, ranking: Ranking, unscored: int, warnings: Sequence[str]
+) -> dict[str, str]:
+    """Headers of an answer; not every dialect has a place for what they say."""
+    headers = {"X-Ranking-Id": name}
+    if warnings:
+        headers["X-Notes"] = "; ".join(warnings).encode("ascii", "replace").decode()
+    if ranking.partial:
+        headers["X-Partial"] = "deadline"
+    if missing := len(ranking.missing):
+        headers["X-Missing-Scores"] = str(missing)
+    if unscored:
+        headers["X-Unscored"] = str(unscored)
+    return headers
+
+
+def _were(documents: int) -> str:
+    return f"{counted(documents, 'document')} {'was' if documents == 1 else 'were'}"

@@ -1,0 +1,338 @@
+"""Requests of all clients: one table of the fields that they send, read from raw JSON.
+
+What a field may hold is checked in its turn, counts before contents, and the first fault ends it:
+nothing is built from a body that is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mcranker.inputs import as_passages
+from mcranker.serve.problems import Problem
+from mcranker.serve.settings import Limits
+from mcranker.types import Passage, Query
+from personas.errors import shown
+from personas.words import counted
+
+BYTES_A_TOKEN = 4
+"""Of UTF-8, where no tokenizer is known: about what English has, and more than other scripts."""
+
+_LONGEST_NAME = 500
+_MOST_FIELDS = 100
+_MOST_OPTIONS = 20_000
+_DEEPEST_OPTION = 20
+
+Document = str | dict[str, Any]
+Reader = Callable[[Any, str, Limits], Any]
+Fields = Mapping[str, tuple[str, Reader]]
+"""Field of a body -> what it is called here, and what checks it; raises `Problem`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RerankRequest:
+    """A request of a rerank client, in whatever dialect it came.
+
+    Attributes:
+        query: to rank for.
+        documents: texts or records, in first-stage order.
+        model: name of a ranker, or one of its other names; None for the first ranker.
+        top_n: results that are returned, at most; 0 for all.
+        return_documents: whether results hold their documents; None where that was not said.
+        max_tokens: tokens of a document that are judged; 0 for all.
+        rank_fields: of records, in the order in which they are judged; empty for the text.
+        timeout: seconds; None for the service's own.
+        raw: whether scores are those of the ranker instead of relevance from 0 to 1.
+        instruction: what else matters; empty for nothing.
+        warnings: what was asked and has no effect.
+    """
+
+    query: str
+    documents: Sequence[Document]
+    model: str | None = None
+    top_n: int = 0
+    return_documents: bool | None = None
+    max_tokens: int = 0
+    rank_fields: Sequence[str] = ()
+    timeout: float | None = None
+    raw: bool = False
+    instruction: str = ""
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, body: Mapping[str, Any], limits: Limits) -> RerankRequest:
+        """Read a body of any dialect.
+
+        Raises:
+            Problem: a field is missing, has a value that it cannot have, or asks for something
+                that is not offered.
+        """
+        for name in ("input", "parameters"):  # DashScope and Pinecone put fields there
+            if isinstance(body.get(name), dict):
+                body = {**body, **body[name], name: None}
+        for name, (given, instead) in _NOT_OFFERED.items():
+            if given(body.get(name)):
+                raise Problem("invalid", f"invalid request: {name} is not offered; {instead}")
+        found = read_fields(body, RERANK_FIELDS, limits)
+        for name in ("query", "documents"):
+            if name not in found:
+                raise Problem("invalid", f"invalid request: {name!r} is missing")
+        if not found["documents"]:
+            raise Problem("empty", "invalid request: list of documents must not be empty")
+        ignored = [name for name in _NO_EFFECT if body.get(name) not in (None, False)]
+        return cls(**found, warnings=tuple(f"{name} has no effect here" for name in ignored))
+
+    def passages(self) -> tuple[Passage, ...]:
+        """The passages, each with its place for an id.
+
+        Raises:
+            Problem: a document lacks the fields that are asked for.
+            InputError: a document cannot be shown as text.
+        """
+        return tuple(
+            _passage(place, document, self.rank_fields)
+            for place, document in enumerate(self.documents)
+        )
+
+
+def read_fields(
+    body: Mapping[str, Any], fields: Fields, limits: Limits, *, strict: bool = False
+) -> dict[str, Any]:
+    """The values of a body's fields by the names of the table; null is absent, other fields too.
+
+    Raises:
+        Problem: a value cannot be, or with `strict` there is another field.
+    """
+    for name in body if strict else ():
+        if name not in fields:
+            raise Problem("invalid", f"invalid request: there is no field {name[:100]!r}")
+    found: dict[str, Any] = {}
+    for name, (attribute, read) in fields.items():
+        if (value := body.get(name)) is not None:
+            found.setdefault(attribute, read(value, name, limits))
+    return found
+
+
+def cut_to_bytes(
+    passages: Sequence[Passage], tokens: int
+) -> tuple[tuple[Passage, ...], tuple[str, ...]]:
+    """The passages cut to so many tokens, for models whose tokenizer is not known.
+
+    Returns:
+        The passages, and a warning for the client if one was cut.
+    """
+    most = tokens * BYTES_A_TOKEN
+    short = tuple(replace(each, text=_cut(each.text, most)) for each in passages)
+    count = sum(len(a.text) != len(b.text) for a, b in zip(short, passages, strict=True))
+    if not count:
+        return short, ()
+    return short, (
+        f"{counted(count, 'document')} cut to {most} bytes: {BYTES_A_TOKEN} a token, since the "
+        "model's tokenizer is not known here",
+    )
+
+
+# Readers
+
+
+def _refuse(name: str, value: Any, wanted: str) -> Problem:
+    return Problem("invalid", f"invalid request: {name} is {shown(value)}; give {wanted}")
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _that(holds: Callable[[Any], bool], wanted: str) -> Reader:
+    """A reader of values for which something holds."""
+
+    def read(value: Any, name: str, limits: Limits) -> Any:
+        if not holds(value):
+            raise _refuse(name, value, wanted)
+        return value
+
+    return read
+
+
+_name = _that(
+    lambda value: isinstance(value, str) and len(value) <= _LONGEST_NAME,
+    f"a name of up to {_LONGEST_NAME} characters",
+)
+_seconds = _that(lambda value: _number(value) and value > 0, "seconds, a number above 0")
+_share = _that(lambda value: _number(value) and 0 <= value <= 1, "a number from 0 to 1")
+_count = _that(lambda value: _whole(value) and value >= 0, "a whole number, 0 for all")
+_minus_one_too = _that(lambda value: _whole(value) and value >= -1, "a whole number, 0 for all")
+
+
+def _at_most(value: Any, name: str, limits: Limits) -> int:
+    count: int = _count(value, name, limits)
+    return min(count, limits.documents)
+
+
+def _tokens(value: Any, name: str, limits: Limits) -> int:
+    """Tokens of a document; -1, vLLM's word for as many as the model takes, is all."""
+    tokens: int = _minus_one_too(value, name, limits)
+    return min(max(tokens, 0), limits.body)
+
+
+def _flag(value: Any, name: str, limits: Limits) -> bool:
+    """True or false, also as a word."""
+    if isinstance(value, str):
+        value = {"true": True, "false": False}.get(value.lower(), value)
+    if not isinstance(value, bool):
+        raise _refuse(name, value, "true or false")
+    return value
+
+
+def _not(value: Any, name: str, limits: Limits) -> bool:
+    return not _flag(value, name, limits)
+
+
+def _text(value: Any, name: str, limits: Limits) -> str:
+    """A text, also as the only one of a list, or under ``text``."""
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if isinstance(value, dict):
+        value = value.get("text")
+    if not isinstance(value, str):
+        raise _refuse(name, value, "one text")
+    if not value.strip():
+        raise Problem("invalid", f"invalid request: {name} must not be empty")
+    if len(value) > limits.query:
+        said = f"{name} has {len(value)} characters; give up to {limits.query}"
+        raise Problem("too_large", said)
+    return value
+
+
+def _instruction(value: Any, name: str, limits: Limits) -> str:
+    return "" if value == "" else _text(value, name, limits)
+
+
+def _query(value: Any, name: str, limits: Limits) -> Query:
+    """A query with or without an id."""
+    if not isinstance(value, dict):
+        return Query(_text(value, name, limits))
+    query_id = value.get("id") or ""
+    if not isinstance(query_id, str) or not value.keys() <= {"text", "id"}:
+        raise _refuse(name, value, "a text, or an object with text and id")
+    return Query(_text(value, name, limits), query_id)
+
+
+def _documents(value: Any, name: str, limits: Limits) -> list[Document]:
+    found: list[Document] = [value] if isinstance(value, str) else value
+    if not isinstance(found, list):
+        raise _refuse(name, value, "a list of texts or objects")
+    _records(found, name, limits)
+    for place, document in enumerate(found):
+        if not isinstance(document, str | dict):
+            raise _refuse(f"{name}[{place}]", document, "a text or an object")
+        if isinstance(document, dict) and "image" in document:
+            raise Problem("invalid", f"{name}[{place}]: only texts are ranked; give a text")
+    return found
+
+
+def _records(value: Any, name: str, limits: Limits) -> list[Any] | dict[str, Any]:
+    if not isinstance(value, list | dict):
+        raise _refuse(name, value, "a list, or an object of id to text")
+    if len(value) > limits.documents:
+        said = f"{name} has {len(value)} documents; send up to {limits.documents} at once"
+        raise Problem("too_large", said)
+    return value
+
+
+def _names(value: Any, name: str, limits: Limits) -> list[str]:
+    if not isinstance(value, list) or len(value) > _MOST_FIELDS:
+        raise _refuse(name, value, f"a list of up to {_MOST_FIELDS} names")
+    return [_name(each, f"{name}[{place}]", limits) for place, each in enumerate(value)]
+
+
+def _options(value: Any, name: str, limits: Limits) -> dict[str, Any]:
+    """An object of bounded size and depth, whatever it holds."""
+    if not isinstance(value, dict):
+        raise _refuse(name, value, "an object")
+    level: list[Any] = [value]
+    count = 0
+    for _ in range(_DEEPEST_OPTION):
+        count += sum(map(len, level))
+        if count > _MOST_OPTIONS:
+            raise Problem("too_large", f"{name} holds over {_MOST_OPTIONS} values; send fewer")
+        inner = [each for one in level for each in (one.values() if isinstance(one, dict) else one)]
+        level = [each for each in inner if isinstance(each, dict | list)]
+    if level:
+        raise Problem("invalid", f"invalid request: {name} nests deeper than {_DEEPEST_OPTION}")
+    return value
+
+
+RERANK_FIELDS: Fields = {
+    **dict.fromkeys(("query", "text_1", "queries", "data_1"), ("query", _text)),
+    **dict.fromkeys(
+        ("documents", "texts", "passages", "input", "text_2", "items", "data_2"),
+        ("documents", _documents),
+    ),
+    "model": ("model", _name),
+    **dict.fromkeys(("top_n", "top_k"), ("top_n", _at_most)),
+    **dict.fromkeys(
+        ("return_documents", "return_text", "return_input"), ("return_documents", _flag)
+    ),
+    **dict.fromkeys(
+        ("max_tokens_per_doc", "max_doc_length", "truncate_prompt_tokens"), ("max_tokens", _tokens)
+    ),
+    "rank_fields": ("rank_fields", _names),
+    "timeout": ("timeout", _seconds),
+    "raw_scores": ("raw", _flag),
+    **dict.fromkeys(("use_activation", "activation", "softmax"), ("raw", _not)),
+    **dict.fromkeys(("instruction", "instruct"), ("instruction", _instruction)),
+}
+"""Of rerank clients, whatever their dialect."""
+
+RANK_FIELDS: Fields = {
+    "query": ("query", _query),
+    "documents": ("documents", _records),
+    "ranker": ("ranker", _name),
+    "options": ("options", _options),
+    "top_n": ("top_n", _at_most),
+    "min_relevance": ("min_relevance", _share),
+    "timeout": ("timeout", _seconds),
+    "instruction": ("instruction", _instruction),
+}
+"""Of ``/v1/rank`` and ``/v1/rank/stream``."""
+
+_NO_EFFECT = ("priority", "max_chunks_per_doc", "max_query_length", "rewrite_query", "latency")
+
+_NOT_OFFERED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "relevant_spans": (
+        lambda value: isinstance(value, dict) and value.get("mode") != "disabled",
+        "leave it out, or see /v1/explain for why a document ranks where it does",
+    ),
+    "return_embeddings": (bool, "there are no embeddings; leave it out"),
+    "mm_processor_kwargs": (bool, "only texts are ranked; leave it out"),
+}
+"""Field -> if a value of it asks for what there is not, and what to do instead."""
+
+
+def _passage(place: int, document: Document, fields: Sequence[str]) -> Passage:
+    """A text, a record's text, or its fields; clients know it by its place."""
+    if isinstance(document, str):
+        return Passage(str(place), document)
+    text = document.get("text")
+    if isinstance(text, str) and not fields:
+        return Passage(str(place), text)
+    chosen = {name: document[name] for name in fields or document if name in document}
+    if not chosen:
+        wanted = f"none of the rank_fields {', '.join(fields)[:200]}" if fields else "no field"
+        raise Problem("invalid", f"invalid request: documents[{place}] has {wanted}")
+    (passage,) = as_passages([{"id": str(place), "text": chosen}])
+    return passage
+
+
+def _cut(text: str, most: int) -> str:
+    if len(text) * 4 <= most:
+        return text
+    return text.encode("utf-8", "replace")[:most].decode("utf-8", "ignore")

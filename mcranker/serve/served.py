@@ -1,0 +1,339 @@
+"""The rankers that are served, each with the models, places and options it has."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import PurePath
+from typing import Any
+
+import anyio
+import orjson
+from pydantic import ValidationError
+
+from mcranker.errors import ConfigError, UnsupportedCapability
+from mcranker.estimate import Estimate
+from mcranker.events import Emit, RankingDone
+from mcranker.llm.limits.budget import Budget
+from mcranker.llm.wrapper import tokenizer_of
+from mcranker.logs import safe_logger
+from mcranker.models import MODEL_OPTIONS, limited
+from mcranker.rankers import RANKERS, Ranker
+from mcranker.ranking import Ranking
+from mcranker.serve.metrics import Metrics
+from mcranker.serve.places import Places
+from mcranker.serve.problems import Problem
+from mcranker.serve.settings import GRACE, RankerSettings, Settings
+from mcranker.types import Passage, Query
+from personas import PersonasError, Team, library
+
+logger = safe_logger("mcranker.serve")
+
+_MOST_VARIANTS = 64
+_SHORTEST = 0.001  # seconds
+_ADDRESS = re.compile(
+    r"(?<!\w)\w++://[^\s\"'>)]++|\[[0-9a-fA-F:]++\]:\d++|(?<![\w.-])[\w.-]++:\d{2,5}\b"
+    r"|(?<!\d)\d++(\.\d++){3}\b"
+)
+_PATH = re.compile(r"(?<![\w.])(~|[A-Za-z]:)?([\\/][\w.@+-]+){2,}[\\/]?")
+_OF_MODELS = {*MODEL_OPTIONS, "base_url", "ledger"}
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is to be ranked.
+
+    Attributes:
+        ranker: of the `ServedRanker` that makes it, or a variant of it.
+        query: to rank for.
+        passages: in first-stage order.
+        seconds: until the ranking is returned, complete or not; waiting for a place included.
+        top_n: how many are returned; 0 for all.
+        min_relevance: of what is returned.
+        instruction: what else matters; empty for nothing.
+
+    Raises:
+        Problem: the ranker takes no instruction.
+    """
+
+    ranker: Ranker
+    query: Query
+    passages: tuple[Passage, ...]
+    seconds: float
+    top_n: int = 0
+    min_relevance: float | None = None
+    instruction: str = ""
+
+    def __post_init__(self) -> None:
+        if self.instruction and not self.ranker.takes_instruction:
+            raise Problem(
+                "invalid", f"instruction: the ranker {self.ranker.name!r} takes none; leave it out"
+            )
+
+    async def estimate(self) -> Estimate:
+        """What it would take; nothing is sent."""
+        told = self.instruction or None
+        return await self.ranker.aestimate(self.query, self.passages, instruction=told)
+
+
+class ServedRanker:
+    """A ranker as requests find it.
+
+    Variants of it with other options share its models, and with them its ledger, budget and
+    limits.
+
+    Args:
+        settings: which ranker it is.
+        ranker: it, made and connected.
+        places: rankings at once.
+    """
+
+    def __init__(self, settings: RankerSettings, ranker: Ranker, places: Places) -> None:
+        self.settings = settings
+        self.ranker = ranker
+        self.places = places
+        self._variants: OrderedDict[bytes, Ranker] = OrderedDict()
+
+    @property
+    def name(self) -> str:
+        """By which requests choose it."""
+        return self.settings.name
+
+    def with_options(self, options: Mapping[str, Any]) -> Ranker:
+        """The ranker with other options.
+
+        Args:
+            options: of a request: fields of `RankerConfig`, and ``team``, as JSON values.
+
+        Raises:
+            Problem: an option may not be chosen, or has a value that it cannot have.
+        """
+        for name in options:
+            if name not in self.settings.per_request:
+                choices = ", ".join(self.settings.per_request) or "none"
+                raise Problem(
+                    "invalid",
+                    f"options: {name[:100]!r} cannot be chosen; requests may choose of the "
+                    f"ranker {self.name!r}: {choices}",
+                )
+        return self._variant(options)
+
+    def limited(
+        self, options: Mapping[str, Any], *, max_calls: int | None, max_cost: float | None
+    ) -> Ranker:
+        """The ranker with other options, for one ranking that may take no more than this.
+
+        Raises:
+            Problem: as `with_options`; or a price is not known, and so no cost can be kept.
+        """
+        ranker = self.with_options(options)
+        if max_calls is None and max_cost is None:
+            return ranker
+        budget = Budget(max_calls=max_calls, max_cost=max_cost)
+        ranker = self._made(options)
+        try:
+            for part in ranker.parts:
+                part.models = limited(part.models, budget)
+        except ConfigError as error:
+            raise Problem("invalid", str(error)) from error
+        return ranker
+
+    def cutting(self, tokens: int) -> Ranker | None:
+        """The ranker that sees so many tokens of a passage; None if it has no tokenizer."""
+        if tokenizer_of(self.ranker.models.scoring) is None:
+            return None
+        config = self.ranker.config
+        # The operator's own limits hold as well, those for weak models among them.
+        most = min(tokens, config.max_passage_tokens or tokens)
+        words = config.max_passage_words
+        return self._variant({"max_passage_tokens": most, "max_passage_words": words})
+
+    async def rank(self, job: Job, emit: Emit | None = None) -> Ranking:
+        """Wait for a place, and rank; partial at the deadline where the ranker may give such.
+
+        Args:
+            job: what to rank, by this ranker or a variant of it.
+            emit: takes the events of the ranking, if given.
+
+        Raises:
+            Problem: too many wait, or there is no ranking in time.
+            MCRankerError: as `Ranker.arank`.
+        """
+        began = time.monotonic()
+        async with self.places.one(within=job.seconds):
+            left = max(job.seconds - (time.monotonic() - began), _SHORTEST)
+            try:
+                with anyio.fail_after(left + GRACE):
+                    return await self._rank(job, left, emit)
+            except TimeoutError:
+                raise Problem("timeout", f"no ranking after {job.seconds:g} seconds") from None
+
+    async def _rank(self, job: Job, seconds: float, emit: Emit | None) -> Ranking:
+        options: dict[str, Any] = {
+            "top_n": job.top_n or None,
+            "min_relevance": job.min_relevance,
+            "deadline": None if job.ranker.config.missing == "fail" else seconds,
+            "instruction": job.instruction or None,
+        }
+        if emit is None:
+            return await job.ranker.arank(job.query, job.passages, **options)
+        async with job.ranker.astream(job.query, job.passages, **options) as events:
+            async for event in events:
+                if isinstance(event, RankingDone):
+                    return event.ranking
+                await emit(event)
+        raise AssertionError("a stream of events ended without a ranking")
+
+    def _variant(self, options: Mapping[str, Any]) -> Ranker:
+        if not options:
+            return self.ranker
+        key = hashlib.sha256(orjson.dumps(options, option=orjson.OPT_SORT_KEYS)).digest()
+        if key not in self._variants:
+            try:
+                self._variants[key] = self._made(options)
+            except (ConfigError, UnsupportedCapability, PersonasError) as error:
+                raise Problem("invalid", f"options: {error}") from error
+            if len(self._variants) > _MOST_VARIANTS:
+                self._variants.popitem(last=False)
+        self._variants.move_to_end(key)
+        return self._variants[key]
+
+    def _made(self, options: Mapping[str, Any]) -> Ranker:
+        base = self.ranker
+        chosen: dict[str, Any] = {**self.settings.options, **options}
+        if "team" in options:
+            chosen["team"] = team_of(options["team"])
+        kept = {name: value for name, value in chosen.items() if name not in _OF_MODELS}
+        if "model" in type(base).takes():
+            # So that none is connected; then all of its models take the place of this one.
+            models = next((part.models for part in base.parts), base.models)
+            kept |= {"model": models.scoring, "ledger": models.ledger}
+        make: Callable[..., Ranker] = type(base)
+        made = make(**kept)
+        made.models = base.models
+        for part, known in zip(made.parts, base.parts, strict=True):
+            part.models = known.models
+        return made
+
+
+class ServedRankers:
+    """All rankers of a service, found by name."""
+
+    def __init__(self, rankers: tuple[ServedRanker, ...]) -> None:
+        self.all = rankers
+
+    @classmethod
+    def open(cls, settings: Settings, metrics: Metrics | None = None) -> ServedRankers:
+        """Make the rankers and connect their models; nothing is sent yet.
+
+        Args:
+            settings: of the service.
+            metrics: count the calls of their models, if given.
+
+        Raises:
+            MCRankerError, PersonasError: a ranker cannot be made as it is set up.
+        """
+        return cls(tuple(_opened(each, settings, metrics) for each in settings.rankers))
+
+    @property
+    def described(self) -> tuple[str, str]:
+        """The models that judge and the ledgers that keep their answers, a line each."""
+        models = [part.models for served in self.all for part in served.ranker.parts]
+        names = [public_name(name) for each in models for name in each.names.values()]
+        kept = [str(each.ledger.path) if each.ledger else "none" for each in models]
+        return (
+            f"model: {', '.join(dict.fromkeys(names))}",
+            f"ledger: {', '.join(dict.fromkeys(kept))}",
+        )
+
+    def find(self, name: str | None) -> ServedRanker:
+        """The ranker of that name; the first one for None.
+
+        Raises:
+            Problem: there is none.
+        """
+        if name is None:
+            return self.all[0]
+        for served in self.all:
+            if name == served.name or name in served.settings.names:
+                return served
+        for served in self.all:
+            if any(fnmatchcase(name, pattern) for pattern in served.settings.names):
+                return served
+        known = ", ".join(served.name for served in self.all)
+        raise Problem("not_found", f"model {name[:100]!r} not found; available: {known}")
+
+    async def aclose(self) -> None:
+        """Close all models."""
+        for served in self.all:
+            await served.ranker.aclose()
+
+
+def team_of(value: object) -> Team:
+    """A team that a request brings, or names in the library; files are not looked for.
+
+    Raises:
+        Problem: it is none.
+    """
+    if isinstance(value, str):
+        if value in library.member_names():
+            return Team(members=(library.member(value),))
+        return library.team(value)
+    try:
+        return Team.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part)[:60] for part in ("team", *first["loc"]))
+        raise Problem("invalid", f"options: {where}: {first['msg']}") from error
+
+
+def public_form(ranking: Ranking) -> dict[str, Any]:
+    """Everything a ranking holds, as JSON values, without paths and addresses of the operator's."""
+    form = ranking.to_dict()
+    form["models"] = {role: public_name(name) for role, name in form["models"].items()}
+    if isinstance(prompts := form["config"].get("prompts"), str):
+        form["config"]["prompts"] = PurePath(prompts).name
+    for calls in (*form["usage"]["by_stage"], *form["usage"].get("reused", ())):
+        calls["model"] = public_name(calls["model"])
+    judges = (*form.get("members", ()), *form.get("orders", {}).values())
+    for holder in (form, form.get("comparisons") or {}, *judges):
+        for name in ("failure", "reason", "left_out"):
+            if holder.get(name):
+                holder[name] = discreet(holder[name])
+    for hit in form["hits"]:
+        if missing := hit.get("missing"):
+            hit["missing"] = {persona: discreet(reason) for persona, reason in missing.items()}
+    return form
+
+
+def public_name(model: str) -> str:
+    """A model's name without the folders of its file."""
+    kind, colon, name = model.partition(":")
+    return f"{kind}:{PurePath(name).name}" if colon and kind == "local" else model
+
+
+def discreet(message: str) -> str:
+    """What a message about a model says, without addresses and paths."""
+    return _PATH.sub("[path]", _ADDRESS.sub("[address]", message))
+
+
+def _opened(settings: RankerSettings, service: Settings, metrics: Metrics | None) -> ServedRanker:
+    make: Callable[..., Ranker] = RANKERS.get(settings.ranker)
+    ranker = make(**settings.options)
+    known = [part.models.scoring.capabilities.prefix_slots for part in ranker.parts]
+    slots = min((each for each in known if each is not None), default=None)
+    limits = service.limits
+    # Rankings that take turns would drive out each other's prompt prefixes.
+    places = Places(min(limits.rankings, slots or limits.rankings), limits.waiting, limits.wait)
+    if metrics is not None:
+        for part in ranker.parts:
+            part.models = metrics.metered(settings.name, part.models, public_name)
+        metrics.watch(settings.name, places)
+    names = ", ".join(dict.fromkeys(map(public_name, ranker.models.names.values())))
+    logger.info("ranker %r: %s with %s", settings.name, settings.ranker, names)
+    return ServedRanker(settings, ranker, places)
