@@ -4,7 +4,7 @@
     python benchmarks/service.py --seconds 60
 
 Overhead: one client, one passage, a team of one, a model of 0 ms in the service's process; beside
-it a bare FastAPI route that reads the same body, and `MCRanker.arank` itself. Milliseconds as a
+it a bare Starlette route that reads the same body, and `MCRanker.arank` itself. Milliseconds as a
 client sees them, and of the server's processor time.
 
 Load: a loopback model of fixed latency in a process of its own, and as many clients as are asked
@@ -43,15 +43,17 @@ PAGE = 4096 / 2**20  # MiB of a page of memory, as Linux counts them
 
 _SERVER = """
 import sys, uvicorn
-from fastapi import FastAPI, Request, Response
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 from mcranker import ScriptedChat
 from mcranker.serve import RankerSettings, Settings, create_app
 if sys.argv[1] == "bare":
-    app = FastAPI()
-    @app.post("/v2/rerank")
     async def rerank(request: Request) -> Response:
         body = await request.json()
         return Response(ANSWER, media_type="application/json")
+    app = Starlette(routes=[Route("/v2/rerank", rerank, methods=["POST"])])
     ANSWER = b'{"results":[{"index":0,"relevance_score":0.7}]}'
 else:
     model = ScriptedChat(lambda request: '{"Score": 7}')

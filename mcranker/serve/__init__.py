@@ -1,4 +1,4 @@
-"""The HTTP service: rankers behind the shapes that reranking clients speak.
+"""The HTTP service: rankers for the clients of other rerankers.
 
 Needs ``pip install 'mcranker[serve]'``. See ``docs/serve.md``.
 """

@@ -193,6 +193,7 @@ DIALECTS = (
         results="data",
         score="score",
         document="input",
+        bare=True,
         more=lambda response: {
             "object": "list",
             "top_k": response.request.top_n or len(response.request.documents),

@@ -106,7 +106,7 @@ def test_mixedbread(base: str) -> None:
     client = mixedbread.Mixedbread(api_key=KEY, base_url=base)
     found = client.rerank(model="m", query=QUERY, input=TEXTS, top_k=2, return_input=True)
     check(scored(found.data, score="score"), top=2)
-    assert found.data[0].input == {"text": "N95"}
+    assert found.data[0].input == "N95"
     assert (found.top_k, found.return_input, found.usage.total_tokens) == (2, True, 1365)
 
 
@@ -198,6 +198,24 @@ def test_openai(address: str) -> None:
     check([(each["index"], each["relevance_score"]) for each in results])
     with pytest.raises(openai.BadRequestError, match="must not be empty"):
         client.post("/rerank", body={"query": QUERY, "documents": []}, cast_to=httpx.Response)
+
+
+@pytest.mark.parametrize(
+    ("provider", "path"),
+    [
+        ("cohere", "/v1/rerank"),
+        ("jina", "/v1/rerank"),
+        ("voyage", "/v1/rerank"),
+        ("mixedbread.ai", "/v1/reranking"),
+        ("pinecone", "/rerank"),
+        ("text-embeddings-inference", "/rerank"),
+    ],
+)
+def test_rerankers(address: str, provider: str, path: str) -> None:
+    package = pytest.importorskip("rerankers.models.api_rankers")
+    ranker = package.APIRanker("m", KEY, provider, url=address + path)
+    found = ranker.rank(QUERY, TEXTS).results
+    check([(each.document.doc_id, each.score) for each in found])
 
 
 # LangChain
@@ -371,9 +389,7 @@ def test_haystack_nvidia(address: str, rank_documents: Callable[..., None]) -> N
 
 
 def test_haystack_tei(address: str, rank_documents: Callable[..., None]) -> None:
-    package = pytest.importorskip("haystack.components.rankers")
-    if not hasattr(package, "HuggingFaceTEIRanker"):
-        package = pytest.importorskip("haystack_integrations.components.rankers.huggingface_tei")
+    package = pytest.importorskip("haystack_integrations.components.rankers.huggingface_api")
     secret = pytest.importorskip("haystack.utils").Secret.from_token(KEY)
     rank_documents(package.HuggingFaceTEIRanker(url=address, token=secret))
 
