@@ -23,8 +23,8 @@ BYTES_A_TOKEN = 4
 
 _LONGEST_NAME = 500
 _MOST_FIELDS = 100
-_MOST_OPTIONS = 20_000
-_DEEPEST_OPTION = 20
+_MOST_VALUES = 50_000  # in the records of a request, or in its options
+_DEEPEST = 50
 
 Document = str | dict[str, Any]
 Reader = Callable[[Any, str, Limits], Any]
@@ -244,6 +244,7 @@ def _records(value: Any, name: str, limits: Limits) -> list[Any] | dict[str, Any
     if len(value) > limits.documents:
         said = f"{name} has {len(value)} documents; send up to {limits.documents} at once"
         raise Problem("too_large", said)
+    _bounded(value, name)
     return value
 
 
@@ -254,20 +255,24 @@ def _names(value: Any, name: str, limits: Limits) -> list[str]:
 
 
 def _options(value: Any, name: str, limits: Limits) -> dict[str, Any]:
-    """An object of bounded size and depth, whatever it holds."""
     if not isinstance(value, dict):
         raise _refuse(name, value, "an object")
+    _bounded(value, name)
+    return value
+
+
+def _bounded(value: list[Any] | dict[str, Any], name: str) -> None:
+    """Refuse values of too many parts or levels, whatever they are."""
     level: list[Any] = [value]
     count = 0
-    for _ in range(_DEEPEST_OPTION):
+    for _ in range(_DEEPEST):
         count += sum(map(len, level))
-        if count > _MOST_OPTIONS:
-            raise Problem("too_large", f"{name} holds over {_MOST_OPTIONS} values; send fewer")
+        if count > _MOST_VALUES:
+            raise Problem("too_large", f"{name} holds over {_MOST_VALUES} values; send fewer")
         inner = [each for one in level for each in (one.values() if isinstance(one, dict) else one)]
         level = [each for each in inner if isinstance(each, dict | list)]
     if level:
-        raise Problem("invalid", f"invalid request: {name} nests deeper than {_DEEPEST_OPTION}")
-    return value
+        raise Problem("invalid", f"invalid request: {name} nests deeper than {_DEEPEST} levels")
 
 
 RERANK_FIELDS: Fields = {

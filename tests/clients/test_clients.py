@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -51,6 +53,17 @@ def scored(results: Any, name: str = "index", score: str = "relevance_score") ->
 
 
 # SDKs
+
+
+def test_the_lines_of_the_readme() -> None:
+    pytest.importorskip("cohere")
+    page = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    pattern = r"^Anything [^\n]*:\n\n```python\n(.*?)```"
+    (code,) = re.findall(pattern, page, re.DOTALL | re.MULTILINE)
+    with serving(settings(port=0)) as without_keys:
+        found: dict[str, Any] = {"query": QUERY, "texts": TEXTS}
+        exec(code.replace("http://127.0.0.1:8080", without_keys), found)
+    check(scored(found["best"]))
 
 
 @pytest.mark.parametrize("kind", ["Client", "ClientV2"])

@@ -13,7 +13,6 @@ import pytest
 
 from mcranker import ScriptedChat
 from tests.support.adapting import ADAPTERS, QUERY, TEXTS, Haystack, by_word
-from tests.support.serving import serving
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = {
@@ -129,13 +128,3 @@ def test_pyterrier(lines: dict[str, str]) -> None:
     exec(lines["PyTerrier"], found)
     # BM25 finds the one relevant passage of q1 third: 1 / log2(4); the team puts it first.
     assert found["table"]["ndcg_cut_10"].tolist() == pytest.approx([(0.5 + 1) / 2, 1.0])
-
-
-def test_clients_of_the_service(lines: dict[str, str]) -> None:
-    with serving() as address:
-        code = lines["Anything"].replace("http://127.0.0.1:8080", address)
-        assert code != lines["Anything"]
-        found: dict[str, Any] = {"query": QUERY, "texts": list(TEXTS)}
-        exec(code, found)
-        found["client"].__exit__(None, None, None)
-    assert [each.index for each in found["best"]] == [1, 0, 2]

@@ -16,6 +16,9 @@ from mcranker import ChatRequest, ServerFailed
 from tests.support.serving import by_place, client, serving, settings, until, until_so
 
 ASKED = {"query": "q", "documents": ["a", "b"]}
+NESTED: object = "a"
+for _ in range(60):
+    NESTED = [NESTED]
 
 
 class Gate:
@@ -69,6 +72,27 @@ async def test_documents_and_queries_are_bounded(
 ) -> None:
     async with client(settings(limits={"documents": 3, "query": 10})) as http:
         assert (await http.post(path, json=body)).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "status"),
+    [
+        ("/v1/rerank", {"documents": [1] * 100_000}, 413),
+        ("/v1/rerank", {"documents": [{"a": [1] * 60_000}]}, 413),
+        ("/v1/rerank", {"documents": ["a"], "rank_fields": ["a"] * 101}, 400),
+        ("/v1/rank", {"documents": {"1": {"a": [[1]] * 60_000}}}, 413),
+        ("/v1/rank", {"documents": ["a"], "options": {"team": {"members": [1] * 60_000}}}, 413),
+        ("/v1/rank", {"documents": ["a"], "options": {"team": NESTED}}, 400),
+        ("/v1/rank", {"documents": ["a"], "options": {"team": {"members": [1] * 40_000}}}, 400),
+    ],
+)
+async def test_counts_and_levels_are_bounded_before_contents_are_looked_at(
+    path: str, fields: dict[str, object], status: int
+) -> None:
+    async with client(settings(per_request=("team",))) as http:
+        answer = await http.post(path, json={"query": "q", **fields})
+    assert answer.status_code == status
+    assert len(answer.text) < 1_500
 
 
 async def test_only_json_is_read() -> None:
