@@ -388,6 +388,14 @@ class Ranker(ABC):
         )
         return double
 
+    def _check_instruction(self) -> None:
+        if self.config.instruction and not self.takes_instruction:
+            raise ConfigError(
+                f"instruction={shown(self.config.instruction)}: ranker={self.name!r} as it is set "
+                "up takes none; leave it out, or use a ranker whose judges have criteria, such as "
+                "MCRanker or DirectRanker"
+            )
+
     def _limited_to(
         self,
         top_n: int | None = None,
@@ -408,14 +416,6 @@ class Ranker(ABC):
         limited = copy.copy(self)
         limited.config = RankerConfig.of(self.config, given)
         return limited
-
-    def _check_instruction(self) -> None:
-        if self.config.instruction and not self.takes_instruction:
-            raise ConfigError(
-                f"instruction={shown(self.config.instruction)}: ranker={self.name!r} as it is set "
-                "up takes none; leave it out, or use a ranker whose judges have criteria, such as "
-                "MCRanker or DirectRanker"
-            )
 
     def _queries_at_once(self) -> int:
         wanted = self.config.queries_at_once
