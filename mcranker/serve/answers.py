@@ -16,8 +16,10 @@ from personas.words import counted
 SMALL = 0.01
 """The number of the first document where nothing was judged; those behind it get less."""
 
+_JUDGES = ("scoring", "assessor")
+
 NOT_ABSOLUTE = (
-    "it compares documents and gives an order without scores, and this service makes none up "
+    "it gives an order without scores, and this service makes none up "
     "(unscored = 'error'); ask POST /v1/rank, or have it served with unscored = 'falling'"
 )
 """Why a ranker does not serve rerank clients, where the operator wants no numbers by rank."""
@@ -57,7 +59,7 @@ def scores_of(ranking: Ranking, policy: Unscored, *, raw: bool = False) -> Score
     """
     hits, count = list(ranking), len(ranking.passages)
     counts = ranking.comparisons
-    known = [None if counts else hit.score if raw else hit.relevance for hit in hits]
+    known = [hit.score if raw else None if counts else hit.relevance for hit in hits]
     unscored = sum(score is None for score in known)
     if not unscored:
         return Scored(known, "own" if raw else "absolute", 0, ())
@@ -77,7 +79,7 @@ def scores_of(ranking: Ranking, policy: Unscored, *, raw: bool = False) -> Score
         judged = min(count, depth) if isinstance(depth, int) else count
         known = [(judged + 1 - hit.rank) / judged if hit.rank <= judged else None for hit in hits]
         unscored = sum(score is None for score in known)
-        warnings = ["scores are by rank, 1 for the first: documents were compared with one another"]
+        warnings = ["scores are by rank, 1 for the first: the ranker gives an order, no relevance"]
     elif relevance == "input_order":
         known = [SMALL * (count + 1 - hit.rank) / count for hit in hits]
         warnings = [f"no document was scored: scores fall from {SMALL:g} in the order as given"]
@@ -88,8 +90,8 @@ def scores_of(ranking: Ranking, policy: Unscored, *, raw: bool = False) -> Score
     lowest = min(score for score in known if score is not None)
     filled: list[float | None] = []
     for score in reversed(known):
-        lowest_yet = filled[-1] if filled else lowest
-        filled.append(lowest_yet if score is None else score)
+        behind = filled[-1] if filled else lowest
+        filled.append(behind if score is None else score)
     return Scored(filled[::-1], relevance, unscored, tuple(warnings))
 
 
@@ -117,7 +119,7 @@ def meta_of(ranking: Ranking, scored: Scored, warnings: Sequence[str]) -> Mappin
     ``api_version`` and ``tokens`` are where Cohere's clients look for them. Tokens are those that
     the answers took when they came; ``reused_tokens`` are those of them that the ledger had.
     """
-    usage, reused = ranking.usage, ranking.reused
+    usage, reused, models = ranking.usage, ranking.reused, ranking.models
     meta: dict[str, Any] = {
         "api_version": {"version": "2"},
         "tokens": {
@@ -125,7 +127,7 @@ def meta_of(ranking: Ranking, scored: Scored, warnings: Sequence[str]) -> Mappin
             "output_tokens": usage.output_tokens + reused.output_tokens,
         },
         "reused_tokens": reused.input_tokens + reused.output_tokens,
-        "judged_by": sorted({public_name(name) for name in ranking.models.values()}),
+        "judged_by": sorted({public_name(models[role]) for role in _JUDGES if role in models}),
         "relevance": scored.relevance,
         "unscored": scored.unscored,
         "missing_scores": len(ranking.missing),

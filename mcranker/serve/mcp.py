@@ -106,7 +106,7 @@ class RankResult(Taken):
     judges: list[str]
     relevance_is: str = Field(
         description="absolute: means the same in every call, so that a threshold holds; by_rank: "
-        "documents were compared and have none; input_order: nothing was judged"
+        "the ranker gives an order alone; input_order: nothing was judged"
     )
     results: list[RankedDocument]
     notes: list[str] = Field(description="who judges, and what is missing or not as usual")

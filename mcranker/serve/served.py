@@ -58,7 +58,7 @@ class Job:
         instruction: what else matters; empty for nothing.
 
     Raises:
-        Problem: the ranker takes no instruction.
+        Problem: the ranker takes no instruction, or gives no relevance that could be a threshold.
     """
 
     ranker: Ranker
@@ -73,6 +73,10 @@ class Job:
         if self.instruction and not self.ranker.takes_instruction:
             raise Problem(
                 "invalid", f"instruction: the ranker {self.ranker.name!r} takes none; leave it out"
+            )
+        if self.min_relevance is not None and not self.ranker.gives_scores:
+            raise Problem(
+                "invalid", f"min_relevance: the ranker {self.ranker.name!r} gives no relevance"
             )
 
     async def estimate(self) -> Estimate:

@@ -74,6 +74,7 @@ _KEPT_OUT = {
     "config": "write its fields one by one, each as a key of its own",
 }
 Unscored = Literal["falling", "null", "error"]
+"""What rerank clients get for documents that no judge scored."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}")
 _TEAM_FILES = {".yaml", ".yml", ".json"}

@@ -16,6 +16,7 @@ from mcranker.serve import Limits, RankerSettings, Settings
 from mcranker.serve.events import MOST_KEPT, EventQueue, event_data
 from mcranker.serve.served import discreet
 from personas import library
+from tests.support.comparing import comparing
 from tests.support.serving import KEY, by_place, client, model, settings
 
 ASKED = {"query": {"text": "best masks", "id": "q1"}, "documents": ["cloth", "surgical"]}
@@ -59,6 +60,16 @@ async def test_top_n_and_min_relevance_say_what_is_returned() -> None:
         good = await http.post("/v1/rank", json={**ASKED, "min_relevance": 0.15})
     assert first.json()["returned"] == good.json()["returned"] == ["1"]
     assert len(first.json()["ranking"]["hits"]) == 2
+
+
+async def test_a_threshold_needs_a_relevance() -> None:
+    order, seen = comparing(lambda _: "[2] > [1]")
+    ranker = RankerSettings("list", "rankgpt", {"model": order, "ledger": None})
+    async with client(Settings(rankers=(ranker,))) as http:
+        answer = await http.post("/v1/rank", json={**ASKED, "min_relevance": 0.5})
+    assert answer.status_code == 400
+    assert "gives no relevance" in answer.json()["message"]
+    assert not seen
 
 
 async def test_options_are_chosen_where_the_operator_lets_requests() -> None:
