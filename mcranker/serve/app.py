@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 import uuid
@@ -28,7 +29,7 @@ from mcranker.ranking import Ranking
 from mcranker.runtime.bridge import task_group
 from mcranker.serve import playground
 from mcranker.serve.answers import NOT_ABSOLUTE, headers_of, meta_of, scores_of, warnings_of
-from mcranker.serve.bodies import ClientDisconnected, read_object, timeout_of
+from mcranker.serve.bodies import ClientDisconnected, read_object
 from mcranker.serve.dialects import (
     DIALECTS,
     GENERAL,
@@ -382,13 +383,13 @@ class _Service:
         return Response(playground.file_of(call.route), headers=headers, media_type=kind)
 
     async def _explain(self, call: _Call) -> Response:
-        kept = self._kept.get(call.request.path_params["id"], call.holder)
-        if kept is None:
+        ranking = self._kept.get(call.request.path_params["id"], call.holder)
+        if ranking is None:
             raise Problem(
                 "not_found", "there is no such ranking, or it was made too long ago to be kept"
             )
 
-        page = await anyio.to_thread.run_sync(lambda: render_inspection(public_form(kept.ranking)))
+        page = await anyio.to_thread.run_sync(lambda: render_inspection(public_form(ranking)))
         return HTMLResponse(page, headers=_HEADERS)
 
     async def _show_metrics(self, _: _Call) -> Response:
@@ -426,9 +427,14 @@ class _Service:
         return served, Job(ranker, query, passages, seconds, **found)
 
     def _seconds(self, call: _Call, timeout: float | None) -> float:
-        given = timeout_of(call.request) if timeout is None else timeout
+        """Until the ranking is returned, by the body, the header or the operator."""
+        header = call.request.headers.get("x-timeout")
+        if timeout is None and header is not None:
+            with contextlib.suppress(orjson.JSONDecodeError):
+                header = orjson.loads(header)
+            timeout = read_fields({"timeout": header}, RANK_FIELDS, self._limits).get("timeout")
         most = self._limits.deadline
-        return most if given is None else min(given, most)
+        return most if timeout is None else min(timeout, most)
 
     async def _ranked(
         self, call: _Call, served: ServedRanker, job: Job, emit: Emit | None = None
@@ -450,7 +456,7 @@ class _Service:
                 self._under_way.discard(scope)
             self._metrics.ranked(served.name, ranking)
             ranked = _Ranked(uuid.uuid4().hex, ranking)
-            self._kept.put(ranked.id, ranking, served, call.holder)
+            self._kept.put(ranked.id, ranking, call.holder)
             return ranked
         raise Problem("unavailable", "the service stops; try again elsewhere", retry_after=1.0)
 

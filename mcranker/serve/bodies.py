@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import anyio
@@ -47,24 +46,6 @@ async def read_object(request: Request, *, most: int, seconds: float) -> dict[st
     if not isinstance(found, dict):
         raise Problem("invalid", "invalid request: the body is no JSON object")
     return found
-
-
-def timeout_of(request: Request) -> float | None:
-    """The seconds in the header ``X-Timeout``; None without.
-
-    Raises:
-        Problem: it is no number above 0.
-    """
-    given = request.headers.get("x-timeout")
-    if given is None:
-        return None
-    try:
-        seconds = float(given)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise Problem("invalid", f"X-Timeout is {given[:40]!r}; give seconds, a number above 0")
-    return seconds
 
 
 async def _read(request: Request, most: int) -> bytes:

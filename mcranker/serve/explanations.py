@@ -6,17 +6,15 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 from mcranker.ranking import Ranking
-from mcranker.serve.served import ServedRanker
 
 _OF_A_SCORE = 100  # bytes, about
 _OF_A_PASSAGE = 1_000
 
 
 class Kept(NamedTuple):
-    """A ranking, and who made it for whom."""
+    """A ranking, and the name of the key with which it was asked for."""
 
     ranking: Ranking
-    served: ServedRanker
     holder: str
     size: int
 
@@ -35,27 +33,20 @@ class Explanations:
         self._kept: OrderedDict[str, Kept] = OrderedDict()
         self._bytes = 0
 
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def put(self, name: str, ranking: Ranking, served: ServedRanker, holder: str) -> None:
+    def put(self, name: str, ranking: Ranking, holder: str) -> None:
         """Keep a ranking under an id; `holder` names the key with which it was asked for."""
-        size = _size(ranking)
+        # Python takes up to four bytes for a character.
+        texts = sum(4 * (len(each.text) + len(each.title)) for each in ranking.passages)
+        scores = _OF_A_PASSAGE + _OF_A_SCORE * len(ranking.personas)
+        size = texts + scores * len(ranking.passages)
         if size > self._most_bytes:
             return
-        self._kept[name] = Kept(ranking, served, holder, size)
+        self._kept[name] = Kept(ranking, holder, size)
         self._bytes += size
         while len(self._kept) > self._most or self._bytes > self._most_bytes:
             self._bytes -= self._kept.popitem(last=False)[1].size
 
-    def get(self, name: str, holder: str) -> Kept | None:
+    def get(self, name: str, holder: str) -> Ranking | None:
         """The ranking, if it is still kept and was asked for with the same key."""
         kept = self._kept.get(name)
-        return kept if kept is not None and kept.holder == holder else None
-
-
-def _size(ranking: Ranking) -> int:
-    texts = sum(len(passage.text) + len(passage.title) for passage in ranking.passages)
-    scores = len(ranking.passages) * (_OF_A_PASSAGE + _OF_A_SCORE * len(ranking.personas))
-    # Python takes up to four bytes for a character.
-    return 4 * texts + scores
+        return kept.ranking if kept is not None and kept.holder == holder else None

@@ -34,7 +34,7 @@ from mcranker.logs import safe_logger
 from mcranker.rankers import Ranker
 from mcranker.rankers.mcranker import MCRanker
 from mcranker.serve.answers import scores_of, warnings_of
-from mcranker.serve.explanations import Explanations, Kept
+from mcranker.serve.explanations import Explanations
 from mcranker.serve.problems import Problem, problem_of
 from mcranker.serve.requests import RANK_FIELDS, read_fields
 from mcranker.serve.served import Job, ServedRanker, ServedRankers, public_form
@@ -214,7 +214,7 @@ class _Tools:
                 raise
             raise Problem("unavailable", f"{max_calls=}, {max_cost=}: {error}") from error
         name = uuid.uuid4().hex
-        self._kept.put(name, ranking, served, "")
+        self._kept.put(name, ranking, "")
         scored = scores_of(ranking, "null")
         return RankResult(
             ranking_id=name,
@@ -263,7 +263,7 @@ class _Tools:
     @_reported
     async def explain(self, ranking_id: str, document_id: str) -> dict[str, Any]:
         """Say why a document of an earlier ranking ranks where it does, judge by judge."""
-        form = public_form(self._found(ranking_id).ranking)
+        form = self._found(ranking_id)
         inspection = await anyio.to_thread.run_sync(Inspection.from_dict, form)
         hit = next((each for each in inspection.hits if each.doc_id == document_id), None)
         if hit is None:
@@ -291,7 +291,7 @@ class _Tools:
     @_reported
     async def compare(self, before: str, after: str) -> dict[str, Any]:
         """Say which documents moved between two earlier rankings, and whose scores moved them."""
-        one, two = (public_form(self._found(each).ranking) for each in (before, after))
+        one, two = (self._found(each) for each in (before, after))
         found = await anyio.to_thread.run_sync(compare_rankings, one, two)
         return {
             "summary": " ".join(_plain(each) for each in verdict(found)),
@@ -353,15 +353,15 @@ class _Tools:
         told = found["instruction"]
         return Job(ranker, as_query(found["query"]), passages, seconds, top_n, instruction=told)
 
-    def _found(self, ranking_id: str) -> Kept:
-        kept = self._kept.get(ranking_id, "")
-        if kept is None:
+    def _found(self, ranking_id: str) -> dict[str, Any]:
+        ranking = self._kept.get(ranking_id, "")
+        if ranking is None:
             raise Problem(
                 "not_found",
                 f"there is no ranking {ranking_id[:100]!r}, or it was made too long ago to be "
                 "kept; rank again",
             )
-        return kept
+        return public_form(ranking)
 
 
 class _Progress:

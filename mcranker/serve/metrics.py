@@ -46,6 +46,23 @@ _COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 """Counter -> what it counts, and its labels."""
 
+_HISTOGRAMS = (
+    (
+        "request_seconds",
+        "From a request's head to its answer, waiting included.",
+        ("route",),
+    ),
+    (
+        "stage_seconds",
+        "Wall time of a ranking's stages, and of all of it (total).",
+        ("ranker", "stage"),
+    ),
+)
+_GAUGES = (
+    ("rankings_in_progress", "Rankings under way."),
+    ("requests_waiting", "Requests that wait for a ranking to end."),
+)
+
 
 class Metrics:
     """Counters and histograms of one service, in a registry of its own."""
@@ -56,28 +73,12 @@ class Metrics:
             name: Counter(f"mcranker_{name}", text, labels, registry=registry)
             for name, (text, labels) in _COUNTERS.items()
         }
-        self._request_seconds = Histogram(
-            "mcranker_request_seconds",
-            "From a request's head to its answer, waiting included.",
-            ["route"],
-            buckets=_SECONDS,
-            registry=registry,
+        self._request_seconds, self._stages = (
+            Histogram(f"mcranker_{name}", text, labels, buckets=_SECONDS, registry=registry)
+            for name, text, labels in _HISTOGRAMS
         )
-        self._stages = Histogram(
-            "mcranker_stage_seconds",
-            "Wall time of a ranking's stages, and of all of it (total).",
-            ["ranker", "stage"],
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self._taken = Gauge(
-            "mcranker_rankings_in_progress", "Rankings under way.", ["ranker"], registry=registry
-        )
-        self._waiting = Gauge(
-            "mcranker_requests_waiting",
-            "Requests that wait for a ranking to end.",
-            ["ranker"],
-            registry=registry,
+        self._taken, self._waiting = (
+            Gauge(f"mcranker_{name}", text, ["ranker"], registry=registry) for name, text in _GAUGES
         )
 
     def counter(self, name: str, *labels: str) -> Counter:

@@ -1,30 +1,4 @@
-"""What the service is and may do: a TOML file, or the same as objects.
-
-```toml
-[server]
-host = "127.0.0.1"                    # another one needs [keys]
-port = 8080
-hosts = ["rerank.example.com"]        # names by which it is addressed, besides its own
-open_metrics = false                  # true: /metrics needs no key
-
-[limits]
-rankings = 32                         # at once; 128 more requests may wait for 30 seconds
-deadline = 60                         # seconds; then a ranking is partial
-
-[keys]                                # name -> hash: mcranker serve --new-key
-search = "sha256:…"
-
-[rankers.default]                     # the first one serves requests that name no other
-model = "openai:gpt-5-mini"
-names = ["rerank-v3.5", "jina-*"]     # other names and patterns for it
-scoring = "expected"                  # any option of the ranker
-per_request = ["team", "top_k"]       # options that requests may choose
-
-[rankers.quick]
-ranker = "direct"                     # without: mcranker
-team = "team.yaml"                    # files lie beside this one
-```
-"""
+"""What the service is and may do: a TOML file (see ``docs/serve.md``), or the same as objects."""
 
 from __future__ import annotations
 
