@@ -64,7 +64,8 @@ def scores_of(ranking: Ranking, policy: Unscored, *, raw: bool = False) -> Score
     if not unscored:
         return Scored(known, "own" if raw else "absolute", 0, ())
     begun = counts is not None and counts.asked > counts.failed
-    order_only = unscored == len(hits) and not ranking.failure and (begun or not ranking.partial)
+    ended = not (ranking.failure or ranking.partial or ranking.missing)
+    order_only = unscored == len(hits) and (begun or ended)
     relevance = "own" if raw else "absolute"
     if unscored == len(hits):
         relevance = "by_rank" if order_only else "input_order"
@@ -72,21 +73,22 @@ def scores_of(ranking: Ranking, policy: Unscored, *, raw: bool = False) -> Score
         if order_only:
             raise Problem("invalid", f"the ranker {ranking.ranker!r}: {NOT_ABSOLUTE}")
         raise Problem("unavailable", f"{_were(unscored)} not scored", retry_after=1.0)
-    if policy == "null":
-        return Scored(known, relevance, unscored, (f"{_were(unscored)} not scored: null",))
+    made_up, warnings = known, list[str]()
     if order_only:
         depth = ranking.config.get("depth")
         judged = min(count, depth) if isinstance(depth, int) else count
-        known = [(judged + 1 - hit.rank) / judged if hit.rank <= judged else None for hit in hits]
-        unscored = sum(score is None for score in known)
-        warnings = ["scores are by rank, 1 for the first: the ranker gives an order, no relevance"]
-    elif relevance == "input_order":
-        known = [SMALL * (count + 1 - hit.rank) / count for hit in hits]
+        made_up = [(judged + 1 - hit.rank) / judged if hit.rank <= judged else None for hit in hits]
+        unscored = sum(score is None for score in made_up)
+        warnings = ["the ranker gives an order, no relevance: scores are by rank, 1 for the first"]
+    elif unscored == len(hits):
+        made_up = [SMALL * (count + 1 - hit.rank) / count for hit in hits]
         warnings = [f"no document was scored: scores fall from {SMALL:g} in the order as given"]
-    else:
-        warnings = []
-    if any(score is None for score in known):
+    if None in made_up:
         warnings.append(f"{_were(unscored)} not scored: the lowest score stands in")
+    if policy == "null":
+        warnings = [f"{each.partition(':')[0]}: null" for each in warnings]
+        return Scored(known, relevance, unscored, tuple(warnings))
+    known = made_up
     lowest = min(score for score in known if score is not None)
     filled: list[float | None] = []
     for score in reversed(known):

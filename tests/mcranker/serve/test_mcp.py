@@ -364,6 +364,7 @@ async def test_judges_that_compare_have_ranks_instead_of_scores() -> None:
     assert ranked["judges"] == list(TEAM)
     assert [each["index"] for each in ranked["results"]] == [1, 0]
     assert ranked["relevance_is"] == "by_rank"
+    assert ranked["notes"] == ["the ranker gives an order, no relevance: null"]
     assert [each["relevance"] for each in ranked["results"]] == [None, None]
     assert told["ranks"] == dict.fromkeys(TEAM, 2)
     assert told["score"] is not None

@@ -80,11 +80,17 @@ async def test_so_does_one_that_comes_too_late(ranker: str) -> None:
     assert answer.headers["x-partial"] == "deadline"
 
 
+async def test_where_no_reply_can_be_read_there_is_no_order_either() -> None:
+    _, numbers, meta, _ = await asked(one(model(lambda _: "?"), "mcranker"))
+    assert meta["relevance"] != "by_rank"
+    assert max(each for each in numbers if each is not None) <= 0.01
+
+
 async def test_null_is_left_to_clients_that_can_read_it() -> None:
     service = one(model(down), "mcranker", on_failure="first_stage", unscored="null")
     places, numbers, meta, _ = await asked(service)
     assert (places, numbers) == ([0, 1, 2], [None] * 3)
-    assert meta["warnings"][1] == "3 documents were not scored: null"
+    assert meta["warnings"][1] == "no document was scored: null"
 
 
 async def test_or_the_request_fails() -> None:
