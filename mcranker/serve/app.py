@@ -247,11 +247,11 @@ class _Service:
 
     async def no_route(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        call = _Call(request, "other")
+        call = _Call(request, "other", about=request.url.path[:200])
         problem = Problem("method", f"{request.method[:20]} is not allowed here")
         if error.status_code != 405:
-            routes = ", ".join(("/v1/rank", *ROUTES[:3], *(each.name for each in DIALECTS)))
-            problem = Problem("not_found", f"Not found. Routes (docs/serve.md has all): {routes}")
+            some = ", ".join((*ROUTES[:3], "/v1/rank"))
+            problem = Problem("not_found", f"Not found. Routes: {some}; docs/serve.md has all")
         headers = {**(error.headers or {}), **problem.headers}
         self._answered(call, error.status_code)
         return _json(GENERAL.problem(problem), error.status_code, headers)
