@@ -164,6 +164,64 @@ class Evaluator:
             ) from failure
 
 
+@dataclass(frozen=True, slots=True)
+class Companions:
+    """Measures that show how far a measure's judgements reach.
+
+    Attributes:
+        judged: share of the ranks that the measure looks at whose documents are judged.
+        condensed: the measure of the list without its unjudged documents; None where nothing
+            computes it.
+    """
+
+    judged: str
+    condensed: str | None
+
+    @classmethod
+    def of(cls, measure: str) -> Companions:
+        """Of a measure, e.g. ``Judged@10`` and ``nDCG(judged_only=True)@10``.
+
+        Raises:
+            MeasureError, ExtraMissing: as `evaluate`.
+        """
+        (found,) = _parse([measure]).values()
+        cutoff = found.params.get("cutoff")
+        judged = "Judged" if cutoff is None else f"Judged@{cutoff}"
+        if "judged_only" not in found.SUPPORTED_PARAMS or found.params.get("judged_only"):
+            return cls(judged, None)
+        condensed = found(judged_only=True)
+        try:
+            _ir_measures().evaluator([condensed], {"query": {"document": 1}})
+        except ValueError:
+            return cls(judged, None)
+        return cls(judged, str(condensed))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Those that there are."""
+        return (self.judged, *([self.condensed] if self.condensed else []))
+
+
+def ceiling(run: Run, qrels: Mapping[str, Mapping[str, int]], measure: str) -> dict[str, float]:
+    """Query id -> the measure of the best order of the run's documents, by falling grade.
+
+    Raises:
+        MeasureError, RunError, ExtraMissing: as `evaluate`.
+    """
+    best = {
+        query_id: sorted(documents, key=lambda each: -qrels[query_id].get(each[0], 0))
+        for query_id, documents in run.items()
+        if query_id in qrels
+    }
+    return Evaluator(qrels, (measure,)).per_query(best)[measure]
+
+
+def cutoff_of(measure: str) -> int | None:
+    """How many ranks a measure looks at, e.g. 10 for ``nDCG@10``; None for all."""
+    found = re.search(r"@(\d+)$", measure.strip())
+    return int(found[1]) if found else None
+
+
 def measure_names(text: str) -> list[str]:
     """The names in a list such as ``nDCG@10,AP(rel=2,judged_only=True)``; each once.
 

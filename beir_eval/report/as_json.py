@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from beir_eval.experiment.run_folder import Metrics
 from beir_eval.measures.significance import Interval
 from beir_eval.report.model import Figure, Report, Section, TableCell
+from beir_eval.report.verdict import findings
 from personas.plain import safe_json
 
 VERSION = 1
@@ -26,11 +27,12 @@ def render_json(report: Report, *, per_query: bool = False) -> str:
 
     def plain(value: Any) -> Any:
         if isinstance(value, Metrics) and not per_query:
-            return value.model_dump(mode="json", exclude={"per_query"})
+            return value.model_dump(mode="json", exclude={"per_query", "by_lot"})
         return _plain(value)
 
     options = orjson.OPT_INDENT_2 | orjson.OPT_PASSTHROUGH_DATACLASS
-    text = orjson.dumps({"version": VERSION, **_named(report)}, default=plain, option=options)
+    content = {"version": VERSION, "warnings": list(findings(report)), **_named(report)}
+    text = orjson.dumps(content, default=plain, option=options)
     return safe_json(text.decode()) + "\n"
 
 

@@ -130,7 +130,7 @@ def test_the_report_says_that_the_lead_is_of_ties(chance: Report) -> None:
     (note,) = (each for each in only(chance).notes if each.startswith("Tied scores keep"))
     ranks = cell_of(only(chance), "ranks")
     assert f"ranks on many, {ranks.value:.3f} as ranked and {ranks.honest:.3f}" in note
-    assert "§: at least half of its lead over sum is due to ties." in said
+    assert "§: at least half of its lead over sum is ties." in said
     assert "the ends of these draws and of the orders by grade" in said
     line = next(each for each in said.splitlines() if each.startswith("| ranks |"))
     assert f"| {ranks.value:.3f} | " in line
