@@ -20,6 +20,7 @@ from beir_eval.compare.model import (
 )
 from beir_eval.errors import MeasureError, SettingError
 from beir_eval.measures.metrics import cutoff_of
+from beir_eval.measures.overlap import rank_biased_overlap
 from beir_eval.measures.significance import EQUAL, compare_runs
 
 if TYPE_CHECKING:
@@ -67,6 +68,14 @@ def compare_pair(
         raise MeasureError(f"no query has a value of {measure!r} in both runs")
     of_a = {each: values_a[each] for each in ids}
     of_b = {each: values_b[each] for each in ids}
+    lots_a, lots_b = pair.a.lots(measure), pair.b.lots(measure)
+    tested = {
+        "a": {each: lots_a.get(each, of_a[each]) for each in ids},
+        "b": {each: lots_b.get(each, of_b[each]) for each in ids},
+    }
+    runs = pair.a.run(), pair.b.run()
+    lists = [[[doc_id for doc_id, _ in run.get(each, ())] for run in runs] for each in ids]
+    overlaps = [rank_biased_overlap(a, b) for a, b in lists]
     cutoff = cutoff_of(measure)
     chosen = _most_changed({each: of_b[each] - of_a[each] for each in ids}, top, direction)
     explained = _explained(pair, chosen, (of_a, of_b), cutoff=cutoff, limit=passages)
@@ -79,7 +88,8 @@ def compare_pair(
         left_out=pair.left_out,
         a=_side(pair.a, of_a, measure),
         b=_side(pair.b, of_b, measure),
-        comparison=compare_runs({"": {"a": of_a, "b": of_b}}, "a")[""]["b"],
+        comparison=compare_runs({"": tested}, "a")[""]["b"],
+        overlap=math.fsum(overlaps) / len(overlaps),
         settings=_setting_changes(pair.a.settings, pair.b.settings),
         losses=tuple(each for each in explained if each.difference < 0),
         gains=tuple(each for each in explained if each.difference > 0),

@@ -204,12 +204,16 @@ def test_two_runs_side_by_side_tell_what_they_owe_to_ties_and_missing_scores(
     assert a.metrics is not None
     value, ties = a.metrics.means[MEASURE], a.metrics.ties[MEASURE].by_lot
     owed = (
-        f"with ties drawn by lot, its mean is {ties:.4f} and not {value:.4f}; what is compared "
-        "here is as ranked"
+        f"with ties drawn by lot, its mean is {ties:.4f} and not {value:.4f}; the test goes by "
+        "that, queries are shown as ranked"
     )
     assert compared.a.warnings == (owed,)
     assert compared.b.warnings == (
+        "files were changed after the run: metrics.json",
         owed,
         "30 of its 1,200 scores are missing, and what stood in for them counts",
     )
     assert f"B: {owed}." in notes(compared)
+    # Both are the first stage's order, by lot as well: nothing differs.
+    assert compared.comparison.p_value == 1.0
+    assert compared.overlap == pytest.approx(1.0)
