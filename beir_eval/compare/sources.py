@@ -18,7 +18,7 @@ from mcranker.paths import is_file, is_folder
 from mcranker.trec import Run, read_trec
 from personas import Team
 from personas.inspection.stored import StoredHit, StoredQuery, StoredRanking, StoredUsage
-from personas.report.query.verdict import WEAK
+from personas.weak_judges import judge_note
 
 FIRST_STAGE_NAME = "first-stage"
 """Stands for the first stage's run of what the other run has ranked."""
@@ -224,9 +224,10 @@ class _FolderRun(ComparedRun):
         return self._metrics.by_lot.get(measure, {})
 
     def warnings(self, measure: str, values: Mapping[str, float]) -> tuple[str, ...]:
-        weak, changed = self._folder.weak_judge, self._folder.changed()
+        changed, model = self._folder.changed(), self._folder.manifest.models.get("scoring", "")
+        judged = judge_note(self._folder.weak_judge, model).removesuffix(".")
         return (
-            *([f"its judge is {WEAK[weak]}"] if weak else []),
+            *([f"{judged[0].lower()}{judged[1:]}"] if judged else []),
             *([f"files were changed after the run: {', '.join(changed)}"] if changed else []),
             *_warnings(self._metrics, measure, values),
         )

@@ -41,9 +41,9 @@ from mcranker.trec import read_trec
 from personas.inspection.stored import (
     StoredComparisons,
     StoredRanking,
-    WeakJudge,
     check_plain,
 )
+from personas.weak_judges import WeakJudge
 
 VERSION = 1
 DATA_FOLDER = "data"

@@ -183,6 +183,7 @@ class _Work:
         self._made = made
         self._prepares = ReportInputs(scratch)
         self._prepared: dict[int, ReportInput] = {}
+        self._differences = differences(sources)
 
     def do(self, processes: int | None) -> None:
         """Write everything."""
@@ -256,7 +257,7 @@ class _Work:
         survey = replace(
             survey,
             collection=run.source.data.manifest.dataset,
-            differences=differences(survey),
+            differences=self._differences[number - 1],
         )
         runs = f"../{OVERVIEW}" if len(self._sources) > 1 else ""
         (run.plan.folder / FIGURES).write_bytes(

@@ -48,11 +48,13 @@ class Shelf:
         measure: as ir-measures writes it; upper and lower case make no difference where the
             folders have it.
         provider_prices: as `build_report` has it.
+        alone: without the companions of the measure where folders do not have them.
     """
 
-    def __init__(self, measure: str, *, provider_prices: bool = False) -> None:
+    def __init__(self, measure: str, *, provider_prices: bool = False, alone: bool = False) -> None:
         self.measure = measure
         self.companions = Companions.of(measure)
+        self._alone = alone
         self._provider_prices = provider_prices
         self._kept: dict[Path, Measured] = {}
         self._first_stages: dict[str, Run] = {}
@@ -129,7 +131,7 @@ class Shelf:
         ties: tuple[Path, Callable[[Run], dict[str, Tied]]],
     ) -> Metrics:
         """With what a report needs and the folder lacks; of the companions, if `run` is there."""
-        companions = self.companions.names if run[0].exists() else ()
+        companions = self.companions.names if run[0].exists() and not self._alone else ()
         names = (self.measure, *companions)
         if absent := [each for each in names if each not in metrics.per_query]:
             found = evaluate(run[1](), self._qrels_of(data), absent)

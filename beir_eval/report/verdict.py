@@ -10,7 +10,8 @@ from beir_eval.report.model import Column, Report, Row, Section, TableCell
 from beir_eval.report.notes import FEW_QUERIES, MOST_MISSING
 from beir_eval.report.numbers import BOUNDS_SIGN, gain_text, interval, measure_text, p_text
 from personas.plain import plain
-from personas.report.query.verdict import ORDER, WEAK, Finding, Kind
+from personas.report.query.verdict import ORDER, Finding, Kind
+from personas.weak_judges import judge_note
 from personas.words import counted, whole
 
 _ONE_BY_ONE = 3
@@ -28,9 +29,22 @@ def findings(report: Report) -> tuple[Finding, ...]:
 
 
 def _judges(section: Section) -> Iterator[Finding]:
-    for kind, what in WEAK.items():
-        if judged := [row.label for row in section.rows if row.weak_judge == kind]:
-            yield Finding("warn", f"The judge of {_names(judged)} is {what}.")
+    ranked = [row for row in section.rows if row.models]
+    notes = {row.label: judge_note(row.weak_judge, _judge(row)) for row in ranked}
+    for note in filter(None, dict.fromkeys(notes.values())):
+        judged = [label for label, each in notes.items() if each == note]
+        if len(judged) < len(ranked):
+            yield Finding("warn", f"{_names(judged)}: {note[0].lower()}{plain(note[1:])}")
+        else:
+            yield Finding("warn", plain(note))
+
+
+def _judge(row: Row) -> str:
+    """The name of the model that scored."""
+    found = (
+        cell.manifest.models.get("scoring", "") for cell in row.cells if cell and cell.manifest
+    )
+    return ", ".join(dict.fromkeys(found))
 
 
 def _of_section(report: Report, section: Section) -> Iterator[Finding]:

@@ -96,7 +96,8 @@ def test_the_same_report_makes_the_same_page() -> None:
 
 def test_the_page_opens_with_the_judge_and_then_the_worst_news() -> None:
     first, *found = findings(report(replace(usual(), unfinished=(("Touche", "MC"),))))
-    assert "The judge of MC: 2 recruits is an encoder" in first.sentence
+    judged = "judged by openai:m, an encoder: compares meaning, does not reason."
+    assert first.sentence == f"MC: 2 recruits: {judged}"
     kinds = [ORDER.index(each.kind) for each in found]
     assert kinds == sorted(kinds)
     sentences = [each.sentence for each in found]
