@@ -132,7 +132,7 @@ class ForeignFile:
 
         Raises:
             RunError: the file is not there, damaged, empty or not UTF-8; a line has not six
-                columns, a rank or score is no number, or a document stands twice under a query.
+                columns, a rank or score is no number, or a document appears twice under a query.
         """
         try:
             listed = parse_trec((place, line.encode()) for place, _, line in read_lines(path))

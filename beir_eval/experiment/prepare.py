@@ -84,7 +84,7 @@ def chosen_queries(
         limit: keep only the first so many.
 
     Raises:
-        DatasetError: an id is not there, or stands twice.
+        DatasetError: an id is not there, or appears twice.
     """
     judged = [query_id for query_id in dataset.queries if dataset.qrels.get(query_id)]
     for place, query_id in enumerate(queries):

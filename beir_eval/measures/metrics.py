@@ -280,7 +280,7 @@ def _short(text: str) -> str:
 def _scores_by_rank(query_id: str, documents: Sequence[tuple[str, float]]) -> dict[str, float]:
     scores = {doc_id: float(len(documents) - place) for place, (doc_id, _) in enumerate(documents)}
     if len(scores) < len(documents):
-        raise RunError(f"query {query_id!r}: a document stands twice; a run lists it once")
+        raise RunError(f"query {query_id!r}: a document appears twice; a run lists it once")
     return scores
 
 

@@ -39,6 +39,7 @@ from beir_eval.persona_report.sources import Source, find_sources
 from mcranker import __version__
 from personas.atomic import replacing_folder
 from personas.report.site import Made
+from personas.weak_judges import judge_note
 
 if TYPE_CHECKING:
     from personas.report.dataset.pages import RunEntry
@@ -274,6 +275,7 @@ class _Work:
             personas=survey.personas_in_all,
             totals=survey.totals,
             differences=survey.differences,
+            judge=judge_note(survey.weak_judge, survey.models.get("scoring", "")),
             finished=run.source.run.manifest.finished,
         )
         self.found.append((entry, survey.notes))

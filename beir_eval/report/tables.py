@@ -315,11 +315,11 @@ def _pairs(report: Report, section: Section) -> Table:
         return Table("", (), ())
     return Table(
         title=f"All pairs: {section.measured}, {BY_LOT}",
-        headings=("", "ranker", *(column.name for column in section.columns)),
+        headings=("ranker", "letter", *(column.name for column in section.columns)),
         rows=tuple(
             (
-                Entry(letters[row.label]),
                 Entry(row.label),
+                Entry(letters[row.label]),
                 *(
                     Entry(
                         measure_text(cell.honest),

@@ -8,6 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from personas.plain import plain
 from personas.report import site
 from personas.report.dataset.overview import (
     contests,
@@ -390,6 +391,7 @@ class RunEntry:
         totals: over all its queries.
         finished: whether every query was tried; else these are those that were.
         differences: over the first stage and the other ranker.
+        judge: a sentence about a weak judge; empty for others.
     """
 
     page: str
@@ -401,6 +403,7 @@ class RunEntry:
     totals: Totals
     finished: bool = True
     differences: tuple[Difference, ...] = ()
+    judge: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,7 +423,15 @@ def render_runs(entries: Sequence[RunEntry], made: Made = NOBODY) -> str:
         _group(dataset, tuple(entry for entry in entries if entry.dataset == dataset))
         for dataset in datasets
     ]
-    return render_page("runs.html", assets=("survey",), groups=groups, runs=len(entries), made=made)
+    judges = dict.fromkeys(entry.judge for entry in entries if entry.judge)
+    return render_page(
+        "runs.html",
+        assets=("survey",),
+        groups=groups,
+        runs=len(entries),
+        judges=[plain(each) for each in judges],
+        made=made,
+    )
 
 
 def _group(dataset: str, entries: tuple[RunEntry, ...]) -> _Group:

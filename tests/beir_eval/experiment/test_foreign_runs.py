@@ -140,7 +140,10 @@ def test_a_packed_file_with_a_byte_order_mark(home: Path) -> None:
     ("content", "message"),
     [
         (b"q1 Q0 d1 1 2.0\n", ":1: 5 columns; a line of a run has six"),
-        (b"q1 Q0 d1 1 2.0 t\nq1 Q0 d1 2 1.0 t\n", ":2: document 'd1' stands twice under query 'q1"),
+        (
+            b"q1 Q0 d1 1 2.0 t\nq1 Q0 d1 2 1.0 t\n",
+            ":2: document 'd1' appears twice under query 'q1",
+        ),
         (b"q1 Q0 d\xff 1 2.0 t\n", ":1: byte 8 of the line is not UTF-8"),
         (b"q1 Q0 d1 1 high t\n", ":1: score 'high' is no number"),
         (b"q1 Q0 d1 1 nan t\n", ":1: score 'nan' is not finite"),
@@ -419,7 +422,7 @@ def test_without_a_data_set_of_the_paper_its_rows_are_not_there(home: Path) -> N
     ("rows", "table", "message"),
     [
         ('["RankT5 (XL)"]', '"table_5_and_1"', "'RankT5 (XL)' is not in table_5_and_1; did you"),
-        ('["BM25", "BM25"]', '"table_5_and_1"', "paper_rows: 'BM25' stands twice"),
+        ('["BM25", "BM25"]', '"table_5_and_1"', "paper_rows: 'BM25' appears twice"),
         ('["BM25"]', None, "paper_rows: 'BM25' needs the table that it stands in"),
         ('["DIRECT(0,10)"]', '"table_5_and_1"', "is the paper_row of ranker 'a' already"),
     ],

@@ -127,7 +127,7 @@ def test_no_measures_and_no_judgements() -> None:
 
 
 def test_a_document_twice() -> None:
-    with pytest.raises(RunError, match="query 'q1': a document stands twice"):
+    with pytest.raises(RunError, match="query 'q1': a document appears twice"):
         evaluate({"q1": [("a", 1.0), ("a", 0.5)]}, QRELS)
 
 

@@ -68,7 +68,7 @@ def test_means_are_over_all_judged_queries() -> None:
 
 
 def test_a_document_twice() -> None:
-    with pytest.raises(RunError, match="stands twice"):
+    with pytest.raises(RunError, match="appears twice"):
         bounds([("a", 1.0), ("a", 1.0)])
 
 
