@@ -38,6 +38,7 @@ MARGIN = 0.01
 
 Data = TypeVar("Data", bound=Hashable)
 Label = TypeVar("Label", bound=Hashable)
+Query = TypeVar("Query", str, int)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class Comparison:
 
     Attributes:
         difference: mean of the run less mean of the baseline.
+        interval: Student's confidence interval of it.
         p_value: of the paired t-test, two-sided; 1 where all differences are 0.
         p_adjusted: `p_value` after the correction for all comparisons of its family.
         wins: queries on which the run is better by more than 1e-9.
@@ -69,6 +71,7 @@ class Comparison:
     """
 
     difference: float
+    interval: Interval
     p_value: float
     p_adjusted: float
     wins: int
@@ -86,6 +89,8 @@ def compare_runs(
     *,
     correction: str = "holm",
     margin: float = MARGIN,
+    level: float = 0.95,
+    farthest: float = math.inf,
 ) -> dict[Data, dict[Label, Comparison]]:
     """Compare every run with the baseline, on every data set.
 
@@ -99,10 +104,12 @@ def compare_runs(
         baseline: the run that the others are compared with.
         correction: one of `CORRECTIONS`.
         margin: of `Comparison.p_not_worse` and `Comparison.p_equivalent`, above 0.
+        level: of the intervals, above 0 and below 1.
+        farthest: no interval goes beyond it in either direction.
 
     Raises:
-        SettingError: `correction` is unknown, `margin` is not above 0, two runs of a data set do
-            not have the same queries, or a value is not a finite number.
+        SettingError: `correction` is unknown, `margin` or `level` is out of its range, two runs of
+            a data set do not have the same queries, or a value is not a finite number.
         ExtraMissing: scipy is not installed.
     """
     _check_choice("correction", correction, CORRECTIONS)
@@ -123,8 +130,12 @@ def compare_runs(
     for place, (data, label, differences) in enumerate(found):
         wins, losses = int((differences > EQUAL).sum()), int((differences < -EQUAL).sum())
         mean, spread = _mean_and_spread(differences)
+        ends = confidence_intervals(
+            {"": dict(enumerate(differences.tolist()))}, level=level, low=-farthest, high=farthest
+        )
         compared[data][label] = Comparison(
             difference=mean,
+            interval=ends[""],
             p_value=tested[place][0],
             p_adjusted=corrected[0][place],
             wins=wins,
@@ -212,7 +223,7 @@ def adjust(p_values: Sequence[float], method: str = "holm") -> list[float]:
 
 
 def confidence_intervals(
-    values: Mapping[Label, Mapping[str, float]],
+    values: Mapping[Label, Mapping[Query, float]],
     *,
     level: float = 0.95,
     low: float = -math.inf,
@@ -311,7 +322,7 @@ def _detectable(spread: float, count: int) -> float:
     return reach * spread / math.sqrt(count)
 
 
-def _table(runs: Mapping[Label, Mapping[str, float]], query_ids: Sequence[str]) -> Numbers:
+def _table(runs: Mapping[Label, Mapping[Query, float]], query_ids: Sequence[Query]) -> Numbers:
     """A row a run, a column a query."""
     import numpy as np
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import orjson
@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from beir_eval.experiment.run_folder import Metrics
 from beir_eval.measures.significance import Interval
-from beir_eval.report.model import Figure, Report, Section, TableCell
+from beir_eval.report.model import Figure, Report, Section
 from beir_eval.report.verdict import findings
 from personas.plain import safe_json
 
@@ -43,13 +43,6 @@ def _plain(value: Any) -> Any:
             return value.model_dump(mode="json")
         case Interval():
             return [value.low, value.high]
-        case TableCell(comparison=found):
-            cell = _named(value)
-            between = cell.pop("difference")
-            if found is not None:
-                first, *rest = asdict(found).items()
-                cell["comparison"] = dict([first, ("interval", between), *rest])
-            return cell
         case Section():
             left = [{"dataset": data, "label": label} for data, label in value.unfinished]
             return {**_named(value), "unfinished": left}

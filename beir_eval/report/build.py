@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 from beir_eval.errors import SettingError
 from beir_eval.experiment.labels import natural
@@ -22,7 +21,6 @@ from beir_eval.measures.metrics import cutoff_of
 from beir_eval.measures.significance import (
     MARGIN,
     Comparison,
-    Interval,
     adjust,
     better_than,
     compare_runs,
@@ -45,8 +43,6 @@ MEASURE = "nDCG@10"
 """What the paper's numbers are of; heads a report on runs of which none is finished."""
 EQUAL = 1e-12
 """Values that differ by no more share a rank."""
-Values: TypeAlias = Mapping[str, Mapping[str, Mapping[str, float]]]
-"""Data set -> label -> query id -> value."""
 
 
 def build_report(
@@ -183,24 +179,36 @@ def _cells(
         content: _ranks({label: _honest_mean(each, measure) for label, each in column.items()})
         for content, column in sound.items()
     }
-    found = _statistics(_values(by_column, measure), baseline, settings)
+    values = _values(by_column, measure)
+    # Measures of a report lie within 0 and 1, and so do the intervals.
+    intervals = {
+        content: confidence_intervals(column, level=settings.level, low=0.0, high=1.0)
+        for content, column in values.items()
+    }
+    compared = compare_runs(
+        values,
+        baseline,
+        correction=settings.correction,
+        margin=settings.margin,
+        level=settings.level,
+        farthest=1.0,
+    )
     beaten = better_than(_values(sound, measure), correction=settings.correction)
     return {
         place: TableCell(
             value=each.metrics.means[measure],
             paper=plan.paper_value(place) if _is_papers(measure) else None,
             rank=ranks[place[0]].get(place[1], 0),
-            interval=found.intervals[place],
-            comparison=found.comparisons.get(place),
+            interval=intervals[place[0]][place[1]],
+            comparison=compared[place[0]].get(place[1]),
             metrics=each.metrics,
             manifest=plan.manifest(place),
-            difference=found.differences.get(place),
             by_lot=bounds.by_lot if (bounds := each.metrics.ties.get(measure)) else None,
             missing=missing_share(each.metrics),
             signs=_signs(
                 each.metrics,
                 by_column[place[0]].get(baseline),
-                found.comparisons.get(place),
+                compared[place[0]].get(place[1]),
                 measure,
                 flaws=(flaws[place], flaws.get((place[0], baseline), "")),
             ),
@@ -455,59 +463,3 @@ class Settings:
     correction: str
     level: float
     margin: float
-
-
-@dataclass(frozen=True, slots=True)
-class Statistics:
-    """By data set and label.
-
-    Attributes:
-        intervals: of the values.
-        comparisons: with the baseline's; none for the baseline itself, and where it is missing.
-        differences: intervals of the differences of `comparisons`.
-    """
-
-    intervals: Mapping[tuple[str, str], Interval]
-    comparisons: Mapping[tuple[str, str], Comparison]
-    differences: Mapping[tuple[str, str], Interval]
-
-
-def _statistics(values: Values, baseline: str, settings: Settings) -> Statistics:
-    """Intervals of all values, and comparisons with the baseline as one family.
-
-    Measures of a report lie within 0 and 1, and so do the intervals.
-
-    Raises:
-        SettingError: one of the settings is unknown or out of its range.
-        ExtraMissing: scipy is not installed.
-    """
-    compared = compare_runs(
-        values, baseline, correction=settings.correction, margin=settings.margin
-    )
-    intervals: dict[tuple[str, str], Interval] = {}
-    differences: dict[tuple[str, str], Interval] = {}
-    for data, runs in values.items():
-        of_values = confidence_intervals(runs, level=settings.level, low=0.0, high=1.0)
-        of_differences = confidence_intervals(
-            {
-                label: {
-                    query_id: value - runs[baseline][query_id]
-                    for query_id, value in runs[label].items()
-                }
-                for label in compared[data]
-            },
-            level=settings.level,
-            low=-1.0,
-            high=1.0,
-        )
-        intervals |= {(data, label): found for label, found in of_values.items()}
-        differences |= {(data, label): found for label, found in of_differences.items()}
-    return Statistics(
-        intervals=intervals,
-        comparisons={
-            (data, label): comparison
-            for data, by_label in compared.items()
-            for label, comparison in by_label.items()
-        },
-        differences=differences,
-    )

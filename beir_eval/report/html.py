@@ -18,7 +18,7 @@ from beir_eval.report import numbers
 from beir_eval.report.as_json import render_json
 from beir_eval.report.drawing import STYLE as FIGURE_STYLE
 from beir_eval.report.figures import render_svg
-from beir_eval.report.model import Column, Report, Row, Section, TableCell
+from beir_eval.report.model import Report, Section
 from beir_eval.report.notes import paper_note
 from beir_eval.report.tables import (
     Table,
@@ -33,26 +33,13 @@ from beir_eval.report.verdict import findings
 from personas.report import formats
 from personas.report.page import asset, environment, policy
 from personas.report.site import NOBODY, Made
-from personas.words import counted, whole
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 _WIDE = 4
-_FEW_GAPS = 3
-_MOST_GAPS = 200
-_REASON = 160
 _DRAWN, _HEIGHT = 120, 12
 """Pixels of an interval that is drawn."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Gap:
-    """What lacks in a run."""
-
-    dataset: str
-    label: str
-    what: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +53,6 @@ class _View:
         by_lot: the same of values with ties drawn by lot.
         queries: for each column, how many queries its means are over.
         models: whether rows differ in their models, so that each names its own.
-        gaps: runs with queries or scores that lack, at most `_MOST_GAPS`.
-        more_gaps: how many more there are.
         legend: what the marks mean; empty if there are none.
         svg: the figure; empty if there is none.
         differences: from the baseline; None if nothing is compared.
@@ -79,8 +64,6 @@ class _View:
     by_lot: tuple[bool, ...]
     queries: tuple[int, ...]
     models: bool
-    gaps: tuple[_Gap, ...]
-    more_gaps: int
     legend: str
     svg: str
     differences: Table | None
@@ -117,7 +100,6 @@ def render_html(report: Report, *, made: Made = NOBODY) -> str:
 
 
 def _view(report: Report, section: Section) -> _View:
-    gaps = _gaps(section)
     details = detail_tables(report, section) if section.rows else ()
     compared = any(cell.comparison for row in section.rows for cell in row.cells if cell)
     values = (figure_table(report, section.figure),) if section.figure else ()
@@ -132,48 +114,11 @@ def _view(report: Report, section: Section) -> _View:
         by_lot=(*lots, any(lots)),
         queries=tuple(column_queries(section, place) for place in places),
         models=len({row.models for row in section.rows if row.models}) > 1,
-        gaps=gaps[:_MOST_GAPS],
-        more_gaps=max(0, len(gaps) - _MOST_GAPS),
         legend=legend(report, section),
         svg=render_svg(section.figure, measure=report.measure) if section.figure else "",
         differences=details[0] if compared else None,
         details=(*values, *details[compared:]),
     )
-
-
-def _gaps(section: Section) -> tuple[_Gap, ...]:
-    return tuple(
-        _Gap(column.name, row.label, what)
-        for place, column in enumerate(section.columns)
-        for row in section.rows
-        if (cell := row.cells[place]) is not None and (what := _what_lacks(cell))
-    )
-
-
-def _what_lacks(cell: TableCell) -> tuple[str, ...]:
-    found = []
-    metrics = cell.metrics
-    if without := len(metrics.missing_queries):
-        found.append(
-            f"{counted(without, 'query has', 'queries have')} no results and "
-            f"{'counts' if without == 1 else 'count'} as 0"
-        )
-    if failed := len(metrics.failed):
-        reasons = ", ".join(dict.fromkeys(metrics.failed.values()))
-        found.append(
-            f"{counted(failed, 'query was', 'queries were')} not ranked "
-            f"({formats.cut(reasons, _REASON)})"
-        )
-    if metrics.scores and metrics.scores.missing:
-        scores = metrics.scores
-        reasons = ", ".join(f"{why}: {whole(n)}" for why, n in scores.reasons.items())
-        found.append(
-            f"{whole(scores.missing)} of {whole(scores.asked)} scores are missing"
-            + (f" ({formats.cut(reasons, _REASON)})" if reasons else "")
-        )
-    if (compared := metrics.comparisons) and compared.failed:
-        found.append(f"{whole(compared.failed)} of {whole(compared.asked)} comparisons failed")
-    return tuple(found)
 
 
 def _drawn(span: tuple[float, float, float], reach: tuple[float, float]) -> Markup:
@@ -191,23 +136,6 @@ def _drawn(span: tuple[float, float, float], reach: tuple[float, float]) -> Mark
     )
 
 
-def _tooltip(cell: TableCell, column: Column, row: Row, section: Section) -> str:
-    """What a pointer over a value shows."""
-    ends = numbers.interval(cell.interval.low, cell.interval.high)
-    told = [
-        f"{column.name}, {row.label}: {numbers.measure_text(cell.value)}, with ties drawn by lot "
-        f"{numbers.measure_text(cell.honest)} (interval {ends})"
-    ]
-    if cell.comparison is not None:
-        than = cell.comparison
-        told += [
-            f"{numbers.gain_text(than.difference)} against {section.baseline}",
-            f"p {numbers.p_text(than.p_value)}, corrected {numbers.p_text(than.p_adjusted)}",
-            f"better on {than.wins}, equal on {than.ties}, worse on {than.losses} queries",
-        ]
-    return formats.bare("; ".join(told))
-
-
 @cache
 def _environment() -> Environment:
     # The frame of the page and its look are those of the project's other reports.
@@ -222,9 +150,7 @@ def _environment() -> Environment:
         style=Markup(style),  # noqa: S704
         script=Markup(script),  # noqa: S704
         policy=Markup(policy([style, FIGURE_STYLE], script)),  # noqa: S704
-        tooltip=_tooltip,
         nothing=numbers.NOTHING,
         wide=_WIDE,
-        few_gaps=_FEW_GAPS,
     )
     return made

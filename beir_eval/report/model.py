@@ -49,8 +49,6 @@ class TableCell:
             is missing.
         metrics: the rest.
         manifest: what ranked; None for the first stage.
-        difference: confidence interval of `comparison.difference`; None where there is no
-            comparison.
         by_lot: mean with ties drawn by lot; None where it cannot be known.
         missing: share of the scores or comparisons asked for that are missing, 0 to 1.
         signs: marks that stand beside the value, as the legend of its table explains them.
@@ -71,7 +69,6 @@ class TableCell:
     comparison: Comparison | None
     metrics: Metrics
     manifest: RunManifest | None
-    difference: Interval | None = None
     by_lot: float | None = None
     missing: float = 0.0
     signs: str = ""

@@ -8,7 +8,7 @@ from string import ascii_lowercase
 
 from beir_eval.experiment.run_folder import FOREIGN, TieBounds
 from beir_eval.measures.overlap import PERSISTENCE
-from beir_eval.measures.significance import POWER, SIGNIFICANT, Comparison
+from beir_eval.measures.significance import POWER, SIGNIFICANT, Comparison, Interval
 from beir_eval.measures.ties import DRAWS
 from beir_eval.report.model import Column, Figure, Report, Row, Section, TableCell
 from beir_eval.report.notes import MOST_MISSING, lacking
@@ -235,14 +235,6 @@ def _differences(report: Report, section: Section) -> Table:
     def of(make: Callable[[Comparison], Entry]) -> Callable[[TableCell], Entry]:
         return lambda cell: make(_compared(cell))
 
-    def ends(cell: TableCell) -> Entry:
-        between = cell.difference
-        if between is None:
-            return Entry(NOTHING)
-        middle = _compared(cell).difference
-        span = (between.low, middle, between.high)
-        return Entry(interval(between.low, between.high, signed=True), span=span)
-
     def difference(cell: TableCell) -> Entry:
         value = _compared(cell).difference
         return Entry(gain_text(value), mark=cell.signs, value=value)
@@ -256,7 +248,7 @@ def _differences(report: Report, section: Section) -> Table:
         section,
         (
             ("difference", difference),
-            (_level(report), ends),
+            (_level(report), of(lambda than: _ends(than.interval, than.difference))),
             ("p", of(lambda than: _p(than.p_value))),
             *corrected,
             ("better / equal / worse", of(lambda than: Entry(_contest(than)))),
@@ -357,16 +349,12 @@ def _across(report: Report, section: Section) -> Table:
         found = row.pooled
         if found is None:
             continue
-        ends = found.interval
         rows.append(
             (
                 Entry(row.label),
                 Entry(f"{found.better} of {found.collections}", value=found.better),
                 Entry(gain_text(found.difference), value=found.difference),
-                Entry(
-                    interval(ends.low, ends.high, signed=True),
-                    span=(ends.low, found.difference, ends.high),
-                ),
+                _ends(found.interval, found.difference),
                 _p(found.p_value),
                 _p(found.p_adjusted),
                 _measure(found.between),
@@ -610,6 +598,10 @@ def _count(value: int | None, *, bad: bool = False) -> Entry:
 def _part(part: int, of: int) -> Entry:
     text = f"{whole(part)} ({rate(part, of)})" if part else "0"
     return Entry(text, value=part, warn=part > 0)
+
+
+def _ends(of: Interval, middle: float) -> Entry:
+    return Entry(interval(of.low, of.high, signed=True), span=(of.low, middle, of.high))
 
 
 def _contest(than: Comparison) -> str:

@@ -115,16 +115,14 @@ def _comparisons(
         yield _counted(section, [than for *_, than in compared])
         return
     for row, column, cell, than in compared:
-        ends = ""
-        if cell.difference is not None:
-            ends = interval(cell.difference.low, cell.difference.high, signed=True)
-            ends = f"{100 * report.level:g}% interval {ends}, "
+        ends = interval(than.interval.low, than.interval.high, signed=True)
         kind, words = _decision(than)
         yield Finding(
             kind,
             f"{_name(row.label)} {words} {_name(section.baseline)} on {_name(column.name)}: "
             f"{measure_text(cell.honest)}, {gain_text(than.difference)} "
-            f"({ends}p {p_text(than.p_adjusted)}){_reach(than, report.margin)}.",
+            f"({100 * report.level:g}% interval {ends}, p {p_text(than.p_adjusted)})"
+            f"{_reach(than, report.margin)}.",
         )
 
 

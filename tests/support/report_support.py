@@ -121,7 +121,11 @@ def cell(
         interval=Interval(value - 0.1, value + 0.1),
         comparison=None
         if p is None
-        else Comparison(value - 0.5, p / 2, p, 12, 5, 3, 0.4, 0.1, p_not_worse=p, p_equivalent=1.0),
+        else Comparison(
+            *(value - 0.5, Interval(-0.01, 0.04), p / 2, p, 12, 5, 3, 0.4, 0.1),
+            p_not_worse=p,
+            p_equivalent=1.0,
+        ),
         metrics=Metrics.model_validate(
             {
                 "measures": ("nDCG@10",),
@@ -144,7 +148,6 @@ def cell(
             versions={},
             data="0",
         ),
-        difference=None if p is None else Interval(-0.01, 0.04),
         signs=mark(p),
     )
 

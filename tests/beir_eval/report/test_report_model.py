@@ -157,7 +157,6 @@ def test_comparisons_with_the_suites_baseline_are_one_family(tmp_path: Path) -> 
     assert section.baseline == DIRECT
     assert [row.is_baseline for row in section.rows] == [False, True, False]
     assert cell_of(section, DIRECT).comparison is None
-    assert cell_of(section, DIRECT).difference is None
     two = cell_of(section, TWO).comparison
     assert two is not None
     # d = 0.1, 0.2, 0.3, 0: mean 0.15, sd = sqrt((0.05^2 + 0.05^2 + 0.15^2 + 0.15^2) / 3)
@@ -188,9 +187,9 @@ def test_intervals_are_of_the_value_and_of_the_difference(tmp_path: Path) -> Non
     two = cell_of(only(report_on(tmp_path)), TWO)
     # 0.25 more on every query: the differences have no spread. The values have a mean of 0.55 and
     # an sd of sqrt(0.2 / 3) = 0.2582; t(3, 0.975) = 3.18245: 0.55 +- 3.18245 x 0.2582 / 2.
-    assert two.difference is not None
-    assert two.difference.low == pytest.approx(0.25, abs=1e-12)
-    assert two.difference.high == pytest.approx(0.25, abs=1e-12)
+    assert two.comparison is not None
+    assert two.comparison.interval.low == pytest.approx(0.25, abs=1e-12)
+    assert two.comparison.interval.high == pytest.approx(0.25, abs=1e-12)
     assert two.interval.low == pytest.approx(0.55 - 0.410852, abs=1e-6)
     assert two.interval.high == pytest.approx(0.55 + 0.410852, abs=1e-6)
     wide = cell_of(only(report_on(tmp_path, level=0.99)), TWO).interval
