@@ -308,9 +308,6 @@ def _warnings(metrics: Metrics, measure: str, values: Mapping[str, float]) -> tu
             f"{scores.missing:,} of its {scores.asked:,} scores are missing, and what stood in for "
             "them counts"
         )
-    if metrics.comparisons and metrics.comparisons.failed:
-        counts = metrics.comparisons
-        said.append(f"{counts.failed:,} of its {counts.asked:,} comparisons failed")
     return tuple(said)
 
 

@@ -36,7 +36,6 @@ from personas.atomic import replacing
 from personas.ensembles import find_ensemble
 from personas.inspection.stored import (
     ASSESSOR,
-    StoredComparisons,
     StoredHit,
     StoredRanking,
 )
@@ -328,7 +327,6 @@ class Outcome:
     _missing: int = 0
     _skipped: int = 0
     _reasons: Counter[str] = field(default_factory=Counter)
-    _comparisons: Counter[str] = field(default_factory=Counter)
     _used: UsageTable = field(default_factory=UsageTable)
     _seconds: list[float] = field(default_factory=list)
 
@@ -356,9 +354,6 @@ class Outcome:
             self._missing += member.missing
             if member.missing:
                 self._reasons[_in_short(f"scores that {member.label} missed")] += member.missing
-        if ranking.comparisons is not None:
-            counts = ranking.comparisons.model_dump(exclude={"reason"})
-            self._comparisons.update(counts)
         for row in (*ranking.usage.by_stage, *ranking.usage.reused):
             self._used.add(*used_by(row))
         # What the ledger had took no time that says anything.
@@ -387,13 +382,11 @@ class Outcome:
             reasons=dict(sorted(self._reasons.items(), key=lambda item: (-item[1], item[0]))),
             unreadable=sum(usage.unreadable for usage in self._used.values()),
         )
-        counts = dict(self._comparisons)
         return measured(self.run, self._tied, qrels, measures).model_copy(
             update={
                 "failed": dict(failed),
                 "short_teams": self._short_teams,
                 "scores": scores,
-                "comparisons": StoredComparisons.model_validate(counts) if counts else None,
                 "taken": self._taken(),
             }
         )

@@ -38,11 +38,7 @@ from beir_eval.experiment.rankings import RANKINGS, read_rankings
 from beir_eval.files import read_form, read_records
 from mcranker.paths import is_folder
 from mcranker.trec import read_trec
-from personas.inspection.stored import (
-    StoredComparisons,
-    StoredRanking,
-    check_plain,
-)
+from personas.inspection.stored import StoredRanking, check_plain
 from personas.weak_judges import WeakJudge
 
 VERSION = 1
@@ -269,19 +265,24 @@ class TieBounds(_Kept):
 
 
 class ScoreCounts(_Kept):
-    """What became of the scores.
+    """What became of the scores, or of the comparisons of rankers that compare.
 
     Attributes:
-        asked: scores asked for: one a persona and distinct passage, the assessor's included.
-        missing: those that did not come.
+        asked: scores asked for: one a persona and distinct passage, the assessor's included; or
+            comparisons.
+        missing: those that did not come, or could not be read.
+        tied: pairs that comparisons left undecided, see `mcranker.Comparisons`.
+        inconsistent: those of them whose answer went with the order in which they were shown.
         skipped: those left out because of ``top_k``.
-        reasons: why scores are missing -> how many.
+        reasons: why scores are missing -> how many; of comparisons that of the first in a ranking.
         unreadable: replies that could not be read, whatever they were for; each was asked for
             again as often as ``reask`` allows.
     """
 
     asked: _Count = 0
     missing: _Count = 0
+    tied: _Count = 0
+    inconsistent: _Count = 0
     skipped: _Count = 0
     reasons: dict[str, _Count] = Field(default_factory=dict)
     unreadable: _Count = 0
@@ -343,7 +344,6 @@ class Metrics(_Kept):
         short_teams: queries whose team is smaller than asked for; None in folders of former
             versions.
         scores: what became of the scores; None for a first stage.
-        comparisons: what came of the replies of rankers that compare; None without any.
         taken: calls, tokens, time and cost; None for a first stage.
     """
 
@@ -357,7 +357,6 @@ class Metrics(_Kept):
     failed: dict[str, str] = Field(default_factory=dict)
     short_teams: _Count | None = None
     scores: ScoreCounts | None = None
-    comparisons: StoredComparisons | None = None
     taken: Taken | None = None
 
 

@@ -33,12 +33,9 @@ FEW_QUERIES = 20
 
 
 def missing_share(metrics: Metrics) -> float:
-    """Missing scores, or failed comparisons, over those asked for: the larger share, 0 to 1."""
-    scores, compared = metrics.scores, metrics.comparisons
-    return max(
-        scores.missing / scores.asked if scores and scores.asked else 0.0,
-        compared.failed / compared.asked if compared and compared.asked else 0.0,
-    )
+    """Missing scores or comparisons over those asked for, 0 to 1."""
+    scores = metrics.scores
+    return scores.missing / scores.asked if scores and scores.asked else 0.0
 
 
 def measured_to(measure: str, depths: Sequence[int]) -> str:
@@ -237,9 +234,9 @@ def _cut(reason: str) -> str:
 
 def _missing_note(columns: Sequence[Column], rankers: Sequence[Row]) -> list[str]:
     lost = [
-        f"{row.label} on {column.name} ({lacking(cell.metrics)})"
+        f"{row.label} on {column.name} ({rate(scores.missing, scores.asked)})"
         for row, column, cell in _each(columns, rankers)
-        if cell.missing > MOST_MISSING
+        if cell.missing > MOST_MISSING and (scores := cell.metrics.scores)
     ]
     if not lost:
         return []
@@ -248,17 +245,6 @@ def _missing_note(columns: Sequence[Column], rankers: Sequence[Row]) -> list[str
         "for them counts in the values; such rows are never the best, and no comparison with them "
         "is marked."
     ]
-
-
-def lacking(metrics: Metrics) -> str:
-    """What share of scores and of comparisons is missing, e.g. ``"1.5% of the scores"``."""
-    scores, compared = metrics.scores, metrics.comparisons
-    said = []
-    if scores and scores.missing:
-        said.append(f"{rate(scores.missing, scores.asked)} of the scores")
-    if compared and compared.failed:
-        said.append(f"{rate(compared.failed, compared.asked)} of the comparisons")
-    return ", ".join(said)
 
 
 def _bounds_note(columns: Sequence[Column], rankers: Sequence[Row]) -> list[str]:

@@ -11,7 +11,7 @@ from beir_eval.measures.overlap import PERSISTENCE
 from beir_eval.measures.significance import POWER, SIGNIFICANT, Comparison, Interval
 from beir_eval.measures.ties import DRAWS
 from beir_eval.report.model import Column, Figure, Report, Row, Section, TableCell
-from beir_eval.report.notes import MOST_MISSING, lacking
+from beir_eval.report.notes import MOST_MISSING
 from beir_eval.report.numbers import (
     BOUNDS_SIGN,
     LEGEND,
@@ -149,7 +149,10 @@ def column_queries(section: Section, place: int) -> int:
 
 def lost(cell: TableCell) -> str:
     """The share of missing scores, where it is too high to be passed over; else empty."""
-    return f"without {lacking(cell.metrics)}" if cell.missing > MOST_MISSING else ""
+    scores = cell.metrics.scores
+    if scores is None or cell.missing <= MOST_MISSING:
+        return ""
+    return f"{rate(scores.missing, scores.asked)} missing"
 
 
 def legend(report: Report, section: Section) -> str:
@@ -437,13 +440,12 @@ def _completeness(section: Section) -> Table:
             getattr(cell.metrics.scores, name) if cell.metrics.scores else None
         )
 
+    def undecided(name: str) -> Callable[[TableCell], Entry]:
+        return lambda cell: _count(getattr(cell.metrics.scores, name, 0) or None)
+
     def missing(cell: TableCell) -> Entry:
         found = cell.metrics.scores
         return _part(found.missing, found.asked) if found else Entry(NOTHING)
-
-    def failed(cell: TableCell) -> Entry:
-        found = cell.metrics.comparisons
-        return _part(found.failed, found.asked) if found else Entry(NOTHING)
 
     def not_ranked(cell: TableCell) -> Entry:
         ours = cell.manifest is not None and cell.manifest.foreign is None
@@ -461,23 +463,20 @@ def _completeness(section: Section) -> Table:
             ("scores", scores("asked")),
             ("missing", missing),
             ("left out", scores("skipped")),
-            (
-                "comparisons",
-                lambda cell: _count(
-                    cell.metrics.comparisons.asked if cell.metrics.comparisons else None
-                ),
-            ),
-            ("failed", failed),
+            ("tied", undecided("tied")),
+            ("inconsistent", undecided("inconsistent")),
             ("unreadable replies", scores("unreadable")),
             ("no results", lambda cell: _count(len(cell.metrics.missing_queries), bad=True)),
             ("not ranked", not_ranked),
             ("short teams", lambda cell: _count(cell.metrics.short_teams, bad=True)),
             ("unknown documents", unknown),
         ),
-        note="Scores left out were not needed for the first ranks (top_k). No results, not ranked: "
-        "queries; the first count 0. Short teams: queries for which fewer recruits were named than "
-        "asked for. Unknown documents, of foreign runs: not in the corpus or, where it is not at "
-        "hand, neither ranked nor judged here; they keep their ranks.",
+        note="Scores, or comparisons. Left out: not needed for the first ranks (top_k). Tied: "
+        "pairs that comparisons did not decide; inconsistent: the answer went with the order they "
+        "were shown in. No results, not ranked: queries; the first count 0. Short teams: queries "
+        "for which fewer recruits were named than asked for. Unknown documents, of foreign runs: "
+        "not in the corpus or, where it is not at hand, neither ranked nor judged here; they keep "
+        "their ranks.",
     )
 
 

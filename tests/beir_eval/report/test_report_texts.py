@@ -22,7 +22,6 @@ from beir_eval.report.as_json import render_json
 from beir_eval.report.html import render_html
 from beir_eval.report.latex import render_latex
 from beir_eval.report.markdown import render_markdown
-from personas.inspection.stored import StoredComparisons
 from tests.support.report_runs import DIRECT, ONE, TWO, change, made, report_on
 from tests.support.run_folders import fig2, folder_of, make_run_folders, set_values
 
@@ -148,8 +147,7 @@ def test_tables_say_what_is_missing_what_it_cost_and_how_long_it_took(tmp_path: 
     change(
         path,
         Metrics,
-        scores=ScoreCounts(asked=2000, missing=30, skipped=7, unreadable=61),
-        comparisons=StoredComparisons(asked=400, failed=2),
+        scores=ScoreCounts(asked=2000, missing=30, skipped=7, unreadable=61, tied=5),
         taken=Taken(
             calls=1234,
             input_tokens=56789,
@@ -172,14 +170,13 @@ def test_tables_say_what_is_missing_what_it_cost_and_how_long_it_took(tmp_path: 
         "scores": "2,000",
         "missing": "30 (1.5%)",
         "left out": "7",
-        "comparisons": "400",
-        "failed": "2 (0.5%)",
+        "tied": "5",
         "unreadable replies": "61",
         "no results": "2",
         "not ranked": "1",
         "short teams": "2",
     }
-    assert complete[1] == ["BM25", *"------", "0", "-", "-"]
+    assert complete[1] == ["BM25", *"-----", "0", "-", "-"]
     assert found["Ties"][2][2:] == ["0.125", "0.250", "0.188"]
     assert found["Cost"] == [
         ["ranker", "calls", "tokens in", "of them cached", "tokens out", "cost"],
