@@ -103,11 +103,19 @@ class Evaluator:
 
     @property
     def depth(self) -> int | None:
-        """How many of a query's first documents the measures look at; None for all."""
+        """How many of a query's first documents the measures look at; None for all.
+
+        Those of judged documents alone (`condenses`) look at judged ones further down.
+        """
         params = [measure.params for measure in self._measures.values()]
-        if any("cutoff" not in each or each.get("judged_only") for each in params):
+        if any("cutoff" not in each for each in params):
             return None
         return max(int(each["cutoff"]) for each in params)
+
+    @property
+    def condenses(self) -> bool:
+        """Whether any measure is of the list without its unjudged documents."""
+        return any(each.params.get("judged_only") for each in self._measures.values())
 
     def mean(self, name: str, values: Mapping[str, float]) -> float:
         """A measure's value over all judged queries, from those of each."""

@@ -249,12 +249,17 @@ def _extremes_and_lots(
     lot: _Values = {name: {} for name in names}
     if not rankings:
         return worst, best, lot
-    orders = {}
+    orders: dict[str, list[list[int]]] = {}
     for query_id, tied in rankings.items():
         grades = [qrels[query_id].get(doc_id, 0) for doc_id in tied.doc_ids]
         ends = np.stack([_by_grade(grades, best=False), _by_grade(grades, best=True)])
         ranked = tied.orders(np.concatenate([ends, _lots(query_id, tied.doc_ids)]))
-        orders[query_id] = ranked[:, : tied.returned][:, : evaluator.depth]
+        rows, depth = ranked[:, : tied.returned].tolist(), evaluator.depth
+        orders[query_id] = [row[:depth] for row in rows]
+        if evaluator.condenses and depth is not None:
+            judged = [doc_id in qrels[query_id] for doc_id in tied.doc_ids]
+            for row, kept in zip(rows, orders[query_id], strict=True):
+                kept += [place for place in row[depth:] if judged[place]]
     found = [
         evaluator.per_query(
             {
