@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -197,12 +198,12 @@ class Companions:
         judged = "Judged" if cutoff is None else f"Judged@{cutoff}"
         if "judged_only" not in found.SUPPORTED_PARAMS or found.params.get("judged_only"):
             return cls(judged, None)
-        condensed = found(judged_only=True)
+        condensed = str(found(judged_only=True))
         try:
-            _ir_measures().evaluator([condensed], {"query": {"document": 1}})
-        except ValueError:
+            Evaluator({"query": {"document": 1}}, (condensed,))
+        except MeasureError:
             return cls(judged, None)
-        return cls(judged, str(condensed))
+        return cls(judged, condensed)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -293,8 +294,12 @@ def _scores_by_rank(query_id: str, documents: Sequence[tuple[str, float]]) -> di
 
 
 def _ir_measures() -> Any:
-    try:
-        import ir_measures
-    except ImportError as failure:
-        raise ExtraMissing("ir-measures", "evaluation") from failure
+    with warnings.catch_warnings():
+        # cwl-eval's sources have escapes that Python warns of where they are compiled.
+        warnings.simplefilter("ignore", SyntaxWarning)
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            import ir_measures
+        except ImportError as failure:
+            raise ExtraMissing("ir-measures", "evaluation") from failure
     return ir_measures
