@@ -8,8 +8,9 @@ from beir_eval.experiment.labels import models_of
 from beir_eval.experiment.run_folder import Metrics, RunFolder
 from beir_eval.measures.significance import compare_runs, confidence_intervals
 from beir_eval.persona_report.sources import Source, same_judge
-from beir_eval.report.notes import MOST_MISSING, missing_share
-from beir_eval.report.shelf import Shelf
+from beir_eval.report.notes import flaws_of
+from beir_eval.report.numbers import BOUNDS_SIGN, MISSING_SIGN
+from beir_eval.report.shelf import Shelf, by_lot
 from personas.survey.model import Difference
 from personas.survey.query import DEPTH
 
@@ -37,7 +38,7 @@ def differences(sources: Sequence[Source]) -> list[tuple[Difference, ...]]:
             other = shelf.of_run(source.other, source.data).metrics
             against[source.other.manifest.label] = other, _why_not(source, ours, other)
         for name, (metrics, why_not) in against.items():
-            pairs[place, name] = _by_lot(ours), _by_lot(metrics), why_not
+            pairs[place, name] = by_lot(ours, MEASURE), by_lot(metrics, MEASURE), why_not
     tests = compare_runs(
         {
             key: {"ours": values, "theirs": theirs}
@@ -66,10 +67,6 @@ def differences(sources: Sequence[Source]) -> list[tuple[Difference, ...]]:
     return list(map(tuple, found))
 
 
-def _by_lot(metrics: Metrics) -> dict[str, float]:
-    return {**metrics.per_query[MEASURE], **metrics.by_lot.get(MEASURE, {})}
-
-
 def _mean(values: dict[str, float]) -> float:
     return sum(values.values()) / len(values)
 
@@ -84,9 +81,10 @@ def _why_not(source: Source, ours: Metrics, theirs: Metrics) -> str:
 
 
 def _flaw(run: RunFolder, metrics: Metrics) -> str:
-    top_k = run.manifest.config.get("top_k")
-    if missing_share(metrics) > MOST_MISSING:
+    signs = flaws_of(metrics, run.manifest, MEASURE)
+    if MISSING_SIGN in signs:
         return f"more than 1% of the scores of {run.manifest.label} are missing"
-    if isinstance(top_k, int) and top_k < DEPTH and metrics.scores and metrics.scores.skipped:
+    if BOUNDS_SIGN in signs:
+        top_k = run.manifest.config["top_k"]
         return f"of {run.manifest.label} only the first {top_k} ranks are sorted out"
     return ""

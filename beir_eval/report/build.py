@@ -17,7 +17,6 @@ from beir_eval.experiment.run_folder import (
 )
 from beir_eval.measures import paper
 from beir_eval.measures.across import Pooled, pooled
-from beir_eval.measures.metrics import cutoff_of
 from beir_eval.measures.significance import (
     MARGIN,
     Comparison,
@@ -29,14 +28,15 @@ from beir_eval.measures.significance import (
 from beir_eval.report.arrangement import Arrangement, Slot, arrange, with_foreign
 from beir_eval.report.model import Column, Figure, Point, Report, Row, Section, TableCell
 from beir_eval.report.notes import (
-    MOST_MISSING,
+    bounded_at,
+    flaws_of,
     measured_to,
     missing_share,
     model_names,
     notes,
 )
-from beir_eval.report.numbers import BOUNDS_SIGN, MISSING_SIGN, TIES_SIGN, mark
-from beir_eval.report.shelf import Measured, Shelf
+from beir_eval.report.numbers import TIES_SIGN, mark
+from beir_eval.report.shelf import Measured, Shelf, by_lot
 from personas.words import counted
 
 MEASURE = "nDCG@10"
@@ -168,7 +168,7 @@ def _cells(
     for (content, label), each in measured.items():
         by_column[content][label] = each.metrics
     flaws = {
-        place: _flaws(each.metrics, plan.manifest(place), measure)
+        place: flaws_of(each.metrics, plan.manifest(place), measure)
         for place, each in measured.items()
     }
     sound = {
@@ -226,14 +226,9 @@ def _values(
     columns: Mapping[str, Mapping[str, Metrics]], measure: str
 ) -> dict[str, dict[str, dict[str, float]]]:
     return {
-        content: {label: _honest(each, measure) for label, each in column.items()}
+        content: {label: by_lot(each, measure) for label, each in column.items()}
         for content, column in columns.items()
     }
-
-
-def _honest(metrics: Metrics, measure: str) -> dict[str, float]:
-    """Query id -> value, ties drawn by lot where that is known."""
-    return {**metrics.per_query[measure], **metrics.by_lot.get(measure, {})}
 
 
 def _honest_mean(metrics: Metrics, measure: str) -> float:
@@ -244,28 +239,9 @@ def _honest_mean(metrics: Metrics, measure: str) -> float:
 def _condensed(metrics: Metrics, manifest: RunManifest | None, shelf: Shelf) -> float | None:
     """None as well where ranks below ``top_k`` would move up."""
     name = shelf.companions.condensed
-    if name is None or name not in metrics.means or _top_k(metrics, manifest) is not None:
+    if name is None or name not in metrics.means or bounded_at(metrics, manifest) is not None:
         return None
     return _honest_mean(metrics, name)
-
-
-def _top_k(metrics: Metrics, manifest: RunManifest | None) -> int | None:
-    """The ``top_k`` of a run, if scores were left out because of it; a fusion's do not show."""
-    if manifest is None or not (
-        (metrics.scores and metrics.scores.skipped) or manifest.ranker == "fused"
-    ):
-        return None
-    top_k = manifest.config.get("top_k")
-    return top_k if isinstance(top_k, int) else None
-
-
-def _flaws(metrics: Metrics, manifest: RunManifest | None, measure: str) -> str:
-    """The signs of what makes a value none of the ranker's."""
-    signs = MISSING_SIGN if missing_share(metrics) > MOST_MISSING else ""
-    top_k, cutoff = _top_k(metrics, manifest), cutoff_of(measure)
-    if top_k is not None and (cutoff is None or top_k < cutoff):
-        signs += BOUNDS_SIGN
-    return signs
 
 
 def _signs(
@@ -349,7 +325,7 @@ def _with_pooled(
     found: dict[str, Pooled] = {}
     for row in rows:
         pairs = [
-            (_honest(cell.metrics, measure), _honest(theirs.metrics, measure))
+            (by_lot(cell.metrics, measure), by_lot(theirs.metrics, measure))
             for cell, theirs in zip(row.cells, base.cells, strict=True)
             if cell and theirs and cell.sound and theirs.sound
         ]

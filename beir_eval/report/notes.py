@@ -11,7 +11,14 @@ from beir_eval.experiment.run_folder import DataManifest, Metrics, RunManifest
 from beir_eval.measures import paper
 from beir_eval.measures.metrics import cutoff_of
 from beir_eval.report.model import Column, Row, TableCell
-from beir_eval.report.numbers import BOUNDS_SIGN, TIES_SIGN, gain_text, measure_text, rate
+from beir_eval.report.numbers import (
+    BOUNDS_SIGN,
+    MISSING_SIGN,
+    TIES_SIGN,
+    gain_text,
+    measure_text,
+    rate,
+)
 from personas.words import whole
 
 _COUNTING = (
@@ -36,6 +43,25 @@ def missing_share(metrics: Metrics) -> float:
     """Missing scores or comparisons over those asked for, 0 to 1."""
     scores = metrics.scores
     return scores.missing / scores.asked if scores and scores.asked else 0.0
+
+
+def bounded_at(metrics: Metrics, manifest: RunManifest | None) -> int | None:
+    """The ``top_k`` of a run, if scores were left out because of it; a fusion's do not show."""
+    if manifest is None or not (
+        (metrics.scores and metrics.scores.skipped) or manifest.ranker == "fused"
+    ):
+        return None
+    top_k = manifest.config.get("top_k")
+    return top_k if isinstance(top_k, int) else None
+
+
+def flaws_of(metrics: Metrics, manifest: RunManifest | None, measure: str) -> str:
+    """The signs of what makes a value none of the ranker's: `MISSING_SIGN`, `BOUNDS_SIGN`."""
+    signs = MISSING_SIGN if missing_share(metrics) > MOST_MISSING else ""
+    top_k, cutoff = bounded_at(metrics, manifest), cutoff_of(measure)
+    if top_k is not None and (cutoff is None or top_k < cutoff):
+        signs += BOUNDS_SIGN
+    return signs
 
 
 def measured_to(measure: str, depths: Sequence[int]) -> str:

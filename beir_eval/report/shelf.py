@@ -194,6 +194,11 @@ class Shelf:
         return self._qrels[content]
 
 
+def by_lot(metrics: Metrics, measure: str) -> dict[str, float]:
+    """Query id -> value, ties drawn by lot where that is known."""
+    return {**metrics.per_query[measure], **metrics.by_lot.get(measure, {})}
+
+
 def _ties_of_scores(run: Run) -> dict[str, Tied]:
     return {each: Tied.of_scores(with_ties(found)) for each, found in run.items()}
 
