@@ -65,10 +65,10 @@ def test_ties_within_members_are_ties_of_the_fusion(tmp_path: Path) -> None:
 
 
 def test_fused_ties_by_hand() -> None:
-    """One member has a and b at 5 each and c at 1; the other ranks b, a, c without scores.
+    """One member has a and b at 5 each and c at 1; the other ranks a, b, c without scores.
 
-    In first-stage order a, b, c the first gives ranks a 1, b 2, c 3: a and b both get
-    1 / 61 + 1 / 62. Had b come first, b would have 2 / 61 and a 2 / 62.
+    In first-stage order a, b, c both give ranks 1, 2, 3: a has 2 / 61 and b 2 / 62. Had b come
+    first, both would have 1 / 61 + 1 / 62, and b would stay first.
     """
     hits = [
         {
@@ -82,7 +82,7 @@ def test_fused_ties_by_hand() -> None:
             "first_stage_score": None,
         }
         for rank, (doc_id, score) in enumerate(
-            (("a", 1 / 61 + 1 / 62), ("b", 1 / 61 + 1 / 62), ("c", 2 / 63)), start=1
+            (("a", 2 / 61), ("b", 2 / 62), ("c", 2 / 63)), start=1
         )
     ]
     members = [
@@ -91,7 +91,7 @@ def test_fused_ties_by_hand() -> None:
             "label": "y",
             "ranker": "rankgpt",
             "weight": 1.0,
-            "ranks": (2, 1, 3),
+            "ranks": (1, 2, 3),
             "scores": (None, None, None),
         },
     ]
@@ -119,7 +119,7 @@ def test_fused_ties_by_hand() -> None:
         }
     )
     found = tie_figures({"q": Tied.of_ranking(ranking)}, {"q": {"b": 1}})
-    # Where a comes first, both have the same score, and a stays first: b at 2. Else b is first.
+    # b at 2 where a comes first, else at 1.
     bounds = found.bounds["nDCG@10"]
     assert bounds.worst == pytest.approx(1 / math.log2(3))
     assert bounds.best == 1.0
