@@ -35,13 +35,14 @@ from beir_eval.experiment.run_folder import (  # noqa: E402
     FirstStageNote,
     Metrics,
     RunManifest,
+    TieBounds,
 )
 from beir_eval.files import write_form  # noqa: E402
 
 COMMAND = "from beir_eval.cli.persona_report import command; command()"
 WORDS_A_PASSAGE = 200
 RECRUITS = 60
-MODEL = "scripted:by-chance"
+MODEL, MEASURE = "scripted:by-chance", "nDCG@10"
 CONFIG = {"preset": "paper", "ensemble": "sum", "scoring": "integer", "scale": 10}
 MIB = 1 << 20
 
@@ -83,6 +84,7 @@ def make_runs(out: Path, queries: int, passages: int, seed: int = 0) -> Path:
             ]
             by_team.write(orjson.dumps(_ranking(query, ids, members, chance)) + b"\n")
             by_direct.write(orjson.dumps(_ranking(query, ids, [], chance)) + b"\n")
+    write_form(data / "metrics.json", _metrics(queries, chance))
     content = hashlib.sha256(f"{queries} {passages} {seed}".encode()).hexdigest()
     write_form(
         data / "manifest.json",
@@ -98,7 +100,7 @@ def make_runs(out: Path, queries: int, passages: int, seed: int = 0) -> Path:
         ),
     )
     for folder, label in ((team, "MC: NLP scientist + 2 recruits"), (direct, "DIRECT(0,10)")):
-        write_form(folder / "metrics.json", Metrics(measures=(), means={}, per_query={}))
+        write_form(folder / "metrics.json", _metrics(queries, chance))
         manifest = RunManifest(
             label=label,
             ranker="direct" if folder is direct else "mcranker",
@@ -112,6 +114,15 @@ def make_runs(out: Path, queries: int, passages: int, seed: int = 0) -> Path:
         )
         write_form(folder / "manifest.json", manifest)
     return team
+
+
+def _metrics(queries: int, chance: random.Random) -> Metrics:
+    values = {f"q{number}": chance.random() for number in range(queries)}
+    mean = sum(values.values()) / queries
+    ties = {MEASURE: TieBounds(worst=mean, best=mean, by_lot=mean)}
+    return Metrics(
+        measures=(MEASURE,), means={MEASURE: mean}, per_query={MEASURE: values}, ties=ties
+    )
 
 
 def measure(arguments: Sequence[str]) -> dict[str, float]:

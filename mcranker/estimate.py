@@ -50,7 +50,9 @@ class Estimate:
     Attributes:
         table: calls and tokens expected, by stage, persona and model; in ``table.reused``,
             what the answers took that are in the ledger already.
-        calls_at_least: calls with ``top_k``, if it can leave out as many as it ever can.
+        calls_at_least: the fewest calls there may be: with ``top_k``, if it can leave out as many
+            as it ever can; of rankers whose comparisons depend on the answers, if these end them
+            as soon as they ever can. Never above the calls that are made.
         cost_at_most: US dollars, if nothing is cached, all replies are as long as they may
             be, and each is asked for again as often as ``ask_anew`` and ``reask`` allow; None
             if a model's price is not known.
@@ -147,9 +149,17 @@ class Forecast:
             assessor=stand_in(models.assessor),
         )
 
-    def end_query(self, passages: Sequence[Passage]) -> None:
-        """Every call of a query is counted, which was about these passages."""
+    def end_query(self, passages: Sequence[Passage], fewest: int | None = None) -> None:
+        """Every call of a query is counted, which was about these passages.
+
+        Args:
+            passages: that were ranked.
+            fewest: comparisons a judge, if their number depends on the answers.
+        """
         scores = self._new_scores
+        if fewest is not None:
+            # What the ledger has may be what other answers lead to.
+            scores = 0 if self._known_scores else min(scores, fewest * len(self._judges))
         if self._config.top_k is not None and self._judges:
             rows, group_of = distinct(each.content for each in passages[: self._config.depth])
             complete = fewest_rows(group_of, self._config.top_k)

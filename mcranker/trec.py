@@ -78,7 +78,7 @@ def parse_trec(lines: Iterable[tuple[str, bytes]]) -> dict[str, list[tuple[str, 
         documents = found.setdefault(query_id, {})
         if doc_id in documents:
             raise RunError(
-                f"{place}: document {doc_id!r} stands twice under query {query_id!r}; "
+                f"{place}: document {doc_id!r} appears twice under query {query_id!r}; "
                 "a run lists it once"
             )
         documents[doc_id] = (score, rank)
@@ -226,7 +226,7 @@ def _lines(
         check_name(doc_id, f"document id of query {query_id!r}")
         if doc_id in seen:
             raise RunError(
-                f"query {query_id!r}: document {doc_id!r} stands twice; a run lists it once"
+                f"query {query_id!r}: document {doc_id!r} appears twice; a run lists it once"
             )
         seen.add(doc_id)
         place = f"query {query_id!r}, document {doc_id!r}"

@@ -262,6 +262,7 @@ class MemberRanking:
         ranks: of each passage, in first-stage order, its rank there from 1; None if it has none.
         scores: likewise its score there; None without one.
         missing: scores that it missed, of its personas.
+        asked: scores that were asked of it, the missing ones included.
         partial: whether it came to the deadline.
         failure: why it said nothing; else empty.
     """
@@ -272,6 +273,7 @@ class MemberRanking:
     ranks: tuple[int | None, ...]
     scores: tuple[float | None, ...]
     missing: int = 0
+    asked: int = 0
     partial: bool = False
     failure: str = ""
 

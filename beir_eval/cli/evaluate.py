@@ -15,7 +15,7 @@ from rich.text import Text
 from beir_eval.cli.flags import judgement_flags, measures_flag, statistics_flags
 from beir_eval.errors import SettingError
 from beir_eval.measures.metrics import Evaluation
-from beir_eval.measures.significance import Comparison, Interval, usual_correction
+from beir_eval.measures.significance import Comparison, Interval
 from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.invocation import say
 from mcranker.cli.verb import Verb, output_flag
@@ -81,9 +81,8 @@ def _check_flags(ctx: click.Context) -> None:
         raise click.UsageError("say what to measure by: --qrels FILE or --dataset NAME", ctx)
     companions = {
         "split": ("dataset",),
-        "test": ("compare",),
         "correction": ("compare",),
-        "seed": ("compare",),
+        "margin": ("compare",),
     }
     for name, needed in companions.items():
         is_given = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
@@ -92,8 +91,6 @@ def _check_flags(ctx: click.Context) -> None:
             raise click.UsageError(f"--{name} goes with {flags}; give both", ctx)
     if given["compare"] and len(given["runs"]) < 2:
         raise click.UsageError("--compare takes two or more runs; the first is the baseline", ctx)
-    if given["test"] == "tukey" and given["correction"] not in (None, "none"):
-        raise click.UsageError("--test tukey corrects by itself; leave --correction out", ctx)
 
 
 def _names(ctx: click.Context) -> dict[str, str]:
@@ -126,7 +123,7 @@ def _findings(given: Mapping[str, Any], evaluations: Mapping[str, Evaluation]) -
     if given["compare"]:
         from beir_eval.measures.significance import compare_runs
 
-        options = {name: given[name] for name in ("test", "correction", "seed")}
+        options = {name: given[name] for name in ("correction", "margin")}
         baseline = next(iter(evaluations))
         for measure, by_run in values.items():
             comparisons[measure] = compare_runs({measure: by_run}, baseline, **options)[measure]
@@ -143,9 +140,8 @@ def _findings(given: Mapping[str, Any], evaluations: Mapping[str, Evaluation]) -
         evaluations=evaluations,
         comparisons=comparisons,
         intervals=intervals,
-        test=given["test"],
-        correction=given["correction"] or usual_correction(given["test"]),
-        seed=given["seed"],
+        correction=given["correction"],
+        margin=given["margin"],
     )
 
 
@@ -154,9 +150,8 @@ def _record(findings: Findings, given: Mapping[str, Any]) -> dict[str, Any]:
     if given["compare"]:
         record |= {
             "baseline": findings.baseline,
-            "test": findings.test,
             "correction": findings.correction,
-            "seed": findings.seed,
+            "margin": findings.margin,
         }
     if given["intervals"]:
         record["level"] = LEVEL
@@ -231,12 +226,15 @@ def _comparisons(findings: Findings, measure: str) -> Table:
     corrected = [] if findings.correction == "none" else [f"p ({findings.correction})"]
     rows = []
     for name, each in findings.comparisons[measure].items():
-        p_values = [each.p_value, *([each.p_adjusted] if corrected else [])]
+        p_values = [each.p_value, *([each.p_adjusted] if corrected else []), each.p_not_worse]
         counts = (each.wins, each.ties, each.losses)
         rows.append([name, f"{each.difference:+.4f}", *map(_p_text, p_values), *map(str, counts)])
     return _table(
         f"{measure} against {findings.baseline}",
-        ["difference", f"p ({findings.test})", *corrected, "better", "equal", "worse"],
+        [
+            *("difference", "p", *corrected, f"p of worse by {findings.margin:g}"),
+            *("better", "equal", "worse"),
+        ],
         rows,
     )
 
@@ -262,18 +260,16 @@ class Findings:
         evaluations: run's name -> its values.
         comparisons: measure -> run's name -> against the first run; empty if not asked for.
         intervals: measure -> run's name -> of its mean; empty if not asked for.
-        test: of `comparisons`.
-        correction: of `comparisons`.
-        seed: of `comparisons`.
+        correction: of the p-values of `comparisons`.
+        margin: of `Comparison.p_not_worse` and `Comparison.p_equivalent`.
     """
 
     judged: int
     evaluations: Mapping[str, Evaluation]
     comparisons: Mapping[str, Mapping[str, Comparison]]
     intervals: Mapping[str, Mapping[str, Interval]]
-    test: str
     correction: str
-    seed: int
+    margin: float
 
     @property
     def baseline(self) -> str:

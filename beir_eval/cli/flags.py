@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from beir_eval.measures.significance import CORRECTIONS, HIGHEST_SEED, TESTS
+from beir_eval.measures.significance import CORRECTIONS, MARGIN
 from mcranker.cli.number_types import RealNumber, WholeNumber
 from mcranker.cli.verb import OTHER, GroupedOption
 from mcranker.topics import TOPIC_FIELDS
@@ -120,30 +120,23 @@ def bm25_flags() -> list[click.Parameter]:
 
 
 def statistics_flags() -> list[click.Parameter]:
-    """``--test``, ``--correction`` and ``--seed``."""
+    """``--correction`` and ``--margin``."""
     return [
-        GroupedOption(
-            ["--test"],
-            type=click.Choice(TESTS),
-            default="student",
-            show_default=True,
-            section=STATISTICS,
-            help="Student's paired t-test, Fisher's randomization test, or Tukey's HSD.",
-        ),
         GroupedOption(
             ["--correction"],
             type=click.Choice(CORRECTIONS),
-            show_default="holm; none for tukey, which corrects by itself",
+            default="holm",
+            show_default=True,
             section=STATISTICS,
-            help="Of the p-values, for all comparisons of a table.",
+            help="Of the p-values of the paired t-tests, for all comparisons of a table.",
         ),
         GroupedOption(
-            ["--seed"],
-            type=WholeNumber(0, HIGHEST_SEED),
-            default=0,
+            ["--margin"],
+            type=RealNumber(0, 1, min_open=True),
+            default=MARGIN,
             show_default=True,
-            metavar="N",
+            metavar="X",
             section=STATISTICS,
-            help="Of the randomization test.",
+            help="Test whether runs are no worse than the baseline, or equivalent to it, up to X.",
         ),
     ]

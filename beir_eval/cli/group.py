@@ -13,6 +13,7 @@ VERBS = {
         "beir_eval.cli.report", "Tables, significance and figures of finished runs."
     ),
     "compare": LazyVerb("beir_eval.cli.compare", "See which queries two runs differ on, and why."),
+    "verify": LazyVerb("beir_eval.cli.verify", "See whether run folders are as they were written."),
     "evaluate": LazyVerb("beir_eval.cli.evaluate", "Measure TREC runs."),
     "retrieve": LazyVerb("beir_eval.cli.retrieve", "Find passages by BM25: the first stage alone."),
     "fuse": LazyVerb("beir_eval.cli.fuse", "Make one TREC run of several."),

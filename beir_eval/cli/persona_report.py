@@ -119,7 +119,7 @@ def _figures(run: ReportedRun) -> list[tuple[str, str]]:
         queries += f", {totals.failed:,} failed"
     if not entry.finished:
         queries += " so far"
-    rows = [("queries", queries)]
+    rows = [*([("judge", entry.judge)] if entry.judge else []), ("queries", queries)]
     if entry.personas:
         rows += [
             ("personas", f"{entry.personas:,} different"),
@@ -150,6 +150,7 @@ def _record(report: PersonaReport) -> dict[str, Any]:
                 "dataset": run.entry.dataset,
                 "first_stage": run.entry.first_stage,
                 "other": run.entry.other or None,
+                "judge": run.entry.judge or None,
                 "finished": run.entry.finished,
                 "personas": run.entry.personas,
                 "totals": asdict(run.entry.totals),

@@ -98,10 +98,9 @@ def _built(given: Mapping[str, Any]) -> Report:
         find_runs(given["runs"]),
         measure=given["measure"],
         baseline=given["baseline"],
-        test=given["test"],
         correction=given["correction"],
         level=given["level"],
-        seed=given["seed"],
+        margin=given["margin"],
         provider_prices=given["provider_prices"],
         foreign=foreign,
     )

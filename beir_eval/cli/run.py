@@ -116,8 +116,13 @@ def _show_estimates(
     from personas.console import numbers, table
 
     def figures(each: Estimate) -> list[str]:
-        counts = (each.calls, each.reused, each.input_tokens, each.output_tokens)
-        return [*(f"{count:,}" for count in counts), _cost(each.cost), _cost(each.cost_at_most)]
+        fewest = f"{each.calls_at_least:,} to " if each.calls_at_least < each.calls else ""
+        counts = (each.reused, each.input_tokens, each.output_tokens)
+        return [
+            f"{fewest}{each.calls:,}",
+            *(f"{count:,}" for count in counts),
+            *(_cost(each.cost), _cost(each.cost_at_most)),
+        ]
 
     columns = numbers("calls", "in ledger", "tokens in", "tokens out", "cost", "at most")
     made = table(

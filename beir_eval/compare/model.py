@@ -134,7 +134,7 @@ class RunSide:
         models: their names, role by role where they differ; empty if not known or none.
         mean: of the measure over the queries compared.
         note: why there are no scores by persona; empty if there are.
-        warnings: what the mean owes to ties and to missing scores.
+        warnings: what to know of it: its judge, changed files, ties and what is missing.
     """
 
     name: str
@@ -167,7 +167,8 @@ class RunComparison:
         left_out: judged queries that only one of the runs has, or that were judged otherwise.
         a: the first run.
         b: the second run.
-        comparison: of the second run with the first as the baseline.
+        comparison: of the second run with the first as the baseline, ties drawn by lot.
+        overlap: mean rank-biased overlap of both, 0 to 1.
         settings: in which the runs differ; empty if they are not two runs with settings.
         losses: queries on which the second run is worse, the greatest difference first.
         gains: queries on which it is better, the greatest difference first.
@@ -182,6 +183,7 @@ class RunComparison:
     a: RunSide
     b: RunSide
     comparison: Comparison
+    overlap: float
     settings: tuple[SettingChange, ...]
     losses: tuple[ChangedQuery, ...]
     gains: tuple[ChangedQuery, ...]

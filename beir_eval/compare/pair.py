@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
@@ -20,6 +19,8 @@ from beir_eval.compare.model import (
     TeamMember,
 )
 from beir_eval.errors import MeasureError, SettingError
+from beir_eval.measures.metrics import cutoff_of
+from beir_eval.measures.overlap import rank_biased_overlap
 from beir_eval.measures.significance import EQUAL, compare_runs
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ Direction = Literal["both", "gains", "losses"]
 
 EXCERPT = 300
 """Characters of a passage's text that are kept."""
-
-_CUTOFF = re.compile(r"@(\d+)$")
 
 _Hits = Mapping[str, "StoredHit"]
 
@@ -69,7 +68,15 @@ def compare_pair(
         raise MeasureError(f"no query has a value of {measure!r} in both runs")
     of_a = {each: values_a[each] for each in ids}
     of_b = {each: values_b[each] for each in ids}
-    cutoff = _cutoff(measure)
+    lots_a, lots_b = pair.a.lots(measure), pair.b.lots(measure)
+    tested = {
+        "a": {each: lots_a.get(each, of_a[each]) for each in ids},
+        "b": {each: lots_b.get(each, of_b[each]) for each in ids},
+    }
+    runs = pair.a.run(), pair.b.run()
+    lists = [[[doc_id for doc_id, _ in run.get(each, ())] for run in runs] for each in ids]
+    overlaps = [rank_biased_overlap(a, b) for a, b in lists]
+    cutoff = cutoff_of(measure)
     chosen = _most_changed({each: of_b[each] - of_a[each] for each in ids}, top, direction)
     explained = _explained(pair, chosen, (of_a, of_b), cutoff=cutoff, limit=passages)
     return RunComparison(
@@ -81,7 +88,8 @@ def compare_pair(
         left_out=pair.left_out,
         a=_side(pair.a, of_a, measure),
         b=_side(pair.b, of_b, measure),
-        comparison=compare_runs({"": {"a": of_a, "b": of_b}}, "a")[""]["b"],
+        comparison=compare_runs({"": tested}, "a")[""]["b"],
+        overlap=math.fsum(overlaps) / len(overlaps),
         settings=_setting_changes(pair.a.settings, pair.b.settings),
         losses=tuple(each for each in explained if each.difference < 0),
         gains=tuple(each for each in explained if each.difference > 0),
@@ -91,11 +99,6 @@ def compare_pair(
 def _side(run: ComparedRun, values: Mapping[str, float], measure: str) -> RunSide:
     mean = math.fsum(values.values()) / len(values)
     return RunSide(run.name, run.label, run.models, mean, run.note, run.warnings(measure, values))
-
-
-def _cutoff(measure: str) -> int | None:
-    found = _CUTOFF.search(measure.strip())
-    return int(found[1]) if found else None
 
 
 def _most_changed(changes: Mapping[str, float], top: int, direction: Direction) -> list[str]:

@@ -18,6 +18,7 @@ from mcranker.paths import is_file, is_folder
 from mcranker.trec import Run, read_trec
 from personas import Team
 from personas.inspection.stored import StoredHit, StoredQuery, StoredRanking, StoredUsage
+from personas.weak_judges import judge_note
 
 FIRST_STAGE_NAME = "first-stage"
 """Stands for the first stage's run of what the other run has ranked."""
@@ -82,8 +83,12 @@ class ComparedRun(ABC):
 
         return evaluate(self.run(), self.basis.qrels, (measure,)).per_query[measure]
 
+    def lots(self, measure: str) -> Mapping[str, float]:
+        """Query id -> value of `measure` with ties drawn by lot, of queries where it is another."""
+        return {}
+
     def warnings(self, measure: str, values: Mapping[str, float]) -> tuple[str, ...]:
-        """What the mean of these values owes to ties and to missing scores, as far as is known."""
+        """What to know of the run: its judge, changed files, ties and what is missing."""
         return ()
 
     def ranked(self, query_ids: Collection[str]) -> dict[str, Ranked]:
@@ -215,8 +220,17 @@ class _FolderRun(ComparedRun):
     def run(self) -> Run:
         return self._folder.run()
 
+    def lots(self, measure: str) -> Mapping[str, float]:
+        return self._metrics.by_lot.get(measure, {})
+
     def warnings(self, measure: str, values: Mapping[str, float]) -> tuple[str, ...]:
-        return _warnings(self._metrics, measure, values)
+        changed, model = self._folder.changed(), self._folder.manifest.models.get("scoring", "")
+        judged = judge_note(self._folder.weak_judge, model).removesuffix(".")
+        return (
+            *([f"{judged[0].lower()}{judged[1:]}"] if judged else []),
+            *([f"files were changed after the run: {', '.join(changed)}"] if changed else []),
+            *_warnings(self._metrics, measure, values),
+        )
 
     def ranked(self, query_ids: Collection[str]) -> dict[str, Ranked]:
         return {
@@ -253,8 +267,15 @@ class _FirstStageRun(ComparedRun):
     def run(self) -> Run:
         return self.basis.first_stage
 
+    def lots(self, measure: str) -> Mapping[str, float]:
+        return self._data.metrics().by_lot.get(measure, {})
+
     def warnings(self, measure: str, values: Mapping[str, float]) -> tuple[str, ...]:
-        return _warnings(self._data.metrics(), measure, values)
+        changed = self._data.changed()
+        return (
+            *([f"files were changed: {', '.join(changed)}"] if changed else []),
+            *_warnings(self._data.metrics(), measure, values),
+        )
 
     def _kept_values(self) -> Mapping[str, Mapping[str, float]]:
         return self._data.metrics().per_query
@@ -278,8 +299,8 @@ def _warnings(metrics: Metrics, measure: str, values: Mapping[str, float]) -> tu
     by_lot = math.fsum(lots.get(each, value) for each, value in values.items()) / len(values)
     if abs(as_ranked - by_lot) >= _TOLD:
         said.append(
-            f"with ties drawn by lot, its mean is {by_lot:.4f} and not {as_ranked:.4f}; what is "
-            "compared here is as ranked"
+            f"with ties drawn by lot, its mean is {by_lot:.4f} and not {as_ranked:.4f}; the test "
+            "goes by that, queries are shown as ranked"
         )
     if metrics.scores and metrics.scores.missing:
         scores = metrics.scores

@@ -291,7 +291,8 @@ def verdict(comparison: RunComparison) -> str:
     found = comparison.comparison
     return (
         f"B less A: {signed(found.difference, 4)}; better on {found.wins}, equal on {found.ties}, "
-        f"worse on {found.losses}; paired t-test: {_p_value(found.p_value)}"
+        f"worse on {found.losses}; paired t-test: {_p_value(found.p_value)}; rank-biased overlap "
+        f"{comparison.overlap:.3f}"
     )
 
 

@@ -61,7 +61,7 @@ def load(
         DatasetError: nothing has that name; it is not on this machine and cannot be downloaded,
             or only under a licence; the split is not there; a file is missing, damaged or
             cannot be read, or is not UTF-8; a line is not JSON, lacks a key or holds a wrong
-            type; an id is empty, holds white space or stands twice; the corpus, the queries or
+            type; an id is empty, holds white space or appears twice; the corpus, the queries or
             the judgements are empty.
         ExtraMissing: ir_datasets is needed and not installed.
     """

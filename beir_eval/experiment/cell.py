@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any
 from beir_eval.errors import RunFolderError
 from beir_eval.experiment.rankings import RANKINGS, index_rankings, ranking_line, read_rankings
 from beir_eval.experiment.run_folder import (
+    RUN_FILES,
     Metrics,
+    Percentiles,
     RunFolder,
     RunManifest,
     ScoreCounts,
     Taken,
+    digests,
 )
 from beir_eval.files import append_whole, read_lines, write_form
-from beir_eval.measures.metrics import evaluate
-from beir_eval.measures.ties import Tied, tie_figures
+from beir_eval.measures.ties import Tied, measured
 from mcranker.llm.masking import shown_url
 from mcranker.logs import safe_logger
 from mcranker.models import MODEL_OPTIONS
@@ -32,7 +34,11 @@ from mcranker.trec import write_trec
 from mcranker.types import UsageTable
 from personas.atomic import replacing
 from personas.ensembles import find_ensemble
-from personas.inspection.stored import ASSESSOR, StoredHit, StoredRanking
+from personas.inspection.stored import (
+    ASSESSOR,
+    StoredHit,
+    StoredRanking,
+)
 
 if TYPE_CHECKING:
     from beir_eval.experiment.prepare import RankingInput
@@ -61,6 +67,8 @@ HOW_NOT_WHAT = frozenset(
 
 
 LONGEST_REASON = 120
+_OF_SCORES = ("score", "assess")
+"""Stages whose answers are about passages."""
 
 
 @dataclass
@@ -125,7 +133,7 @@ class RunJob:
             if self.done:
                 _check_same(self.path, known, manifest)
             if known.finished and not self.open_queries:
-                manifest = manifest.model_copy(update={"finished": True})
+                manifest = manifest.model_copy(update={"finished": True, "files": known.files})
         self.path.mkdir(parents=True, exist_ok=True)
         write_form(self.path / "manifest.json", manifest)
 
@@ -168,7 +176,8 @@ class RunJob:
         )
         write_form(self.path / "metrics.json", metrics)
         known = RunFolder.open(self.path).manifest
-        write_form(self.path / "manifest.json", known.model_copy(update={"finished": True}))
+        finished = {"finished": True, "files": digests(self.path, RUN_FILES)}
+        write_form(self.path / "manifest.json", known.model_copy(update=finished))
         return metrics
 
     def finished(self) -> Metrics | None:
@@ -212,7 +221,7 @@ class RunJob:
             config=config,
             models=dict(ranker.models.names),
             server=shown_url(endpoint) if "://" in endpoint else "",  # else a model in this process
-            weak=ranker.models.scoring.capabilities.weak,
+            weak_judge=ranker.models.scoring.capabilities.weak_judge,
             prompt_hashes=dict(ranker.prompt_hashes),
             versions={"mcranker": __version__, "python": platform.python_version()},
             data=self.prepared.manifest.content,
@@ -319,6 +328,7 @@ class Outcome:
     _skipped: int = 0
     _reasons: Counter[str] = field(default_factory=Counter)
     _used: UsageTable = field(default_factory=UsageTable)
+    _seconds: list[float] = field(default_factory=list)
 
     def take(self, ranking: StoredRanking) -> None:
         """Count a ranking; texts may be left out."""
@@ -339,8 +349,18 @@ class Outcome:
             given += assessed and hit.score is not None and ASSESSOR not in missing
             self._asked += given + len(missing)
             self._reasons.update(_in_short(reason) for reason in missing.values())
+        for member in ranking.members:
+            self._asked += max(member.asked, member.missing)
+            self._missing += member.missing
+            if member.missing:
+                self._reasons[_in_short(f"scores that {member.label} missed")] += member.missing
         for row in (*ranking.usage.by_stage, *ranking.usage.reused):
             self._used.add(*used_by(row))
+        # What the ledger had took no time that says anything.
+        if "total" in ranking.seconds and not any(
+            row.stage in _OF_SCORES for row in ranking.usage.reused
+        ):
+            self._seconds.append(ranking.seconds["total"])
 
     def metrics(
         self,
@@ -355,25 +375,20 @@ class Outcome:
             measures: names as ir-measures writes them.
             failed: query id -> why it was not ranked.
         """
-        evaluation = evaluate(self.run, qrels, measures)
-        ties = tie_figures(self._tied, qrels, measures)
-        return Metrics(
-            measures=tuple(measures),
-            means=dict(evaluation.means),
-            per_query={name: dict(values) for name, values in evaluation.per_query.items()},
-            ties=dict(ties.bounds),
-            by_lot={name: dict(values) for name, values in ties.by_lot.items()},
-            missing_queries=evaluation.missing_queries,
-            failed=dict(failed),
-            short_teams=self._short_teams,
-            scores=ScoreCounts(
-                asked=self._asked,
-                missing=self._missing,
-                skipped=self._skipped,
-                reasons=dict(sorted(self._reasons.items(), key=lambda item: (-item[1], item[0]))),
-                unreadable=sum(usage.unreadable for usage in self._used.values()),
-            ),
-            taken=self._taken(),
+        scores = ScoreCounts(
+            asked=self._asked,
+            missing=self._missing,
+            skipped=self._skipped,
+            reasons=dict(sorted(self._reasons.items(), key=lambda item: (-item[1], item[0]))),
+            unreadable=sum(usage.unreadable for usage in self._used.values()),
+        )
+        return measured(self.run, self._tied, qrels, measures).model_copy(
+            update={
+                "failed": dict(failed),
+                "short_teams": self._short_teams,
+                "scores": scores,
+                "taken": self._taken(),
+            }
         )
 
     def _taken(self) -> Taken:
@@ -393,7 +408,17 @@ class Outcome:
             # The order of the answers must not show in the last digits.
             seconds=round(total.seconds, 3),
             cost=round(math.fsum(known), 9) if len(known) == len(costs) else None,
+            query_seconds=_percentiles(self._seconds),
         )
+
+
+def _percentiles(seconds: Sequence[float]) -> Percentiles | None:
+    import numpy as np
+
+    if not seconds:
+        return None
+    p50, p90, p99 = (round(float(each), 3) for each in np.percentile(seconds, (50, 90, 99)))
+    return Percentiles(queries=len(seconds), p50=p50, p90=p90, p99=p99)
 
 
 def _with_numbers(hits: Iterable[StoredHit]) -> list[tuple[str, float]]:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from beir_eval.errors import DatasetError, RunFolderError, SuiteError
 from beir_eval.experiment.rankings import RANKINGS
-from beir_eval.experiment.run_folder import FOREIGN, ForeignNote, Metrics, RunManifest
+from beir_eval.experiment.run_folder import (
+    FOREIGN,
+    RUN_FILES,
+    ForeignNote,
+    Metrics,
+    RunManifest,
+    digests,
+)
 from beir_eval.files import write_form
-from beir_eval.measures.metrics import evaluate
-from beir_eval.measures.ties import Tied, tie_figures
+from beir_eval.measures.ties import Tied, measured
 from beir_eval.text_files import read_lines
 from mcranker.errors import RunError
 from mcranker.logs import safe_logger
@@ -46,17 +52,8 @@ class ForeignRun:
 
     def metrics(self, qrels: Mapping[str, Mapping[str, int]], measures: Sequence[str]) -> Metrics:
         """The measures over all judged queries, ties included; without calls and scores."""
-        evaluation = evaluate(self.run, qrels, measures)
         tied = {query_id: Tied.of_scores(found) for query_id, found in self.run.items()}
-        ties = tie_figures(tied, qrels, measures)
-        return Metrics(
-            measures=tuple(measures),
-            means=dict(evaluation.means),
-            per_query={name: dict(values) for name, values in evaluation.per_query.items()},
-            ties=dict(ties.bounds),
-            by_lot={name: dict(values) for name, values in ties.by_lot.items()},
-            missing_queries=evaluation.missing_queries,
-        )
+        return measured(self.run, tied, qrels, measures)
 
     def manifest(self, label: str, data: str, suite: SuiteNote | None = None) -> RunManifest:
         """What stands in the place of a ranker's choices: the file."""
@@ -90,7 +87,8 @@ class ForeignRun:
         ranked = {query_id: found for query_id, found in self.run.items() if found}
         write_trec(ranked, folder / "run.trec", folder.name)
         write_form(folder / "metrics.json", metrics)
-        write_form(folder / "manifest.json", manifest)
+        files = digests(folder, RUN_FILES)
+        write_form(folder / "manifest.json", manifest.model_copy(update={"files": files}))
 
 
 def foreign_path(named: str, dataset: str) -> Path:
@@ -134,7 +132,7 @@ class ForeignFile:
 
         Raises:
             RunError: the file is not there, damaged, empty or not UTF-8; a line has not six
-                columns, a rank or score is no number, or a document stands twice under a query.
+                columns, a rank or score is no number, or a document appears twice under a query.
         """
         try:
             listed = parse_trec((place, line.encode()) for place, _, line in read_lines(path))
@@ -145,7 +143,13 @@ class ForeignFile:
         return cls(path, _digest(path), listed)
 
     def of(
-        self, queries: Collection[str], *, name: str, depth: int, dataset: Dataset | None = None
+        self,
+        queries: Collection[str],
+        *,
+        name: str,
+        depth: int,
+        dataset: Dataset | None = None,
+        seen: Callable[[], Collection[str]] | None = None,
     ) -> ForeignRun:
         """What the file says about the queries that are ranked.
 
@@ -158,6 +162,7 @@ class ForeignFile:
             name: of the data set, for messages.
             depth: documents a query that count; the others are left out.
             dataset: whose corpus the documents should be in; None where it is not at hand.
+            seen: without it, the ids of documents that are judged or were ranked.
 
         Raises:
             RunError: none of the queries is in the file.
@@ -170,13 +175,17 @@ class ForeignFile:
                 "split?"
             )
         run = {query_id: found[:depth] for query_id, found in whole.items()}
+        documents = {doc_id for found in run.values() for doc_id, _ in found}
+        unknown = None if dataset is None else _unknown(run, dataset)
         note = ForeignNote(
             file=self.path.name,
             sha256=self.sha256,
             without=len(queries) - len(run),
             other_queries=len(self.listed) - len(run),
             below_depth=sum(len(found) - len(run[each]) for each, found in whole.items()),
-            unknown_documents=None if dataset is None else _unknown(run, dataset),
+            documents=len(documents),
+            unknown_documents=unknown,
+            unseen_documents=None if seen is None else len(documents - set(seen())),
         )
         if odd := oddities(note):
             _log.warning("%s on %s: %s", self.path, name, "; ".join(odd))
@@ -195,6 +204,8 @@ def oddities(note: ForeignNote) -> list[str]:
         said.append(f"{counted(note.below_depth, 'document')} below the depth, left out")
     if note.unknown_documents:
         said.append(f"{counted(note.unknown_documents, 'document')} not in the corpus")
+    if note.unseen_documents:
+        said.append(f"{counted(note.unseen_documents, 'document')} neither ranked nor judged here")
     return said
 
 

@@ -16,16 +16,16 @@ import orjson
 
 from beir_eval.errors import DatasetError, RunFolderError
 from beir_eval.experiment.run_folder import (
+    DATA_FILES,
     DATA_FOLDER,
     DataFolder,
     DataManifest,
     FirstStageNote,
-    Metrics,
+    digests,
 )
 from beir_eval.files import write_form
 from beir_eval.lock import locked
-from beir_eval.measures.metrics import evaluate
-from beir_eval.measures.ties import Tied, tie_figures
+from beir_eval.measures.ties import Tied, measured
 from mcranker.logs import safe_logger
 from mcranker.trec import write_trec
 from personas.atomic import replacing_folder
@@ -84,7 +84,7 @@ def chosen_queries(
         limit: keep only the first so many.
 
     Raises:
-        DatasetError: an id is not there, or stands twice.
+        DatasetError: an id is not there, or appears twice.
     """
     judged = [query_id for query_id in dataset.queries if dataset.qrels.get(query_id)]
     for place, query_id in enumerate(queries):
@@ -171,24 +171,16 @@ def _keep_data(prepared: RankingInput, folder: Path, measures: Sequence[str]) ->
             raise RunFolderError(_other_data(found, prepared.manifest))
         if same and set(measures) <= set(found.metrics().measures):
             return found
-    evaluation = evaluate(prepared.run, prepared.qrels, measures)
     tied = {query_id: Tied.of_scores(found) for query_id, found in prepared.run.items()}
-    ties = tie_figures(tied, prepared.qrels, measures)
-    metrics = Metrics(
-        measures=tuple(measures),
-        means=dict(evaluation.means),
-        per_query={name: dict(values) for name, values in evaluation.per_query.items()},
-        ties=dict(ties.bounds),
-        by_lot={name: dict(values) for name, values in ties.by_lot.items()},
-        missing_queries=evaluation.missing_queries,
-    )
+    metrics = measured(prepared.run, tied, prepared.qrels, measures)
     with replacing_folder(path) as new:
         (new / "queries.jsonl").write_bytes(_lines(_query_lines(prepared)))
         (new / "passages.jsonl").write_bytes(_lines(_passage_lines(prepared)))
         (new / "qrels.tsv").write_bytes(_qrels_text(prepared.qrels).encode())
         write_trec(prepared.run, new / "first_stage.trec", "first-stage")
         write_form(new / "metrics.json", metrics)
-        write_form(new / "manifest.json", prepared.manifest)
+        files = digests(new, DATA_FILES)
+        write_form(new / "manifest.json", prepared.manifest.model_copy(update={"files": files}))
     _log.info("%s: %s", path, prepared.manifest.description)
     return DataFolder.open(path)
 

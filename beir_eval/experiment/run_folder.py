@@ -17,18 +17,20 @@
 A foreign run, which another program made, has no ``rankings.jsonl``.
 Nothing but ``rankings.jsonl`` is there before a run is finished, and the manifest. While a program
 writes to a folder there is a file ``.lock`` as well, see `beir_eval.lock`. Everything is checked
-where it is read: an error names the file, and the line.
+where it is read: an error names the file, and the line. The manifest of what is finished has the
+SHA-256 of every other file, so that edits are found (``beir-eval verify``).
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from beir_eval.data.qrels import read_qrels
 from beir_eval.errors import DatasetError, RunFolderError
@@ -37,9 +39,12 @@ from beir_eval.files import read_form, read_records
 from mcranker.paths import is_folder
 from mcranker.trec import read_trec
 from personas.inspection.stored import StoredRanking, check_plain
+from personas.weak_judges import WeakJudge
 
 VERSION = 1
 DATA_FOLDER = "data"
+DATA_FILES = ("queries.jsonl", "qrels.tsv", "passages.jsonl", "first_stage.trec", "metrics.json")
+RUN_FILES = (RANKINGS, "run.trec", "metrics.json")
 FIRST_STAGE = "first stage"
 """Label of the first stage's own run in tables; its name stands in `FirstStageNote`."""
 FOREIGN = "foreign run"
@@ -81,6 +86,7 @@ class DataManifest(_Kept):
         depth: passages a query, at most.
         first_stage: what found them.
         content: SHA-256 over queries, judgements, and the first stage's run with its texts.
+        files: name -> SHA-256 of the other files; empty in folders of former versions.
     """
 
     version: Literal[1] = 1
@@ -94,6 +100,7 @@ class DataManifest(_Kept):
     depth: _Count
     first_stage: FirstStageNote
     content: str
+    files: dict[str, str] = Field(default_factory=dict)
 
 
 class FigureNote(_Kept):
@@ -153,8 +160,11 @@ class ForeignNote(_Kept):
         without: queries that it has no line for; they count as empty lists.
         other_queries: queries of the file that are not among those that are ranked.
         below_depth: documents left out because of the depth.
-        unknown_documents: documents that are not in the corpus, which keep their ranks; None
+        documents: in the lists that count; 0 in folders of former versions.
+        unknown_documents: of these, how many are not in the corpus; they keep their ranks. None
             where the corpus was not at hand.
+        unseen_documents: where it was not, how many are neither judged nor among the passages that
+            were ranked; None where it was.
     """
 
     file: str
@@ -162,7 +172,9 @@ class ForeignNote(_Kept):
     without: _Count = 0
     other_queries: _Count = 0
     below_depth: _Count = 0
+    documents: _Count = 0
     unknown_documents: _Count | None = None
+    unseen_documents: _Count | None = None
 
 
 def shown_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -187,13 +199,16 @@ class RunManifest(_Kept):
         models: role -> model, for all roles.
         server: address of the server that the scoring model is on, without secrets; empty where
             it is on none, and in folders of former versions.
-        weak: whether the scoring model is marked weak, so that it got other defaults.
+        weak_judge: why the scoring model is weak, as `StoredRanking.weak_judge`; those marked
+            ``"small"`` got other defaults. See `RunFolder.weak_judge`.
         prompt_hashes: prompt -> SHA-256 of its text.
         versions: program -> version, e.g. ``{"mcranker": "0.1.0", "python": "3.11.7"}``.
         data: `DataManifest.content` of what was ranked.
         suite: the suite, or None.
         foreign: the file, if nothing was ranked here and a TREC run was given; else None.
         finished: whether every query was tried.
+        files: name -> SHA-256 of the other files, once the run is finished; empty in folders of
+            former versions.
     """
 
     version: Literal[1] = 1
@@ -203,13 +218,23 @@ class RunManifest(_Kept):
     config: dict[str, Any]
     models: dict[str, str]
     server: str = ""
-    weak: bool = False
+    weak_judge: WeakJudge = ""
     prompt_hashes: dict[str, str]
     versions: dict[str, str]
     data: str
     suite: SuiteNote | None = None
     foreign: ForeignNote | None = None
     finished: bool = False
+    files: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _former(cls, data: Any) -> Any:
+        """Former versions marked small models only, as ``weak``."""
+        if isinstance(data, dict) and isinstance(data.get("weak"), bool):
+            data = {"weak_judge": "small" if data["weak"] else "", **data}
+            del data["weak"]
+        return data
 
     @field_validator("options", "config")
     @classmethod
@@ -240,22 +265,43 @@ class TieBounds(_Kept):
 
 
 class ScoreCounts(_Kept):
-    """What became of the scores.
+    """What became of the scores, or of the comparisons of rankers that compare.
 
     Attributes:
-        asked: scores asked for: one a persona and distinct passage, the assessor's included.
-        missing: those that did not come.
+        asked: scores asked for: one a persona and distinct passage, the assessor's included; or
+            comparisons.
+        missing: those that did not come, or could not be read.
+        tied: pairs that comparisons left undecided, see `mcranker.Comparisons`.
+        inconsistent: those of them whose answer went with the order in which they were shown.
         skipped: those left out because of ``top_k``.
-        reasons: why scores are missing -> how many.
+        reasons: why scores are missing -> how many; of comparisons that of the first in a ranking.
         unreadable: replies that could not be read, whatever they were for; each was asked for
             again as often as ``reask`` allows.
     """
 
     asked: _Count = 0
     missing: _Count = 0
+    tied: _Count = 0
+    inconsistent: _Count = 0
     skipped: _Count = 0
     reasons: dict[str, _Count] = Field(default_factory=dict)
     unreadable: _Count = 0
+
+
+class Percentiles(_Kept):
+    """How long queries took, each from its beginning to its end beside others, in seconds.
+
+    Attributes:
+        queries: how many were timed: those for which the ledger had no score yet.
+        p50: half of them took no longer; between two values in proportion, as numpy has it.
+        p90: nine tenths of them.
+        p99: 99 of 100.
+    """
+
+    queries: _Count
+    p50: float
+    p90: float
+    p99: float
 
 
 class Taken(_Kept):
@@ -266,8 +312,11 @@ class Taken(_Kept):
         input_tokens: all input, the cached part included.
         cached_input_tokens: what the provider read from its prompt cache.
         output_tokens: what the models wrote.
-        seconds: the answers' times added up; more than passes where calls run side by side.
+        seconds: the answers' times added up; more than passes where calls run side by side. Of
+            the embedded encoder and cross-encoders, the time they computed.
         cost: US dollars; None if a model's price is not known.
+        query_seconds: how long queries took; None where none was timed, and in folders of former
+            versions.
     """
 
     calls: _Count = 0
@@ -276,13 +325,15 @@ class Taken(_Kept):
     output_tokens: _Count = 0
     seconds: float = 0.0
     cost: float | None = 0.0
+    query_seconds: Percentiles | None = None
 
 
 class Metrics(_Kept):
     """How good a run is, and what it took.
 
     Attributes:
-        measures: names as ir-measures writes them; the first one heads the tables.
+        measures: names as ir-measures writes them; the first one heads the tables. The next
+            fields may have more, see `beir_eval.measures.metrics.Companions`.
         means: measure -> its value over all judged queries.
         per_query: measure -> query id -> value, every judged query.
         ties: measure -> its mean with ties at their worst, at their best, and drawn by lot.
@@ -353,6 +404,10 @@ class DataFolder:
         """Values of the first stage's run."""
         return _read_metrics(self.path)
 
+    def changed(self) -> list[str]:
+        """Files that are not as they were written, or gone; none if that is not known."""
+        return _changed(self.path, self.manifest.files)
+
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
@@ -396,6 +451,23 @@ class RunFolder:
             )
         return _read_metrics(self.path)
 
+    @property
+    def weak_judge(self) -> WeakJudge:
+        """Why the judge is weak; of former versions, what the first ranking says."""
+        if self.manifest.weak_judge or self.manifest.files or self.manifest.foreign:
+            return self.manifest.weak_judge
+        if not (self.path / RANKINGS).exists():
+            return ""
+        first = next(self.rankings(), None)
+        return first.weak_judge if first else ""
+
+    def changed(self) -> list[str]:
+        """Files that are not as they were when the run was finished, or gone.
+
+        None if it is not finished, or of a version that kept no SHA-256.
+        """
+        return _changed(self.path, self.manifest.files) if self.manifest.finished else []
+
     def run(self) -> dict[str, list[tuple[str, float]]]:
         """The run: query id -> (document id, score), best first."""
         return read_trec(self.path / "run.trec")
@@ -423,6 +495,31 @@ def find_runs(paths: Iterable[str | os.PathLike[str]]) -> list[RunFolder]:
         for manifest in manifests:
             found.setdefault(manifest.parent.resolve(), RunFolder.open(manifest.parent))
     return list(found.values())
+
+
+def digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """Name -> SHA-256 of files of a folder, those that are there.
+
+    Raises:
+        RunFolderError: a file cannot be read.
+    """
+    found = {}
+    for name in names:
+        try:
+            with (folder / name).open("rb") as file:
+                found[name] = hashlib.file_digest(file, "sha256").hexdigest()
+        except FileNotFoundError:
+            continue
+        except OSError as failure:
+            raise RunFolderError(
+                f"{folder / name}: cannot be read: {failure.strerror}"
+            ) from failure
+    return found
+
+
+def _changed(folder: Path, files: Mapping[str, str]) -> list[str]:
+    found = digests(folder, files)
+    return [name for name, digest in files.items() if found.get(name) != digest]
 
 
 def _read_metrics(folder: Path) -> Metrics:

@@ -165,7 +165,7 @@ def load_suite(
 
     Raises:
         SuiteError: there is no such suite or file; the file is not TOML or not UTF-8; a key is
-            unknown, misses or has a wrong value; a label stands twice; a ranker or an option is
+            unknown, misses or has a wrong value; a label appears twice; a ranker or an option is
             unknown; the ranker refuses its options; a name of `models` is none of the file's.
     """
     from beir_eval.experiment.suite_options import Options, beside
@@ -298,7 +298,7 @@ def _datasets(form: SuiteForm, place: str, base: Path | None) -> tuple[DatasetSp
         key = of_paper.name if of_paper else name
         if key in found:
             raise SuiteError(
-                f"{place}: datasets: {entry.name!r} stands twice; for another split write a "
+                f"{place}: datasets: {entry.name!r} appears twice; for another split write a "
                 "suite of its own"
             )
         found[key] = DatasetSpec(name, entry.split, entry.about, entry.topic_field)

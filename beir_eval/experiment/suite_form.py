@@ -208,7 +208,7 @@ def _check_labels(form: SuiteForm, place: str) -> None:
         except SuiteError as failure:
             raise SuiteError(f"{place}: {failure}") from failure
         if entry.label == folders.get(folder):
-            raise SuiteError(f"{place}: label {entry.label!r} stands twice; change one of them")
+            raise SuiteError(f"{place}: label {entry.label!r} appears twice; change one of them")
         if folder in folders:
             raise SuiteError(
                 f"{place}: labels {folders[folder]!r} and {entry.label!r} give the same folder "
@@ -281,7 +281,7 @@ def _check_paper_rows(form: SuiteForm, tables: Mapping[str, tuple[str, ...]], pl
                 f"{where} is the paper_row of ranker {ranked[row]!r} already; leave one of them out"
             )
         if row in form.paper_rows[:number]:
-            raise SuiteError(f"{where} stands twice; leave one of them out")
+            raise SuiteError(f"{where} appears twice; leave one of them out")
 
 
 def _check_figure(form: SuiteForm, place: str) -> None:

@@ -225,7 +225,7 @@ def _table(run: Run, number: int, *, by_rank: bool) -> dict[str, dict[str, float
         for place, (doc_id, score) in enumerate(documents):
             where = f"run {number}, query {query_id!r}"
             if doc_id in scores:
-                raise RunError(f"{where}: document {doc_id!r} stands twice; a run lists it once")
+                raise RunError(f"{where}: document {doc_id!r} appears twice; a run lists it once")
             if not by_rank and not math.isfinite(score):
                 raise RunError(f"{where}: score {score!r} is not finite, so it cannot be fused")
             scores[doc_id] = float(len(documents) - place) if by_rank else float(score)

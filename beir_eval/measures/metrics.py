@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -103,11 +104,19 @@ class Evaluator:
 
     @property
     def depth(self) -> int | None:
-        """How many of a query's first documents the measures look at; None for all."""
+        """How many of a query's first documents the measures look at; None for all.
+
+        Those of judged documents alone (`condenses`) look at judged ones further down.
+        """
         params = [measure.params for measure in self._measures.values()]
-        if any("cutoff" not in each or each.get("judged_only") for each in params):
+        if any("cutoff" not in each for each in params):
             return None
         return max(int(each["cutoff"]) for each in params)
+
+    @property
+    def condenses(self) -> bool:
+        """Whether any measure is of the list without its unjudged documents."""
+        return any(each.params.get("judged_only") for each in self._measures.values())
 
     def mean(self, name: str, values: Mapping[str, float]) -> float:
         """A measure's value over all judged queries, from those of each."""
@@ -162,6 +171,64 @@ class Evaluator:
             raise MeasureError(
                 f"cannot compute {_short(', '.join(self._measures))}: {_short(str(failure))}"
             ) from failure
+
+
+@dataclass(frozen=True, slots=True)
+class Companions:
+    """Measures that show how far a measure's judgements reach.
+
+    Attributes:
+        judged: share of the ranks that the measure looks at whose documents are judged.
+        condensed: the measure of the list without its unjudged documents; None where nothing
+            computes it.
+    """
+
+    judged: str
+    condensed: str | None
+
+    @classmethod
+    def of(cls, measure: str) -> Companions:
+        """Of a measure, e.g. ``Judged@10`` and ``nDCG(judged_only=True)@10``.
+
+        Raises:
+            MeasureError, ExtraMissing: as `evaluate`.
+        """
+        (found,) = _parse([measure]).values()
+        cutoff = found.params.get("cutoff")
+        judged = "Judged" if cutoff is None else f"Judged@{cutoff}"
+        if "judged_only" not in found.SUPPORTED_PARAMS or found.params.get("judged_only"):
+            return cls(judged, None)
+        condensed = str(found(judged_only=True))
+        try:
+            Evaluator({"query": {"document": 1}}, (condensed,))
+        except MeasureError:
+            return cls(judged, None)
+        return cls(judged, condensed)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Those that there are."""
+        return (self.judged, *([self.condensed] if self.condensed else []))
+
+
+def ceiling(run: Run, qrels: Mapping[str, Mapping[str, int]], measure: str) -> dict[str, float]:
+    """Query id -> the measure of the best order of the run's documents, by falling grade.
+
+    Raises:
+        MeasureError, RunError, ExtraMissing: as `evaluate`.
+    """
+    best = {
+        query_id: sorted(documents, key=lambda each: -qrels[query_id].get(each[0], 0))
+        for query_id, documents in run.items()
+        if query_id in qrels
+    }
+    return Evaluator(qrels, (measure,)).per_query(best)[measure]
+
+
+def cutoff_of(measure: str) -> int | None:
+    """How many ranks a measure looks at, e.g. 10 for ``nDCG@10``; None for all."""
+    found = re.search(r"@(\d+)$", measure.strip())
+    return int(found[1]) if found else None
 
 
 def measure_names(text: str) -> list[str]:
@@ -222,13 +289,17 @@ def _short(text: str) -> str:
 def _scores_by_rank(query_id: str, documents: Sequence[tuple[str, float]]) -> dict[str, float]:
     scores = {doc_id: float(len(documents) - place) for place, (doc_id, _) in enumerate(documents)}
     if len(scores) < len(documents):
-        raise RunError(f"query {query_id!r}: a document stands twice; a run lists it once")
+        raise RunError(f"query {query_id!r}: a document appears twice; a run lists it once")
     return scores
 
 
 def _ir_measures() -> Any:
-    try:
-        import ir_measures
-    except ImportError as failure:
-        raise ExtraMissing("ir-measures", "evaluation") from failure
+    with warnings.catch_warnings():
+        # cwl-eval's sources have escapes that Python warns of where they are compiled.
+        warnings.simplefilter("ignore", SyntaxWarning)
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            import ir_measures
+        except ImportError as failure:
+            raise ExtraMissing("ir-measures", "evaluation") from failure
     return ir_measures

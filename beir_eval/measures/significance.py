@@ -1,28 +1,19 @@
-"""Whether a difference between two runs may be chance: paired tests and confidence intervals.
+"""Whether a difference between two runs may be chance: paired t-tests and confidence intervals.
 
-Three tests, all two-sided and query by query:
-
-    student     paired Student's t-test: t = mean(d) / (sd(d) / sqrt(n)) of the differences d,
-                sd with n - 1, on n - 1 degrees of freedom. ranx's test of that name to 1e-12,
-                without ranx's long start.
-    fisher      ranx's randomization test: how many of 10,000 random swaps of the two values of
-                each query make a difference of the means as large as the one found.
-    tukey       ranx's Tukey HSD over all runs of a data set. It corrects by itself for all
-                pairs of these runs, and does not pair the values by query.
+Tests go query by query: t = mean(d) / (sd(d) / sqrt(n)) of the differences d over n queries, sd
+with n - 1, on n - 1 degrees of freedom (scipy's Student distribution).
 """
 
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from beir_eval.errors import ExtraMissing, SettingError
-from beir_eval.ranges import check_number, check_whole
+from beir_eval.ranges import check_number
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,20 +21,24 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.float64]
 
-Test = Literal["student", "fisher", "tukey"]
 Correction = Literal["holm", "bonferroni", "bh", "none"]
-TESTS: tuple[str, ...] = get_args(Test)
 CORRECTIONS: tuple[str, ...] = get_args(Correction)
 
 EQUAL = 1e-9
 """Two values that differ by no more are a tie."""
 
-HIGHEST_SEED = 2**32 - 1
+SIGNIFICANT = 0.05
+"""Corrected p-values below it are significant."""
 
-_SWAPS = 10_000
+POWER = 0.8
+"""Share of experiments in which a difference of `Comparison.detectable` would be found."""
+
+MARGIN = 0.01
+"""Difference up to which two runs count as equivalent, unless another is given."""
 
 Data = TypeVar("Data", bound=Hashable)
 Label = TypeVar("Label", bound=Hashable)
+Query = TypeVar("Query", str, int)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,86 +55,133 @@ class Comparison:
 
     Attributes:
         difference: mean of the run less mean of the baseline.
-        p_value: of the paired test, two-sided; 1 where all differences are 0.
+        interval: Student's confidence interval of it.
+        p_value: of the paired t-test, two-sided; 1 where all differences are 0.
         p_adjusted: `p_value` after the correction for all comparisons of its family.
         wins: queries on which the run is better by more than 1e-9.
         ties: queries on which they are equal.
         losses: the others.
+        effect: mean difference over its standard deviation (Cohen's d of paired values); None
+            where that is 0, and for one query.
+        detectable: the smallest difference that a two-sided test at 0.05, uncorrected, finds in
+            80% of experiments with as many queries and such a spread; None for one query.
+        p_not_worse: one-sided, of "worse than the baseline by the margin or more"; corrected.
+        p_equivalent: of two one-sided tests (TOST), of "better or worse by the margin or more";
+            corrected.
     """
 
     difference: float
+    interval: Interval
     p_value: float
     p_adjusted: float
     wins: int
     ties: int
     losses: int
-
-
-def usual_correction(test: str) -> Correction:
-    """The correction when none is asked for: Holm's, or none for Tukey's test."""
-    return "none" if test == "tukey" else "holm"
+    effect: float | None
+    detectable: float | None
+    p_not_worse: float
+    p_equivalent: float
 
 
 def compare_runs(
     values: Mapping[Data, Mapping[Label, Mapping[str, float]]],
     baseline: Label,
     *,
-    test: str = "student",
-    correction: str | None = None,
-    seed: int = 0,
+    correction: str = "holm",
+    margin: float = MARGIN,
+    level: float = 0.95,
+    farthest: float = math.inf,
 ) -> dict[Data, dict[Label, Comparison]]:
     """Compare every run with the baseline, on every data set.
 
     All comparisons are one family: p-values are corrected for all of them together. A data set
-    without the baseline has none. With one query, or with no difference on any query, p is 1;
-    where all differences are the same and not 0, Student's t is infinite and p is 0.
+    without the baseline has none. With one query every p is 1, and so is `Comparison.p_value` where
+    no query differs; where all differences are the same and not 0, t is infinite.
 
     Args:
         values: data set -> run -> query id -> value of one measure; all runs of a data set have
             the same queries.
         baseline: the run that the others are compared with.
-        test: one of `TESTS`.
-        correction: one of `CORRECTIONS`; None for `usual_correction`.
-        seed: of the randomization test, from 0 to 2**32 - 1; the others draw nothing.
+        correction: one of `CORRECTIONS`.
+        margin: of `Comparison.p_not_worse` and `Comparison.p_equivalent`, above 0.
+        level: of the intervals, above 0 and below 1.
+        farthest: no interval goes beyond it in either direction.
 
     Raises:
-        SettingError: `test` or `correction` is unknown, ``"tukey"`` is to be corrected again,
-            `seed` is out of range, two runs of a data set do not have the same queries, or a
-            value is not a finite number.
-        ExtraMissing: a package that the test needs is not installed.
+        SettingError: `correction` is unknown, `margin` or `level` is out of its range, two runs of
+            a data set do not have the same queries, or a value is not a finite number.
+        ExtraMissing: scipy is not installed.
     """
-    _check_choice("test", test, TESTS)
-    correction = usual_correction(test) if correction is None else correction
     _check_choice("correction", correction, CORRECTIONS)
-    _check_seed(seed)
-    if test == "tukey" and correction != "none":
-        raise SettingError(
-            f"correction={correction!r}: Tukey's test corrects by itself; leave it out"
-        )
-    found: list[tuple[Data, Label, Numbers, float]] = []
+    check_number("margin", margin, 0, 1, example=MARGIN)
+    if not margin:
+        raise SettingError(f"margin={margin!r} is out of range; give a number above 0, e.g. 0.01")
+    found: list[tuple[Data, Label, Numbers]] = []
     for data, runs in values.items():
         others = [label for label in runs if label != baseline]
         if baseline not in runs or not others:
             continue
         # Always in the same order, so that the last digits do not depend on the runs' order.
-        query_ids = sorted(runs[baseline])
-        table = _table({baseline: runs[baseline], **runs}, query_ids)
-        differences = table[1:] - table[0]
-        p_values = _p_values(test, table, differences, seed)
-        found += zip([data] * len(others), others, differences, p_values, strict=True)
-    adjusted = adjust([p_value for *_, p_value in found], correction)
+        table = _table({baseline: runs[baseline], **runs}, sorted(runs[baseline]))
+        found += zip([data] * len(others), others, table[1:] - table[0], strict=True)
+    tested = [_tested(differences, margin) for *_, differences in found]
+    corrected = [adjust(p_values, correction) for p_values in zip(*tested, strict=True)]
     compared: dict[Data, dict[Label, Comparison]] = {data: {} for data in values}
-    for (data, label, difference, p_value), corrected in zip(found, adjusted, strict=True):
-        wins, losses = int((difference > EQUAL).sum()), int((difference < -EQUAL).sum())
+    for place, (data, label, differences) in enumerate(found):
+        wins, losses = int((differences > EQUAL).sum()), int((differences < -EQUAL).sum())
+        mean, spread = _mean_and_spread(differences)
+        ends = confidence_intervals(
+            {"": dict(enumerate(differences.tolist()))}, level=level, low=-farthest, high=farthest
+        )
         compared[data][label] = Comparison(
-            difference=float(difference.mean()) if len(difference) else 0.0,
-            p_value=p_value,
-            p_adjusted=corrected,
+            difference=mean,
+            interval=ends[""],
+            p_value=tested[place][0],
+            p_adjusted=corrected[0][place],
             wins=wins,
-            ties=len(difference) - wins - losses,
+            ties=len(differences) - wins - losses,
             losses=losses,
+            effect=mean / spread if spread else None,
+            detectable=None if spread is None else _detectable(spread, len(differences)),
+            p_not_worse=corrected[1][place],
+            p_equivalent=corrected[2][place],
         )
     return compared
+
+
+def better_than(
+    values: Mapping[Data, Mapping[Label, Mapping[str, float]]], *, correction: str = "holm"
+) -> dict[Data, dict[Label, list[Label]]]:
+    """Test all pairs of runs on every data set: the runs that each is significantly better than.
+
+    All pairs of all data sets are one family.
+
+    Args:
+        values: as for `compare_runs`.
+        correction: one of `CORRECTIONS`.
+
+    Raises:
+        SettingError, ExtraMissing: as `compare_runs`.
+    """
+    pairs: list[tuple[Data, Label, Label]] = []
+    p_values = []
+    for data, runs in values.items():
+        labels = list(runs)
+        table = _table(runs, sorted(next(iter(runs.values()), {})))
+        for one, other in combinations(range(len(labels)), 2):
+            differences = table[one] - table[other]
+            above, below = (one, other) if differences.sum() > 0 else (other, one)
+            pairs.append((data, labels[above], labels[below]))
+            p_values.append(_tested(differences, MARGIN)[0])
+    found: dict[Data, dict[Label, list[Label]]] = {
+        data: {label: [] for label in runs} for data, runs in values.items()
+    }
+    for (data, above_label, below_label), p_value in zip(
+        pairs, adjust(p_values, correction), strict=True
+    ):
+        if p_value < SIGNIFICANT:
+            found[data][above_label].append(below_label)
+    return found
 
 
 def adjust(p_values: Sequence[float], method: str = "holm") -> list[float]:
@@ -181,7 +223,7 @@ def adjust(p_values: Sequence[float], method: str = "holm") -> list[float]:
 
 
 def confidence_intervals(
-    values: Mapping[Label, Mapping[str, float]],
+    values: Mapping[Label, Mapping[Query, float]],
     *,
     level: float = 0.95,
     low: float = -math.inf,
@@ -221,8 +263,7 @@ def confidence_intervals(
     count = len(query_ids)
     if count == 1:
         return dict.fromkeys(values, Interval(low, high))
-    stdtrit = _import("scipy.special", "a confidence interval", extra="eval").stdtrit
-    reach = float(stdtrit(count - 1, (1 + level) / 2)) / math.sqrt(count)
+    reach = quantile((1 + level) / 2, count - 1) / math.sqrt(count)
     return {
         label: Interval(max(low, mean - reach * spread), min(high, mean + reach * spread))
         for label, mean, spread in zip(
@@ -231,7 +272,57 @@ def confidence_intervals(
     }
 
 
-def _table(runs: Mapping[Label, Mapping[str, float]], query_ids: Sequence[str]) -> Numbers:
+def quantile(probability: float, degrees: int) -> float:
+    """The value that Student's t stays below with that probability.
+
+    Raises:
+        ExtraMissing: scipy is not installed.
+    """
+    return float(_scipy().stdtrit(degrees, probability))
+
+
+def chance_above(t_value: float, degrees: int) -> float:
+    """The probability that Student's t is above a value.
+
+    Raises:
+        ExtraMissing: scipy is not installed.
+    """
+    return float(_scipy().stdtr(degrees, -t_value))
+
+
+def _tested(differences: Numbers, margin: float) -> tuple[float, float, float]:
+    """P of no difference, of worse by the margin or more, and of that or better by as much."""
+    mean, spread = _mean_and_spread(differences)
+    if spread is None:
+        return 1.0, 1.0, 1.0
+    degrees, error = len(differences) - 1, spread / math.sqrt(len(differences))
+
+    def above_0(distance: float) -> float:
+        if error:
+            return chance_above(distance / error, degrees)
+        return 0.5 if abs(distance) <= EQUAL else float(distance < 0)
+
+    not_worse = above_0(mean + margin)
+    return 2 * above_0(abs(mean)), not_worse, max(not_worse, above_0(margin - mean))
+
+
+def _mean_and_spread(differences: Numbers) -> tuple[float, float | None]:
+    """Mean and standard deviation; 0 for those that only rounding tells apart, None for one."""
+    import numpy as np
+
+    mean = float(differences.mean()) if len(differences) else 0.0
+    if len(differences) < 2:
+        return mean, None
+    same = np.abs(differences - mean).max() <= EQUAL
+    return mean, 0.0 if same else float(differences.std(ddof=1))
+
+
+def _detectable(spread: float, count: int) -> float:
+    reach = quantile(1 - SIGNIFICANT / 2, count - 1) + quantile(POWER, count - 1)
+    return reach * spread / math.sqrt(count)
+
+
+def _table(runs: Mapping[Label, Mapping[Query, float]], query_ids: Sequence[Query]) -> Numbers:
     """A row a run, a column a query."""
     import numpy as np
 
@@ -256,79 +347,14 @@ def _table(runs: Mapping[Label, Mapping[str, float]], query_ids: Sequence[str]) 
     return table
 
 
-def _p_values(test: str, table: Numbers, differences: Numbers, seed: int) -> list[float]:
-    """One a row of `differences`; those that no test can tell apart are 1."""
-    import numpy as np
-
-    differ = (np.abs(differences) > EQUAL).any(axis=1)
-    p_values = np.ones(len(differences))
-    if table.shape[1] >= 2 and differ.any():
-        computed: Callable[[], Numbers] = {
-            "student": lambda: _student(differences[differ]),
-            "fisher": lambda: _fisher(table[0], table[1:][differ], seed),
-            "tukey": lambda: _tukey(table)[differ],
-        }[test]
-        p_values[differ] = computed()
-    return [float(p_value) for p_value in np.clip(p_values, 0.0, 1.0)]
-
-
-def _student(differences: Numbers) -> Numbers:
-    import numpy as np
-
-    # Not scipy.stats, which takes three times as long to import.
-    stdtr = _import("scipy.special", "Student's test", extra="eval").stdtr
-    count = differences.shape[1]
-    errors = differences.std(axis=1, ddof=1) / math.sqrt(count)
-    with np.errstate(divide="ignore"):
-        t_values = np.abs(differences.mean(axis=1)) / errors
-    p_values: Numbers = 2 * stdtr(count - 1, -t_values)
-    return p_values
-
-
-def _fisher(baseline: Numbers, runs: Numbers, seed: int) -> Numbers:
-    import numpy as np
-
-    test = _randomization_test()
-    return np.array([test(baseline, run, _SWAPS, 0.05, seed)[0] for run in runs])
-
-
-@cache
-def _randomization_test() -> Any:
-    """Control, treatment, permutations, level and seed -> p, and whether it is within level."""
-    ranx_tests = _import("ranx.statistical_tests", "the randomization test", extra="ranx")
-    numba = _import("numba", "the randomization test", extra="ranx")
-    test = ranx_tests.fisher_randomization_test
-    # ranx compiles it for several threads and seeds the first of them only, so that p differs
-    # from call to call; the same code on one thread gives the same p every time.
-    return numba.njit(getattr(test, "py_func", test))  # without: numba's compiler is off
-
-
-def _tukey(table: Numbers) -> Numbers:
-    """For every row but the first, p against the first."""
-    import numpy as np
-
-    means = table.mean(axis=1)
-    if np.abs(table - means[:, None]).max() <= EQUAL:  # no spread: any difference is beyond chance
-        return np.where(np.abs(means[1:] - means[0]) > EQUAL, 0.0, 1.0)
-    ranx_tests = _import("ranx.statistical_tests", "Tukey's test", extra="ranx")
-    pairs = ranx_tests.tukey_hsd_test(list(range(len(table))), list(table), 0.05)
-    found = {pair["treatment"]: pair["p-value"] for pair in pairs if pair["control"] == 0}
-    return np.array([found[row] for row in range(1, len(table))])
-
-
-def _import(module: str, purpose: str, *, extra: str) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # ranx's sources have escapes that Python warns of
-        try:
-            return import_module(module)
-        except ImportError as missing:
-            raise ExtraMissing(module.partition(".")[0], purpose, extra=extra) from missing
-
-
-def _check_seed(seed: int) -> None:
-    check_whole("seed", seed, 0, HIGHEST_SEED)
+def _scipy() -> Any:
+    try:
+        from scipy import special
+    except ImportError as missing:
+        raise ExtraMissing("scipy", "significance tests and intervals", extra="eval") from missing
+    return special
 
 
 def _check_choice(what: str, value: str, known: Sequence[str]) -> None:
     if value not in known:
-        raise SettingError(f"{what}={value!r} is none; give one of {', '.join(known)}")
+        raise SettingError(f"{what}={value!r} is unknown; give one of {', '.join(known)}")

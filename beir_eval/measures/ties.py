@@ -24,15 +24,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from beir_eval.experiment.run_folder import TieBounds
-from beir_eval.measures.metrics import Evaluator
+from beir_eval.experiment.run_folder import Metrics, TieBounds
+from beir_eval.measures.metrics import Companions, Evaluator, evaluate
+from mcranker.fusion import RRF_K
 from personas.ensembles import Rule, descending, distinct, find_ensemble
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from personas.inspection.stored import StoredHit, StoredRanking
+    from mcranker.trec import Run
+    from personas.inspection.stored import StoredHit, StoredMember, StoredRanking
 
     Places = NDArray[np.intp]
     Numbers = NDArray[np.float64]
@@ -79,10 +81,12 @@ class Tied:
         """
         hits = ranking.best_first
         rule = Rule.of(ranking.config)
-        again = None
+        again: Callable[[Places], Numbers] | None = None
         # Of orders the final scores tell the ties: what a persona has sorted is no tie of its own.
         if not ranking.orders and rule.keeps_order and find_ensemble(ranking.config) is not None:
             again = _Again(rule, hits, ranking.personas, texts)
+        if ranking.members and ranking.config.get("method") == "rrf":
+            again = _AgainFused(hits, ranking.members)
         scores = [hit.score for hit in hits]
         return cls([hit.doc_id for hit in hits], scores, again, len(ranking.returned))
 
@@ -131,6 +135,36 @@ class TieFigures:
 
     bounds: Mapping[str, TieBounds]
     by_lot: Mapping[str, Mapping[str, float]]
+
+
+def measured(
+    run: Run,
+    tied: Mapping[str, Tied],
+    qrels: Mapping[str, Mapping[str, int]],
+    measures: Sequence[str],
+) -> Metrics:
+    """The measures of a run and the companions of the first, with their ties.
+
+    Args:
+        run: query id -> (document id, score), best first.
+        tied: query id -> what was ranked.
+        qrels: query id -> document id -> grade.
+        measures: names as ir-measures writes them.
+
+    Raises:
+        MeasureError, RunError, ExtraMissing: as `beir_eval.measures.metrics.evaluate` says.
+    """
+    names = tuple(dict.fromkeys((*measures, *Companions.of(measures[0]).names)))
+    evaluation = evaluate(run, qrels, names)
+    ties = tie_figures(tied, qrels, names)
+    return Metrics(
+        measures=tuple(measures),
+        means=dict(evaluation.means),
+        per_query={name: dict(values) for name, values in evaluation.per_query.items()},
+        ties=dict(ties.bounds),
+        by_lot={name: dict(values) for name, values in ties.by_lot.items()},
+        missing_queries=evaluation.missing_queries,
+    )
 
 
 def tie_bounds(
@@ -215,12 +249,17 @@ def _extremes_and_lots(
     lot: _Values = {name: {} for name in names}
     if not rankings:
         return worst, best, lot
-    orders = {}
+    orders: dict[str, list[list[int]]] = {}
     for query_id, tied in rankings.items():
         grades = [qrels[query_id].get(doc_id, 0) for doc_id in tied.doc_ids]
         ends = np.stack([_by_grade(grades, best=False), _by_grade(grades, best=True)])
         ranked = tied.orders(np.concatenate([ends, _lots(query_id, tied.doc_ids)]))
-        orders[query_id] = ranked[:, : tied.returned][:, : evaluator.depth]
+        rows, depth = ranked[:, : tied.returned].tolist(), evaluator.depth
+        orders[query_id] = [row[:depth] for row in rows]
+        if evaluator.condenses and depth is not None:
+            judged = [doc_id in qrels[query_id] for doc_id in tied.doc_ids]
+            for row, kept in zip(rows, orders[query_id], strict=True):
+                kept += [place for place in row[depth:] if judged[place]]
     found = [
         evaluator.per_query(
             {
@@ -301,3 +340,39 @@ class _Again:
         return self._rule.final(
             self._values[places[rows]], group_of, [self._first_stage[place] for place in given]
         )
+
+
+class _AgainFused:
+    """The final scores of a fused ranking, had its passages come in another order.
+
+    A member's list has its ranks, and passages that it gave the same score change places.
+
+    Args:
+        hits: best first.
+        members: of the ranking, fused by reciprocal ranks.
+    """
+
+    def __init__(self, hits: Sequence[StoredHit], members: Sequence[StoredMember]) -> None:
+        import numpy as np
+
+        self._count = len(hits)
+        self._lists = []
+        for member in members:
+            ranks = [member.ranks[hit.first_stage_rank - 1] for hit in hits]
+            known = [place for place, rank in enumerate(ranks) if rank is not None]
+            scores = [member.scores[hits[place].first_stage_rank - 1] for place in known]
+            by_score = [-score for score in scores if score is not None]
+            at = np.array([ranks[place] for place in known], dtype=np.float64)
+            levels = at if len(by_score) < len(known) else np.array(by_score)
+            given = member.weight / (RRF_K + np.sort(at))
+            self._lists.append((np.array(known, dtype=np.intp), levels, given))
+
+    def __call__(self, places: Places) -> Numbers:
+        import numpy as np
+
+        came, final = np.zeros(self._count), np.zeros(self._count)
+        came[places] = np.arange(len(places))
+        for known, levels, given in self._lists:
+            final[known[np.lexsort((came[known], levels))]] += given
+        # As `mcranker.fusion.summed` rounds, so that equal sums tie.
+        return np.round(final[places], 12)

@@ -39,6 +39,7 @@ from beir_eval.persona_report.sources import Source, find_sources
 from mcranker import __version__
 from personas.atomic import replacing_folder
 from personas.report.site import Made
+from personas.weak_judges import judge_note
 
 if TYPE_CHECKING:
     from personas.report.dataset.pages import RunEntry
@@ -183,6 +184,7 @@ class _Work:
         self._made = made
         self._prepares = ReportInputs(scratch)
         self._prepared: dict[int, ReportInput] = {}
+        self._differences = differences(sources)
 
     def do(self, processes: int | None) -> None:
         """Write everything."""
@@ -256,7 +258,7 @@ class _Work:
         survey = replace(
             survey,
             collection=run.source.data.manifest.dataset,
-            differences=differences(survey),
+            differences=self._differences[number - 1],
         )
         runs = f"../{OVERVIEW}" if len(self._sources) > 1 else ""
         (run.plan.folder / FIGURES).write_bytes(
@@ -273,6 +275,7 @@ class _Work:
             personas=survey.personas_in_all,
             totals=survey.totals,
             differences=survey.differences,
+            judge=judge_note(survey.weak_judge, survey.models.get("scoring", "")),
             finished=run.source.run.manifest.finished,
         )
         self.found.append((entry, survey.notes))

@@ -1,47 +1,90 @@
-"""What a team has over other orders, with intervals and tests over the queries."""
+"""What teams have over other orders, with intervals and tests over the queries."""
 
 from __future__ import annotations
 
-from operator import attrgetter
+from collections.abc import Sequence
 
+from beir_eval.experiment.labels import models_of
+from beir_eval.experiment.run_folder import Metrics, RunFolder
 from beir_eval.measures.significance import compare_runs, confidence_intervals
-from personas.survey.model import Difference, Survey
+from beir_eval.persona_report.sources import Source, same_judge
+from beir_eval.report.notes import flaws_of
+from beir_eval.report.numbers import BOUNDS_SIGN, MISSING_SIGN
+from beir_eval.report.shelf import Shelf, by_lot
+from personas.survey.model import Difference
+from personas.survey.query import DEPTH
 
-_KNOWN = (("first_stage", attrgetter("gain")), ("other", attrgetter("gain_over_other")))
+MEASURE = f"nDCG@{DEPTH}"
 
 
-def differences(survey: Survey) -> tuple[Difference, ...]:
-    """Over the first stage and over the other ranker, of the queries where that is known.
+def differences(sources: Sequence[Source]) -> list[tuple[Difference, ...]]:
+    """Of each run over its first stage and over the other ranker; none of runs not finished.
 
-    Intervals are Student's at 95%; p-values are of the paired t-test, Holm's correction for both.
-    Values are as ranked, with ties in the order of the ranking.
+    Values have ties drawn by lot. Intervals are Student's at 95%, p-values those of paired t-tests,
+    corrected by Holm for all differences of all runs. What cannot be told by a test has none.
+
+    Raises:
+        RunFolderError, RunError: a file of a run cannot be read.
     """
-    gains = {
-        getattr(survey, name): {
-            str(query.place): gain for query in survey.queries if (gain := of(query)) is not None
-        }
-        for name, of in _KNOWN
-    }
-    known = {name: values for name, values in gains.items() if name and values}
+    shelf = Shelf(MEASURE, alone=True)
+    pairs: dict[tuple[int, str], tuple[dict[str, float], dict[str, float], str]] = {}
+    for place, source in enumerate(sources):
+        if not source.run.manifest.finished:
+            continue
+        ours = shelf.of_run(source.run, source.data).metrics
+        first = shelf.of_first_stage(source.data).metrics
+        against = {source.data.manifest.first_stage.name: (first, _flaw(source.run, ours))}
+        if source.other is not None:
+            other = shelf.of_run(source.other, source.data).metrics
+            against[source.other.manifest.label] = other, _why_not(source, ours, other)
+        for name, (metrics, why_not) in against.items():
+            pairs[place, name] = by_lot(ours, MEASURE), by_lot(metrics, MEASURE), why_not
     tests = compare_runs(
         {
-            name: {"gain": values, "none": dict.fromkeys(values, 0.0)}
-            for name, values in known.items()
+            key: {"ours": values, "theirs": theirs}
+            for key, (values, theirs, why_not) in pairs.items()
+            if not why_not
         },
-        "none",
+        "theirs",
     )
-    found = []
-    for name, values in known.items():
-        interval = confidence_intervals({"gain": values}, low=-1, high=1)["gain"]
-        test = tests[name]["gain"]
-        found.append(
+    found: list[list[Difference]] = [[] for _ in sources]
+    for (place, name), (values, theirs, why_not) in pairs.items():
+        gains = {each: value - theirs[each] for each, value in values.items()}
+        interval = confidence_intervals({"gain": gains}, low=-1, high=1)["gain"]
+        test = tests.get((place, name))
+        found[place].append(
             Difference(
                 against=name,
-                queries=len(values),
-                mean=test.difference,
+                queries=len(gains),
+                ours=_mean(values),
+                theirs=_mean(theirs),
                 low=interval.low,
                 high=interval.high,
-                p_value=test.p_adjusted,
+                p_value=test["ours"].p_adjusted if test else None,
+                why_not=why_not,
             )
         )
-    return tuple(found)
+    return list(map(tuple, found))
+
+
+def _mean(values: dict[str, float]) -> float:
+    return sum(values.values()) / len(values)
+
+
+def _why_not(source: Source, ours: Metrics, theirs: Metrics) -> str:
+    """Why a difference to the other run would not be the team's; empty if it would be."""
+    assert source.other is not None, "there is one to compare with"
+    if not same_judge(source.run, source.other):
+        judges = (models_of(each.manifest) for each in (source.other, source.run))
+        return "its judge is {}, and here it is {}".format(*judges)
+    return _flaw(source.run, ours) or _flaw(source.other, theirs)
+
+
+def _flaw(run: RunFolder, metrics: Metrics) -> str:
+    signs = flaws_of(metrics, run.manifest, MEASURE)
+    if MISSING_SIGN in signs:
+        return f"more than 1% of the scores of {run.manifest.label} are missing"
+    if BOUNDS_SIGN in signs:
+        top_k = run.manifest.config["top_k"]
+        return f"of {run.manifest.label} only the first {top_k} ranks are sorted out"
+    return ""

@@ -266,7 +266,7 @@ def run_notes(
             f"{source.other.manifest.label} has not ranked {other_lacks:,} of these queries; "
             "they count 0 for it."
         )
-    if manifest.weak:
+    if manifest.weak_judge == "small":
         notes.append(
             "The scoring model is marked weak: other defaults than the paper's were in effect."
         )

@@ -44,13 +44,14 @@ def find_sources(
     """The runs in or below `paths` that a report is about.
 
     These are the runs of teams; if there are none, all runs. Runs without a single ranking are
-    left out. Each is compared with a finished run without a team over the same data, given or
-    beside it: DIRECT with the same highest score if there is one, else another DIRECT, else the
-    first. Runs without a team are compared with nothing.
+    left out. Each is compared with a finished run without a team over the same data and by the
+    same scoring model, given or beside it: DIRECT with the same highest score if there is one, else
+    another DIRECT, else the first. Runs without a team are compared with nothing.
 
     Args:
         paths: run folders, or folders that hold some.
-        against: label or folder of the run to compare with instead, or `NOBODY`.
+        against: label or folder of the run to compare with instead, or `NOBODY`. By another model
+            it is shown, and not tested.
 
     Returns:
         The runs, as `find_runs` gives them, but those of one data set in the order of their
@@ -153,7 +154,9 @@ def _usual(run: RunFolder, candidates: Sequence[RunFolder]) -> RunFolder | None:
     fit = [
         each
         for each in candidates
-        if each.manifest.finished and not judged_by_team(each.path / RANKINGS)
+        if each.manifest.finished
+        and same_judge(each, run)
+        and not judged_by_team(each.path / RANKINGS)
     ]
 
     def preference(each: RunFolder) -> tuple[bool, bool]:
@@ -161,6 +164,12 @@ def _usual(run: RunFolder, candidates: Sequence[RunFolder]) -> RunFolder | None:
         return manifest.ranker != _DIRECT, highest_score(manifest.config) != top
 
     return min(fit, key=preference, default=None)
+
+
+def same_judge(one: RunFolder, other: RunFolder) -> bool:
+    """Whether the same model scored in both, on the same server."""
+    judges = [(each.manifest.models.get("scoring"), each.manifest.server) for each in (one, other)]
+    return judges[0] == judges[1]
 
 
 def _labelled(candidates: Sequence[RunFolder], label: str) -> RunFolder | None:

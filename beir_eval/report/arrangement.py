@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from beir_eval.errors import SettingError
 from beir_eval.experiment.foreign import ForeignFile, ForeignRun, foreign_path
@@ -188,10 +189,18 @@ def _with_file(
             files[str(path)] = ForeignFile.read(path)
         queries = data.queries()
         if not queries.keys().isdisjoint(files[str(path)].listed):
-            of_data = files[str(path)].of(queries, name=name, depth=data.manifest.depth)
+            of_data = files[str(path)].of(
+                queries, name=name, depth=data.manifest.depth, seen=partial(_seen, data)
+            )
             added[content, label] = of_data
     is_row = any(slot[1] == label for slot in added)
     return replace(plan, added=added, labels=(*plan.labels, label) if is_row else plan.labels)
+
+
+def _seen(data: DataFolder) -> set[str]:
+    """Ids of the documents that were ranked or judged."""
+    lists = (*data.first_stage().values(), *(of.items() for of in data.qrels().values()))
+    return {doc_id for each in lists for doc_id, _ in each}
 
 
 def _arranged(name: str, members: Sequence[RunFolder]) -> Arrangement:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import orjson
@@ -10,7 +10,8 @@ from pydantic import BaseModel
 
 from beir_eval.experiment.run_folder import Metrics
 from beir_eval.measures.significance import Interval
-from beir_eval.report.model import Figure, Report, Section, TableCell
+from beir_eval.report.model import Figure, Report, Section
+from beir_eval.report.verdict import findings
 from personas.plain import safe_json
 
 VERSION = 1
@@ -26,11 +27,12 @@ def render_json(report: Report, *, per_query: bool = False) -> str:
 
     def plain(value: Any) -> Any:
         if isinstance(value, Metrics) and not per_query:
-            return value.model_dump(mode="json", exclude={"per_query"})
+            return value.model_dump(mode="json", exclude={"per_query", "by_lot"})
         return _plain(value)
 
     options = orjson.OPT_INDENT_2 | orjson.OPT_PASSTHROUGH_DATACLASS
-    text = orjson.dumps({"version": VERSION, **_named(report)}, default=plain, option=options)
+    content = {"version": VERSION, "warnings": list(findings(report)), **_named(report)}
+    text = orjson.dumps(content, default=plain, option=options)
     return safe_json(text.decode()) + "\n"
 
 
@@ -41,13 +43,6 @@ def _plain(value: Any) -> Any:
             return value.model_dump(mode="json")
         case Interval():
             return [value.low, value.high]
-        case TableCell(comparison=found):
-            cell = _named(value)
-            between = cell.pop("difference")
-            if found is not None:
-                first, *rest = asdict(found).items()
-                cell["comparison"] = dict([first, ("interval", between), *rest])
-            return cell
         case Section():
             left = [{"dataset": data, "label": label} for data, label in value.unfinished]
             return {**_named(value), "unfinished": left}

@@ -4,38 +4,45 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
 
 from beir_eval.errors import SettingError
 from beir_eval.experiment.labels import natural
-from beir_eval.experiment.run_folder import FIRST_STAGE, Metrics, RunFolder, SuiteNote
+from beir_eval.experiment.run_folder import (
+    FIRST_STAGE,
+    Metrics,
+    RunFolder,
+    RunManifest,
+    SuiteNote,
+)
 from beir_eval.measures import paper
+from beir_eval.measures.across import Pooled, pooled
 from beir_eval.measures.significance import (
+    MARGIN,
     Comparison,
-    Interval,
+    adjust,
+    better_than,
     compare_runs,
     confidence_intervals,
-    usual_correction,
 )
 from beir_eval.report.arrangement import Arrangement, Slot, arrange, with_foreign
 from beir_eval.report.model import Column, Figure, Point, Report, Row, Section, TableCell
 from beir_eval.report.notes import (
-    MOST_MISSING,
+    bounded_at,
+    flaws_of,
     measured_to,
     missing_share,
     model_names,
     notes,
 )
-from beir_eval.report.numbers import MISSING_SIGN, TIES_SIGN, mark
-from beir_eval.report.shelf import Shelf
+from beir_eval.report.numbers import TIES_SIGN, mark
+from beir_eval.report.shelf import Measured, Shelf, by_lot
+from personas.words import counted
 
 MEASURE = "nDCG@10"
 """What the paper's numbers are of; heads a report on runs of which none is finished."""
 EQUAL = 1e-12
 """Values that differ by no more share a rank."""
-Values: TypeAlias = Mapping[str, Mapping[str, Mapping[str, float]]]
-"""Data set -> label -> query id -> value."""
 
 
 def build_report(
@@ -43,10 +50,9 @@ def build_report(
     *,
     measure: str | None = None,
     baseline: str | None = None,
-    test: str = "student",
-    correction: str | None = None,
+    correction: str = "holm",
     level: float = 0.95,
-    seed: int = 0,
+    margin: float = MARGIN,
     provider_prices: bool = False,
     foreign: Mapping[str, str] | None = None,
 ) -> Report:
@@ -59,11 +65,10 @@ def build_report(
         baseline: label of the run that the others are compared with, or of the first stage
             (``"first stage"``, ``"BM25"``), in all sections that have it. The other sections, and
             None, take the suite's, else the first stage.
-        test: paired test, one of `beir_eval.measures.significance.TESTS`.
         correction: of the p-values, over all comparisons of a section: one of
-            `beir_eval.measures.significance.CORRECTIONS`; None for the one that goes with the test.
+            `beir_eval.measures.significance.CORRECTIONS`.
         level: of the confidence intervals, above 0 and below 1.
-        seed: of the randomization test, 0 or more.
+        margin: of the tests of equivalence, see `beir_eval.measures.significance.Comparison`.
         provider_prices: price answers of other servers (``base_url``) like the provider's own of
             that model; without, their cost is not known.
         foreign: label -> path of a TREC run of another program, which gets a row in every section
@@ -77,9 +82,9 @@ def build_report(
             another option is out of its range.
         MeasureError: `measure` is unknown, or has values outside 0 to 1.
         SuiteError: a suite names a table or a figure that the paper has not.
-        ExtraMissing: the test, or `measure`, needs a package that is not installed.
+        ExtraMissing: a test, or `measure`, needs a package that is not installed.
     """
-    settings = Settings(test, correction or usual_correction(test), level, seed)
+    settings = Settings(correction, level, margin)
     arrangements = with_foreign(arrange(runs), foreign or {})
     _check_baseline(baseline, arrangements)
     shelf = Shelf(_measure(measure, arrangements), provider_prices=provider_prices)
@@ -88,10 +93,9 @@ def build_report(
         sections=tuple(
             _section(each, each.baseline(baseline), shelf, settings) for each in arrangements
         ),
-        test=settings.test,
-        correction=settings.correction,
+        correction=correction,
         level=level,
-        seed=seed,
+        margin=margin,
     )
 
 
@@ -99,6 +103,7 @@ def _section(plan: Arrangement, baseline: str, shelf: Shelf, settings: Settings)
     columns = plan.columns()
     cells = _cells(plan, baseline, shelf, settings)
     rows = _rows(plan, baseline, columns, cells)
+    rows = _with_pooled(rows, plan, baseline, shelf.measure, settings)
     if rows:
         rows += _not_run(plan, with_paper=_is_papers(shelf.measure))
     measured = measured_to(shelf.measure, [column.data.depth for column in columns])
@@ -112,15 +117,31 @@ def _section(plan: Arrangement, baseline: str, shelf: Shelf, settings: Settings)
         figure=_figure(plan.suite, columns, rows),
         unfinished=plan.unfinished,
         paper_source=paper.paper_source() if has_paper else "",
-        notes=(*notes(columns, rows, plan.unfinished, plan.shown(baseline)), *_absent(plan)),
+        notes=(*notes(columns, rows, plan.shown(baseline)), *_absent(plan)),
+        changed=_changed(plan, columns),
         measured=measured,
     )
 
 
+def _changed(plan: Arrangement, columns: Sequence[Column]) -> tuple[str, ...]:
+    """Runs and data whose files are not as they were written."""
+    names = {content: column.name for content, column in zip(plan.data, columns, strict=True)}
+    changed = {f"data of {names[content]}": each.changed() for content, each in plan.data.items()}
+    for (content, label), run in plan.runs.items():
+        changed[f"{label} on {names[content]}"] = run.changed()
+    return tuple(f"{what} ({', '.join(files)})" for what, files in changed.items() if files)
+
+
 def _absent(plan: Arrangement) -> list[str]:
-    if not plan.never_run:
-        return []
-    return [f"Rankers of the suite that were not run: {', '.join(plan.never_run)}."]
+    said = []
+    if plan.never_run:
+        said.append(f"Rankers of the suite that were not run: {', '.join(plan.never_run)}.")
+    if unverified := sum(not run.manifest.files for run in plan.runs.values()):
+        said.append(
+            f"{counted(unverified, 'run')} of a version that kept no SHA-256 of its files: not "
+            "verified."
+        )
+    return said
 
 
 def _not_run(plan: Arrangement, *, with_paper: bool) -> tuple[Row, ...]:
@@ -130,9 +151,7 @@ def _not_run(plan: Arrangement, *, with_paper: bool) -> tuple[Row, ...]:
             continue
         papers = numbers if with_paper else (None,) * len(numbers)
         nothing = (None,) * len(numbers)
-        made.append(
-            Row(label, False, False, "", None, None, _mean(papers), nothing, not_run=papers)
-        )
+        made.append(Row(label, False, "", "", None, None, _mean(papers), nothing, not_run=papers))
     return tuple(made)
 
 
@@ -143,55 +162,73 @@ def _is_papers(measure: str) -> bool:
 def _cells(
     plan: Arrangement, baseline: str, shelf: Shelf, settings: Settings
 ) -> dict[Slot, TableCell]:
-    metrics = _metrics(plan, shelf)
-    by_column: dict[str, dict[str, Metrics]] = {content: {} for content in plan.data}
-    for (content, label), each in metrics.items():
-        by_column[content][label] = each
+    measured = _measured(plan, shelf)
     measure = shelf.measure
-    ranks = {
-        content: _ranks(
-            {
-                label: _honest_mean(each, measure)
-                for label, each in column.items()
-                if missing_share(each) <= MOST_MISSING
-            }
-        )
+    by_column: dict[str, dict[str, Metrics]] = {content: {} for content in plan.data}
+    for (content, label), each in measured.items():
+        by_column[content][label] = each.metrics
+    flaws = {
+        place: flaws_of(each.metrics, plan.manifest(place), measure)
+        for place, each in measured.items()
+    }
+    sound = {
+        content: {label: each for label, each in column.items() if not flaws[content, label]}
         for content, column in by_column.items()
     }
-    found = _statistics(
-        {
-            content: {label: _honest(each, measure) for label, each in column.items()}
-            for content, column in by_column.items()
-        },
+    ranks = {
+        content: _ranks({label: _honest_mean(each, measure) for label, each in column.items()})
+        for content, column in sound.items()
+    }
+    values = _values(by_column, measure)
+    # Measures of a report lie within 0 and 1, and so do the intervals.
+    intervals = {
+        content: confidence_intervals(column, level=settings.level, low=0.0, high=1.0)
+        for content, column in values.items()
+    }
+    compared = compare_runs(
+        values,
         baseline,
-        settings,
+        correction=settings.correction,
+        margin=settings.margin,
+        level=settings.level,
+        farthest=1.0,
     )
+    beaten = better_than(_values(sound, measure), correction=settings.correction)
     return {
         place: TableCell(
-            value=each.means[shelf.measure],
+            value=each.metrics.means[measure],
             paper=plan.paper_value(place) if _is_papers(measure) else None,
             rank=ranks[place[0]].get(place[1], 0),
-            interval=found.intervals[place],
-            comparison=found.comparisons.get(place),
-            metrics=each,
+            interval=intervals[place[0]][place[1]],
+            comparison=compared[place[0]].get(place[1]),
+            metrics=each.metrics,
             manifest=plan.manifest(place),
-            difference=found.differences.get(place),
-            by_lot=bounds.by_lot if (bounds := each.ties.get(measure)) else None,
-            missing=missing_share(each),
+            by_lot=bounds.by_lot if (bounds := each.metrics.ties.get(measure)) else None,
+            missing=missing_share(each.metrics),
             signs=_signs(
-                each,
+                each.metrics,
                 by_column[place[0]].get(baseline),
-                found.comparisons.get(place),
+                compared[place[0]].get(place[1]),
                 measure,
+                flaws=(flaws[place], flaws.get((place[0], baseline), "")),
             ),
+            beats=tuple(plan.shown(label) for label in beaten[place[0]].get(place[1], ())),
+            judged=each.metrics.means.get(shelf.companions.judged),
+            condensed=_condensed(each.metrics, plan.manifest(place), shelf),
+            ceiling=each.ceiling,
+            overlap=each.overlap,
         )
-        for place, each in metrics.items()
+        for place, each in measured.items()
     }
 
 
-def _honest(metrics: Metrics, measure: str) -> dict[str, float]:
-    """Query id -> value, ties drawn by lot where that is known."""
-    return {**metrics.per_query[measure], **metrics.by_lot.get(measure, {})}
+def _values(
+    columns: Mapping[str, Mapping[str, Metrics]], measure: str
+) -> dict[str, dict[str, dict[str, float]]]:
+    return {
+        content: {label: by_lot(each, measure) for label, each in column.items()}
+        for content, column in columns.items()
+    }
 
 
 def _honest_mean(metrics: Metrics, measure: str) -> float:
@@ -199,23 +236,41 @@ def _honest_mean(metrics: Metrics, measure: str) -> float:
     return metrics.means[measure] if bounds is None or bounds.by_lot is None else bounds.by_lot
 
 
+def _condensed(metrics: Metrics, manifest: RunManifest | None, shelf: Shelf) -> float | None:
+    """None as well where ranks below ``top_k`` would move up."""
+    name = shelf.companions.condensed
+    if name is None or name not in metrics.means or bounded_at(metrics, manifest) is not None:
+        return None
+    return _honest_mean(metrics, name)
+
+
 def _signs(
-    metrics: Metrics, base: Metrics | None, comparison: Comparison | None, measure: str
+    metrics: Metrics,
+    base: Metrics | None,
+    comparison: Comparison | None,
+    measure: str,
+    *,
+    flaws: tuple[str, str],
 ) -> str:
-    """What stands beside a value: significance, and what it owes to ties and missing scores."""
-    lost = missing_share(metrics) > MOST_MISSING
-    signs = MISSING_SIGN if lost else ""
+    """What stands beside a value: significance, what it owes to ties, and its flaws.
+
+    Args:
+        metrics: of the run.
+        base: of the baseline.
+        comparison: of both.
+        measure: that is compared.
+        flaws: of the run and of the baseline; what has any is no finding.
+    """
+    signs = flaws[0]
     if base is None or comparison is None:
         return signs
     ranked = metrics.means[measure] - base.means[measure]
     if ranked > EQUAL and comparison.difference < ranked / 2:
         signs = TIES_SIGN + signs
-    if lost or missing_share(base) > MOST_MISSING:
-        return signs  # what stood in for the scores is no finding
-    return mark(comparison.p_adjusted) + signs
+    return signs if any(flaws) else mark(comparison.p_adjusted) + signs
 
 
-def _metrics(plan: Arrangement, shelf: Shelf) -> dict[Slot, Metrics]:
+def _measured(plan: Arrangement, shelf: Shelf) -> dict[Slot, Measured]:
     """Every column's first stage, then all runs."""
     found = {
         (content, FIRST_STAGE): shelf.of_first_stage(data) for content, data in plan.data.items()
@@ -248,12 +303,44 @@ def _rows(
                 average_by_lot=_mean([cell.honest if cell else None for cell in row]),
                 paper_average=_mean([cell.paper if cell else None for cell in row]),
                 is_baseline=label == baseline,
-                weak=any(manifest.weak for manifest in manifests.values()),
+                weak_judge=max(
+                    (run.weak_judge for (_, each), run in plan.runs.items() if each == label),
+                    default="",
+                ),
                 models=model_names(manifests),
                 foreign=any(manifest.foreign for manifest in manifests.values()),
             )
         )
     return tuple(made)
+
+
+def _with_pooled(
+    rows: Sequence[Row], plan: Arrangement, baseline: str, measure: str, settings: Settings
+) -> tuple[Row, ...]:
+    """The rows with their differences over all data sets, corrected for all of them."""
+    names = [data.manifest.dataset for data in plan.data.values()]
+    base = next((row for row in rows if row.is_baseline), None)
+    if base is None or len(set(names)) < len(names):
+        return tuple(rows)
+    found: dict[str, Pooled] = {}
+    for row in rows:
+        pairs = [
+            (by_lot(cell.metrics, measure), by_lot(theirs.metrics, measure))
+            for cell, theirs in zip(row.cells, base.cells, strict=True)
+            if cell and theirs and cell.sound and theirs.sound
+        ]
+        over = pooled(
+            [{each: ours[each] - theirs[each] for each in ours} for ours, theirs in pairs],
+            level=settings.level,
+        )
+        if over and row is not base:
+            found[row.label] = over
+    corrected = adjust([each.p_value for each in found.values()], settings.correction)
+    found = {
+        label: replace(each, p_adjusted=p_value)
+        for (label, each), p_value in zip(found.items(), corrected, strict=True)
+    }
+    return tuple(replace(row, pooled=found.get(row.label)) for row in rows)
 
 
 def _measure(asked: str | None, arrangements: Sequence[Arrangement]) -> str:
@@ -349,67 +436,6 @@ def _line_name(series: str, column: str, columns: int) -> str:
 class Settings:
     """How it is tested, as `beir_eval.measures.significance` takes it."""
 
-    test: str
     correction: str
     level: float
-    seed: int
-
-
-@dataclass(frozen=True, slots=True)
-class Statistics:
-    """By data set and label.
-
-    Attributes:
-        intervals: of the values.
-        comparisons: with the baseline's; none for the baseline itself, and where it is missing.
-        differences: intervals of the differences of `comparisons`.
-    """
-
-    intervals: Mapping[tuple[str, str], Interval]
-    comparisons: Mapping[tuple[str, str], Comparison]
-    differences: Mapping[tuple[str, str], Interval]
-
-
-def _statistics(values: Values, baseline: str, settings: Settings) -> Statistics:
-    """Intervals of all values, and comparisons with the baseline as one family.
-
-    Measures of a report lie within 0 and 1, and so do the intervals.
-
-    Raises:
-        SettingError: one of the settings is unknown or out of its range.
-        ExtraMissing: the test needs a package that is not installed.
-    """
-    compared = compare_runs(
-        values,
-        baseline,
-        test=settings.test,
-        correction=settings.correction,
-        seed=settings.seed,
-    )
-    intervals: dict[tuple[str, str], Interval] = {}
-    differences: dict[tuple[str, str], Interval] = {}
-    for data, runs in values.items():
-        of_values = confidence_intervals(runs, level=settings.level, low=0.0, high=1.0)
-        of_differences = confidence_intervals(
-            {
-                label: {
-                    query_id: value - runs[baseline][query_id]
-                    for query_id, value in runs[label].items()
-                }
-                for label in compared[data]
-            },
-            level=settings.level,
-            low=-1.0,
-            high=1.0,
-        )
-        intervals |= {(data, label): found for label, found in of_values.items()}
-        differences |= {(data, label): found for label, found in of_differences.items()}
-    return Statistics(
-        intervals=intervals,
-        comparisons={
-            (data, label): comparison
-            for data, by_label in compared.items()
-            for label, comparison in by_label.items()
-        },
-        differences=differences,
-    )
+    margin: float

@@ -18,48 +18,28 @@ from beir_eval.report import numbers
 from beir_eval.report.as_json import render_json
 from beir_eval.report.drawing import STYLE as FIGURE_STYLE
 from beir_eval.report.figures import render_svg
-from beir_eval.report.model import Column, Report, Row, Section, TableCell
+from beir_eval.report.model import Report, Section
 from beir_eval.report.notes import paper_note
 from beir_eval.report.tables import (
     Table,
     column_queries,
+    detail_tables,
     figure_table,
     has_paper,
     legend,
     lost,
-    ties_note,
 )
 from beir_eval.report.verdict import findings
 from personas.report import formats
 from personas.report.page import asset, environment, policy
 from personas.report.site import NOBODY, Made
-from personas.words import counted, whole
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-_NUMBERS = (
-    "interval",
-    "p_text",
-    "measure_text",
-    "rate",
-    "gain_text",
-)
 _WIDE = 4
-_FEW_GAPS = 3
-_FEW_ROWS = 24
-"""Differences up to which their table is open."""
-_MOST_GAPS = 200
-_REASON = 160
-
-
-@dataclass(frozen=True, slots=True)
-class _Gap:
-    """What lacks in a run."""
-
-    dataset: str
-    label: str
-    what: tuple[str, ...]
+_DRAWN, _HEIGHT = 120, 12
+"""Pixels of an interval that is drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +53,10 @@ class _View:
         by_lot: the same of values with ties drawn by lot.
         queries: for each column, how many queries its means are over.
         models: whether rows differ in their models, so that each names its own.
-        gaps: runs with queries or scores that lack, at most `_MOST_GAPS`.
-        more_gaps: how many more there are.
-        legend: what the marks mean; empty if nothing is compared.
-        ties_note: what the figures for ties are.
+        legend: what the marks mean; empty if there are none.
         svg: the figure; empty if there is none.
-        values: of the figure, as a table; None if there is none.
+        differences: from the baseline; None if nothing is compared.
+        details: the other tables.
     """
 
     section: Section
@@ -86,12 +64,10 @@ class _View:
     by_lot: tuple[bool, ...]
     queries: tuple[int, ...]
     models: bool
-    gaps: tuple[_Gap, ...]
-    more_gaps: int
     legend: str
-    ties_note: str
     svg: str
-    values: Table | None
+    differences: Table | None
+    details: tuple[Table, ...]
 
 
 def render_html(report: Report, *, made: Made = NOBODY) -> str:
@@ -105,22 +81,17 @@ def render_html(report: Report, *, made: Made = NOBODY) -> str:
         made: what the last line tells of its making.
     """
     views = [_view(report, section) for section in report.sections]
-    runs = {
-        (column.name, row.label, view.section.name)
-        for view in views
-        for row in view.section.rows
-        for column, cell in zip(view.section.columns, row.cells, strict=True)
-        if cell is not None and cell.manifest is not None
-    }
     datasets = {column.name for view in views for column in view.section.columns}
     template = _environment().get_template("templates/evaluation.html")
     figures = base64.b64encode(render_json(report).encode()).decode()
     page = template.render(
         report=report,
         views=views,
-        runs=len(runs),
-        datasets=len(datasets),
+        datasets=sorted(datasets),
         rankers=len({row.label for view in views for row in view.section.rows}),
+        judges=sorted({row.models for view in views for row in view.section.rows if row.models}),
+        by_lot=any(any(view.by_lot) for view in views),
+        paper=any(view.section.paper_source for view in views),
         verdict=findings(report),
         download=Markup(f"data:application/json;base64,{figures}"),  # noqa: S704
         made=made,
@@ -129,7 +100,9 @@ def render_html(report: Report, *, made: Made = NOBODY) -> str:
 
 
 def _view(report: Report, section: Section) -> _View:
-    gaps = _gaps(section)
+    details = detail_tables(report, section) if section.rows else ()
+    compared = any(cell.comparison for row in section.rows for cell in row.cells if cell)
+    values = (figure_table(report, section.figure),) if section.figure else ()
     places = range(len(section.columns))
     lots = [section.by_lot(place) for place in places]
     return _View(
@@ -141,72 +114,35 @@ def _view(report: Report, section: Section) -> _View:
         by_lot=(*lots, any(lots)),
         queries=tuple(column_queries(section, place) for place in places),
         models=len({row.models for row in section.rows if row.models}) > 1,
-        gaps=gaps[:_MOST_GAPS],
-        more_gaps=max(0, len(gaps) - _MOST_GAPS),
         legend=legend(report, section),
-        ties_note=ties_note(report, section),
         svg=render_svg(section.figure, measure=report.measure) if section.figure else "",
-        values=figure_table(report, section.figure) if section.figure else None,
+        differences=details[0] if compared else None,
+        details=(*values, *details[compared:]),
     )
 
 
-def _gaps(section: Section) -> tuple[_Gap, ...]:
-    return tuple(
-        _Gap(column.name, row.label, what)
-        for place, column in enumerate(section.columns)
-        for row in section.rows
-        if (cell := row.cells[place]) is not None and (what := _what_lacks(cell))
+def _drawn(span: tuple[float, float, float], reach: tuple[float, float]) -> Markup:
+    """An interval and its middle, on a line from the lowest to the highest end, with 0 marked."""
+    low, high = reach
+    width = high - low or 1.0
+    start, middle, end, zero = (
+        round(4 + (_DRAWN - 8) * (each - low) / width, 1) for each in (*span, 0.0)
     )
-
-
-def _what_lacks(cell: TableCell) -> tuple[str, ...]:
-    found = []
-    metrics = cell.metrics
-    if without := len(metrics.missing_queries):
-        found.append(
-            f"{counted(without, 'query has', 'queries have')} no results and "
-            f"{'counts' if without == 1 else 'count'} as 0"
-        )
-    if failed := len(metrics.failed):
-        reasons = ", ".join(dict.fromkeys(metrics.failed.values()))
-        found.append(
-            f"{counted(failed, 'query was', 'queries were')} not ranked "
-            f"({formats.cut(reasons, _REASON)})"
-        )
-    if metrics.scores and metrics.scores.missing:
-        scores = metrics.scores
-        reasons = ", ".join(f"{why}: {whole(n)}" for why, n in scores.reasons.items())
-        found.append(
-            f"{whole(scores.missing)} of {whole(scores.asked)} scores are missing"
-            + (f" ({formats.cut(reasons, _REASON)})" if reasons else "")
-        )
-    return tuple(found)
-
-
-def _tooltip(cell: TableCell, column: Column, row: Row, section: Section) -> str:
-    """What a pointer over a value shows."""
-    ends = numbers.interval(cell.interval.low, cell.interval.high)
-    told = [
-        f"{column.name}, {row.label}: {numbers.measure_text(cell.value)}, with ties drawn by lot "
-        f"{numbers.measure_text(cell.honest)} (interval {ends})"
-    ]
-    if cell.comparison is not None:
-        than = cell.comparison
-        told += [
-            f"{numbers.gain_text(than.difference)} against {section.baseline}",
-            f"p {numbers.p_text(than.p_value)}, corrected {numbers.p_text(than.p_adjusted)}",
-            f"better on {than.wins}, equal on {than.ties}, worse on {than.losses} queries",
-        ]
-    return formats.bare("; ".join(told))
+    half = _HEIGHT / 2
+    return Markup(  # noqa: S704 - numbers of our own
+        f'<svg class="span" width="{_DRAWN}" height="{_HEIGHT}" aria-hidden="true">'
+        f'<path class="zero" d="M{zero} 0V{_HEIGHT}"/><path d="M{start} {half}H{end}"/>'
+        f'<circle cx="{middle}" cy="{half}" r="3"/></svg>'
+    )
 
 
 @cache
 def _environment() -> Environment:
     # The frame of the page and its look are those of the project's other reports.
     made = environment("beir_eval")
-    made.filters.update({name: getattr(numbers, name) for name in _NUMBERS})
-    # The drawing is our own, and all text in it is escaped.
-    made.filters.update(paper_note=paper_note, svg=Markup, lost=lost)
+    made.filters.update(measure_text=numbers.measure_text, interval=numbers.interval)
+    # The drawings are our own, and all text in them is escaped.
+    made.filters.update(paper_note=paper_note, svg=Markup, lost=lost, drawn=_drawn)
     style = "".join((asset("report.css"), asset("survey.css"), asset("report.css", "beir_eval")))
     script = asset("tables.js") + asset("report.js", "beir_eval")
     # Our own files, not text from outside: the hashes hold only if they stay as they are.
@@ -214,11 +150,7 @@ def _environment() -> Environment:
         style=Markup(style),  # noqa: S704
         script=Markup(script),  # noqa: S704
         policy=Markup(policy([style, FIGURE_STYLE], script)),  # noqa: S704
-        tooltip=_tooltip,
-        marks=numbers.LEGEND,
         nothing=numbers.NOTHING,
         wide=_WIDE,
-        few_gaps=_FEW_GAPS,
-        few_rows=_FEW_ROWS,
     )
     return made

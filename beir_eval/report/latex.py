@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from string import ascii_lowercase
 
 from beir_eval.report.model import Report, Section
 from beir_eval.report.notes import paper_note
@@ -15,6 +15,7 @@ from beir_eval.report.tables import (
     figure_table,
     section_tables,
 )
+from beir_eval.report.verdict import findings
 from personas.plain import plain
 
 _PREAMBLE = r"% Needs: \usepackage{booktabs,longtable,graphicx}"
@@ -22,7 +23,6 @@ _SVG = r"% The figures are SVG files; they need: \usepackage{svg}"
 WIDE = 8
 """Columns from which on a table is scaled to the width of the line."""
 
-_MINUS = re.compile(r"(?<!\S)-(?=[0-9])")
 _SPECIAL = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
@@ -47,6 +47,9 @@ _SPECIAL = {
     "‡": r"$^{\ddagger}$",
     "§": r"$^{\S}$",
     "¶": r"$^{\P}$",
+    "‖": r"$^{\|}$",
+    "\N{MINUS SIGN}": "$-$",
+    "±": r"$\pm$",
 }
 
 
@@ -59,6 +62,7 @@ def render_latex(report: Report, *, figures: Mapping[str, str] | None = None) ->
             figure's values are there as a table in any case.
     """
     lines = [_PREAMBLE, *([_SVG] if figures else []), ""]
+    lines += _items([each.sentence for each in findings(report)])
     for section in report.sections:
         lines += _section(report, section, (figures or {}).get(section.name))
     return "\n".join(lines).rstrip("\n") + "\n"
@@ -139,9 +143,10 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _entry(entry: Entry) -> str:
-    text = "--" if entry.text == NOTHING else _MINUS.sub("$-$", escaped(entry.text))
+    text = "--" if entry.text == NOTHING else escaped(entry.text)
     if entry.best:
         text = rf"\textbf{{{text}}}"
     if entry.second:
         text = rf"\underline{{{text}}}"
-    return text + escaped(entry.mark)
+    letters = entry.mark.strip(ascii_lowercase + ",") == ""
+    return text + (rf"$^{{{entry.mark}}}$" if entry.mark and letters else escaped(entry.mark))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from string import ascii_lowercase
 
 from beir_eval.report.model import Report, Section
 from beir_eval.report.notes import paper_note
@@ -14,8 +15,10 @@ from beir_eval.report.tables import (
     figure_table,
     section_tables,
 )
+from beir_eval.report.verdict import findings
 from personas.plain import plain
 
+_KINDS = {"bad": "**Warning:** ", "warn": "**Note:** ", "note": "", "good": ""}
 # Everything that could begin markup, wherever it stands.
 _MARKUP = re.compile(r"([\\`*_\[\]<>|~#$&])")
 
@@ -29,6 +32,8 @@ def render_markdown(report: Report, *, figures: Mapping[str, str] | None = None)
             figure's values are there as a table in any case.
     """
     lines = ["# Evaluation", ""]
+    if warnings := findings(report):
+        lines += [*(f"- {_KINDS[each.kind]}{escaped(each.sentence)}" for each in warnings), ""]
     for section in report.sections:
         lines += _section(report, section, (figures or {}).get(section.name))
     return "\n".join(lines).rstrip("\n") + "\n"
@@ -82,4 +87,5 @@ def _entry(entry: Entry) -> str:
         text = f"**{text}**"
     if entry.second:
         text = f"<u>{text}</u>"
-    return text + entry.mark
+    letters = entry.mark.strip(ascii_lowercase + ",") == ""
+    return text + (f"<sup>{entry.mark}</sup>" if entry.mark and letters else entry.mark)

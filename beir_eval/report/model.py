@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from beir_eval.experiment.run_folder import DataManifest, FigureNote, Metrics, RunManifest
+from beir_eval.measures.across import Pooled
 from beir_eval.measures.significance import Comparison, Interval
-from beir_eval.report.numbers import measure_text
+from beir_eval.report.numbers import BOUNDS_SIGN, MISSING_SIGN, measure_text
+from personas.weak_judges import WeakJudge
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +49,17 @@ class TableCell:
             is missing.
         metrics: the rest.
         manifest: what ranked; None for the first stage.
-        difference: confidence interval of `comparison.difference`; None where there is no
-            comparison.
         by_lot: mean with ties drawn by lot; None where it cannot be known.
-        missing: share of the scores asked for that are missing, 0 to 1.
+        missing: share of the scores or comparisons asked for that are missing, 0 to 1.
         signs: marks that stand beside the value, as the legend of its table explains them.
+        beats: labels of the rows that it is significantly better than, all pairs of the section
+            tested and corrected as one family.
+        judged: share of the ranks that the measure looks at whose documents are judged.
+        condensed: the measure of the list without its unjudged documents, ties drawn by lot.
+        ceiling: the measure of the best order of the documents that it ranked.
+        overlap: mean rank-biased overlap with the first stage, see
+            `beir_eval.measures.overlap.rank_biased_overlap`. The last four are 0 to 1, and None
+            where they cannot be known.
     """
 
     value: float
@@ -61,10 +69,19 @@ class TableCell:
     comparison: Comparison | None
     metrics: Metrics
     manifest: RunManifest | None
-    difference: Interval | None = None
     by_lot: float | None = None
     missing: float = 0.0
     signs: str = ""
+    beats: tuple[str, ...] = ()
+    judged: float | None = None
+    condensed: float | None = None
+    ceiling: float | None = None
+    overlap: float | None = None
+
+    @property
+    def sound(self) -> bool:
+        """Whether the value is the ranker's: no score lacks, and no rank in it is a bound."""
+        return MISSING_SIGN not in self.signs and BOUNDS_SIGN not in self.signs
 
     @property
     def honest(self) -> float:
@@ -84,7 +101,7 @@ class Row:
     Attributes:
         label: the ranker's.
         is_baseline: whether the others are compared with it.
-        weak: whether the scoring model is marked weak.
+        weak_judge: why the judge is weak, as `StoredRanking.weak_judge` has it; may be empty.
         models: the models' names, e.g. ``"local:smollm2-135m"``, or role by role where they
             differ; empty for the first stage.
         average: mean of `value` over the columns, None if any is missing. Averages are not tested.
@@ -93,11 +110,13 @@ class Row:
         cells: one a column of the section; None where it was not run, or is not finished.
         not_run: the paper's numbers by column, of a row of which nothing was run; else None.
         foreign: whether another program ranked, and a TREC run was given.
+        pooled: the difference to the baseline over all columns; None for the baseline, and where
+            there are no two columns to pool.
     """
 
     label: str
     is_baseline: bool
-    weak: bool
+    weak_judge: WeakJudge
     models: str
     average: float | None
     average_by_lot: float | None
@@ -105,6 +124,7 @@ class Row:
     cells: tuple[TableCell | None, ...]
     not_run: tuple[float | None, ...] | None = None
     foreign: bool = False
+    pooled: Pooled | None = None
 
     def paper(self, place: int) -> float | None:
         """The paper's number for the `place`-th column, 0 to 1; None if it has none."""
@@ -155,6 +175,7 @@ class Section:
             that are in no folder, then those of which nothing was run.
         figure: the figure that the runs make, or None.
         unfinished: (data set, label) of runs left out because they are not finished.
+        changed: runs and data whose files are not as they were written, and which files.
         measured: what the values are, e.g. ``"nDCG@10"``, or ``"nDCG@10 of the top 5"`` where
             fewer passages were ranked than the measure looks at.
         notes: sentences that every form of the report shows below the tables: which models,
@@ -170,6 +191,7 @@ class Section:
     figure: Figure | None
     unfinished: tuple[tuple[str, str], ...]
     notes: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
     measured: str = ""
 
     @property
@@ -190,16 +212,14 @@ class Report:
 
     Attributes:
         measure: whose values the tables show, as ir-measures writes it.
-        test: name of the significance test, e.g. ``"student"``.
-        correction: e.g. ``"holm"``.
+        correction: of the p-values of the paired t-tests, e.g. ``"holm"``.
         level: of the confidence intervals, e.g. 0.95.
-        seed: of the randomization test.
+        margin: of the tests of equivalence, e.g. 0.01.
         sections: by name of the suite in their natural order; runs without a suite last.
     """
 
     measure: str
-    test: str
     correction: str
     level: float
-    seed: int
+    margin: float
     sections: tuple[Section, ...]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -10,13 +9,22 @@ from beir_eval.experiment.foreign import oddities
 from beir_eval.experiment.labels import models_of, other_server
 from beir_eval.experiment.run_folder import DataManifest, Metrics, RunManifest
 from beir_eval.measures import paper
+from beir_eval.measures.metrics import cutoff_of
 from beir_eval.report.model import Column, Row, TableCell
-from beir_eval.report.numbers import TIES_SIGN, gain_text, measure_text, rate
+from beir_eval.report.numbers import (
+    BOUNDS_SIGN,
+    MISSING_SIGN,
+    TIES_SIGN,
+    gain_text,
+    measure_text,
+    rate,
+)
 from personas.words import whole
 
 _COUNTING = (
     "Calls, tokens, cost and model time are those of each run by itself: an answer that several "
-    "runs share through the ledger counts in each. Model time adds up calls that ran side by side."
+    "runs share through the ledger counts in each. Model time adds up calls that ran side by side; "
+    "of the embedded encoder and cross-encoders it is the time they computed."
 )
 _SHOWN_HASH = 12
 REASONS = 3
@@ -29,19 +37,37 @@ MOST_MISSING = 0.01
 """Share of missing scores up to which a run is compared like any other."""
 FEW_QUERIES = 20
 """Below it, a note says that intervals and tests rest on few queries."""
-_CUTOFF = re.compile(r"@(\d+)$")
 
 
 def missing_share(metrics: Metrics) -> float:
-    """Missing scores over those asked for, 0 to 1."""
+    """Missing scores or comparisons over those asked for, 0 to 1."""
     scores = metrics.scores
     return scores.missing / scores.asked if scores and scores.asked else 0.0
 
 
+def bounded_at(metrics: Metrics, manifest: RunManifest | None) -> int | None:
+    """The ``top_k`` of a run, if scores were left out because of it; a fusion's do not show."""
+    if manifest is None or not (
+        (metrics.scores and metrics.scores.skipped) or manifest.ranker == "fused"
+    ):
+        return None
+    top_k = manifest.config.get("top_k")
+    return top_k if isinstance(top_k, int) else None
+
+
+def flaws_of(metrics: Metrics, manifest: RunManifest | None, measure: str) -> str:
+    """The signs of what makes a value none of the ranker's: `MISSING_SIGN`, `BOUNDS_SIGN`."""
+    signs = MISSING_SIGN if missing_share(metrics) > MOST_MISSING else ""
+    top_k, cutoff = bounded_at(metrics, manifest), cutoff_of(measure)
+    if top_k is not None and (cutoff is None or top_k < cutoff):
+        signs += BOUNDS_SIGN
+    return signs
+
+
 def measured_to(measure: str, depths: Sequence[int]) -> str:
     """The measure as tables are headed, with the depth where fewer passages were ranked."""
-    cutoff = _CUTOFF.search(measure)
-    short = sorted({depth for depth in depths if cutoff and depth < int(cutoff[1])})
+    cutoff = cutoff_of(measure)
+    short = sorted({depth for depth in depths if cutoff and depth < cutoff})
     if not short:
         return measure
     if len(set(depths)) > 1:
@@ -78,7 +104,6 @@ def model_names(manifests: Mapping[str, RunManifest]) -> str:
 def notes(
     columns: Sequence[Column],
     rows: Sequence[Row],
-    unfinished: Sequence[tuple[str, str]],
     baseline: str,
 ) -> tuple[str, ...]:
     """Sentences below the tables of a section, in the order of their weight."""
@@ -92,16 +117,11 @@ def notes(
         said += _share_notes(rankers)
     said += _foreign_note(columns, rows)
     said += _paper_rows_note(rows)
-    if unfinished:
-        left_out = ", ".join(f"{label} on {dataset}" for dataset, label in unfinished)
-        said.append(
-            f"Not finished and left out: {left_out}; the same 'beir-eval run' again finishes them."
-        )
     said += _lost_notes(rankers)
     said += _missing_note(columns, rankers)
+    said += _bounds_note(columns, rankers)
     said += _teams_note(columns, rankers)
     said += _ties_note(columns, rankers, baseline)
-    said += _few_note(columns, rows)
     said += _averages_note(columns)
     if any(row.paper(place) is not None for row in rows for place in range(len(columns))):
         said += _subset_note(columns)
@@ -166,7 +186,7 @@ def _weak_notes(rankers: Sequence[Row]) -> list[str]:
     labels_of: dict[str, list[str]] = {}
     for row in rankers:
         for cell in row.cells:
-            if cell and cell.manifest and cell.manifest.weak:
+            if cell and cell.manifest and cell.manifest.weak_judge == "small":
                 labels = labels_of.setdefault(_weak_settings(cell.manifest.config), [])
                 if row.label not in labels:
                     labels.append(row.label)
@@ -247,8 +267,24 @@ def _missing_note(columns: Sequence[Column], rankers: Sequence[Row]) -> list[str
     if not lost:
         return []
     return [
-        f"More than 1% of the scores are missing: {', '.join(lost)}. What stood in for them counts "
-        "in the values; such rows are never the best, and no comparison with them is marked."
+        f"More than 1% of the scores or comparisons are missing: {', '.join(lost)}. What stood in "
+        "for them counts in the values; such rows are never the best, and no comparison with them "
+        "is marked."
+    ]
+
+
+def _bounds_note(columns: Sequence[Column], rankers: Sequence[Row]) -> list[str]:
+    bounded = [
+        f"{row.label} on {column.name}"
+        for row, column, cell in _each(columns, rankers)
+        if BOUNDS_SIGN in cell.signs
+    ]
+    if not bounded:
+        return []
+    return [
+        f"top_k is below the measure's cutoff: {', '.join(bounded)}. Ranks below top_k are by "
+        "upper bounds of scores that were not asked for, so these values are not the rankers'; "
+        "such rows are never the best, and no comparison with them is marked."
     ]
 
 
@@ -286,21 +322,6 @@ def _ties_note(columns: Sequence[Column], rankers: Sequence[Row], baseline: str)
             f"intervals and tests are as ranked: {', '.join(unknown)}."
         )
     return said
-
-
-def _few_note(columns: Sequence[Column], rows: Sequence[Row]) -> list[str]:
-    few = [
-        f"{column.name} (n = {cells[0].queries})"
-        for place, column in enumerate(columns)
-        if (cells := [cell for row in rows if (cell := row.cells[place])])
-        and cells[0].queries < FEW_QUERIES
-    ]
-    if not few:
-        return []
-    return [
-        f"Fewer than {FEW_QUERIES} queries: {', '.join(few)}. Intervals and tests of so few are "
-        "rough, and marks of significance say little about other queries."
-    ]
 
 
 def _averages_note(columns: Sequence[Column]) -> list[str]:

@@ -18,8 +18,9 @@ LEGEND = "† p < 0.05, ‡ p < 0.01"
 """What the marks mean."""
 
 
-TIES_SIGN, MISSING_SIGN = "§", "¶"
-"""Beside a value that leads by ties, and one of which scores are missing."""
+TIES_SIGN, MISSING_SIGN, BOUNDS_SIGN = "§", "¶", "‖"
+"""Beside a value that leads by ties, one of which scores or comparisons are missing, and one that
+counts ranks below ``top_k``, which are by upper bounds."""
 
 
 def measure_text(value: float | None) -> str:
@@ -28,11 +29,8 @@ def measure_text(value: float | None) -> str:
 
 
 def gain_text(value: float | None) -> str:
-    """A difference of measures: ``+0.012``, ``-0.045``, ``0.000``."""
-    if value is None:
-        return NOTHING
-    text = measure_text(value)
-    return text if not text.strip("0.") or text.startswith("-") else f"+{text}"
+    """A difference of measures: ``+0.012``, ``0.000``; below 0 with a true minus sign."""
+    return NOTHING if value is None else words.signed(value, PLACES)
 
 
 def interval(low: float, high: float, *, signed: bool = False) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +13,8 @@ from beir_eval.errors import MeasureError, RunFolderError
 from beir_eval.experiment.labels import other_server
 from beir_eval.experiment.rankings import RANKINGS
 from beir_eval.experiment.run_folder import DataFolder, Metrics, RunFolder
+from beir_eval.measures.metrics import Companions, ceiling, evaluate
+from beir_eval.measures.overlap import rank_biased_overlap
 from beir_eval.measures.ties import Tied, tie_figures
 from mcranker.trec import Run, with_ties
 from personas.ensembles import Rule
@@ -19,25 +23,44 @@ if TYPE_CHECKING:
     from beir_eval.experiment.foreign import ForeignRun
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One run by the measure of a report.
+
+    Attributes:
+        metrics: its metrics, those of `Companions` included where its run is there.
+        ceiling: of the documents that it ranked; None where they are not known.
+        overlap: with the first stage; None where the run is not there, and for the first stage.
+    """
+
+    metrics: Metrics
+    ceiling: float | None = None
+    overlap: float | None = None
+
+
 class Shelf:
     """Metrics of run folders, all with one measure.
 
-    What folders of former versions lack, the measure or its ties drawn by lot, is computed from
-    their rankings where they are there.
+    What folders of former versions lack, such as the measure or its ties drawn by lot, is computed
+    from their runs and rankings where they are there.
 
     Args:
         measure: as ir-measures writes it; upper and lower case make no difference where the
             folders have it.
         provider_prices: as `build_report` has it.
+        alone: without the companions of the measure where folders do not have them.
     """
 
-    def __init__(self, measure: str, *, provider_prices: bool = False) -> None:
+    def __init__(self, measure: str, *, provider_prices: bool = False, alone: bool = False) -> None:
         self.measure = measure
+        self.companions = Companions.of(measure)
+        self._alone = alone
         self._provider_prices = provider_prices
-        self._kept: dict[Path, Metrics] = {}
+        self._kept: dict[Path, Measured] = {}
+        self._first_stages: dict[str, Run] = {}
         self._qrels: dict[str, Mapping[str, Mapping[str, int]]] = {}
 
-    def of_first_stage(self, data: DataFolder) -> Metrics:
+    def of_first_stage(self, data: DataFolder) -> Measured:
         """Metrics of the first stage's run.
 
         Raises:
@@ -45,14 +68,15 @@ class Shelf:
             MeasureError: the measure is unknown, or has values outside 0 to 1.
         """
         if data.path not in self._kept:
-            metrics = self._with_measure(data.metrics(), data.path, data, data.first_stage)
-
-            trec = data.path / "first_stage.trec"
-            tied = _tied_by_score(data.first_stage)
-            self._kept[data.path] = self._with_ties(metrics, data, trec, tied)
+            file = data.path / "first_stage.trec"
+            metrics = self._completed(
+                data.metrics(), data.path, data, (file, data.first_stage), (file, _ties_of_scores)
+            )
+            highest = self._ceiling(self._first_stage(data), data) if file.exists() else None
+            self._kept[data.path] = Measured(metrics, highest)
         return self._kept[data.path]
 
-    def of_run(self, run: RunFolder, data: DataFolder) -> Metrics:
+    def of_run(self, run: RunFolder, data: DataFolder) -> Measured:
         """Metrics of a finished run, over the same queries as those of its first stage.
 
         Raises:
@@ -60,28 +84,34 @@ class Shelf:
             RunError: the run cannot be read.
             MeasureError: the measure is unknown, or has values outside 0 to 1.
         """
+        first_stage = self.of_first_stage(data)
         if run.path not in self._kept:
-            metrics = self._with_measure(run.metrics(), run.path, data, run.run)
+            file = run.path / "run.trec"
+            ties = (
+                (file, _ties_of_scores)
+                if run.manifest.foreign
+                else (run.path / RANKINGS, partial(_ties_of_rankings, run, data))
+            )
+            metrics = self._completed(run.metrics(), run.path, data, (file, run.run), ties)
             if metrics.taken and other_server(run.manifest) and not self._provider_prices:
                 taken = metrics.taken.model_copy(update={"cost": None})
                 metrics = metrics.model_copy(update={"taken": taken})
-
-            if run.manifest.foreign:
-                file, tied = run.path / "run.trec", _tied_by_score(run.run)
-            else:
-                file, tied = run.path / RANKINGS, partial(_tied, run, data)
-            self._kept[run.path] = self._with_ties(metrics, data, file, tied)
-        metrics, first_stage = self._kept[run.path], self.of_first_stage(data)
-        ours, theirs = (each.per_query[self.measure] for each in (metrics, first_stage))
+            found = run.run() if file.exists() else None
+            highest = first_stage.ceiling
+            if run.manifest.foreign and found is not None:
+                highest = self._ceiling(found, data)
+            self._kept[run.path] = Measured(metrics, highest, self._overlap(found, data))
+        measured = self._kept[run.path]
+        ours, theirs = (each.metrics.per_query[self.measure] for each in (measured, first_stage))
         if ours.keys() != theirs.keys():
             odd = min(ours.keys() ^ theirs.keys())
             raise RunFolderError(
                 f"{run.path}: its metrics and those of its first stage are of different queries, "
                 f"e.g. {odd!r} is in one only; run the same 'beir-eval run' again"
             )
-        return metrics
+        return measured
 
-    def of_foreign(self, run: ForeignRun, data: DataFolder) -> Metrics:
+    def of_foreign(self, run: ForeignRun, data: DataFolder) -> Measured:
         """Metrics of a foreign run that is in no folder.
 
         Raises:
@@ -89,37 +119,73 @@ class Shelf:
             MeasureError: the measure is unknown, or has values outside 0 to 1.
         """
         metrics = run.metrics(self._qrels_of(data), (self.measure,))
-        return self._with_measure(metrics, Path(run.note.file), data, lambda: run.run)
+        self._check_range(metrics, Path(run.note.file))
+        return Measured(metrics, self._ceiling(run.run, data), self._overlap(run.run, data))
 
-    def _with_measure(
-        self, metrics: Metrics, path: Path, data: DataFolder, run: Callable[[], Run]
+    def _completed(
+        self,
+        metrics: Metrics,
+        path: Path,
+        data: DataFolder,
+        run: tuple[Path, Callable[[], Run]],
+        ties: tuple[Path, Callable[[Run], dict[str, Tied]]],
     ) -> Metrics:
-        measure = self.measure
-        if measure not in metrics.means or measure not in metrics.per_query:
-            metrics = _added(metrics, measure, run(), self._qrels_of(data))
-        values = metrics.per_query[measure].values()
-        if not all(0 <= value <= 1 for value in (*values, metrics.means[measure])):
-            raise MeasureError(
-                f"{path}: measure {measure!r} has values outside 0 to 1; a report takes measures "
-                "such as 'nDCG@10', 'R@100' or 'AP'"
+        """With what a report needs and the folder lacks; of the companions, if `run` is there."""
+        companions = self.companions.names if run[0].exists() and not self._alone else ()
+        names = (self.measure, *companions)
+        if absent := [each for each in names if each not in metrics.per_query]:
+            found = evaluate(run[1](), self._qrels_of(data), absent)
+            per_query = {name: dict(values) for name, values in found.per_query.items()}
+            metrics = metrics.model_copy(
+                update={
+                    "means": {**metrics.means, **found.means},
+                    "per_query": {**metrics.per_query, **per_query},
+                }
+            )
+        self._check_range(metrics, path)
+        unknown = [
+            name for name in names if (of := metrics.ties.get(name)) is None or of.by_lot is None
+        ]
+        if unknown and ties[0].exists():
+            listed = run[1]() if ties[0] == run[0] else {}
+            figures = tie_figures(ties[1](listed), self._qrels_of(data), unknown)
+            by_lot = {name: dict(values) for name, values in figures.by_lot.items()}
+            metrics = metrics.model_copy(
+                update={
+                    "ties": {**metrics.ties, **figures.bounds},
+                    "by_lot": {**metrics.by_lot, **by_lot},
+                }
             )
         return metrics
 
-    def _with_ties(
-        self, metrics: Metrics, data: DataFolder, file: Path, tied: Callable[[], dict[str, Tied]]
-    ) -> Metrics:
-        """With ties drawn by lot, if `file` is there from which `tied` reads what was ranked."""
-        known = metrics.ties.get(self.measure)
-        if (known is not None and known.by_lot is not None) or not file.exists():
-            return metrics
-        found = tie_figures(tied(), self._qrels_of(data), (self.measure,))
-        by_lot = {name: dict(values) for name, values in found.by_lot.items()}
-        return metrics.model_copy(
-            update={
-                "ties": {**metrics.ties, **found.bounds},
-                "by_lot": {**metrics.by_lot, **by_lot},
-            }
-        )
+    def _check_range(self, metrics: Metrics, path: Path) -> None:
+        values = metrics.per_query[self.measure].values()
+        if not all(0 <= value <= 1 for value in (*values, metrics.means[self.measure])):
+            raise MeasureError(
+                f"{path}: measure {self.measure!r} has values outside 0 to 1; a report takes "
+                "measures such as 'nDCG@10', 'R@100' or 'AP'"
+            )
+
+    def _ceiling(self, run: Run, data: DataFolder) -> float:
+        values = ceiling(run, self._qrels_of(data), self.measure).values()
+        return math.fsum(values) / len(values)
+
+    def _overlap(self, run: Run | None, data: DataFolder) -> float | None:
+        """The mean over the queries that both have."""
+        if run is None or not (data.path / "first_stage.trec").exists():
+            return None
+        found = [
+            rank_biased_overlap([each for each, _ in run[query_id]], [each for each, _ in listed])
+            for query_id, listed in self._first_stage(data).items()
+            if query_id in run
+        ]
+        return math.fsum(found) / len(found) if found else None
+
+    def _first_stage(self, data: DataFolder) -> Run:
+        content = data.manifest.content
+        if content not in self._first_stages:
+            self._first_stages[content] = data.first_stage()
+        return self._first_stages[content]
 
     def _qrels_of(self, data: DataFolder) -> Mapping[str, Mapping[str, int]]:
         content = data.manifest.content
@@ -128,11 +194,16 @@ class Shelf:
         return self._qrels[content]
 
 
-def _tied_by_score(read: Callable[[], Run]) -> Callable[[], dict[str, Tied]]:
-    return lambda: {each: Tied.of_scores(with_ties(found)) for each, found in read().items()}
+def by_lot(metrics: Metrics, measure: str) -> dict[str, float]:
+    """Query id -> value, ties drawn by lot where that is known."""
+    return {**metrics.per_query[measure], **metrics.by_lot.get(measure, {})}
 
 
-def _tied(run: RunFolder, data: DataFolder) -> dict[str, Tied]:
+def _ties_of_scores(run: Run) -> dict[str, Tied]:
+    return {each: Tied.of_scores(with_ties(found)) for each, found in run.items()}
+
+
+def _ties_of_rankings(run: RunFolder, data: DataFolder, _: Run) -> dict[str, Tied]:
     texts: Mapping[str, tuple[str, str]] | None = None
     found = {}
     for ranking in run.rankings():
@@ -140,18 +211,3 @@ def _tied(run: RunFolder, data: DataFolder) -> dict[str, Tied]:
             texts = data.passages()
         found[ranking.query.id] = Tied.of_ranking(ranking, texts)
     return found
-
-
-def _added(
-    metrics: Metrics, measure: str, run: Run, qrels: Mapping[str, Mapping[str, int]]
-) -> Metrics:
-    from beir_eval.measures.metrics import evaluate
-
-    found = evaluate(run, qrels, (measure,))
-    return metrics.model_copy(
-        update={
-            "measures": (*metrics.measures, measure),
-            "means": {**metrics.means, **found.means},
-            "per_query": {**metrics.per_query, measure: dict(found.per_query[measure])},
-        }
-    )

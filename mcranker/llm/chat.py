@@ -212,7 +212,8 @@ class Usage:
         input_tokens: all input.
         cached_input_tokens: the part of it that the provider read from its prompt cache.
         output_tokens: what the model wrote, its thoughts included.
-        seconds: how long the answers took, added up over the calls.
+        seconds: how long the answers took, added up over the calls. A model in this process may
+            give what it computed, without the wait for its turn.
         unreadable: how many of the answers could not be read.
     """
 

@@ -376,8 +376,12 @@ class Ranker(ABC):
                 # A query whose recruiter's unusable answers are in the ledger ends early.
                 with contextlib.suppress(ReplyError):
                     await double._rank(checked, passages, None)  # noqa: SLF001 - of this class
-                forecast.end_query(passages)
+                forecast.end_query(passages, self._fewest(passages))
         return forecast.estimate()
+
+    def _fewest(self, passages: Sequence[Passage]) -> int | None:
+        """The fewest answers about passages that a judge takes; None for all that are counted."""
+        return None
 
     def _double(self, models: Models) -> Self:
         """This ranker with other models; it makes every call, and leaves nothing behind here."""

@@ -143,6 +143,9 @@ class ComparativeRanker(Ranker):
     def _most(self, count: int) -> int:
         """The most comparisons that so many passages may take."""
 
+    def _fewest(self, passages: Sequence[Passage]) -> int | None:
+        return int(len(passages) > 1 and self._most(len(passages)) > 0)
+
     def _double(self, models: Models) -> Self:
         double = super()._double(models)
         double._worst = True  # noqa: SLF001 - of the same class

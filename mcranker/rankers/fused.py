@@ -267,6 +267,7 @@ class FusedRanker(Ranker):
             partial=any(each.partial for each in lists),
             cut={place: max(cut.get(place, 0) for cut in cuts) for cut in cuts for place in cut},
             comparisons=_added_up(counts) if counts else None,
+            weak_judge=self.models.scoring.capabilities.weak_judge,
             members=tuple(
                 each.told(member, weight, len(passages))
                 for member, each, weight in zip(self.members, lists, self.weights, strict=True)
@@ -354,6 +355,7 @@ class _List:
         comparisons: what came of its replies.
         cut: place -> characters that it left out.
         missing: scores that it missed, of its personas.
+        wanted: scores that were asked of it, those included.
         partial: whether it came to the deadline.
     """
 
@@ -367,6 +369,7 @@ class _List:
     comparisons: Comparisons | None = None
     cut: Mapping[int, int] = field(default_factory=dict)
     missing: int = 0
+    wanted: int = 0
     partial: bool = False
 
     def given(self, method: Method) -> dict[int, float]:
@@ -388,6 +391,7 @@ class _List:
             ranks=tuple(self.ranks.get(place) for place in range(passages)),
             scores=tuple(self.scores.get(place) for place in range(passages)),
             missing=self.missing,
+            asked=self.wanted,
             partial=self.partial,
             failure=self.failure,
         )
@@ -579,6 +583,7 @@ def _of_ranking(ranking: Ranking) -> _List:
         comparisons=ranking.comparisons,
         cut=ranking.cut,
         missing=len(ranking.missing),
+        wanted=len(ranking.missing) + int(np.isfinite(ranking.matrix.values).sum()),
         partial=ranking.partial,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, Literal, Unpack
 
 from mcranker.config import LARGEST, RankerConfig
@@ -11,6 +12,7 @@ from mcranker.models import LedgerSpec, ModelSpec, Roles
 from mcranker.options import RankerOptions
 from mcranker.rankers.comparative import ComparativeRanker, check_whole
 from mcranker.rankers.sorting import Sorting
+from mcranker.types import Passage
 
 MOST_IN_A_WINDOW = 100
 MOST_PASSES = 100
@@ -111,6 +113,10 @@ class RankGPTRanker(ComparativeRanker):
     def _most(self, count: int) -> int:
         again = len(self._windows(min(self.reranked, count)))
         return self.passes * len(self._windows(count)) + again
+
+    def _fewest(self, passages: Sequence[Passage]) -> int | None:
+        # In later passes, windows that stayed as they were are answered from the ledger.
+        return len(self._windows(len(passages)))
 
     def _windows(self, count: int) -> list[tuple[int, int]]:
         """First place and end of each window, the last passages first; none for one passage."""

@@ -156,6 +156,7 @@ class StoredMember(_Stored):
     ranks: Annotated[tuple[Annotated[int, Field(ge=1)] | None, ...], Field(strict=False)]
     scores: Annotated[tuple[_Score | None, ...], Field(strict=False)]
     missing: _Count = 0
+    asked: _Count = 0
     partial: bool = False
     failure: str = ""
 

@@ -15,10 +15,11 @@ CaseKind: TypeAlias = Literal["saw_through", "recognised", "fooled", "overlooked
 ``saw_through``: not relevant, the other ranker had it near the top, the team did not (the
 paper's Fig. 5). ``recognised``: relevant, the other had it far down, the team near the top
 (Fig. 6). ``fooled`` and ``overlooked`` are the same the other way round: the team was wrong.
-Near the top is rank 10 or above, far down is below. Where the judgements name passages that are
-not relevant, only those count as such; where they name none, all that are not judged do.
+Near the top is rank 10 or above, far down is below. Passages that are not judged are no case.
 """
 CASE_KINDS: tuple[CaseKind, ...] = get_args(CaseKind)
+SIGNIFICANT = 0.05
+"""Corrected p-values below it are significant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +179,7 @@ class Case:
         rank: in the team's ranking; its place on the query's page.
         title: of the passage, cut to 300 characters.
         excerpt: of its text, cut to 400 characters.
-        grade: the judgement; None if nobody judged it, which counts as not relevant.
+        grade: the judgement.
         scores: persona -> score, or None where it is missing.
         top: the highest score a persona could give.
         effects: persona -> by how many ranks it raised (positive) or sank (negative) the passage,
@@ -196,7 +197,7 @@ class Case:
     rank: int
     title: str
     excerpt: str
-    grade: int | None
+    grade: int
     scores: Mapping[str, float | None]
     top: float
     effects: Mapping[str, int]
@@ -208,28 +209,39 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What the team has over another order in nDCG@10, query by query.
+    """What the team has over another order in nDCG@10, query by query, ties drawn by lot.
 
     Attributes:
         against: what it is compared with.
-        queries: those for which both values are known.
-        mean: of the differences, -1 to 1.
-        low: lower end of its 95% confidence interval.
+        queries: judged ones.
+        ours: the team's mean over them, 0 to 1.
+        theirs: the other's.
+        low: lower end of the 95% confidence interval of the mean difference.
         high: the upper end.
-        p_value: two-sided, corrected for all differences of the survey.
+        p_value: two-sided, corrected for all differences of the report; None without a test.
+        why_not: why there is none; else empty.
     """
 
     against: str
     queries: int
-    mean: float
+    ours: float
+    theirs: float
     low: float
     high: float
-    p_value: float
+    p_value: float | None
+    why_not: str = ""
+
+    @property
+    def mean(self) -> float:
+        """Of the differences, -1 to 1."""
+        return self.ours - self.theirs
 
     @property
     def sign(self) -> int:
-        """1 where the whole interval is above 0, -1 where it is below, else 0."""
-        return (self.low > 0) - (self.high < 0)
+        """1 where the team is significantly better, -1 where it is worse, else 0."""
+        if self.p_value is None or self.p_value >= SIGNIFICANT:
+            return 0
+        return (self.mean > 0) - (self.mean < 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,51 +25,37 @@ class CaseTable:
     """The strongest cases of each kind, found query by query.
 
     Rank 10 is the last near the top; what stands lower is far down. Passages that no persona
-    scored, and those that the other ranker does not have, are no case.
-
-    A passage above grade 0 is relevant. Whether one without a judgement is not depends on the
-    judgements: where they name passages that are not relevant (a grade of 0 or less, in any
-    query), only those are shown as not relevant; where they name none, as in SciFact, every
-    other passage counts as not relevant, as it does for nDCG, and the case's grade is None. The
-    rule is the same for cases for the team and against it.
+    scored or that are not judged, and those that the other ranker does not have, are no case. A
+    passage above grade 0 is relevant.
     """
 
     _compared: bool = False
-    _names_irrelevant: bool = False
-    _judged: dict[CaseKind, list[Case]] = field(default_factory=dict)
-    _unjudged: dict[CaseKind, list[Case]] = field(default_factory=dict)
+    _cases: dict[CaseKind, list[Case]] = field(default_factory=dict)
 
     def take(self, place: int, inspection: Inspection) -> None:
         """Look for cases in one query."""
-        grades = inspection.grades
-        if grades and not self._names_irrelevant:
-            self._names_irrelevant = any(grade <= 0 for grade in grades.values())
         if inspection.other is None:
             return
         self._compared = True
-        if not grades:
-            return
         for hit in inspection.hits:
-            if hit.other is None or not hit.known_scores:
+            if hit.other is None or hit.grade is None or not hit.known_scores:
                 continue
-            kind = _kind(hit, hit.other)
+            kind = _kind(hit.grade, hit.rank, hit.other.rank)
             if kind is None:
                 continue
-            kept = self._kept(hit.grade).setdefault(kind, [])
-            strength = abs(_discount(hit.rank) - _discount(hit.other.rank))
+            kept = self._cases.setdefault(kind, [])
+            strength = _strength(hit.rank, hit.other.rank)
             weakest = _order(kept[-1]) if len(kept) == MOST_CASES else None
             if weakest is None or (-strength, place, hit.rank) < weakest:
-                _keep(kept, _case(kind, place, inspection, hit, hit.other, strength))
+                _keep(kept, _case(kind, place, inspection, hit, hit.other))
 
     def merge(self, other: CaseTable) -> None:
         """Take what the other found."""
         self._compared |= other._compared
-        self._names_irrelevant |= other._names_irrelevant
-        for mine, found in ((self._judged, other._judged), (self._unjudged, other._unjudged)):
-            for kind, cases in found.items():
-                kept = mine.setdefault(kind, [])
-                for case in cases:
-                    _keep(kept, case)
+        for kind, cases in other._cases.items():
+            kept = self._cases.setdefault(kind, [])
+            for case in cases:
+                _keep(kept, case)
 
     def found(self) -> Mapping[CaseKind, tuple[Case, ...]]:
         """Kind -> its strongest cases, strongest first, ties by place and rank.
@@ -78,37 +64,22 @@ class CaseTable:
         """
         if not self._compared:
             return {}
-        found: dict[CaseKind, tuple[Case, ...]] = {}
-        for kind in CASE_KINDS:
-            cases = list(self._judged.get(kind, ()))
-            if not self._names_irrelevant:
-                for case in self._unjudged.get(kind, ()):
-                    _keep(cases, case)
-            found[kind] = tuple(cases)
-        return found
-
-    def _kept(self, grade: int | None) -> dict[CaseKind, list[Case]]:
-        # Apart, as only the end can tell whether those without a judgement are shown.
-        return self._unjudged if grade is None else self._judged
+        return {kind: tuple(self._cases.get(kind, ())) for kind in CASE_KINDS}
 
 
-def _kind(hit: InspectedHit, other: OtherPlace) -> CaseKind | None:
-    near, other_near = hit.rank <= DEPTH, other.rank <= DEPTH
+def _kind(grade: int, rank: int, other_rank: int) -> CaseKind | None:
+    near, other_near = rank <= DEPTH, other_rank <= DEPTH
     if near == other_near:
         return None
-    if hit.grade is not None and hit.grade > 0:
+    if grade > 0:
         return "recognised" if near else "overlooked"
     return "fooled" if near else "saw_through"
 
 
 def _case(
-    kind: CaseKind,
-    place: int,
-    inspection: Inspection,
-    hit: InspectedHit,
-    other: OtherPlace,
-    strength: float,
+    kind: CaseKind, place: int, inspection: Inspection, hit: InspectedHit, other: OtherPlace
 ) -> Case:
+    assert hit.grade is not None, "only judged passages are cases"
     return Case(
         kind=kind,
         place=place,
@@ -124,12 +95,12 @@ def _case(
         other_rank=other.rank,
         other_score=other.score,
         first_stage_rank=hit.first_stage_rank,
-        strength=strength,
+        strength=_strength(hit.rank, other.rank),
     )
 
 
-def _discount(rank: int) -> float:
-    return 1.0 / math.log2(1 + rank)
+def _strength(rank: int, other_rank: int) -> float:
+    return abs(1.0 / math.log2(1 + rank) - 1.0 / math.log2(1 + other_rank))
 
 
 def _order(case: Case) -> tuple[float, int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,17 @@ from mcranker import (
     Estimate,
     InputError,
     MCRanker,
+    PairwiseRanker,
+    RankGPTRanker,
     ScriptedChat,
+    SetwiseRanker,
+    TournamentRanker,
     Usage,
 )
 from mcranker.llm.prices import cost
+from mcranker.rankers import Ranker
 from mcranker.types import UsageTable
+from tests.support.comparing import best, comparing, in_order, shown_in
 from tests.support.scripted import RECRUITS, RUBRIC, scripted
 from tests.support.typed_answers import answers
 
@@ -146,6 +153,36 @@ def test_with_top_k_it_is_the_most_and_the_least() -> None:
     assert estimated(equal, top_k=3) == (1 + 3 * 3, 1 + 3 + 2 * 1)
     # Only the passages that are judged.
     assert estimated(DOCS, top_k=2, depth=4) == (1 + 3 * 4, 1 + 4 + 2 * 2)
+
+
+@pytest.mark.parametrize(
+    "ranker",
+    [
+        lambda model: SetwiseRanker(model=model, ranks=2),
+        lambda model: PairwiseRanker(model=model, ranks=2),
+        lambda model: TournamentRanker(model=model, ranks=2),
+        lambda model: SetwiseRanker(model=model, ranks=2, team="epidemic_research"),
+        lambda model: RankGPTRanker(model=model, window=4, step=2, passes=2),
+    ],
+)
+def test_comparisons_that_end_early_stay_above_the_least(
+    ranker: Callable[[ScriptedChat], Ranker],
+) -> None:
+    """The first stage's order is right, so that sorting takes as little as it ever does."""
+    docs = {str(number): f"passage {20 - number}" for number in range(9)}
+    model, seen = comparing(
+        lambda request: (in_order if "1" in shown_in(request) else best)(request)
+    )
+    estimate = ranker(model).estimate("q", docs)
+    assert not seen
+    made = ranker(model).rank("q", docs).usage.calls
+    assert 0 < estimate.calls_at_least <= made <= estimate.calls
+
+
+def test_windows_are_counted_exactly() -> None:
+    estimate = RankGPTRanker(model=silent(), window=4, step=2).estimate("q", DOCS)
+    # Eight passages: 5 to 8, 3 to 6, 1 to 4.
+    assert estimate.calls == estimate.calls_at_least == 3
 
 
 def test_a_ranking_with_top_k_stays_between_the_bounds() -> None:

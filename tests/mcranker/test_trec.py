@@ -159,7 +159,7 @@ def test_lines_in_any_order_are_sorted_by_score_then_rank(tmp_path: Path) -> Non
         (b"q1 Q0 d1 1 high t", r"run\.txt:2: score 'high' is no number"),
         (b"q1 Q0 d1 1 nan t", r"run\.txt:2: score 'nan' is not finite"),
         (b"q1 Q0 d1 1 -inf t", r"run\.txt:2: score '-inf' is not finite"),
-        (b"q0 Q0 d0 2 0.5 t", r"run\.txt:2: document 'd0' stands twice under query 'q0'"),
+        (b"q0 Q0 d0 2 0.5 t", r"run\.txt:2: document 'd0' appears twice under query 'q0'"),
         (b"q1 Q0 d\xe9 1 0.5 t", r"run\.txt:2: not UTF-8"),
     ],
 )
@@ -184,7 +184,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         ({"q": [("a", float("nan"))]}, "t", "score nan is not a finite"),
         ({"q": [("a", float("inf"))]}, "t", "score inf is not a finite"),
         ({"q": [("a", 1e39)]}, "t", r"score 1e\+39 is not a finite single-precision"),
-        ({"q": [("a", 1.0), ("a", 0.5)]}, "t", "document 'a' stands twice"),
+        ({"q": [("a", 1.0), ("a", 0.5)]}, "t", "document 'a' appears twice"),
         ({"q": [("a b", 1.0)]}, "t", "document id of query 'q' 'a b'"),
         ({"": [("a", 1.0)]}, "t", "query id ''"),
         ({"q": [("a\ud800", 1.0)]}, "t", "no character of UTF-8"),

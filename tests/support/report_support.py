@@ -119,7 +119,13 @@ def cell(
         paper=paper,
         rank=rank,
         interval=Interval(value - 0.1, value + 0.1),
-        comparison=None if p is None else Comparison(value - 0.5, p / 2, p, 12, 5, 3),
+        comparison=None
+        if p is None
+        else Comparison(
+            *(value - 0.5, Interval(-0.01, 0.04), p / 2, p, 12, 5, 3, 0.4, 0.1),
+            p_not_worse=p,
+            p_equivalent=1.0,
+        ),
         metrics=Metrics.model_validate(
             {
                 "measures": ("nDCG@10",),
@@ -142,7 +148,6 @@ def cell(
             versions={},
             data="0",
         ),
-        difference=None if p is None else Interval(-0.01, 0.04),
         signs=mark(p),
     )
 
@@ -157,8 +162,8 @@ def row(label: str, *cells: TableCell | None, **changes: object) -> Row:
         average_by_lot=sum(each.honest for each in cells if each) / len(values) if whole else None,
         paper_average=None,
         is_baseline=False,
-        weak=False,
-        models="openai:m",
+        weak_judge="",
+        models="" if cells and cells[0] and cells[0].manifest is None else "openai:m",
     )
     return replace(base, **changes)  # type: ignore[arg-type]  # any field, by name
 
@@ -179,4 +184,4 @@ def section(*rows: Row, columns: tuple[Column, ...] = (column(),), **changes: ob
 
 
 def report(*sections: Section, measure: str = "nDCG@10") -> Report:
-    return Report(measure, "student", "holm", 0.95, 7, sections)
+    return Report(measure, "holm", 0.95, 0.01, sections)

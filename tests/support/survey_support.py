@@ -335,7 +335,7 @@ def _cases(
                 rank=rank,
                 title=text("A cohort study of exposure and outcome in a regional register")[:300],
                 excerpt=text("We followed 1,204 participants over eleven years. " * 8)[:400],
-                grade=1 if relevant else dice.choice((None, 0)),
+                grade=1 if relevant else 0,
                 scores={
                     persona: dice.choice((None, *map(float, range(11)))) for persona in row.personas
                 },

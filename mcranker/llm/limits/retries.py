@@ -189,6 +189,6 @@ class Retrying(Wrapper):
 
 
 def _timed(reply: ChatReply, seconds: float) -> ChatReply:
-    if reply.reused:
+    if reply.reused or reply.usage.seconds:  # a model in this process knows what it computed
         return reply
     return replace(reply, usage=replace(reply.usage, seconds=seconds))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -44,11 +45,13 @@ class Encoded(NamedTuple):
         vectors: of shape (texts, `DIMENSIONS`), each of length 1.
         tokens: read of each text.
         known: of each text, whether its vector was there already.
+        seconds: processor time of the vectors that were made for this call.
     """
 
     vectors: NDArray[np.float32]
     tokens: tuple[int, ...]
     known: tuple[bool, ...]
+    seconds: float
 
 
 class Encoder:
@@ -130,6 +133,7 @@ class Encoder:
             ),
             tuple(vector.tokens for vector, _ in found),
             tuple(known for _, known in found),
+            call.seconds,
         )
 
     def release(self, *, wait: bool = False) -> None:
@@ -176,6 +180,7 @@ class Encoder:
 
     def _encode(self, engine: _Engine, batch: Sequence[_Tokens]) -> None:
         texts = [each.text for each in batch]
+        started = time.thread_time()
         try:
             encoded = dict(zip(texts, engine.vectors(batch), strict=True))
         except Exception as error:  # noqa: BLE001 - as above
@@ -184,7 +189,7 @@ class Encoder:
                 ModelFileError(f"{self._name} cannot encode a text: {error}", model=self._name),
             )
             return
-        self._settle(encoded, known=False)
+        self._settle(encoded, known=False, seconds=(time.thread_time() - started) / len(batch))
         with self._lock:
             self._unwritten += encoded.items()
             write = len(self._unwritten) >= TOGETHER or not self._waiting
@@ -197,12 +202,13 @@ class Encoder:
         if vectors and self._cache is not None:
             self._cache.keep(vectors)
 
-    def _settle(self, vectors: dict[str, Vector], *, known: bool) -> None:
+    def _settle(self, vectors: dict[str, Vector], *, known: bool, seconds: float = 0.0) -> None:
+        """Hand vectors out; the first that waits for one is charged its `seconds`."""
         with self._lock:
             for text, vector in vectors.items():
                 self._remembered[text] = vector
-                for call in self._waiting.pop(text, ()):
-                    call.take(text, vector, known=known)
+                for place, call in enumerate(self._waiting.pop(text, ())):
+                    call.take(text, vector, known=known, seconds=0.0 if place else seconds)
             while len(self._remembered) > MOST_REMEMBERED:
                 self._remembered.popitem(last=False)
 
@@ -231,9 +237,11 @@ class _Call:
     done: asyncio.Future[None]
     found: dict[str, tuple[Vector, bool]] = field(default_factory=dict)
     missing: int = 0
+    seconds: float = 0.0
 
-    def take(self, text: str, vector: Vector, *, known: bool) -> None:
+    def take(self, text: str, vector: Vector, *, known: bool, seconds: float) -> None:
         self.found[text] = vector, known
+        self.seconds += seconds
         self.missing -= 1
         if not self.missing:
             self._wake(None)

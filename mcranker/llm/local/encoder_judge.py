@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import time
 import weakref
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -134,14 +135,12 @@ class EncoderJudge:
             )
         texts = list(dict.fromkeys(_texts(request.questions, state)))
         encoded = await self._encoder.encode(texts)
+        started = time.thread_time()
         rows = {text: row for row, text in enumerate(texts)}
         similar = _Similarities(rows, encoded.vectors)
-        return ChatReply(
-            text="",
-            usage=_usage(encoded),
-            model=self._name,
-            answers=tuple(_answer(question, state, similar) for question in request.questions),
-        )
+        answers = tuple(_answer(question, state, similar) for question in request.questions)
+        seconds = encoded.seconds + time.thread_time() - started
+        return ChatReply(text="", usage=_usage(encoded, seconds), model=self._name, answers=answers)
 
     async def aclose(self) -> None:
         """Free the model if nobody else uses it, once what is new is in the cache of vectors."""
@@ -232,6 +231,8 @@ def _phrases(question: Question) -> list[list[str]]:
     ]
 
 
-def _usage(encoded: Encoded) -> Usage:
+def _usage(encoded: Encoded, seconds: float) -> Usage:
     known = sum(n for n, there in zip(encoded.tokens, encoded.known, strict=True) if there)
-    return Usage(calls=1, input_tokens=sum(encoded.tokens), cached_input_tokens=known)
+    return Usage(
+        calls=1, input_tokens=sum(encoded.tokens), cached_input_tokens=known, seconds=seconds
+    )

@@ -113,30 +113,36 @@ class Contest:
 
 
 def effectiveness(survey: Survey) -> tuple[Effect, ...]:
-    """nDCG@10 of the team, of the first stage and of the other ranker; empty if not known."""
+    """nDCG@10 of the team, of the first stage and of the other ranker; empty if not known.
+
+    Ties are drawn by lot; of a run that is not finished, values are as ranked and not tested.
+    """
     totals = survey.totals
+    if survey.differences:
+        return (
+            Effect(survey.title, optional(survey.differences[0].ours), ""),
+            *(
+                Effect(
+                    each.against,
+                    optional(each.theirs),
+                    signed(each.mean),
+                    f"{signed(each.low)} to {signed(each.high)}",
+                    "not tested" if each.p_value is None else p_text(each.p_value),
+                )
+                for each in survey.differences
+            ),
+        )
     if totals.ndcg is None:
         return ()
-    others = (
-        (survey.first_stage, totals.first_stage_ndcg),
-        (survey.other, totals.other_ndcg),
+    others = ((survey.first_stage, totals.first_stage_ndcg), (survey.other, totals.other_ndcg))
+    return (
+        Effect(survey.title, optional(totals.ndcg), ""),
+        *(
+            Effect(name, optional(ndcg), signed(totals.ndcg - ndcg))
+            for name, ndcg in others
+            if ndcg is not None
+        ),
     )
-    tests = {each.against: each for each in survey.differences}
-    found = [Effect(survey.title, optional(totals.ndcg), "")]
-    for name, ndcg in others:
-        if ndcg is None:
-            continue
-        test = tests.get(name)
-        found.append(
-            Effect(
-                name,
-                optional(ndcg),
-                signed(test.mean if test else totals.ndcg - ndcg),
-                f"{signed(test.low)} to {signed(test.high)}" if test else "",
-                p_text(test.p_value) if test else "",
-            )
-        )
-    return tuple(found)
 
 
 def headline(survey: Survey) -> str:
@@ -177,14 +183,18 @@ def recruitment(survey: Survey) -> Recruitment:
     )
 
 
-def worths(survey: Survey) -> tuple[tuple[int, PersonaFigures], ...]:
-    """(number in the list, persona) of the most frequent ones that were left out in turn."""
+def worths(survey: Survey) -> tuple[tuple[tuple[int, PersonaFigures], ...], int]:
+    """(Number in the list, persona) of those who change nDCG@10, and how many do not.
+
+    Of the most frequent ones that were left out in turn.
+    """
     found = [
-        (number, each)
+        (number, each, each.without.worth)
         for number, each in enumerate(survey.personas, start=1)
         if each.without is not None
-    ]
-    return tuple(found[:WORTHS])
+    ][:WORTHS]
+    shown = tuple((number, each) for number, each, worth in found if signed(worth) != "0.000")
+    return shown, len(found) - len(shown)
 
 
 def most_disputed(survey: Survey) -> Ranked:

@@ -8,6 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from personas.plain import plain
 from personas.report import site
 from personas.report.dataset.overview import (
     contests,
@@ -30,6 +31,7 @@ from personas.report.dataset.tables import (
     queries_finder,
     query_columns,
     query_rows,
+    weights_differ,
 )
 from personas.report.dataset.verdict import findings
 from personas.report.formats import alpha_reading, judgement, printable, tau_reading, value
@@ -128,13 +130,14 @@ def survey_pages(
         for number in range(page.first, page.last + 1)
     }
     links = {each.name.casefold(): where[n] for n, each in enumerate(survey.personas, 1)}
+    ends = weights_differ(survey)
     yield site.OVERVIEW, _overview(survey, around, where, figures)
     for listing, rows in (
         (_queries(survey, around), query_rows(survey, query_columns(survey))),
         (_personas(survey, around, links), people),
         (
             _criteria(survey, around),
-            [criterion_row(each, texts, links) for each in survey.criteria],
+            [criterion_row(each, texts, links, ends=ends) for each in survey.criteria],
         ),
     ):
         pages = listing.pages(rows)
@@ -170,7 +173,7 @@ def _page(survey: Survey, around: _Around, here: str, template: str, values: dic
 def _overview(
     survey: Survey, around: _Around, persona_page: Mapping[int, str], figures: str
 ) -> str:
-    left_out = worths(survey)
+    left_out, without_worth = worths(survey)
     values = {
         "headline": headline(survey),
         "verdict": findings(survey),
@@ -181,6 +184,7 @@ def _overview(
         "counted": sum(query.ndcg is not None for query in survey.queries),
         "chart": recruitment(survey),
         "worths": left_out,
+        "without_worth": without_worth,
         "worths_exact": all(each.without.exact for _, each in left_out if each.without),
         "contests": contests(survey),
         "disputed": most_disputed(survey),
@@ -338,7 +342,7 @@ def _card(key: str, case: Case, *, graded: bool) -> Card:
         case,
         page,
         f"{page}#passage-{case.rank}",
-        judged if case.grade is not None else f"{judged}, taken as not relevant",
+        judged,
         "" if other is None else fixed(other, decimals([other])),
         judges,
         _decided(case),
@@ -387,6 +391,7 @@ class RunEntry:
         totals: over all its queries.
         finished: whether every query was tried; else these are those that were.
         differences: over the first stage and the other ranker.
+        judge: a sentence about a weak judge; empty for others.
     """
 
     page: str
@@ -398,6 +403,7 @@ class RunEntry:
     totals: Totals
     finished: bool = True
     differences: tuple[Difference, ...] = ()
+    judge: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,7 +423,15 @@ def render_runs(entries: Sequence[RunEntry], made: Made = NOBODY) -> str:
         _group(dataset, tuple(entry for entry in entries if entry.dataset == dataset))
         for dataset in datasets
     ]
-    return render_page("runs.html", assets=("survey",), groups=groups, runs=len(entries), made=made)
+    judges = dict.fromkeys(entry.judge for entry in entries if entry.judge)
+    return render_page(
+        "runs.html",
+        assets=("survey",),
+        groups=groups,
+        runs=len(entries),
+        judges=[plain(each) for each in judges],
+        made=made,
+    )
 
 
 def _group(dataset: str, entries: tuple[RunEntry, ...]) -> _Group:

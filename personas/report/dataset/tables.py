@@ -249,22 +249,26 @@ def pair_row(pair: PairFigures, links: Mapping[str, str]) -> Markup:
     return _NAMED_ROW.format(_person(pair.first, _PERSONA, links), Markup("").join(cells))
 
 
-CRITERION_COLUMNS = (
-    Column("name", "Criterion", "ascending", words=True),
-    Column("rubrics", "Rubrics"),
-    Column("weight", "Mean weight"),
-    Column("least", "Lowest"),
-    Column("most", "Highest"),
-    Column("personas", "Personas", "ascending", words=True),
-    Column("human", "By a person"),
-    Column("examples", "Example queries", ""),
-)
+def weights_differ(survey: Survey) -> bool:
+    """Whether any criterion has another weight in another rubric."""
+    return any(each.least_weight < each.most_weight for each in survey.criteria)
 
 
 def criterion_row(
-    criterion: CriterionFigures, texts: Mapping[int, str], links: Mapping[str, str]
+    criterion: CriterionFigures,
+    texts: Mapping[int, str],
+    links: Mapping[str, str],
+    *,
+    ends: bool,
 ) -> Markup:
-    """The row of a criterion; `texts` are the queries', by place, `links` those to personas."""
+    """The row of a criterion.
+
+    Args:
+        criterion: its figures.
+        texts: place -> text of the queries.
+        links: persona, in lower case -> where its row is.
+        ends: with the lowest and the highest weight.
+    """
     mean = weight(criterion.mean_weight)
     shown = list(criterion.personas.items())[:_USERS]
     names = _COMMA.join(_person(name, _NAME, links) + f" ({rubrics:,})" for name, rubrics in shown)
@@ -272,8 +276,8 @@ def criterion_row(
     cells = (
         _CELL.format(whole(criterion.rubrics)),
         _CELL.format(mean + bar(criterion.mean_weight)),
-        _CELL.format(weight(criterion.least_weight)),
-        _CELL.format(weight(criterion.most_weight)),
+        *([_CELL.format(weight(criterion.least_weight))] * ends),
+        *([_CELL.format(weight(criterion.most_weight))] * ends),
         _WORDS.format(names if not more else names + f" and {more:,} more"),
         _CELL.format(whole(criterion.human)),
         _WORDS.format(_examples(criterion.examples, texts)),
@@ -354,12 +358,21 @@ def pairs_finder() -> Finder:
 def criteria_finder(survey: Survey) -> Finder:
     """Of the table of criteria."""
     human = any(each.human for each in survey.criteria)
+    ends = weights_differ(survey)
     return Finder(
         key="criteria",
         caption="Criteria",
         one="criterion",
         many="criteria",
-        columns=CRITERION_COLUMNS,
+        columns=(
+            Column("name", "Criterion", "ascending", words=True),
+            Column("rubrics", "Rubrics"),
+            Column("weight", "Mean weight" if ends else "Weight"),
+            *((Column("least", "Lowest"), Column("most", "Highest")) * ends),
+            Column("personas", "Personas", "ascending", words=True),
+            Column("human", "By a person"),
+            Column("examples", "Example queries", ""),
+        ),
         searched="criterion",
         shows=(("human", "only with parts by a person"),) if human else (),
         orders=(("-weight", "highest weight first"), ("weight", "lowest weight first")),

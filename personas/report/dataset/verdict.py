@@ -1,4 +1,4 @@
-"""What to know before believing a run over a data set, in sentences, worst news first.
+"""What to know before believing a run over a data set: who judged, then the worst news first.
 
 Foreign text in them is on one line, with unsafe characters as visible escapes.
 """
@@ -9,35 +9,31 @@ from collections.abc import Iterator
 
 from personas.plain import plain
 from personas.report.formats import alpha_reading
-from personas.report.query.verdict import ORDER, WEAK, Finding
-from personas.survey.model import Difference, Survey
+from personas.report.query.verdict import ORDER, Finding
+from personas.survey.model import Survey
+from personas.weak_judges import judge_note
 from personas.words import counted, optional, p_text, signed, whole
 
 FEW = 20
 """Below so many queries, intervals and tests are rough."""
 _NAME = 80
+_LEAST = 0.0005
+"""What a recruit adds at least, to be more than 0.000."""
 
 
 def findings(survey: Survey) -> tuple[Finding, ...]:
-    """What to know before believing the run, worst news first; empty where nothing was ranked."""
+    """Who judged, if that is no strong model, then the worst news first; empty if all failed."""
     totals = survey.totals
     if totals.queries == totals.failed:
         return ()
     found = [
         *_what_went_wrong(survey),
         *_effectiveness(survey),
-        *_judge(survey),
+        *_recruits(survey),
+        *(Finding("warn", plain(note)) for note in survey.notes),
         *_agreement(survey),
     ]
-    return tuple(sorted(found, key=lambda each: ORDER.index(each.kind)))
-
-
-def against(difference: Difference) -> str:
-    """``+0.025 (95% interval -0.031 to +0.081, p 0.341)``, with true minus signs."""
-    return (
-        f"{signed(difference.mean)} (95% interval {signed(difference.low)} to "
-        f"{signed(difference.high)}, p {p_text(difference.p_value)})"
-    )
+    return (*_judge(survey), *sorted(found, key=lambda each: ORDER.index(each.kind)))
 
 
 def _what_went_wrong(survey: Survey) -> Iterator[Finding]:
@@ -62,18 +58,22 @@ def _effectiveness(survey: Survey) -> Iterator[Finding]:
     if totals.ndcg is None:
         yield Finding("warn", "No judgements are known, so nobody can tell whether it ranks well.")
         return
-    values = {survey.first_stage: totals.first_stage_ndcg, survey.other: totals.other_ndcg}
     for each in survey.differences:
         name = plain(each.against, _NAME)
-        theirs = values.get(each.against)
-        figures = f"{optional(totals.ndcg)} and {optional(theirs)}, " if theirs is not None else ""
-        said = f"{name} in nDCG@10: {figures}{against(each)}."
+        figures = f"{optional(each.ours)} and {optional(each.theirs)}"
+        if each.p_value is None:
+            yield Finding("warn", f"Not tested against {name} ({figures}): {plain(each.why_not)}.")
+            continue
+        said = (
+            f"{name} in nDCG@10: {figures}, {signed(each.mean)} (95% interval {signed(each.low)} "
+            f"to {signed(each.high)}, p {p_text(each.p_value)})."
+        )
         if each.sign > 0:
             yield Finding("good", f"It ranks better than {said}")
         elif each.sign < 0:
             yield Finding("bad", f"It ranks worse than {said}")
         else:
-            yield Finding("warn", f"It is not shown to rank better than {said}")
+            yield Finding("warn", f"No significant difference from {said}")
     if survey.differences and (judged := max(each.queries for each in survey.differences)) < FEW:
         yield Finding(
             "warn",
@@ -82,13 +82,19 @@ def _effectiveness(survey: Survey) -> Iterator[Finding]:
         )
 
 
+def _recruits(survey: Survey) -> Iterator[Finding]:
+    found = survey.recruits
+    if found is not None and found.worth < _LEAST:
+        yield Finding(
+            "warn",
+            f"A recruit adds {signed(found.worth)} to nDCG@10 on average "
+            f"({counted(found.queries, 'query', 'queries')}).",
+        )
+
+
 def _judge(survey: Survey) -> Iterator[Finding]:
-    if survey.weak_judge:
-        name = plain(survey.models.get("scoring", ""), _NAME)
-        who = f"The judge is {name}, " if name else "The judge is "
-        yield Finding("warn", f"{who}{WEAK[survey.weak_judge]}: take its order as a hint.")
-    for note in survey.notes:
-        yield Finding("warn", plain(note))
+    if note := judge_note(survey.weak_judge, survey.models.get("scoring", "")):
+        yield Finding("warn", f"{plain(note)} Treat its order as approximate.")
 
 
 def _agreement(survey: Survey) -> Iterator[Finding]:

@@ -31,7 +31,8 @@ def runs(tmp_path: Path) -> Path:
 def test_markdown_goes_to_standard_output(runs: Path) -> None:
     result = invoke(runs)
     assert result.exit_code == 0, result.output
-    assert result.stdout.startswith("# Evaluation\n\n## How many recruits\n")
+    assert result.stdout.startswith("# Evaluation\n\n- **")
+    assert "\n\n## How many recruits\n" in result.stdout
     assert "## Team compositions and DIRECT" in result.stdout
     assert result.stderr == ""
 
@@ -105,11 +106,11 @@ def test_a_file_in_the_folders_place_is_bad_usage(runs: Path, tmp_path: Path) ->
 
 
 def test_options_reach_the_report(runs: Path) -> None:
-    options = ("--baseline", TWO, "--correction", "bh", "--level", "0.9", "--seed", "7")
+    options = ("--baseline", TWO, "--correction", "bh", "--level", "0.9", "--margin", "0.02")
     result = invoke(runs, "--format", "json", "--per-query", "--measure", "ndcg@10", *options)
     report = json.loads(result.stdout)
     assert report["sections"][1]["baseline"] == TWO
-    assert (report["correction"], report["level"], report["seed"]) == ("bh", 0.9, 7)
+    assert (report["correction"], report["level"], report["margin"]) == ("bh", 0.9, 0.02)
     assert "per_query" in report["sections"][0]["rows"][0]["cells"][0]["metrics"]
 
 
@@ -131,7 +132,7 @@ def test_errors_are_those_of_the_package(runs: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["x", "--test", "welch"], ["x", "--level", "1"], ["x", "--seed", "-1"]],
+    [[], ["x", "--correction", "sidak"], ["x", "--level", "1"], ["x", "--margin", "0"]],
 )
 def test_bad_usage(arguments: list[str]) -> None:
     assert CliRunner().invoke(command, arguments).exit_code == 2
@@ -139,7 +140,7 @@ def test_bad_usage(arguments: list[str]) -> None:
 
 def test_help_names_every_option() -> None:
     text = CliRunner().invoke(command, ["--help"]).stdout
-    for option in ("--format", "--out", "--measure", "--baseline", "--test", "--correction"):
+    for option in ("--format", "--out", "--measure", "--baseline", "--margin", "--correction"):
         assert option in text
     assert "The same folders always make the same report, but for the day" in " ".join(text.split())
 

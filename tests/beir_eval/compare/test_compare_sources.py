@@ -171,8 +171,6 @@ def test_rankings_are_read_no_further_than_needed(tmp_path: Path) -> None:
         path = Path(name) / "rankings.jsonl"
         first, *_ = path.read_bytes().splitlines()
         path.write_bytes(first + b"\nno ranking\n")
-        # Values of the usual measure are kept in metrics.json.
-        (Path(name) / "run.trec").unlink()
     pair = open_pair(a, b)
     assert compare_pair(pair, direction="losses").losses[0].query_id == "q1"
     with pytest.raises(RunFolderError, match="jsonl:2: not JSON"):

@@ -19,6 +19,7 @@ from beir_eval.experiment.run_folder import FOREIGN, ForeignNote
 from beir_eval.experiment.suite import Suite
 from beir_eval.persona_report.sources import find_sources
 from beir_eval.report.latex import render_latex
+from beir_eval.report.verdict import findings
 from mcranker.errors import RunError
 from tests.support.beir_folder import knowing, write_folder
 from tests.support.experiment_support import MEASURE, plan
@@ -84,7 +85,7 @@ def test_the_manifest_names_the_file(home: Path) -> None:
     digest = hashlib.sha256(THEIRS.encode()).hexdigest()
     assert folder.manifest.ranker == FOREIGN
     assert folder.manifest.foreign == ForeignNote(
-        file="theirs-notes.trec", sha256=digest, without=2, unknown_documents=0
+        file="theirs-notes.trec", sha256=digest, without=2, documents=4, unknown_documents=0
     )
     assert folder.manifest.finished
     assert not (theirs.path / "rankings.jsonl").exists()
@@ -139,7 +140,10 @@ def test_a_packed_file_with_a_byte_order_mark(home: Path) -> None:
     ("content", "message"),
     [
         (b"q1 Q0 d1 1 2.0\n", ":1: 5 columns; a line of a run has six"),
-        (b"q1 Q0 d1 1 2.0 t\nq1 Q0 d1 2 1.0 t\n", ":2: document 'd1' stands twice under query 'q1"),
+        (
+            b"q1 Q0 d1 1 2.0 t\nq1 Q0 d1 2 1.0 t\n",
+            ":2: document 'd1' appears twice under query 'q1",
+        ),
         (b"q1 Q0 d\xff 1 2.0 t\n", ":1: byte 8 of the line is not UTF-8"),
         (b"q1 Q0 d1 1 high t\n", ":1: score 'high' is no number"),
         (b"q1 Q0 d1 1 nan t\n", ":1: score 'nan' is not finite"),
@@ -237,8 +241,11 @@ def test_a_report_marks_it_in_every_form(home: Path) -> None:
     ]
     digest = hashlib.sha256(THEIRS.encode()).hexdigest()
     assert f"theirs on notes (theirs-notes.trec, SHA-256 {digest[:12]}; 2 queries wi" in text
-    # It has no line among costs, and nothing asked or failed.
-    assert [each[0] for each in rows_of(text) if each[0].startswith("theirs")].count("theirs") == 2
+    # It has no line among costs and times, and nothing asked or failed.
+    assert not any(each[0] == "theirs" for each in rows_of(text[text.index("### Cost") :]))
+    complete = rows_of(text[text.index("### Completeness") : text.index("### Cost")])
+    (line,) = (each for each in complete if each[0] == "theirs")
+    assert dict(zip(complete[0], line, strict=True))["not ranked"] == "-"
     assert '<span class="tag">foreign run</span>' in render_html(report)
     assert "theirs (foreign run)" in render_latex(report)
 
@@ -268,11 +275,36 @@ def test_a_report_takes_files_that_are_in_no_folder(home: Path) -> None:
     assert cell.manifest is not None
     assert cell.manifest.foreign is not None
     assert cell.manifest.foreign.unknown_documents is None, "the corpus is not at hand"
+    assert cell.manifest.foreign.unseen_documents == 0
     as_base = build_report(
         find_runs([home / "runs"]), foreign={"dense": str(packed)}, baseline="dense"
     )
     assert as_base.sections[0].baseline == "dense"
     assert "dense (foreign run)" in render_markdown(as_base)
+
+
+def test_documents_that_nobody_knows_are_counted_and_told(home: Path) -> None:
+    ran(home)
+    for some, told in ((("q2", "d12", 3.0),), "warn"), ((), "bad"):
+        strange = home / "strange.trec"
+        strange.write_text(lines(*some, ("q2", "doc-12", 2.0), ("q3", "doc-4", 1.0)))
+        report = build_report(find_runs([home / "runs"]), foreign={"strange": str(strange)})
+        cell = report.sections[0].rows[-1].cells[0]
+        assert cell is not None
+        assert cell.manifest is not None
+        assert cell.manifest.foreign is not None
+        assert cell.manifest.foreign.unseen_documents == 2
+        (found,) = (
+            each for each in findings(report) if "neither ranked nor judged" in each.sentence
+        )
+        assert found.kind == told
+        assert "strange on notes: " in found.sentence
+        assert "2 documents neither ranked nor judged here" in found.sentence
+        assert ("see whether its ids are those of this collection" in found.sentence) is (not some)
+        rows = rows_of(render_markdown(report))
+        heads = next(each for each in rows if "unknown documents" in each)
+        line = next(each for each in rows if each[0] == "strange" and len(each) == len(heads))
+        assert line[heads.index("unknown documents")] == "2"
 
 
 def test_a_file_stands_where_its_queries_are(home: Path, tmp_path: Path) -> None:
@@ -390,7 +422,7 @@ def test_without_a_data_set_of_the_paper_its_rows_are_not_there(home: Path) -> N
     ("rows", "table", "message"),
     [
         ('["RankT5 (XL)"]', '"table_5_and_1"', "'RankT5 (XL)' is not in table_5_and_1; did you"),
-        ('["BM25", "BM25"]', '"table_5_and_1"', "paper_rows: 'BM25' stands twice"),
+        ('["BM25", "BM25"]', '"table_5_and_1"', "paper_rows: 'BM25' appears twice"),
         ('["BM25"]', None, "paper_rows: 'BM25' needs the table that it stands in"),
         ('["DIRECT(0,10)"]', '"table_5_and_1"', "is the paper_row of ranker 'a' already"),
     ],

@@ -270,7 +270,7 @@ def test_a_bad_file_is_refused_with_its_place(write: Path, text: str, said: str)
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (TWO + '[[rankers]]\nlabel = "A"\n', ": label 'A' stands twice; change one of them"),
+        (TWO + '[[rankers]]\nlabel = "A"\n', ": label 'A' appears twice; change one of them"),
         (
             TWO + '[[rankers]]\nlabel = "a!"\n',
             ": labels 'A' and 'a!' give the same folder 'a'; change one of them",
@@ -395,7 +395,7 @@ def test_criteria_for_the_data_set_need_no_words_here(write: Path) -> None:
 def test_the_same_data_set_twice(write: Path) -> None:
     for twice in ('["mini", {name = "mini", split = "dev"}]', '["covid", "TREC-COVID"]'):
         found = refusal(write, f'title = "T"\ndatasets = {twice}\n{TWO}')
-        assert "stands twice; for another split write a suite of its own" in found
+        assert "appears twice; for another split write a suite of its own" in found
 
 
 def test_no_such_suite_and_a_file_that_is_none(tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ def test_bad_settings(options: dict[str, Any], complaint: str) -> None:
 def test_bad_runs() -> None:
     with pytest.raises(SettingError, match="1 runs given; fusion takes two or more"):
         fuse([ONE])
-    with pytest.raises(RunError, match="run 2, query 'q': document 'a' stands twice"):
+    with pytest.raises(RunError, match="run 2, query 'q': document 'a' appears twice"):
         fuse([ONE, {"q": [("a", 2.0), ("a", 1.0)]}])
     with pytest.raises(RunError, match="run 1, query 'q': score inf is not finite"):
         fuse([{"q": [("a", float("inf"))]}, ONE], method="sum")

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beir_eval import MeasureError, RunError, evaluate
+from beir_eval.measures.metrics import Companions, ceiling, cutoff_of
 
 QRELS = {"q1": {"a": 2, "b": 1, "c": 0}, "q2": {"x": 1}}
 RUN = {"q1": [("b", 0.9), ("z", 0.8), ("a", 0.7)]}
@@ -126,7 +127,7 @@ def test_no_measures_and_no_judgements() -> None:
 
 
 def test_a_document_twice() -> None:
-    with pytest.raises(RunError, match="query 'q1': a document stands twice"):
+    with pytest.raises(RunError, match="query 'q1': a document appears twice"):
         evaluate({"q1": [("a", 1.0), ("a", 0.5)]}, QRELS)
 
 
@@ -145,3 +146,52 @@ def test_relevant_passages_of_a_query_without_results_are_counted_as_trec_eval_c
     found = evaluate({"q1": [("a", 1.0)]}, judged, ["NumRel"])
     assert found.means["NumRel"] == 3
     assert found.per_query["NumRel"] == {"q1": 2, "q2": 1}
+
+
+@pytest.mark.parametrize(
+    ("measure", "judged", "condensed"),
+    [
+        ("nDCG@10", "Judged@10", "nDCG(judged_only=True)@10"),
+        ("AP", "Judged", "AP(judged_only=True)"),
+        # Nothing computes it for reciprocal ranks, and it is there already.
+        ("RR@5", "Judged@5", None),
+        ("nDCG(judged_only=True)@10", "Judged@10", None),
+    ],
+)
+def test_companions_show_how_far_judgements_reach(
+    measure: str, judged: str, condensed: str | None
+) -> None:
+    assert Companions.of(measure) == Companions(judged, condensed)
+
+
+def test_judged_and_condensed_by_hand() -> None:
+    # Of b, z and a two are judged. Without z: (1 + 2 / log2(3)) / (2 + 1 / log2(3)) = 0.859793.
+    names = Companions.of("nDCG@10").names
+    means = evaluate(RUN, {"q1": QRELS["q1"]}, names).means
+
+    third = 1 / math.log2(3)
+    assert means[names[0]] == pytest.approx(2 / 3)
+    assert means[names[1]] == pytest.approx((1 + 2 * third) / (2 + third))
+
+
+def test_ceiling_by_hand() -> None:
+    # The best order of b, z, a is a, b, z, which is ideal; q2 was not answered.
+    assert ceiling(RUN, QRELS, "nDCG@10") == {"q1": pytest.approx(1.0), "q2": 0.0}
+    # Without a there is only b: 1 / (2 + 1 / log2(3)).
+    less = {"q1": [("z", 0.8), ("b", 0.9)], "unjudged": [("z", 1.0)]}
+    assert ceiling(less, QRELS, "nDCG@10")["q1"] == pytest.approx(1 / (2 + 1 / math.log2(3)))
+
+
+def test_rank_biased_precision_by_hand() -> None:
+    # b at 1 and a at 3 are relevant, with p = 0.8: 0.2 (1 + 0.8^2) = 0.328.
+    pytest.importorskip("cwl")
+    result = evaluate(RUN, {"q1": QRELS["q1"]}, ["RBP(rel=1,p=0.8)"])
+
+    assert result.means["RBP(rel=1,p=0.8)"] == pytest.approx(0.328)
+
+
+@pytest.mark.parametrize(
+    ("measure", "cutoff"), [("nDCG@10", 10), (" P@5 ", 5), ("AP(rel=2)", None)]
+)
+def test_cutoffs(measure: str, cutoff: int | None) -> None:
+    assert cutoff_of(measure) == cutoff

@@ -1,10 +1,9 @@
-"""Paired tests, corrections and confidence intervals: by hand, and beside ranx's own."""
+"""Paired tests, corrections and confidence intervals: by hand, and beside ranx's and scipy's."""
 
 from __future__ import annotations
 
 import importlib
 import math
-import os
 import random
 import subprocess
 import sys
@@ -12,14 +11,14 @@ import sys
 import numpy as np
 import pytest
 
-from beir_eval import ExtraMissing, SettingError
+from beir_eval import SettingError
 from beir_eval.measures.significance import (
     Comparison,
     Interval,
     adjust,
+    better_than,
     compare_runs,
     confidence_intervals,
-    usual_correction,
 )
 from tests.support.ranx_support import start_ranx
 
@@ -31,19 +30,24 @@ def by_query(values: list[float]) -> dict[str, float]:
     return {f"q{place}": value for place, value in enumerate(values)}
 
 
-def compare_two(run: dict[str, float], baseline: dict[str, float], test: str) -> Comparison:
-    return compare_runs({"": {"base": baseline, "run": run}}, "base", test=test)[""]["run"]
+def compare_two(run: dict[str, float], baseline: dict[str, float]) -> Comparison:
+    return compare_runs({"": {"base": baseline, "run": run}}, "base")[""]["run"]
 
 
 def test_student_by_hand() -> None:
     # Differences 1, 2, 3: mean 2, standard deviation 1, t = 2 / (1 / sqrt(3)) = sqrt(12).
     # With 2 degrees of freedom p = 1 - t / sqrt(2 + t^2) = 1 - sqrt(12 / 14) = 0.0741799.
-    found = compare_two(BETTER, BASE, "student")
+    found = compare_two(BETTER, BASE)
 
     assert found.p_value == pytest.approx(1 - math.sqrt(12 / 14), abs=1e-12)
-    assert found == Comparison(2.0, found.p_value, found.p_value, wins=3, ties=0, losses=0)
+    assert (found.difference, found.p_adjusted) == (2.0, found.p_value)
+    assert (found.wins, found.ties, found.losses) == (3, 0, 0)
+    # t(2, 0.975) = 4.302653: 2 +- 4.302653 / sqrt(3) = 2 +- 2.484138, or no further than 4.
+    assert (found.interval.low, found.interval.high) == pytest.approx((-0.484138, 4.484138))
+    near = compare_runs({"": {"base": BASE, "run": BETTER}}, "base", farthest=4.0)[""]["run"]
+    assert near.interval.high == 4.0
     # Two-sided: the other way round p is the same.
-    assert compare_two(BASE, BETTER, "student").p_value == pytest.approx(found.p_value, abs=1e-15)
+    assert compare_two(BASE, BETTER).p_value == pytest.approx(found.p_value, abs=1e-15)
 
 
 def test_student_is_that_of_ranx() -> None:
@@ -56,7 +60,7 @@ def test_student_is_that_of_ranx() -> None:
             run = [value + draws.gauss(shift, 0.2) for value in base]
             expected, _ = theirs(np.array(base), np.array(run))
 
-            ours = compare_two(by_query(run), by_query(base), "student").p_value
+            ours = compare_two(by_query(run), by_query(base)).p_value
 
             assert ours == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
@@ -74,29 +78,30 @@ def test_student_does_not_wait_for_ranx_or_scipy_stats() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize("test", ["student", "fisher", "tukey"])
-def test_no_difference_is_chance(test: str) -> None:
+def test_no_difference_is_chance() -> None:
     # Differences within 1e-9 are none, whatever the last digits say.
     noisy = {query: value + 1e-12 * place for place, (query, value) in enumerate(BASE.items())}
 
-    found = compare_two(noisy, BASE, test)
+    found = compare_two(noisy, BASE)
 
-    assert found == Comparison(found.difference, 1.0, 1.0, wins=0, ties=3, losses=0)
+    assert (found.p_value, found.p_adjusted, found.ties) == (1.0, 1.0, 3)
     assert found.difference == pytest.approx(0, abs=1e-11)
 
 
 def test_the_same_difference_everywhere_is_no_chance() -> None:
     # The standard deviation is 0, so t is infinite.
-    found = compare_two({query: value + 0.25 for query, value in BASE.items()}, BASE, "student")
+    found = compare_two({query: value + 0.25 for query, value in BASE.items()}, BASE)
 
     assert (found.p_value, found.p_adjusted, found.difference) == (0.0, 0.0, 0.25)
 
 
-@pytest.mark.parametrize("test", ["student", "fisher", "tukey"])
-def test_one_query_tells_nothing(test: str) -> None:
-    found = compare_two({"q": 1.0}, {"q": 0.0}, test)
+def test_one_query_tells_nothing() -> None:
+    found = compare_two({"q": 1.0}, {"q": 0.0})
 
-    assert found == Comparison(1.0, 1.0, 1.0, wins=1, ties=0, losses=0)
+    assert (found.difference, found.p_value, found.p_adjusted) == (1.0, 1.0, 1.0)
+    assert (found.p_not_worse, found.p_equivalent) == (1.0, 1.0)
+    assert (found.effect, found.detectable) == (None, None)
+    assert found.interval == Interval(-math.inf, math.inf)
 
 
 def test_wins_ties_and_losses() -> None:
@@ -104,7 +109,7 @@ def test_wins_ties_and_losses() -> None:
     run = by_query([0.5, 0.5 + 5e-10, 0.25, 0.0])
     base = by_query([0.0, 0.5, 0.5, 0.25])
 
-    found = compare_two(run, base, "student")
+    found = compare_two(run, base)
 
     assert (found.wins, found.ties, found.losses) == (1, 1, 2)
     assert found.difference == pytest.approx(0.0, abs=1e-9)
@@ -151,81 +156,84 @@ def test_corrected_p_values_stay_p_values(method: str) -> None:
         adjust([math.nan], method)
 
 
-def test_randomization_by_hand() -> None:
-    # Of the 8 ways to sign the differences 1, 2, 3 only two have a sum as far from 0 as 6:
-    # p = 2 / 8. Of 10,000 draws the share has a standard deviation of 0.0043.
-    start_ranx()
+def test_equivalence_by_hand() -> None:
+    # Differences 0.1, 0.2, 0.3: mean 0.2, error 0.1 / sqrt(3). With 2 degrees of freedom the
+    # one-sided p is 1/2 less half of t / sqrt(2 + t^2).
+    run = {query: value + 0.1 * place for place, (query, value) in enumerate(BASE.items(), 1)}
+    found = compare_runs({"": {"base": BASE, "run": run}}, "base", margin=0.1)[""]["run"]
 
-    first = compare_two(BETTER, BASE, "fisher").p_value
-
-    assert first == pytest.approx(0.25, abs=0.02)
-    assert compare_two(BETTER, BASE, "fisher").p_value == first
-    runs = {"": {"base": BASE, "run": BETTER}}
-    seeds = {compare_runs(runs, "base", test="fisher", seed=s)[""]["run"].p_value for s in range(3)}
-    assert len(seeds) > 1
-
-
-def test_randomization_repeats_when_it_is_compiled() -> None:
-    # ranx's own compiled function gives another p at each call, whatever its seed.
-    pytest.importorskip("ranx")
-    code = (
-        "from beir_eval.measures.significance import compare_runs\n"
-        "base = {str(each): each * 7 % 11 / 11 for each in range(40)}\n"
-        "runs = {name: {q: v + (int(q) * step % 13 - 5.5) / 40 for q, v in base.items()}\n"
-        "        for name, step in (('x', 3), ('y', 5))}\n"
-        "for _ in range(2):\n"
-        "    found = compare_runs({'': {'base': base, **runs}}, 'base', test='fisher', seed=7)\n"
-        "    print([each.p_value for each in found[''].values()])\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        check=True,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "NUMBA_DISABLE_JIT": "0"},
-    )
-
-    first, second = done.stdout.splitlines()
-    assert first == second
-    assert "0.0" < first.strip("[]").split(",")[0] < "1.0"
+    # Not worse by 0.1: t = 0.3 sqrt(3) / 0.1 = sqrt(27).
+    assert found.p_not_worse == pytest.approx((1 - math.sqrt(27 / 29)) / 2)
+    # Not better by 0.1: t = -0.1 sqrt(3) / 0.1 = -sqrt(3); the larger one of the two counts.
+    assert found.p_equivalent == pytest.approx((1 + math.sqrt(3 / 5)) / 2)
+    # A wide margin holds both: t = (0.5 - 0.2) sqrt(3) / 0.1 = sqrt(27).
+    wide = compare_runs({"": {"base": BASE, "run": run}}, "base", margin=0.5)[""]["run"]
+    assert wide.p_equivalent == pytest.approx((1 - math.sqrt(27 / 29)) / 2)
 
 
-def test_tukey_is_that_of_scipy_over_all_runs() -> None:
-    start_ranx()
-    scipy_stats = importlib.import_module("scipy.stats")
-    draws = random.Random(9)
-    runs = {
-        name: by_query([draws.gauss(mean, 0.2) for _ in range(20)])
-        for name, mean in (("a", 0.4), ("base", 0.5), ("b", 0.7))
+def test_equal_runs_are_equivalent_and_a_run_at_the_margin_is_not() -> None:
+    same = compare_two(BASE, BASE)
+    assert (same.p_value, same.p_not_worse, same.p_equivalent) == (1.0, 0.0, 0.0)
+    lower = {query: value - 0.01 for query, value in BASE.items()}
+    assert compare_two(lower, BASE).p_not_worse == 0.5
+
+
+def test_effect_and_detectable_difference_by_hand() -> None:
+    # Mean 0.2, sd 0.1: effect 2. With 2 degrees of freedom t(0.975) = 4.302653 and
+    # t(0.8) = 0.6 sqrt(2 / (4 x 0.8 x 0.2)) = 1.060660: (4.302653 + 1.060660) x 0.1 / sqrt(3).
+    run = {query: value + 0.1 * place for place, (query, value) in enumerate(BASE.items(), 1)}
+    found = compare_two(run, BASE)
+
+    assert found.effect == pytest.approx(2.0)
+    assert found.detectable == pytest.approx(0.309651, abs=1e-6)
+
+
+def test_a_detectable_difference_is_found_in_80_percent_of_experiments() -> None:
+    draws, found = np.random.default_rng(1), 0
+    # 30 queries, sd 1: (t(29, 0.975) + t(29, 0.8)) / sqrt(30) = (2.0452 + 0.8542) / 5.4772.
+    for _ in range(2_000):
+        run = by_query(draws.normal(0.52937, 1.0, 30).tolist())
+        found += compare_two(run, dict.fromkeys(run, 0.0)).p_value < 0.05
+
+    assert found / 2_000 == pytest.approx(0.8, abs=0.03)
+
+
+def test_all_pairs_are_one_family() -> None:
+    # Pairs differ by 1, 2, 3 (p = 1 - sqrt(12 / 14) = 0.0742) or by 0.25 throughout (p = 0).
+    higher = {query: value + 0.25 for query, value in BETTER.items()}
+    values = {"data": {"base": BASE, "better": BETTER, "higher": higher}}
+
+    assert better_than(values) == {"data": {"base": [], "better": [], "higher": ["better"]}}
+    # 1.25, 2.25, 3.25: t = 2.25 sqrt(3), p = 1 - sqrt(15.1875 / 17.1875) = 0.0600, not below 0.05.
+    steady = {"base": BASE, "up": {query: value + 0.5 for query, value in BASE.items()}}
+    assert better_than({"a": steady, "b": values["data"]}) == {
+        "a": {"base": [], "up": ["base"]},
+        "b": {"base": [], "better": [], "higher": ["better"]},
     }
-    expected = scipy_stats.tukey_hsd(*(list(each.values()) for each in runs.values())).pvalue
-
-    found = compare_runs({"": runs}, "base", test="tukey")[""]
-
-    assert found["a"].p_value == pytest.approx(expected[0, 1], abs=1e-9)
-    assert found["b"].p_value == pytest.approx(expected[2, 1], abs=1e-9)
-    assert found["b"].p_adjusted == found["b"].p_value
-    assert usual_correction("tukey") == "none"
+    assert better_than({"a": {"one": {}, "two": {}}, "b": {}}) == {
+        "a": {"one": [], "two": []},
+        "b": {},
+    }
 
 
-def test_tukey_without_any_spread() -> None:
-    flat = {name: by_query([value] * 3) for name, value in (("base", 0.5), ("x", 0.75), ("y", 0.5))}
-
-    found = compare_runs({"": flat}, "base", test="tukey")[""]
-
-    assert [found[name].p_value for name in ("x", "y")] == [0.0, 1.0]
+def test_more_pairs_make_it_harder() -> None:
+    # Of 0, 0.1, ..., 0.9 the mean is 0.45, the error 0.0957427: t = 4.7001 on 9, p = 0.00112. Holm:
+    # times the number of pairs that it is the smallest of, 1 or 28.
+    values = by_query([place / 10 for place in range(10)])
+    none = dict.fromkeys(values, 0.0)
+    assert better_than({"a": {"none": none, "run": values}})["a"]["run"] == ["none"]
+    others = {f"other {place}": none for place in range(7)}
+    assert better_than({"a": {**others, "run": values}})["a"]["run"] == list(others)
+    flat = {f"b{place}": {"one": none, "two": none} for place in range(50)}
+    assert better_than({"a": {"none": none, "run": values}, **flat})["a"]["run"] == []
 
 
 def test_bad_choices() -> None:
     runs = {"d": {"base": BASE, "run": BETTER}}
-    with pytest.raises(SettingError, match=r"test='wilcoxon' is none; give one of student, fish"):
-        compare_runs(runs, "base", test="wilcoxon")
-    with pytest.raises(SettingError, match=r"correction='sidak' is none; give one of holm"):
+    with pytest.raises(SettingError, match=r"correction='sidak' is unknown; give one of holm"):
         compare_runs(runs, "base", correction="sidak")
-    with pytest.raises(SettingError, match=r"correction='holm': Tukey's test corrects by itself"):
-        compare_runs(runs, "base", test="tukey", correction="holm")
-    with pytest.raises(SettingError, match=r"seed=-1 is out of range"):
-        compare_runs(runs, "base", seed=-1)
+    with pytest.raises(SettingError, match=r"margin=0 is out of range"):
+        compare_runs(runs, "base", margin=0)
 
 
 @pytest.mark.parametrize(
@@ -238,20 +246,9 @@ def test_bad_choices() -> None:
 )
 def test_runs_over_other_queries(run: dict[str, float], complaint: str) -> None:
     with pytest.raises(SettingError, match=complaint):
-        compare_two(run, BASE, "student")
+        compare_two(run, BASE)
     with pytest.raises(SettingError, match=r"finite|queries of the others"):
         confidence_intervals({"base": BASE, "run": run})
-
-
-@pytest.mark.parametrize(("test", "complaint"), [("fisher", "randomization"), ("tukey", "Tukey")])
-def test_without_ranx(test: str, complaint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from beir_eval.measures import significance
-
-    monkeypatch.setitem(sys.modules, "ranx.statistical_tests", None)
-    significance._randomization_test.cache_clear()
-
-    with pytest.raises(ExtraMissing, match=rf"{complaint}.*'ranx'; run: .*mcranker\[ranx\]"):
-        compare_two(BETTER, BASE, test)
 
 
 def test_interval_by_hand() -> None:

@@ -45,6 +45,16 @@ def test_passages_without_a_score_are_no_tie() -> None:
     )
 
 
+def test_measures_of_judged_documents_look_at_all_of_them() -> None:
+    # b ties with y below the cutoff; among judged documents it is first in every order.
+    found = tie_bounds(
+        {"q": [("x", 2.0), ("y", 1.0), ("b", 1.0)]}, QRELS, ["nDCG@1", "nDCG(judged_only=True)@1"]
+    )
+
+    assert found["nDCG(judged_only=True)@1"] == TieBounds(worst=1.0, best=1.0, by_lot=1.0)
+    assert found["nDCG@1"] == TieBounds(worst=0.0, best=0.0, by_lot=0.0)
+
+
 def test_equal_scores_apart_are_no_tie() -> None:
     # The list is the ranking: b stands after c, whose score is another.
     assert bounds([("a", 2.0), ("c", 1.0), ("b", 2.0)]) == TieBounds(
@@ -68,7 +78,7 @@ def test_means_are_over_all_judged_queries() -> None:
 
 
 def test_a_document_twice() -> None:
-    with pytest.raises(RunError, match="stands twice"):
+    with pytest.raises(RunError, match="appears twice"):
         bounds([("a", 1.0), ("a", 1.0)])
 
 

@@ -1,33 +1,123 @@
-"""Intervals and tests of what a team has over other orders."""
+"""Tests of what teams have over other orders: by lot, by the same model, corrected for all."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from beir_eval.experiment.run_folder import FIRST_STAGE, Metrics, RunManifest, ScoreCounts
+from beir_eval.persona_report.build import write_persona_report
 from beir_eval.persona_report.differences import differences
-from tests.support.survey_support import make_survey
+from beir_eval.persona_report.sources import find_sources
+from personas.survey.model import Difference
+from tests.support.report_runs import change
+from tests.support.run_folders import folder_of, make_run_folders, set_values
+
+DIRECT, TEAM, OTHER = "DIRECT(0,10)", "MC: 2 recruits", "MC: 1 recruit"
+MEASURE = "nDCG@10"
 
 
-def test_gains_over_both_orders_are_tested_query_by_query() -> None:
-    made = make_survey(3, failed_every=0)
-    values = ((0.5, 0.4, 0.5), (0.7, 0.4, 0.5), (0.6, 0.4, None))
-    queries = tuple(
-        replace(query, ndcg=ours, first_stage_ndcg=first, other_ndcg=other)
-        for query, (ours, first, other) in zip(made.queries, values, strict=True)
-    )
-    over_first, over_other = differences(replace(made, queries=queries))
-    assert (over_first.against, over_first.queries) == (made.first_stage, 3)
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """A team that is better than both others by 0.1, 0.3 and 0.2 as ranked."""
+    make_run_folders(tmp_path / "runs", labels=[DIRECT, TEAM], queries=3)
+    for label in (FIRST_STAGE, DIRECT):
+        set_values(tmp_path / "runs", "scifact", label, [0.4, 0.4, 0.4])
+    set_values(tmp_path / "runs", "scifact", TEAM, [0.5, 0.7, 0.6])
+    return tmp_path / "runs"
+
+
+def metrics(runs: Path, label: str, **fields: Any) -> None:
+    change(folder_of(runs, "scifact", label) / "metrics.json", Metrics, **fields)
+
+
+def compared(runs: Path, against: str | None = None) -> dict[str, Difference]:
+    (found,) = differences(find_sources([runs], against)[0])
+    return {each.against: each for each in found}
+
+
+def test_gains_are_tested_query_by_query(runs: Path) -> None:
+    found = compared(runs)
+    assert list(found) == ["BM25", DIRECT]
+    first = found["BM25"]
     # Gains 0.1, 0.3, 0.2: mean 0.2, sd 0.1; t(2) of 97.5% is 4.302653, over sqrt(3) 2.484138.
-    assert over_first.mean == pytest.approx(0.2)
-    assert over_first.low == pytest.approx(0.2 - 0.2484138)
-    assert over_first.high == pytest.approx(0.2 + 0.2484138)
-    assert over_first.sign == 0
+    assert first.queries == 3
+    assert first.ours == pytest.approx(0.6)
+    assert first.mean == pytest.approx(0.2)
+    assert first.low == pytest.approx(0.2 - 0.2484138)
+    assert first.high == pytest.approx(0.2 + 0.2484138)
+    assert first.sign == 0
     # t = 0.2 / (0.1 / sqrt(3)) = 3.464102 on 2 degrees: p = 1 - t / sqrt(2 + t²) = 0.074180.
-    assert over_first.p_value == pytest.approx(2 * 0.0741799, abs=1e-6)  # Holm: the smaller of two
-    assert (over_other.against, over_other.queries) == (made.other, 2)
+    # Two comparisons: Holm doubles the smaller.
+    assert first.p_value == pytest.approx(2 * 0.0741799, abs=1e-6)
 
 
-def test_without_judgements_there_is_nothing_to_test() -> None:
-    assert differences(make_survey(3, judged=False)) == ()
+def test_all_runs_of_a_report_are_one_family(tmp_path: Path) -> None:
+    make_run_folders(tmp_path, labels=[DIRECT, TEAM, OTHER], queries=3)
+    for label in (FIRST_STAGE, DIRECT):
+        set_values(tmp_path, "scifact", label, [0.4] * 3)
+    for label in (TEAM, OTHER):
+        set_values(tmp_path, "scifact", label, [0.5, 0.7, 0.6])
+    found = differences(find_sources([tmp_path])[0])
+    assert [len(each) for each in found] == [2, 2]
+    p_values = [each.p_value for of in found for each in of]
+    assert p_values == pytest.approx([4 * 0.0741799] * 4, abs=1e-6)
+
+
+def test_a_lead_by_ties_is_none(runs: Path) -> None:
+    """As ranked the team is better by 0.2 everywhere; with ties drawn by lot it is not."""
+    set_values(runs, "scifact", TEAM, [0.6, 0.61, 0.6])
+    assert compared(runs)[DIRECT].sign == 1
+    ids = [f"scifact-q{number}" for number in (1, 2, 3)]
+    metrics(runs, TEAM, by_lot={MEASURE: dict(zip(ids, (0.4, 0.41, 0.39), strict=True))})
+    lot = compared(runs)[DIRECT]
+    assert lot.sign == 0
+    assert lot.mean == pytest.approx(0.0)
+
+
+def test_another_model_makes_no_verdict(runs: Path) -> None:
+    """DIRECT of another model is not taken, and only shown where it is named."""
+    set_values(runs, "scifact", TEAM, [0.6, 0.61, 0.6])
+    path = folder_of(runs, "scifact", DIRECT) / "manifest.json"
+    change(path, RunManifest, models={"scoring": "openai:other"})
+    assert list(compared(runs)) == ["BM25"]
+    named = compared(runs, DIRECT)[DIRECT]
+    assert (named.p_value, named.sign) == (None, 0)
+    assert named.why_not == "its judge is openai:other, and here it is scripted:by-chance"
+    out = runs.parent / "pages"
+    write_persona_report([runs], out, against=DIRECT, processes=1)
+    page = (out / "index.html").read_text()
+    assert "Not tested against" in page
+    assert "better than <bdi>DIRECT" not in page
+    assert json.loads((out / "figures.json").read_text())["differences"][1]["p_value"] is None
+
+
+@pytest.mark.parametrize(
+    ("label", "why"),
+    [
+        (TEAM, f"more than 1% of the scores of {TEAM} are missing"),
+        (DIRECT, f"more than 1% of the scores of {DIRECT} are missing"),
+    ],
+)
+def test_missing_scores_make_no_verdict(runs: Path, label: str, why: str) -> None:
+    metrics(runs, label, scores=ScoreCounts(asked=100, missing=2))
+    found = compared(runs)
+    assert found[DIRECT].why_not == why
+    assert (found["BM25"].p_value is None) is (label == TEAM)
+
+
+def test_bounds_make_no_verdict(runs: Path) -> None:
+    path = folder_of(runs, "scifact", TEAM) / "manifest.json"
+    change(path, RunManifest, config={"top_k": 5})
+    metrics(runs, TEAM, scores=ScoreCounts(asked=100, skipped=9))
+    said = f"of {TEAM} only the first 5 ranks are sorted out"
+    assert {each.why_not for each in compared(runs).values()} == {said}
+
+
+def test_a_run_that_is_not_finished_is_not_tested(tmp_path: Path) -> None:
+    make_run_folders(tmp_path, labels=[DIRECT, TEAM])
+    change(folder_of(tmp_path, "scifact", TEAM) / "manifest.json", RunManifest, finished=False)
+    assert differences(find_sources([tmp_path])[0]) == [()]

@@ -20,7 +20,8 @@ from beir_eval.experiment.run_folder import (
 from beir_eval.report.html import render_html
 from beir_eval.report.latex import render_latex
 from beir_eval.report.markdown import render_markdown
-from beir_eval.report.numbers import MISSING_SIGN, TIES_SIGN
+from beir_eval.report.numbers import BOUNDS_SIGN, MISSING_SIGN, TIES_SIGN
+from beir_eval.report.verdict import findings
 from tests.support.report_runs import DIRECT, TWO, cell_of, change, made, only, report_on, row_of
 from tests.support.run_folder_files import MEASURE
 from tests.support.run_folders import (
@@ -117,8 +118,8 @@ def test_notes_say_which_defaults_a_weak_model_got(tmp_path: Path) -> None:
     path = folder_of(tmp_path, "scifact", TWO) / "manifest.json"
     change(path, RunManifest, config=config)
     section = only(report_on(tmp_path))
-    assert row_of(section, TWO).weak
-    assert not row_of(section, "BM25").weak
+    assert row_of(section, TWO).weak_judge == "small"
+    assert row_of(section, "BM25").weak_judge == ""
     weak = [note for note in section.notes if "marked weak" in note]
     assert weak == [
         f"The scoring model is marked weak ({DIRECT}); none of the defaults for such models is "
@@ -217,10 +218,9 @@ def test_notes_tell_where_ties_by_lot_are_not_known(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("queries", "told"), [(19, True), (20, False)])
 def test_notes_tell_of_few_queries(tmp_path: Path, queries: int, *, told: bool) -> None:
-    section = only(report_on(made(tmp_path, queries=queries)))
-    said = [note for note in section.notes if note.startswith("Fewer than 20 queries: ")]
-    assert bool(said) is told
-    assert all(f"scifact (n = {queries})." in note for note in said)
+    said = [each.sentence for each in findings(report_on(made(tmp_path, queries=queries)))]
+    few = "Fewer than 20 queries, so intervals and tests are rough: scifact."
+    assert (few in said) is told
 
 
 @pytest.mark.parametrize(("missing", "told"), [(20, False), (21, True)])
@@ -249,6 +249,32 @@ def test_what_lacks_scores_is_neither_best_nor_better(
     assert ("\N{DOUBLE DAGGER}" in cell_of(against, DIRECT).signs) is not told
 
 
+@pytest.mark.parametrize(
+    ("top_k", "skipped", "told"), [(9, 5, True), (9, 0, False), (10, 5, False), (None, 0, False)]
+)
+def test_ranks_that_are_bounds_make_no_value(
+    tmp_path: Path, top_k: int | None, skipped: int, *, told: bool
+) -> None:
+    """nDCG@10 is exact where the first 10 ranks are, and where no score was left out."""
+    made(tmp_path, labels=[DIRECT, TWO], queries=20)
+    set_values(tmp_path, "scifact", DIRECT, [0.4] * 20)
+    set_values(tmp_path, "scifact", TWO, [0.6, 0.62] * 10)
+    set_values(tmp_path, "scifact", FIRST_STAGE, [0.3] * 20)
+    folder = folder_of(tmp_path, "scifact", TWO)
+    change(folder / "manifest.json", RunManifest, config={"top_k": top_k})
+    change(folder / "metrics.json", Metrics, scores=ScoreCounts(asked=200, skipped=skipped))
+    report = report_on(tmp_path)
+    two, direct = cell_of(only(report), TWO), cell_of(only(report), DIRECT)
+    assert (BOUNDS_SIGN in two.signs) is told
+    assert (two.rank, direct.rank) == ((0, 1) if told else (1, 2))
+    assert ("\N{DOUBLE DAGGER}" in two.signs) is not told
+    assert two.beats == (() if told else ("BM25", DIRECT))
+    assert any("sorted out: MC: 2" in each.sentence for each in findings(report)) is told
+    assert any(note.startswith("top_k is below") for note in only(report).notes) is told
+    for text in (render_markdown(report), render_html(report)):
+        assert ("counts ranks below top" in text) is told
+
+
 def test_one_data_set_at_two_depths_has_no_average(tmp_path: Path) -> None:
     for name, passages in (("a", 5), ("b", 12)):
         made(tmp_path / name, labels=[DIRECT], passages=passages)
@@ -267,7 +293,7 @@ def test_rankers_of_a_suite_that_were_never_run_are_there(tmp_path: Path) -> Non
     section = only(report_on(made(tmp_path, labels=[DIRECT, TWO], suite=suite)))
     assert [row.label for row in section.rows][-1] == "Never"
     assert row_of(section, "Never").cells == (None,)
-    assert section.notes[-1] == "Rankers of the suite that were not run: Never."
+    assert "Rankers of the suite that were not run: Never." in section.notes
     for text in (render_markdown(report_on(tmp_path)), render_html(report_on(tmp_path))):
         assert "Never" in text
 

@@ -10,9 +10,16 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from beir_eval.experiment.run_folder import Metrics, ScoreCounts, Taken, TieBounds
+from beir_eval.experiment.run_folder import (
+    Metrics,
+    Percentiles,
+    ScoreCounts,
+    Taken,
+    TieBounds,
+)
 from beir_eval.report import latex, markdown, numbers
 from beir_eval.report.as_json import render_json
+from beir_eval.report.html import render_html
 from beir_eval.report.latex import render_latex
 from beir_eval.report.markdown import render_markdown
 from tests.support.report_runs import DIRECT, ONE, TWO, change, made, report_on
@@ -80,31 +87,67 @@ def test_first_table_has_ours_and_the_papers_side_by_side(table: Path) -> None:
     )
 
 
-def test_comparisons_have_difference_interval_p_and_queries_won(table: Path) -> None:
-    _, compared, *_ = tables_of(render_markdown(report_on(table)))
+def titled(text: str) -> dict[str, list[list[str]]]:
+    """Title -> table."""
+    return dict(zip(re.findall(r"(?m)^### (.*)$", text), tables_of(text), strict=True))
+
+
+def column_of(table: list[list[str]], heading: str) -> list[str]:
+    place = table[0].index(heading)
+    return [row[place] for row in table[1:]]
+
+
+def test_differences_have_interval_p_and_queries_won(table: Path) -> None:
+    text = render_markdown(report_on(table))
+    _, compared, *_ = tables_of(text)
     assert compared[0] == [
-        *("ranker", "data set", "queries", "difference", "95% interval", "p", "corrected p"),
-        *("wins", "ties", "losses"),
+        *("ranker", "data set", "difference", "95% interval", "p", "p (Holm)"),
+        "better / equal / worse",
     ]
     assert compared[1] == [
-        *("BM25", "touche", "8", "-0.100‡", "-0.100 to -0.100", "<0.001", "<0.001"),
-        *("0", "0", "8"),
+        *(
+            "BM25",
+            "touche",
+            "\N{MINUS SIGN}0.100‡",
+            "\N{MINUS SIGN}0.100 to \N{MINUS SIGN}0.100",
+            "<0.001",
+            "<0.001",
+            "0 / 0 / 8",
+        ),
     ]
     (one,) = (row for row in compared if row[:2] == [ONE, "scifact"])
-    assert one[3] == "+0.050"
-    assert one[7:] == ["4", "4", "0"]
+    assert (one[2], one[-1]) == ("+0.050", "4 / 4 / 0")
     assert [row[:2] for row in compared[1:]] == [
         [label, dataset] for label in ("BM25", TWO, ONE) for dataset in ("touche", "scifact")
     ]
 
 
-def test_second_tables_say_what_came_back_and_what_it_took(tmp_path: Path) -> None:
+def test_effects_equivalence_and_pairs(table: Path) -> None:
+    found = titled(render_markdown(report_on(table)))
+    effects = found[r"Effect sizes and equivalence with DIRECT(0,10)"]
+    # One on scifact: mean 0.05, sd 0.1 sqrt(8 x 0.25 / 7) = 0.05345; t(7): 2.3646 and 0.8960,
+    # (2.3646 + 0.8960) x 0.05345 / sqrt(8) = 0.0616. One on touche is DIRECT itself.
+    # Not worse by 0.01: t = 0.06 / 0.0189 = 3.175 on 7, p = 0.0078; the fourth of 6: times 3.
+    assert effects[6] == [ONE, "scifact", "0.94", "0.062", "0.023", "1.000", "not worse by 0.01"]
+    assert effects[5][2:] == ["-", "0.000", "<0.001", "<0.001", "within ±0.01"]
+    assert effects[1][2:] == ["-", "0.000", "1.000", "1.000", "worse"]
+    pairs = found["All pairs: nDCG@10 of the top 5, ties by lot"]
+    assert pairs[0] == ["ranker", "letter", "touche", "scifact"]
+    assert column_of(pairs, "letter") == ["a", "b", "c", "d"]
+    # All but 0.4 and 0.4 differ on touche; 0.4 and 0.45 do not, after the correction.
+    assert column_of(pairs, "touche") == ["0.300", "0.400a", "0.600abd", "0.400a"]
+    assert column_of(pairs, "scifact") == ["0.300", "0.400a", "0.600abd", "0.450a"]
+    over = found["Over all data sets: differences from DIRECT(0,10)"]
+    assert [row[:3] for row in over[1:]] == [[TWO, "2 of 2", "+0.200"]]
+
+
+def test_tables_say_what_is_missing_what_it_cost_and_how_long_it_took(tmp_path: Path) -> None:
     made(tmp_path, labels=[DIRECT])
     path = folder_of(tmp_path, "scifact", DIRECT) / "metrics.json"
     change(
         path,
         Metrics,
-        scores=ScoreCounts(asked=2000, missing=30, skipped=7, unreadable=61),
+        scores=ScoreCounts(asked=2000, missing=30, skipped=7, unreadable=61, tied=5),
         taken=Taken(
             calls=1234,
             input_tokens=56789,
@@ -112,42 +155,57 @@ def test_second_tables_say_what_came_back_and_what_it_took(tmp_path: Path) -> No
             output_tokens=2468,
             seconds=75.25,
             cost=None,
+            query_seconds=Percentiles(queries=3, p50=0.5, p90=1.25, p99=12.0),
         ),
         missing_queries=("scifact-q1", "scifact-q2"),
         failed={"scifact-q1": "why"},
         short_teams=2,
         ties={"nDCG@10": TieBounds(worst=0.125, best=0.25, by_lot=0.1875)},
     )
-    *_, answers, taken = tables_of(render_markdown(report_on(tmp_path)))
-    assert dict(zip(answers[0], answers[2], strict=True)) == {
+    text = render_markdown(report_on(tmp_path))
+    found = titled(text)
+    complete = found["Completeness"]
+    assert dict(zip(complete[0], complete[2], strict=True)) == {
         "ranker": DIRECT,
-        "data set": "scifact",
-        "queries": "4",
-        "scores asked": "2,000",
-        "missing": "30",
-        "missing rate": "1.5%",
+        "scores": "2,000",
+        "missing": "30 (1.5%)",
         "left out": "7",
+        "tied": "5",
         "unreadable replies": "61",
-        "queries without results": "2",
-        "queries failed": "1",
+        "no results": "2",
+        "not ranked": "1",
         "short teams": "2",
-        "ties at worst": "0.125",
-        "ties at best": "0.250",
-        "ties by lot": "0.188",
     }
-    assert answers[1][:8] == ["BM25", "scifact", "4", "-", "-", "-", "-", "-"]
-    assert dict(zip(taken[0], taken[1], strict=True)) == {
-        "ranker": DIRECT,
-        "data set": "scifact",
-        "queries": "4",
-        "calls": "1,234",
-        "tokens in": "56,789",
-        "of them cached": "1,000",
-        "tokens out": "2,468",
-        "cost": "not known",
-        "model time": "75.2 s",
-    }
-    assert len(taken) == 2  # the first stage takes no calls
+    assert complete[1] == ["BM25", *"-----", "0", "-", "-"]
+    assert found["Ties"][2][2:] == ["0.125", "0.250", "0.188"]
+    assert found["Cost"] == [
+        ["ranker", "calls", "tokens in", "of them cached", "tokens out", "cost"],
+        [DIRECT, "1,234", "56,789", "1,000", "2,468", "not known"],
+    ]
+    assert found["Time"] == [
+        ["ranker", "model time", "queries timed", "a query, p50", "a query, p90", "a query, p99"],
+        [DIRECT, "75.2 s", "3", "0.50 s", "1.25 s", "12.0 s"],
+    ]
+
+
+@pytest.mark.parametrize("weak", [True, False])
+def test_every_form_says_first_who_judged(tmp_path: Path, *, weak: bool) -> None:
+    made(tmp_path, labels=[DIRECT], weak=weak)
+    report = report_on(tmp_path)
+    said = "Judged by scripted:by-chance, a model too small to follow instructions well."
+    data = json.loads(render_json(report))
+    texts = (render_markdown(report), render_latex(report), render_html(report))
+    if weak:
+        assert data["warnings"][0] == {"kind": "warn", "sentence": said}
+        first = (text.splitlines() for text in texts[:2])
+        markdown_line, latex_line = (
+            next(line for line in lines if line.startswith(("- ", r"\item"))) for lines in first
+        )
+        assert markdown_line == f"- **Note:** {said}"
+        assert latex_line == rf"\item {said}"
+        assert texts[2].index(said.replace("'", "&#39;")) < texts[2].index("<main>")
+    else:
+        assert not any("too small to follow" in text for text in (*texts, str(data)))
 
 
 def test_figures_stand_as_tables_and_as_files_where_there_are_some(tmp_path: Path) -> None:
@@ -155,7 +213,7 @@ def test_figures_stand_as_tables_and_as_files_where_there_are_some(tmp_path: Pat
     report = report_on(tmp_path)
     text = render_markdown(report)
     assert "](" not in text
-    values = tables_of(text)[-1]
+    values = titled(text)["Number of recruits"]
     assert values[0] == ["line", "recruits", "queries", "nDCG@10, ties by lot", "95% interval"]
     assert [row[:2] for row in values[1:]] == [["scifact", "1"], ["scifact", "2"]]
     assert "The paper's figure, in words: number of recruits: best at 2, then drops." in text
@@ -171,8 +229,8 @@ def test_markdown_shows_labels_as_they_are(tmp_path: Path) -> None:
     path = folder_of(tmp_path, "scifact", "x") / "manifest.json"
     path.write_text(path.read_text().replace('"label": "x"', f'"label": {json.dumps(NASTY)}'))
     tables = tables_of(render_markdown(report_on(tmp_path)))
-    assert len(tables) == 4
-    assert all(any(row[0] == NASTY for row in each) for each in tables)
+    assert len(tables) == 9
+    assert all(any(NASTY in row for row in each) for each in tables)
 
 
 def test_control_characters_and_lines_cannot_break_out() -> None:
@@ -185,8 +243,8 @@ def test_latex_escapes_everything_special() -> None:
         r"\textbackslash{} \{ \} \$ \& \# \% \_ \textasciicircum{} \textasciitilde{} "
         r"\textless{} \textgreater{} \textbar{} {[} {]} {*}"
     )
-    assert latex.escaped('"`†‡§¶') == (
-        r"\textquotedbl{}\textasciigrave{}$^{\dagger}$$^{\ddagger}$$^{\S}$$^{\P}$"
+    assert latex.escaped('"`†‡§¶‖\N{MINUS SIGN}±') == (
+        r"\textquotedbl{}\textasciigrave{}$^{\dagger}$$^{\ddagger}$$^{\S}$$^{\P}$$^{\|}$$-$$\pm$"
     )
     # Nothing is left that TeX would take for a command, a comment, or mathematics.
     bare = re.sub(r"\\text[a-z]+\{\}|\\[{}$&#%_]|\{[\[\]*]\}", "", latex.escaped(NASTY))
@@ -197,7 +255,8 @@ def test_latex_tables_are_booktabs_and_every_row_is_complete(table: Path) -> Non
     text = render_latex(report_on(table))
     assert r"DIRECT(0,10) & \underline{0.400} & 0.252 & 0.400 & 0.701 & 0.400 & 0.476 \\" in text
     assert r"\textbf{0.600}$^{\ddagger}$ & 0.314" in text
-    assert r"BM25 & touche & 8 & $-$0.100$^{\ddagger}$ & $-$0.100 to $-$0.100 &" in text
+    assert r"BM25 & touche & $-$0.100$^{\ddagger}$ & $-$0.100 to $-$0.100 &" in text
+    assert r"MC: 2 recruits & c & \textbf{0.600}$^{abd}$ & \textbf{0.600}$^{abd}$" in text
     for kind in ("tabular", "longtable"):
         for spec, body in re.findall(
             rf"\\begin\{{{kind}\}}\{{([lr]+)\}}(.*?)\\end\{{{kind}\}}", text, re.DOTALL
@@ -224,7 +283,7 @@ def test_json_has_everything_and_values_by_query_when_asked(table: Path) -> None
     report = report_on(table)
     plain = json.loads(render_json(report))
     assert list(plain) == [
-        *("version", "measure", "test", "correction", "level", "seed", "sections"),
+        *("version", "warnings", "measure", "correction", "level", "margin", "sections"),
     ]
     (section,) = plain["sections"]
     two = next(row for row in section["rows"] if row["label"] == TWO)
@@ -260,7 +319,7 @@ def test_a_report_on_nothing_finished_lists_what_is_unfinished(tmp_path: Path) -
     made(tmp_path, labels=[DIRECT], unfinished=[("scifact", DIRECT)])
     report = report_on(tmp_path)
     for text in (render_markdown(report), render_latex(report)):
-        assert "Not finished and left out: DIRECT(0,10) on scifact;" in text
+        assert "1 run not finished and left out: DIRECT(0,10) on scifact;" in text
     assert json.loads(render_json(report))["sections"][0]["rows"] == []
 
 
@@ -269,8 +328,8 @@ def test_numbers_as_text() -> None:
         *("0.679", "1.000", "0.000", "0.000", "-"),
     ]
     signed = [numbers.gain_text(each) for each in (0.012, -0.0045, -0.00001, 0.0, None)]
-    assert signed == ["+0.012", "-0.004", "0.000", "0.000", "-"]
-    assert numbers.interval(-0.01, 0.02, signed=True) == "-0.010 to +0.020"
+    assert signed == ["+0.012", "\N{MINUS SIGN}0.004", "0.000", "0.000", "-"]
+    assert numbers.interval(-0.01, 0.02, signed=True) == "\N{MINUS SIGN}0.010 to +0.020"
     assert numbers.interval(0.5, 0.625) == "0.500 to 0.625"
     assert [numbers.p_text(each) for each in (0.0, 0.00099, 0.001, 0.0321, 1.0, None)] == [
         *("<0.001", "<0.001", "0.001", "0.032", "1.000", "-"),

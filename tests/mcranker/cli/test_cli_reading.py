@@ -177,7 +177,7 @@ def test_a_run_goes_by_score_then_rank(make: Make) -> None:
         ("q1 Q0 a 1 1.0\n", "r.trec:1: 5 columns; a line of a run has six"),
         ("q1 Q0 a one 1.0 x\n", "r.trec:1: rank 'one' is no number"),
         ("q1 Q0 a 1 nan x\n", "r.trec:1: score 'nan' is not finite"),
-        ("q1 Q0 a 1 2 x\nq1 Q0 a 2 1 x\n", "r.trec:2: document 'a' stands twice under query 'q1'"),
+        ("q1 Q0 a 1 2 x\nq1 Q0 a 2 1 x\n", "r.trec:2: document 'a' appears twice under query 'q1'"),
     ],
 )
 def test_bad_runs(make: Make, content: str, expected: str) -> None:

@@ -74,7 +74,7 @@ def test_reciprocal_ranks_by_hand() -> None:
     assert ranking.personas == ("direct", "bm25")
     assert ranking[0].scores == pytest.approx({"direct": 1 / 61, "bm25": 1 / 62})
     assert ranking.members == (
-        MemberRanking("direct", "direct", 1.0, ranks=(3, 1, 2), scores=(1.0, 5.0, 3.0)),
+        MemberRanking("direct", "direct", 1.0, ranks=(3, 1, 2), scores=(1.0, 5.0, 3.0), asked=3),
         MemberRanking("bm25", "first stage", 1.0, ranks=(1, 2, 3), scores=(9.0, 6.0, 3.0)),
     )
     assert ranking.ranker == "fused"

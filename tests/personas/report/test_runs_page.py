@@ -6,7 +6,8 @@ import re
 from typing import Any
 
 from personas.report.dataset.pages import RunEntry, render_runs
-from personas.survey.model import Totals
+from personas.survey.model import Difference, Totals
+from personas.weak_judges import judge_note
 
 
 def totals(**changed: Any) -> Totals:
@@ -116,3 +117,20 @@ def test_names_are_escaped() -> None:
     page = render_runs([entry(1, title=evil, dataset=evil, first_stage=evil, other=evil)])
     assert "<script>alert" not in page
     assert 'href="run-1/index.html"' in page
+
+
+def test_a_weak_judge_is_told_once_and_first() -> None:
+    note = judge_note("encoder", "local:minilm")
+    page = render_runs([entry(1, judge=note), entry(2, judge=note), entry(3)])
+    assert page.count(note) == 1
+    assert page.index(note) < page.index("<main>")
+    assert 'class="verdict"' not in render_runs([entry(1)])
+
+
+def test_what_is_not_tested_says_so() -> None:
+    tested = Difference("BM25", 40, 0.65, 0.6, 0.02, 0.08, 0.0004)
+    other = Difference("DIRECT(0,10)", 40, 0.65, 0.7, -0.1, 0.02, None, "its judge is a:b")
+    page = render_runs([entry(1, differences=(tested, other))])
+    (_, row) = cells(page)
+    assert row[2] == "+0.050 +0.020 to +0.080, p &lt;0.001"
+    assert row[3] == "\N{MINUS SIGN}0.050 \N{MINUS SIGN}0.100 to +0.020, not tested"

@@ -67,7 +67,7 @@ CASE = Case(
     rank=31,
     title="Soap operas",
     excerpt="A series on television.",
-    grade=None,
+    grade=0,
     scores={"NLP scientist": 2.0, "Parent": None},
     top=10.0,
     effects={"NLP scientist": -9, "Parent": 2},
@@ -322,8 +322,8 @@ def test_the_stronger_the_colour_the_higher_the_score() -> None:
 def test_a_case_tells_who_saw_what() -> None:
     text = said(SURVEY, site.CASES)
     for words in (
-        "Seen through Not relevant. DIRECT had the passage near the top",
-        "DIRECT rank 2, team rank 31 not judged, taken as not relevant",
+        "Right: not relevant, moved down Judged not relevant. In the first 10 of DIRECT",
+        "DIRECT rank 2, team rank 31 not relevant",
         "NLP scientist sank it most, by 9 ranks. Soap operas A series on television.",
         "DIRECT 2 8 BM25 44 Team 31 NLP scientist 2 of 10 ▼down 9 Parent missing ▲up 2",
         "Passage d7 on the query",

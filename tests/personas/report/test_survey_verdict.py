@@ -11,12 +11,13 @@ from personas.report import site
 from personas.report.dataset.pages import survey_pages
 from personas.report.dataset.verdict import findings
 from personas.report.site import Made
-from personas.survey.model import Difference, Survey
+from personas.survey.model import Difference, Survey, Without
 from tests.support.survey_support import make_survey
 
-BETTER = Difference("BM25", 40, 0.05, 0.02, 0.08, 0.0004)
-WORSE = Difference("BM25", 40, -0.05, -0.08, -0.02, 0.012)
-UNDECIDED = Difference("BM25", 40, 0.01, -0.02, 0.04, 0.5)
+BETTER = Difference("BM25", 40, 0.65, 0.6, 0.02, 0.08, 0.0004)
+WORSE = Difference("BM25", 40, 0.55, 0.6, -0.08, -0.02, 0.012)
+UNDECIDED = Difference("BM25", 40, 0.61, 0.6, -0.02, 0.04, 0.5)
+UNTESTED = Difference("DIRECT", 40, 0.65, 0.6, 0.02, 0.08, None, "its judge is a:b")
 
 
 def survey(*differences: Difference, **totals: Any) -> Survey:
@@ -27,6 +28,7 @@ def survey(*differences: Difference, **totals: Any) -> Survey:
         made,
         first_stage="BM25",
         notes=(),
+        recruits=None,
         queries=queries,
         totals=replace(made.totals, **{**known, **totals}),
         differences=differences,
@@ -44,22 +46,35 @@ def said(survey: Survey) -> list[tuple[str, str]]:
         (BETTER, "good", "+0.020 to +0.080, p <0.001)."),
         (WORSE, "bad", "worse than BM25"),
         (WORSE, "bad", "-0.050 (95% interval -0.080 to -0.020, p 0.012)."),
-        (UNDECIDED, "warn", "It is not shown to rank better than BM25"),
+        (UNDECIDED, "warn", "No significant difference from BM25 in nDCG@10: 0.610 and 0.600"),
+        # An interval on one side of 0 decides nothing where the corrected p does not.
+        (replace(BETTER, p_value=0.05), "warn", "No significant difference from BM25"),
+        (UNTESTED, "warn", "Not tested against DIRECT (0.650 and 0.600): its judge is a:b."),
     ],
 )
-def test_the_interval_decides(difference: Difference, kind: str, words: str) -> None:
+def test_the_corrected_p_decides(difference: Difference, kind: str, words: str) -> None:
     ((found, sentence),) = said(survey(difference))
     assert found == kind
     assert words in sentence
 
 
-def test_bad_news_come_first() -> None:
+def test_the_judge_comes_first_and_then_the_worst_news() -> None:
     bad = replace(survey(BETTER, missing=3, failed=1, alpha=0.9), weak_judge="encoder")
-    assert [kind for kind, _ in said(bad)] == ["bad", "bad", "warn", "note", "good"]
+    assert [kind for kind, _ in said(bad)] == ["warn", "bad", "bad", "note", "good"]
+    assert "an encoder: compares meaning, does not reason" in said(bad)[0][1]
     sentences = " ".join(sentence for _, sentence in said(bad))
     assert "1 of 4 queries was not ranked." in sentences
     assert "3 scores in 0 queries are missing." in sentences
-    assert "an encoder, which compares meanings and does not reason" in sentences
+
+
+@pytest.mark.parametrize(("without", "told"), [(0.65, True), (0.6536, True), (0.6, False)])
+def test_recruits_that_add_nothing_are_told(without: float, *, told: bool) -> None:
+    found = replace(survey(BETTER), recruits=Without(12, 0.65, without, exact=True))
+    sentences = [sentence for _, sentence in said(found)]
+    assert any(each.startswith("A recruit adds ") for each in sentences) is told
+    assert ("A recruit adds -0.004 to nDCG@10 on average (12 queries)." in sentences) is (
+        without == 0.6536
+    )
 
 
 def test_few_queries_and_none_are_said() -> None:

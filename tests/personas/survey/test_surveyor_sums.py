@@ -42,7 +42,7 @@ def drawn(draws: random.Random, place: int) -> Inspection:
         hits,
         members,
         query=f"query {place}",
-        grades={doc_id: draws.choice((1, 1, 2)) for doc_id in draws.sample(found, 8)},
+        grades={doc_id: draws.choice((0, 0, 1, 2)) for doc_id in draws.sample(found, 24)},
         compared=other(**{doc_id: rank for rank, doc_id in enumerate(found, start=1)}),
         locked=draws.random() < 0.5,
         usage={"calls": 7, "cost": draws.random()},

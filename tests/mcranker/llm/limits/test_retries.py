@@ -204,6 +204,13 @@ async def test_the_usage_tells_the_seconds_of_the_try_that_answered() -> None:
     assert reply.usage.seconds == pytest.approx(3.0)
 
 
+async def test_a_model_that_knows_what_it_computed_is_believed() -> None:
+    """Its answers wait for one another, and the waits are no work."""
+    given = ChatReply("new", usage=Usage(calls=1, seconds=0.25))
+    retrying = Retrying(ScriptedChat(lambda request: given), plain_limits())
+    assert (await retrying.complete(REQUEST)).usage.seconds == 0.25
+
+
 async def test_the_seconds_of_an_answer_from_elsewhere_are_left_alone() -> None:
     given = ChatReply("old", usage=Usage(calls=1, seconds=9.0), reused=True)
     retrying = Retrying(ScriptedChat(lambda request: given), plain_limits())

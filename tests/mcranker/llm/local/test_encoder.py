@@ -3,6 +3,7 @@ import logging
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,6 +64,29 @@ async def test_a_text_is_encoded_once(encoder: Encoder, engine: TinyEngine) -> N
     assert second.known == (True, False)
     assert sum(rows for rows, _ in engine.session.shapes) == 3
     assert engine.loads == 1
+
+
+async def test_the_time_is_what_was_computed_and_counts_once(
+    encoder: Encoder, engine: TinyEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each thread's clock goes on by 3 s at each look, so that every batch takes 3 s."""
+    clock = threading.local()
+
+    def look() -> float:
+        clock.now = getattr(clock, "now", 0.0) + 3.0
+        return float(clock.now)
+
+    monkeypatch.setattr(time, "thread_time", look)
+    engine.session.gate.clear()
+    calls = [asyncio.ensure_future(encoder.encode([ONE, text])) for text in (TWO, THREE, TWO)]
+    await asyncio.sleep(0)
+    engine.session.gate.set()
+    found = [await call for call in calls]
+    batches = len(engine.session.shapes)
+    # The first is charged what it waits for first, and the last, which found it under way, nothing.
+    assert sum(each.seconds for each in found) == pytest.approx(3.0 * batches)
+    assert found[2].seconds == 0.0
+    assert (await encoder.encode([ONE, TWO])).seconds == 0.0
 
 
 async def test_batches_hold_texts_of_about_one_length_and_no_more_than_a_long_text(

@@ -1,0 +1,102 @@
+"""``beir-eval verify``, and what reports and comparisons say of files that were edited."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from beir_eval.cli.verify import command
+from beir_eval.compare.pair import compare_pair
+from beir_eval.compare.sources import open_pair
+from beir_eval.experiment.run import CellResult, run_suite
+from beir_eval.experiment.run_folder import DataManifest, RunFolder, RunManifest
+from beir_eval.report.build import build_report
+from beir_eval.report.verdict import findings
+from tests.support.beir_folder import knowing, write_folder
+from tests.support.experiment_support import plan, suite
+from tests.support.report_runs import change, only, report_on
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> tuple[Path, list[CellResult]]:
+    made = suite(write_folder(tmp_path / "tiny"), "DIRECT", "sum")
+    return tmp_path / "out", run_suite(made, plan(tmp_path / "out", knowing()))
+
+
+def verified(out: Path) -> dict[str, tuple[str, list[str]]]:
+    """Folder's name -> its state and files."""
+    result = CliRunner().invoke(command, [str(out), "--output", "json"], standalone_mode=False)
+    assert not result.exception, result.output
+    envelope = json.loads(result.stdout)
+    changed = any(each["state"] == "changed" for each in envelope["folders"])
+    assert (envelope["exit_code"], [each["code"] for each in envelope["errors"]]) == (
+        (1, ["FilesChanged"]) if changed else (0, [])
+    )
+    return {
+        Path(each["folder"]).name: (each["state"], each["files"]) for each in envelope["folders"]
+    }
+
+
+def test_runs_are_as_written(runs: tuple[Path, list[CellResult]]) -> None:
+    out, _ = runs
+    whole: tuple[str, list[str]] = ("as written", [])
+    assert verified(out) == {"data": whole, "direct": whole, "sum": whole}
+    assert not any("changed" in each.sentence for each in findings(report_on(out)))
+
+
+@pytest.mark.parametrize("name", ["rankings.jsonl", "run.trec", "metrics.json"])
+def test_an_edited_file_is_found_and_told(runs: tuple[Path, list[CellResult]], name: str) -> None:
+    out, (direct, team) = runs
+    with (team.path / name).open("ab") as file:
+        file.write(b"\n")
+    assert verified(out)["sum"] == ("changed", [name])
+    assert verified(out)["direct"] == ("as written", [])
+    told = [each for each in findings(report_on(out)) if "changed after the run" in each.sentence]
+    assert [each.kind for each in told] == ["bad"]
+    assert f"sum on tiny ({name})" in told[0].sentence
+    warned = compare_pair(open_pair(str(direct.path), str(team.path))).b.warnings
+    assert f"files were changed after the run: {name}" in warned
+    assert name in CliRunner().invoke(command, [str(out)]).stdout
+
+
+def test_a_file_that_is_gone_and_edited_judgements_are_found(
+    runs: tuple[Path, list[CellResult]],
+) -> None:
+    out, (direct, _) = runs
+    (direct.path / "run.trec").unlink()
+    qrels = direct.path.parent / "data" / "qrels.tsv"
+    qrels.write_text(qrels.read_text().replace("\t2\n", "\t1\n"))
+    assert verified(out)["direct"] == ("changed", ["run.trec"])
+    assert verified(out)["data"] == ("changed", ["qrels.tsv"])
+    sentences = [each.sentence for each in findings(report_on(out))]
+    assert "data of tiny (qrels.tsv)" in next(each for each in sentences if "changed" in each)
+
+
+def test_folders_of_former_versions_are_read_and_not_verified(
+    runs: tuple[Path, list[CellResult]],
+) -> None:
+    out, (direct, team) = runs
+    whole = build_report([RunFolder.open(direct.path), RunFolder.open(team.path)])
+    for result in (direct, team):
+        change(result.path / "manifest.json", RunManifest, files={})
+    change(direct.path.parent / "data" / "manifest.json", DataManifest, files={})
+    state = "not verified: of a version that kept no SHA-256"
+    assert {each for each, _ in verified(out).values()} == {state}
+    report = report_on(out)
+    assert any(note.startswith("2 runs of a version that kept") for note in only(report).notes)
+    values = [[cell.value for cell in row.cells if cell] for row in only(report).rows]
+    assert values == [[cell.value for cell in row.cells if cell] for row in only(whole).rows]
+
+
+def test_a_run_that_goes_on_is_verified_again(runs: tuple[Path, list[CellResult]]) -> None:
+    """Queries that were tried again change the files, and their SHA-256 with them."""
+    out, (direct, _) = runs
+    lines = (direct.path / "rankings.jsonl").read_bytes().splitlines(keepends=True)
+    (direct.path / "rankings.jsonl").write_bytes(b"".join(lines[:-1]))
+    assert verified(out)["direct"] == ("changed", ["rankings.jsonl"])
+    made = suite(out.parent / "tiny", "DIRECT", "sum")
+    run_suite(made, plan(out, knowing()))
+    assert verified(out)["direct"] == ("as written", [])
