@@ -316,6 +316,8 @@ class Outcome:
     _short_teams: int = 0
     _asked: int = 0
     _missing: int = 0
+    _tied_pairs: int = 0
+    _inconsistent: int = 0
     _skipped: int = 0
     _reasons: Counter[str] = field(default_factory=Counter)
     _used: UsageTable = field(default_factory=UsageTable)
@@ -339,6 +341,13 @@ class Outcome:
             given += assessed and hit.score is not None and ASSESSOR not in missing
             self._asked += given + len(missing)
             self._reasons.update(_in_short(reason) for reason in missing.values())
+        if (counts := ranking.comparisons) is not None:
+            self._asked += counts.asked
+            self._missing += counts.failed
+            self._tied_pairs += counts.tied
+            self._inconsistent += counts.inconsistent
+            if counts.failed:
+                self._reasons[_in_short(counts.reason)] += counts.failed
         for row in (*ranking.usage.by_stage, *ranking.usage.reused):
             self._used.add(*used_by(row))
 
@@ -369,6 +378,8 @@ class Outcome:
             scores=ScoreCounts(
                 asked=self._asked,
                 missing=self._missing,
+                tied=self._tied_pairs,
+                inconsistent=self._inconsistent,
                 skipped=self._skipped,
                 reasons=dict(sorted(self._reasons.items(), key=lambda item: (-item[1], item[0]))),
                 unreadable=sum(usage.unreadable for usage in self._used.values()),

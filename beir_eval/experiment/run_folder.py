@@ -240,19 +240,24 @@ class TieBounds(_Kept):
 
 
 class ScoreCounts(_Kept):
-    """What became of the scores.
+    """What became of the scores, or of the comparisons of rankers that compare.
 
     Attributes:
-        asked: scores asked for: one a persona and distinct passage, the assessor's included.
-        missing: those that did not come.
+        asked: scores asked for: one a persona and distinct passage, the assessor's included; or
+            comparisons.
+        missing: those that did not come, or could not be read.
+        tied: pairs that comparisons left undecided, see `mcranker.Comparisons`.
+        inconsistent: those of them whose answer went with the order in which they were shown.
         skipped: those left out because of ``top_k``.
-        reasons: why scores are missing -> how many.
+        reasons: why scores are missing -> how many; of comparisons that of the first in a ranking.
         unreadable: replies that could not be read, whatever they were for; each was asked for
             again as often as ``reask`` allows.
     """
 
     asked: _Count = 0
     missing: _Count = 0
+    tied: _Count = 0
+    inconsistent: _Count = 0
     skipped: _Count = 0
     reasons: dict[str, _Count] = Field(default_factory=dict)
     unreadable: _Count = 0

@@ -282,7 +282,7 @@ def test_a_persona_that_answers_nothing_is_left_out_and_told() -> None:
 def test_failed_comparisons_are_counted_for_the_persona_that_made_them() -> None:
     """Windows of two from the end: the parent fails in the first, c d, and sorts the others.
 
-    a b [c d] fails; a [b c] -> a b c; [a b] -> b a: its order is b a c d.
+    a b [c d] fails; a [b c] -> a b c; [a b] -> b a: its order is b a, and c or d.
     """
 
     def answer(request: ChatRequest) -> str:
@@ -298,7 +298,7 @@ def test_failed_comparisons_are_counted_for_the_persona_that_made_them() -> None
     counts = ranking.orders.comparisons
     assert [counts[name].failed for name in TEAM] == [0, 0, 1]
     assert [counts[name].asked for name in TEAM] == [3, 3, 3]
-    assert ranking.orders.ranks[:, 2].tolist() == [2, 1, 3, 4]
+    assert ranking.orders.ranks[:, 2].tolist() == [2, 1, 3, 3]
     assert ranking.orders.left_out == {}
     assert ranking.comparisons is not None
     assert ranking.comparisons.asked == 9
@@ -431,7 +431,7 @@ def test_events_name_the_persona_and_count_the_whole_team() -> None:
 
     events = anyio.run(listen)
     assert {event.persona: "".join(event.doc_ids) for event in events} == ORDERS
-    assert [event.done for event in events] == [1, 2, 3]
+    assert [event.done for event in events] == [3, 3, 3]
     assert {event.total for event in events} == {3}
 
 
