@@ -285,7 +285,7 @@ class Ranking(Sequence[Hit]):
         if rule.ensemble.asks and self.orders is not None:
             raise ConfigError(
                 f"ensemble={rule.ensemble.name!r} asks a model about scores, and this team gave "
-                'orders; use "reciprocal_rank" or "sum"'
+                'orders; use "rrf", "reciprocal_rank" or "sum"'
             )
         if rule.ensemble.asks:
             raise ConfigError(

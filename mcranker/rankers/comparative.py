@@ -12,7 +12,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import anyio
 import numpy as np
@@ -62,6 +62,9 @@ class ComparativeRanker(Ranker):
     by its own rubric, and the ensemble combines their orders.
     """
 
+    team_ensemble: ClassVar[str] = "rrf"
+    """What combines a team's orders, where nothing else is chosen."""
+
     prompt: str
     """The file of its prompt, without ``.txt``."""
 
@@ -82,7 +85,8 @@ class ComparativeRanker(Ranker):
         self.gives_scores = self.by_team
         _refuse_score_options(config, self.name, by_team=self.by_team)
         if self.by_team:
-            config = _of_team(config, None if self.team is None else len(self.team.members))
+            size = None if self.team is None else len(self.team.members)
+            config = _of_team(config, size, self.team_ensemble)
         elif roles.recruiter is not None or roles.criteria is not None:
             raise ConfigError(
                 f"recruiter_model and criteria_model are a team's, and this {self.name} has none; "
@@ -446,13 +450,13 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
         raise ConfigError(f"{name}={value!r}: give one of {', '.join(map(repr, choices))}")
 
 
-def _of_team(config: RankerConfig, members: int | None) -> RankerConfig:
+def _of_team(config: RankerConfig, members: int | None, ensemble: str) -> RankerConfig:
     """The configuration of a team of so many given members, with the ensemble for orders."""
     chosen: dict[str, Any] = {}
     if members is not None and "team_size" not in config.model_fields_set:
         chosen["team_size"] = members
     if "ensemble" not in config.model_fields_set:
-        chosen["ensemble"] = "reciprocal_rank"
+        chosen["ensemble"] = ensemble
     return RankerConfig.of(config, chosen)
 
 
@@ -461,7 +465,7 @@ def _refuse_score_options(config: RankerConfig, ranker: str, *, by_team: bool) -
     if by_team and config.rule.ensemble.asks:
         raise ConfigError(
             f"ensemble={config.ensemble!r} shows a model the scores of each passage, and {ranker} "
-            'gives orders; use "reciprocal_rank" or "sum" (Borda\'s count)'
+            'gives orders; use "rrf", "reciprocal_rank" or "sum" (Borda\'s count)'
         )
     for name in _OF_SCORES:
         if by_team and name in _OF_ORDERS:

@@ -74,6 +74,7 @@ class RankGPTRanker(ComparativeRanker):
 
     name: ClassVar[str] = "rankgpt"
     prompt = "rankgpt"
+    team_ensemble: ClassVar[str] = "reciprocal_rank"  # small windows sort out few ranks
 
     def __init__(
         self,

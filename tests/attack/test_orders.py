@@ -346,7 +346,8 @@ def test_whatever_a_team_says_nothing_is_shifted_or_invented(
                 ranks |= dict.fromkeys(ranking.ids[first - 1 : last], first)
             return ranks
 
-    with kind(model=ScriptedChat(by_judge), team=team, criteria="none", **shared) as ranker:
+    team_options = {"team": team, "criteria": "none", "ensemble": "reciprocal_rank"}
+    with kind(model=ScriptedChat(by_judge), **team_options, **shared) as ranker:
         while replies < scaled(2_000):
             case += 1
             count = random.Random(case).randint(2, 7)

@@ -45,8 +45,8 @@ ORDERS = dict(zip(TEAM, ("bacd", "bcad", "dbac"), strict=True))
 
 def team_of(name: str, model: Any, **options: Any) -> Ranker:
     make: Any = RANKERS.get(name)
-    ledger = options.pop("ledger", None)
-    ranker: Ranker = make(model=model, ledger=ledger, **{"team_size": 3, **options})
+    shared = {"ledger": None, "team_size": 3, "ensemble": "reciprocal_rank"}
+    ranker: Ranker = make(model=model, **{**shared, **options})
     return ranker
 
 
@@ -87,6 +87,21 @@ def test_the_ensemble_combines_the_orders_by_reciprocal_rank(name: str) -> None:
     assert ranking.team.names == TEAM
     assert all(member.rubric is not None for member in ranking.team.members)
     assert ranking.config["ensemble"] == "reciprocal_rank"
+
+
+def test_reciprocal_rank_fusion_is_the_default_but_of_windows() -> None:
+    """Ranks of b are 1, 1 and 2, those of d 4, 4 and 1: d is not better than a, 2, 3 and 3."""
+    for name in NAMES:
+        model, _ = comparing_team(by_orders(ORDERS))
+        make: Any = RANKERS.get(name)
+        with make(model=model, ledger=None, team_size=3) as ranker:
+            assert ranker.config.ensemble == ("reciprocal_rank" if name == "rankgpt" else "rrf")
+    ranking = ranked_by(ORDERS, ensemble="rrf")
+    assert ranking.ids == ["b", "a", "d", "c"]
+    expected = [1 / 62 + 2 / 63, 2 / 61 + 1 / 62, 1 / 62 + 1 / 63 + 1 / 64, 2 / 64 + 1 / 61]
+    assert ranking.final.tolist() == pytest.approx(expected)
+    assert ranking.scale == (0.0, 3 / 61)
+    assert ranked_by(ORDERS).reensemble("rrf").final.tolist() == ranking.final.tolist()
 
 
 def test_bordas_count_is_the_sum_and_orders_are_combined_anew_at_no_call() -> None:
