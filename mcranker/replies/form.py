@@ -22,19 +22,22 @@ Rows = tuple[int, ...]
 
 FEWEST_CALLS, FEWEST_PASSAGES = 3, 10
 """A judge is not given up for less."""
+MOST_FOR_ONE = 10
+"""Unreadable replies for each that can be read, beyond which a judge is given up."""
 
 
 class Form:
     """Whether the replies of one judge of a ranking can be read.
 
     The judge is given up once the replies to `FEWEST_CALLS` calls or more, about
-    `FEWEST_PASSAGES` passages or more altogether, could not be read, and none could. The last of
-    these calls must be one that would not be made again about fewer passages.
+    `FEWEST_PASSAGES` passages or more altogether, could not be read, and none could, or fewer than
+    one for `MOST_FOR_ONE` of them. The last of these calls must be one that would not be made again
+    about fewer passages.
     """
 
     def __init__(self) -> None:
-        self._kept = self._hopeless = False
-        self._calls = self._passages = self._under_way = 0
+        self._tried = False
+        self._read = self._calls = self._passages = self._under_way = 0
         self._first: ReplyError | None = None
         self._ended = anyio.Event()
         self._in_parts = anyio.Lock()
@@ -54,21 +57,22 @@ class Form:
             await self._ended.wait()
         if self._given_up and self._first is not None:
             raise FormNotKept(
-                f"{self._first.model} is given up, as none of {self._calls} replies could be read; "
-                f"take another model, or a ranker that asks for less. The first: {self._first}",
+                f"{self._first.model} is given up, as {self._read} of {self._read + self._calls} "
+                "replies could be read; take another model, or a ranker that asks for less. The "
+                f"first that could not: {self._first}",
                 reply=self._first.reply,
                 model=self._first.model,
             ) from self._first
         self._under_way += 1
         try:
             yield
-            self._kept = True
+            self._read += 1
         except ReplyError as error:
             self._first = self._first or error
             self._calls += 1
             self._passages += passages
             enough = self._calls >= FEWEST_CALLS and self._passages >= FEWEST_PASSAGES
-            self._hopeless = self._hopeless or (enough and not divisible)
+            self._tried = self._tried or (enough and not divisible)
             raise
         finally:
             self._under_way -= 1
@@ -100,7 +104,7 @@ class Form:
                     if len(part) == 1 or not _may_be_one_of_them(error):
                         found.append((part, error))
                         continue
-                    if part == rows and not self._kept:
+                    if part == rows and not self._read:
                         await alone.enter_async_context(self._in_parts)
                     half = (len(part) + 1) // 2
                     parts += [part[half:], part[:half]]
@@ -108,7 +112,7 @@ class Form:
 
     @property
     def _given_up(self) -> bool:
-        return self._hopeless and not self._kept
+        return self._tried and self._calls > MOST_FOR_ONE * self._read
 
 
 def _may_be_one_of_them(error: ModelError) -> bool:

@@ -535,11 +535,37 @@ def test_a_judge_that_does_not_keep_the_form_is_given_up(label: str) -> None:
     assert len(seen) <= most.get(label, 2 * 14)
     if name not in ("rankgpt", "tournament"):
         assert isinstance(caught.value, FormNotKept)
-        assert "is given up, as none of" in str(caught.value)
+        assert "is given up, as 0 of" in str(caught.value)
     with made(name, model, concurrency=concurrency, on_failure="first_stage", **options) as ranker:
         ranking = ranker.rank("masks", docs, top_n=100)
     assert [hit.passage.text for hit in ranking] == docs
     assert ranking.failure
+
+
+@pytest.mark.parametrize("label", ["setwise", "pairwise", "direct"])
+def test_one_readable_reply_is_not_enough_to_go_on_for_ever(label: str) -> None:
+    """The eleventh that cannot be read for the one that can is the last; each is asked twice."""
+    name, options, offers = HOPELESS[label]
+    seen: list[ChatRequest] = []
+
+    def answer(request: ChatRequest) -> str:
+        seen.append(request)
+        if len(seen) > 1:
+            return "They are all about masks."
+        return scored(4) if name == "direct" else "B"
+
+    docs = {f"d{number}": f"text {number}" for number in range(100)}
+    with made(name, ScriptedChat(answer, capabilities=offers), concurrency=1, **options) as ranker:
+        ranking = ranker.rank("masks", docs)
+    assert 1 + 2 * 11 <= len(seen) <= 1 + 2 * 12
+    if name == "direct":
+        assert len(ranking.missing) == 99
+        assert "is given up, as 1 of 12 replies" in ranking.missing[-1].reason
+    else:
+        assert ranking.comparisons is not None
+        assert ranking.comparisons.asked - ranking.comparisons.failed == 1
+        # The first reply alone has moved a passage.
+        assert len([hit for hit in ranking if hit.moved > 1]) <= 1
 
 
 SERVICE = Service(
