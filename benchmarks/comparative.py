@@ -220,6 +220,12 @@ def contenders() -> dict[str, Make]:
     for window in (10, 20):
         add("tournament", TournamentRanker, by_team=True, window=window, ranks=10)
     add("setwise", SetwiseRanker, by_team=True, children=3, ranks=10)
+    for ensemble in ("rrf", "sum"):
+        add("rankgpt", RankGPTRanker, by_team=True, window=20, step=10, ensemble=ensemble)
+    add("rankgpt", RankGPTRanker, by_team=True, window=10, step=5, ensemble="rrf")
+    for ensemble in ("reciprocal_rank", "sum"):
+        add("tournament", TournamentRanker, by_team=True, window=10, ensemble=ensemble)
+        add("setwise", SetwiseRanker, by_team=True, children=3, ensemble=ensemble)
     made[f"mcranker, {len(PERSONAS)} personas"] = partial(_with_model, MCRanker, TEAM)
     return made
 
@@ -321,8 +327,8 @@ def tables(data: str, topics: Sequence[Topic], seeds: int) -> str:
         rows.append([contender, calls, f"{fmean(one.tokens for one in each) / 1000:.1f}", *spread])
     text = (
         f"Simulated judge, mean ± standard deviation of {seeds} seeds. {name}: "
-        f"{counted(len(topics), 'query', 'queries')}, top {DEPTH} of BM25 (nDCG@10 {first:.3f}; the "
-        f"best order of these passages {ideal:.3f}).\n\n{table(heads, rows)}\n"
+        f"{counted(len(topics), 'query', 'queries')}, top {DEPTH} of BM25 (nDCG@10 {first:.3f}; "
+        f"the best order of these passages {ideal:.3f}).\n\n{table(heads, rows)}\n"
     )
     heads = ["simulated judge, calls a query", *(f"errors {errors.name}" for errors in ERRORS)]
     rows = []
