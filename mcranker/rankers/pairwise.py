@@ -34,7 +34,7 @@ class PairwiseRanker(ComparativeRanker):
     | sort | of the paper | calls |
     |---|---|---|
     | ``"sliding"`` (default) | PRP-Sliding-K | 2 · (n - 1 + n - 2 + ...) at most, a term a rank |
-    | ``"heap"`` | PRP-Sorting | by the answers; about 4 · n + 4 · log2 n a rank |
+    | ``"heap"`` | PRP-Sorting | about 4 · n + 4 · log2 n a rank, at most |
     | ``"all_pairs"`` | PRP-Allpair | n · (n - 1) |
 
     Sliding swaps neighbours where the lower one is better, from the last to the first, once for
