@@ -63,7 +63,7 @@ class ComparativeRanker(Ranker):
     """
 
     team_ensemble: ClassVar[str] = "rrf"
-    """What combines a team's orders, where nothing else is chosen."""
+    """The ensemble of a team's orders, unless another is chosen."""
 
     prompt: str
     """The file of its prompt, without ``.txt``."""

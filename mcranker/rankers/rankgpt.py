@@ -34,7 +34,7 @@ class RankGPTRanker(ComparativeRanker):
     With an `assessor_model` there is a second stage: it puts the first `reranked` passages in order
     again by one more pass over them, as the paper has GPT-4 do with the best of a cheaper model.
 
-    With `shuffles` each window is shown in so many orders, and what the replies agree on counts:
+    With `shuffles` each window is shown in several orders, and what the replies agree on counts:
     "Found in the Middle: Permutation Self-Consistency Improves Listwise Ranking in Large Language
     Models" (Tang et al. 2023, arXiv 2310.07712). With `likelihood` a window is ordered by how
     likely each passage's letter is as the first token of the reply: "FIRST: Faster Improved

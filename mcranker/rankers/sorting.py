@@ -165,7 +165,7 @@ class Sorting:
 
 
 async def heapsort(sorting: Sorting, ranks: int, children: int, best_of: BestOf) -> None:
-    """Build a heap, each row with so many below it, and take the best off its top.
+    """Build a heap, each row with `children` below it, and take the best off its top.
 
     Where no reply says which is the best, it is the one that the first stage has first.
     """
@@ -196,7 +196,7 @@ async def heapsort(sorting: Sorting, ranks: int, children: int, best_of: BestOf)
 
 
 def most_of_heap(count: int, ranks: int, children: int) -> int:
-    """The most sets of which a heap of so many may need the best."""
+    """The most sets of which a heap of `count` rows may need the best."""
 
     def depth(size: int, place: int) -> int:
         levels = 0
@@ -209,7 +209,7 @@ def most_of_heap(count: int, ranks: int, children: int) -> int:
 
 
 async def bubblesort(sorting: Sorting, ranks: int, step: int, best_of: BestOf) -> None:
-    """Let the best rise from the last place, past so many rows at a time; once for each rank.
+    """Let the best rise from the last place, past `step` rows at a time; once for each rank.
 
     Where no reply says which is the best, the order stays.
     """
@@ -226,7 +226,7 @@ async def bubblesort(sorting: Sorting, ranks: int, step: int, best_of: BestOf) -
 
 
 def most_of_bubbles(count: int, ranks: int, step: int) -> int:
-    """The most sets of which so many passes may need the best."""
+    """The most sets of which the passes over `count` rows may need the best."""
     return sum(len(_steps(count, top, step)) for top in range(min(ranks, count - 1)))
 
 

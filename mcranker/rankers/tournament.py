@@ -197,7 +197,7 @@ class Facts:
         }
 
     def tied(self) -> int:
-        """How many pairs are before each other, by answers that contradict each other."""
+        """Count the pairs that are before each other, by answers that contradict each other."""
         return sum(math.comb(tier.rows.bit_count(), 2) for tier in self._tiers())
 
     def first(self, ranks: int) -> list[int]:

@@ -27,7 +27,7 @@ MOST_FOR_ONE = 10
 
 
 class Form:
-    """Whether the replies of one judge of a ranking can be read.
+    """Count of the replies of one judge of a ranking that can and cannot be read.
 
     The judge is given up once the replies to `FEWEST_CALLS` calls or more, about
     `FEWEST_PASSAGES` passages or more altogether, could not be read, and none could, or fewer than
@@ -116,7 +116,7 @@ class Form:
 
 
 def _may_be_one_of_them(error: ModelError) -> bool:
-    """Whether a call about several passages may have failed because of one, or their length."""
+    """Return True if a call about several passages may have failed by one, or their length."""
     if isinstance(error, FormNotKept | ConnectionFailed | RateLimited):
         return False
     if isinstance(error, ReplyError | RequestRejected):

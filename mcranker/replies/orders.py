@@ -24,17 +24,17 @@ _RUN = re.compile(rf"{_ITEM}(?:\s*+[>=<~,;|/]\s*+{_ITEM})++")
 _BETWEEN = re.compile(r"[>=<~,;|/]")
 _ARROW = re.compile(r"&gt;|[-=]?>++|[\u227b\u2192\u21d2]")
 _MARKUP = re.compile(r"[*`]|(?<![^\W_])_|_(?![^\W_])")
-_ALONE = re.compile(rf"[\s\"']*+({_ITEM})[\s\"'.]*+")
+_ALONE = re.compile(rf"\A[\s\"']*+({_ITEM})[\s\"'.]*+")
 _LEAD = (
     r"(?:[{\s\"']*+(?i:(?!.{0,60}(?:example|format))[a-z ]{0,40}"
     r"(?:order|ranking|ranked|rank|answer|output|list|result)[a-z ]{0,30})[\"']?\s*+[:=]\s*+)?+"
 )
 _LIST_LINE = re.compile(
-    rf"\s*+{_LEAD}(?:[\[({{]\s*+)?({_ITEM}(?:(?:\s*+[,;|/]\s*+|\s++)(?:then\s++)?+{_ITEM})++)"
+    rf"\A\s*+{_LEAD}(?:[\[({{]\s*+)?({_ITEM}(?:(?:\s*+[,;|/]\s*+|\s++)(?:then\s++)?+{_ITEM})++)"
     r"[\s\])}\"'.;,]*+"
 )
 _ITEM_LINE = re.compile(
-    r"\s*+(?:[-+\u2022]\s++)?+"
+    r"\A\s*+(?:[-+\u2022]\s++)?+"
     r"(?:(?i:rank\s*+)?+#?+([0-9]{1,3})(?:st|nd|rd|th)?+\s*+[.):](?:\s++|(?=[\[(])))?"
     rf"({_ITEM})[\s,;]*+"
 )
@@ -65,7 +65,7 @@ _DOUBT = re.compile(
     r"(?i)\b(?:not|cannot|neither|nor|never|no|none|hardly|if|whether|unless|or|either|both|equally|"
     r"wrong|false)\b|n['\u2019]t\b"
 )
-_ANOTHER = re.compile(rf"\s*+(?:,|/|(?i:or|and|nor)\b)\s*+{_LETTER}(?!\s++\w)")
+_ANOTHER = re.compile(rf"\A\s*+(?:,|/|(?i:or|and|nor)\b)\s*+{_LETTER}(?!\s++\w)")
 _SENTENCE_END = re.compile(r"[.!?\n]")
 _BEFORE = 100  # characters before a list that can say that it is an example
 _LONGEST_CHOICE = 100  # characters of a line that is a choice and nothing else
@@ -90,7 +90,7 @@ class ReadOrder:
 
     @property
     def as_shown(self) -> bool:
-        """Whether it leaves the passages in the order in which they were shown."""
+        """True if the passages stay in the order in which they were shown."""
         return self.places == tuple(range(len(self.places)))
 
     @property
@@ -244,7 +244,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _is_claimed(body: str, found: re.Match[str]) -> bool:
-    """Whether a sentence says this, and neither asks nor denies it, nor says it of another too."""
+    """Return True if a sentence says this, and neither asks nor denies it, nor adds another."""
     before = body[max(0, found.start() - _LONGEST_SENTENCE) : found.start()]
     after = body[found.end() : found.end() + _LONGEST_SENTENCE]
     denied = _DOUBT.search(_SENTENCE_END.split(before)[-1])

@@ -34,7 +34,7 @@ Matrix = NDArray[np.float64]
 
 
 def expected_logit(words: str, token: int) -> float:
-    """What the model says of a token, as the first one after these words and the end."""
+    """The logit of a token, as the first one after these words and the end."""
     x = weights()
     read = _scaled(x[[*(TOKENS.index(word) for word in words.split()), 1]])
     return float(x[token] @ _scaled(x[0] + read.mean(axis=0)) / np.sqrt(WIDTH))

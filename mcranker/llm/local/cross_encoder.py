@@ -42,7 +42,7 @@ PACKAGE = "sentence-transformers"
 AT_ONCE = 32  # pairs evaluated together
 MOST_TOKENS = 512  # of a T5, where its tokenizer names no limit
 _FORM = FORMS["rerank-logits"]
-_TOKEN_IDS = re.compile(r"(?P<name>.+)#(?P<ids>\d{1,9}(?:,\d{1,9})?)")
+_TOKEN_IDS = re.compile(r"\A(?P<name>.+)#(?P<ids>\d{1,9}(?:,\d{1,9})?)")
 
 
 class CrossEncoderChat:
