@@ -215,15 +215,10 @@ def contenders() -> dict[str, Make]:
         TournamentRanker(model=model, ledger=None),
         model=model,
     )
-    for window, step in ((20, 10), (10, 5), (5, 3)):
-        add("rankgpt", RankGPTRanker, by_team=True, window=window, step=step, passes=1)
-    for window in (10, 20):
-        add("tournament", TournamentRanker, by_team=True, window=window, ranks=10)
-    add("setwise", SetwiseRanker, by_team=True, children=3, ranks=10)
-    for ensemble in ("rrf", "sum"):
-        add("rankgpt", RankGPTRanker, by_team=True, window=20, step=10, ensemble=ensemble)
-    add("rankgpt", RankGPTRanker, by_team=True, window=10, step=5, ensemble="rrf")
-    for ensemble in ("reciprocal_rank", "sum"):
+    for ensemble in ("rrf", "reciprocal_rank", "sum"):
+        for window, step in ((20, 10), (10, 5), (5, 3)):
+            shown: dict[str, Any] = {"window": window, "step": step, "ensemble": ensemble}
+            add("rankgpt", RankGPTRanker, by_team=True, **shown)
         add("tournament", TournamentRanker, by_team=True, window=10, ensemble=ensemble)
         add("setwise", SetwiseRanker, by_team=True, children=3, ensemble=ensemble)
     made[f"mcranker, {len(PERSONAS)} personas"] = partial(_with_model, MCRanker, TEAM)

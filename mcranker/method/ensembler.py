@@ -282,11 +282,10 @@ class Failure(NamedTuple):
 class Failures:
     """Tells passages that failed from a query, or a model, that fails as a whole.
 
-    Where calls failed and no score at all was answered, that is an error, and so it is where the
-    only judges that gave no score were given up. Else a call that failed is a missing score, if
-    the model answered others meanwhile, or has answered this ranking since. What failed after the
-    last answer is missing too if it is about fewer than three passages, or at most a third of all
-    scores.
+    Where calls failed and no score at all was answered, that is an error, as it is where a judge
+    was given up and there is no score. Else a call that failed is a missing score, if the model
+    answered others meanwhile, or has answered this ranking since. What failed after the last answer
+    is missing too if it is about fewer than three passages, or at most a third of all scores.
     """
 
     def __init__(self, session: Session) -> None:

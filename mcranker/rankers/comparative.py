@@ -12,7 +12,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import anyio
 import numpy as np
@@ -62,7 +62,7 @@ class ComparativeRanker(Ranker):
     by its own rubric, and the ensemble combines their orders.
     """
 
-    team_ensemble: ClassVar[str] = "rrf"
+    team_ensemble: str = "rrf"
     """The ensemble of a team's orders, unless another is chosen."""
 
     prompt: str

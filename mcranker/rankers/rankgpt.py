@@ -20,6 +20,8 @@ from mcranker.rankers.sorting import Pair, Sorting
 from mcranker.runtime.bridge import task_group
 
 MOST_IN_A_WINDOW = MOST_PASSES = MOST_SHUFFLES = 100
+SORTED_OUT = 10
+"""First ranks that a pass must sort out for ``"rrf"`` to combine a team's orders by default."""
 
 
 class RankGPTRanker(ComparativeRanker):
@@ -74,7 +76,6 @@ class RankGPTRanker(ComparativeRanker):
 
     name: ClassVar[str] = "rankgpt"
     prompt = "rankgpt"
-    team_ensemble: ClassVar[str] = "reciprocal_rank"  # small windows sort out few ranks
 
     def __init__(
         self,
@@ -111,6 +112,8 @@ class RankGPTRanker(ComparativeRanker):
         self.shuffles, self.likelihood = shuffles, likelihood
         self.reranked = 0 if assessor_model is None else reranked
         own = {"window": window, "step": step, "passes": passes, "reranked": self.reranked}
+        if window - step < SORTED_OUT:
+            self.team_ensemble = "reciprocal_rank"
         if likelihood:
             check_whole("window", window, 2, len(LETTERS))
             self.prompt = "setwise"

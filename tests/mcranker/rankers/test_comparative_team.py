@@ -89,13 +89,16 @@ def test_the_ensemble_combines_the_orders_by_reciprocal_rank(name: str) -> None:
     assert ranking.config["ensemble"] == "reciprocal_rank"
 
 
-def test_reciprocal_rank_fusion_is_the_default_but_of_windows() -> None:
+def test_reciprocal_rank_fusion_is_the_default_but_of_small_windows() -> None:
     """Ranks of b are 1, 1 and 2, those of d 4, 4 and 1: d is not better than a, 2, 3 and 3."""
     for name in NAMES:
         model, _ = comparing_team(by_orders(ORDERS))
         make: Any = RANKERS.get(name)
         with make(model=model, ledger=None, team_size=3) as ranker:
-            assert ranker.config.ensemble == ("reciprocal_rank" if name == "rankgpt" else "rrf")
+            assert ranker.config.ensemble == "rrf"
+    for window, step in ((10, 5), (20, 11)):
+        with RankGPTRanker(model=model, team_size=3, window=window, step=step) as ranker:
+            assert ranker.config.ensemble == "reciprocal_rank"
     ranking = ranked_by(ORDERS, ensemble="rrf")
     assert ranking.ids == ["b", "a", "d", "c"]
     expected = [1 / 62 + 2 / 63, 2 / 61 + 1 / 62, 1 / 62 + 1 / 63 + 1 / 64, 2 / 64 + 1 / 61]
