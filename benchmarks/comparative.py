@@ -6,10 +6,11 @@
 
 No model is asked. The judge knows the judgements and sees each passage's grade with two errors,
 both normal, in shares of the highest grade: one of its own, which it always has of that passage,
-and one anew in each call. Personas have errors of their own. It answers the prompts of all rankers;
-of what looks equal, it prefers what it was shown first. It reads 20 passages as well as two, which
-small models do not, unless its error in a call is made to grow with their number. What it shows is
-how rankers deal with errors, and what they take; not how well any model ranks.
+and another in each call. Personas have errors of their own, of which a part can be the same for
+all. It answers the prompts of all rankers; of what looks equal, it prefers what it was shown
+first, and it can be made to prefer the first places anyway. It reads 20 passages as well as two,
+which small models do not, unless its error in a call is made to grow with their number. What it
+shows is how rankers deal with errors, and what they take; not how well any model ranks.
 """
 
 from __future__ import annotations
@@ -71,12 +72,16 @@ class Errors:
         own: of a passage, always the same.
         call: of a passage in a call.
         crowd: by what `call` is multiplied for each doubling of the passages shown beyond two.
+        place: by what the first of the passages shown looks better than the last; evenly between.
+        shared: share of the variance of `own` that is the same for all personas.
     """
 
     name: str
     own: float
     call: float
     crowd: float = 1.0
+    place: float = 0.0
+    shared: float = 0.0
 
     def of_call(self, shown: int) -> float:
         return self.call * self.crowd ** max(0.0, math.log2(shown / 2)) if shown > 1 else self.call
@@ -87,6 +92,8 @@ ERRORS = (
     Errors("0.25", 0.25, 0.25),
     Errors("0.5", 0.5, 0.5),
     Errors("0.25, growing", 0.25, 0.25, crowd=1.4),
+    Errors("0.25, by place", 0.25, 0.25, place=0.5),
+    Errors("0.25, shared", 0.25, 0.25, shared=0.75),
 )
 
 
@@ -138,7 +145,11 @@ class Judge:
         docs = [topic.doc_of[token] for _, token in shown] or [request.tag.doc_id]
         draw = random.Random(f"{self._seed} {hashlib.sha256(prompt.encode()).hexdigest()}")
         deviation = self._top * self._errors.of_call(len(docs))
-        seen = [own[doc_id] + draw.gauss(0, deviation) for doc_id in docs]
+        step = self._top * self._errors.place / max(1, len(docs) - 1)
+        seen = [
+            own[doc_id] + draw.gauss(0, deviation) - place * step
+            for place, doc_id in enumerate(docs)
+        ]
         best_first = sorted(range(len(docs)), key=lambda place: -seen[place])
         if not shown:
             score = min(10, max(0, round(10 * seen[0] / self._top)))
@@ -153,10 +164,17 @@ class Judge:
         """What the persona always sees of each passage."""
         key = (topic.query.id, persona)
         if key not in self._own:
-            draw = random.Random(f"{self._seed} {key!r}")
+            deviation = self._top * self._errors.own
+            drawn = [
+                (draw, deviation * math.sqrt(share))
+                for draw, share in (
+                    (random.Random(f"{self._seed} {topic.query.id}"), self._errors.shared),
+                    (random.Random(f"{self._seed} {key!r}"), 1 - self._errors.shared),
+                )
+            ]
             self._own[key] = {
                 each.id: max(0, topic.grades.get(each.id, 0))
-                + draw.gauss(0, self._top * self._errors.own)
+                + sum(draw.gauss(0, each_deviation) for draw, each_deviation in drawn)
                 for each in topic.docs
             }
         return self._own[key]
@@ -179,28 +197,30 @@ def contenders() -> dict[str, Make]:
         )
 
     for window, step, passes in (
-        *((20, 10, 1), (20, 10, 2), (20, 10, 5), (20, 10, 10)),
-        *((10, 5, 1), (10, 5, 2), (10, 5, 5), (5, 3, 1), (5, 3, 3)),
+        *((20, 10, 1), (20, 10, 2), (10, 5, 1), (10, 5, 2), (5, 3, 1), (5, 3, 3)),
     ):
         add("rankgpt", RankGPTRanker, window=window, step=step, passes=passes)
-    for window in (3, 5, 10, 20):
-        for ranks in (10, 20):
-            add("tournament", TournamentRanker, window=window, ranks=ranks)
-    for children in (2, 3, 9, 19):
+    add("rankgpt", RankGPTRanker, window=20, step=10, shuffles=5)
+    for window in (5, 10, 20):
+        add("tournament", TournamentRanker, window=window, ranks=10)
+    for children in (3, 9):
         add("setwise", SetwiseRanker, children=children, ranks=10)
+    add("setwise", SetwiseRanker, children=3, ranks=10, sort="bubble")
     for ranks in (1, 2):
         add("pairwise", PairwiseRanker, ranks=ranks)
+    add("pairwise", PairwiseRanker, ranks=10, sort="heap")
     made["direct"] = partial(_with_model, DirectRanker, {})
     made["direct + tournament(window=10, ranks=10), fused by rrf"] = lambda model: fuse(
         DirectRanker(model=model, ledger=None),
         TournamentRanker(model=model, ledger=None),
         model=model,
     )
-    for window, step in ((20, 10), (10, 5), (5, 3)):
-        add("rankgpt", RankGPTRanker, by_team=True, window=window, step=step, passes=1)
-    for window in (10, 20):
-        add("tournament", TournamentRanker, by_team=True, window=window, ranks=10)
-    add("setwise", SetwiseRanker, by_team=True, children=3, ranks=10)
+    for ensemble in ("rrf", "reciprocal_rank", "sum"):
+        for window, step in ((20, 10), (10, 5), (5, 3)):
+            shown: dict[str, Any] = {"window": window, "step": step, "ensemble": ensemble}
+            add("rankgpt", RankGPTRanker, by_team=True, **shown)
+        add("tournament", TournamentRanker, by_team=True, window=10, ensemble=ensemble)
+        add("setwise", SetwiseRanker, by_team=True, children=3, ensemble=ensemble)
     made[f"mcranker, {len(PERSONAS)} personas"] = partial(_with_model, MCRanker, TEAM)
     return made
 
@@ -301,9 +321,9 @@ def tables(data: str, topics: Sequence[Topic], seeds: int) -> str:
         ]
         rows.append([contender, calls, f"{fmean(one.tokens for one in each) / 1000:.1f}", *spread])
     text = (
-        f"{name}: {counted(len(topics), 'query', 'queries')}, top {DEPTH} of BM25 (nDCG@10 "
-        f"{first:.3f}; the best order of these passages {ideal:.3f}); simulated judge, mean ± "
-        f"standard deviation of {seeds} seeds.\n\n{table(heads, rows)}\n"
+        f"Simulated judge, mean ± standard deviation of {seeds} seeds. {name}: "
+        f"{counted(len(topics), 'query', 'queries')}, top {DEPTH} of BM25 (nDCG@10 {first:.3f}; "
+        f"the best order of these passages {ideal:.3f}).\n\n{table(heads, rows)}\n"
     )
     heads = ["simulated judge, calls a query", *(f"errors {errors.name}" for errors in ERRORS)]
     rows = []

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         ContentRefused,
         ContextTooLong,
         DownloadError,
+        FormNotKept,
         InputError,
         LedgerError,
         MCRankerError,
@@ -127,7 +128,7 @@ _EXPORTS = {
     "mcranker.errors": "MCRankerError ConfigError InputError RunError MissingScoreError "
     "DownloadError LedgerError BudgetExceeded ModelError ConnectionFailed ModelTimeout "
     "AuthenticationFailed ModelNotFound ModelFileError RateLimited ServerFailed RequestRejected "
-    "ContextTooLong ContentRefused UnsupportedCapability ReplyError",
+    "ContextTooLong ContentRefused UnsupportedCapability ReplyError FormNotKept",
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 
@@ -153,6 +154,7 @@ __all__ = [
     "Ensemble",
     "Estimate",
     "Event",
+    "FormNotKept",
     "FusedRanker",
     "Hit",
     "InputError",

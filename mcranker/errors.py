@@ -21,6 +21,7 @@
         │   └── ContentRefused    the provider or the model declines to answer
         ├── UnsupportedCapability the model lacks what the configuration needs
         └── ReplyError            an answer came, but not of the form that was asked for
+            └── FormNotKept       none of the answers was, and no more are asked for
 
 Errors in persona, rubric, team and prompt files are `personas.PersonasError`s: that
 package stands below this one and knows nothing of models.
@@ -153,3 +154,7 @@ class ReplyError(ModelError):
     def __init__(self, message: str, *, reply: str, model: str = "") -> None:
         super().__init__(message, model=model)
         self.reply = reply
+
+
+class FormNotKept(ReplyError):
+    """None of a judge's first answers was of the form that was asked for: it is given up."""

@@ -10,9 +10,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from personas.ensembles import RRF_K
+
 Id = TypeVar("Id")
 
-RRF_K = 60
 _DIGITS = 12
 
 

@@ -55,8 +55,9 @@ T = TypeVar("T")
 class Ranking(Sequence[Hit]):
     """Passages in their new order, best first, with everything that led to it.
 
-    As a sequence it has the hits that the options ``top_n`` and ``min_relevance`` leave, and so
-    have `ids` and `to_trec`. The arrays, `to_dict`, `to_html` and `show` have all passages.
+    As a sequence it has the hits that the ranker and the options ``top_n`` and ``min_relevance``
+    leave, and so have `ids` and `to_trec`. The arrays, `to_dict`, `to_html` and `show` have all
+    passages.
 
     Attributes:
         query: what was asked.
@@ -88,13 +89,17 @@ class Ranking(Sequence[Hit]):
             ``max_passage_tokens`` took off its end before models saw it.
         comparisons: what came of the replies, for rankers that compare passages; None for others.
         dropped: place in `passages` -> the relevance, 0 to 10, for which REBEL dropped it. Dropped
-            passages have no final score and follow those that have, in first-stage order.
+            passages have no final score and are no hits; here they follow the others, in
+            first-stage order.
         windows: what came of the replies, for rankers that score several passages in one call; None
             for others.
         members: what was fused; empty for rankings that are of one ranker. The columns of `matrix`
             then hold what each member gave to a passage, and `personas` its labels.
         orders: the order of each persona, where a team compared passages: then `matrix` has no
             columns, and `final` combines the ranks. None for others.
+        undecided: first and last rank of each group of passages that a ranker has compared and
+            whose order among each other its replies have not decided: they failed or contradict
+            each other, or those ranks were not asked for. Empty for what is ordered by scores.
         weak_judge: why the model that judged is weak: ``"small"``, or ``"encoder"``, which does
             not reason; empty where it is not known to be.
     """
@@ -123,6 +128,7 @@ class Ranking(Sequence[Hit]):
     windows: WindowCounts | None = None
     members: tuple[MemberRanking, ...] = ()
     orders: Orders | None = None
+    undecided: tuple[tuple[int, int], ...] = ()
     weak_judge: WeakJudge = ""
     _returned: tuple[int, ...] = field(init=False, repr=False)
 
@@ -132,7 +138,9 @@ class Ranking(Sequence[Hit]):
         if scale is None:
             scale = _scale(self.config, len(self.personas), finals)
             object.__setattr__(self, "scale", scale)
-        places = returned([relevance(score, scale) for score in finals], self.config)
+        relevances = [relevance(score, scale) for score in finals]
+        dropped = [row in self.dropped for row in self.order.tolist()]
+        places = returned(relevances, self.config, dropped)
         object.__setattr__(self, "_returned", tuple(places))
 
     def __len__(self) -> int:
@@ -277,7 +285,7 @@ class Ranking(Sequence[Hit]):
         if rule.ensemble.asks and self.orders is not None:
             raise ConfigError(
                 f"ensemble={rule.ensemble.name!r} asks a model about scores, and this team gave "
-                'orders; use "reciprocal_rank" or "sum"'
+                'orders; use "rrf", "reciprocal_rank" or "sum"'
             )
         if rule.ensemble.asks:
             raise ConfigError(
@@ -341,6 +349,7 @@ class Ranking(Sequence[Hit]):
             windows=StoredWindows(**asdict(self.windows)) if self.windows else None,
             members=[StoredMember(**asdict(each)) for each in self.members],
             orders=stored_orders(self.orders) if self.orders else {},
+            undecided=list(self.undecided),
             weak_judge=self.weak_judge,
         )
 

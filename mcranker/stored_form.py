@@ -98,6 +98,7 @@ def fields_of(data: StoredRanking | Mapping[str, Any]) -> dict[str, Any]:
         "windows": WindowCounts(**dict(stored.windows)) if stored.windows else None,
         "members": tuple(MemberRanking(**dict(each)) for each in stored.members),
         "orders": _orders(stored, hits) if stored.orders else None,
+        "undecided": tuple(stored.undecided),
         "weak_judge": stored.weak_judge,
     }
 

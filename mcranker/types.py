@@ -176,8 +176,8 @@ class Orders:
     Attributes:
         personas: names of the columns, in team order.
         ranks: float array of shape (passages, personas), rows in first-stage order: ranks from 1,
-            best first. Equal passages are ranked as one. Those that a persona has not sorted out
-            share the rank behind the others: with 3 of 8 sorted out, 5 have rank 4. NaN for
+            best first. Equal passages are ranked as one. Those whose order a persona has not
+            decided share the first of their ranks: with 3 of 8 sorted out, 5 have rank 4. NaN for
             passages beyond ``depth``, and for all of a persona in `left_out`.
         comparisons: persona -> what came of its replies.
         left_out: persona -> why its order does not count: none of its comparisons was answered, or
@@ -288,7 +288,11 @@ class Comparisons:
         missing: passages that were left out; they keep their order, behind those that were named.
         repeated: times that a passage was named again; its first place counts.
         unknown: names of no passage that was shown; they count for nothing.
-        tied: pairs in which the choice went with the order they were shown in; they keep theirs.
+        as_shown: replies that gave the order, or chose the first, as the passages were shown.
+        tied: pairs that the replies left undecided, since they contradict each other; they keep
+            their order.
+        inconsistent: those of them of which both orders were shown, and the first was chosen
+            twice, or the second.
         failed: replies that could not be read or did not come; their passages keep their order.
         reason: why the first of those failed; else empty.
     """
@@ -298,7 +302,9 @@ class Comparisons:
     missing: int = 0
     repeated: int = 0
     unknown: int = 0
+    as_shown: int = 0
     tied: int = 0
+    inconsistent: int = 0
     failed: int = 0
     reason: str = ""
 

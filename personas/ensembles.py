@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from personas.errors import PersonasError
@@ -24,6 +25,9 @@ HIGHEST_SCORE = (2 - 2**-23) * 2.0**127
 """What a score may be, and its negative: TREC runs hold single precision, and squares and sums of
 such scores are still finite in double precision."""
 
+
+RRF_K = 60
+"""Of reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009)."""
 
 MissingPolicy = Literal["mean_of_team", "lowest", "constant"]
 """What stands in for a missing score; a ranker may also refuse to go on without it (``fail``)."""
@@ -299,12 +303,16 @@ def score_sum(values: Matrix) -> Matrix:
     return np.array(sums, dtype=np.float64)
 
 
-def reciprocal_rank(values: Matrix, rank_ties: RankTies = "average") -> Matrix:
-    """Sum over the personas of 1 / rank, ranks from 1 (Eq. 4, middle)."""
+def reciprocal_rank(
+    values: Matrix, rank_ties: RankTies = "average", *, constant: float = 0.0
+) -> Matrix:
+    """Sum over the personas of 1 / (constant + rank), ranks from 1 (Eq. 4, middle, with 0)."""
     import numpy as np
 
-    columns = [_ranks(scores, rank_ties) for scores in values.T]
-    return score_sum(1.0 / np.stack(columns, axis=1)) if columns else np.zeros(len(values))
+    if not values.shape[1]:
+        return np.zeros(len(values))
+    ranks = np.stack([_ranks(scores, rank_ties) for scores in values.T], axis=1)
+    return score_sum(1.0 / (constant + ranks))
 
 
 def interpolate(scores: Matrix, first_stage: Sequence[float | None], weight: float) -> Matrix:
@@ -388,6 +396,14 @@ RECIPROCAL_RANK = Ensemble(
     ranks=True,
     span=lambda personas: (0.0, float(personas)),
 )
+RRF = Ensemble(
+    "rrf",
+    partial(reciprocal_rank, constant=RRF_K),
+    "Reciprocal rank fusion: the sum of 1 / (60 + rank) over the personas, each of whom ranks all "
+    "passages.",
+    ranks=True,
+    span=lambda personas: (0.0, personas / (RRF_K + 1)),
+)
 ASSESSOR = Ensemble(
     "assessor", score_sum, "That of an assessor, who was shown all scores.", asks=True
 )
@@ -398,6 +414,7 @@ ENSEMBLES: Registry[Ensemble] = Registry(
     {
         "sum": "personas.ensembles:SUM",
         "reciprocal_rank": "personas.ensembles:RECIPROCAL_RANK",
+        "rrf": "personas.ensembles:RRF",
         "assessor": "personas.ensembles:ASSESSOR",
     },
     PersonasError,

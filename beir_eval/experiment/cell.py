@@ -325,6 +325,8 @@ class Outcome:
     _short_teams: int = 0
     _asked: int = 0
     _missing: int = 0
+    _tied_pairs: int = 0
+    _inconsistent: int = 0
     _skipped: int = 0
     _reasons: Counter[str] = field(default_factory=Counter)
     _used: UsageTable = field(default_factory=UsageTable)
@@ -354,6 +356,13 @@ class Outcome:
             self._missing += member.missing
             if member.missing:
                 self._reasons[_in_short(f"scores that {member.label} missed")] += member.missing
+        if (counts := ranking.comparisons) is not None:
+            self._asked += counts.asked
+            self._missing += counts.failed
+            self._tied_pairs += counts.tied
+            self._inconsistent += counts.inconsistent
+            if counts.failed:
+                self._reasons[_in_short(counts.reason)] += counts.failed
         for row in (*ranking.usage.by_stage, *ranking.usage.reused):
             self._used.add(*used_by(row))
         # What the ledger had took no time that says anything.
@@ -378,6 +387,8 @@ class Outcome:
         scores = ScoreCounts(
             asked=self._asked,
             missing=self._missing,
+            tied=self._tied_pairs,
+            inconsistent=self._inconsistent,
             skipped=self._skipped,
             reasons=dict(sorted(self._reasons.items(), key=lambda item: (-item[1], item[0]))),
             unreadable=sum(usage.unreadable for usage in self._used.values()),

@@ -265,7 +265,7 @@ class TieBounds(_Kept):
 
 
 class ScoreCounts(_Kept):
-    """What became of the scores, or of the comparisons of rankers that compare.
+    """Counts of scores, or of the comparisons of rankers that compare.
 
     Attributes:
         asked: scores asked for: one a persona and distinct passage, the assessor's included; or

@@ -26,8 +26,9 @@ from typing import Any
 from beir_eval.errors import ExtraMissing, SettingError
 from beir_eval.ranges import check_number, check_whole
 from mcranker.errors import RunError
-from mcranker.fusion import RRF_K, min_max, reciprocal_rank, summed, weighted
+from mcranker.fusion import min_max, reciprocal_rank, summed, weighted
 from mcranker.trec import Run
+from personas.ensembles import RRF_K
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ stand for them: ties in the worst order, in the best, and drawn by lot, which is
 
 Each draw gives the passages of a query to the ensemble in another order. That covers ties of the
 final scores, and ties within the scores of one persona, which an ensemble breaks that ranks
-persona by persona, see `personas.ensembles.RankTies`. A query's draws depend on its id and its
-passages alone: runs of the same passages share them, and differ by their scores only.
+persona by persona, see `personas.ensembles.RankTies`. Of rankers that compare, those passages are
+tied whose order their replies have not decided, see `mcranker.Ranking`. A query's draws depend on
+its id and its passages alone: runs of the same passages share them, and differ by scores only.
 
 The two ends are exact where only final scores tie, for measures that never fall when a better
 grade moves up, as nDCG, recall and average precision. Where personas' ties count, they are the
@@ -26,8 +27,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from beir_eval.experiment.run_folder import Metrics, TieBounds
 from beir_eval.measures.metrics import Companions, Evaluator, evaluate
-from mcranker.fusion import RRF_K
-from personas.ensembles import Rule, descending, distinct, find_ensemble
+from personas.ensembles import RRF_K, Rule, descending, distinct, find_ensemble
 
 if TYPE_CHECKING:
     import numpy as np
@@ -88,6 +88,8 @@ class Tied:
         if ranking.members and ranking.config.get("method") == "rrf":
             again = _AgainFused(hits, ranking.members)
         scores = [hit.score for hit in hits]
+        for first, last in ranking.undecided:
+            scores[first - 1 : last] = [-float(first)] * (last - first + 1)
         return cls([hit.doc_id for hit in hits], scores, again, len(ranking.returned))
 
     @property

@@ -160,8 +160,8 @@ def with_criteria_flag() -> click.Parameter:
 
 
 COMPARISON_OPTIONS = (
-    *("window", "step", "passes", "reranked", "ranks", "children"),
-    *("variant", "drop_below"),
+    *("window", "step", "passes", "shuffles", "likelihood", "reranked", "ranks", "children"),
+    *("sort", "variant", "drop_below"),
 )
 """Options of the rankers that show a model several passages at once."""
 
@@ -182,6 +182,8 @@ def comparison_flags() -> list[click.Parameter]:
         "or 10); with --ranker rebel: passages that one call scores (10).",
         "step": "With --ranker rankgpt: passages by which the window moves on (10).",
         "passes": "With --ranker rankgpt: how often the window goes over all passages (1).",
+        "shuffles": "With --ranker rankgpt: orders in which each window is shown, of which what "
+        "they agree on counts (1).",
         "reranked": "With --ranker rankgpt: first passages that --assessor-model puts in order "
         "again (30).",
         "ranks": "With --ranker setwise, pairwise or tournament: first ranks that are sorted out "
@@ -196,6 +198,20 @@ def comparison_flags() -> list[click.Parameter]:
     ]
     return [
         *numbers,
+        GroupedOption(
+            ["--likelihood"],
+            is_flag=True,
+            section=METHOD,
+            help="With --ranker rankgpt: order a window by its letters' probabilities, in one "
+            "token of reply.",
+        ),
+        GroupedOption(
+            ["--sort"],
+            type=click.Choice(["heap", "bubble", "sliding", "all_pairs"]),
+            section=METHOD,
+            help="With --ranker setwise: heap or bubble (heap); with --ranker pairwise: sliding, "
+            "heap or all_pairs (sliding).",
+        ),
         GroupedOption(
             ["--variant"],
             type=click.Choice(["one_turn", "two_turn", "two_turn_relevance"]),

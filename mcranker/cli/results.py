@@ -155,6 +155,16 @@ class Results:
             message = f"{of_many}{name} gave no order and is left out: {one_line(why)}"
             say(f"warning: {message}")
             self._errors.append({"code": "LeftOut", "message": message, "retryable": True})
+        if counts.tied:
+            say(
+                f"warning: {of_many}{counted(counts.tied, 'pair')} undecided, of "
+                f"{counts.inconsistent} the choice went with the order they were shown in"
+            )
+        if 3 <= counts.as_shown == counts.asked - counts.failed:
+            say(
+                f"warning: {of_many}all {counts.as_shown} replies keep the order in which passages "
+                "were shown: the model may go by place alone, and the order be the first stage's"
+            )
         if counts.odd:
             say(
                 f"warning: {of_many}{counts.odd} of {counted(counts.asked, 'reply', 'replies')} "

@@ -47,7 +47,7 @@ def show_ranking(console: Console, ranking: Ranking, top: int) -> None:
     rest = len(ranking) - len(hits)
     if rest:
         line(console, Text(f"{rest:,} more; --top {len(ranking)} shows all", style="dim"))
-    if len(ranking) < len(ranking.passages):
+    if len(ranking) + len(ranking.dropped) < len(ranking.passages):
         line(console, Text(_left_out_line(ranking), style="dim"))
     if ranking.skipped:
         line(console, Text(_skipped_line(ranking), style="dim"), wrap=True)
@@ -97,14 +97,13 @@ def _hit_table(console: Console, ranking: Ranking, hits: list[Hit]) -> Table:
     ]
     for row, hit in enumerate(hits):
         beyond = hit.score is None and hit.at_most is None
-        without = "" if hit.dropped is None else "dropped"
         scores = {name: column[row] for name, column in zip(judges, columns, strict=True)}
         scores |= dict.fromkeys(hit.skipped, SKIPPED)
         table.add_row(
             str(hit.rank),
             Text(plain(hit.doc_id)),
-            *([without if beyond else _final(hit, finals[row])] if scored else []),
-            *("" if beyond and not without else score for score in scores.values()),
+            *(["" if beyond else _final(hit, finals[row])] if scored else []),
+            *("" if beyond else score for score in scores.values()),
             moved(hit.moved),
             _excerpt(hit),
             style="dim" if hit.score is None else None,
@@ -164,7 +163,8 @@ def _left_out_line(ranking: Ranking) -> str:
         for name in ("min_relevance", "top_n")
         if ranking.config.get(name) is not None
     )
-    return f"{counted(len(ranking.passages) - len(ranking), 'passage')} left out by {limits}"
+    left_out = len(ranking.passages) - len(ranking.dropped) - len(ranking)
+    return f"{counted(left_out, 'passage')} left out by {limits}"
 
 
 def _cut_line(ranking: Ranking) -> str:
@@ -178,7 +178,7 @@ def _cut_line(ranking: Ranking) -> str:
 
 def _dropped_line(ranking: Ranking) -> str:
     return (
-        f"{counted(len(ranking.dropped), 'passage')} dropped, below all others: relevance below "
+        f"{counted(len(ranking.dropped), 'passage')} dropped, and left out: relevance below "
         f"{ranking.config['drop_below']}"
     )
 

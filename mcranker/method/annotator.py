@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from mcranker.errors import ModelError, ReplyError, RequestRejected, UnsupportedCapability
+from mcranker.errors import (
+    FormNotKept,
+    ModelError,
+    ReplyError,
+    RequestRejected,
+    UnsupportedCapability,
+)
 from mcranker.logs import safe_logger
 from mcranker.method.answers import Scoring
 from mcranker.method.examples import examples_for, with_examples
@@ -247,7 +253,8 @@ def missing_score(error: ModelError) -> Score:
         ModelError: the model as such failed, not just this passage's request.
     """
     if isinstance(error, ReplyError | RequestRejected):
-        return Score(None, reason=str(error))
+        given_up = error if isinstance(error, FormNotKept) else None
+        return Score(None, reason=str(error), failure=given_up)
     if error.retryable and error.others_answered is not False:
         return Score(None, reason=str(error), failure=error)
     raise error

@@ -12,7 +12,7 @@ import anyio
 import numpy as np
 from numpy.typing import NDArray
 
-from mcranker.errors import ModelError
+from mcranker.errors import FormNotKept, ModelError
 from mcranker.events import PassageAssessed, PassageScored
 from mcranker.llm.limits.silence import DOWN
 from mcranker.method.annotator import ScorePassage, ScorePassages, Scores
@@ -282,15 +282,17 @@ class Failure(NamedTuple):
 class Failures:
     """Tells passages that failed from a query, or a model, that fails as a whole.
 
-    Where calls failed and no score at all was answered, that is an error. Else a call that failed
-    is a missing score, if the model answered others meanwhile, or has answered this ranking
-    since. What failed after the last answer is missing too if it is about fewer than three
-    passages, or at most a third of all scores.
+    Where calls failed and no score at all was answered, that is an error, as it is where a judge
+    was given up and there is no score. Else a call that failed is a missing score, if the model
+    answered others meanwhile, or has answered this ranking since. What failed after the last answer
+    is missing too if it is about fewer than three passages, or at most a third of all scores.
     """
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._scores = self._answered = 0
+        self._has_score = False
+        self._given_up: FormNotKept | None = None
         self._failures: list[Failure] = []
 
     def note(self, row: int, score: Score) -> None:
@@ -300,8 +302,11 @@ class Failures:
             ModelError: its failure, after which there will be no ranking.
         """
         self._scores += 1
+        self._has_score = self._has_score or score.value is not None
         error = score.failure
-        if error is None:
+        if isinstance(error, FormNotKept):
+            self._given_up = error
+        if error is None or isinstance(error, FormNotKept):
             self._answered += 1
             return
         self._failures.append(Failure(row, self._session.usage.total.calls, error))
@@ -314,6 +319,8 @@ class Failures:
         Raises:
             ModelError: the first failure that is no missing score.
         """
+        if self._given_up is not None and not self._has_score:
+            raise self._given_up
         if self._failures and not self._answered:
             raise self._failures[0].error
         calls = self._session.usage.total.calls

@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Sequence
 
-from mcranker.errors import ConnectionFailed, ModelError, RateLimited, ReplyError, RequestRejected
+from mcranker.errors import ModelError
 from mcranker.llm.chat import Answer, ChatReply, Question
 from mcranker.llm.limits.budget import question_bytes, state_bytes
 from mcranker.llm.typed_answers import DECLINED
@@ -14,6 +14,7 @@ from mcranker.method.annotator import ScorePassages, Scores, TakesScores, missin
 from mcranker.method.answers import weighted_mean
 from mcranker.method.questions import Asked, Entry, PromptSheet, Sheet, TypedSheet
 from mcranker.method.session import Session
+from mcranker.replies.form import Rows
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.structured import questions_as_prompt, read_answers
 from mcranker.runtime.actor import Actor
@@ -25,7 +26,6 @@ MOST_IN_A_REPLY = 60
 
 BYTES_A_TOKEN = 3  # fewer than most languages and tokenizers have
 
-_Rows = tuple[int, ...]
 _Cell = tuple[int, Entry]
 
 
@@ -100,8 +100,8 @@ class Panel(Actor[ScorePassages, None]):
             await self._ensembler.tell(Scores(row, 0, scores))
 
     def _parts(
-        self, rows: _Rows, entries: Sequence[Entry]
-    ) -> Iterator[tuple[_Rows, Sequence[Entry]]]:
+        self, rows: Rows, entries: Sequence[Entry]
+    ) -> Iterator[tuple[Rows, Sequence[Entry]]]:
         """What is asked in one call each: few enough questions, and a state that is short enough.
 
         Passages are divided before the questions about one of them are.
@@ -117,7 +117,7 @@ class Panel(Actor[ScorePassages, None]):
         else:
             yield rows, entries
 
-    def _long(self, rows: _Rows, entries: Sequence[Entry]) -> bool:
+    def _long(self, rows: Rows, entries: Sequence[Entry]) -> bool:
         most, most_state = self._limits.max_request_tokens, self._limits.max_state_tokens
         if most is None and most_state is None:
             return False
@@ -129,31 +129,25 @@ class Panel(Actor[ScorePassages, None]):
         )
 
     async def _ask(
-        self, rows: _Rows, entries: Sequence[Entry], cells: dict[_Cell, Answer | Score]
+        self, rows: Rows, entries: Sequence[Entry], cells: dict[_Cell, Answer | Score]
     ) -> None:
         """Put the entries to the passages of `rows`, and what comes of it into `cells`.
 
         Raises:
             ModelError: the model as such failed, not just these passages' requests.
         """
-        wanted = [(row, entry) for row in rows for entry in entries]
-        try:
-            answers = await self._call(rows, entries)
-        except ModelError as error:
-            if len(rows) > 1 and may_be_one_of_them(error):
-                half = math.ceil(len(rows) / 2)
-                await self._ask(rows[:half], entries, cells)
-                await self._ask(rows[half:], entries, cells)
-            else:
-                cells.update(dict.fromkeys(wanted, missing_score(error)))
-            return
-        cells.update(zip(wanted, answers, strict=True))
-        lost = [cell for cell, answer in zip(wanted, answers, strict=True) if answer.value is None]
-        if len(rows) > 1:
+        form = self._session.forms["score", ""]
+        for part, answers in await form.in_parts(rows, lambda part: self._call(part, entries)):
+            wanted = [(row, entry) for row in part for entry in entries]
+            if isinstance(answers, ModelError):
+                cells.update(dict.fromkeys(wanted, missing_score(answers)))
+                continue
+            cells.update(zip(wanted, answers, strict=True))
+            lost = [cell for cell in wanted if cells[cell].value is None] if len(part) > 1 else []
             for row in dict.fromkeys(row for row, _ in lost):
                 await self._ask((row,), [entry for other, entry in lost if other == row], cells)
 
-    async def _call(self, rows: _Rows, entries: Sequence[Entry]) -> tuple[Answer, ...]:
+    async def _call(self, rows: Rows, entries: Sequence[Entry]) -> tuple[Answer, ...]:
         session, asked = self._session, self._asked(rows, entries)
         doc_id = session.passage(rows[0]).id if len(rows) == 1 else ""
         if self._as_prompt:
@@ -167,6 +161,8 @@ class Panel(Actor[ScorePassages, None]):
                 doc_id=doc_id,
                 max_tokens=session.config.max_score_tokens,
                 schema=schema,
+                passages=len(rows),
+                divisible=len(rows) > 1,
             )
         return await session.ask(
             session.models.scoring,
@@ -177,9 +173,11 @@ class Panel(Actor[ScorePassages, None]):
             max_tokens=session.config.max_score_tokens,
             questions=asked.questions,
             state=asked.state,
+            passages=len(rows),
+            divisible=len(rows) > 1,
         )
 
-    def _asked(self, rows: _Rows, entries: Sequence[Entry]) -> Asked:
+    def _asked(self, rows: Rows, entries: Sequence[Entry]) -> Asked:
         passages: list[Passage] = [self._session.passage(row) for row in rows]
         return self._sheet.ask(passages, entries)
 
@@ -234,15 +232,6 @@ class Panel(Actor[ScorePassages, None]):
         if problem == DECLINED:
             return f"{name} declined to judge{by_which}"
         return f"{name} gave no score{by_which}: {problem}"
-
-
-def may_be_one_of_them(error: ModelError) -> bool:
-    """Whether a call about several passages may have failed because of one, or their length."""
-    if isinstance(error, ReplyError | RequestRejected):
-        return True
-    if isinstance(error, ConnectionFailed | RateLimited):
-        return False
-    return error.retryable and error.others_answered is not False
 
 
 def _checked(reply: ChatReply, questions: Sequence[Question]) -> tuple[Answer, ...]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import re
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeVar
@@ -21,6 +22,7 @@ from mcranker.llm.chat import ChatModel, ChatReply, Question, ReplySchema, Stage
 from mcranker.llm.wrapper import tokenizer_of
 from mcranker.models import Models
 from mcranker.replies.ask import ask
+from mcranker.replies.form import Form
 from mcranker.types import Passage, Query, UsageTable
 from personas import Member, PromptSet, Rubric
 from personas.ensembles import distinct
@@ -69,6 +71,8 @@ class Session:
         number: tells the rankings of this process apart.
         texts: content of a passage -> its text, cut by tokens.
         deadline: when nothing is waited for any more, on the clock of `anyio.current_time`.
+        gives_up: whether a judge is given up that does not keep the form; not in estimates.
+        forms: (stage, persona) -> whether its replies can be read.
     """
 
     query: Query
@@ -88,6 +92,8 @@ class Session:
     number: int = field(default_factory=count(1).__next__)
     texts: dict[tuple[str, str], str] = field(default_factory=dict)
     deadline: float = math.inf
+    gives_up: bool = True
+    forms: defaultdict[tuple[Stage, str], Form] = field(default_factory=lambda: defaultdict(Form))
     _began: dict[str, float] = field(default_factory=dict)
 
     @classmethod
@@ -179,26 +185,38 @@ class Session:
         continuation: str = "",
         questions: tuple[Question, ...] = (),
         state: State | None = None,
+        passages: int = 1,
+        divisible: bool = False,
     ) -> T:
-        """What `read` makes of the model's reply, see `mcranker.replies.ask`."""
-        self.mark(stage)
-        result = await ask(
-            model,
-            turns,
-            read,
-            config=self.config,
-            prompts=self.prompts,
-            usage=self.usage,
-            tag=Tag(stage, self.query.id, persona, doc_id, self.number),
-            max_tokens=max_tokens,
-            schema=schema,
-            labels=labels,
-            continuation=continuation,
-            questions=questions,
-            state=state,
-        )
-        self.mark(stage)
-        return result
+        """Return what `read` makes of the model's reply, see `mcranker.replies.ask`.
+
+        Raises:
+            FormNotKept: the judge is given up, see `Form`, which says what `passages` and
+                `divisible` are.
+            ReplyError, ModelError: as `mcranker.replies.ask`.
+        """
+        watched: AbstractAsyncContextManager[None] = nullcontext()
+        if self.gives_up and stage in ("score", "assess"):
+            watched = self.forms[stage, persona].asking(passages, divisible=divisible)
+        async with watched:
+            self.mark(stage)
+            result = await ask(
+                model,
+                turns,
+                read,
+                config=self.config,
+                prompts=self.prompts,
+                usage=self.usage,
+                tag=Tag(stage, self.query.id, persona, doc_id, self.number),
+                max_tokens=max_tokens,
+                schema=schema,
+                labels=labels,
+                continuation=continuation,
+                questions=questions,
+                state=state,
+            )
+            self.mark(stage)
+            return result
 
     def mark(self, stage: Stage) -> None:
         """Note that the stage is under way now."""

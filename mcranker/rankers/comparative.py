@@ -8,11 +8,11 @@ counted (`mcranker.types.Comparisons`), and each passage is ranked once.
 from __future__ import annotations
 
 import dataclasses
-import math
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from itertools import groupby
+from typing import Any, Self, TypeVar
 
 import anyio
 import numpy as np
@@ -20,7 +20,7 @@ import numpy as np
 from mcranker.config import WEAK_MODEL_DEFAULTS, RankerConfig
 from mcranker.errors import ConfigError, ModelError, UnsupportedCapability
 from mcranker.events import Emit, RankingStarted
-from mcranker.llm.chat import ChatReply
+from mcranker.llm.chat import ChatReply, Stage
 from mcranker.logs import safe_logger
 from mcranker.method.rubric_text import judge_without_team, rubric_as_text
 from mcranker.method.seats import Seats, TeamSpec, as_team
@@ -32,8 +32,7 @@ from mcranker.rankers.dispatch import FATAL_ERRORS
 from mcranker.rankers.pointwise import characters_cut, team_as_judged
 from mcranker.rankers.sorting import Sorting
 from mcranker.ranking import Ranking, combined
-from mcranker.replies.loose_json import Unreadable
-from mcranker.replies.orders import ReadOrder, read_choice, read_order
+from mcranker.replies.orders import ReadOrder, likeliest_first, read_choice, read_order
 from mcranker.runtime.bridge import task_group
 from mcranker.types import Comparisons, Orders, Passage, Query, ScoreMatrix
 from personas import Member, PromptSet
@@ -64,13 +63,16 @@ class ComparativeRanker(Ranker):
     """
 
     takes_instruction = True
-    prompt: ClassVar[str]
+    team_ensemble: str = "rrf"
+    """The ensemble of a team's orders, unless another is chosen."""
+
+    prompt: str
     """The file of its prompt, without ``.txt``."""
 
     def __init__(
         self,
         config: RankerConfig,
-        own: Mapping[str, int],
+        own: Mapping[str, Any],
         *,
         roles: Roles,
         base_url: str | None = None,
@@ -84,7 +86,8 @@ class ComparativeRanker(Ranker):
         self.gives_scores = self.by_team
         _refuse_score_options(config, self.name, by_team=self.by_team)
         if self.by_team:
-            config = _of_team(config, None if self.team is None else len(self.team.members))
+            size = None if self.team is None else len(self.team.members)
+            config = _of_team(config, size, self.team_ensemble)
         elif roles.recruiter is not None or roles.criteria is not None:
             raise ConfigError(
                 f"recruiter_model and criteria_model are a team's, and this {self.name} has none; "
@@ -167,6 +170,7 @@ class ComparativeRanker(Ranker):
         )
         if self.config.deadline is not None:
             session.deadline = anyio.current_time() + self.config.deadline
+        session.gives_up = not self._worst
         rows = len(session.distinct)
         await session.tell(RankingStarted(query.id, query.text, rows, session.usage))
         if self.by_team:
@@ -241,10 +245,10 @@ class ComparativeRanker(Ranker):
         shown: Mapping[str, int],
         read: Callable[[ChatReply], T],
         *,
-        stage: Literal["score", "assess"] = "score",
-        by_probability: bool = False,
+        stage: Stage = "score",
+        by_probability: bool,
     ) -> T | None:
-        """What `read` makes of the reply; None if the comparison failed, which is counted.
+        """Return what `read` makes of the reply; None if the comparison failed, which is counted.
 
         Args:
             sorting: the query.
@@ -280,6 +284,7 @@ class ComparativeRanker(Ranker):
                 persona=sorting.persona,
                 max_tokens=self.config.max_score_tokens,
                 labels=names if by_probability else (),
+                passages=len(names),
             )
         except ModelError as error:
             sorting.note_failure(error)
@@ -288,18 +293,31 @@ class ComparativeRanker(Ranker):
         return found
 
     async def _order(
-        self, sorting: Sorting, rows: Sequence[int], stage: Literal["score", "assess"] = "score"
+        self,
+        sorting: Sorting,
+        rows: Sequence[int],
+        stage: Stage = "score",
+        *,
+        by_probability: bool = False,
     ) -> list[int] | None:
-        """The rows that the model names, best first; None if the comparison failed.
+        """Return the rows that the model names, best first; None if the comparison failed.
 
-        What is odd about its reply is counted. `stage` as for `_ask`.
+        What is odd about its reply is counted. `stage` and `by_probability` as for `_ask`; with
+        the latter the likeliest letter is the best, and those not listed are not named.
         """
+        first = sorting.first_number
+        names = [str(number) for number in range(first, first + len(rows))]
+        if by_probability:
+            names = [LETTERS[(first + place - 1) % len(LETTERS)] for place in range(len(rows))]
 
         def read(reply: ChatReply) -> ReadOrder:
+            if by_probability:
+                sorting.made_up = sorting.worst and not reply.reused
+                return likeliest_first(reply.label_logprobs or {}, names)
             return read_order(reply.text, len(rows), cut=reply.finish_reason == "length")
 
-        shown = {str(number): row for number, row in enumerate(rows, start=sorting.first_number)}
-        found = await self._ask(sorting, shown, read, stage=stage)
+        shown = dict(zip(names, rows, strict=True))
+        found = await self._ask(sorting, shown, read, stage=stage, by_probability=by_probability)
         if found is None:
             return None
         sorting.count(
@@ -307,11 +325,12 @@ class ComparativeRanker(Ranker):
             missing=found.missing,
             repeated=found.repeated,
             unknown=found.unknown,
+            as_shown=found.as_shown,
         )
         return [rows[place] for place in found.places]
 
     async def _choose(self, sorting: Sorting, rows: Sequence[int]) -> int | None:
-        """The row that the model finds most relevant, or None if the comparison failed.
+        """Return the row that the model finds most relevant, or None if the comparison failed.
 
         A model that gives probabilities is asked for those of the letters. Equal ones are the
         first's.
@@ -321,11 +340,14 @@ class ComparativeRanker(Ranker):
 
         def read(reply: ChatReply) -> int:
             if by_probability:
-                return _likeliest(reply.label_logprobs or {}, tuple(shown))
+                return likeliest_first(reply.label_logprobs or {}, tuple(shown)).places[0]
             return read_choice(reply.text, tuple(shown), cut=reply.finish_reason == "length")
 
         place = await self._ask(sorting, shown, read, by_probability=by_probability)
-        return None if place is None else rows[place]
+        if place is None:
+            return None
+        sorting.count(as_shown=place == 0)
+        return rows[place]
 
     def _ranking_of(self, sorting: Sorting, *, partial: bool) -> Ranking:
         session = sorting.session
@@ -334,6 +356,11 @@ class ComparativeRanker(Ranker):
             places.setdefault(row, []).append(place)
         order = [place for row in sorting.order for place in places[row]]
         ranking = self.ranking_by_order(session.asked, session.given, order, calls=session.usage)
+        ranks = sorting.ranks()
+        levels = [ranks[row] for row in session.group_of[order].tolist()]
+        groups = [list(group) for _, group in groupby(range(len(levels)), levels.__getitem__)]
+        undecided = tuple((each[0] + 1, each[-1] + 1) for each in groups if len(each) > 1)
+        ranking = dataclasses.replace(ranking, undecided=undecided)
         return self._finished(ranking, session, sorting.counts, partial=partial)
 
     def _ranking_of_team(
@@ -419,13 +446,23 @@ def check_whole(name: str, value: int, least: int, most: int) -> None:
         raise ConfigError(f"{name}={value!r}: give a whole number from {least} to {most:,}")
 
 
-def _of_team(config: RankerConfig, members: int | None) -> RankerConfig:
+def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Refuse an option that is none of the choices.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    if value not in choices:
+        raise ConfigError(f"{name}={value!r}: give one of {', '.join(map(repr, choices))}")
+
+
+def _of_team(config: RankerConfig, members: int | None, ensemble: str) -> RankerConfig:
     """The configuration of a team of so many given members, with the ensemble for orders."""
     chosen: dict[str, Any] = {}
     if members is not None and "team_size" not in config.model_fields_set:
         chosen["team_size"] = members
     if "ensemble" not in config.model_fields_set:
-        chosen["ensemble"] = "reciprocal_rank"
+        chosen["ensemble"] = ensemble
     return RankerConfig.of(config, chosen)
 
 
@@ -434,7 +471,7 @@ def _refuse_score_options(config: RankerConfig, ranker: str, *, by_team: bool) -
     if by_team and config.rule.ensemble.asks:
         raise ConfigError(
             f"ensemble={config.ensemble!r} shows a model the scores of each passage, and {ranker} "
-            'gives orders; use "reciprocal_rank" or "sum" (Borda\'s count)'
+            'gives orders; use "rrf", "reciprocal_rank" or "sum" (Borda\'s count)'
         )
     for name in _OF_SCORES:
         if by_team and name in _OF_ORDERS:
@@ -444,16 +481,3 @@ def _refuse_score_options(config: RankerConfig, ranker: str, *, by_team: bool) -
                 f"{name}={getattr(config, name)!r} is about scores, and {ranker} compares "
                 "passages and gives none; leave it out, or use another ranker"
             )
-
-
-def _likeliest(logprobs: Mapping[str, float], labels: Sequence[str]) -> int:
-    """The place of the likeliest label, of equal ones the first.
-
-    Raises:
-        Unreadable: none of the labels is listed.
-    """
-    known = [logprobs.get(label, -math.inf) for label in labels]
-    known = [each if each < math.inf else -math.inf for each in known]  # NaN is below nothing
-    if max(known) == -math.inf:
-        raise Unreadable(f"none of the letters {', '.join(labels)} is among the likely answers.")
-    return known.index(max(known))

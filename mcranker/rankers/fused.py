@@ -576,9 +576,7 @@ def _of_ranking(ranking: Ranking) -> _List:
         asked=True,
         failure=ranking.failure,
         absent="it was not returned",
-        reasons={
-            hit.index: dropped.get(hit.index, why) for hit in hits if hit.index not in by_score
-        },
+        reasons={**dropped, **{hit.index: why for hit in hits if hit.index not in by_score}},
         calls=ranking.calls,
         comparisons=ranking.comparisons,
         cut=ranking.cut,

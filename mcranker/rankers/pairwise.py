@@ -1,35 +1,53 @@
-"""Pairwise ranking prompting: neighbours change places where a call finds the lower one better."""
+"""Pairwise ranking prompting: a call finds the better of two, and three ways sort by it."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Unpack
+from collections.abc import Callable, Sequence
+from itertools import combinations, pairwise
+from typing import ClassVar, Literal, Unpack
 
 from mcranker.config import LARGEST, RankerConfig
 from mcranker.method.seats import TeamSpec
 from mcranker.models import LedgerSpec, ModelSpec, Roles
 from mcranker.options import RankerOptions
-from mcranker.rankers.comparative import ComparativeRanker, check_whole
-from mcranker.rankers.sorting import Sorting
+from mcranker.rankers.comparative import ComparativeRanker, check_choice, check_whole
+from mcranker.rankers.sorting import (
+    Sorting,
+    bubblesort,
+    heapsort,
+    most_of_bubbles,
+    most_of_heap,
+)
 from mcranker.runtime.bridge import task_group
+
+_CHILDREN = 2
 
 
 class PairwiseRanker(ComparativeRanker):
-    """Has the model choose the better of two passages, and lets the best rise: PRP-Sliding-K.
+    """Has the model choose the better of two passages, in both orders, and sorts by its choices.
 
-    Each pass goes from the last passage to the first and swaps neighbours where the lower one is
-    better; after so many passes, as many first ranks are sorted out. Every pair is shown in both
-    orders, and if the choice depends on the order, it is a tie and nothing is swapped. No pair is
-    asked about twice. "Large Language Models are Effective Text Rankers with Pairwise Ranking
-    Prompting" (Qin et al. 2024, arXiv 2306.17563), section 3, by the letters' probabilities where
-    the model gives them, else by the letter that it writes.
+    "Large Language Models are Effective Text Rankers with Pairwise Ranking Prompting" (Qin et al.
+    2024, arXiv 2306.17563), section 3, by the letters' probabilities where the model gives them,
+    else by the letter that it writes. If the choice depends on the order in which the two are
+    shown, they are tied. No pair is asked about twice.
 
-    n passages take at most 2 · (n - 1 + n - 2 + ... ) calls, one term a rank; an estimate counts
-    so many.
+    | sort | of the paper | calls |
+    |---|---|---|
+    | ``"sliding"`` (default) | PRP-Sliding-K | 2 · (n - 1 + n - 2 + ...) at most, a term a rank |
+    | ``"heap"`` | PRP-Sorting | about 4 · n + 4 · log2 n a rank, at most |
+    | ``"all_pairs"`` | PRP-Allpair | n · (n - 1) |
+
+    Sliding swaps neighbours where the lower one is better, from the last to the first, once for
+    each rank. A heap has its best passage taken off once for each rank; the others follow in
+    first-stage order. With all pairs, passages are ordered by the pairs that they win, of which a
+    tie is half of one for either; `ranks` has no say. Tied passages keep their order, in a heap
+    that of the first stage. An estimate counts the most calls there may be.
 
     >>> PairwiseRanker(model="openai:gpt-5-mini")    # ten passes
 
     Args:
         ranks: so many first ranks are sorted out, K of the paper; at least 1.
+        sort: ``"sliding"``, ``"heap"`` or ``"all_pairs"``.
         model: answers, as for `MCRanker`.
         recruiter_model: recruits the team's personas, instead of `model`.
         criteria_model: writes their rubrics, instead of `model`.
@@ -47,12 +65,13 @@ class PairwiseRanker(ComparativeRanker):
     """
 
     name: ClassVar[str] = "pairwise"
-    prompt: ClassVar[str] = "pairwise"
+    prompt = "pairwise"
 
     def __init__(
         self,
         *,
         ranks: int = 10,
+        sort: Literal["sliding", "heap", "all_pairs"] = "sliding",
         model: ModelSpec = None,
         recruiter_model: ModelSpec = None,
         criteria_model: ModelSpec = None,
@@ -65,10 +84,11 @@ class PairwiseRanker(ComparativeRanker):
         **options: Unpack[RankerOptions],
     ) -> None:
         check_whole("ranks", ranks, 1, LARGEST)
-        self.ranks = ranks
+        check_choice("sort", sort, ("sliding", "heap", "all_pairs"))
+        self.ranks, self.sort = ranks, sort
         super().__init__(
             RankerConfig.of(config, options, team_size=team_size),
-            {"ranks": ranks},
+            {"sort": sort} if sort == "all_pairs" else {"ranks": ranks, "sort": sort},
             roles=Roles(model, recruiter_model, criteria_model),
             base_url=base_url,
             api_key=api_key,
@@ -77,36 +97,77 @@ class PairwiseRanker(ComparativeRanker):
         )
 
     async def _sort(self, sorting: Sorting) -> None:
-        order = sorting.order
         better: dict[frozenset[int], int | None] = {}
-        if len(order) == 1:
-            sorting.settled = 1
-        for top in range(min(self.ranks, len(order) - 1)):
-            for lower in range(len(order) - 1, top, -1):
-                pair = order[lower - 1], order[lower]
-                known = frozenset(pair)
-                if known not in better:
-                    better[known] = await self._better_of(sorting, *pair)
-                if better[known] == pair[1]:
-                    order[lower - 1], order[lower] = order[lower], order[lower - 1]
-            sorting.settled = top + 1
 
-    def _most(self, count: int) -> int:
-        return 2 * sum(count - top for top in range(1, min(self.ranks, count - 1) + 1))
+        async def best_of(rows: Sequence[int], keep: Callable[[Sequence[int]], int]) -> int:
+            best = rows[0]
+            for other in rows[1:]:
+                pair = frozenset((best, other))
+                if pair not in better:
+                    chosen = await self._compare(sorting, best, other)
+                    decided = len(chosen) == 2 and chosen[0] == chosen[1]
+                    better[pair] = chosen[0] if decided else None
+                    sorting.note([pair], decided=decided)
+                found = better[pair]
+                best = keep((best, other)) if found is None else found
+            return best
 
-    async def _better_of(self, sorting: Sorting, upper: int, lower: int) -> int | None:
-        """The better one, chosen in both orders; None for a tie, or if a comparison failed."""
-        chosen: dict[int, int | None] = {}
+        match self.sort:
+            case "sliding":
+                await bubblesort(sorting, self.ranks, 1, best_of)
+            case "heap":
+                await heapsort(sorting, self.ranks, _CHILDREN, best_of)
+            case "all_pairs":
+                await self._sort_by_all_pairs(sorting)
 
-        async def choose(first: int, second: int) -> None:
-            chosen[first] = await self._choose(sorting, (first, second))
+    async def _sort_by_all_pairs(self, sorting: Sorting) -> None:
+        """Order by won pairs: a tie is half of one for either, a failed one the upper's."""
+        points = dict.fromkeys(sorting.order, 0)
+        failed: set[frozenset[int]] = set()
+        pairs = combinations(sorting.order, 2)
+
+        async def compare() -> None:
+            for upper, lower in pairs:
+                chosen = await self._compare(sorting, upper, lower)
+                if len(chosen) < 2:
+                    failed.add(frozenset((upper, lower)))
+                    chosen = [upper, upper]
+                for row in chosen:
+                    points[row] += 1
 
         async with task_group() as group:
-            group.start_soon(choose, upper, lower)
-            group.start_soon(choose, lower, upper)
-        failed = None in chosen.values()
-        tied = not failed and chosen[upper] != chosen[lower]
-        sorting.count(tied=tied)
-        best = lower if sorting.worst else None if failed or tied else chosen[upper]
-        await sorting.tell((lower, upper) if best == lower else (upper, lower), failed=failed)
-        return best
+            for _ in range(sorting.session.calls_at_once(self.models.scoring)):
+                group.start_soon(compare)
+        sorting.order.sort(key=lambda row: -points[row])
+        sorting.settled = len(sorting.order)
+        neighbours = pairwise(sorting.order)
+        even = {frozenset((a, b)) for a, b in neighbours if points[a] == points[b]}
+        sorting.note(even | failed, decided=False)
+
+    def _most(self, count: int) -> int:
+        match self.sort:
+            case "sliding":
+                return 2 * most_of_bubbles(count, self.ranks, 1)
+            case "heap":
+                return 2 * _CHILDREN * most_of_heap(count, self.ranks, _CHILDREN)
+            case "all_pairs":
+                return count * (count - 1)
+
+    async def _compare(self, sorting: Sorting, upper: int, lower: int) -> list[int]:
+        """Return the rows chosen in the two orders; fewer if a comparison failed."""
+        chosen: list[int] = []
+
+        async def choose(rows: Sequence[int]) -> None:
+            best = await self._choose(sorting, rows)
+            chosen.extend(() if best is None else (best,))
+
+        async with task_group() as group:
+            group.start_soon(choose, (upper, lower))
+            group.start_soon(choose, (lower, upper))
+        tied = len(set(chosen)) == 2
+        sorting.count(tied=tied, inconsistent=tied)
+        if sorting.worst:
+            chosen = [lower, lower]
+        best = lower if chosen == [lower, lower] else upper
+        await sorting.tell(sorted((upper, lower), key=best.__ne__), failed=len(chosen) < 2)
+        return chosen

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import math
+import random
+from collections import Counter
 from collections.abc import Sequence
-from typing import ClassVar, Literal, Unpack
+from itertools import combinations
+from typing import ClassVar, Unpack
 
 from mcranker.config import LARGEST, RankerConfig
-from mcranker.errors import ConfigError
+from mcranker.errors import ConfigError, UnsupportedCapability
+from mcranker.llm.chat import Stage
 from mcranker.method.seats import TeamSpec
 from mcranker.models import LedgerSpec, ModelSpec, Roles
 from mcranker.options import RankerOptions
-from mcranker.rankers.comparative import ComparativeRanker, check_whole
-from mcranker.rankers.sorting import Sorting
+from mcranker.rankers.comparative import LETTERS, ComparativeRanker, check_whole
+from mcranker.rankers.sorting import Pair, Sorting
+from mcranker.runtime.bridge import task_group
 from mcranker.types import Passage
 
-MOST_IN_A_WINDOW = 100
-MOST_PASSES = 100
+MOST_IN_A_WINDOW = MOST_PASSES = MOST_SHUFFLES = 100
+SORTED_OUT = 10
+"""First ranks that a pass must sort out for ``"rrf"`` to combine a team's orders by default."""
 
 
 class RankGPTRanker(ComparativeRanker):
@@ -30,8 +37,17 @@ class RankGPTRanker(ComparativeRanker):
     With an `assessor_model` there is a second stage: it puts the first `reranked` passages in order
     again by one more pass over them, as the paper has GPT-4 do with the best of a cheaper model.
 
+    With `shuffles` each window is shown in several orders, and what the replies agree on counts:
+    "Found in the Middle: Permutation Self-Consistency Improves Listwise Ranking in Large Language
+    Models" (Tang et al. 2023, arXiv 2310.07712). With `likelihood` a window is ordered by how
+    likely each passage's letter is as the first token of the reply: "FIRST: Faster Improved
+    Listwise Reranking with Single Token Decoding" (Gangi Reddy et al. 2024, arXiv 2406.15657),
+    without its training.
+
     >>> RankGPTRanker(model="openai:gpt-5-mini")              # window 20, step 10, as in the paper
     >>> RankGPTRanker(model="openai:gpt-5-mini", passes=2)
+    >>> RankGPTRanker(model="openai:gpt-5-mini", shuffles=5)   # five calls a window
+    >>> RankGPTRanker(model="openai:gpt-4.1-mini", likelihood=True)  # one token of reply a window
     >>> RankGPTRanker(model="openai:gpt-5-mini", team_size=3)  # each persona's order
     >>> RankGPTRanker(model="openai:gpt-5-mini", assessor_model="openai:gpt-5")
 
@@ -39,6 +55,8 @@ class RankGPTRanker(ComparativeRanker):
         window: passages that one call puts in order, 2 to 100.
         step: passages by which the window moves on, below `window`.
         passes: how often the window goes over all passages.
+        shuffles: orders in which each window is shown, 1 to 100; the first is that of the passages.
+        likelihood: order a window by its letters' probabilities; `window` is at most 26 then.
         reranked: how many of the first passages the assessor puts in order again, at least 2.
         model: answers, as for `MCRanker`.
         recruiter_model: recruits the team's personas, instead of `model`.
@@ -58,7 +76,7 @@ class RankGPTRanker(ComparativeRanker):
     """
 
     name: ClassVar[str] = "rankgpt"
-    prompt: ClassVar[str] = "rankgpt"
+    prompt = "rankgpt"
 
     def __init__(
         self,
@@ -66,6 +84,8 @@ class RankGPTRanker(ComparativeRanker):
         window: int = 20,
         step: int = 10,
         passes: int = 1,
+        shuffles: int = 1,
+        likelihood: bool = False,
         reranked: int = 30,
         model: ModelSpec = None,
         recruiter_model: ModelSpec = None,
@@ -82,6 +102,7 @@ class RankGPTRanker(ComparativeRanker):
         check_whole("window", window, 2, MOST_IN_A_WINDOW)
         check_whole("step", step, 1, MOST_IN_A_WINDOW)
         check_whole("passes", passes, 1, MOST_PASSES)
+        check_whole("shuffles", shuffles, 1, MOST_SHUFFLES)
         check_whole("reranked", reranked, 2, LARGEST)
         if step >= window:
             raise ConfigError(
@@ -89,16 +110,30 @@ class RankGPTRanker(ComparativeRanker):
                 f"window to the next; give 1 to {window - 1}"
             )
         self.window, self.step, self.passes = window, step, passes
+        self.shuffles, self.likelihood = shuffles, likelihood
         self.reranked = 0 if assessor_model is None else reranked
+        own = {"window": window, "step": step, "passes": passes, "reranked": self.reranked}
+        if window - step < SORTED_OUT:
+            self.team_ensemble = "reciprocal_rank"
+        if likelihood:
+            check_whole("window", window, 2, len(LETTERS))
+            self.prompt = "setwise"
         super().__init__(
             RankerConfig.of(config, options, team_size=team_size),
-            {"window": window, "step": step, "passes": passes, "reranked": self.reranked},
+            {**own, "shuffles": shuffles, "likelihood": likelihood},
             roles=Roles(model, recruiter_model, criteria_model, assessor=assessor_model),
             base_url=base_url,
             api_key=api_key,
             team=team,
             ledger=ledger,
         )
+        for chat in (self.models.scoring, self.models.assessor) if likelihood else ():
+            if not chat.capabilities.label_logprobs:
+                raise UnsupportedCapability(
+                    f"{chat.name} gives no log-probabilities, by which likelihood=True puts "
+                    "passages in order; name a model that does, or leave it out",
+                    model=chat.name,
+                )
 
     async def _sort(self, sorting: Sorting) -> None:
         for number in range(self.passes):
@@ -111,12 +146,15 @@ class RankGPTRanker(ComparativeRanker):
             await self._put_in_order(sorting, start, end, "assess")
 
     def _most(self, count: int) -> int:
-        again = len(self._windows(min(self.reranked, count)))
-        return self.passes * len(self._windows(count)) + again
+        windows = self._windows(count) * self.passes + self._windows(min(self.reranked, count))
+        return self._calls(windows)
 
     def _fewest(self, passages: Sequence[Passage]) -> int | None:
         # In later passes, windows that stayed as they were are answered from the ledger.
-        return len(self._windows(len(passages)))
+        return self._calls(self._windows(len(passages)))
+
+    def _calls(self, windows: Sequence[tuple[int, int]]) -> int:
+        return sum(min(self.shuffles, math.factorial(end - start)) for start, end in windows)
 
     def _windows(self, count: int) -> list[tuple[int, int]]:
         """First place and end of each window, the last passages first; none for one passage."""
@@ -130,18 +168,62 @@ class RankGPTRanker(ComparativeRanker):
             end -= self.step
         return windows
 
-    async def _put_in_order(
-        self, sorting: Sorting, start: int, end: int, stage: Literal["score", "assess"]
-    ) -> None:
+    async def _put_in_order(self, sorting: Sorting, start: int, end: int, stage: Stage) -> None:
         rows = sorting.order[start:end]
-        named = await self._order(sorting, rows, stage)
-        if named is not None:
-            rows = [*named, *(row for row in rows if row not in named)]
-            sorting.order[start:end] = rows
-        await sorting.tell(rows, failed=named is None)
+        orders: list[list[int]] = []
+
+        async def ask(shown: Sequence[int]) -> None:
+            by_probability = self.likelihood and stage == "score"
+            named = await self._order(sorting, shown, stage, by_probability=by_probability)
+            if named is not None:
+                orders.append(named)
+
+        async with task_group() as group:
+            for shown in _shuffled(rows, self.shuffles, sorting.session.query.text):
+                group.start_soon(ask, shown)
+        agreed, even = _agreed(rows, orders)
+        sorting.order[start:end] = agreed
+        sorting.count(tied=len(even) if len(orders) > 1 else 0)
+        sorting.note({frozenset(pair) for pair in combinations(rows, 2)} - even, decided=True)
+        if not sorting.settled:  # else an earlier pass has decided them
+            sorting.note(even, decided=False)
+        await sorting.tell(agreed, failed=not orders)
+
+
+def _shuffled(rows: Sequence[int], count: int, query: str) -> list[Sequence[int]]:
+    """The rows as they are, and other orders of them by chance, each once; the same every time."""
+    draw = random.Random(f"{query} {rows}")  # noqa: S311 - an order is no secret
+    found = dict.fromkeys([tuple(rows)])
+    while len(found) < min(count, math.factorial(len(rows))):
+        found[tuple(draw.sample(rows, len(rows)))] = None
+    return list(found)
+
+
+def _agreed(rows: Sequence[int], orders: Sequence[Sequence[int]]) -> tuple[list[int], set[Pair]]:
+    """The order that the given ones agree on best, and the pairs on which they are even.
+
+    That is Borda's, in which then no two neighbours are against the majority. What an order leaves
+    out is behind what it names.
+    """
+    lead: Counter[tuple[int, int]] = Counter()
+    for named in orders:
+        behind = set(rows)
+        for row in named:
+            behind.remove(row)
+            lead.update((row, other) for other in behind)
+            lead.subtract((other, row) for other in behind)
+    points = {row: sum(lead[row, other] for other in rows) for row in rows}
+    agreed = sorted(rows, key=lambda row: -points[row])
+    for last in range(1, len(agreed)):
+        for place in range(last, 0, -1):
+            before, after = agreed[place - 1 : place + 1]
+            if lead[after, before] <= 0:
+                break
+            agreed[place - 1 : place + 1] = after, before
+    return agreed, {frozenset(pair) for pair in combinations(rows, 2) if not lead[pair]}
 
 
 def _tell_apart(sorting: Sorting, number: int) -> None:
     """Have an estimate count the requests of this pass, as the order will be another by then."""
     if sorting.made_up:
-        sorting.first_number = 1 + number * MOST_IN_A_WINDOW
+        sorting.first_number = 1 + number * (MOST_IN_A_WINDOW + 1)

@@ -10,12 +10,11 @@ import anyio
 from pydantic import ValidationError
 
 from mcranker.config import RankerConfig
-from mcranker.errors import ConfigError, ModelError, UnsupportedCapability
+from mcranker.errors import ConfigError, FormNotKept, ModelError, UnsupportedCapability
 from mcranker.events import RubricWritten
 from mcranker.inputs import as_passages, as_query
 from mcranker.logs import safe_logger
 from mcranker.method.annotator import ScorePassages, Scores, TakesScores, missing_score
-from mcranker.method.panel import may_be_one_of_them
 from mcranker.method.recruiter import NO_EXAMPLE
 from mcranker.method.rubric_text import INSTRUCTION_SHARE, judge_without_team
 from mcranker.method.seats import TeamSpec
@@ -26,6 +25,7 @@ from mcranker.options import RankerOptions
 from mcranker.rankers.comparative import check_whole
 from mcranker.rankers.pointwise import PointwiseRanker
 from mcranker.ranking import Ranking
+from mcranker.replies.form import Rows
 from mcranker.replies.properties import (
     MOST_PROPERTIES,
     TOP_PROPERTY,
@@ -78,7 +78,8 @@ class RebelRanker(PointwiseRanker):
     """Scores passages, several in one call, by relevance and by further properties.
 
     A passage's final score is its relevance, 0 to 10, plus the sum of weight · score, 0 to 5, over
-    the properties. Passages whose relevance is below `drop_below` get none and follow the others.
+    the properties. Passages whose relevance is below `drop_below` get none and are left out: the
+    ranking's hits are the others, and `Ranking.dropped` has them.
     "Relevance Isn't All You Need: Scaling RAG Systems With Inference-Time Compute Via
     Multi-Criteria Reranking" (LeVine and Varjavand 2025, arXiv 2504.07104), section 2.
 
@@ -370,42 +371,34 @@ class WindowJudge(Actor[ScorePassages, None]):
         for row in message.rows:
             await self._ensembler.tell(Scores(row, 0, (found[row],)))
 
-    async def _ask(self, rows: Sequence[int], found: dict[int, Score], *, again: bool) -> None:
+    async def _ask(self, rows: Rows, found: dict[int, Score], *, again: bool) -> None:
         """Score the passages of `rows`, and put their scores into `found`.
 
         Raises:
             ModelError: the model as such failed, not just these passages' requests.
         """
-        try:
-            reply = await self._call(rows)
-        except ModelError as error:
-            self._count(failed=1)
-            if len(rows) > 1 and may_be_one_of_them(error):
-                half = (len(rows) + 1) // 2
-                await self._ask(rows[:half], found, again=again)
-                await self._ask(rows[half:], found, again=again)
-            else:
-                found.update(dict.fromkeys(rows, missing_score(error)))
-            return
-        self._count(
-            asked=1,
-            odd=int(reply.odd),
-            missing=reply.missing,
-            repeated=reply.repeated,
-            unknown=reply.unknown,
-            unreadable=len(reply.problems) - reply.missing,
-        )
-        for place, scores in reply.scores.items():
-            found[rows[place]] = self._scored(rows[place], scores)
-        lost = [rows[place] for place in reply.problems]
-        if lost and again:
-            await self._ask(lost, found, again=False)
-            return
-        name = self._session.models.scoring.name
-        for place, problem in reply.problems.items():
-            found[rows[place]] = Score(None, reason=f"{name} gave no score: {problem}")
+        form, name = self._session.forms["score", JUDGE], self._session.models.scoring.name
+        for part, reply in await form.in_parts(rows, self._call):
+            if isinstance(reply, ModelError):
+                found.update(dict.fromkeys(part, missing_score(reply)))
+                continue
+            self._count(
+                asked=1,
+                odd=int(reply.odd),
+                missing=reply.missing,
+                repeated=reply.repeated,
+                unknown=reply.unknown,
+                unreadable=len(reply.problems) - reply.missing,
+            )
+            for place, scores in reply.scores.items():
+                found[part[place]] = self._scored(part[place], scores)
+            if reply.problems and again:
+                await self._ask(tuple(part[place] for place in reply.problems), found, again=False)
+                continue
+            for place, problem in reply.problems.items():
+                found[part[place]] = Score(None, reason=f"{name} gave no score: {problem}")
 
-    async def _call(self, rows: Sequence[int]) -> ReadWindow:
+    async def _call(self, rows: Rows) -> ReadWindow:
         session, config, keys = self._session, self._session.config, self._keys
         shown = [
             session.prompts.piece(
@@ -418,18 +411,24 @@ class WindowJudge(Actor[ScorePassages, None]):
         most = config.max_score_tokens
         if "max_score_tokens" not in config.model_fields_set:
             most = max(most, len(rows) * (len(keys) + 3) * _TOKENS_A_SCORE)
-        return await session.ask(
-            session.models.scoring,
-            turns,
-            lambda reply: read_window(
-                reply.text, count=len(rows), properties=len(keys), least=self._least
-            ),
-            stage="score",
-            persona=JUDGE,
-            doc_id=session.passage(rows[0]).id if len(rows) == 1 else "",
-            max_tokens=most,
-            schema=window_schema(len(rows), keys),
-        )
+        try:
+            return await session.ask(
+                session.models.scoring,
+                turns,
+                lambda reply: read_window(
+                    reply.text, count=len(rows), properties=len(keys), least=self._least
+                ),
+                stage="score",
+                persona=JUDGE,
+                doc_id=session.passage(rows[0]).id if len(rows) == 1 else "",
+                max_tokens=most,
+                schema=window_schema(len(rows), keys),
+                passages=len(rows),
+                divisible=len(rows) > 1,
+            )
+        except ModelError as error:
+            self._count(failed=not isinstance(error, FormNotKept))  # else nothing was asked
+            raise
 
     def _scored(self, row: int, scores: PassageScores) -> Score:
         """The final score as the scores add up to it; none for a passage that is dropped."""

@@ -1,34 +1,46 @@
-"""Setwise: a heap of passages, in which one call chooses the best of a parent and its children."""
+"""Setwise: one call chooses the best of a few passages, and a heap or bubbles sort by it."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Unpack
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Literal, Unpack
 
 from mcranker.config import LARGEST, RankerConfig
 from mcranker.method.seats import TeamSpec
 from mcranker.models import LedgerSpec, ModelSpec, Roles
 from mcranker.options import RankerOptions
-from mcranker.rankers.comparative import LETTERS, ComparativeRanker, check_whole
-from mcranker.rankers.sorting import Sorting
+from mcranker.rankers.comparative import LETTERS, ComparativeRanker, check_choice, check_whole
+from mcranker.rankers.sorting import (
+    Sorting,
+    bubblesort,
+    heapsort,
+    most_of_bubbles,
+    most_of_heap,
+)
 
 
 class SetwiseRanker(ComparativeRanker):
-    """Has the model choose the most relevant of a few passages, and sorts by heapsort.
+    """Has the model choose the most relevant of a few passages, and sorts by its choices.
 
-    A heap in which each passage has `children` below it is built and the best taken off its top
-    `ranks` times. The other passages follow in first-stage order. "A Setwise Approach for
-    Effective and Highly Efficient Zero-shot Ranking with Large Language Models" (Zhuang et al.
-    2024, arXiv 2310.09497), section 3: heapsort, by the letters' probabilities where the model
-    gives them, else by the letter that it writes.
+    "A Setwise Approach for Effective and Highly Efficient Zero-shot Ranking with Large Language
+    Models" (Zhuang et al. 2024, arXiv 2310.09497), section 3, by the letters' probabilities where
+    the model gives them, else by the letter that it writes. A set is shown in first-stage order.
 
-    The number of calls depends on the answers; it is about n / children to build the heap, and
-    for each rank at most the depth of the heap. An estimate counts the most there may be.
+    By ``"heap"``, a heap in which each passage has `children` below it is built, and the best taken
+    off its top `ranks` times; the others follow in first-stage order. By ``"bubble"``, the best of
+    `children` + 1 passages moves on to the next ones above it, from the last passage to the first,
+    `ranks` times.
+
+    The number of calls depends on the answers. A heap takes about n / children to build, and for
+    each rank at most its depth; bubbles take about n / children a rank. No set is asked about
+    twice. An estimate counts the most there may be.
 
     >>> SetwiseRanker(model="openai:gpt-5-mini")    # sets of 4, the first 10 ranks
 
     Args:
         ranks: so many first ranks are sorted out, at least 1.
-        children: passages that one call compares with the one above them, 1 to 25.
+        children: passages that one call compares with another one, 1 to 25.
+        sort: ``"heap"`` or ``"bubble"``.
         model: answers, as for `MCRanker`.
         recruiter_model: recruits the team's personas, instead of `model`.
         criteria_model: writes their rubrics, instead of `model`.
@@ -46,13 +58,14 @@ class SetwiseRanker(ComparativeRanker):
     """
 
     name: ClassVar[str] = "setwise"
-    prompt: ClassVar[str] = "setwise"
+    prompt = "setwise"
 
     def __init__(
         self,
         *,
         ranks: int = 10,
         children: int = 3,
+        sort: Literal["heap", "bubble"] = "heap",
         model: ModelSpec = None,
         recruiter_model: ModelSpec = None,
         criteria_model: ModelSpec = None,
@@ -66,10 +79,11 @@ class SetwiseRanker(ComparativeRanker):
     ) -> None:
         check_whole("ranks", ranks, 1, LARGEST)
         check_whole("children", children, 1, len(LETTERS) - 1)
-        self.ranks, self.children = ranks, children
+        check_choice("sort", sort, ("heap", "bubble"))
+        self.ranks, self.children, self.sort = ranks, children, sort
         super().__init__(
             RankerConfig.of(config, options, team_size=team_size),
-            {"ranks": ranks, "children": children},
+            {"ranks": ranks, "children": children, "sort": sort},
             roles=Roles(model, recruiter_model, criteria_model),
             base_url=base_url,
             api_key=api_key,
@@ -78,45 +92,24 @@ class SetwiseRanker(ComparativeRanker):
         )
 
     async def _sort(self, sorting: Sorting) -> None:
-        heap = list(sorting.order)
-        for place in self._parents(len(heap)):
-            await self._sift_down(sorting, heap, place)
-        found: list[int] = []
-        while heap and len(found) < self.ranks:
-            if found:
-                await self._sift_down(sorting, heap, 0)
-            found.append(heap[0])
-            sorting.settle(found)
-            last = heap.pop()
-            if heap:
-                heap[0] = last
+        known: dict[frozenset[int], int | None] = {}
+
+        async def best_of(rows: Sequence[int], keep: Callable[[Sequence[int]], int]) -> int:
+            shown = frozenset(rows)
+            is_new = shown not in known
+            if is_new:
+                known[shown] = await self._choose(sorting, sorted(rows))
+            chosen = known[shown]
+            best = keep(rows) if chosen is None else chosen
+            others = [row for row in rows if row != best]
+            sorting.note([frozenset((best, row)) for row in others], decided=chosen is not None)
+            if is_new:
+                await sorting.tell([best, *others], failed=chosen is None)
+            return best
+
+        sort = heapsort if self.sort == "heap" else bubblesort
+        await sort(sorting, self.ranks, self.children, best_of)
 
     def _most(self, count: int) -> int:
-        built = sum(self._depth(count, place) for place in self._parents(count))
-        after = range(count - 1, max(0, count - self.ranks), -1)
-        return built + sum(self._depth(left, 0) for left in after)
-
-    def _parents(self, count: int) -> range:
-        """Places in a heap that have others below them, the last first."""
-        return range((count - 2) // self.children, -1, -1)
-
-    def _depth(self, count: int, place: int) -> int:
-        """How many levels a heap of so many has below a place, at most."""
-        levels = 0
-        while (place := self.children * place + 1) < count:
-            levels += 1
-        return levels
-
-    async def _sift_down(self, sorting: Sorting, heap: list[int], place: int) -> None:
-        """Let the passage sink until it is the best of those compared with it."""
-        while (first := self.children * place + 1) < len(heap):
-            places = [place, *range(first, min(first + self.children, len(heap)))]
-            rows = [heap[each] for each in places]
-            chosen = await self._choose(sorting, rows)
-            best = rows[1] if sorting.worst else rows[0] if chosen is None else chosen
-            await sorting.tell([best, *(row for row in rows if row != best)], failed=chosen is None)
-            if best == rows[0]:
-                return
-            below = places[rows.index(best)]
-            heap[place], heap[below] = heap[below], heap[place]
-            place = below
+        most = most_of_heap if self.sort == "heap" else most_of_bubbles
+        return most(count, self.ranks, self.children)

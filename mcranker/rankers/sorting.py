@@ -1,19 +1,23 @@
-"""One sorting of passages by comparisons: its order, its counts, and when it is hopeless."""
+"""One sorting of passages by comparisons: its order, its counts, and the ways to sort."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 
-from mcranker.errors import MissingScoreError, ModelError
+from mcranker.errors import FormNotKept, MissingScoreError, ModelError, ReplyError
 from mcranker.events import PassagesCompared
 from mcranker.method.session import Session
 from mcranker.rankers.dispatch import FATAL_ERRORS
 from mcranker.types import DEADLINE, Comparisons
 from personas.templates import Template
 
-_HOPELESS = 3  # failures in a row that are no chance
+Pair = frozenset[int]
+BestOf = Callable[[Sequence[int], Callable[[Sequence[int]], int]], Awaitable[int]]
+"""Finds the best of some rows; takes which of them it is where no reply says."""
+
+_DOWN = 3  # failures in a row that are no chance
 
 
 @dataclass(slots=True)
@@ -32,6 +36,7 @@ class Sorting:
         template: of the persona's prompt; None for the ranker's.
         settled: so many first places of `order` are sorted out; the ranks of the others are not
             known yet, or are not looked for.
+        undecided: pairs of rows whose order no reply decides, though it was asked for.
         counts: what came of the replies.
         made_up: whether a reply was made up, for an estimate; then `order` is none.
         first_number: that of the first passage in a prompt. Estimates count equal requests once,
@@ -46,6 +51,7 @@ class Sorting:
     persona: str = ""
     template: Template | None = None
     settled: int = 0
+    undecided: set[Pair] = field(default_factory=set)
     counts: Comparisons = field(default_factory=Comparisons)
     made_up: bool = False
     first_number: int = 1
@@ -71,10 +77,24 @@ class Sorting:
         return "" if self.settled else DEADLINE
 
     def ranks(self) -> list[int]:
-        """The rank of each row, from 1; those that are not sorted out share the rank behind."""
-        last = self.settled + 1
-        place_of = {row: place for place, row in enumerate(self.order, start=1)}
-        return [min(place_of[row], last) for row in range(len(self.order))]
+        """The rank of each row, from 1. Those whose order is not decided share the first of theirs.
+
+        They are what is not sorted out, and neighbours of which no reply says which is better.
+        """
+        ranks, rank = [0] * len(self.order), 1
+        for place, row in enumerate(self.order):
+            before = self.order[place - 1]
+            if place <= self.settled and frozenset((before, row)) not in self.undecided:
+                rank = place + 1
+            ranks[row] = rank
+        return ranks
+
+    def note(self, pairs: Iterable[Pair], *, decided: bool) -> None:
+        """Take down whether a reply decides the order of these pairs."""
+        if decided:
+            self.undecided.difference_update(pairs)
+        else:
+            self.undecided.update(pairs)
 
     def add(self, counts: Comparisons) -> None:
         """Add the counts of another sorting; the first reason counts."""
@@ -96,8 +116,8 @@ class Sorting:
         """Count a comparison that failed.
 
         Raises:
-            ModelError: further comparisons would fail as well: it is an error of that kind, or
-                nothing has been answered yet, or the model did not answer several times.
+            ModelError: further comparisons would fail as well: it is an error of that kind, the
+                model did not answer several times, or it is given up before it has answered.
             MissingScoreError: ``missing="fail"``.
         """
         if isinstance(error, FATAL_ERRORS):
@@ -105,6 +125,9 @@ class Sorting:
         if self.worst:
             self.made_up = True
             return
+        answered = self.counts.asked - self.counts.failed
+        if isinstance(error, FormNotKept) and not answered:
+            raise error
         if self.session.config.missing == "fail":
             raise MissingScoreError(
                 f'a comparison failed and missing="fail": {error} Choose another policy to keep '
@@ -114,8 +137,8 @@ class Sorting:
         self._in_a_row += 1
         self.count(asked=1, failed=1)
         self.counts = dataclasses.replace(self.counts, reason=str(self._first))
-        nothing_answered = self.counts.failed == self.counts.asked
-        if self._in_a_row >= _HOPELESS and (nothing_answered or error.retryable):
+        down = error.retryable or not (answered or isinstance(error, ReplyError))
+        if down and self._in_a_row >= _DOWN:
             raise error
 
     def check(self, *, partial: bool) -> None:
@@ -139,3 +162,75 @@ class Sorting:
                 self.persona,
             )
         )
+
+
+async def heapsort(sorting: Sorting, ranks: int, children: int, best_of: BestOf) -> None:
+    """Build a heap, each row with `children` below it, and take the best off its top.
+
+    Where no reply says which is the best, it is the one that the first stage has first.
+    """
+    heap = list(sorting.order)
+
+    async def sift_down(place: int) -> None:
+        while (first := children * place + 1) < len(heap):
+            places = [place, *range(first, min(first + children, len(heap)))]
+            rows = [heap[each] for each in places]
+            best = await best_of(rows, min)
+            below = places[1 if sorting.worst else rows.index(best)]
+            if below == place:
+                return
+            heap[place], heap[below] = heap[below], heap[place]
+            place = below
+
+    for place in range((len(heap) - 2) // children, -1, -1):
+        await sift_down(place)
+    found: list[int] = []
+    while heap and len(found) < ranks:
+        if found:
+            await sift_down(0)
+        found.append(heap[0])
+        sorting.settle(found)
+        last = heap.pop()
+        if heap:
+            heap[0] = last
+
+
+def most_of_heap(count: int, ranks: int, children: int) -> int:
+    """The most sets of which a heap of `count` rows may need the best."""
+
+    def depth(size: int, place: int) -> int:
+        levels = 0
+        while (place := children * place + 1) < size:
+            levels += 1
+        return levels
+
+    built = sum(depth(count, place) for place in range((count - 2) // children + 1))
+    return built + sum(depth(left, 0) for left in range(count - 1, max(0, count - ranks), -1))
+
+
+async def bubblesort(sorting: Sorting, ranks: int, step: int, best_of: BestOf) -> None:
+    """Let the best rise from the last place, past `step` rows at a time; once for each rank.
+
+    Where no reply says which is the best, the order stays.
+    """
+    order = sorting.order
+    if len(order) == 1:
+        sorting.settled = 1
+    for top in range(min(ranks, len(order) - 1)):
+        for first, end in _steps(len(order), top, step):
+            rows = order[first:end]
+            best = await best_of(rows, lambda rows: rows[0])
+            best = rows[-1] if sorting.worst else best
+            order[first:end] = [best, *(row for row in rows if row != best)]
+        sorting.settled = top + 1
+
+
+def most_of_bubbles(count: int, ranks: int, step: int) -> int:
+    """The most sets of which the passes over `count` rows may need the best."""
+    return sum(len(_steps(count, top, step)) for top in range(min(ranks, count - 1)))
+
+
+def _steps(count: int, top: int, step: int) -> list[tuple[int, int]]:
+    """First place and end of each set of a pass from the last place up to `top`."""
+    ends = range(count, top + 1, -step)
+    return [(max(top, end - step - 1), end) for end in ends]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import reduce
 from itertools import islice, pairwise, product, takewhile
 from operator import or_
@@ -15,7 +16,7 @@ from mcranker.models import LedgerSpec, ModelSpec, Roles
 from mcranker.options import RankerOptions
 from mcranker.rankers.comparative import ComparativeRanker, check_whole
 from mcranker.rankers.rankgpt import MOST_IN_A_WINDOW
-from mcranker.rankers.sorting import Sorting
+from mcranker.rankers.sorting import Pair, Sorting
 from mcranker.runtime.bridge import task_group
 
 
@@ -56,7 +57,7 @@ class TournamentRanker(ComparativeRanker):
     """
 
     name: ClassVar[str] = "tournament"
-    prompt: ClassVar[str] = "rankgpt"
+    prompt = "rankgpt"
 
     def __init__(
         self,
@@ -96,6 +97,8 @@ class TournamentRanker(ComparativeRanker):
             facts.note(rows, named or ())
             sorting.settle(facts.first(self.ranks))
             sorting.settled = min(facts.known(), self.ranks)  # what follows may change yet
+            sorting.undecided = facts.undecided(sorting.order)
+            sorting.counts = replace(sorting.counts, tied=facts.tied())
             known = named or []
             best_first = [*known, *(row for row in rows if row not in known)]
             await sorting.tell(best_first, failed=named is None)
@@ -184,6 +187,18 @@ class Facts:
         """How many first ranks are known: no answer can change them any more."""
         known = takewhile(lambda tier: not tier.open, self._by_place())
         return sum(tier.rows.bit_count() for tier in known)
+
+    def undecided(self, order: Sequence[int]) -> set[Pair]:
+        """The neighbours in this order of which neither is known to be before the other."""
+        return {
+            frozenset((first, second))
+            for first, second in pairwise(order)
+            if (self._below[first] ^ self._above[first]) >> second & 1 == 0
+        }
+
+    def tied(self) -> int:
+        """Count the pairs that are before each other, by answers that contradict each other."""
+        return sum(math.comb(tier.rows.bit_count(), 2) for tier in self._tiers())
 
     def first(self, ranks: int) -> list[int]:
         """So many rows, best first: by what is known, and else in first-stage order."""

@@ -6,25 +6,70 @@ put in for what it does not say. A reply in which two orders or choices stand ha
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mcranker.replies.json import LONGEST, without_thinking
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.prose import is_example
 
-_ITEM = r"(?:\[\s*+[0-9]{1,9}\s*+\]|(?<![\w.,-])[0-9]{1,9}(?![\w,]|\.[0-9]))"
-_CHAIN = re.compile(rf"{_ITEM}(?:\s*+>\s*+{_ITEM})++")
+_WORD = r"(?i:passages?|documents?|docs?|texts?|candidates?|identifiers?)[\s#:]++"
+_ITEM = (
+    rf"(?:{_WORD})?+(?:\[\s*+(?:{_WORD})?+[0-9]{{1,9}}\s*+\]|\(\s*+(?:{_WORD})?+[0-9]{{1,9}}\s*+\)"
+    r"|(?<![\w.,-])#?+[0-9]{1,9}(?!\w|[.,][0-9]))"
+)
+_RUN = re.compile(rf"{_ITEM}(?:\s*+[>=<~,;|/]\s*+{_ITEM})++")
+_BETWEEN = re.compile(r"[>=<~,;|/]")
+_ARROW = re.compile(r"&gt;|[-=]?>++|[\u227b\u2192\u21d2]")
+_MARKUP = re.compile(r"[*`]|(?<![^\W_])_|_(?![^\W_])")
+_ALONE = re.compile(rf"\A[\s\"']*+({_ITEM})[\s\"'.]*+")
+_LEAD = (
+    r"(?:[{\s\"']*+(?i:(?!.{0,60}(?:example|format))[a-z ]{0,40}"
+    r"(?:order|ranking|ranked|rank|answer|output|list|result)[a-z ]{0,30})[\"']?\s*+[:=]\s*+)?+"
+)
+_LIST_LINE = re.compile(
+    rf"\A\s*+{_LEAD}(?:[\[({{]\s*+)?({_ITEM}(?:(?:\s*+[,;|/]\s*+|\s++)(?:then\s++)?+{_ITEM})++)"
+    r"[\s\])}\"'.;,]*+"
+)
+_ITEM_LINE = re.compile(
+    r"\A\s*+(?:[-+\u2022]\s++)?+"
+    r"(?:(?i:rank\s*+)?+#?+([0-9]{1,3})(?:st|nd|rd|th)?+\s*+[.):](?:\s++|(?=[\[(])))?"
+    rf"({_ITEM})[\s,;]*+"
+)
 _NUMBER = re.compile(r"[0-9]{1,9}")
-_ONE = re.compile(r"\A[\s*`\"']*+\[?\s*+([0-9]{1,9})\s*+\]?[\s*`\"'.]*+")
 _CHOICE = re.compile(
     r"\A[\W_]*+(?:(?i:the)\s++)?(?:(?i:most relevant|more relevant|best)\s++)?"
     r"(?:(?i:passage|answer|output|letter|choice|result)(?:\s++(?i:is))?[\W_]*+){0,3}"
     r"([A-Z])[\W_]*+"
 )
+_LETTER = r"(?:(?i:passage|text|document|answer|option)\s++)?+[\[(\"']?+([A-Z])(?!\w)[\])\"']?+"
+_SURE = r"(?:(?i:clearly|definitely|by far|the|to be|much|overall)\s++){0,3}"
+_CLAIMS = (
+    re.compile(
+        rf"(?<!\w){_LETTER}\s++(?i:is|seems|appears|looks)\s++{_SURE}"
+        r"(?i:(?:more|most)\s++relevant|best|better)\b"
+    ),
+    re.compile(
+        r"\b(?i:(?:(?:more|most)\s++relevant|best|better)(?:\s++(?:passage|text|answer|one))?"
+        rf"(?:\s++(?:to|for)\s++(?:the|this)\s++query)?\s*+(?:is\b|:)\s*+){_SURE}{_LETTER}"
+        r"(?=\s*+(?:[.,;:!]|\Z|\n|(?:because|since|as|over|than|which|due|given)\b))"
+    ),
+    re.compile(
+        r"\b(?i:answer\s*+(?:is\b|:)|I\s++(?:(?:would|will)\s++)?(?:choose|pick|select|prefer))\s*+"
+        rf"{_LETTER}(?=\s*+(?:[.,;:!]|\Z|\n|(?:because|since|as|over|than|which|due|given)\b))"
+    ),
+)
+_DOUBT = re.compile(
+    r"(?i)\b(?:not|cannot|neither|nor|never|no|none|hardly|if|whether|unless|or|either|both|equally|"
+    r"wrong|false)\b|n['\u2019]t\b"
+)
+_ANOTHER = re.compile(rf"\A\s*+(?:,|/|(?i:or|and|nor)\b)\s*+{_LETTER}(?!\s++\w)")
+_SENTENCE_END = re.compile(r"[.!?\n]")
 _BEFORE = 100  # characters before a list that can say that it is an example
 _LONGEST_CHOICE = 100  # characters of a line that is a choice and nothing else
+_LONGEST_SENTENCE = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +89,22 @@ class ReadOrder:
     unknown: int
 
     @property
+    def as_shown(self) -> bool:
+        """True if the passages stay in the order in which they were shown."""
+        return self.places == tuple(range(len(self.places)))
+
+    @property
     def odd(self) -> bool:
         """Whether it is not simply an order of all passages."""
         return bool(self.missing or self.repeated or self.unknown)
 
 
 def read_order(text: str, count: int, *, cut: bool = False) -> ReadOrder:
-    """The order in a reply such as ``[2] > [3] > [1]``, of passages 1 to `count`.
+    """Return the order in a reply such as ``[2] > [3] > [1]``, of passages 1 to `count`.
 
-    Brackets may be left out, and text may stand around the list.
+    Text may stand around the list, and ``Passage`` before a number; brackets may be left out and
+    numbers be bold. With other separators than ``>``, or one number a line, a list counts that has
+    a line or lines for itself, and each of the passages once.
 
     Args:
         text: of the reply.
@@ -60,23 +112,20 @@ def read_order(text: str, count: int, *, cut: bool = False) -> ReadOrder:
         cut: it was cut at the token limit, so a number at its very end may lack digits.
 
     Raises:
-        Unreadable: there is no such list, there are several that differ, or it names no passage
-            that was shown.
+        Unreadable: there is no such list, there are several that differ, its separators do, or it
+            names no passage that was shown.
     """
-    body = _body(text)
-    chains = {
-        tuple(map(int, _numbers(found, body, cut=cut)))
-        for found in _CHAIN.finditer(body)
-        if not is_example(body[max(0, found.start() - _BEFORE) : found.start()])
-    }
-    alone = _ONE.fullmatch(body)
+    body = _ARROW.sub(">", _MARKUP.sub("", _body(text)))
+    alone = _ALONE.fullmatch(body)
     if alone and not cut:
-        chains = {(int(alone.group(1)),)}
-    if len(chains) > 1:
+        lists = {tuple(_numbers(alone.group(1)))}
+    else:
+        lists = {*_chains(body, cut=cut), *_complete_lists(body, count, cut=cut)}
+    if len(lists) > 1:
         raise Unreadable("it has several lists, which differ; write one.")
-    if not chains:
+    if not lists:
         raise Unreadable("it has no list of numbers with > between them, as in [2] > [1].")
-    (said,) = chains
+    (said,) = lists
     known = [number - 1 for number in said if 1 <= number <= count]
     places = tuple(dict.fromkeys(known))
     if not places:
@@ -90,19 +139,28 @@ def read_order(text: str, count: int, *, cut: bool = False) -> ReadOrder:
 
 
 def read_choice(text: str, labels: Sequence[str], *, cut: bool = False) -> int:
-    """The place in `labels`, capital letters, of the one that a reply chose.
+    """Return the place in `labels`, capital letters, of the one that a reply chose.
 
-    The letter stands alone, as ``B``, ``[B]`` or ``Passage B``, in a line of its own. The last line
-    of a reply that was `cut` at the token limit does not count: it may be the beginning of a word.
+    The letter has a line for itself, as ``B``, ``[B]`` or ``Passage B``, or a sentence says that
+    it is the most relevant, or chosen. What is asked, denied or said of several is no choice. The
+    last line of a reply that was `cut` at the token limit does not count: it may be the beginning
+    of a word.
 
     Raises:
-        Unreadable: no line is a choice, several choose differently, or the letter is no label.
+        Unreadable: nothing is a choice, several choose differently, or the letter is no label.
     """
-    lines = _body(text).splitlines()
+    lines = _MARKUP.sub("", _body(text)).splitlines(keepends=True)
+    body = "".join(lines[:-1] if cut else lines)
     chosen = {
         found.group(1)
-        for line in (lines[:-1] if cut else lines)
+        for line in body.splitlines()
         if len(line) <= _LONGEST_CHOICE and (found := _CHOICE.fullmatch(line))
+    }
+    chosen |= {
+        found.group(1)
+        for claim in _CLAIMS
+        for found in claim.finditer(body)
+        if _is_claimed(body, found)
     }
     if len(chosen) > 1:
         raise Unreadable("it chooses several passages; choose one.")
@@ -114,6 +172,21 @@ def read_choice(text: str, labels: Sequence[str], *, cut: bool = False) -> int:
     return labels.index(letter)
 
 
+def likeliest_first(logprobs: Mapping[str, float], labels: Sequence[str]) -> ReadOrder:
+    """Return the labels by falling probability, equal ones as they are; unlisted ones are missing.
+
+    Raises:
+        Unreadable: none of the labels is listed.
+    """
+    known = [logprobs.get(label, -math.inf) for label in labels]
+    # NaN is below nothing.
+    listed = [place for place, each in enumerate(known) if -math.inf < each < math.inf]
+    if not listed:
+        raise Unreadable(f"none of the letters {', '.join(labels)} is among the likely answers.")
+    places = tuple(sorted(listed, key=lambda place: -known[place]))
+    return ReadOrder(places, missing=len(labels) - len(places), repeated=0, unknown=0)
+
+
 def _body(text: str) -> str:
     body = without_thinking(text)
     if len(body) > LONGEST:
@@ -121,7 +194,60 @@ def _body(text: str) -> str:
     return body.strip()
 
 
-def _numbers(chain: re.Match[str], body: str, *, cut: bool) -> list[str]:
-    numbers = _NUMBER.findall(chain.group())
-    doubtful = cut and chain.end() == len(body) and body[-1].isdigit()
-    return numbers[:-1] if doubtful else numbers
+def _chains(body: str, *, cut: bool) -> Iterator[tuple[int, ...]]:
+    """Yield the lists with ``>`` between their numbers.
+
+    Raises:
+        Unreadable: there are other separators as well, so that it may mean something else.
+    """
+    for run in _RUN.finditer(body):
+        between = set(_BETWEEN.findall(run.group()))
+        if ">" not in between or is_example(body[max(0, run.start() - _BEFORE) : run.start()]):
+            continue
+        if len(between) > 1:
+            raise Unreadable("its list has other separators than >; write > between all numbers.")
+        numbers = _numbers(run.group())
+        doubtful = cut and run.end() == len(body) and body[-1].isdigit()
+        yield tuple(numbers[:-1] if doubtful else numbers)
+
+
+def _complete_lists(body: str, count: int, *, cut: bool) -> Iterator[tuple[int, ...]]:
+    """Yield the lists of all passages, each once, in a line of their own or one number a line."""
+    lines = [line for line in _RUN.sub(_unless_chain, body).splitlines() if line.strip()]
+    if cut:
+        lines = lines[:-1]
+    numbers: list[int] = []
+    markers: list[int] = []
+    for line in [*lines, ""]:
+        if found := _LIST_LINE.fullmatch(line):
+            yield from _if_complete(_numbers(found.group(1)), count)
+        if found := _ITEM_LINE.fullmatch(line):
+            numbers += _numbers(found.group(2))
+            markers += [int(found.group(1))] if found.group(1) else []
+            continue
+        if not markers or markers == list(range(1, len(numbers) + 1)):
+            yield from _if_complete(numbers, count)
+        numbers, markers = [], []
+
+
+def _unless_chain(run: re.Match[str]) -> str:
+    return "(a chain)" if ">" in run.group() else run.group()
+
+
+def _if_complete(numbers: Sequence[int], count: int) -> list[tuple[int, ...]]:
+    complete = count > 1 and sorted(numbers) == list(range(1, count + 1))
+    return [tuple(numbers)] if complete else []
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in _NUMBER.findall(text)]
+
+
+def _is_claimed(body: str, found: re.Match[str]) -> bool:
+    """Return True if a sentence says this, and neither asks nor denies it, nor adds another."""
+    before = body[max(0, found.start() - _LONGEST_SENTENCE) : found.start()]
+    after = body[found.end() : found.end() + _LONGEST_SENTENCE]
+    denied = _DOUBT.search(_SENTENCE_END.split(before)[-1])
+    end = _SENTENCE_END.search(after)
+    asked = end is not None and end.group() == "?"
+    return not (denied or asked or _ANOTHER.match(after))

@@ -44,6 +44,7 @@ _WITHOUT_TEXTS = {"hits": {"__all__": {"title", "text"}}}
 _Score = Annotated[float, Field(ge=-HIGHEST_SCORE, le=HIGHEST_SCORE)]
 _Share = Annotated[float, Field(ge=0, le=1)]
 _Count = Annotated[int, Field(ge=0, le=_LARGEST)]
+_Ranks = Annotated[tuple[int, int], Field(strict=False)]
 
 
 class _Stored(BaseModel):
@@ -125,7 +126,9 @@ class StoredComparisons(_Stored):
     missing: _Count = 0
     repeated: _Count = 0
     unknown: _Count = 0
+    as_shown: _Count = 0
     tied: _Count = 0
+    inconsistent: _Count = 0
     failed: _Count = 0
     reason: str = ""
 
@@ -209,6 +212,7 @@ class StoredRanking(StoredHead):
     windows: StoredWindows | None = Field(None, exclude_if=not_)
     members: list[StoredMember] = Field([], exclude_if=not_)
     orders: dict[str, StoredOrder] = Field({}, exclude_if=not_)
+    undecided: list[_Ranks] = Field([], exclude_if=not_)
     weak_judge: WeakJudge = Field("", exclude_if=not_)
 
     def to_dict(self, *, texts: bool = True) -> dict[str, Any]:
@@ -239,9 +243,11 @@ class StoredRanking(StoredHead):
 
     @property
     def returned(self) -> list[StoredHit]:
-        """The passages that ``top_n`` and ``min_relevance`` left, by rank."""
+        """The passages that the ranker, ``top_n`` and ``min_relevance`` left, by rank."""
         hits = self.best_first
-        return [hits[place] for place in returned([hit.relevance for hit in hits], self.config)]
+        dropped = [hit.dropped is not None for hit in hits]
+        places = returned([hit.relevance for hit in hits], self.config, dropped)
+        return [hits[place] for place in places]
 
     def criteria_of(self, persona: str) -> tuple[str, ...]:
         """Names of a persona's criteria, in their order; none where it has no rubric."""
@@ -286,6 +292,9 @@ class StoredRanking(StoredHead):
         for each in self.members:
             if not len(each.ranks) == len(each.scores) == len(self.hits):
                 raise ValueError(f"the member {each.label!r} must have one rank and score a hit")
+        ends = [rank for first_and_last in self.undecided for rank in first_and_last]
+        if ends != sorted(set(ends)) or not places.issuperset(ends):
+            raise ValueError(f"undecided: the ranks must rise, from 1 to {len(self.hits)}")
         by = set(self.ordered_by)
         for hit in self.hits:
             if hit.ranks and hit.ranks.keys() != by:
@@ -297,20 +306,24 @@ class StoredRanking(StoredHead):
         return self
 
 
-def returned(relevances: Sequence[float | None], config: Mapping[str, Any]) -> list[int]:
-    """Places of the passages that a ranking hands out by its configuration, in their order.
+def returned(
+    relevances: Sequence[float | None], config: Mapping[str, Any], dropped: Sequence[bool]
+) -> list[int]:
+    """Places of the passages that a ranking hands out, in their order.
 
-    ``min_relevance`` leaves out what has a lower relevance and what was not judged, unless
-    nothing was judged at all; ``top_n`` then leaves the first so many.
+    Those that the ranker dropped are left out. ``min_relevance`` leaves out what has a lower
+    relevance and what was not judged, unless nothing was judged at all; ``top_n`` then leaves the
+    first so many.
 
     Args:
         relevances: of the passages, best first; None for one that was not judged, or not by all.
         config: of the ranking.
+        dropped: whether the ranker dropped it, of each of them.
     """
     least, most = config.get("min_relevance"), config.get("top_n")
-    places = list(range(len(relevances)))
+    places = [place for place, gone in enumerate(dropped) if not gone]
     if isinstance(least, int | float) and any(each is not None for each in relevances):
-        known = enumerate(relevances)
+        known = [(place, relevances[place]) for place in places]
         places = [place for place, each in known if each is not None and each >= least]
     return places[:most] if isinstance(most, int) and most > 0 else places
 

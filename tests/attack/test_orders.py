@@ -130,6 +130,18 @@ def test_noise_is_no_choice_of_another() -> None:
         "for example [2] > [1]",
         "[7] > [8]",
         "[1], [2], [3]",
+        "1, 2, 3, 4 are all about masks",
+        "Relevant passages: 1, 2, 3, 4",
+        "The format is 4, 3, 2, 1",
+        "Example output: 4, 3, 2, 1",
+        "[1]: about masks\n[2]: about cloth\n[3]: about trials\n[4]: about air",
+        "1. [1]: masks\n2. [2]: cloth\n3. [3]: trials\n4. [4]: air",
+        "1.\n2.\n3.\n4.",
+        "4, 3, 2, 1\n\n1, 2, 3, 4",
+        "4\n3\n2\n1\n\nOr: [1] > [2] > [3] > [4]",
+        "[4] > [3], [2], [1]",
+        "[4] < [3] < [2] < [1]",
+        "1. [4]\n3. [3]\n2. [2]\n4. [1]",
         "p > 0.05 > 0.01",
         "3.1 > 2.2",
         "Passage 1 and passage 2",
@@ -152,9 +164,49 @@ def test_a_number_that_may_lack_digits_does_not_count() -> None:
 
 
 @pytest.mark.parametrize(
+    "reply",
+    [
+        "**[4]** > **[1]** > **[3]** > **[2]**",
+        "**4** > **1** > **3** > **2**",
+        "`[4] > [1] > [3] > [2]`",
+        "__[4]__ > __[1]__ > __[3]__ > __[2]__",
+        "Passage 4 > Passage 1 > Passage 3 > Passage 2",
+        "[Passage 4] > [Passage 1] > [Passage 3] > [Passage 2]",
+        "(4) > (1) > (3) > (2)",
+        "[4] >> [1] >> [3] >> [2]",
+        "[4] \u2192 [1] \u2192 [3] \u2192 [2]",
+        "[4] &gt; [1] &gt; [3] &gt; [2]",
+        "4\n1\n3\n2",
+        "[4]\n[1]\n[3]\n[2]",
+        "1. [4]\n2. [1]\n3. [3]\n4. [2]",
+        "**1.** Passage 4\n**2.** Passage 1\n**3.** Passage 3\n**4.** Passage 2",
+        "Rank 1: [4]\nRank 2: [1]\nRank 3: [3]\nRank 4: [2]",
+        "- [4]\n- [1]\n- [3]\n- [2]",
+        "4, 1, 3, 2",
+        "[4], [1], [3], [2]",
+        "[4, 1, 3, 2]",
+        '{"order": [4, 1, 3, 2]}',
+        "Ranking: 4, 1, 3, 2",
+        "[4] [1] [3] [2]",
+        "[4] > [1] > [3] > [2]\n\nPassage 4 names 3 trials, 95% of them of masks; 2 and 1 do not.",
+        "Here is the order:\n\n4, 1, 3, 2\n\nPassage 1 is better than passage 3, by 2 trials.",
+    ],
+)
+def test_an_order_is_read_as_models_write_it(reply: str) -> None:
+    assert read_order(reply, 4).places == (3, 0, 2, 1)
+
+
+@pytest.mark.parametrize(
     ("reply", "letter"),
     [
         ("B", "B"),
+        ("Passage B is more relevant to the query than passage A.", "B"),
+        ("The most relevant passage is B, because A is not about masks.", "B"),
+        ("While A names masks, **passage B** is clearly more relevant.", "B"),
+        ("Is A better? Passage B is better.", "B"),
+        ("I would choose passage B.", "B"),
+        ("The answer is B since it names trials.", "B"),
+        ("More relevant passage: B", "B"),
         ("[B]", "B"),
         ("**Passage B**", "B"),
         ("The most relevant passage is B.", "B"),
@@ -169,7 +221,17 @@ def test_a_choice_is_read(reply: str, letter: str) -> None:
 
 @pytest.mark.parametrize(
     "reply",
-    ["", "E", "b", "A or B", "A\nB", "Not A", "Neither", "A passage about masks", "<think>A"],
+    [
+        *("", "E", "b", "A or B", "A\nB", "Not A", "Neither", "A passage about masks", "<think>A"),
+        "Is passage B more relevant?",
+        "I do not think that passage B is more relevant.",
+        "Neither A nor B is more relevant.",
+        "If trials count, B is better.",
+        "The most relevant passage is A or B.",
+        "A is better on trials, and B is better on masks.",
+        "The answer is A passage about masks.",
+        "Both A and B are relevant.",
+    ],
 )
 def test_a_choice_in_doubt_is_none(reply: str) -> None:
     with pytest.raises(Unreadable):
@@ -183,7 +245,10 @@ def test_a_line_that_was_cut_is_no_choice() -> None:
 
 @pytest.mark.parametrize(
     "unit",
-    ["[1] > ", "1 > ", "[", "1 ", "> ", "[1]", " ", "A\n", "passage ", "the ", "_", "9", "*"],
+    [
+        *("[1] > ", "1 > ", "[", "1 ", "> ", "[1]", " ", "A\n", "passage ", "the ", "_", "9", "*"),
+        *("A is better ", "answer: A, ", "order ", "1, ", "1. [1]\n", "(", "or A "),
+    ],
 )
 def test_reading_takes_time_in_proportion_to_the_length(unit: str) -> None:
     text = (unit * LONGEST)[:LONGEST]
@@ -268,16 +333,21 @@ def test_whatever_a_team_says_nothing_is_shifted_or_invented(
         replies += 1
         return reply(request.tag.persona, request)
 
-    def alone(judge: str, docs: dict[str, str]) -> list[str] | None:
+    def alone(judge: str, docs: dict[str, str]) -> dict[str, int] | None:
+        """Document -> its rank, of those left undecided the first of theirs."""
         model = ScriptedChat(lambda request: reply(judge, request))
         with kind(model=model, **shared) as ranker:
             try:
-                ids: list[str] = ranker.rank("masks", docs).ids
+                ranking: Ranking = ranker.rank("masks", docs)
             except ReplyError:
                 return None
-            return ids
+            ranks = {doc: rank for rank, doc in enumerate(ranking.ids, start=1)}
+            for first, last in ranking.undecided:
+                ranks |= dict.fromkeys(ranking.ids[first - 1 : last], first)
+            return ranks
 
-    with kind(model=ScriptedChat(by_judge), team=team, criteria="none", **shared) as ranker:
+    team_options = {"team": team, "criteria": "none", "ensemble": "reciprocal_rank"}
+    with kind(model=ScriptedChat(by_judge), **team_options, **shared) as ranker:
         while replies < scaled(2_000):
             case += 1
             count = random.Random(case).randint(2, 7)
@@ -292,7 +362,6 @@ def test_whatever_a_team_says_nothing_is_shifted_or_invented(
             assert ranking.comparisons is not None
             assert ranking.usage.calls == ranking.comparisons.asked
             assert ranking.usage.unreadable == ranking.comparisons.failed
-            known = min(options.get("ranks", count), count)
             finals = dict.fromkeys(docs, 0.0)
             for column, judge in enumerate(JUDGES):
                 order, ranks = orders[judge], ranking.orders.ranks[:, column].tolist()
@@ -301,10 +370,10 @@ def test_whatever_a_team_says_nothing_is_shifted_or_invented(
                     assert all(math.isnan(rank) for rank in ranks)
                     left_out += 1
                     continue
-                places = {doc: place for place, doc in enumerate(order, start=1)}
-                assert ranks == [min(places[doc], known + 1) for doc in docs]
-                for doc, place in places.items():
-                    finals[doc] += 1 / (place if place <= known else (known + 1 + count) / 2)
+                assert ranks == [order[doc] for doc in docs]
+                for doc, rank in order.items():
+                    # Equal ranks count the mean of those they share.
+                    finals[doc] += 1 / (rank + (list(order.values()).count(rank) - 1) / 2)
             assert ranking.final.tolist() == pytest.approx(list(finals.values()))
             assert sorted(ranking.ids) == sorted(docs)
             ranked += 1

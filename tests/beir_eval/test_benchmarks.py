@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import re
 import socket
+import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -206,6 +208,26 @@ def test_the_simulated_judge_knows_the_best_order_where_it_makes_no_errors() -> 
     assert found.tokens > 0
 
 
+def test_the_simulated_judge_may_prefer_places_and_share_its_errors() -> None:
+    comparative = load("comparative")
+    topics = comparative.load_topics("mini", 1)
+    (topic,) = topics
+    first = comparative.ndcg({topic.query.id: [(doc.id, 0.0) for doc in topic.docs]}, topics)
+    by_place = comparative.Errors("place", 0, 0, place=1000)
+    for name in ("rankgpt(window=20, step=10, passes=1)", "pairwise(ranks=1)"):
+        found = comparative.measured(comparative.contenders()[name], topics, by_place, 1)
+        assert found.ndcg == (pytest.approx(first),), name
+    for shared in (0.0, 0.5, 1.0):
+        errors = comparative.Errors("", 1, 0, shared=shared)
+        judge = comparative.Judge(topics, errors, seed=1)
+        one, other = (judge._seen(topic, persona) for persona in ("Reader", "Expert"))
+        differ = [one[each.id] - other[each.id] for each in topic.docs]
+        # Both have the variance of the highest grade; of their difference, 2 (1 - shared) of it.
+        expected = math.sqrt(2 * (1 - shared)) * judge._top
+        assert statistics.pstdev(differ) == pytest.approx(expected, rel=0.25)
+        assert statistics.pstdev(one.values()) == pytest.approx(judge._top, rel=0.3)
+
+
 def test_the_simulated_judge_errs_by_its_seed_and_is_named_so(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -222,7 +244,8 @@ def test_the_simulated_judge_errs_by_its_seed_and_is_named_so(
     monkeypatch.setattr(comparative, "ERRORS", (comparative.ERRORS[0], errors))
     monkeypatch.setattr(comparative, "BUDGETS", (10, 100))
     text = comparative.tables("mini", topics, 2)
-    assert text.count("simulated judge") == 3
+    assert text.startswith("Simulated judge, mean")
+    assert text.count("simulated judge") == 2
     assert "| at most 10 | rankgpt(window=20, step=10, passes=1): " in text
     page = tmp_path / "page.md"
     page.write_text("a\n<!-- t -->\nold\n<!-- end of t -->\nb\n")

@@ -56,7 +56,7 @@ class Grades(Scoring):
     def top(cls, config):
         return 3
 """
-BUILT_IN_ENSEMBLES = ("sum", "reciprocal_rank", "assessor")
+BUILT_IN_ENSEMBLES = ("sum", "reciprocal_rank", "rrf", "assessor")
 ENSEMBLE_NAMES = (*BUILT_IN_ENSEMBLES, "median", "logarithm", "deviation", "borda")
 SCORING_NAMES = ("integer", "expected", "peak", "per_criterion", "grades")
 DOCS = [Passage(f"d{place}", f"text {place % 9}", score=float(-place)) for place in range(10)]

@@ -276,7 +276,7 @@ def test_the_highest_score_of_a_configuration(config: dict[str, Any], top: float
 
 
 def test_ensembles_are_found_by_name() -> None:
-    assert ENSEMBLES.names[:3] == ("sum", "reciprocal_rank", "assessor")
+    assert ENSEMBLES.names[:4] == ("sum", "reciprocal_rank", "rrf", "assessor")
     for name in ENSEMBLES.names:
         assert ENSEMBLES.get(name).name == name
     assert find_ensemble({}) is find_ensemble({"ensemble": "sum"}) is ENSEMBLES.get("sum")

@@ -1,12 +1,14 @@
 """Cross-encoders in this process, by sentence-transformers: each passage is read with the query.
 
-This is the only file that imports the package, and it does so at the first call.
+This is the only file that imports the package and what it brings along, and it does so at the
+first call.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import threading
 import time
 from contextlib import contextmanager
@@ -33,11 +35,16 @@ from mcranker.llm.typed_answers import check_limits
 from mcranker.runtime.forks import renew_in_child
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
+
+    Pairs = Sequence[tuple[str, str]]
+    Scored = tuple[Any, int]
 
 PACKAGE = "sentence-transformers"
 AT_ONCE = 32  # pairs evaluated together
+MOST_TOKENS = 512  # of a T5, where its tokenizer names no limit
 _FORM = FORMS["rerank-logits"]
+_TOKEN_IDS = re.compile(r"\A(?P<name>.+)#(?P<ids>\d{1,9}(?:,\d{1,9})?)")
 
 
 class CrossEncoderChat:
@@ -47,14 +54,21 @@ class CrossEncoderChat:
     |---|---|
     | one score, or "yes" against "no" of a causal model | the logistic function of it |
     | two classes, of which the second is "relevant" | the second one's probability |
+    | monoT5, with the ids of two tokens after ``#``, "true" and "false" | p(true) of the two |
+    | RankT5, with the id of one token after ``#`` | the logistic function of its logit |
+
+    monoT5 is "Document Ranking with a Pretrained Sequence-to-Sequence Model" (Nogueira, Jiang and
+    Lin 2020, arXiv 2003.06713), RankT5 "Fine-Tuning T5 for Text Ranking with Ranking Losses"
+    (Zhuang et al. 2022, arXiv 2210.10634), its encoder-decoder.
 
     The model is loaded at the first call, on a GPU if PyTorch finds one, and freed when this object
     is closed. What is too long for it is cut. May be used from several event loops and threads;
     one call is evaluated at a time.
     """
 
-    def __init__(self, source: str, name: str, *, mark: str) -> None:
+    def __init__(self, source: str, name: str, *, mark: str, token_ids: Sequence[int]) -> None:
         self._source = source
+        self._token_ids = token_ids
         self._name = name
         self._endpoint = f"{PACKAGE} {metadata.version(PACKAGE)} {mark}".rstrip()
         self._capabilities = Capabilities(prompts=False, max_questions=_FORM.most)
@@ -67,7 +81,7 @@ class CrossEncoderChat:
             timeout=0.0,
         )
         self._lock = threading.Lock()
-        self._model: Any = None
+        self._model: Callable[[Pairs], Scored] | None = None
         renew_in_child(self)
 
     def after_fork(self) -> None:
@@ -78,7 +92,7 @@ class CrossEncoderChat:
         """The cross-encoder of a folder or of the Hugging Face hub. Loads nothing yet.
 
         Args:
-            name: what stands after ``crossencoder:``.
+            name: the rest of the model's name, after ``crossencoder:``.
 
         Raises:
             ConfigError: sentence-transformers is not installed.
@@ -87,16 +101,19 @@ class CrossEncoderChat:
         full_name = f"crossencoder:{name}"
         if importlib.util.find_spec("sentence_transformers") is None:
             raise ConfigError(f"{full_name} needs {PACKAGE}: pip install 'mcranker[crossencoder]'.")
+        token_ids: list[int] = []
+        if found := _TOKEN_IDS.fullmatch(name):
+            name, token_ids = found["name"], [int(each) for each in found["ids"].split(",")]
         folder = Path(name).expanduser()
         if folder.is_dir():
-            return cls(str(folder), full_name, mark=_mark(folder))
+            return cls(str(folder), full_name, mark=_mark(folder), token_ids=token_ids)
         if name.startswith((".", "~", os.sep)) or name.count("/") > 1:
             raise ModelNotFound(
                 f"{full_name}: there is no folder {name!r}; give that of a cross-encoder, or a "
                 "name of the hub such as 'crossencoder:cross-encoder/ms-marco-MiniLM-L6-v2'",
                 model=full_name,
             )
-        return cls(name, full_name, mark="")
+        return cls(name, full_name, mark="", token_ids=token_ids)
 
     @property
     def name(self) -> str:
@@ -146,10 +163,7 @@ class CrossEncoderChat:
                 self._model = self._load()
             started = time.perf_counter()
             try:
-                scores = self._model.predict(
-                    pairs, batch_size=AT_ONCE, activation_fn=_as_it_is, show_progress_bar=False
-                )
-                seen = self._model.preprocess(pairs)["attention_mask"]
+                scores, tokens = self._model(pairs)
                 seconds = time.perf_counter() - started
             except (RuntimeError, ValueError, IndexError) as error:
                 raise RequestRejected(
@@ -159,14 +173,13 @@ class CrossEncoderChat:
                 ) from error
         if scores.ndim == 2:
             scores = scores[:, 1] - scores[:, 0]
-        return [float(score) for score in scores], int(seen.sum()), seconds
+        return [float(score) for score in scores], tokens, seconds
 
-    def _load(self) -> Any:
-        from sentence_transformers import CrossEncoder
-
+    def _load(self) -> Callable[[Pairs], Scored]:
+        """Load the model, and return what gives the scores, or two classes', and counts tokens."""
         try:
             with _without_bars():
-                model = CrossEncoder(self._source)
+                return self._load_seq2seq() if self._token_ids else self._load_cross_encoder()
         except OSError as error:
             raise ModelNotFound(
                 f"{self._name}: neither a folder nor a model that can be fetched from the hub: "
@@ -179,27 +192,84 @@ class CrossEncoderChat:
                 "another model",
                 model=self._name,
             ) from error
-        kinds = model.config.architectures or []
-        loaded = type(model.transformers_model).__name__
-        if loaded not in kinds:
-            # It would be given a head of random numbers.
-            raise UnsupportedCapability(
-                f"{self._name} is of the kind {', '.join(kinds) or 'unknown'}, without the head "
-                f"that {loaded} has, so it scores nothing; take a cross-encoder, such as "
-                "'crossencoder:cross-encoder/ms-marco-MiniLM-L6-v2'",
-                model=self._name,
-            )
+
+    def _load_cross_encoder(self) -> Callable[[Pairs], Scored]:
+        from sentence_transformers import CrossEncoder
+
+        model = CrossEncoder(self._source)
+        self._check_kind(model.config, type(model.transformers_model).__name__)
         if model.num_labels > 2:
             raise UnsupportedCapability(
                 f"{self._name} tells {model.num_labels} classes apart, and relevance is one score "
                 "or two classes; take a cross-encoder for reranking",
                 model=self._name,
             )
-        return model
 
+        def score(pairs: Pairs) -> Scored:
+            scores = model.predict(
+                pairs, batch_size=AT_ONCE, activation_fn=lambda each: each, show_progress_bar=False
+            )
+            return scores, int(model.preprocess(pairs)["attention_mask"].sum())
 
-def _as_it_is(logits: Any) -> Any:
-    return logits
+        return score
+
+    def _load_seq2seq(self) -> Callable[[Pairs], Scored]:
+        import torch
+        from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+        tokenizer = AutoTokenizer.from_pretrained(self._source)
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        model = AutoModelForSeq2SeqLM.from_pretrained(self._source).to(device).eval()
+        config = model.config
+        self._check_kind(config, type(model).__name__)
+        if max(self._token_ids) >= config.vocab_size:
+            raise UnsupportedCapability(
+                f"{self._name}: there is no token {max(self._token_ids)}, as the model has "
+                f"{config.vocab_size}; give the ids of its answers",
+                model=self._name,
+            )
+        wanted = self._token_ids[::-1]  # the second of two classes is the relevant one
+        end = [tokenizer.eos_token_id]
+        if len(wanted) == 2:
+            end = [*tokenizer("Relevant:", add_special_tokens=False)["input_ids"], *end]
+        most = min(tokenizer.model_max_length, MOST_TOKENS) - len(end)
+
+        def score(pairs: Pairs) -> Scored:
+            texts = [f"Query: {query} Document: {text}" for query, text in pairs]
+            read = tokenizer(texts, add_special_tokens=False, truncation=True, max_length=most)
+            ids, found = [[*each, *end] for each in read["input_ids"]], []
+            for first in range(0, len(ids), AT_ONCE):
+                part = {"input_ids": ids[first : first + AT_ONCE]}
+                batch = tokenizer.pad(part, return_tensors="pt").to(device)
+                start = torch.full_like(batch["input_ids"][:, :1], config.decoder_start_token_id)
+                with torch.inference_mode():
+                    logits = model(**batch, decoder_input_ids=start).logits
+                found.append(logits[:, 0, wanted].float().cpu())
+            scores = torch.cat(found).numpy()
+            return scores if len(wanted) == 2 else scores[:, 0], sum(map(len, ids))
+
+        return score
+
+    def _check_kind(self, config: Any, loaded: str) -> None:
+        """Refuse a model that lacks what scores: it would be given random numbers.
+
+        Raises:
+            UnsupportedCapability: it does.
+        """
+        kinds = config.architectures or []
+        if loaded in kinds:
+            return
+        advice = "take a cross-encoder, such as 'crossencoder:cross-encoder/ms-marco-MiniLM-L6-v2'"
+        if any(kind.endswith("ForConditionalGeneration") for kind in kinds):
+            advice = (
+                "name the tokens that do after the model: '#1176,6136' for monoT5, '#32089' for "
+                "RankT5"
+            )
+        raise UnsupportedCapability(
+            f"{self._name} is of the kind {', '.join(kinds) or 'unknown'}, without the head that "
+            f"{loaded} has, so it scores nothing; {advice}",
+            model=self._name,
+        )
 
 
 @contextmanager

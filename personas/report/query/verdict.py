@@ -122,10 +122,17 @@ def _what_went_wrong(inspection: Inspection) -> Iterator[Finding]:
             (counts.missing, "left out"),
             (counts.repeated, "named twice"),
             (counts.unknown, "named that nobody showed"),
-            (counts.tied, "pairs decided by the order they were shown in"),
+            (counts.tied, "pairs undecided"),
+            (counts.inconsistent, "pairs answered by the order they were shown in"),
         )
         parts = ", ".join(f"{whole(number)} {what}" for number, what in kinds if number)
         yield Finding("warn", f"Of {counted(counts.asked, 'comparison')}: {parts}.")
+    if counts is not None and 3 <= counts.as_shown == counts.asked - counts.failed:
+        yield Finding(
+            "bad",
+            f"All {counted(counts.as_shown, 'reply', 'replies')} keep the order in which passages "
+            "were shown: the model may go by place alone, and the order be the first stage's.",
+        )
 
 
 def _effectiveness(inspection: Inspection) -> Iterator[Finding]:

@@ -33,8 +33,8 @@ def show_passage(screen: Screen, inspection: Inspection, hit: InspectedHit) -> N
     screen.line()
     if hit.dropped is not None:
         screen.words(
-            f"The passage was dropped, because its relevance, {exact(hit.dropped)}, is too low; it "
-            "has no final score, and follows those that have in first-stage order."
+            f"The passage was dropped and not returned, because its relevance, "
+            f"{exact(hit.dropped)}, is too low."
         )
     if hit.judged or hit.at_most is not None or hit.dropped is not None:
         _show_scores(screen, inspection, hit)

@@ -253,7 +253,7 @@ def _legend(inspection: Inspection) -> str:
     if inspection.dropped:
         parts.append(
             f"{counted(inspection.dropped, 'passage')} dropped for too low a relevance, without a "
-            "final score, below the others"
+            "final score, and not returned"
         )
     if inspection.missing:
         said = f"{MISSING} a missing score"

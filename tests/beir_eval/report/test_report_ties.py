@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -19,10 +19,12 @@ from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite
 from beir_eval.measures.ties import Tied, tie_figures
 from beir_eval.report.markdown import render_markdown
 from beir_eval.report.model import Report
-from beir_eval.report.numbers import TIES_SIGN
+from beir_eval.report.numbers import MISSING_SIGN, TIES_SIGN
 from beir_eval.retrieval.first_stage import FirstStage
-from mcranker import ChatRequest, ScriptedChat
+from mcranker import ChatRequest, RankGPTRanker, ScriptedChat
+from personas.inspection.stored import StoredRanking
 from tests.support.beir_folder import write_folder
+from tests.support.comparing import shown_in
 from tests.support.experiment_support import MEASURE, constant, plan
 from tests.support.report_runs import cell_of, change, made, only, report_on
 from tests.support.run_folders import set_values
@@ -169,6 +171,81 @@ def test_folders_of_former_versions_are_measured_anew(chance: Report, tmp_path: 
     other = cell_of(only(report_on(tmp_path / "out", measure="P@3")), "ranks")
     assert other.metrics.ties["P@3"].worst <= other.honest <= other.metrics.ties["P@3"].best
     assert other.metrics.ties["P@3"].worst < other.metrics.ties["P@3"].best
+
+
+def comparing_by(answer: Callable[[ChatRequest], str], place: Path) -> Report:
+    """The report on BM25 and a ranker that compares pairs, and one that compares windows."""
+    folder = write_folder(place / "tiny")
+    rows = (("pairs", "pairwise", {"ranks": 10}), ("windows", "rankgpt", {"window": 4, "step": 2}))
+    specs = tuple(
+        RankerSpec(label, ranker, {"reask": 0, **options}, note=None, own=frozenset(options))
+        for label, ranker, options in rows
+    )
+    suite = Suite("ties", "Ties", "", (DatasetSpec(str(folder)),), specs, depth=20)
+    run_suite(suite, plan(place / "out", ScriptedChat(answer)))
+    return report_on(place / "out", baseline=BM25)
+
+
+def test_a_server_that_prefers_the_first_place_is_worth_what_chance_is(tmp_path: Path) -> None:
+    """All pairs are tied, as are all passages of a judge that gives each the same score."""
+    section = only(comparing_by(lambda request: next(iter(shown_in(request))), tmp_path))
+    first, pairs = (cell_of(section, label) for label in (BM25, "pairs"))
+    run_suite(suite_of(tmp_path / "tiny", alike={}), plan(tmp_path / "alike", constant(2)))
+    alike = cell_of(only(report_on(tmp_path / "alike")), "alike")
+    assert pairs.value == first.value
+    assert pairs.honest == alike.honest < first.value
+    counts = pairs.metrics.scores
+    assert counts is not None
+    assert counts.tied == counts.inconsistent == counts.asked / 2 > 0
+    assert MISSING_SIGN not in pairs.signs
+
+
+def test_failed_comparisons_are_marked_and_their_passages_drawn_by_lot(tmp_path: Path) -> None:
+    """Windows that begin with a passage about masks fail."""
+
+    def answer(request: ChatRequest) -> str:
+        shown = shown_in(request)
+        return "I cannot tell." if "masks" in next(iter(shown.values())) else " > ".join(shown)
+
+    section = only(comparing_by(answer, tmp_path))
+    first, windows = (cell_of(section, label) for label in (BM25, "windows"))
+    counts = windows.metrics.scores
+    assert counts is not None
+    assert 0.01 < counts.missing / counts.asked < 1
+    (reason,) = counts.reasons
+    assert "no list of numbers" in reason
+    assert MISSING_SIGN in windows.signs
+    # Those that were answered leave the order as it was.
+    assert windows.value == first.value != windows.honest
+
+
+def test_passages_that_no_reply_has_decided_are_drawn_by_lot() -> None:
+    """The first window, a b c, fails, the other, c d e, gives d e c: a b d may be in any order.
+
+    Its nDCG, if only b is relevant, is 1, 1 / log2(3) or 1 / 2.
+    """
+
+    def answer(request: ChatRequest) -> str:
+        return "I cannot tell." if "text a" in shown_in(request).values() else "[2] > [3] > [1]"
+
+    docs = {name: f"text {name}" for name in "abcde"}
+    with RankGPTRanker(
+        model=ScriptedChat(answer), ledger=None, reask=0, window=3, step=2
+    ) as ranker:
+        ranking = ranker.rank("masks", docs)
+    assert ranking.ids == list("abdec")
+    stored = ranking.stored()
+    assert stored.undecided == [(1, 3)]
+    found = tie_figures({f"q{n}": Tied.of_ranking(stored) for n in range(50)}, {"q1": {"b": 1}})
+    bounds = found.bounds[MEASURE]
+    assert (bounds.worst, bounds.best) == (0.5, 1.0)
+    # 100 draws with a standard deviation of 0.2116: 4 standard errors are 0.085.
+    expected = (1 + 1 / math.log2(3) + 0.5) / 3
+    assert bounds.by_lot == pytest.approx(expected, abs=0.085)
+    # Files of a former version say nothing of it, and then the order is as it is.
+    former = stored.to_dict()
+    del former["undecided"]
+    assert not Tied.of_ranking(StoredRanking.read(former)).has_ties
 
 
 def test_draws_are_the_mean_over_all_orders() -> None:

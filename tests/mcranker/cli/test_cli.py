@@ -302,7 +302,8 @@ def test_a_ranker_that_compares(run: Run, models: Connected) -> None:
     assert [hit["text"] for hit in ranking["hits"]] == ["c", "a", "b"]
     assert (ranking["config"]["window"], ranking["config"]["step"]) == (5, 2)
     counts = {"asked": 1, "odd": 1, "missing": 1, "repeated": 1, "unknown": 1}
-    assert ranking["comparisons"] == counts | {"tied": 0, "failed": 0, "reason": ""}
+    none = dict.fromkeys(("as_shown", "tied", "inconsistent", "failed"), 0)
+    assert ranking["comparisons"] == counts | none | {"reason": ""}
     assert result.stderr == (
         "mcranker: warning: 1 of 1 reply left out 1 passage, repeated 1 and named 1 that were not "
         "shown\n"
@@ -319,6 +320,11 @@ def test_comparisons_that_fail_are_exit_code_3(run: Run, models: Connected) -> N
     assert "comparisons failed, and their passages kept their order; the first:" in result.stderr
     (error,) = json.loads(result.stdout)["errors"]
     assert error["code"] == "FailedComparisons"
+    models.answer = lambda _: "A"
+    pairs = run("rank", "q", "a", "b", "c", "--ranker", "pairwise", "--ranks", "1")
+    assert pairs.exit_code == 0
+    assert "2 pairs undecided, of 2 the choice went with the order they were shown" in pairs.stderr
+    assert "all 4 replies keep the order in which passages were shown" in pairs.stderr
     refused = run("rank", "q", "a", "--ranker", "setwise", "--window", "5")
     assert refused.exit_code == 2
     assert "--window does not go with --ranker setwise" in refused.stderr
@@ -336,15 +342,14 @@ def test_a_ranker_of_windows(run: Run, models: Connected) -> None:
     result = run(*args, "--output", "json")
     assert result.exit_code == 0, result.output
     ranking = json.loads(result.stdout)["ranking"]
-    assert [(hit["text"], hit["score"]) for hit in ranking["hits"]] == [("a", 9.0), ("b", None)]
-    assert ranking["hits"][1]["dropped"] == 2
-    assert "dropped" not in ranking["hits"][0]
+    assert [(hit["text"], hit["score"]) for hit in ranking["hits"]] == [("a", 9.0)]
     assert ranking["windows"]["differing"] == 1
     assert "1 passage dropped: relevance below 3\n" in result.stderr
     assert "named 1 that were not shown" in result.stderr
     assert "1 of 1 sum by the model are not what its scores add up to" in result.stderr
     table = run(*args)
-    assert "1 passage dropped, below all others: relevance below 3" in table.stdout
+    assert "1 passage dropped, and left out: relevance below 3" in table.stdout
+    assert "left out by" not in table.stdout
     kept = json.loads(run(*args, "--drop-below", "0", "--output", "json").stdout)["ranking"]
     assert [hit["score"] for hit in kept["hits"]] == [9.0, 7.0]
     assert "2 calls" in run(*args, "--dry-run").stdout

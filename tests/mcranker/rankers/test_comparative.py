@@ -178,13 +178,111 @@ def test_a_stronger_model_puts_the_first_in_order_again(tmp_path: Path) -> None:
     assert len(again) == 1
 
 
+THREE = dict(list(DOCS.items())[:3])
+
+
+def saying(*orders: str) -> tuple[ScriptedChat, list[ChatRequest]]:
+    """A model that gives these orders of passages one after the other, however they are shown."""
+    left = iter(orders)
+
+    def answer(request: ChatRequest) -> str:
+        name_of = {text.split()[1]: name for name, text in shown_in(request).items()}
+        return " > ".join(name_of[each] for each in next(left))
+
+    return comparing(answer)
+
+
+@pytest.mark.parametrize(
+    ("orders", "ids", "tied"),
+    [
+        (("abc", "bca"), "bac", 2),  # a is even with b and c, of which b is the better twice
+        # Points are 6, 7 and 2, but three of five put a before b.
+        (("abc", "abc", "abc", "bca", "bca"), "abc", 0),
+        (("cab", "c", "abc"), "cab", 0),  # what is left out is behind
+        (("abc", "cba"), "abc", 3),
+    ],
+)
+def test_windows_are_shown_in_several_orders_that_are_agreed_upon(
+    orders: tuple[str, ...], ids: str, tied: int
+) -> None:
+    model, seen = saying(*orders)
+    with RankGPTRanker(model=model, ledger=None, shuffles=len(orders)) as ranker:
+        ranking = ranker.rank(QUERY, THREE)
+        assert ranker.estimate(QUERY, THREE).calls == len(seen)
+    assert ranked(ids, ranking)
+    assert ranking.comparisons is not None
+    assert (ranking.comparisons.asked, ranking.comparisons.tied) == (len(orders), tied)
+    shown = [tuple(shown_in(request).values()) for request in seen]
+    assert shown[0] == tuple(THREE.values())
+    assert len(set(shown)) == len(orders)
+
+
+def test_no_order_is_shown_twice_and_that_of_the_place_is_no_order() -> None:
+    """Of three passages there are six orders; each stands in each place as often as others."""
+    model, seen = comparing(lambda _: "[1] > [2] > [3]")
+    with RankGPTRanker(model=model, ledger=None, shuffles=100) as ranker:
+        ranking = ranker.rank(QUERY, THREE)
+        assert ranker.estimate(QUERY, THREE).calls == len(seen) == 6
+    assert ranked("abc", ranking)
+    assert ranking.undecided == ((1, 3),)
+    assert ranking.comparisons == Comparisons(asked=6, as_shown=6, tied=3)
+
+
+def test_a_window_is_ordered_by_its_letters_probabilities() -> None:
+    """Of a to e the letters C, A and E are listed; b and d keep their order behind them."""
+    able = Capabilities(label_logprobs=True)
+    listed = {"E": -3.0, "C": -0.5, "A": -1.0, "B": math.nan}
+    model, seen = comparing(lambda _: ChatReply("", label_logprobs=listed), capabilities=able)
+    with RankGPTRanker(model=model, ledger=None, likelihood=True) as ranker:
+        ranking = ranker.rank(QUERY, DOCS)
+    assert ranked("caebd", ranking)
+    assert ranking.comparisons == Comparisons(asked=1, odd=1, missing=2)
+    assert ranking.undecided == ((4, 5),)
+    assert seen[0].labels == tuple("ABCDE")
+    assert "setwise" in ranking.prompt_hashes
+    with pytest.raises(ConfigError, match="window=27: give a whole number from 2 to 26"):
+        RankGPTRanker(model=model, ledger=None, likelihood=True, window=27)
+    with pytest.raises(UnsupportedCapability, match="gives no log-probabilities"):
+        RankGPTRanker(model=comparing(in_order)[0], ledger=None, likelihood=True)
+
+
 # Setwise
+
+
+def test_the_best_of_a_set_moves_on_to_the_next() -> None:
+    """a b [c d e] -> a b e c d, [a b e] -> e a b c d; e a [b c d] -> e a d b c, [a d] -> d."""
+    model, seen = comparing(best)
+    options: Any = {"ranks": 2, "children": 2, "sort": "bubble"}
+    with SetwiseRanker(model=model, ledger=None, **options) as ranker:
+        ranking = ranker.rank(QUERY, DOCS)
+        assert ranker.estimate(QUERY, DOCS).calls == 4
+    assert ranked("edabc", ranking)
+    shown = ["".join(text.split()[1] for text in shown_in(each).values()) for each in seen]
+    assert shown == ["cde", "abe", "bcd", "ad"]
+    assert ranking.undecided == ((3, 5),)
+
+
+def test_one_unreadable_reply_moves_nothing_up() -> None:
+    """Of 40 passages of falling grade, sets of four; the third reply is no letter."""
+    docs = {f"d{place}": f"p {40 - place}" for place in range(40)}
+    asked: list[ChatRequest] = []
+
+    def answer(request: ChatRequest) -> str:
+        asked.append(request)
+        return "I would rather not" if len(asked) == 3 else best(request)
+
+    with SetwiseRanker(model=ScriptedChat(answer), ledger=None, reask=0) as ranker:
+        ranking = ranker.rank(QUERY, docs)
+    assert ranking.ids == list(docs)
+    assert ranking.comparisons is not None
+    assert ranking.comparisons.failed == 1
 
 
 def test_a_heap_is_built_and_the_best_taken_off() -> None:
     """Children 2, heap a b c d e: b d e -> e; a e c -> e; a d b -> d: e d c a b.
 
-    e off, b on top: b d c -> d; b a -> b. d off: the rest is a b c.
+    e off, b on top: b d c -> d; b a -> b. d off: the rest is a b c, of which nothing is asked.
+    Each set is shown in first-stage order; b of a b is the only choice that is not the last.
     """
     model, seen = comparing(best)
     with SetwiseRanker(model=model, ledger=None, ranks=2, children=2) as ranker:
@@ -192,8 +290,9 @@ def test_a_heap_is_built_and_the_best_taken_off() -> None:
         assert ranker.estimate(QUERY, DOCS).calls == 5
     assert ranked("edabc", ranking)
     shown = ["".join(text.split()[1] for text in shown_in(each).values()) for each in seen]
-    assert shown == ["bde", "aec", "adb", "bdc", "ba"]
+    assert shown == ["bde", "ace", "abd", "bcd", "ab"]
     assert ranking.comparisons == Comparisons(asked=5)
+    assert ranking.undecided == ((3, 5),)
 
 
 def test_letters_are_chosen_by_probability_where_there_is_one() -> None:
@@ -228,7 +327,8 @@ def test_the_best_rise_pass_by_pass() -> None:
     assert ranked("dcab", ranking)
     shown = ["".join(text.split()[1] for text in shown_in(each).values()) for each in seen]
     assert shown == ["cd", "dc", "bd", "db", "ad", "da", "bc", "cb", "ac", "ca"]
-    assert ranking.comparisons == Comparisons(asked=10)
+    assert ranking.comparisons == Comparisons(asked=10, as_shown=5)
+    assert ranking.undecided == ((3, 4),)
 
 
 def test_a_choice_that_goes_with_the_order_shown_is_a_tie() -> None:
@@ -239,7 +339,42 @@ def test_a_choice_that_goes_with_the_order_shown_is_a_tie() -> None:
         ranking = ranker.rank(QUERY, docs)
     assert ranked("abcd", ranking)
     assert len(seen) == 6
-    assert ranking.comparisons == Comparisons(asked=6, tied=3)
+    assert ranking.comparisons == Comparisons(asked=6, as_shown=6, tied=3, inconsistent=3)
+    assert ranking.undecided == ((1, 4),)
+
+
+def test_pairs_sort_by_a_heap() -> None:
+    """Heap a b c d: d before b; d before a and c; b before a, which sank: d b c a, and d is off."""
+    model, seen = comparing(best)
+    docs = dict(list(DOCS.items())[:4])
+    with PairwiseRanker(model=model, ledger=None, ranks=1, sort="heap") as ranker:
+        ranking = ranker.rank(QUERY, docs)
+    assert ranked("dabc", ranking)
+    shown = ["".join(text.split()[1] for text in shown_in(each).values()) for each in seen]
+    assert shown == ["bd", "db", "ad", "da", "dc", "cd", "ab", "ba"]
+    assert ranking.undecided == ((2, 4),)
+
+
+def test_all_pairs_are_counted_and_a_tie_is_half_of_one() -> None:
+    """c is before a, and a before b; b and c are tied: c 3, a 2, b 1. d fails, and is below all."""
+
+    def answer(request: ChatRequest) -> str:
+        shown = {text.split()[1]: name for name, text in shown_in(request).items()}
+        if "d" in shown:
+            return "?"
+        return {"ab": shown.get("a"), "ac": shown.get("c")}.get("".join(sorted(shown))) or "A"
+
+    model, seen = comparing(answer)
+    docs = dict(list(DOCS.items())[:4])
+    with PairwiseRanker(model=model, ledger=None, reask=0, sort="all_pairs") as ranker:
+        ranking = ranker.rank(QUERY, docs)
+        assert ranker.estimate(QUERY, docs).calls == len(seen) == 12
+    assert ranked("cabd", ranking)
+    counts = ranking.comparisons
+    assert counts is not None
+    assert (counts.asked, counts.tied, counts.inconsistent, counts.failed) == (12, 1, 1, 6)
+    assert ranking.undecided == ((3, 4),)
+    assert "ranks" not in ranking.config
 
 
 # What all of them share
@@ -317,8 +452,11 @@ def test_a_model_that_never_answers_is_an_error(name: str, error: Exception) -> 
     docs = [f"p {place}" for place in range(60)]
     with made(name, ScriptedChat(answer)) as ranker, pytest.raises(type(error)):
         ranker.rank(QUERY, docs)
-    # Of a pair, both are sent, and of a tournament all six tens.
-    assert len(calls) == {"pairwise": 4, "tournament": 6}.get(name, 3)
+    # Of a pair both are sent, and ten passages are five of them; of a tournament all six tens.
+    unreadable = (
+        {"pairwise": 5} if isinstance(error, ReplyError) else {"pairwise": 4, "tournament": 6}
+    )
+    assert len(calls) == unreadable.get(name, 3)
     with made(name, ScriptedChat(answer), on_failure="first_stage") as ranker:
         ranking = ranker.rank(QUERY, DOCS)
     assert ranked("abcde", ranking)
@@ -419,6 +557,9 @@ def test_options_about_scores_are_refused(name: str, option: str, value: Any) ->
         ("tournament", {"window": 101}),
         ("tournament", {"ranks": 0}),
         ("pairwise", {"ranks": 1.5}),
+        ("pairwise", {"sort": "bubble"}),
+        ("setwise", {"sort": "sliding"}),
+        ("rankgpt", {"shuffles": 0}),
     ],
 )
 def test_impossible_sizes_are_refused(name: str, options: dict[str, Any]) -> None:

@@ -22,8 +22,11 @@ from mcranker import (
     Capabilities,
     ChatReply,
     ChatRequest,
+    FormNotKept,
     ModelError,
     Ranker,
+    Ranking,
+    ReplyError,
     ScriptedChat,
     ServerFailed,
 )
@@ -31,9 +34,11 @@ from mcranker.llm.providers.http_errors import Service
 from mcranker.llm.providers.rerank import rerank_reply
 from mcranker.rankers import RANKERS
 from personas import Team, library
+from personas.inspection.inspection import Inspection
+from personas.report.query.verdict import verdict
 from tests.attack import test_orders
 from tests.attack.scale import scaled
-from tests.support.comparing import best, in_order, shown_in
+from tests.support.comparing import best, grades_in, in_order, shown_in
 from tests.support.shallow_model import FULL, shallow_model
 from tests.support.tiny_reranker import reranker
 
@@ -254,8 +259,8 @@ ENTRIES = {
                 }
             }
         ),
-        expected={"c": 5.5, "b": 4.5, "a": None},
-        local={"top_n": None, "max_score_tokens": 600},
+        expected={"c": 5.5, "b": 4.5},
+        local={"top_n": None, "drop_below": 0, "max_score_tokens": 600},
         shallow=True,
     ),
     "fused": Entry(
@@ -389,6 +394,178 @@ def check(value: float | None, meant: float | None, top: float) -> None:
         assert value is None
     else:
         assert value == pytest.approx(meant)
+
+
+LISTWISE = Capabilities(label_logprobs=True)
+
+
+def letters(request: ChatRequest) -> ChatReply:
+    """The higher the number of a passage, the likelier its letter."""
+    return labelled({name: float(grade) - 9 for name, grade in grades_in(request).items()})
+
+
+COMPARING: Mapping[str, tuple[str, Mapping[str, Any], Capabilities, Any]] = {
+    "rankgpt": ("rankgpt", {"window": 4, "step": 2}, PLAIN, in_order),
+    "rankgpt, two passes": ("rankgpt", {"window": 4, "step": 2, "passes": 2}, PLAIN, in_order),
+    "rankgpt, shuffled": ("rankgpt", {"window": 4, "step": 2, "shuffles": 3}, PLAIN, in_order),
+    "rankgpt by likelihood": (
+        "rankgpt",
+        {"window": 4, "step": 2, "likelihood": True},
+        LISTWISE,
+        letters,
+    ),
+    "setwise": ("setwise", {"ranks": 3}, PLAIN, best),
+    "setwise by bubbles": ("setwise", {"ranks": 3, "sort": "bubble"}, PLAIN, best),
+    "pairwise": ("pairwise", {"ranks": 3}, PLAIN, best),
+    "pairwise by a heap": ("pairwise", {"ranks": 3, "sort": "heap"}, PLAIN, best),
+    "pairwise, all pairs": ("pairwise", {"sort": "all_pairs"}, PLAIN, best),
+    "tournament": ("tournament", {"window": 4, "ranks": 3}, PLAIN, in_order),
+}
+"""Ranker, options, what the model offers, and what it answers if it makes no error."""
+FALLING = {f"d{grade}": f"text {grade}" for grade in range(12, 0, -1)}
+RISING = {f"d{grade}": f"text {grade}" for grade in range(1, 13)}
+
+
+@pytest.mark.parametrize("label", COMPARING)
+def test_every_way_to_compare_finds_the_first_ranks_within_its_estimate(
+    label: str, tmp_path: Path
+) -> None:
+    name, options, offers, answer = COMPARING[label]
+    model = ScriptedChat(answer, capabilities=offers)
+    for docs in (RISING, FALLING):
+        with made(name, model, **options) as ranker:
+            ranking = ranker.rank("masks", docs)
+            estimated = ranker.estimate("masks", docs).calls
+        # A single pass of windows of 4 by steps of 2 finds two ranks.
+        found = 2 if label.startswith("rankgpt") else 3
+        assert ranking.ids[:found] == ["d12", "d11", "d10"][:found]
+        assert 0 < ranking.usage.calls <= estimated
+        if label.startswith("rankgpt") or label == "pairwise, all pairs":
+            assert ranking.usage.calls == estimated
+        sorted_out = ranking.undecided[0][0] - 1 if ranking.undecided else len(docs)
+        assert sorted_out == options.get("ranks", len(docs))
+        again = Ranking.from_dict(json.loads(ranking.to_json()))
+        assert (again.undecided, again.comparisons) == (ranking.undecided, ranking.comparisons)
+        make: Any = RANKERS.get(name)
+        with make(model=model, ledger=tmp_path / "ledger.db", **options) as ranker:
+            assert ranker.estimate("masks", docs).calls >= ranking.usage.calls
+
+
+@pytest.mark.parametrize("label", COMPARING)
+def test_a_failed_reply_moves_no_passage_against_the_first_stage(label: str) -> None:
+    """The first stage is right, and so are the replies, but for some that cannot be read."""
+    name, options, offers, answer = COMPARING[label]
+    rng = random.Random(label)
+
+    def at_times(request: ChatRequest) -> Any:
+        if rng.random() < 0.3:
+            return labelled({}) if request.labels else "I would rather not say."
+        return answer(request)
+
+    failed = 0
+    for _ in range(40):
+        model = ScriptedChat(at_times, capabilities=offers)
+        with made(name, model, reask=0, on_failure="first_stage", **options) as ranker:
+            ranking = ranker.rank("masks", FALLING)
+        assert ranking.ids == list(FALLING)
+        if ranking.comparisons is not None:
+            failed += ranking.comparisons.failed
+    assert failed > 40
+
+
+@pytest.mark.parametrize("label", COMPARING)
+def test_a_model_that_goes_by_place_alone_looks_like_what_it_is(label: str) -> None:
+    """It names the first place first, whatever stands there."""
+    name, options, offers, _ = COMPARING[label]
+
+    def answer(request: ChatRequest) -> Any:
+        names = list(shown_in(request))
+        if request.labels:
+            return labelled({each: -1.0 - place for place, each in enumerate(names)})
+        return " > ".join(names) if name in ("rankgpt", "tournament") else names[0]
+
+    with made(name, ScriptedChat(answer, capabilities=offers), **options) as ranker:
+        ranking = ranker.rank("masks", RISING)
+    counts = ranking.comparisons
+    assert counts is not None
+    assert counts.as_shown == counts.asked
+    assert not counts.failed
+    page = "".join(finding.sentence for finding in verdict(Inspection.from_dict(ranking.to_dict())))
+    assert "the model may go by place alone" in page
+    if name == "pairwise":
+        assert ranking.ids == list(RISING)
+        assert counts.inconsistent == counts.tied == counts.asked / 2
+        assert ranking.undecided == ((1, 12),)
+
+
+HOPELESS = {
+    **{label: (name, options, PLAIN) for label, (name, options, _, _) in COMPARING.items()},
+    "mcranker": ("mcranker", JUDGED, PLAIN),
+    "mcranker, packed": ("mcranker", {**JUDGED, "passages_per_call": 10}, PLAIN),
+    "direct": ("direct", {}, PLAIN),
+    "direct, packed": ("direct", {"passages_per_call": 10}, PLAIN),
+    "rebel": ("rebel", {}, PLAIN),
+}
+del HOPELESS["rankgpt by likelihood"]
+
+
+@pytest.mark.parametrize("label", HOPELESS)
+def test_a_judge_that_does_not_keep_the_form_is_given_up(label: str) -> None:
+    """Of 100 passages. Windows of 10 are asked, and one of them in halves; each call twice.
+
+    Comparisons: 3 calls, or 5 of two passages, which begin with their fellows. Scores: 10 calls a
+    judge. Windows: 10, and then 5, 3, 2 and 1 of the first.
+    """
+    name, options, offers = HOPELESS[label]
+    docs = [f"text {number}" for number in range(100)]
+    seen: list[ChatRequest] = []
+
+    def answer(request: ChatRequest) -> str:
+        seen.append(request)
+        return "They are all about masks."
+
+    concurrency = 10
+    model = ScriptedChat(answer, capabilities=offers)
+    with (
+        made(name, model, concurrency=concurrency, **options) as ranker,
+        pytest.raises(ReplyError) as caught,
+    ):
+        ranker.rank("masks", docs)
+    most = {"mcranker": 2 * 2 * 20, "direct": 2 * 20, "setwise": 8, "pairwise": 22}
+    assert len(seen) <= most.get(label, 2 * 14)
+    if name not in ("rankgpt", "tournament"):
+        assert isinstance(caught.value, FormNotKept)
+        assert "is given up, as 0 of" in str(caught.value)
+    with made(name, model, concurrency=concurrency, on_failure="first_stage", **options) as ranker:
+        ranking = ranker.rank("masks", docs, top_n=100)
+    assert [hit.passage.text for hit in ranking] == docs
+    assert ranking.failure
+
+
+@pytest.mark.parametrize("label", ["setwise", "pairwise", "direct"])
+def test_one_readable_reply_is_not_enough_to_go_on_for_ever(label: str) -> None:
+    """The eleventh that cannot be read for the one that can is the last; each is asked twice."""
+    name, options, offers = HOPELESS[label]
+    seen: list[ChatRequest] = []
+
+    def answer(request: ChatRequest) -> str:
+        seen.append(request)
+        if len(seen) > 1:
+            return "They are all about masks."
+        return scored(4) if name == "direct" else "B"
+
+    docs = {f"d{number}": f"text {number}" for number in range(100)}
+    with made(name, ScriptedChat(answer, capabilities=offers), concurrency=1, **options) as ranker:
+        ranking = ranker.rank("masks", docs)
+    assert 1 + 2 * 11 <= len(seen) <= 1 + 2 * 12
+    if name == "direct":
+        assert len(ranking.missing) == 99
+        assert "is given up, as 1 of 12 replies" in ranking.missing[-1].reason
+    else:
+        assert ranking.comparisons is not None
+        assert ranking.comparisons.asked - ranking.comparisons.failed == 1
+        # The first reply alone has moved a passage.
+        assert len([hit for hit in ranking if hit.moved > 1]) <= 1
 
 
 SERVICE = Service(

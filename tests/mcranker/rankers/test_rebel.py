@@ -67,13 +67,14 @@ def ranked(docs: Any = DOCS, answer: Any = by_rote, **options: Any) -> Ranking:
 
 
 def test_the_final_score_is_relevance_and_half_of_each_property() -> None:
-    """c 17.5, d 11.5, a 8.5, e 3; then b and f, dropped, in first-stage order."""
+    """c 17.5, d 11.5, a 8.5, e 3; b and f are dropped, and no hits."""
     ranking = ranked(top_n=None)
-    assert ranking.ids == ["c", "d", "a", "e", "b", "f"]
-    assert [hit.score for hit in ranking] == [17.5, 11.5, 8.5, 3.0, None, None]
-    assert [hit.dropped for hit in ranking] == [None, None, None, None, 2.0, 0.0]
+    assert ranking.ids == ["c", "d", "a", "e"]
+    assert [hit.score for hit in ranking] == [17.5, 11.5, 8.5, 3.0]
     assert ranking.dropped == {1: 2.0, 5: 0.0}
-    assert ranking[4].criteria["REBEL"] == {
+    stored = ranking.to_dict()["hits"]
+    assert [(hit["doc_id"], hit["dropped"]) for hit in stored[4:]] == [("b", 2.0), ("f", 0.0)]
+    assert stored[4]["criteria"]["REBEL"] == {
         "Relevance": 2.0,
         "Depth of content": 5.0,
         "Diversity of perspectives": 5.0,
@@ -81,7 +82,7 @@ def test_the_final_score_is_relevance_and_half_of_each_property() -> None:
         "Authoritativeness": 5.0,
         "Recency": 5.0,
     }
-    assert ranking[4].scores == {"REBEL": 14.5}
+    assert stored[4]["scores"] == {"REBEL": 14.5}
     assert ranking.scale == (0.0, 22.5)  # 10 + 0.5 * 5 * 5
     assert ranking[0].relevance == pytest.approx(17.5 / 22.5)
     assert ranking.missing == []
@@ -94,7 +95,7 @@ def test_the_final_score_is_relevance_and_half_of_each_property() -> None:
 def test_three_passages_are_returned_unless_told_otherwise() -> None:
     assert ranked().ids == ["c", "d", "a"]
     assert len(ranked().passages) == 6
-    assert ranked(top_n=5).ids == ["c", "d", "a", "e", "b"]
+    assert ranked(top_n=5).ids == ["c", "d", "a", "e"]
     model, _ = rebel_model()
     with RebelRanker(model=model, ledger=None) as ranker:
         assert ranker.rank(QUERY, DOCS, top_n=1).ids == ["c"]
@@ -103,7 +104,8 @@ def test_three_passages_are_returned_unless_told_otherwise() -> None:
 def test_the_threshold_can_be_another_or_none() -> None:
     assert ranked(drop_below=0, top_n=None).ids == ["c", "b", "d", "a", "e", "f"]
     assert ranked(drop_below=0).dropped == {}
-    assert ranked(drop_below=6, top_n=None).ids == ["d", "a", "b", "c", "e", "f"]
+    assert ranked(drop_below=6, top_n=None).ids == ["d", "a"]
+    assert ranked(drop_below=10, docs={"a": DOCS["a"]}).ids == []
 
 
 def test_windows_are_consecutive_and_scored_by_one_rule() -> None:
@@ -163,7 +165,7 @@ def test_sums_of_the_model_are_compared_and_do_not_count() -> None:
         return json.dumps({"Passages": dict(entries)})
 
     ranking = ranked(answer=answer, top_n=None)
-    assert ranking.ids == ["c", "d", "a", "e", "b", "f"]
+    assert ranking.ids == ["c", "d", "a", "e"]
     assert ranking.windows == WindowCounts(asked=1, sums=5, differing=1)
 
 
@@ -193,7 +195,7 @@ def test_relevance_alone_as_the_first_call_explains_it() -> None:
     options: Any = {"variant": "two_turn_relevance", "top_n": None}
     with RebelRanker(model=model, ledger=None, **options) as ranker:
         ranking = ranker.rank(QUERY, docs)
-    assert [(hit.doc_id, hit.score) for hit in ranking] == [("b", 9.0), ("a", 5.0), ("c", None)]
+    assert [(hit.doc_id, hit.score) for hit in ranking] == [("b", 9.0), ("a", 5.0)]
     assert ranking[0].criteria == {"REBEL": {"Relevance": 9.0}}
     assert "it says which masks protect" in seen[1].messages[-1].content
     assert "P1" not in seen[1].messages[-1].content
@@ -348,7 +350,8 @@ def test_properties_may_lack_where_relevance_is_too_low() -> None:
     ranking = ranked(docs, lambda _: said({"1": A, "2": {"Relevance": 2, "P1": "n/a"}}))
     assert ranking.windows == WindowCounts(1)
     assert (ranking.dropped, ranking.missing) == ({1: 2.0}, [])
-    assert (ranking[1].scores, ranking[1].criteria) == ({"REBEL": None}, {})
+    left_out = ranking.to_dict()["hits"][1]
+    assert (left_out["scores"], left_out["criteria"]) == ({"REBEL": None}, {})
 
 
 def test_a_window_that_fails_is_asked_in_halves() -> None:
@@ -395,7 +398,7 @@ def test_dropped_passages_have_no_say_in_the_share_of_the_first_stage() -> None:
     finals = {hit.doc_id: hit.score for hit in ranking}
     assert finals["a"] == pytest.approx(0.5 * 5.5 / 14.5 + 0.5 * 1)
     assert finals["d"] == pytest.approx(0.5 * 8.5 / 14.5 + 0.5 / 3)
-    assert finals["b"] is None
+    assert "b" not in finals
     assert ranking.scale == (0.0, 1.0)
 
 
@@ -425,11 +428,11 @@ def test_a_ranking_comes_back_from_json_and_is_shown(tmp_path: Path) -> None:
     assert inspection.leave_one_out_exact
 
 
-def test_a_run_has_all_passages_in_order() -> None:
+def test_a_run_has_the_passages_that_were_not_dropped_in_order() -> None:
     model, _ = rebel_model()
     with RebelRanker(model=model, ledger=None, top_n=None) as ranker:
         lines = ranker.rank(Query(QUERY, "q1"), DOCS).to_trec().splitlines()
-    assert [line.split()[2] for line in lines] == ["c", "d", "a", "e", "b", "f"]
+    assert [line.split()[2] for line in lines] == ["c", "d", "a", "e"]
     scores = [float(line.split()[4]) for line in lines]
     assert scores == sorted(scores, reverse=True)
     assert len(set(scores)) == len(scores)
@@ -481,7 +484,7 @@ def test_the_deadline_leaves_what_is_known(late: str) -> None:
         assert ranking.ids == list("abcd")
         return
     assert [(hit.doc_id, hit.score) for hit in ranking] == [
-        *(("a", 5.0), ("b", None), ("c", None), ("d", None)),
+        *(("a", 5.0), ("c", None), ("d", None)),
     ]
     assert ranking.dropped == {1: 2.0}
     assert {each.doc_id for each in ranking.missing} == {"c", "d"}

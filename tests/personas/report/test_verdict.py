@@ -81,8 +81,13 @@ def of_scores(finals: list[float | None], **more: Any) -> dict[str, Any]:
         (
             {"comparisons": {"asked": 9, "odd": 2, "missing": 3, "tied": 1}},
             "warn",
-            "Of 9 comparisons: 2 odd in form, 3 left out, 1 pairs decided by the order they were "
-            "shown in.",
+            "Of 9 comparisons: 2 odd in form, 3 left out, 1 pairs undecided.",
+        ),
+        (
+            {"comparisons": {"asked": 8, "as_shown": 8}},
+            "bad",
+            "All 8 replies keep the order in which passages were shown: the model may go by place "
+            "alone, and the order be the first stage's.",
         ),
     ],
 )

@@ -46,7 +46,7 @@ def drawn(draws: random.Random, place: int) -> Inspection:
         compared=other(**{doc_id: rank for rank, doc_id in enumerate(found, start=1)}),
         locked=draws.random() < 0.5,
         usage={"calls": 7, "cost": draws.random()},
-        ensemble=draws.choice(("sum", "reciprocal_rank", "assessor")),
+        ensemble=draws.choice(("sum", "reciprocal_rank", "rrf", "assessor")),
     )
 
 

@@ -20,6 +20,7 @@ from mcranker.errors import (
 from mcranker.llm.chat import ChatRequest, Message, Question, State, Tag
 from mcranker.llm.local.cross_encoder import CrossEncoderChat
 from tests.support.tiny_cross_encoder import expected_logits, write_cross_encoder
+from tests.support.tiny_t5 import FALSE, TRUE, expected_logit, write_t5
 
 QUERY = "masks against viruses"
 TEXTS = ("masks help against viruses", "bread rises in the oven", "viruses spread")
@@ -56,9 +57,9 @@ def relevance(text: str) -> float:
     return logistic(float(expected_logits(QUERY, text)[0]))
 
 
-def ask(names: dict[str, str]) -> ChatRequest:
+def ask(names: dict[str, str], query: str = QUERY) -> ChatRequest:
     questions = tuple(Question(name, "", passage=name) for name in names)
-    return ChatRequest((), Tag("score"), questions=questions, state=State(QUERY, names))
+    return ChatRequest((), Tag("score"), questions=questions, state=State(query, names))
 
 
 @pytest.mark.anyio
@@ -113,6 +114,61 @@ async def test_what_cannot_be_loaded_is_said(folder: Path) -> None:
     (path / "config.json").write_text("{}")
     with pytest.raises((ModelFileError, ModelNotFound), match="crossencoder:"):
         await CrossEncoderChat.open(str(path)).complete(ask({"p": "x"}))
+
+
+T5_TEXTS = {"p1": "masks help against viruses", "p2": "bread rises"}
+
+
+@pytest.mark.anyio
+async def test_a_t5_answers_by_the_logits_of_its_tokens(folder: Path) -> None:
+    """monoT5's p(true) of true and false, and RankT5's logit; each text of another length."""
+    path = write_t5(folder / "t5")
+    said = {
+        f"{TRUE},{FALSE}": [
+            expected_logit(f"Query: masks Document: {text} Relevant:", TRUE)
+            - expected_logit(f"Query: masks Document: {text} Relevant:", FALSE)
+            for text in T5_TEXTS.values()
+        ],
+        f"{TRUE}": [
+            expected_logit(f"Query: masks Document: {text}", TRUE) for text in T5_TEXTS.values()
+        ],
+    }
+    request = ask(T5_TEXTS, query="masks")
+    for ids, logits in said.items():
+        chat = connect(f"crossencoder:{path}#{ids}")
+        reply = await chat.complete(request)
+        assert reply.answers is not None
+        values = [answer.value for answer in reply.answers]
+        assert values == pytest.approx([logistic(logit) for logit in logits], rel=1e-4)
+        # Query: masks Document: and the end, and 4 and 2 words of the texts; Relevant: of monoT5.
+        assert reply.usage.input_tokens == 2 * (3 + 1 + ("," in ids)) + 4 + 2
+
+
+@pytest.mark.anyio
+async def test_a_long_text_of_a_t5_loses_its_own_end_and_not_the_prompts(folder: Path) -> None:
+    """12 tokens: Query: masks Document:, 7 words, Relevant: and the end."""
+    path = write_t5(folder / "t5")
+    chat = CrossEncoderChat.open(f"{path}#{TRUE},{FALSE}")
+    reply = await chat.complete(ask({"p": "bread " * 7 + "masks " * 50}, query="masks"))
+    words = f"Query: masks Document: {'bread ' * 7} Relevant:"
+    assert reply.answers is not None
+    assert reply.answers[0].value == pytest.approx(
+        logistic(expected_logit(words, TRUE) - expected_logit(words, FALSE)), rel=1e-4
+    )
+    assert reply.usage.input_tokens == 12
+
+
+@pytest.mark.anyio
+async def test_a_t5_needs_tokens_that_it_has(folder: Path) -> None:
+    t5, bert = write_t5(folder / "t5"), write_cross_encoder(folder / "model")
+    for name, said in (
+        (str(t5), "name the tokens that do after the model: '#1176,6136' for monoT5"),
+        (f"{t5}#32089", "there is no token 32089, as the model has 14"),
+    ):
+        with pytest.raises(UnsupportedCapability, match=said):
+            await CrossEncoderChat.open(name).complete(ask({"p": "x"}))
+    with pytest.raises(ModelFileError, match="cannot be loaded as a cross-encoder"):
+        await CrossEncoderChat.open(f"{bert}#3").complete(ask({"p": "x"}))
 
 
 def test_it_ranks_queries_of_the_mini_collection(

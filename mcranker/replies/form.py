@@ -1,0 +1,124 @@
+"""Giving up a judge that does not keep the form of a reply: one rule for all rankers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TypeVar
+
+import anyio
+
+from mcranker.errors import (
+    ConnectionFailed,
+    FormNotKept,
+    ModelError,
+    RateLimited,
+    ReplyError,
+    RequestRejected,
+)
+
+T = TypeVar("T")
+Rows = tuple[int, ...]
+
+FEWEST_CALLS, FEWEST_PASSAGES = 3, 10
+"""A judge is not given up for less."""
+MOST_FOR_ONE = 10
+"""Unreadable replies for each that can be read, beyond which a judge is given up."""
+
+
+class Form:
+    """Count of the replies of one judge of a ranking that can and cannot be read.
+
+    The judge is given up once the replies to `FEWEST_CALLS` calls or more, about
+    `FEWEST_PASSAGES` passages or more altogether, could not be read, and none could, or fewer than
+    one for `MOST_FOR_ONE` of them. The last of these calls must be one that would not be made again
+    about fewer passages.
+    """
+
+    def __init__(self) -> None:
+        self._tried = False
+        self._read = self._calls = self._passages = self._under_way = 0
+        self._first: ReplyError | None = None
+        self._ended = anyio.Event()
+        self._in_parts = anyio.Lock()
+
+    @asynccontextmanager
+    async def asking(self, passages: int, *, divisible: bool) -> AsyncIterator[None]:
+        """Watch one call in the block. A refusal first waits for the calls under way to end.
+
+        Args:
+            passages: that the call is about.
+            divisible: whether it would be made again about fewer passages.
+
+        Raises:
+            FormNotKept: the judge is given up, and the block is not entered.
+        """
+        while self._given_up and self._under_way:
+            await self._ended.wait()
+        if self._given_up and self._first is not None:
+            raise FormNotKept(
+                f"{self._first.model} is given up, as {self._read} of {self._read + self._calls} "
+                "replies could be read; take another model, or a ranker that asks for less. The "
+                f"first that could not: {self._first}",
+                reply=self._first.reply,
+                model=self._first.model,
+            ) from self._first
+        self._under_way += 1
+        try:
+            yield
+            self._read += 1
+        except ReplyError as error:
+            self._first = self._first or error
+            self._calls += 1
+            self._passages += passages
+            enough = self._calls >= FEWEST_CALLS and self._passages >= FEWEST_PASSAGES
+            self._tried = self._tried or (enough and not divisible)
+            raise
+        finally:
+            self._under_way -= 1
+            self._ended.set()
+            self._ended = anyio.Event()
+
+    async def in_parts(
+        self, rows: Rows, ask: Callable[[Rows], Awaitable[T]]
+    ) -> list[tuple[Rows, T | ModelError]]:
+        """Ask about several passages, and in halves again where that may help.
+
+        Until a reply can be read, only one call at a time is made again in halves.
+
+        Args:
+            rows: of the passages.
+            ask: asks about some of them.
+
+        Returns:
+            What came of each part: a result, or the error of a part that is not divided further.
+        """
+        found: list[tuple[Rows, T | ModelError]] = []
+        parts = [rows]
+        async with AsyncExitStack() as alone:
+            while parts:
+                part = parts.pop()
+                try:
+                    found.append((part, await ask(part)))
+                except ModelError as error:
+                    if len(part) == 1 or not _may_be_one_of_them(error):
+                        found.append((part, error))
+                        continue
+                    if part == rows and not self._read:
+                        await alone.enter_async_context(self._in_parts)
+                    half = (len(part) + 1) // 2
+                    parts += [part[half:], part[:half]]
+        return found
+
+    @property
+    def _given_up(self) -> bool:
+        return self._tried and self._calls > MOST_FOR_ONE * self._read
+
+
+def _may_be_one_of_them(error: ModelError) -> bool:
+    """Return True if a call about several passages may have failed by one, or their length."""
+    if isinstance(error, FormNotKept | ConnectionFailed | RateLimited):
+        return False
+    if isinstance(error, ReplyError | RequestRejected):
+        return True
+    return error.retryable and error.others_answered is not False
