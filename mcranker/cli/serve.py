@@ -31,6 +31,7 @@ from mcranker.cli.options import (
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import GroupedOption, Verb, quiet_flag
 from mcranker.errors import ConfigError
+from mcranker.logs import safe_logger
 from mcranker.models import MODEL_OPTIONS, ROLES
 from personas.words import counted
 
@@ -68,7 +69,7 @@ def _serve(ctx: click.Context) -> int:
             say(f"serving {names} at {address_of(bound)}")
             for line in app.state.described:
                 say(line)
-            logging.getLogger("mcranker.serve.access").setLevel(logging.INFO)
+            safe_logger("mcranker.serve.access").setLevel(logging.INFO)
 
     with bound:
         given_up = run_loop(partial(serve, app, settings, bound, started=started))

@@ -21,7 +21,7 @@ ORDERS = dict(zip(TEAM, ("bacd", "bcad", "dbac"), strict=True))
 
 def by_team() -> Ranking:
     model, _ = comparing_team(by_orders(ORDERS))
-    with RankGPTRanker(model=model, ledger=None, team_size=3) as ranker:
+    with RankGPTRanker(model=model, ledger=None, team_size=3, ensemble="reciprocal_rank") as ranker:
         return ranker.rank("masks", DOCS)
 
 
@@ -29,7 +29,14 @@ def without_one() -> Ranking:
     model, _ = comparing_team(
         lambda asked: "?" if asked.tag.persona == TEAM[2] else by_orders(ORDERS)(asked)
     )
-    with SetwiseRanker(model=model, ledger=None, team_size=3, ranks=2, reask=0) as ranker:
+    with SetwiseRanker(
+        model=model,
+        ledger=None,
+        team_size=3,
+        ranks=2,
+        reask=0,
+        ensemble="reciprocal_rank",
+    ) as ranker:
         return ranker.rank("masks", DOCS)
 
 
