@@ -79,7 +79,8 @@ WEAK_MODEL_DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "scoring": "expected",
         "labels": NO_YES,
         "max_passage_words": 100,
-        "first_stage_weight": 0.95,  # with less, SmolLM2's teams rank worse than BM25
+        # With less, SmolLM2's teams rank worse than BM25; it counts where passages have scores.
+        "first_stage_weight": 0.95,
     }
 )
 """What a model marked weak gets in fields that nobody set."""
@@ -244,7 +245,8 @@ class RankerConfig(BaseModel):
         0.0,
         ge=0,
         le=1,
-        description="Share of the first stage's score in the final one, both scaled to 0..1.",
+        description="Share of the first stage's score in the final one, both scaled to 0..1 over "
+        "the query's passages; all of them need such a score, a place in a list is none.",
     )
     depth: int | None = Field(
         None,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from personas.inspection.stored import WeakJudge
+    from personas.weak_judges import WeakJudge
 
 Stage = Literal["recruit", "criteria", "score", "assess", "probe"]
 

@@ -256,7 +256,6 @@ class FusedRanker(Ranker):
                 "method": self.method,
                 "weights": list(self.weights),
             },
-            scale=(0.0, best * math.fsum(self.weights)),
             partial=any(each.partial for each in lists),
             cut={place: max(cut.get(place, 0) for cut in cuts) for cut in cuts for place in cut},
             comparisons=_added_up(counts) if counts else None,

@@ -283,7 +283,7 @@ class _Service:
             raise Problem("empty", "invalid request: list of documents must not be empty")
         self._check_size(asked.query, len(asked.documents))
         offer = self._offers.find(asked.model)
-        by_rank = not offer.ranker.gives_scores
+        by_rank = not offer.ranker.absolute
         if by_rank and not offer.settings.rank_scores:
             raise Problem("invalid", f"the ranker {offer.name!r}: {ORDER_ALONE}")
         ranker, passages, notes = _cut(offer, passages_of(asked), asked.max_tokens)

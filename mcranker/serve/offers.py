@@ -38,8 +38,8 @@ C = TypeVar("C", bound=StoredComparisons)
 logger = safe_logger("mcranker.serve")
 
 ORDER_ALONE = (
-    "it compares documents and gives an order without scores, which rerank clients need; ask "
-    "POST /v1/rank, or have it served with rank_scores = true, or by a team (team_size)"
+    "it gives an order and no relevance, which rerank clients need; ask POST /v1/rank, or have it "
+    "served with rank_scores = true"
 )
 """Why a ranker does not serve the shapes of other rerankers."""
 
@@ -259,7 +259,7 @@ def _opened(settings: RankerSettings, service: Settings, metrics: Metrics) -> Of
     metrics.watch(settings.name, places)
     names = ", ".join(dict.fromkeys(map(public_name, ranker.models.names.values())))
     logger.info("ranker %r: %s with %s", settings.name, settings.ranker, names)
-    if not (ranker.gives_scores or settings.rank_scores):
+    if not (ranker.absolute or settings.rank_scores):
         logger.warning("ranker %r: %s", settings.name, ORDER_ALONE)
     return Offer(settings, ranker, places)
 

@@ -20,16 +20,16 @@ from personas.errors import SchemaError
 from personas.inspection.agreement import TeamAgreement
 from personas.inspection.orders import points_of, tails_of
 from personas.inspection.stored import (
-    ASSESSOR,
     StoredCalls,
     StoredComparisons,
     StoredHit,
     StoredMember,
     StoredRanking,
-    WeakJudge,
+    imputed,
 )
 from personas.inspection.suspicions import Suspicion, Watch
 from personas.schema import Member, Team
+from personas.weak_judges import WeakJudge, judge_note
 
 _DEFAULT_TOP = 10.0
 
@@ -93,8 +93,8 @@ class InspectedHit:
         probabilities: persona -> probability of each level, from 0 to the highest score at equal
             distances, where the model gave them.
         other: where the ranker that this one is compared with has it; None if nowhere.
-        stood_in: persona -> what stood in for its missing score in the final one; empty where
-            nothing did, or where that is not known here.
+        imputed: persona -> what its missing score counts in the final one; empty where nothing is
+            missing, or where that is not known here.
         dropped: the relevance for which the ranker dropped the passage, which then has no final
             score; None for others.
         members: of a fused ranking, member -> where that has the passage; without those that do
@@ -125,7 +125,7 @@ class InspectedHit:
     confidence: Mapping[str, float] = field(default_factory=dict)
     probabilities: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     other: OtherPlace | None = None
-    stood_in: Mapping[str, float] = field(default_factory=dict)
+    imputed: Mapping[str, float] = field(default_factory=dict)
     dropped: float | None = None
     members: Mapping[str, OtherPlace] = field(default_factory=dict)
     ranks: Mapping[str, int] = field(default_factory=dict)
@@ -302,6 +302,11 @@ class Inspection:
         return "The deadline came before all scores." if self.partial else ""
 
     @property
+    def judge_note(self) -> str:
+        """What to know of a weak judge, in a sentence; empty where it is not known to be weak."""
+        return judge_note(self.weak_judge, self.models.get("scoring", ""))
+
+    @property
     def by_rank(self) -> bool:
         """Whether the personas have put the passages in order, instead of scoring them."""
         return any(hit.ranks for hit in self.hits)
@@ -451,7 +456,9 @@ def _inspected(
             probabilities=hit.probabilities,
             grade=grades.get(hit.doc_id),
             other=other.get(hit.doc_id),
-            stood_in=_stood_in(hit, names, rule) if known else {},
+            imputed=imputed({name: hit.scores.get(name) for name in names}, hit.missing, rule)
+            if known and hit.missing and hit.score is not None
+            else {},
             dropped=hit.dropped,
             members=_placed(stored.members, hit.first_stage_rank - 1),
             ranks=hit.ranks,
@@ -500,25 +507,6 @@ def _leave_one_out(
     return {
         hit.rank: (of_all, dict(zip(left_out, others, strict=True)))
         for hit, of_all, *others in zip(judged, ranks(values), *without, strict=True)
-    }
-
-
-def _stood_in(hit: StoredHit, names: Sequence[str], rule: Rule) -> dict[str, float]:
-    """Persona -> what stood in for its missing score in the passage's final score."""
-    if not hit.missing or hit.score is None:
-        return {}
-    filled = rule.filled(np.array([[hit.scores[name] for name in names]], dtype=np.float64))
-    if rule.ensemble.asks:
-        # The model that combined the scores saw that some are missing.
-        if ASSESSOR not in hit.missing:
-            return {}
-        if rule.missing == "mean_of_team":
-            return {ASSESSOR: float(filled.mean())}
-        return {ASSESSOR: float(rule.filled(np.array([[math.nan]]))[0, 0])}
-    return {
-        name: float(score)
-        for name, score in zip(names, filled[0], strict=True)
-        if name in hit.missing
     }
 
 

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 from personas.plain import plain
 from personas.report.formats import alpha_reading
-from personas.report.query.verdict import ORDER, WEAK, Finding
+from personas.report.query.verdict import ORDER, Finding
 from personas.survey.model import Difference, Survey
+from personas.weak_judges import judge_note
 from personas.words import counted, optional, p_text, signed, whole
 
 FEW = 20
@@ -83,10 +84,8 @@ def _effectiveness(survey: Survey) -> Iterator[Finding]:
 
 
 def _judge(survey: Survey) -> Iterator[Finding]:
-    if survey.weak_judge:
-        name = plain(survey.models.get("scoring", ""), _NAME)
-        who = f"The judge is {name}, " if name else "The judge is "
-        yield Finding("warn", f"{who}{WEAK[survey.weak_judge]}: take its order as a hint.")
+    if note := judge_note(survey.weak_judge, survey.models.get("scoring", "")):
+        yield Finding("warn", f"{plain(note)} Treat its order as approximate.")
     for note in survey.notes:
         yield Finding("warn", plain(note))
 

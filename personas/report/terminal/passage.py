@@ -44,7 +44,7 @@ def show_passage(screen: Screen, inspection: Inspection, hit: InspectedHit) -> N
         screen.words("The passage was not scored; it keeps its place in first-stage order.")
     for name, why in hit.missing.items():
         reason = clipped(why, 1000) or "no reason is known"
-        stood = f" ({hit.stood_in[name]:.4g} stood in for it)" if name in hit.stood_in else ""
+        stood = f" ({hit.imputed[name]:.4g} is imputed)" if name in hit.imputed else ""
         screen.words(f"No score by {clipped(name, 80)}{stood}: {reason}", "yellow", hang=2)
 
 

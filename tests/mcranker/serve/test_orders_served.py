@@ -42,9 +42,9 @@ async def test_an_order_alone_is_refused_where_scores_are_needed(
             answer = await http.post(route, json=asked)
             whole = await http.post("/v1/rank", json=ASKED)
     assert answer.status_code == (422 if route == "/rerank" else 400)
-    assert "gives an order without scores" in answer.text
+    assert "gives an order and no relevance" in answer.text
     assert "rank_scores = true" in answer.text
-    assert "'list': it compares documents" in caplog.text
+    assert "'list': it gives an order" in caplog.text
     assert whole.json()["returned"] == ["2", "0", "1"]
     assert len(seen) == 1
 
@@ -72,14 +72,14 @@ async def test_what_was_not_compared_has_no_score() -> None:
 
 
 async def test_a_team_that_compares_has_scores() -> None:
-    """Of three personas b is first with all: 3 of 3; a second or third: 1/2 + 1/2 + 1/3."""
+    """Its scores are no relevance, so that the ranks count: 3, 2 and 1 of 3."""
     model, _ = comparing_team(by_orders(dict(zip(TEAM, ("bac", "bac", "bca"), strict=True))))
-    async with client(one(model, team_size=3)) as http:
+    async with client(one(model, rank_scores=True, team_size=3)) as http:
         answer = await http.post("/v2/rerank", json=ASKED)
     scores = [each["relevance_score"] for each in answer.json()["results"]]
     assert [each["index"] for each in answer.json()["results"]] == [1, 0, 2]
-    assert scores == pytest.approx([1, (4 / 3) / 3, (1 / 3 + 1 / 3 + 1 / 2) / 3])
-    assert "warnings" not in answer.json()["meta"]
+    assert scores == pytest.approx([1, 2 / 3, 1 / 3])
+    assert "scores are by rank" in answer.json()["meta"]["warnings"][0]
 
 
 async def test_reasons_of_failed_comparisons_name_no_address() -> None:

@@ -59,7 +59,7 @@ def test_bad_news_come_first() -> None:
     sentences = " ".join(sentence for _, sentence in said(bad))
     assert "1 of 4 queries was not ranked." in sentences
     assert "3 scores in 0 queries are missing." in sentences
-    assert "an encoder, which compares meanings and does not reason" in sentences
+    assert "an encoder: compares meaning, does not reason." in sentences
 
 
 def test_few_queries_and_none_are_said() -> None:
