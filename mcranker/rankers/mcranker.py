@@ -68,6 +68,7 @@ class MCRanker(PointwiseRanker):
     """
 
     name: ClassVar[str] = "mcranker"
+    by_personas = True
 
     def __init__(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import anyio
 import numpy as np
@@ -34,6 +34,8 @@ class PointwiseRanker(Ranker):
     """A ranker that scores each passage by itself. Subclasses say how, in `_run`."""
 
     absolute = True
+    by_personas: ClassVar[bool] = False
+    """Whether each persona gives a score of its own."""
 
     def __init__(
         self,
@@ -59,7 +61,7 @@ class PointwiseRanker(Ranker):
             model=roles, config=config, base_url=base_url, api_key=api_key, ledger=ledger
         )
         scoring = self.models.scoring
-        self.config = config.for_model(scoring.capabilities).for_writers(
+        self.config = config.for_model(scoring.capabilities, team=self.by_personas).for_writers(
             self.models.recruiter.capabilities, self.models.criteria.capabilities
         )
         self.seats = Seats.of(self.config, self.team) if needs_team else Seats()
