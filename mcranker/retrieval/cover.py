@@ -52,11 +52,13 @@ class Cover:
 
     For the terms t of the query, each once, with f(t) times t in a passage of n terms::
 
-        cover = sum of idf(t) · f(t) / (f(t) + K1 · (1 - B + B · n / mean n)) / sum of idf(t)
+        cover = sum of w(t) · f(t) / (f(t) + K1 · (1 - B + B · n / mean n)) / sum of w(t)
 
-    where idf(t) = ln(1 + (N - df + 0.5) / (df + 0.5)). N, df and the mean of n are those of the
-    query's passages and of `LIST_PASSAGES` more that a list of common English words stands for, so
-    that a passage by itself is judged sensibly too.
+    A word weighs by how rare it is among the query's passages, and in English, so that "what" and
+    "have" hardly count: w(t) = idf(df, N) · sqrt(idf(1000 p, 1000)), where idf(df, N) is
+    ln(1 + (N - df + 0.5) / (df + 0.5)) and p its share of a list of common English words. N, df and
+    the mean of n are those of the query's passages and of `LIST_PASSAGES` more that the list stands
+    for, so that a passage by itself is judged sensibly too.
 
     Args:
         query: what is searched for.
@@ -75,8 +77,9 @@ class Cover:
         listed, count = _shares(), own.passages + LIST_PASSAGES
         self._weights: dict[str, float] = {}
         for term in dict.fromkeys(tokenize(query)):
-            df = own.frequencies.get(term, 0) + LIST_PASSAGES * listed.get(term, 0.0)
-            self._weights[term] = math.log(1 + (count - df + 0.5) / (df + 0.5))
+            share = listed.get(term, 0.0)
+            rare = _idf(own.frequencies.get(term, 0) + LIST_PASSAGES * share, count)
+            self._weights[term] = rare * math.sqrt(_idf(1000 * share, 1000))
         self._total = math.fsum(self._weights.values())
         self._mean = (own.terms + LIST_PASSAGES * LIST_LENGTH) / count
         self.known = any(each in listed or each in own.frequencies for each in self._weights)
@@ -88,6 +91,10 @@ class Cover:
         slow = K1 * (1 - B + B * len(terms) / self._mean)
         parts = [self._weights[term] * n / (n + slow) for term, n in found.items()]
         return math.fsum(parts) / self._total if parts else 0.0
+
+
+def _idf(df: float, passages: float) -> float:
+    return math.log(1 + (passages - df + 0.5) / (df + 0.5))
 
 
 @cache

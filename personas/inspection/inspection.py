@@ -15,7 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from personas.ensembles import Ensemble, Rule, descending, distinct, find_ensemble, highest_score
+from personas.ensembles import (
+    Ensemble,
+    Rule,
+    descending,
+    distinct,
+    find_ensemble,
+    highest_score,
+    unit_range,
+)
 from personas.errors import SchemaError
 from personas.inspection.agreement import TeamAgreement
 from personas.inspection.orders import points_of, tails_of
@@ -97,6 +105,9 @@ class InspectedHit:
             missing, or where that is not known here.
         dropped: the relevance for which the ranker dropped the passage, which then has no final
             score; None for others.
+        relevance: 0 to 1, without regard to the other passages; None where there is none.
+        shares: the personas' score and the first stage's, each from 0 to 1 over the passages, where
+            the final score is made of both; None where the first stage has no part in it.
         members: of a fused ranking, member -> where that has the passage; without those that do
             not have it. `scores` then holds what each gave to the passage.
         ranks: persona -> rank in its order, from 1, where a team compared the passages; then nobody
@@ -127,6 +138,8 @@ class InspectedHit:
     other: OtherPlace | None = None
     imputed: Mapping[str, float] = field(default_factory=dict)
     dropped: float | None = None
+    relevance: float | None = None
+    shares: tuple[float, float] | None = None
     members: Mapping[str, OtherPlace] = field(default_factory=dict)
     ranks: Mapping[str, int] = field(default_factory=dict)
     points: Mapping[str, float] = field(default_factory=dict)
@@ -406,6 +419,14 @@ class Inspection:
         found = min(self.ranked_for_sure, key=lambda hit: hit.moved, default=None)
         return found if found is not None and found.moved < 0 else None
 
+    def formula(self, hit: InspectedHit) -> str:
+        """How a final score is made of the personas' and the first stage's; empty if it is not."""
+        if hit.shares is None or hit.score is None:
+            return ""
+        weight = Rule.of(self.config).first_stage_weight
+        own, first = hit.shares
+        return f"{1 - weight:.2f} × {own:.2f} + {weight:.2f} × {first:.2f} = {hit.score:.3f}"  # noqa: RUF001
+
     def member(self, persona: str) -> Member | None:
         """The team's member of that name; None if there is none."""
         members = self.team.members if self.team else ()
@@ -431,6 +452,7 @@ def _inspected(
         by_rank, rule = points_of(ranked, names, rule)
     marks = {hit.rank: by_rank.get(hit.rank) or hit.scores for hit in judged}
     places = _leave_one_out(judged, marks, names, rule)
+    shares = _shares(judged, rule.first_stage_weight)
     nowhere: tuple[None, dict[str, int]] = (None, {})
     suspicions_of = Watch(stored.query.text).suspicions
     return tuple(
@@ -460,6 +482,8 @@ def _inspected(
             if known and hit.missing and hit.score is not None
             else {},
             dropped=hit.dropped,
+            relevance=hit.relevance,
+            shares=shares.get(hit.rank),
             members=_placed(stored.members, hit.first_stage_rank - 1),
             ranks=hit.ranks,
             points=by_rank.get(hit.rank, {}),
@@ -468,6 +492,19 @@ def _inspected(
         )
         for hit in sorted(given, key=lambda hit: hit.rank)
     )
+
+
+def _shares(judged: Sequence[StoredHit], weight: float) -> dict[int, tuple[float, float]]:
+    """Rank -> what of the final score is the personas', and what the first stage's, 0 to 1 each."""
+    given = [hit.first_stage_score for hit in judged if hit.first_stage_score is not None]
+    if not weight or len(given) < len(judged):
+        return {}
+    found: dict[int, tuple[float, float]] = {}
+    for hit, first in zip(judged, unit_range(np.array(given)).tolist(), strict=True):
+        assert hit.score is not None, "those that were judged have one"
+        own = (hit.score - weight * first) / (1 - weight) if weight < 1 else 0.0
+        found[hit.rank] = min(max(own, 0.0), 1.0), first
+    return found
 
 
 def _placed(members: Sequence[StoredMember], place: int) -> dict[str, OtherPlace]:

@@ -410,7 +410,9 @@ def _final_cell(form: PassageFormat, shown: Shown) -> str:
         star = f'<abbr title="imputed: {who}">{IMPUTED}</abbr>'
     elif "(assessor)" in hit.missing:
         star = f'<abbr title="{_missing_title(hit.missing["(assessor)"])}">{IMPUTED}</abbr>'
-    return f'<td class="final" data-v="{final:.6g}">{shown.score}{star}</td>'
+    formula = form.inspection.formula(hit)
+    title = f' title="{formula}"' if formula else ""
+    return f'<td class="final" data-v="{final:.6g}"{title}>{shown.score}{star}</td>'
 
 
 def _plain_name(name: str) -> str:
@@ -452,7 +454,8 @@ def _facts(form: PassageFormat, shown: Shown) -> str:
     if shown.final is not None:
         final = f"{'' if hit.at_most is None else 'at most '}{shown.final:.6g}"
     facts = [
-        *([] if inspection.unscored else [("Final score", final)]),
+        *([] if inspection.unscored else [("Final score", inspection.formula(hit) or final)]),
+        *([] if hit.relevance is None else [("Relevance", f"{hit.relevance:.3f}")]),
         ("First stage", _place(hit.first_stage_rank, hit.first_stage_score, "")),
     ]
     if len(hit.doc_id) > _SHORT_ID:

@@ -25,10 +25,16 @@ def test_covers_by_hand() -> None:
     # 20 passages of the list beside: N = 23, mean length (9 + 2000) / 23 = 87.348.
     # On the list, best is in 0.061 of passages, against in 0.032, mask in 0.0025, covid in none.
     # df: best 20 * 0.061 = 1.22, mask 2 + 0.05, against 1 + 0.64, covid 1
-    def idf(df: float) -> float:
-        return math.log(1 + (23 - df + 0.5) / (df + 0.5))
+    def weight(df: float, share: float) -> float:
+        idf = math.log(1 + (23 - df + 0.5) / (df + 0.5))
+        return idf * math.sqrt(math.log(1 + (1000.5 - 1000 * share) / (1000 * share + 0.5)))
 
-    weights = {"best": idf(1.22), "mask": idf(2.05), "against": idf(1.64), "covid": idf(1)}
+    weights = {
+        "best": weight(1.22, 0.061),
+        "mask": weight(2.05, 0.0025),
+        "against": weight(1.64, 0.032),
+        "covid": weight(1, 0),
+    }
     total = sum(weights.values())
     # Of 4 terms: 0.9 * (0.6 + 0.4 * 4 / 87.348) = 0.5565; of 3: 0.5524
     slow4, slow3 = 0.9 * (0.6 + 0.4 * 4 / (2009 / 23)), 0.9 * (0.6 + 0.4 * 3 / (2009 / 23))
