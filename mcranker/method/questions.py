@@ -112,6 +112,7 @@ class TypedSheet:
         self._task = session.prompts["typed_task"].render({})
         self._scale = _Scale(session)
         self._members = members
+        self._made: dict[tuple[Entry, str, bool], Question] = {}
         self._judges = [_in_words(member, session) for member in members]
         self.entries: Sequence[Entry] = [
             Entry(column, place)
@@ -130,6 +131,13 @@ class TypedSheet:
         return Asked(self._task, questions, _state(self._session, names, passages, judges))
 
     def _question(self, entry: Entry, passage: str, *, alone: bool) -> Question:
+        # The same about every passage that has this place in its call.
+        key = entry, passage, alone
+        if key not in self._made:
+            self._made[key] = self._make(entry, passage, alone=alone)
+        return self._made[key]
+
+    def _make(self, entry: Entry, passage: str, *, alone: bool) -> Question:
         member = self._members[entry.column]
         criteria = _criteria(member)
         values = {

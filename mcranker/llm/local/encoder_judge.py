@@ -22,6 +22,7 @@ from mcranker.llm.chat import (
     Capabilities,
     ChatReply,
     ChatRequest,
+    Judge,
     Question,
     State,
     Usage,
@@ -147,13 +148,16 @@ class EncoderJudge:
                 model=self._name,
             )
         known = _Vectors(self._encoder)
-        await known.read(_texts(request.questions, state))
+        by_judge = {
+            question.judge: views(question.judge, state.query) for question in request.questions
+        }
+        await known.read(_texts(request.questions, state, by_judge))
         passages = [text for text in state.passages.values() if text in known.tokens]
         parts = {text: windows(text) for text in passages if known.tokens[text] >= MAX_TOKENS}
         await known.read(part for each in parts.values() for part in each)
         cover = Cover(state.query, state.statistics)
         covers = {text: cover.of(text) for text in passages if cover.known}
-        seen = _Seen(state, known, parts, covers)
+        seen = _Seen(state, known, by_judge, parts, covers)
         return ChatReply(
             text="",
             usage=known.usage,
@@ -196,13 +200,12 @@ def windows(text: str) -> list[str]:
     return [text[words[at].start() : words[at + WINDOW_WORDS - 1].end()] for at in starts]
 
 
-def views(question: Question, state: State) -> list[tuple[str, float]]:
-    """The query as the question's judge sees it: texts, and their shares in the similarity.
+def views(judge: Judge | None, query: str) -> list[tuple[str, float]]:
+    """The query as a judge sees it: texts, and their shares in the similarity.
 
     Half is the query itself; the rest is the query by the judge's name, and the query with each
     criterion, by its weight. The query alone where nobody judges.
     """
-    judge, query = question.judge, state.query
     by_judge: list[list[tuple[str, float]]] = []
     if judge is not None and judge.name:
         by_judge.append([(f"{judge.name}: {query}", 1.0)])
@@ -260,12 +263,14 @@ class _Seen(NamedTuple):
     Attributes:
         state: what the questions are about.
         vectors: of all texts.
+        by_judge: judge -> its `views`.
         parts: passage -> its windows; none of those that are not long.
         covers: passage -> cover of the query's words; empty where none of them is known.
     """
 
     state: State
     vectors: _Vectors
+    by_judge: Mapping[Judge | None, Sequence[tuple[str, float]]]
     parts: Mapping[str, Sequence[str]]
     covers: Mapping[str, float]
 
@@ -275,7 +280,7 @@ class _Seen(NamedTuple):
         passages = _passages(question, self.state)
         if not passages:
             return Answer(None, problem="there is no passage to judge")
-        by_judge = views(question, self.state)
+        by_judge = self.by_judge[question.judge]
         value = max(self._score(text, by_judge) for text in passages)
         return Answer(value if question.kind == "yes_no" else value * question.top)
 
@@ -300,7 +305,11 @@ class _Seen(NamedTuple):
         return Answer(float(nearest.index(max(nearest))), probabilities=probabilities)
 
 
-def _texts(questions: Sequence[Question], state: State) -> Iterator[str]:
+def _texts(
+    questions: Sequence[Question],
+    state: State,
+    by_judge: Mapping[Judge | None, Sequence[tuple[str, float]]],
+) -> Iterator[str]:
     """The texts that answers are made from, but for the windows of long passages."""
     for question in questions:
         if question.kind == "choice":
@@ -308,7 +317,7 @@ def _texts(questions: Sequence[Question], state: State) -> Iterator[str]:
             for phrases in _phrases(question):
                 yield from phrases
         else:
-            yield from (text for text, _ in views(question, state))
+            yield from (text for text, _ in by_judge[question.judge])
             yield from _passages(question, state)
 
 

@@ -75,16 +75,16 @@ def test_a_score_is_half_meaning_and_half_words(
 
 def test_a_judge_sees_the_query_itself_and_by_its_name_and_its_criteria() -> None:
     safe, cheap = f"{QUERY} (Safe: For all.)", f"{QUERY} (Cheap)"
-    assert views(yes_no("near", NURSE), STATE) == [
+    assert views(NURSE, QUERY) == [
         (QUERY, 0.5),
         (f"Nurse: {QUERY}", 0.25),
         (safe, pytest.approx(0.25 * 0.6)),
         (cheap, pytest.approx(0.25 * 0.4)),
     ]
-    assert views(yes_no("near", Judge("Nurse")), STATE) == [(QUERY, 0.5), (f"Nurse: {QUERY}", 0.5)]
-    assert views(yes_no("near"), STATE) == [(QUERY, 1.0)]
+    assert views(Judge("Nurse"), QUERY) == [(QUERY, 0.5), (f"Nurse: {QUERY}", 0.5)]
+    assert views(None, QUERY) == [(QUERY, 1.0)]
     nobody = Judge("", "", (("Safe", "", 100.0), ("Cheap", "", 0.0)))
-    assert views(yes_no("near", nobody), STATE) == [(QUERY, 0.5), (f"{QUERY} (Safe)", 0.5)]
+    assert views(nobody, QUERY) == [(QUERY, 0.5), (f"{QUERY} (Safe)", 0.5)]
 
 
 def expected(passage: str, *seen: tuple[str, float], statistics: bool = True) -> float:
@@ -104,7 +104,7 @@ async def test_answers_by_hand() -> None:
     assert near > far
     counted = State(QUERY, STATE.passages, {}, statistics_of(QUERY, STATE.passages.values()))
     (value,) = await answers(yes_no("near", NURSE), state=counted)
-    by_hand = expected(NEAR, *views(yes_no("near", NURSE), STATE))
+    by_hand = expected(NEAR, *views(NURSE, QUERY))
     assert value == pytest.approx(by_hand, abs=2e-3)
 
 
