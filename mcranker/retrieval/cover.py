@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 
 from mcranker.llm.chat import PassageStatistics
@@ -40,10 +40,10 @@ def statistics_of(query: str, texts: Iterable[str]) -> PassageStatistics:
     found: Counter[str] = Counter()
     passages = total = 0
     for text in texts:
-        terms = tokenize(text[:MOST_CHARACTERS])
+        terms = _terms(text)
         passages += 1
-        total += len(terms)
-        found.update(wanted.intersection(terms))
+        total += terms.total()
+        found.update(wanted & terms.keys())
     return PassageStatistics(passages, total, dict(sorted(found.items())))
 
 
@@ -86,11 +86,17 @@ class Cover:
 
     def of(self, passage: str) -> float:
         """The cover of a passage, 0 to 1."""
-        terms = tokenize(passage[:MOST_CHARACTERS])
-        found = Counter(term for term in terms if term in self._weights)
-        slow = K1 * (1 - B + B * len(terms) / self._mean)
-        parts = [self._weights[term] * n / (n + slow) for term, n in found.items()]
-        return math.fsum(parts) / self._total if parts else 0.0
+        terms = _terms(passage)
+        slow = K1 * (1 - B + B * terms.total() / self._mean)
+        found = ((weight, terms[term]) for term, weight in self._weights.items() if term in terms)
+        parts = math.fsum(weight * n / (n + slow) for weight, n in found)
+        return parts / self._total if parts else 0.0
+
+
+@lru_cache(maxsize=1000)
+def _terms(passage: str) -> Counter[str]:
+    """How often each index term is in a passage; kept, since it is counted before it is judged."""
+    return Counter(tokenize(passage[:MOST_CHARACTERS]))
 
 
 def _idf(df: float, passages: float) -> float:
