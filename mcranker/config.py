@@ -211,8 +211,8 @@ class RankerConfig(BaseModel):
         None,
         ge=0,
         le=1,
-        description="Return only passages of this relevance or more: the final score on its "
-        "scale, from 0 to 1.",
+        description="Return only passages of this relevance or more: the mean judge's score by k, "
+        "0 to 1; not for rankers that give an order alone.",
     )
     deadline: float | None = Field(
         None,

@@ -149,7 +149,10 @@ def joined(each: Sequence[Models]) -> Models:
         return ScriptedChat(
             _refuse,
             name=" + ".join(dict.fromkeys(chat.name for chat in chats)),
-            capabilities=Capabilities(weak=any(chat.capabilities.weak for chat in chats)),
+            capabilities=Capabilities(
+                weak=any(chat.capabilities.weak for chat in chats),
+                reasons=all(chat.capabilities.reasons for chat in chats),
+            ),
         )
 
     recruiter, criteria, scoring, assessor = map(stand_in, ROLES)

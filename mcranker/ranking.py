@@ -567,7 +567,7 @@ def check_first_stage(weight: float, passages: Sequence[Passage]) -> None:
         raise InputError(
             f"first_stage_weight={weight:g} needs the first stage's score of every passage, and "
             f"{len(without)} of {len(passages)} have none (the first: {without[0][:80]!r}); give "
-            "records with a 'score', or a run, or leave it out"
+            "records with a 'score', or a run, or set it to 0"
         )
 
 

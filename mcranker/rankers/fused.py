@@ -256,6 +256,7 @@ class FusedRanker(Ranker):
                 "method": self.method,
                 "weights": list(self.weights),
             },
+            weak_judge=self.models.scoring.capabilities.weak_judge,
             partial=any(each.partial for each in lists),
             cut={place: max(cut.get(place, 0) for cut in cuts) for cut in cuts for place in cut},
             comparisons=_added_up(counts) if counts else None,

@@ -15,6 +15,7 @@ import pytest
 
 from mcranker import (
     BudgetExceeded,
+    Capabilities,
     ChatRequest,
     ConfigError,
     DirectRanker,
@@ -60,6 +61,16 @@ def direct(**options: Any) -> DirectRanker:
 
 def scores(ranking: Ranking) -> dict[str, float | None]:
     return {hit.doc_id: hit.score for hit in ranking}
+
+
+def test_a_weak_judge_among_the_members_is_named() -> None:
+    model = ScriptedChat(
+        lambda _: '{"Score": 1}', name="local:minilm", capabilities=Capabilities(reasons=False)
+    )
+    with fuse(DirectRanker(model=model, ledger=None), "bm25") as ranker:
+        assert "local:minilm, an encoder" in ranker.rank(QUERY, DOCS).judge_note
+    with fuse(direct(), "bm25") as ranker:
+        assert ranker.rank(QUERY, DOCS).judge_note == ""
 
 
 def test_reciprocal_ranks_by_hand() -> None:
