@@ -59,8 +59,8 @@ if TYPE_CHECKING:
     from beir_eval.report.markdown import render_markdown
     from beir_eval.retrieval.bm25 import BM25
     from beir_eval.retrieval.first_stage import FirstStage, find, retrieve
-    from beir_eval.retrieval.tokens import tokenize
     from mcranker.errors import RunError
+    from mcranker.retrieval.tokens import tokenize
     from mcranker.trec import Run, read_trec, write_trec
 
 _EXPORTS = {
@@ -83,7 +83,7 @@ _EXPORTS = {
     "beir_eval.report.markdown": "render_markdown",
     "beir_eval.retrieval.bm25": "BM25",
     "beir_eval.retrieval.first_stage": "FirstStage find retrieve",
-    "beir_eval.retrieval.tokens": "tokenize",
+    "mcranker.retrieval.tokens": "tokenize",
     "mcranker.errors": "RunError",
     "mcranker.trec": "Run read_trec write_trec",
 }

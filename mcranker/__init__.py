@@ -93,6 +93,7 @@ if TYPE_CHECKING:
         WindowCounts,
     )
     from personas import Criterion, Ensemble, Member, Persona, Rubric, Team
+    from personas.weak_judges import WeakJudgeWarning
 
 _EXPORTS = {
     "mcranker.types": "Query Passage Score MissingScore MemberRanking Comparisons Orders "
@@ -129,6 +130,7 @@ _EXPORTS = {
     "DownloadError LedgerError BudgetExceeded ModelError ConnectionFailed ModelTimeout "
     "AuthenticationFailed ModelNotFound ModelFileError RateLimited ServerFailed RequestRejected "
     "ContextTooLong ContentRefused UnsupportedCapability ReplyError FormNotKept",
+    "personas.weak_judges": "WeakJudgeWarning",
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 
@@ -215,6 +217,7 @@ __all__ = [
     "UnsupportedCapability",
     "Usage",
     "UsageTable",
+    "WeakJudgeWarning",
     "WindowCounts",
     "compare",
     "connect",

@@ -81,7 +81,8 @@ WEAK_MODEL_DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "scoring": "expected",
         "labels": NO_YES,
         "max_passage_words": 100,
-        "first_stage_weight": 0.95,  # with less, SmolLM2's teams rank worse than BM25
+        # With less, SmolLM2's teams rank worse than BM25; it counts where passages have scores.
+        "first_stage_weight": 0.95,
     }
 )
 """What a model marked weak gets in fields that nobody set."""
@@ -212,8 +213,8 @@ class RankerConfig(BaseModel):
         None,
         ge=0,
         le=1,
-        description="Return only passages of this relevance or more: the final score on its "
-        "scale, from 0 to 1.",
+        description="Return only passages of this relevance or more: the mean judge's score by k, "
+        "0 to 1; not for rankers that give an order alone.",
     )
     deadline: float | None = Field(
         None,
@@ -252,7 +253,8 @@ class RankerConfig(BaseModel):
         0.0,
         ge=0,
         le=1,
-        description="Share of the first stage's score in the final one, both scaled to 0..1.",
+        description="Share of the first stage's score in the final one, both scaled to 0..1 over "
+        "the query's passages; all of them need such a score, a place in a list is none.",
     )
     depth: int | None = Field(
         None,
@@ -519,21 +521,22 @@ class RankerConfig(BaseModel):
             }
         return cls(**{**fields, **options})
 
-    def for_model(self, capabilities: Capabilities) -> RankerConfig:
+    def for_model(self, capabilities: Capabilities, *, team: bool = False) -> RankerConfig:
         """This configuration with the defaults for the scoring model, where it has some.
 
-        Weak models have, those that answer typed questions only, and those whose scores go best
-        with a share of the first stage's. Fields that a caller or a preset has set are kept, and
-        fields that would contradict those are left at their plain defaults.
+        Weak models have, and those that answer typed questions only: of these, encoders are asked
+        by criterion, which takes no more calls. Fields that a caller or a preset has set are kept,
+        and fields that would contradict those are left at their plain defaults.
         """
         config = self._for_weak() if capabilities.weak else self
-        config = _with_share(config, capabilities.first_stage_weight)
         chosen: dict[str, Any] = {}
         if not capabilities.prompts and "scoring" not in config.model_fields_set:
             chosen["scoring"] = "expected"
         asks = not capabilities.prompts or config.passages_per_call is not None
         if asks and config.questions is None:
-            by_criterion = config.scoring_class.needs_rubric
+            by_criterion = config.scoring_class.needs_rubric or (
+                team and not capabilities.reasons and config.criteria != "none"
+            )
             chosen["questions"] = "per_criterion" if by_criterion else "per_persona"
         return RankerConfig.of(config, chosen) if chosen else config
 
@@ -627,14 +630,6 @@ class RankerConfig(BaseModel):
     def all_labels(self) -> tuple[str, ...]:
         """The labels of ``scoring="expected"``, least relevant first; label i counts i."""
         return self.labels or tuple(str(value) for value in range(self.scale + 1))
-
-
-def _with_share(config: RankerConfig, weight: float) -> RankerConfig:
-    """With this share of the first stage's score, where nothing speaks against it."""
-    settled = "first_stage_weight" in config.model_fields_set or config.preset == "reference"
-    if not weight or settled or config.top_k is not None:
-        return config
-    return RankerConfig.of(config, {"first_stage_weight": weight})
 
 
 def _explain(error: ValidationError) -> str:

@@ -16,8 +16,8 @@ class Hit:
     Attributes:
         rank: from 1, best first.
         doc_id: the passage's id.
-        score: final score; None for a passage beyond ``depth``, which was not judged, and for
-            one that `skipped` personas were not asked about.
+        score: final score; None for a passage that nobody scored, such as one beyond ``depth``,
+            and for one that `skipped` personas were not asked about.
         scores: persona -> score, 0 to k, or None where there is none; in team order.
         missing: persona -> why its score is missing.
         criteria: persona -> criterion -> score, only with ``scoring="per_criterion"``.
@@ -31,7 +31,10 @@ class Hit:
             says so.
         probabilities: persona -> probability of each level, from 0 to k at equal distances,
             where the model gives them.
-        relevance: where `score` lies on `Ranking.scale`, from 0 to 1; None without a score.
+        relevance: the mean judge's score by k, 0 to 1, with what stands in for missing scores; the
+            assessor's, where there is one. It does not depend on other passages. None without a
+            score, and where `Ranking.absolute` is false.
+        imputed: persona -> what stands in for its missing score in `score`.
         cut: characters at the end of the passage that models did not see.
         dropped: the passage's relevance, 0 to 10, where REBEL dropped it for being too low: then it
             has no final score; else None.
@@ -54,6 +57,7 @@ class Hit:
     probabilities: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     dropped: float | None = None
     ranks: Mapping[str, int] = field(default_factory=dict)
+    imputed: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def metadata(self) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar, overload
 
-from mcranker.errors import ConfigError, MissingScoreError
+from mcranker.errors import ConfigError, InputError, MissingScoreError
 from mcranker.grades import checked_grades
 from mcranker.hit import Hit
 from mcranker.stored_form import fields_of, stored_calls, stored_hit, stored_orders
@@ -23,7 +23,7 @@ from mcranker.types import (
     UsageTable,
     WindowCounts,
 )
-from personas.ensembles import Rule, descending, distinct, find_ensemble, relevance
+from personas.ensembles import Rule, descending, distinct
 from personas.errors import PersonasError
 from personas.inspection.stored import (
     ASSESSOR,
@@ -33,11 +33,12 @@ from personas.inspection.stored import (
     StoredRanking,
     StoredUsage,
     StoredWindows,
-    WeakJudge,
+    imputed,
     returned,
 )
 from personas.orders import points, rule_of_points
 from personas.plain import json_text
+from personas.weak_judges import WeakJudge, judge_note
 
 if TYPE_CHECKING:
     import os
@@ -63,8 +64,8 @@ class Ranking(Sequence[Hit]):
         query: what was asked.
         passages: in first-stage order.
         order: places in `passages`, best first; an integer array of length n.
-        final: final score by place in `passages`; NaN beyond ``depth`` and for the places in
-            `bounds`; length n.
+        final: final score by place in `passages`; NaN beyond ``depth``, for passages that nobody
+            scored, which follow the others, and for the places in `bounds`; length n.
         matrix: scores by passage (rows as `passages`) and persona.
         personas: names of the matrix's columns.
         team: who judged, with rubrics; None for rankers without a team.
@@ -77,12 +78,12 @@ class Ranking(Sequence[Hit]):
         assessor_reasons: place in `passages` -> why the assessor's score is missing.
         bounds: place in `passages` -> the highest final score possible, for passages that
             ``top_k`` left without some of their scores; they are ranked by it.
-        scale: the lowest and the highest final score that there can be, which are relevance 0 and
-            1. Where that is not known, those of this ranking, so that relevance compares its
-            passages only; None if they are equal.
+        absolute: whether hits have a relevance, 0 to 1, that does not depend on the other passages,
+            so that a threshold means the same for every query; see `relevance_note`.
+        relevances: place in `passages` -> relevance, for those that were scored; empty for rankers
+            that give none.
         partial: whether the ``deadline`` came before all scores. What was not answered by then is
-            missing with the reason ``"deadline"``; passages without any score have no final one
-            and follow in first-stage order.
+            missing with the reason ``"deadline"``.
         failure: why no passage was judged and the order is the first stage's, with
             ``on_failure="first_stage"``; else empty.
         cut: place in `passages` -> characters that ``max_passage_words`` or
@@ -119,7 +120,8 @@ class Ranking(Sequence[Hit]):
     seconds: Mapping[str, float]
     assessor_reasons: Mapping[int, str] = field(default_factory=dict)
     bounds: Mapping[int, float] = field(default_factory=dict)
-    scale: tuple[float, float] | None = None
+    absolute: bool = False
+    relevances: Mapping[int, float] = field(default_factory=dict)
     partial: bool = False
     failure: str = ""
     cut: Mapping[int, int] = field(default_factory=dict)
@@ -133,12 +135,7 @@ class Ranking(Sequence[Hit]):
     _returned: tuple[int, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        finals = [self._final(row) for row in self.order.tolist()]
-        scale = self.scale
-        if scale is None:
-            scale = _scale(self.config, len(self.personas), finals)
-            object.__setattr__(self, "scale", scale)
-        relevances = [relevance(score, scale) for score in finals]
+        relevances = [self.relevances.get(row) for row in self.order.tolist()]
         dropped = [row in self.dropped for row in self.order.tolist()]
         places = returned(relevances, self.config, dropped)
         object.__setattr__(self, "_returned", tuple(places))
@@ -162,7 +159,8 @@ class Ranking(Sequence[Hit]):
         lost += f", {self.unfilled} recruits too few" if self.unfilled else ""
         all_of = "" if len(self) == len(self.passages) else f"{len(self)} of "
         count = f"{all_of}{len(self.passages)} passages"
-        return f"<Ranking of {count} for {self.query.text!r} by {self.ranker}{lost}>"
+        note = f". {self.judge_note}" if self.judge_note else ""
+        return f"<Ranking of {count} for {self.query.text!r} by {self.ranker}{lost}{note}>"
 
     @property
     def ids(self) -> list[str]:
@@ -213,6 +211,21 @@ class Ranking(Sequence[Hit]):
         """How many scores were not asked for, because of ``top_k``."""
         return sum(len(self._skipped(row)) for row in self.bounds)
 
+    @property
+    def judge_note(self) -> str:
+        """What to know of a weak judge, in a sentence; empty where it is not known to be weak."""
+        return judge_note(self.weak_judge, self.models.get("scoring", ""))
+
+    @property
+    def relevance_note(self) -> str:
+        """Why hits have no relevance, in a sentence; empty where they can have one."""
+        if self.absolute:
+            return ""
+        return (
+            f"{self.ranker} gives an order and no relevance: its scores cannot be compared from "
+            "query to query."
+        )
+
     def to_trec(self, tag: str | None = None) -> str:
         """The ranking as lines of a TREC run: query id, Q0, document id, rank, score, tag.
 
@@ -256,6 +269,7 @@ class Ranking(Sequence[Hit]):
         Raises:
             ConfigError: a value is impossible; a model combines the scores (``"assessor"``); or
                 ``top_k`` left scores out that are needed.
+            InputError: the first stage is to have a share, and gave no score to a passage.
             MissingScoreError: a score is missing and ``missing="fail"``.
         """
         import numpy as np
@@ -292,9 +306,7 @@ class Ranking(Sequence[Hit]):
                 f"ensemble={rule.ensemble.name!r} asks a model; rank again with it (scores that "
                 "the ledger has are not paid for again)"
             )
-        judged = np.isfinite(self.final)
-        judged[list(self.bounds)] = True
-        places = np.flatnonzero(judged)
+        places = np.flatnonzero(self._judged)
         rows, group_of = distinct(self.passages[place].content for place in places.tolist())
         matrix = self.matrix.take(places[rows])
         if self.orders is not None:
@@ -302,12 +314,16 @@ class Ranking(Sequence[Hit]):
             rule = rule_of_points(rule, len(rows))
         if matrix.unasked.any() and (rule.first_stage_weight or not rule.ensemble.monotone):
             raise ConfigError(_left_out(config))
+        if rule.first_stage_weight:
+            check_first_stage(rule.first_stage_weight, [self.passages[place] for place in places])
         row_of = np.full(len(self.passages), -1, dtype=np.intp)
         row_of[places] = group_of
+        judges = self.absolute and self.orders is None
         changed = replace(
             self,
             config=config,
             assessor_reasons={},
+            relevances=relevances_of(rule, matrix, row_of) if judges else {},
             **combined(
                 rule,
                 matrix,
@@ -342,7 +358,7 @@ class Ranking(Sequence[Hit]):
                 reused=stored_calls(self.calls.reused),
             ),
             seconds=dict(self.seconds),
-            scale=self.scale,
+            absolute=self.absolute,
             partial=self.partial,
             failure=self.failure,
             comparisons=StoredComparisons(**asdict(self.comparisons)) if self.comparisons else None,
@@ -429,27 +445,40 @@ class Ranking(Sequence[Hit]):
             reasons[ASSESSOR] = self.assessor_reasons[row]
         each = {name: self.matrix.criteria.get((row, column)) for column, name in columns}
         score = self._final(row)
+        scores = {
+            name: None if math.isnan(values[column]) else values[column] for column, name in columns
+        }
+        missing = {name: why for name, why in reasons.items() if why is not None}
+        known = score is not None and missing and not self.members
         return Hit(
             rank=place + 1,
             doc_id=passage.id,
             score=score,
-            scores={
-                name: None if math.isnan(values[column]) else values[column]
-                for column, name in columns
-            },
-            missing={name: why for name, why in reasons.items() if why is not None},
+            scores=scores,
+            missing=missing,
             criteria={name: self._named(name, scores) for name, scores in each.items() if scores},
             first_stage_rank=row + 1,
             passage=passage,
             skipped=tuple(self.personas[column] for column in self._skipped(row)),
             at_most=self.bounds.get(row),
-            relevance=relevance(score, self.scale),
+            relevance=self.relevances.get(row),
             cut=self.cut.get(row, 0),
             confidence=_by_name(self.matrix.confidence, row, columns),
             probabilities=_by_name(self.matrix.probabilities, row, columns),
             dropped=self.dropped.get(row),
             ranks=self._ranks(row),
+            imputed=imputed(scores, missing, Rule.of(self.config)) if known else {},
         )
+
+    @property
+    def _judged(self) -> NDArray[np.bool_]:
+        """By place, whether judges were asked about the passage, also if none gave a score."""
+        import numpy as np
+
+        judged = np.isfinite(self.final)
+        judged[list(self.bounds)] = True
+        judged[[row for row, _ in self.matrix.reasons]] = True
+        return judged
 
     def _final(self, row: int) -> float | None:
         final = float(self.final[row])
@@ -487,10 +516,10 @@ def combined(
     assessed: ScoreMatrix | None = None,
     refuse_missing: bool = False,
 ) -> dict[str, Any]:
-    """The fields `order`, `final`, `bounds` and `scale` of a ranking (Eq. 4).
+    """The fields `order`, `final` and `bounds` of a ranking (Eq. 4).
 
     A passage that was not scored by all has the place of the highest score that it could have
-    reached. Passages that were not judged follow in first-stage order.
+    reached. Passages without a score follow in first-stage order.
 
     Args:
         rule: how scores become final ones.
@@ -525,26 +554,44 @@ def combined(
     except PersonasError as error:
         raise ConfigError(str(error)) from error
     partly = np.any(unasked, axis=1)[group_of]
-    final = np.full(len(row_of), np.nan)
+    final, by = np.full((2, len(row_of)), np.nan)
+    by[places] = judged
     final[places[~partly]] = judged[~partly]
     return {
-        "order": np.concatenate([places[descending(judged)], np.flatnonzero(row_of < 0)]),
+        "order": descending(by),
         "final": final,
         "bounds": dict(zip(places[partly].tolist(), judged[partly].tolist(), strict=True)),
-        "scale": rule.span(matrix.values.shape[1]),
     }
 
 
-def _scale(
-    config: Mapping[str, Any], personas: int, finals: Sequence[float | None]
-) -> tuple[float, float] | None:
-    """The lowest and the highest final score possible, else those there are, if they differ."""
-    span = Rule.of(config).span(personas) if find_ensemble(config) else None
-    if span is None:
-        known = [score for score in finals if score is not None]
-        low, high = min(known, default=0.0), max(known, default=0.0)
-        span = (low, high) if low < high else None
-    return span
+def check_first_stage(weight: float, passages: Sequence[Passage]) -> None:
+    """Refuse a share of the first stage for passages that it gave no score.
+
+    Raises:
+        InputError: there is such a passage.
+    """
+    without = [each.id for each in passages if each.score is None]
+    if without:
+        raise InputError(
+            f"first_stage_weight={weight:g} needs the first stage's score of every passage, and "
+            f"{len(without)} of {len(passages)} have none (the first: {without[0][:80]!r}); give "
+            "records with a 'score', or a run, or set it to 0"
+        )
+
+
+def relevances_of(
+    rule: Rule,
+    matrix: ScoreMatrix,
+    row_of: NDArray[np.intp],
+    assessed: ScoreMatrix | None = None,
+) -> dict[int, float]:
+    """The field `relevances` of a ranking; the arguments are those of `combined`."""
+    import numpy as np
+
+    by_row = rule.relevance(matrix.values, None if assessed is None else assessed.values[:, 0])
+    by_row[matrix.unasked.any(axis=1)] = np.nan
+    found = ((place, float(by_row[row])) for place, row in enumerate(row_of.tolist()) if row >= 0)
+    return {place: value for place, value in found if not math.isnan(value)}
 
 
 def _by_name(

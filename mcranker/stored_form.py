@@ -89,7 +89,10 @@ def fields_of(data: StoredRanking | Mapping[str, Any]) -> dict[str, Any]:
             if ASSESSOR in hit.missing and ASSESSOR not in stored.personas
         },
         "bounds": {row: hit.at_most for row, hit in enumerate(hits) if hit.at_most is not None},
-        "scale": stored.scale,
+        "absolute": bool(stored.absolute),
+        "relevances": {
+            row: hit.relevance for row, hit in enumerate(hits) if hit.relevance is not None
+        },
         "partial": stored.partial,
         "failure": stored.failure,
         "cut": {row: hit.cut for row, hit in enumerate(hits) if hit.cut},

@@ -77,9 +77,6 @@ class Ensemble:
             a call; `combine` stands in for it where they are.
         ranks: whether `combine` ranks the passages persona by persona; then it takes the keyword
             `rank_ties`, one of `RankTies`.
-        span: takes the number of personas and returns the lowest and the highest result that
-            there can be, by which scores become a relevance from 0 to 1. Not needed for monotone
-            ensembles; without it, others are placed between the scores of each ranking.
     """
 
     name: str
@@ -88,19 +85,22 @@ class Ensemble:
     monotone: bool = False
     asks: bool = False
     ranks: bool = False
-    span: Callable[[int], tuple[float, float]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """How scores become the final scores of a ranking.
 
+    A passage without any score has no final score and no relevance (NaN), unless
+    ``missing="constant"`` imputes both.
+
     Attributes:
         ensemble: combines the personas' scores.
-        missing: what stands in for a missing score: the mean of the passage's other scores, and
-            0 for a passage that has none; 0; or `constant`.
+        missing: what stands in for a missing score of a passage that has others: their mean, 0,
+            or `constant`.
         constant: the score that stands in with ``missing="constant"``.
-        first_stage_weight: share of the first stage's score, 0 to 1.
+        first_stage_weight: share of the first stage's score, 0 to 1; it counts where all passages
+            have one.
         top: the highest score that a persona can give.
         rank_ties: the rank of equal scores, where `ensemble` ranks.
         assessor_top: the highest score that the assessor can give.
@@ -147,7 +147,7 @@ class Rule:
         unasked: NDArray[np.bool_] | None = None,
         assessed: Matrix | None = None,
     ) -> Matrix:
-        """The final score of each passage; the highest possible where a score is open.
+        """The final score of each passage, NaN without any; the highest possible where one is open.
 
         Args:
             values: scores of distinct passages.
@@ -156,17 +156,55 @@ class Rule:
             unasked: where a score is open; only for monotone ensembles.
             assessed: the assessor's score of each row, where there was one.
         """
-        scores = self._scores(values, unasked, assessed)[group_of]
-        if self.first_stage_weight:
-            return interpolate(scores, first_stage, self.first_stage_weight)
+        import numpy as np
+
+        by_row = np.full(len(values), np.nan)
+        scored = ~self._without_score(values, unasked, assessed)
+        by_row[scored] = self._scores(
+            values[scored],
+            None if unasked is None else unasked[scored],
+            None if assessed is None else assessed[scored],
+        )
+        scores = by_row[group_of]
+        known = [score for score in first_stage if score is not None]
+        if self.first_stage_weight and len(known) == len(scores):
+            places = np.flatnonzero(~np.isnan(scores))
+            given = np.asarray(known, dtype=np.float64)[places]
+            scores[places] = interpolate(scores[places], given, self.first_stage_weight)
         return scores
+
+    def relevance(self, values: Matrix, assessed: Matrix | None = None) -> Matrix:
+        """The mean judge's score by k, 0 to 1, of each row; the assessor's, where there was one.
+
+        It does not depend on other passages, on the ensemble or on the first stage.
+
+        Args:
+            values: scores of distinct passages.
+            assessed: the assessor's score of each row.
+        """
+        import numpy as np
+
+        found = np.full(len(values), np.nan)
+        scored = ~self._without_score(values, None, assessed)
+        if not (self.top and scored.any()):
+            return found
+        filled = self.filled(values[scored])
+        means = score_sum(filled) / max(filled.shape[1], 1) / self.top
+        if assessed is not None:
+            given = assessed[scored]
+            instead = means
+            if self.missing != "mean_of_team":
+                instead = self.filled(given[:, None])[:, 0] / self.assessor_top
+            means = np.where(np.isnan(given), instead, given / self.assessor_top)
+        found[scored] = np.clip(means, 0.0, 1.0)
+        return found
 
     def reach(self, values: Matrix, unasked: NDArray[np.bool_]) -> Matrix:
         """The highest result that each row can have, whatever scores are still to come or missing.
 
         Without an open score it is the result itself. It holds for rounded results too: what
-        stands in for a score is at least as high as anything that may come in its place. Only
-        for monotone ensembles.
+        stands in for a score is at least as high as anything that may come in its place. A row
+        that can have none is at minus infinity. Only for monotone ensembles.
         """
         import numpy as np
 
@@ -176,34 +214,26 @@ class Rule:
             # What will stand in for a missing score depends on the open ones; it is no higher.
             open_rows = unasked.any(axis=1, keepdims=True)
             filled = np.where(open_rows & np.isnan(filled), self.top, filled)
-        return self._combined(filled)
+        nothing = self._without_score(values, unasked, None)
+        return np.where(nothing, -np.inf, self._combined(filled))
 
-    def span(self, personas: int) -> tuple[float, float] | None:
-        """The lowest and the highest final score that there can be; None if that is not known.
-
-        With a share of the first stage that is 0 to 1, see `interpolate`. A team whose members
-        can only give 0 has no span.
-
-        Args:
-            personas: columns of the score matrix.
-        """
+    def _without_score(
+        self,
+        values: Matrix,
+        unasked: NDArray[np.bool_] | None,
+        assessed: Matrix | None,
+    ) -> NDArray[np.bool_]:
+        """The rows that nobody has scored, or will, and for which nothing stands in."""
         import numpy as np
 
-        if self.first_stage_weight:
-            return 0.0, 1.0
-        if not personas:
-            return None
-        best = max(self.top, self.constant) if self.missing == "constant" else self.top
-        if self.ensemble.asks:
-            low, high = 0.0, max(best, self.assessor_top)
-        elif self.ensemble.span is not None:
-            low, high = self.ensemble.span(personas)
-        elif self.ensemble.monotone:
-            ends = np.repeat([[0.0], [best]], personas, axis=1)
-            low, high = self._combined(ends).tolist()
-        else:
-            return None
-        return (low, high) if low < high else None
+        if self.missing == "constant" and values.shape[1]:
+            return np.zeros(len(values), dtype=np.bool_)
+        nothing = np.isnan(values).all(axis=1)
+        if unasked is not None:
+            nothing &= ~unasked.any(axis=1)
+        if assessed is not None:
+            nothing &= np.isnan(assessed)
+        return np.asarray(nothing, dtype=np.bool_)
 
     def _scores(
         self, values: Matrix, unasked: NDArray[np.bool_] | None, assessed: Matrix | None
@@ -315,35 +345,13 @@ def reciprocal_rank(
     return score_sum(1.0 / (constant + ranks))
 
 
-def interpolate(scores: Matrix, first_stage: Sequence[float | None], weight: float) -> Matrix:
-    """``(1 - weight) · scores + weight · first stage``, both scaled to 0..1 over the passages.
-
-    First-stage scores are scaled from their least to their greatest; where any is unknown,
-    the rank stands in: 1 for the first passage, falling evenly to 0 for the last.
-    """
-    import numpy as np
-
-    known = [score for score in first_stage if score is not None]
-    if len(known) == len(first_stage):
-        other = np.asarray(known, dtype=np.float64)
-    else:
-        other = np.arange(len(first_stage), 0, -1, dtype=np.float64)
-    return (1.0 - weight) * _unit_range(scores) + weight * _unit_range(other)
-
-
-def relevance(score: float | None, span: tuple[float, float] | None) -> float | None:
-    """Where a final score lies between the lowest and the highest, from 0 to 1.
-
-    A higher score never has a lower relevance. None without a score, or without a span.
-    """
-    if score is None or span is None:
-        return None
-    low, high = span
-    return min(max((score - low) / (high - low), 0.0), 1.0)
+def interpolate(scores: Matrix, first_stage: Matrix, weight: float) -> Matrix:
+    """``(1 - weight) · scores + weight · first stage``, both scaled to 0..1 over the passages."""
+    return (1.0 - weight) * unit_range(scores) + weight * unit_range(first_stage)
 
 
 def descending(scores: Matrix) -> NDArray[np.intp]:
-    """Row numbers by falling score; equal scores stay in row order (first-stage order)."""
+    """Row numbers by falling score, NaN last; equal ones stay in row order (first-stage order)."""
     import numpy as np
 
     return np.argsort(-scores, kind="stable")
@@ -363,7 +371,8 @@ def _ranks(scores: Matrix, ties: RankTies) -> Matrix:
     return np.asarray(shared[level], dtype=np.float64)
 
 
-def _unit_range(scores: Matrix) -> Matrix:
+def unit_range(scores: Matrix) -> Matrix:
+    """The scores from 0 for the least to 1 for the greatest; all 0 if they are equal."""
     import numpy as np
 
     if not len(scores):
@@ -394,7 +403,6 @@ RECIPROCAL_RANK = Ensemble(
     reciprocal_rank,
     "The sum of 1 / rank over the personas, each of whom ranks all passages.",
     ranks=True,
-    span=lambda personas: (0.0, float(personas)),
 )
 RRF = Ensemble(
     "rrf",
@@ -402,7 +410,6 @@ RRF = Ensemble(
     "Reciprocal rank fusion: the sum of 1 / (60 + rank) over the personas, each of whom ranks all "
     "passages.",
     ranks=True,
-    span=lambda personas: (0.0, personas / (RRF_K + 1)),
 )
 ASSESSOR = Ensemble(
     "assessor", score_sum, "That of an assessor, who was shown all scores.", asks=True

@@ -24,8 +24,8 @@ import orjson
 
 from beir_eval.errors import ExtraMissing
 from beir_eval.ranges import check_number, check_whole
-from beir_eval.retrieval.tokens import tokenize
 from mcranker.logs import safe_logger
+from mcranker.retrieval.tokens import tokenize
 
 if TYPE_CHECKING:
     import numpy as np
@@ -155,7 +155,7 @@ def versions() -> dict[str, str]:
     Raises:
         ExtraMissing: bm25s or PyStemmer is not installed.
     """
-    rules = (resources.files("beir_eval.retrieval") / "tokens.py").read_bytes()
+    rules = (resources.files("mcranker.retrieval") / "tokens.py").read_bytes()
     return {
         "terms": hashlib.sha256(rules).hexdigest(),
         "unicode": unicodedata.unidata_version,

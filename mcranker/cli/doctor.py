@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from mcranker import __version__
-from mcranker.cli.better_judges import better_judges
 from mcranker.cli.extras import EXTRAS, absent
 from mcranker.cli.failures import DONE, ERROR, failure, print_json
 from mcranker.cli.fetching import fetch_models, is_here
@@ -25,7 +24,7 @@ from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import Verb, output_flag, quiet_flag
 from mcranker.errors import LedgerError, MCRankerError, ReplyError
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Message, Question, State, Tag
-from mcranker.llm.connect import DEFAULT_LOCAL, choose_default, connect
+from mcranker.llm.connect import DEFAULT_LOCAL, better_judges, choose_default, connect
 from mcranker.llm.ledger.ledger import default_ledger_path
 from mcranker.llm.ledger.upkeep import file_bytes, stats
 from mcranker.llm.local.catalogue import find

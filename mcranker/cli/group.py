@@ -12,6 +12,7 @@ import contextlib
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import EntryPoint
@@ -31,6 +32,7 @@ from mcranker.cli.failures import (
 from mcranker.cli.invocation import Invocation, say, say_as_it_is, speak_as
 from mcranker.cli.plugins import LazyVerb, load_plugin, plugin_help, plugins
 from personas.plain import shown
+from personas.weak_judges import WeakJudgeWarning
 
 VERBS = {
     "rank": LazyVerb("mcranker.cli.rank", "Rank passages for a query."),
@@ -117,7 +119,9 @@ class Verbs(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         invocation = ctx.ensure_object(Invocation)
         try:
-            with invocation.logging():
+            with invocation.logging(), warnings.catch_warnings():
+                # Verbs that rank say it in the command's own way.
+                warnings.simplefilter("ignore", WeakJudgeWarning)
                 return super().invoke(ctx)
         except KeyboardInterrupt as error:
             raise invocation.interruption from error

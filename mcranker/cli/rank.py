@@ -12,7 +12,6 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from mcranker.cli.better_judges import better_judges
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.files import check_outputs
 from mcranker.cli.invocation import Invocation, say
@@ -44,7 +43,7 @@ from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import GroupedOption, Verb, quiet_flag
 from mcranker.errors import InputError
 from mcranker.events import RankingDone
-from mcranker.llm.connect import DEFAULT_LOCAL
+from mcranker.llm.connect import DEFAULT_LOCAL, default_judge_note
 from mcranker.models import ROLES
 from mcranker.paths import is_file
 from mcranker.rankers import FATAL_ERRORS, RankedQuery, Ranker
@@ -110,7 +109,7 @@ def _rank(ctx: click.Context) -> int:
     if wanted.save_team is not None:
         _check_team(ctx, ranker)
     if not quiet and not given["model"] and model_names(ctx) == [DEFAULT_LOCAL]:
-        say(f"{DEFAULT_LOCAL} reads meaning and does not reason. {better_judges()}")
+        say(default_judge_note())
     with opened(wanted) as results:
         live = live_is_wanted(quiet=quiet)
         if wanted.many:

@@ -56,6 +56,8 @@ def show_ranking(console: Console, ranking: Ranking, top: int) -> None:
     if ranking.cut:
         line(console, Text(_cut_line(ranking), style="dim"))
     line(console, Text(_summary(ranking), style="dim"), wrap=True)
+    if ranking.judge_note:
+        line(console, Text(plain(ranking.judge_note), style="yellow"), wrap=True)
     if ranking.orders is not None:
         line(console, Text("A persona's column has its ranks.", style="dim"))
     for text in _missing_lines(ranking):
@@ -103,7 +105,7 @@ def _hit_table(console: Console, ranking: Ranking, hits: list[Hit]) -> Table:
             str(hit.rank),
             Text(plain(hit.doc_id)),
             *(["" if beyond else _final(hit, finals[row])] if scored else []),
-            *("" if beyond else score for score in scores.values()),
+            *("" if beyond and not hit.missing else score for score in scores.values()),
             moved(hit.moved),
             _excerpt(hit),
             style="dim" if hit.score is None else None,

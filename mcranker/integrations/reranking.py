@@ -170,8 +170,9 @@ def explanation(ranking: Ranking, hit: Hit) -> dict[str, Any]:
         ``rank``, from 1; ``score``, the final one, and ``relevance``, 0 to 1, both None where
         there is none; ``first_stage_rank``, from 1, and ``first_stage_score``; ``scores``,
         persona -> score or None; ``missing``, persona -> why there is none; ``partial`` and
-        ``failure`` of the ranking. Where there are such: ``criteria``, ``confidence`` and
-        ``probabilities`` by persona, ``skipped``, ``at_most`` and ``cut``, as in `Hit`.
+        ``failure`` of the ranking. Where there are such: ``criteria``, ``confidence``,
+        ``probabilities`` and ``imputed`` by persona, ``skipped``, ``at_most`` and ``cut``, as in
+        `Hit`.
     """
     told = {
         "rank": hit.rank,
@@ -187,6 +188,7 @@ def explanation(ranking: Ranking, hit: Hit) -> dict[str, Any]:
     rest = {
         "criteria": {name: dict(scores) for name, scores in hit.criteria.items()},
         "confidence": dict(hit.confidence),
+        "imputed": dict(hit.imputed),
         "probabilities": {name: list(each) for name, each in hit.probabilities.items()},
         "cut": hit.cut,
     }

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from personas.inspection.stored import WeakJudge
+    from personas.weak_judges import WeakJudge
 
 Stage = Literal["recruit", "criteria", "score", "assess", "probe"]
 
@@ -109,6 +109,24 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
+class PassageStatistics:
+    """Counts over all distinct passages of a query, those beyond ``depth`` included.
+
+    They are the same in whatever order the passages come, and however often each.
+
+    Attributes:
+        passages: how many there are.
+        terms: index terms that they have together, see `mcranker.retrieval.tokens`.
+        frequencies: term of the query -> passages that have it, in alphabetical order; without
+            those that none has.
+    """
+
+    passages: int
+    terms: int
+    frequencies: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """What typed questions are about, as data: texts cannot pass for instructions.
 
@@ -116,11 +134,14 @@ class State:
         query: what was searched for.
         passages: name -> text with its title; in the order in which they are shown.
         judges: name -> persona and criteria in words, where questions refer to them by name.
+        statistics: of all passages of the query, for models that ask for them
+            (`Capabilities.statistics`); never sent. None for others.
     """
 
     query: str
     passages: Mapping[str, str]
     judges: Mapping[str, str] = field(default_factory=dict)
+    statistics: PassageStatistics | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """What is sent: plain values, empty parts left out."""
@@ -284,8 +305,7 @@ class Capabilities:
         max_request_tokens: length of the state and all questions; None likewise.
         prompts: it answers prompts; if not, typed questions only.
         reasons: it weighs what a passage says; if not, it compares meanings, as an encoder does.
-        first_stage_weight: share of the first stage's score that its own go with best, where
-            nobody sets one (`RankerConfig.first_stage_weight`).
+        statistics: its answers depend on `State.statistics`.
         continuation_logprobs: probabilities of the tokens of a given text can be read.
         instructions: a `Judge` without a name and with one criterion is an instruction to it, as
             some rerank services take one.
@@ -303,7 +323,7 @@ class Capabilities:
     max_request_tokens: int | None = None
     prompts: bool = True
     reasons: bool = True
-    first_stage_weight: float = 0.0
+    statistics: bool = False
     continuation_logprobs: bool = False
     instructions: bool = False
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import warnings
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from mcranker.errors import ConfigError
 from mcranker.llm.chat import ChatModel
+from mcranker.llm.local.catalogue import SUGGESTED_MODEL, find
 from mcranker.llm.masking import shown_url
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.compatible_http import CompatibleChat
@@ -19,6 +22,8 @@ from mcranker.llm.providers.rerank import FORMS, RerankChat
 from mcranker.llm.providers.systemone import SystemOneChat
 from mcranker.logs import safe_logger
 from personas.plain import can_be_encoded
+from personas.weak_judges import WeakJudgeWarning, judge_note
+from personas.words import file_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,6 +79,9 @@ def connect(
         concurrency: calls at once, at most.
         timeout: seconds allowed to one call.
 
+    Warns:
+        WeakJudgeWarning: the embedded default was chosen; once per process.
+
     Raises:
         ConfigError: the name or an option cannot be, or they do not go together.
         AuthenticationFailed: the provider needs a key and there is none.
@@ -93,6 +101,8 @@ def connect(
                 "or set MCRANKER_MODEL"
             )
         logger.info("model %s: %s", model, reason)
+        if model == DEFAULT_LOCAL and not named:
+            _warn_of_default()
     if not can_be_encoded(model):
         raise ConfigError(f"{model!r} names no model: it is not UTF-8")
     if not can_be_encoded(base_url or ""):
@@ -180,9 +190,29 @@ def choose_default(environ: Mapping[str, str]) -> tuple[str, str]:
     ):
         if environ.get(variable, "").strip():
             return default, f"no model was named, and {variable} is set"
-    return DEFAULT_LOCAL, (
-        "no model was named and no API key is set; it reads meaning and does not reason"
+    return DEFAULT_LOCAL, "no model was named and no API key is set"
+
+
+def default_judge_note() -> str:
+    """What the embedded default cannot do, and what to do for better."""
+    return f"{judge_note('encoder', DEFAULT_LOCAL)} {better_judges()}"
+
+
+def better_judges() -> str:
+    """Which models to name instead: with a key, and from the hub with size and licence."""
+    entry = find(SUGGESTED_MODEL)
+    assert entry is not None, "a test looks it up"
+    return (
+        "A model that reasons judges better: set OPENAI_API_KEY or ANTHROPIC_API_KEY "
+        f"({DEFAULT_OPENAI}, {DEFAULT_ANTHROPIC}), or name local:{entry.name} from the hub "
+        f"({file_size(entry.size)}, {entry.licence})."
     )
+
+
+@cache
+def _warn_of_default() -> None:
+    """Warn once: what comes to an end is not done again."""
+    warnings.warn(default_judge_note(), WeakJudgeWarning, stacklevel=3)
 
 
 def _given(model: object, *, base_url: str | None, api_key: str | None) -> ChatModel:

@@ -131,10 +131,10 @@ class Annotator(Actor[WriteRubric | ScorePassage, Member]):
         if model.capabilities.prompts:
             return True
         lacking = f"{self.member.name!r} has no rubric, and {model.name} writes none"
-        if config.scoring_class.needs_rubric or config.questions == "per_criterion":
+        if config.scoring_class.needs_rubric:
             raise UnsupportedCapability(
                 f"{lacking}; give the persona criteria, take a criteria_model that writes them, or "
-                'judge by persona (questions="per_persona")',
+                'use scoring="expected"',
                 model=model.name,
             )
         logger.info("%s; it judges by its name", lacking)

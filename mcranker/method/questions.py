@@ -13,11 +13,10 @@ from typing import Protocol
 from mcranker.errors import ConfigError
 from mcranker.llm.chat import Judge, Option, Question, State
 from mcranker.method.rubric_text import rubric_as_text, rubrics_as_text
-from mcranker.method.session import Session, passage_text
+from mcranker.method.session import Session
 from mcranker.types import Passage
 from personas import Criterion, Member
 from personas.templates import Turn
-from personas.untrusted import without_tokens
 
 NO_YES = ("No", "Yes")
 FEWEST_LEVELS = 2
@@ -105,21 +104,20 @@ class TypedSheet:
     Args:
         members: the team.
         session: the query.
-        by_criterion: one question for each criterion; every member then has a rubric.
+        by_criterion: one question for each criterion; one for a member that has none.
     """
 
     def __init__(self, members: Sequence[Member], session: Session, *, by_criterion: bool) -> None:
-        prompts = session.prompts
         self._session = session
-        self._task = prompts["typed_task"].render({})
+        self._task = session.prompts["typed_task"].render({})
         self._scale = _Scale(session)
         self._members = members
+        self._made: dict[tuple[Entry, str, bool], Question] = {}
         self._judges = [_in_words(member, session) for member in members]
-        self._asks = prompts["typed_criterion" if by_criterion else "typed_score"]
         self.entries: Sequence[Entry] = [
             Entry(column, place)
             for column, member in enumerate(members)
-            for place in (range(len(_criteria(member))) if by_criterion else (None,))
+            for place in (by_criterion and range(len(_criteria(member)))) or (None,)
         ]
 
     def ask(self, passages: Sequence[Passage], entries: Sequence[Entry]) -> Asked:
@@ -133,6 +131,13 @@ class TypedSheet:
         return Asked(self._task, questions, _state(self._session, names, passages, judges))
 
     def _question(self, entry: Entry, passage: str, *, alone: bool) -> Question:
+        # The same about every passage that has this place in its call.
+        key = entry, passage, alone
+        if key not in self._made:
+            self._made[key] = self._make(entry, passage, alone=alone)
+        return self._made[key]
+
+    def _make(self, entry: Entry, passage: str, *, alone: bool) -> Question:
         member = self._members[entry.column]
         criteria = _criteria(member)
         values = {
@@ -140,6 +145,7 @@ class TypedSheet:
             "judge": self._judges[entry.column] if alone else f"{_name(entry.column)}.",
         }
         name = f"{passage}_{_name(entry.column)}"
+        prompt = "typed_score" if entry.criterion is None else "typed_criterion"
         if entry.criterion is not None:
             criterion = criteria[entry.criterion]
             criteria = (criterion,)
@@ -152,7 +158,9 @@ class TypedSheet:
             else:
                 values["judge"] = _name(entry.column)
         judge = _judge(member.name, member.persona.description, criteria)
-        return self._scale.question(name, _text(self._asks.render(values)), passage, judge)
+        return self._scale.question(
+            name, _text(self._session.prompts[prompt].render(values)), passage, judge
+        )
 
 
 class DirectSheet:
@@ -256,12 +264,10 @@ def _in_words(member: Member, session: Session) -> str:
 def _state(
     session: Session, names: Sequence[str], passages: Sequence[Passage], judges: dict[str, str]
 ) -> State:
-    texts = [
-        without_tokens(passage_text(passage, session.shown_text(passage), session.config))
-        for passage in passages
-    ]
-    query = session.prompts.cleaner.text(session.query.text)
-    return State(query, dict(zip(names, texts, strict=True)), judges)
+    texts = [session.as_data(passage) for passage in passages]
+    return State(
+        session.clean_query, dict(zip(names, texts, strict=True)), judges, session.statistics
+    )
 
 
 def _text(turns: Sequence[Turn]) -> str:

@@ -13,12 +13,22 @@ from itertools import count
 from typing import TypeVar
 
 import anyio
+import anyio.to_thread
 import numpy as np
 from numpy.typing import NDArray
 
 from mcranker.config import RankerConfig
 from mcranker.events import Emit, Event
-from mcranker.llm.chat import ChatModel, ChatReply, Question, ReplySchema, Stage, State, Tag
+from mcranker.llm.chat import (
+    ChatModel,
+    ChatReply,
+    PassageStatistics,
+    Question,
+    ReplySchema,
+    Stage,
+    State,
+    Tag,
+)
 from mcranker.llm.wrapper import tokenizer_of
 from mcranker.models import Models
 from mcranker.replies.ask import ask
@@ -27,6 +37,7 @@ from mcranker.types import Passage, Query, UsageTable
 from personas import Member, PromptSet, Rubric
 from personas.ensembles import distinct
 from personas.templates import Turn
+from personas.untrusted import without_tokens
 
 T = TypeVar("T")
 _WORD = re.compile(r"\S+")
@@ -70,6 +81,7 @@ class Session:
         started: when work began, on the clock of `time.perf_counter`.
         number: tells the rankings of this process apart.
         texts: content of a passage -> its text, cut by tokens.
+        statistics: counts over all passages, where the scoring model asks for them.
         deadline: when nothing is waited for any more, on the clock of `anyio.current_time`.
         gives_up: whether a judge is given up that does not keep the form; not in estimates.
         forms: (stage, persona) -> whether its replies can be read.
@@ -91,6 +103,7 @@ class Session:
     started: float = field(default_factory=time.perf_counter)
     number: int = field(default_factory=count(1).__next__)
     texts: dict[tuple[str, str], str] = field(default_factory=dict)
+    statistics: PassageStatistics | None = None
     deadline: float = math.inf
     gives_up: bool = True
     forms: defaultdict[tuple[Stage, str], Form] = field(default_factory=lambda: defaultdict(Form))
@@ -141,6 +154,15 @@ class Session:
         text = passage_text(passage, self.shown_text(passage), self.config)
         return self.prompts.passage(text, query=self.query.text)
 
+    @property
+    def clean_query(self) -> str:
+        """The query as typed questions have it."""
+        return self.prompts.cleaner.text(self.query.text)
+
+    def as_data(self, passage: Passage) -> str:
+        """The passage as typed questions have it: its title, and what models see of its text."""
+        return without_tokens(passage_text(passage, self.shown_text(passage), self.config))
+
     def shown_text(self, passage: Passage) -> str:
         """The part of the passage's text that models see."""
         known = self.texts.get(passage.content)
@@ -160,6 +182,18 @@ class Session:
             text = self.shown_text(passage)
             if passage.content not in self.texts:
                 self.texts[passage.content] = await tokenizer.cut(text, most)
+
+    async def count_words(self) -> None:
+        """Count the query's words in all passages, if the scoring model weighs them."""
+        if not self.models.scoring.capabilities.statistics:
+            return
+        from mcranker.retrieval.cover import statistics_of
+
+        texts = {each.content: each for each in self.given}.values()
+        shown = (self.as_data(each) for each in texts)
+        self.statistics = await anyio.to_thread.run_sync(
+            statistics_of, self.clean_query, shown, abandon_on_cancel=True
+        )
 
     def calls_at_once(self, model: ChatModel) -> int:
         """Calls to be kept ready for `model`.

@@ -63,6 +63,7 @@ async def score_by_team(session: Session, seats: Seats, *, locked: bool = False)
     panel: Panel | None = None
     with session.until_deadline():
         await session.cut_by_tokens()
+        await session.count_words()
         async with task_group() as group:
             group.start_soon(ensembler.run)
             if ensembler.assessor is not None:
@@ -113,6 +114,7 @@ async def score_by_judge(
         # It may have come already, and then nothing must begin.
         await anyio.lowlevel.checkpoint_if_cancelled()
         await session.cut_by_tokens()
+        await session.count_words()
         async with task_group() as group:
             group.start_soon(ensembler.run)
             group.start_soon(judge.run)

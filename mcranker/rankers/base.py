@@ -26,7 +26,7 @@ from mcranker.logs import safe_logger
 from mcranker.models import NO_MODELS, LedgerSpec, Models, ModelSpec, Roles, connect_roles
 from mcranker.options import RankerOptions
 from mcranker.rankers.dispatch import FATAL_ERRORS, RankedQuery, Work, dispatch, each_of
-from mcranker.ranking import Ranking
+from mcranker.ranking import Ranking, check_first_stage
 from mcranker.runtime.bridge import Bridge, Stream
 from mcranker.tracing import ranking_span
 from mcranker.types import Passage, Query, ScoreMatrix, UsageTable
@@ -76,8 +76,10 @@ class Ranker(ABC):
     writes_rubrics: bool = False
     """Whether personas write criteria for it, to whom ``criteria_examples`` can be shown."""
 
-    gives_scores: bool = True
-    """Whether its hits have scores; if not, it gives an order alone."""
+    absolute: bool = False
+    """Whether its hits have a relevance, 0 to 1, that means the same for every query.
+
+    `ranking_by_scores` takes the scores of such a ranker for relevance."""
 
     takes_instruction: bool = False
     """Whether an ``instruction`` counts; if not, rankings with one are refused."""
@@ -93,12 +95,14 @@ class Ranker(ABC):
         **options: Unpack[RankerOptions],
     ) -> None:
         self.config = RankerConfig.of(config, options)
+        self._share_is_given = "first_stage_weight" in self.config.model_fields_set
         if self.config.criteria_examples and not self.writes_rubrics:
             raise ConfigError(
                 f"criteria_examples={self.config.criteria_examples} shows rubrics to those who "
                 f"write criteria, and nobody does for ranker={self.name!r} as it is set up; leave "
                 "it out, or use MCRanker"
             )
+        self._check_relevance()
         self.models = NO_MODELS
         if self.needs_model:
             self.models = connect_roles(
@@ -168,16 +172,24 @@ class Ranker(ABC):
             calls: what was asked of models.
 
         Raises:
-            ValueError: there are more scores than passages, or one is not finite.
+            ValueError: there are more scores than passages, one is not finite, or one of a ranker
+                with `absolute` is not from 0 to 1.
         """
-        if len(scores) > len(passages) or not all(s is None or math.isfinite(s) for s in scores):
+        known = {place: score for place, score in enumerate(scores) if score is not None}
+        if len(scores) > len(passages) or not all(map(math.isfinite, known.values())):
             raise ValueError(
                 f"{len(scores)} scores for {len(passages)} passages; give a finite number or "
                 "None for each passage that was scored"
             )
+        if self.absolute and not all(0 <= score <= 1 for score in known.values()):
+            raise ValueError(
+                f"scores from {min(known.values()):g} to {max(known.values()):g}; "
+                f"{type(self).__name__}.absolute says that they are from 0 to 1"
+            )
         final = np.full(len(passages), math.nan)
-        final[: len(scores)] = [math.nan if score is None else score for score in scores]
-        return self._ranking(query, passages, np.argsort(-final, kind="stable"), final, calls)
+        final[list(known)] = list(known.values())
+        ranking = self._ranking(query, passages, np.argsort(-final, kind="stable"), final, calls)
+        return replace(ranking, relevances=known) if self.absolute else ranking
 
     def ranking_by_order(
         self,
@@ -228,7 +240,8 @@ class Ranker(ABC):
                 `Passage` objects, or a mapping id -> text; see `mcranker.inputs.as_passages`.
             top_n: return only the first so many passages; None for what the configuration says,
                 and so for the others.
-            min_relevance: return only passages of this relevance or more, 0 to 1.
+            min_relevance: return only passages of this relevance or more, 0 to 1; only for rankers
+                that give one (`absolute`).
             deadline: seconds, after which the passages are ranked by the scores that are there;
                 `Ranking.partial` says so. What cannot be interrupted, such as the loading of a
                 local model, is waited for.
@@ -373,9 +386,10 @@ class Ranker(ABC):
         async for query, docs in each_of(work):
             checked, passages = as_query(query), as_passages(docs)
             if passages and self.needs_model:
+                ranker = double._with_share_of(passages)  # noqa: SLF001 - of this class
                 # A query whose recruiter's unusable answers are in the ledger ends early.
                 with contextlib.suppress(ReplyError):
-                    await double._rank(checked, passages, None)  # noqa: SLF001 - of this class
+                    await ranker._rank(checked, passages, None)  # noqa: SLF001 - of this class
                 forecast.end_query(passages, self._fewest(passages))
         return forecast.estimate()
 
@@ -419,7 +433,32 @@ class Ranker(ABC):
             return self
         limited = copy.copy(self)
         limited.config = RankerConfig.of(self.config, given)
+        limited._check_relevance()  # noqa: SLF001 - of this class
         return limited
+
+    def _with_share_of(self, passages: Sequence[Passage]) -> Self:
+        """This ranker, without a share of the first stage where that gave no scores.
+
+        Raises:
+            InputError: the share was set, and is no model's default.
+        """
+        weight, judged = self.config.first_stage_weight, passages[: self.config.depth]
+        if not weight or all(each.score is not None for each in judged):
+            return self
+        if self._share_is_given:
+            check_first_stage(weight, judged)
+        changed = copy.copy(self)
+        changed.config = RankerConfig.of(self.config, {"first_stage_weight": 0.0})
+        return changed
+
+    def _check_relevance(self) -> None:
+        """Refuse a threshold for what this ranker does not give."""
+        if self.config.min_relevance is not None and not self.absolute:
+            raise ConfigError(
+                f"min_relevance={self.config.min_relevance} needs a relevance, and "
+                f"ranker={self.name!r} gives an order alone; leave it out and set top_n=, or use "
+                "a ranker that scores passages, such as 'mcranker' or 'direct'"
+            )
 
     def _queries_at_once(self) -> int:
         wanted = self.config.queries_at_once
@@ -438,10 +477,11 @@ class Ranker(ABC):
         if not passages:
             empty = self.ranking_by_scores(query, (), ())
             return replace(empty, prompt_hashes={}, seconds={"total": 0.0})
+        ranker = self._with_share_of(passages)
         with ranking_span(
-            self.name, query, passages, config=self.config, models=self.models
+            self.name, query, passages, config=ranker.config, models=self.models
         ) as done:
-            ranking = await self._told_rank(query, passages, emit)
+            ranking = await ranker._told_rank(query, passages, emit)  # noqa: SLF001 - of this class
             done(ranking)
             return ranking
 
@@ -517,6 +557,7 @@ class Ranker(ABC):
             passages=tuple(passages),
             order=order,
             final=final,
+            absolute=self.absolute,
             matrix=ScoreMatrix.empty(len(passages), 0),
             personas=(),
             team=None,

@@ -83,7 +83,6 @@ class ComparativeRanker(Ranker):
         self.team = None if team is None else as_team(team)
         set_ones = config.model_fields_set
         self.by_team = team is not None or "team_size" in set_ones or bool(config.require)
-        self.gives_scores = self.by_team
         _refuse_score_options(config, self.name, by_team=self.by_team)
         if self.by_team:
             size = None if self.team is None else len(self.team.members)

@@ -263,11 +263,10 @@ class FusedRanker(Ranker):
                 "method": self.method,
                 "weights": list(self.weights),
             },
-            scale=(0.0, best * math.fsum(self.weights)),
+            weak_judge=self.models.scoring.capabilities.weak_judge,
             partial=any(each.partial for each in lists),
             cut={place: max(cut.get(place, 0) for cut in cuts) for cut in cuts for place in cut},
             comparisons=_added_up(counts) if counts else None,
-            weak_judge=self.models.scoring.capabilities.weak_judge,
             members=tuple(
                 each.told(member, weight, len(passages))
                 for member, each, weight in zip(self.members, lists, self.weights, strict=True)

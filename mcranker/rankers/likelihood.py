@@ -221,6 +221,7 @@ class QGRanker(_LikelihoodRanker):
     """
 
     name: ClassVar[str] = "qg"
+    absolute = False  # how likely a query is depends on its own words
 
     def __init__(
         self,

@@ -69,6 +69,7 @@ class MCRanker(PointwiseRanker):
 
     name: ClassVar[str] = "mcranker"
     takes_instruction = True
+    by_personas = True
 
     def __init__(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import anyio
 import numpy as np
@@ -20,7 +20,7 @@ from mcranker.method.session import Memory, Session
 from mcranker.method.team import Scored, assemble
 from mcranker.models import LedgerSpec, Models, Roles, check_capabilities
 from mcranker.rankers.base import Ranker
-from mcranker.ranking import Ranking, combined
+from mcranker.ranking import Ranking, combined, relevances_of
 from mcranker.types import Passage, Query, ScoreMatrix
 from personas import Member, PromptError, PromptSet, Team
 from personas.ensembles import Rule
@@ -32,6 +32,10 @@ _LONGEST_QUERY = 20_000  # characters that a team's query may have
 
 class PointwiseRanker(Ranker):
     """A ranker that scores each passage by itself. Subclasses say how, in `_run`."""
+
+    absolute = True
+    by_personas: ClassVar[bool] = False
+    """Whether each persona gives a score of its own."""
 
     def __init__(
         self,
@@ -57,7 +61,7 @@ class PointwiseRanker(Ranker):
             model=roles, config=config, base_url=base_url, api_key=api_key, ledger=ledger
         )
         scoring = self.models.scoring
-        self.config = config.for_model(scoring.capabilities).for_writers(
+        self.config = config.for_model(scoring.capabilities, team=self.by_personas).for_writers(
             self.models.recruiter.capabilities, self.models.criteria.capabilities
         )
         self.seats = Seats.of(self.config, self.team) if needs_team else Seats()
@@ -155,8 +159,8 @@ class PointwiseRanker(Ranker):
         """The finished ranking: scores combined (Eq. 4), ties by first-stage order.
 
         A passage that was not scored by all stands where the highest score that it could have
-        reached puts it. Passages beyond ``depth``, and those that had no score at the deadline,
-        follow in first-stage order.
+        reached puts it. Passages beyond ``depth``, and those that nobody scored, follow in
+        first-stage order.
 
         Args:
             session: the query.
@@ -169,29 +173,23 @@ class PointwiseRanker(Ranker):
         """
         beyond = len(session.given) - len(session.passages)
         rows = np.concatenate([session.group_of, np.full(beyond, -1, dtype=np.intp)])
-        matrix, assessed, judged = scored.matrix, scored.assessed, rows
-        if scored.partial or left_out:
-            gone = np.zeros(len(matrix.values), dtype=np.bool_)
-            if scored.partial:
-                gone |= np.isnan(matrix.values).all(axis=1)
-            gone[list(left_out)] = True
-            known = np.flatnonzero(~gone)
-            row_of = np.full(len(matrix.values) + 1, -1, dtype=np.intp)  # the last is of row -1
-            row_of[known] = np.arange(len(known))
-            judged, matrix = row_of[rows], matrix.take(known)
-            assessed = None if assessed is None else assessed.take(known)
+        matrix, assessed = scored.matrix, scored.assessed
+        judged = np.where(np.isin(rows, list(left_out)), -1, rows)
+        rule = rule or self.config.rule
         return Ranking(
             query=session.asked,
             passages=session.given,
             **combined(
-                rule or self.config.rule,
+                rule,
                 matrix,
                 judged,
                 session.given,
                 assessed=assessed,
                 refuse_missing=self.config.missing == "fail",
             ),
-            matrix=scored.matrix.take(rows),
+            absolute=self.absolute,
+            relevances=relevances_of(rule, matrix, judged, assessed) if self.absolute else {},
+            matrix=matrix.take(rows),
             personas=tuple(scored.names),
             team=self.build_team(session, scored.members) if scored.members else None,
             ranker=self.name,

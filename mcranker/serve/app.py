@@ -264,7 +264,7 @@ class _Service:
         request = RerankRequest.read(body, self._limits)
         served = self.rankers.find(request.model)
         policy = served.settings.unscored
-        if policy == "error" and not served.ranker.gives_scores:
+        if policy == "error" and not served.ranker.absolute:
             raise Problem("invalid", f"the ranker {served.name!r}: {NOT_ABSOLUTE}")
         ranker, passages, warnings = served.ranker, request.passages(), request.warnings
         if request.max_tokens:

@@ -74,7 +74,7 @@ class Job:
             raise Problem(
                 "invalid", f"instruction: the ranker {self.ranker.name!r} takes none; leave it out"
             )
-        if self.min_relevance is not None and not self.ranker.gives_scores:
+        if self.min_relevance is not None and not self.ranker.absolute:
             raise Problem(
                 "invalid", f"min_relevance: the ranker {self.ranker.name!r} gives no relevance"
             )

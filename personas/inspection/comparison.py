@@ -537,14 +537,20 @@ def _notes(
     for side, name in sides:
         if side.unfinished:
             yield f"The ranking {name} is not complete. {side.unfinished[:_LONGEST]}"
+    if before.judge_note == after.judge_note:
+        yield from filter(None, [after.judge_note])
+    else:
+        for side, name in sides:
+            if side.judge_note:
+                yield f"{name.capitalize()}: {side.judge_note}"
     yield from _passage_notes(before, after, passages)
     yield from _score_notes(before, after)
     missing = [
         f"{counted(side.missing, 'score')} missing {name}" for side, name in sides if side.missing
     ]
     if missing:
-        stood_in = any(side.missing and not _without_scores(side) for side, _ in sides)
-        yield f"{' and '.join(missing)}{'; what stood in counts in the ranks' * stood_in}."
+        counts = any(side.missing and not _without_scores(side) for side, _ in sides)
+        yield f"{' and '.join(missing)}{'; what was imputed counts in the ranks' * counts}."
     for side, name in sides:
         if side.partly_judged:
             yield (

@@ -15,21 +15,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from personas.ensembles import Ensemble, Rule, descending, distinct, find_ensemble, highest_score
+from personas.ensembles import (
+    Ensemble,
+    Rule,
+    descending,
+    distinct,
+    find_ensemble,
+    highest_score,
+    unit_range,
+)
 from personas.errors import SchemaError
 from personas.inspection.agreement import TeamAgreement
 from personas.inspection.orders import points_of, tails_of
 from personas.inspection.stored import (
-    ASSESSOR,
     StoredCalls,
     StoredComparisons,
     StoredHit,
     StoredMember,
     StoredRanking,
-    WeakJudge,
+    imputed,
 )
 from personas.inspection.suspicions import Suspicion, Watch
 from personas.schema import Member, Team
+from personas.weak_judges import WeakJudge, judge_note
 
 _DEFAULT_TOP = 10.0
 
@@ -93,10 +101,13 @@ class InspectedHit:
         probabilities: persona -> probability of each level, from 0 to the highest score at equal
             distances, where the model gave them.
         other: where the ranker that this one is compared with has it; None if nowhere.
-        stood_in: persona -> what stood in for its missing score in the final one; empty where
-            nothing did, or where that is not known here.
+        imputed: persona -> what its missing score counts in the final one; empty where nothing is
+            missing, or where that is not known here.
         dropped: the relevance for which the ranker dropped the passage, which then has no final
             score; None for others.
+        relevance: 0 to 1, without regard to the other passages; None where there is none.
+        shares: the personas' score and the first stage's, each from 0 to 1 over the passages, where
+            the final score is made of both; None where the first stage has no part in it.
         members: of a fused ranking, member -> where that has the passage; without those that do
             not have it. `scores` then holds what each gave to the passage.
         ranks: persona -> rank in its order, from 1, where a team compared the passages; then nobody
@@ -125,8 +136,10 @@ class InspectedHit:
     confidence: Mapping[str, float] = field(default_factory=dict)
     probabilities: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     other: OtherPlace | None = None
-    stood_in: Mapping[str, float] = field(default_factory=dict)
+    imputed: Mapping[str, float] = field(default_factory=dict)
     dropped: float | None = None
+    relevance: float | None = None
+    shares: tuple[float, float] | None = None
     members: Mapping[str, OtherPlace] = field(default_factory=dict)
     ranks: Mapping[str, int] = field(default_factory=dict)
     points: Mapping[str, float] = field(default_factory=dict)
@@ -302,6 +315,11 @@ class Inspection:
         return "The deadline came before all scores." if self.partial else ""
 
     @property
+    def judge_note(self) -> str:
+        """What to know of a weak judge, in a sentence; empty where it is not known to be weak."""
+        return judge_note(self.weak_judge, self.models.get("scoring", ""))
+
+    @property
     def by_rank(self) -> bool:
         """Whether the personas have put the passages in order, instead of scoring them."""
         return any(hit.ranks for hit in self.hits)
@@ -401,6 +419,14 @@ class Inspection:
         found = min(self.ranked_for_sure, key=lambda hit: hit.moved, default=None)
         return found if found is not None and found.moved < 0 else None
 
+    def formula(self, hit: InspectedHit) -> str:
+        """How a final score is made of the personas' and the first stage's; empty if it is not."""
+        if hit.shares is None or hit.score is None:
+            return ""
+        weight = Rule.of(self.config).first_stage_weight
+        own, first = hit.shares
+        return f"{1 - weight:.2f} × {own:.2f} + {weight:.2f} × {first:.2f} = {hit.score:.3f}"  # noqa: RUF001
+
     def member(self, persona: str) -> Member | None:
         """The team's member of that name; None if there is none."""
         members = self.team.members if self.team else ()
@@ -426,6 +452,7 @@ def _inspected(
         by_rank, rule = points_of(ranked, names, rule)
     marks = {hit.rank: by_rank.get(hit.rank) or hit.scores for hit in judged}
     places = _leave_one_out(judged, marks, names, rule)
+    shares = _shares(judged, rule.first_stage_weight)
     nowhere: tuple[None, dict[str, int]] = (None, {})
     suspicions_of = Watch(stored.query.text).suspicions
     return tuple(
@@ -451,8 +478,12 @@ def _inspected(
             probabilities=hit.probabilities,
             grade=grades.get(hit.doc_id),
             other=other.get(hit.doc_id),
-            stood_in=_stood_in(hit, names, rule) if known else {},
+            imputed=imputed({name: hit.scores.get(name) for name in names}, hit.missing, rule)
+            if known and hit.missing and hit.score is not None
+            else {},
             dropped=hit.dropped,
+            relevance=hit.relevance,
+            shares=shares.get(hit.rank),
             members=_placed(stored.members, hit.first_stage_rank - 1),
             ranks=hit.ranks,
             points=by_rank.get(hit.rank, {}),
@@ -461,6 +492,19 @@ def _inspected(
         )
         for hit in sorted(given, key=lambda hit: hit.rank)
     )
+
+
+def _shares(judged: Sequence[StoredHit], weight: float) -> dict[int, tuple[float, float]]:
+    """Rank -> what of the final score is the personas', and what the first stage's, 0 to 1 each."""
+    given = [hit.first_stage_score for hit in judged if hit.first_stage_score is not None]
+    if not weight or len(given) < len(judged):
+        return {}
+    found: dict[int, tuple[float, float]] = {}
+    for hit, first in zip(judged, unit_range(np.array(given)).tolist(), strict=True):
+        assert hit.score is not None, "those that were judged have one"
+        own = (hit.score - weight * first) / (1 - weight) if weight < 1 else 0.0
+        found[hit.rank] = min(max(own, 0.0), 1.0), first
+    return found
 
 
 def _placed(members: Sequence[StoredMember], place: int) -> dict[str, OtherPlace]:
@@ -500,25 +544,6 @@ def _leave_one_out(
     return {
         hit.rank: (of_all, dict(zip(left_out, others, strict=True)))
         for hit, of_all, *others in zip(judged, ranks(values), *without, strict=True)
-    }
-
-
-def _stood_in(hit: StoredHit, names: Sequence[str], rule: Rule) -> dict[str, float]:
-    """Persona -> what stood in for its missing score in the passage's final score."""
-    if not hit.missing or hit.score is None:
-        return {}
-    filled = rule.filled(np.array([[hit.scores[name] for name in names]], dtype=np.float64))
-    if rule.ensemble.asks:
-        # The model that combined the scores saw that some are missing.
-        if ASSESSOR not in hit.missing:
-            return {}
-        if rule.missing == "mean_of_team":
-            return {ASSESSOR: float(filled.mean())}
-        return {ASSESSOR: float(rule.filled(np.array([[math.nan]]))[0, 0])}
-    return {
-        name: float(score)
-        for name, score in zip(names, filled[0], strict=True)
-        if name in hit.missing
     }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from operator import not_
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -21,17 +21,14 @@ from pydantic import (
     model_validator,
 )
 
-from personas.ensembles import HIGHEST_SCORE
+from personas.ensembles import HIGHEST_SCORE, Rule
 from personas.errors import SchemaError, shown
 from personas.plain import plain
 from personas.schema import Team
+from personas.weak_judges import WeakJudge
 
 ASSESSOR = "(assessor)"
 """The name under which the assessor's own missing scores are listed."""
-
-WeakJudge = Literal["", "small", "encoder"]
-"""Why the model that judged is weak: too small to follow instructions, or an encoder, which
-compares meanings and does not reason. Empty where it is not known to be."""
 
 _FORM = "this is no ranking as Ranking.to_dict() makes it, version 1"
 _MOST_PROBLEMS = 5
@@ -170,6 +167,9 @@ class StoredOrder(StoredComparisons):
     left_out: str = ""
 
 
+_Ranking = TypeVar("_Ranking", bound="StoredRanking")
+
+
 class StoredHead(_Stored):
     """What a ranking is of; read in passing over a file of many."""
 
@@ -194,7 +194,10 @@ class StoredHead(_Stored):
 
 
 class StoredRanking(StoredHead):
-    """One ranked query."""
+    """One ranked query.
+
+    `absolute` is None only while a ranking is read whose relevance depended on its passages.
+    """
 
     ranker: str
     team: Team | None
@@ -205,7 +208,7 @@ class StoredRanking(StoredHead):
     prompt_hashes: dict[str, str]
     usage: StoredUsage
     seconds: dict[str, _Score]
-    scale: tuple[_Score, _Score] | None = Field(None, strict=False)
+    absolute: bool | None = None
     partial: bool = False
     failure: str = ""
     comparisons: StoredComparisons | None = Field(None, exclude_if=not_)
@@ -214,6 +217,11 @@ class StoredRanking(StoredHead):
     orders: dict[str, StoredOrder] = Field({}, exclude_if=not_)
     undecided: list[_Ranks] = Field([], exclude_if=not_)
     weak_judge: WeakJudge = Field("", exclude_if=not_)
+
+    @classmethod
+    def read(cls, data: object) -> Self:
+        stored = super().read(data)
+        return stored if stored.absolute is not None else _with_relevance(stored)
 
     def to_dict(self, *, texts: bool = True) -> dict[str, Any]:
         """As plain values that JSON can hold; titles and texts of the passages may be left out."""
@@ -261,13 +269,6 @@ class StoredRanking(StoredHead):
         check_plain(config)
         return config
 
-    @field_validator("scale")
-    @classmethod
-    def _rising(cls, scale: tuple[float, float] | None) -> tuple[float, float] | None:
-        if scale is not None and not scale[0] < scale[1]:
-            raise ValueError("the highest score must be above the lowest")
-        return scale
-
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         names = set(self.personas)
@@ -304,6 +305,50 @@ class StoredRanking(StoredHead):
             if max(hit.ranks.values(), default=0) > len(self.hits):
                 raise ValueError(f"the hit of rank {hit.rank} has a rank beyond {len(self.hits)}")
         return self
+
+
+def _with_relevance(ranking: _Ranking) -> _Ranking:
+    """A ranking of an older version, with the relevance that follows from its judges' scores."""
+    import numpy as np
+
+    rule, hits = Rule.of(ranking.config), ranking.hits
+    judged = bool(ranking.personas and rule.top) and not ranking.members and ranking.ranker != "qg"
+    found = np.full(len(hits), np.nan)
+    if judged and hits:
+        rows = [[hit.scores[name] for name in ranking.personas] for hit in hits]
+        asks = rule.ensemble.asks and not rule.first_stage_weight
+        finals = np.array([hit.score for hit in hits], dtype=np.float64)
+        found = rule.relevance(np.array(rows, dtype=np.float64), finals if asks else None)
+        found[np.isnan(finals)] = np.nan
+    values = [None if each != each else each for each in found.tolist()]
+    changed = [
+        hit.model_copy(update={"relevance": each}) for hit, each in zip(hits, values, strict=True)
+    ]
+    return ranking.model_copy(update={"absolute": judged, "hits": changed})
+
+
+def imputed(
+    scores: Mapping[str, float | None], missing: Mapping[str, str], rule: Rule
+) -> dict[str, float]:
+    """Persona -> what its missing score counts in the final one of a passage that has one.
+
+    Args:
+        scores: of one passage, by persona.
+        missing: persona, or `ASSESSOR`, -> why its score is missing.
+        rule: of the ranking.
+    """
+    import numpy as np
+
+    filled = rule.filled(np.array([list(scores.values())], dtype=np.float64))
+    if rule.ensemble.asks:
+        # The model that combined the scores saw that some are missing.
+        if ASSESSOR not in missing:
+            return {}
+        if rule.missing == "mean_of_team":
+            return {ASSESSOR: float(filled.mean())}
+        return {ASSESSOR: float(rule.filled(np.array([[np.nan]]))[0, 0])}
+    found = zip(scores, filled[0].tolist(), strict=True)
+    return {name: score for name, score in found if name in missing}
 
 
 def returned(

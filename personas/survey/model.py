@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
-from personas.inspection.stored import WeakJudge
 from personas.schema import Origin
+from personas.weak_judges import WeakJudge
 
 CaseKind: TypeAlias = Literal["saw_through", "recognised", "fooled", "overlooked"]
 """What the team made of a passage, against the other ranker.

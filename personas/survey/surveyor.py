@@ -10,11 +10,11 @@ from math import fsum
 
 from personas.inspection.agreement import AlphaSums
 from personas.inspection.inspection import InspectedHit, Inspection, OtherPlace
-from personas.inspection.stored import WeakJudge
 from personas.survey.model import CASE_KINDS, Case, CaseKind, QueryFigures, Survey, Totals
 from personas.survey.query import DEPTH, MOST_NAME, MOST_TEXT, QueryFindings
 from personas.survey.sums import cut, mean
 from personas.survey.tables import CriterionTable, PersonaTable, WithoutSums
+from personas.weak_judges import WeakJudge
 
 MOST_CASES = 50
 _MOST_EXCERPT = 400

@@ -158,6 +158,26 @@ def test_the_encoder_is_timed_with_nothing_known_and_with_its_vectors(
     assert min(row["seconds"] for row in measured.values()) > 0
 
 
+@pytest.mark.local_model
+def test_relevance_is_the_same_in_every_order_and_that_of_the_page(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("relevance", "mini --queries 1 --depth 12", monkeypatch)
+    printed = capsys.readouterr().out
+    found = json.loads(printed[printed.index("\n{") :])
+    assert sum(row["passages"] for row in found["mini"]) == 12
+    orders = found["examples"]["three orders"]
+    assert orders[0] == orders[1] == orders[2]
+    (right,) = found["examples"]["one right"].items()
+    assert orders[0][right[0]] == right[1] > 0.7
+    assert max(found["examples"]["three irrelevant"].values()) < 0.1
+    page = (BENCHMARKS.parent / "docs" / "drop-in.md").read_text(encoding="utf-8")
+    for text, relevance in (orders[0] | found["examples"]["three irrelevant"]).items():
+        assert f"| {text} |" in page
+        row = next(line for line in page.splitlines() if line.startswith(f"| {text} |"))
+        assert f" {relevance:.3f} |" in row
+
+
 def run(script: str, options: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", [script, *options.split()])
     load(script).main()

@@ -65,6 +65,8 @@ def _ranking(**changed: Any) -> Ranking:
         "calls": calls,
         "seconds": {"score": 1.5, "total": 2.0},
         "assessor_reasons": {1: "declined"},
+        "absolute": True,
+        "relevances": {0: 0.35, 1: 0.35, 2: 0.975},
     }
     return Ranking(**{**parts, **changed})
 
@@ -107,7 +109,7 @@ def test_a_hit_tells_everything_of_its_passage() -> None:
         criteria={},
         first_stage_rank=3,
         passage=Passage("c", "text c", score=1.0),
-        relevance=1.0,
+        relevance=0.975,
     )
     assert (best.index, best.moved) == (2, 2)
     assert (second.index, second.moved, second.criteria) == (
@@ -236,7 +238,7 @@ def test_a_ranking_of_another_version_is_refused(version: object) -> None:
     assert len(str(caught.value)) < 200
 
 
-LATER = {"scale", "partial", "failure"}
+LATER = {"absolute", "partial", "failure"}
 """What rankings were stored without before."""
 
 

@@ -1,4 +1,4 @@
-"""Relevance from 0 to 1, and the options that go by it: ``top_n`` and ``min_relevance``."""
+"""Absolute relevance from 0 to 1, and the options ``top_n`` and ``min_relevance``."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from mcranker import (
     DirectRanker,
     MCRanker,
     Passage,
+    Query,
     Ranker,
     Ranking,
     ScriptedChat,
     Usage,
 )
 from mcranker.method.answers import SCORINGS
-from personas.ensembles import ENSEMBLES, Rule
+from personas.ensembles import ENSEMBLES
 from tests.support.known_scores import POLICIES
 from tests.support.plugins import installed
 from tests.support.scripted import RECRUITS, RUBRIC
@@ -39,12 +40,6 @@ LOGARITHM = Ensemble(
     "logarithm", lambda scores: np.log(0.1 + scores).sum(axis=1), "Logs.", monotone=True
 )
 DEVIATION = Ensemble("deviation", lambda scores: (scores - scores.mean()).sum(axis=1), "From mean.")
-BORDA = Ensemble(
-    "borda",
-    lambda scores: (scores[:, None] > scores[None]).mean(axis=(1, 2)),
-    "Shares.",
-    span=lambda personas: (0.0, 1.0),
-)
 class Grades(Scoring):
     instruction = "From 0 to 3?"
     schema = ReplySchema("grade", {"type": "object", "properties": {"Grade": {"type": "integer"}}})
@@ -57,7 +52,7 @@ class Grades(Scoring):
         return 3
 """
 BUILT_IN_ENSEMBLES = ("sum", "reciprocal_rank", "rrf", "assessor")
-ENSEMBLE_NAMES = (*BUILT_IN_ENSEMBLES, "median", "logarithm", "deviation", "borda")
+ENSEMBLE_NAMES = (*BUILT_IN_ENSEMBLES, "median", "logarithm", "deviation")
 SCORING_NAMES = ("integer", "expected", "peak", "per_criterion", "grades")
 DOCS = [Passage(f"d{place}", f"text {place % 9}", score=float(-place)) for place in range(10)]
 
@@ -134,20 +129,36 @@ def test_these_are_all_ensembles_and_scorings() -> None:
 @every_ensemble
 @every_scoring
 @every_seed
-def test_relevance_is_monotone_in_score(ensemble: str, scoring: str, seed: int) -> None:
+def test_relevance_is_the_mean_judges_score_by_k(ensemble: str, scoring: str, seed: int) -> None:
     with ranker(seed, ensemble, scoring) as made:
         ranking = made.rank("q", DOCS)
-    scored = sorted((hit.score, hit.relevance) for hit in ranking if hit.score is not None)
-    assert len(scored) > 1
-    values = [relevance for _, relevance in scored if relevance is not None]
-    assert len(values) == len(scored)
-    assert values == sorted(values)
-    assert all(0 <= each <= 1 for each in values)
-    if scored[0][0] < scored[-1][0]:
-        assert values[0] < values[-1]
-    assert all(hit.relevance is None for hit in ranking if hit.score is None)
+        top = made.config.top
+    constant = min(ranking.config["missing_constant"], top)
+    stands_in = {"lowest": 0.0, "constant": constant}.get(ranking.config["missing"])
+    for hit in ranking:
+        known = [score for score in hit.scores.values() if score is not None]
+        if hit.score is None:
+            assert hit.relevance is None
+        elif ensemble == "assessor":
+            assert hit.relevance is not None
+            assert 0 <= hit.relevance <= 1
+        else:
+            absent = len(hit.scores) - len(known)
+            filled = known + [stands_in] * absent if stands_in is not None else known
+            assert hit.relevance == pytest.approx(math.fsum(filled) / len(filled) / top)
     again = Ranking.from_dict(ranking.to_dict())
     assert [hit.relevance for hit in again] == [hit.relevance for hit in ranking]
+
+
+def test_it_does_not_depend_on_the_other_passages_or_their_order() -> None:
+    given = {"0": 7, "1": 2, "2": 10, "3": 0}
+    everything = relevances(judged(*given.values()))
+    assert everything == {"0": 0.7, "1": 0.2, "2": 1, "3": 0}
+    for places in ("3210", "20", "1"):
+        docs = {place: f"text {place}" for place in places}
+        with MCRanker(model=scores(*given.values()), team=TEAM, criteria="none") as made:
+            found = relevances(made.rank("q", docs))
+        assert found == {place: everything[place] for place in places}
 
 
 @every_ensemble
@@ -192,61 +203,130 @@ def relevances(ranking: Ranking) -> dict[str, float | None]:
 def test_by_hand() -> None:
     # Three personas give up to 10 each: 21 of 30, 6 of 30, 0 of 30.
     found = judged(7, 2, 0)
-    assert found.scale == (0.0, 30.0)
+    assert (found.absolute, found.relevance_note) == (True, "")
     assert [hit.score for hit in found] == [21, 6, 0]
-    assert relevances(found) == {"0": 0.7, "1": 0.2, "2": 0}
-    # Rank 1, 2 and 3 of each: 3/1, 3/2 and 3/3, of 3 at most.
-    assert relevances(judged(7, 2, 0, ensemble="reciprocal_rank")) == pytest.approx(
-        {"0": 1, "1": 1 / 2, "2": 1 / 3}
-    )
-    # Scores as shares of 7, ranks as 1, 1/2 and 0: half each.
-    assert relevances(judged(7, 2, 0, first_stage_weight=0.5)) == pytest.approx(
-        {"0": 1, "1": (2 / 7 + 1 / 2) / 2, "2": 0}
-    )
-    assert judged(7, 2, ensemble="median").scale == (0.0, 10.0)
-    assert judged(3, 1, scale=4).scale == (0.0, 12.0)
+    expected = {"0": 0.7, "1": 0.2, "2": 0}
+    assert relevances(found) == expected
+    for ensemble in ("reciprocal_rank", "median", "deviation"):
+        assert relevances(judged(7, 2, 0, ensemble=ensemble)) == expected
+    assert relevances(judged(3, 1, scale=4)) == {"0": 0.75, "1": 0.25}
 
 
-def test_where_no_scale_is_known_the_rankings_own_scores_are_it() -> None:
-    # Deviations from the mean 3: three times 4, -1 and -3.
-    found = judged(7, 2, 0, ensemble="deviation")
-    assert found.scale == (-9.0, 12.0)
-    assert relevances(found) == {"0": 1, "1": pytest.approx(6 / 21), "2": 0}
-    alone = judged(7, ensemble="deviation", min_relevance=0.5)
-    assert (alone.scale, relevances(alone)) == (None, {"0": None})
+def test_the_first_stage_has_no_part_in_it() -> None:
+    docs = [Passage(str(place), f"text {place}", score=float(-place)) for place in range(3)]
+    model = scores(2, 7, 0)
+    with MCRanker(model=model, team=TEAM, criteria="none", first_stage_weight=0.6) as made:
+        found = made.rank("q", docs)
+    # The scores as shares of 7, the first stage's as 1, 1/2 and 0: 0.4 * 2/7 + 0.6 = 0.714.
+    assert found.ids == ["0", "1", "2"]
+    assert found[0].score == pytest.approx(0.4 * 2 / 7 + 0.6)
+    assert relevances(found) == {"0": 0.2, "1": 0.7, "2": 0}
 
 
-def test_an_assessors_scale_is_its_own() -> None:
+def test_with_an_assessor_it_is_the_assessors() -> None:
     def answer(request: ChatRequest) -> str:
         stage = request.tag.stage
         return RUBRIC if stage == "criteria" else json.dumps({"Score": 2, "Final score": 4})
 
-    with MCRanker(model=ScriptedChat(answer), ledger=None, team=TEAM, ensemble="assessor") as made:
-        found = made.rank("q", ["a"])
-    assert (found.scale, found[0].relevance) == ((0.0, 10.0), 0.4)
-    # Three grades are a scale of the team; the assessor's 10 is not among what is stored of it.
-    with ranker(1, "assessor", "grades", missing="lowest", first_stage_weight=0) as made:
-        found = made.rank("q", DOCS)
-    assert found.config["scale"] == 3
-    assert Ranking.from_dict(found.to_dict()).scale == found.scale == (0.0, 10.0)
+    docs = [Passage("a", "a", score=1.0), Passage("b", "b", score=2.0)]
+    for weight in (0, 0.5):
+        options: dict[str, Any] = {"ensemble": "assessor", "first_stage_weight": weight}
+        with MCRanker(model=ScriptedChat(answer), ledger=None, team=TEAM, **options) as made:
+            assert relevances(made.rank("q", docs)) == {"a": 0.4, "b": 0.4}
 
 
-def test_a_ranking_stored_before_there_was_a_scale_gets_its_own() -> None:
-    data = judged(7, 2, 0).to_dict()
-    for name in ("scale", "partial", "failure"):
-        del data[name]
-    for hit in data["hits"]:
-        for name in ("relevance", "metadata", "cut"):
-            del hit[name]
-    for name in ("top_n", "min_relevance", "deadline", "on_failure", "max_passage_tokens"):
-        del data["config"][name]
-    assert relevances(Ranking.from_dict(data)) == {"0": 0.7, "1": 0.2, "2": 0}
+@pytest.mark.parametrize(
+    ("missing", "expected"),
+    # Two personas give 8 of 10, the third none: 8, 16 / 3, (16 + 5) / 3 by 10.
+    [("mean_of_team", 0.8), ("lowest", 16 / 30), ("constant", 0.7)],
+)
+def test_with_a_missing_score_it_is_that_of_what_stands_in(missing: str, expected: float) -> None:
+    def answer(request: ChatRequest) -> str:
+        return "no score" if request.tag.persona == "Cleo" else '{"Score": 8}'
+
+    options: dict[str, Any] = {"missing": missing, "missing_constant": 5.0, "reask": 0}
+    with MCRanker(model=ScriptedChat(answer), team=TEAM, criteria="none", **options) as made:
+        (hit,) = made.rank("q", ["a"])
+    assert hit.relevance == pytest.approx(expected)
 
 
-def test_scores_combined_anew_have_another_scale() -> None:
+class _Lost:
+    """Scores passages 4, but for those that fail."""
+
+    def __init__(self, *lost: str) -> None:
+        self.lost = lost
+
+    def __call__(self, request: ChatRequest) -> str:
+        return "no score" if request.tag.doc_id in self.lost else '{"Score": 4}'
+
+
+@pytest.mark.parametrize("missing", ["mean_of_team", "lowest"])
+@pytest.mark.parametrize("ensemble", ["sum", "reciprocal_rank"])
+def test_a_passage_that_nobody_scored_is_behind_all_others_without_a_number(
+    missing: str, ensemble: str
+) -> None:
+    def zero(request: ChatRequest) -> str:
+        return "no score" if request.tag.doc_id in "01" else '{"Score": 0}'
+
+    options: dict[str, Any] = {"missing": missing, "ensemble": ensemble, "reask": 0}
+    with MCRanker(model=ScriptedChat(zero), team=TEAM, criteria="none", **options) as made:
+        found = made.rank(Query("q", "q1"), ["a", "b", "c", "d"])
+        sure = made.rank("q", ["a", "b", "c", "d"], min_relevance=0)
+    assert found.ids == ["2", "3", "0", "1"]
+    assert [hit.relevance for hit in found] == [0, 0, None, None]
+    assert [hit.score is None for hit in found] == [False, False, True, True]
+    assert found[2].missing.keys() == set(TEAM)
+    assert sure.ids == ["2", "3"]
+    lines = [line.split() for line in found.to_trec().splitlines()]
+    assert [line[2] for line in sorted(lines, key=lambda line: -float(line[4]))] == found.ids
+    assert Ranking.from_dict(found.to_dict()).to_dict() == found.to_dict()
+    assert found.reensemble("sum", missing="constant", missing_constant=1).ids == list("0123")
+
+
+def test_what_a_constant_stands_in_for_has_its_number_and_says_so() -> None:
+    options: dict[str, Any] = {"missing": "constant", "missing_constant": 5.0, "reask": 0}
+    with DirectRanker(model=ScriptedChat(_Lost("1")), **options) as made:
+        found = made.rank("q", ["a", "b"])
+    assert [(hit.doc_id, hit.score, hit.relevance) for hit in found] == [
+        ("1", 5.0, 0.5),
+        ("0", 4.0, 0.4),
+    ]
+    assert found[0].imputed == {"DIRECT": 5.0}
+    assert found[1].imputed == {}
+    assert found.reensemble(missing="lowest").ids == ["0", "1"]
+
+
+def test_top_k_leaves_out_what_nobody_scored() -> None:
+    options: dict[str, Any] = {"top_k": 2, "reask": 0, "criteria": "none"}
+    with MCRanker(model=ScriptedChat(_Lost("0", "3")), team=TEAM, **options) as made:
+        found = made.rank("q", ["a", "b", "c", "d"])
+    assert found.ids == ["1", "2", "0", "3"]
+    assert [hit.relevance for hit in found] == [0.4, 0.4, None, None]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_rankings_stored_before_are_read_with_the_relevance_of_their_scores(kept: bool) -> None:
+    data = judged(7, 2, 0, first_stage_weight=0).to_dict()
+    del data["absolute"]
+    data["scale"] = [0.0, 30.0]
+    for hit, former in zip(data["hits"], (1.0, 0.5, 0.0), strict=True):
+        hit["relevance"] = former
+    if not kept:
+        for name in ("scale", "partial", "failure"):
+            del data[name]
+        for hit in data["hits"]:
+            for name in ("relevance", "metadata", "cut"):
+                del hit[name]
+        for name in ("top_n", "min_relevance", "deadline", "on_failure", "max_passage_tokens"):
+            del data["config"][name]
+    found = Ranking.from_dict(data)
+    assert found.absolute
+    assert relevances(found) == {"0": 0.7, "1": 0.2, "2": 0}
+
+
+def test_scores_combined_in_another_way_keep_their_relevance() -> None:
     found = judged(7, 2, 0).reensemble("reciprocal_rank")
-    assert found.scale == (0.0, 3.0)
-    assert found[0].relevance == 1
+    assert relevances(found) == {"0": 0.7, "1": 0.2, "2": 0}
 
 
 def test_what_was_not_judged_has_no_relevance() -> None:
@@ -294,21 +374,28 @@ def test_a_ranker_of_another_package_has_them_too() -> None:
         needs_model = False
 
         async def _rank(self, query: Any, passages: Any, emit: Any) -> Ranking:
-            return self.ranking_by_scores(query, passages, [len(each.text) for each in passages])
+            scores = [len(each.text) / 10 for each in passages]
+            return self.ranking_by_scores(query, passages, scores)
+
+    class Absolute(Longest):
+        absolute = True
 
     docs = ["a", "aaa", "aaaaa"]
     found = Longest(top_n=2).rank("q", docs)
-    assert [(hit.doc_id, hit.score, hit.relevance) for hit in found] == [("2", 5, 1), ("1", 3, 0.5)]
-    assert Longest().rank("q", docs, min_relevance=0.6).ids == ["2"]
-
-
-def test_no_persona_no_scale() -> None:
-    assert Rule.of({"ensemble": "sum", "scale": 10}).span(0) is None
-    assert Rule.of({"ensemble": "sum"}).span(3) is None
-    # In rankings of before, what stands in for a missing score may be above all others: 3 * 20.
-    old = {"scale": 10, "missing": "constant", "missing_constant": 20}
-    assert Rule.of(old).span(3) == (0.0, 60.0)
-    assert Rule.of({"first_stage_weight": 0.2}).span(0) == (0.0, 1.0)
+    assert [(hit.doc_id, hit.score, hit.relevance) for hit in found] == [
+        ("2", 0.5, None),
+        ("1", 0.3, None),
+    ]
+    assert "longest gives an order and no relevance" in found.relevance_note
+    for refused in (
+        lambda: Longest(min_relevance=0.5),
+        lambda: Longest().rank("q", docs, min_relevance=0.5),
+    ):
+        with pytest.raises(ConfigError, match=r"min_relevance=0.5 .*ranker='longest'.*top_n="):
+            refused()
+    assert Absolute().rank("q", docs, min_relevance=0.3).ids == ["2", "1"]
+    with pytest.raises(ValueError, match=r"from 0\.1 to 1\.1"):
+        Absolute().rank("q", ["a", "a" * 11])
 
 
 def test_usage_is_that_of_the_whole_ranking() -> None:

@@ -156,25 +156,25 @@ def test_interpolate_with_first_stage_scores() -> None:
     # scores 15 12 6 scaled: (15-6)/9 = 1, (12-6)/9 = 2/3, 0
     # first  2 8 5 scaled:   0, (8-2)/6 = 1, (5-2)/6 = 1/2
     # 0.75 and 0.25 of them: 0.75, 0.5 + 0.25, 0.125
-    combined = interpolate(np.array([15.0, 12.0, 6.0]), [2.0, 8.0, 5.0], 0.25)
+    combined = interpolate(np.array([15.0, 12.0, 6.0]), np.array([2.0, 8.0, 5.0]), 0.25)
     assert combined == pytest.approx([0.75, 0.75, 0.125])
 
 
-def test_interpolate_with_first_stage_ranks() -> None:
-    # ranks of four passages scaled: 1, 2/3, 1/3, 0; all scores equal: 0
-    combined = interpolate(np.array([5.0, 5.0, 5.0, 5.0]), [9.0, None, 1.0, 2.0], 0.5)
-    assert combined == pytest.approx([1 / 2, 1 / 3, 1 / 6, 0])
+def test_the_first_stage_counts_only_where_it_has_scored_every_passage() -> None:
+    rule = Rule.of({"first_stage_weight": 0.5, "scale": 10})
+    values, rows = np.array([[4.0], [8.0]]), np.arange(2)
+    assert rule.final(values, rows, [1.0, 0.0]).tolist() == [0.5, 0.5]
+    assert rule.final(values, rows, [1.0, None]).tolist() == [4.0, 8.0]
 
 
 @pytest.mark.parametrize(("weight", "expected"), [(0.0, [0, 1]), (1.0, [1, 0])])
 def test_interpolate_at_its_ends(weight: float, expected: list[float]) -> None:
-    assert interpolate(np.array([1.0, 2.0]), [4.0, 3.0], weight).tolist() == expected
+    assert interpolate(np.array([1.0, 2.0]), np.array([4.0, 3.0]), weight).tolist() == expected
 
 
 def test_interpolate_one_passage_and_none() -> None:
-    assert interpolate(np.array([3.0]), [1.0], 0.5).tolist() == [0]
-    assert interpolate(np.array([3.0]), [None], 0.5).tolist() == [0]
-    assert interpolate(np.array([]), [], 0.5).tolist() == []
+    assert interpolate(np.array([3.0]), np.array([1.0]), 0.5).tolist() == [0]
+    assert interpolate(np.array([]), np.array([]), 0.5).tolist() == []
 
 
 def test_no_passages() -> None:
@@ -298,7 +298,9 @@ def test_an_ensemble_must_give_a_finite_score_a_passage(combined: np.ndarray) ->
 def test_an_ensemble_is_not_asked_about_nothing() -> None:
     rule = Rule(Ensemble("mean", lambda scores: scores.mean(axis=1), "The mean."))
     assert rule.final(np.ones((0, 2)), np.arange(0), []).tolist() == []
-    assert rule.final(np.ones((2, 0)), np.arange(2), [None] * 2).tolist() == [0, 0]
+    assert rule.final(np.ones((2, 0)), np.arange(2), [None] * 2).tolist() == pytest.approx(
+        [NAN, NAN], nan_ok=True
+    )
 
 
 matrices = hnp.arrays(
@@ -349,7 +351,7 @@ def test_filling_keeps_what_is_there(scores: np.ndarray, policy: str) -> None:
 
 @given(matrices, st.floats(0, 1))
 def test_interpolated_scores_are_between_0_and_1(scores: np.ndarray, weight: float) -> None:
-    combined = interpolate(score_sum(scores), [None] * len(scores), weight)
+    combined = interpolate(score_sum(scores), np.arange(float(len(scores))), weight)
     assert ((combined >= 0) & (combined <= 1 + 1e-12)).all()
 
 

@@ -38,9 +38,8 @@ class Judged:
         }
         texts = [*contents, *draws.choices(contents, k=draws.randint(0, 3))]
         draws.shuffle(texts)
-        known = draws.random() < 0.5
         self.docs = [
-            Passage(f"d{place}", text, score=draws.choice([1.0, 2.0]) if known else None)
+            Passage(f"d{place}", text, score=draws.choice([1.0, 2.0]))
             for place, text in enumerate(texts)
         ]
         self.config: dict[str, Any] = {

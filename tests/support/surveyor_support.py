@@ -42,6 +42,7 @@ def hit(
     *,
     score: float | None = 0.0,
     skipped: Sequence[str] = (),
+    first_stage_score: float | None = None,
 ) -> dict[str, Any]:
     """A stored passage ``d{first}``; what is neither there nor skipped is missing."""
     return {
@@ -56,7 +57,7 @@ def hit(
         },
         "criteria": {},
         "first_stage_rank": first,
-        "first_stage_score": None,
+        "first_stage_score": first_stage_score,
         "title": f"Title {first}",
         "text": f"Text {first}.",
         "skipped": list(skipped),

@@ -41,6 +41,9 @@ def request_key(model: ChatModel, request: ChatRequest) -> bytes:
         state = request.state
         # Pairs, because the order in which passages are shown counts.
         form.append([state.query, [*state.passages.items()], [*state.judges.items()]])
+        if state.statistics is not None:
+            counts = state.statistics
+            form.append([counts.passages, counts.terms, [*counts.frequencies.items()]])
     if request.continuation:
         form.append(request.continuation)
     return hashlib.sha256(_encoded(form)).digest()

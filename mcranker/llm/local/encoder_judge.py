@@ -1,4 +1,4 @@
-"""A judge that reads meaning: typed questions answered by how near texts are to one another.
+"""A judge that compares meaning: typed questions answered by how near texts are, and by words.
 
 It does not reason, writes nothing, and follows no instruction in any text.
 """
@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import re
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import anyio.to_thread
@@ -22,31 +23,41 @@ from mcranker.llm.chat import (
     Capabilities,
     ChatReply,
     ChatRequest,
+    Judge,
     Question,
     State,
     Usage,
 )
 from mcranker.llm.local.catalogue import find, not_found
-from mcranker.llm.local.encoder import Encoded, Encoder, encoder_of
+from mcranker.llm.local.encoder import MAX_CHARACTERS, MAX_TOKENS, Encoder, encoder_of
 from mcranker.llm.local.model_files import Progress, resolve_encoder
+from mcranker.retrieval.cover import Cover
 
-PACKAGES = ("onnxruntime", "tokenizers")
-"""What encodes texts."""
+PACKAGES = {"onnxruntime": "onnxruntime", "tokenizers": "tokenizers", "Stemmer": "PyStemmer"}
+"""Modules that encode texts and stem words, and the packages that have them."""
 
 HIGHEST = 0.8
-"""The similarity that counts as fully relevant, see `relevance`."""
+"""The similarity that counts as fully relevant, see `score`."""
 
 CHOICE_WIDTH = 0.05
 """Options whose similarity is that much lower are less likely by a factor of e."""
 
-FIRST_STAGE_WEIGHT = 0.3
-"""Share of the first stage's score where nobody sets one.
+COVER_SHARE = 0.5
+"""What words count beside meaning."""
 
-On SciFact's 809 training queries, 0.3 to 0.4 gave the highest nDCG@10 of all shares from 0 to 1,
-alike within 0.002; the least of them leaves most to the judge."""
+QUERY_SHARE = 0.5
+"""What the query itself counts beside the judge's name and criteria; with less, teams rank worse
+than the query alone."""
 
+WINDOW_WORDS = 100
+"""The length of the windows of a long passage."""
+
+LONG = 400
+"""Words of a passage, from which on it is looked at in windows too: the encoder reads some 180."""
+
+_WORD = re.compile(r"\S+")
 MAX_QUESTIONS = 10_000  # in one request; bounds its memory
-_VERSION = 1  # another number where answers change, and the ledger asks anew
+_VERSION = 2  # another number where answers change, so that the ledger asks again
 
 
 def is_encoder(name: str) -> bool:
@@ -56,14 +67,18 @@ def is_encoder(name: str) -> bool:
 
 
 class EncoderJudge:
-    """Answers typed questions about a state by the similarity of vectors. Make one with `open`.
+    """Answers typed questions about a state. Make one with `open`.
 
-    The answer to a ``yes_no`` or a ``score`` is the `relevance` of the mean similarity of the
-    passage to the query as the judge sees it (`views`), of a score times `Question.top`. A
-    ``choice`` falls on the option that is nearest to the query, by its name or by one of the
-    phrases, parted by commas, of its description.
+    The answer to a ``yes_no`` or a ``score`` is the `score` of the passage's similarity to the
+    query as the judge sees it (`views`), and of its `Cover` of the query's words; of a score times
+    `Question.top`. Where no word of the query is known, similarity alone decides.
+    The similarity of a passage of `LONG` words and more is the mean of that of its beginning, which
+    is all that the encoder reads, and of that of its nearest window of `WINDOW_WORDS` words.
 
-    A question about no passage in particular is about the nearest of all. Question texts and
+    Covers depend on `State.statistics`. A ``choice`` falls on the option that is nearest to the
+    query, by its name or by one of the phrases, parted by commas, of its description.
+
+    A question about no passage in particular is about the best of all. Question texts and
     levels are not read. Judges of one model share it, see `Encoder`; it is loaded at the first text
     that is not known, and freed when the last of them is closed.
     """
@@ -75,7 +90,7 @@ class EncoderJudge:
             prompts=False,
             reasons=False,
             max_questions=MAX_QUESTIONS,
-            first_stage_weight=FIRST_STAGE_WEIGHT,
+            statistics=True,
         )
         self._lease: weakref.finalize[..., EncoderJudge] | None = weakref.finalize(
             self, encoder.release
@@ -90,14 +105,14 @@ class EncoderJudge:
             progress: told of a download, see `mcranker.llm.local.model_files.download`.
 
         Raises:
-            ConfigError: onnxruntime or tokenizers is not installed.
+            ConfigError: one of `PACKAGES` is not installed.
             ModelNotFound: the catalogue has no encoder of that name.
             DownloadError: the files had to be fetched and could not.
         """
         entry = find(name)
         if entry is None or entry.tokenizer is None:
             raise not_found(name)
-        absent = [each for each in PACKAGES if importlib.util.find_spec(each) is None]
+        absent = [name for each, name in PACKAGES.items() if not importlib.util.find_spec(each)]
         if absent:
             raise ConfigError(
                 f"local:{name} needs {' and '.join(absent)}: pip install 'mcranker[local]'."
@@ -133,14 +148,21 @@ class EncoderJudge:
                 f"prompts; for {request.tag.stage!r} name a chat model",
                 model=self._name,
             )
-        texts = list(dict.fromkeys(_texts(request.questions, state)))
-        encoded = await self._encoder.encode(texts)
+        known = _Vectors(self._encoder)
+        by_judge = {
+            question.judge: views(question.judge, state.query) for question in request.questions
+        }
+        await known.read(_texts(request.questions, state, by_judge))
+        passages = [text for text in state.passages.values() if text in known.tokens]
+        parts = {text: windows(text) for text in passages if known.tokens[text] >= MAX_TOKENS}
+        await known.read(part for each in parts.values() for part in each)
         started = time.thread_time()
-        rows = {text: row for row, text in enumerate(texts)}
-        similar = _Similarities(rows, encoded.vectors)
-        answers = tuple(_answer(question, state, similar) for question in request.questions)
-        seconds = encoded.seconds + time.thread_time() - started
-        return ChatReply(text="", usage=_usage(encoded, seconds), model=self._name, answers=answers)
+        cover = Cover(state.query, state.statistics)
+        covers = {text: cover.of(text) for text in passages if cover.known}
+        seen = _Seen(state, known, by_judge, parts, covers)
+        answers = tuple(seen.answer(question) for question in request.questions)
+        usage = known.usage + Usage(seconds=time.thread_time() - started)
+        return ChatReply(text="", usage=usage, model=self._name, answers=answers)
 
     async def aclose(self) -> None:
         """Free the model if nobody else uses it, once what is new is in the cache of vectors."""
@@ -152,69 +174,151 @@ class EncoderJudge:
         self._encoder.release(wait=True)
 
 
-def relevance(similarity: float) -> float:
-    """How relevant a passage of this similarity (-1 to 1) is, 0 to 1.
+def score(similarity: float, cover: float | None) -> float:
+    """How relevant a passage is, 0 to 1: half by its words, half by its meaning.
 
-    It rises evenly from 0, for texts that have nothing in common, to 1 at `HIGHEST`. On SciFact's
-    809 training queries this gave an nDCG@10 of teams within 0.001 of the best of ten straight
-    lines, and 0.01 more than a logistic curve fitted to their judgements, since a curve brings
-    the best and the worst passages together.
+    Args:
+        similarity: of its meaning to the query's, -1 to 1; `HIGHEST` counts 1.
+        cover: of the query's words, 0 to 1; None where none of them is known.
     """
-    return min(max(similarity / HIGHEST, 0.0), 1.0)
+    meaning = max(similarity / HIGHEST, 0.0)
+    mixed = meaning if cover is None else COVER_SHARE * cover + (1 - COVER_SHARE) * meaning
+    return min(mixed, 1.0)
 
 
-def views(question: Question, state: State) -> list[str]:
-    """The query as the question's judge sees it: by the judge's name, and by its criteria's names.
+def windows(text: str) -> list[str]:
+    """A long passage in pieces of `WINDOW_WORDS` words, the last of which may overlap; else none.
 
-    Short wordings that hold the query itself; the query alone where nobody judges.
+    What follows `MAX_CHARACTERS` is not looked at.
     """
-    judge, seen = question.judge, []
+    words = list(_WORD.finditer(text[:MAX_CHARACTERS]))
+    if len(words) < LONG:
+        return []
+    last = len(words) - WINDOW_WORDS
+    starts = dict.fromkeys([*range(0, last, WINDOW_WORDS), last])
+    return [text[words[at].start() : words[at + WINDOW_WORDS - 1].end()] for at in starts]
+
+
+def views(judge: Judge | None, query: str) -> list[tuple[str, float]]:
+    """The query as a judge sees it: texts, and their shares in the similarity.
+
+    Half is the query itself; the rest is the query by the judge's name, and the query with each
+    criterion, by its weight. The query alone where nobody judges.
+    """
+    by_judge: list[list[tuple[str, float]]] = []
     if judge is not None and judge.name:
-        seen.append(f"{judge.name}: {state.query}")
-    if judge is not None and judge.criteria:
-        names = ", ".join(name for name, _, _ in judge.criteria)
-        seen.append(f"{state.query} ({names})")
-    return seen or [state.query]
+        by_judge.append([(f"{judge.name}: {query}", 1.0)])
+    total = math.fsum(weight for _, _, weight in judge.criteria) if judge is not None else 0.0
+    if judge is not None and total:
+        by_judge.append(
+            [
+                (f"{query} ({': '.join(filter(None, (name, description)))})", weight / total)
+                for name, description, weight in judge.criteria
+                if weight
+            ]
+        )
+    if not by_judge:
+        return [(query, 1.0)]
+    rest = (1 - QUERY_SHARE) / len(by_judge)
+    return [
+        (query, QUERY_SHARE),
+        *((text, rest * share) for each in by_judge for text, share in each),
+    ]
 
 
-class _Similarities(NamedTuple):
-    rows: dict[str, int]
-    vectors: NDArray[np.float32]
+class _Vectors:
+    """The vectors of one request's texts.
 
-    def of(self, text: str, other: str) -> float:
+    Attributes:
+        tokens: text -> how many of its tokens were read.
+        usage: what reading them took.
+    """
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+        self._vectors: dict[str, NDArray[np.float32]] = {}
+        self.tokens: dict[str, int] = {}
+        self.usage = Usage(calls=1)
+
+    async def read(self, texts: Iterable[str]) -> None:
+        new = [text for text in dict.fromkeys(texts) if text not in self.tokens]
+        if not new:
+            return
+        found = await self._encoder.encode(new)
+        self._vectors.update(zip(new, found.vectors, strict=True))
+        self.tokens.update(zip(new, found.tokens, strict=True))
+        cached = sum(n for n, there in zip(found.tokens, found.known, strict=True) if there)
+        self.usage += Usage(
+            input_tokens=sum(found.tokens), cached_input_tokens=cached, seconds=found.seconds
+        )
+
+    def similarity(self, text: str, other: str) -> float:
         """The cosine of the angle between two texts' vectors."""
-        a, b = self.vectors[self.rows[text]], self.vectors[self.rows[other]]
-        return float(a @ b)
+        return float(self._vectors[text] @ self._vectors[other])
 
 
-def _texts(questions: Sequence[Question], state: State) -> Iterator[str]:
-    """All texts that the answers are made from."""
+class _Seen(NamedTuple):
+    """What answers are made from.
+
+    Attributes:
+        state: what the questions are about.
+        vectors: of all texts.
+        by_judge: judge -> its `views`.
+        parts: passage -> its windows; none of those that are not long.
+        covers: passage -> cover of the query's words; empty where none of them is known.
+    """
+
+    state: State
+    vectors: _Vectors
+    by_judge: Mapping[Judge | None, Sequence[tuple[str, float]]]
+    parts: Mapping[str, Sequence[str]]
+    covers: Mapping[str, float]
+
+    def answer(self, question: Question) -> Answer:
+        if question.kind == "choice":
+            return self._choice(question)
+        passages = _passages(question, self.state)
+        if not passages:
+            return Answer(None, problem="there is no passage to judge")
+        by_judge = self.by_judge[question.judge]
+        value = max(self._score(text, by_judge) for text in passages)
+        return Answer(value if question.kind == "yes_no" else value * question.top)
+
+    def _score(self, passage: str, by_judge: Sequence[tuple[str, float]]) -> float:
+        near = math.fsum(share * self._near(text, passage) for text, share in by_judge)
+        return score(near, self.covers.get(passage))
+
+    def _near(self, view: str, passage: str) -> float:
+        whole = self.vectors.similarity(view, passage)
+        parts = self.parts.get(passage)
+        if not parts:
+            return whole
+        return (whole + max(self.vectors.similarity(view, part) for part in parts)) / 2
+
+    def _choice(self, question: Question) -> Answer:
+        nearest = [
+            max(self.vectors.similarity(self.state.query, phrase) for phrase in phrases)
+            for phrases in _phrases(question)
+        ]
+        masses = [math.exp((each - max(nearest)) / CHOICE_WIDTH) for each in nearest]
+        probabilities = tuple(mass / math.fsum(masses) for mass in masses)
+        return Answer(float(nearest.index(max(nearest))), probabilities=probabilities)
+
+
+def _texts(
+    questions: Sequence[Question],
+    state: State,
+    by_judge: Mapping[Judge | None, Sequence[tuple[str, float]]],
+) -> Iterator[str]:
+    """The texts that answers are made from, but for the windows of long passages."""
     for question in questions:
         if question.kind == "choice":
             yield state.query
             for phrases in _phrases(question):
                 yield from phrases
         else:
-            yield from views(question, state)
+            yield from (text for text, _ in by_judge[question.judge])
             yield from _passages(question, state)
-
-
-def _answer(question: Question, state: State, similar: _Similarities) -> Answer:
-    if question.kind == "choice":
-        nearest = [
-            max(similar.of(state.query, phrase) for phrase in phrases)
-            for phrases in _phrases(question)
-        ]
-        masses = [math.exp((each - max(nearest)) / CHOICE_WIDTH) for each in nearest]
-        probabilities = tuple(mass / math.fsum(masses) for mass in masses)
-        return Answer(float(nearest.index(max(nearest))), probabilities=probabilities)
-    passages = _passages(question, state)
-    if not passages:
-        return Answer(None, problem="there is no passage to judge")
-    seen = views(question, state)
-    means = [math.fsum(similar.of(each, text) for each in seen) / len(seen) for text in passages]
-    value = relevance(max(means))
-    return Answer(value if question.kind == "yes_no" else value * question.top)
 
 
 def _passages(question: Question, state: State) -> list[str]:
@@ -229,10 +333,3 @@ def _phrases(question: Question) -> list[list[str]]:
         [option.name, *filter(None, map(str.strip, option.description.split(",")))]
         for option in question.options
     ]
-
-
-def _usage(encoded: Encoded, seconds: float) -> Usage:
-    known = sum(n for n, there in zip(encoded.tokens, encoded.known, strict=True) if there)
-    return Usage(
-        calls=1, input_tokens=sum(encoded.tokens), cached_input_tokens=known, seconds=seconds
-    )

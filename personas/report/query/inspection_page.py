@@ -22,9 +22,9 @@ from personas.report.markup import page_bytes
 from personas.report.page import render_page
 from personas.report.query.passages import (
     GENEROUS,
+    IMPUTED,
     MISSING,
     SKIPPED,
-    STOOD_IN,
     SUSPICIOUS,
     TEXT_LIMIT,
     TIGHT,
@@ -226,7 +226,7 @@ class _QueryPages:
             "columns": _columns(inspection, self._form),
             "crowd": len(inspection.personas) > _CROWD,
             "verdict": verdict(inspection),
-            "stand_ins": any(hit.stood_in for hit in inspection.hits),
+            "imputed": any(hit.imputed for hit in inspection.hits),
             "last_rank": inspection.last_sure_rank,
             "members": members,
             "by_person": by_person(members),
@@ -248,7 +248,7 @@ class _QueryPages:
             ],
             "missing_mark": MISSING,
             "skipped_mark": SKIPPED,
-            "star": STOOD_IN,
+            "star": IMPUTED,
             "flag": SUSPICIOUS,
             "suspicious": any(hit.suspicions for hit in inspection.hits),
             "models": _models(inspection),

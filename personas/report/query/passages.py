@@ -23,7 +23,7 @@ TEXT_LIMIT = 20_000
 NOT_SCORED = "not scored"
 MISSING = "\N{EN DASH}"
 SKIPPED = "\N{MIDDLE DOT}"
-STOOD_IN = "*"
+IMPUTED = "*"
 SUSPICIOUS = "\N{BLACK FLAG}"
 
 _LEVELS = 10
@@ -162,10 +162,10 @@ class PassageFormat:
     def without_score(self, hit: InspectedHit, persona: str) -> str:
         """The cell of a persona who gave no score."""
         if persona in hit.missing:
-            title, stood = _missing_title(hit.missing[persona]), hit.stood_in.get(persona)
+            title, stood = _missing_title(hit.missing[persona]), hit.imputed.get(persona)
             if stood is None:
                 return _marked("missing", MISSING, title)
-            return _marked("missing", f"({stood:.4g})", f"{stood:.4g} stood in; {title}")
+            return _marked("missing", f"({stood:.4g})", f"{stood:.4g} is imputed; {title}")
         if persona in hit.skipped:
             return _marked("skipped", SKIPPED, _UNREACHING)
         if hit.judged:
@@ -338,8 +338,8 @@ def _details(form: PassageFormat, shown: Shown, limits: Limits) -> str:
         )
     for name, why in hit.missing.items():
         who = form.names.get(name) or escaped(name, _NAME)
-        stood = hit.stood_in.get(name)
-        instead = "" if stood is None else f" {stood:.4g} stood in for it."
+        stood = hit.imputed.get(name)
+        instead = "" if stood is None else f" {stood:.4g} is imputed."
         add(
             f'<p class="gap"><strong>No score by <bdi>{who}</bdi>.{instead}</strong> '
             f'<span class="iso">{escaped(why or "No reason is known.", limits.reason)}</span></p>\n'
@@ -403,14 +403,16 @@ def _final_cell(form: PassageFormat, shown: Shown) -> str:
             f"{shown.score}</td>"
         )
     star = ""
-    if hit.stood_in:
+    if hit.imputed:
         who = ", ".join(
-            [f"{value:.4g} for {_plain_name(name)}" for name, value in hit.stood_in.items()]
+            [f"{value:.4g} for {_plain_name(name)}" for name, value in hit.imputed.items()]
         )
-        star = f'<abbr title="{who} stood in">{STOOD_IN}</abbr>'
+        star = f'<abbr title="imputed: {who}">{IMPUTED}</abbr>'
     elif "(assessor)" in hit.missing:
-        star = f'<abbr title="{_missing_title(hit.missing["(assessor)"])}">{STOOD_IN}</abbr>'
-    return f'<td class="final" data-v="{final:.6g}">{shown.score}{star}</td>'
+        star = f'<abbr title="{_missing_title(hit.missing["(assessor)"])}">{IMPUTED}</abbr>'
+    formula = form.inspection.formula(hit)
+    title = f' title="{formula}"' if formula else ""
+    return f'<td class="final" data-v="{final:.6g}"{title}>{shown.score}{star}</td>'
 
 
 def _plain_name(name: str) -> str:
@@ -452,7 +454,8 @@ def _facts(form: PassageFormat, shown: Shown) -> str:
     if shown.final is not None:
         final = f"{'' if hit.at_most is None else 'at most '}{shown.final:.6g}"
     facts = [
-        *([] if inspection.unscored else [("Final score", final)]),
+        *([] if inspection.unscored else [("Final score", inspection.formula(hit) or final)]),
+        *([] if hit.relevance is None else [("Relevance", f"{hit.relevance:.3f}")]),
         ("First stage", _place(hit.first_stage_rank, hit.first_stage_score, "")),
     ]
     if len(hit.doc_id) > _SHORT_ID:

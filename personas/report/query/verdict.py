@@ -28,10 +28,6 @@ UNSURE = 0.5
 ORDER: tuple[Kind, ...] = ("bad", "warn", "note", "good")
 _NAME = 80
 _REASON = 300
-WEAK = {
-    "small": "a model too small to follow instructions well",
-    "encoder": "an encoder, which compares meanings and does not reason",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +88,8 @@ def _what_went_wrong(inspection: Inspection) -> Iterator[Finding]:
     if missing := inspection.missing:
         asked = missing + sum(len(hit.known_scores) for hit in hits)
         said = f"{whole(missing)} of {counted(asked, 'score')} {_is(missing)} missing"
-        if any(hit.stood_in for hit in hits):
-            said += "; what stood in counts in the final scores marked *"
+        if any(hit.imputed for hit in hits):
+            said += "; what was imputed counts in the final scores marked *"
         yield Finding("bad", f"{said}.")
     if suspicious := [hit.rank for hit in hits if hit.suspicions]:
         one = len(suspicious) == 1
@@ -153,13 +149,8 @@ def _effectiveness(inspection: Inspection) -> Iterator[Finding]:
 
 
 def _judge(inspection: Inspection) -> Iterator[Finding]:
-    name = plain(inspection.models.get("scoring", ""), _NAME)
-    if inspection.weak_judge:
-        who = f"The judge is {name}, " if name else "The judge is "
-        yield Finding(
-            "warn",
-            f"{who}{WEAK[inspection.weak_judge]}: take its order as a hint.",
-        )
+    if note := inspection.judge_note:
+        yield Finding("warn", f"{plain(note)} Treat its order as approximate.")
     sure = [(share, hit.rank) for hit in inspection.hits for share in hit.confidence.values()]
     if sure:
         average = sum(share for share, _ in sure) / len(sure)

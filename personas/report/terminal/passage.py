@@ -44,7 +44,7 @@ def show_passage(screen: Screen, inspection: Inspection, hit: InspectedHit) -> N
         screen.words("The passage was not scored; it keeps its place in first-stage order.")
     for name, why in hit.missing.items():
         reason = clipped(why, 1000) or "no reason is known"
-        stood = f" ({hit.stood_in[name]:.4g} stood in for it)" if name in hit.stood_in else ""
+        stood = f" ({hit.imputed[name]:.4g} is imputed)" if name in hit.imputed else ""
         screen.words(f"No score by {clipped(name, 80)}{stood}: {reason}", "yellow", hang=2)
 
 
@@ -71,7 +71,10 @@ def _show_facts(screen: Screen, inspection: Inspection, hit: InspectedHit) -> No
     if hit.at_most is not None:
         facts.append(("final score", Text(f"{AT_MOST}{exact(hit.at_most)}: not all were asked")))
     elif hit.score is not None:
-        facts.append(("final score", Text(exact(hit.score), style="bold")))
+        final = inspection.formula(hit) or exact(hit.score)
+        facts.append(("final score", Text(final, style="bold")))
+    if hit.relevance is not None:
+        facts.append(("relevance", Text(f"{hit.relevance:.3f}")))
     first = Text(f"rank {hit.first_stage_rank}")
     if hit.first_stage_score is not None:
         first.append(f", score {exact(hit.first_stage_score)}")

@@ -68,7 +68,7 @@ def _score_text(inspection: Inspection, hit: InspectedHit, persona: str, places:
     if score is not None:
         return fixed(score, places)
     if persona in hit.missing:
-        return f"({hit.stood_in[persona]:.4g})" if persona in hit.stood_in else MISSING
+        return f"({hit.imputed[persona]:.4g})" if persona in hit.imputed else MISSING
     return SKIPPED if hit.judged or persona in hit.skipped else ""
 
 
@@ -257,7 +257,7 @@ def _legend(inspection: Inspection) -> str:
         )
     if inspection.missing:
         said = f"{MISSING} a missing score"
-        parts.append("(7.5) what stood in for a missing score" if _filled(inspection) else said)
+        parts.append("(7.5) a missing score that was imputed" if _filled(inspection) else said)
     if inspection.skipped:
         goal = f"rank {inspection.top_k}" if inspection.top_k else "the first ranks"
         parts.append(
@@ -268,7 +268,7 @@ def _legend(inspection: Inspection) -> str:
 
 
 def _filled(inspection: Inspection) -> bool:
-    return any(name in hit.stood_in for hit in inspection.hits for name in inspection.personas)
+    return any(name in hit.imputed for hit in inspection.hits for name in inspection.personas)
 
 
 def _show_notable(screen: Screen, inspection: Inspection) -> None:

@@ -39,6 +39,8 @@ def show_head(screen: Screen, inspection: Inspection) -> None:
         ),
     ]
     screen.words(", ".join(parts), NOTE)
+    if inspection.judge_note:
+        screen.words(clipped(inspection.judge_note, 300), "yellow")
 
 
 def show_agreement(screen: Screen, inspection: Inspection) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
+import scipy.stats
 from click.testing import CliRunner
 
 import beir_eval
-from beir_eval.cli.demo import command
+from beir_eval.cli.demo import LIMITS_OF_ENCODERS
 from beir_eval.errors import DatasetError
 from mcranker import ChatRequest
 from mcranker.cli import cli
@@ -37,7 +39,7 @@ def _best_first(
 
 @pytest.mark.usefixtures("ideal")
 def test_a_judge_who_knows_the_grades_reaches_the_best_order_of_what_bm25_found() -> None:
-    result = CliRunner().invoke(command, ["--queries", "2", "--depth", "20", "--model", "x:y"])
+    result = CliRunner().invoke(cli, ["demo", "--queries", "2", "--depth", "20", "--model", "x:y"])
     assert result.exit_code == 0, result.output
 
     dataset = beir_eval.load("mini")
@@ -49,28 +51,53 @@ def test_a_judge_who_knows_the_grades_reaches_the_best_order_of_what_bm25_found(
     before = beir_eval.evaluate({query: run[query] for query in queries}, qrels).means["nDCG@10"]
     means = next(line for line in result.output.splitlines() if line.startswith(" mean"))
     assert means.split()[1:3] == [f"{before:.3f}", f"{mean:.3f}"]
-    assert "better than BM25's on these 2 queries" in result.output
+    first, second = (
+        [
+            beir_eval.evaluate({query: each[query]}, {query: qrels[query]}).means["nDCG@10"]
+            for query in queries
+        ]
+        for each in (ideal, run)
+    )
+    tested = scipy.stats.ttest_rel(first, second).pvalue
+    assert tested > 0.05
+    assert (
+        f"The team {mean:.3f} against {before:.3f}, p = {tested:.2g} (2 queries): "
+        "no significant difference." in result.output
+    )
     assert "What to make of this" not in result.output
 
 
 @pytest.mark.usefixtures("ideal")
-def test_the_first_query_is_shown_with_its_team_and_the_persons_scores() -> None:
-    result = CliRunner().invoke(command, ["--queries", "1", "--depth", "5", "--model", "x:y"])
+def test_the_query_that_gains_most_is_shown_with_its_team_and_the_persons_scores() -> None:
+    result = CliRunner().invoke(cli, ["demo", "--queries", "4", "--depth", "20", "--model", "x:y"])
+    lines = result.output.splitlines()
+    shown = lines[lines.index("The query that the team helps most:") + 1]
+    rows = [line.rsplit(maxsplit=2) for line in lines if line.startswith(" ") and "..." in line]
+    gains = {name.strip().removesuffix(" ..."): float(b) - float(a) for name, a, b in rows}
+    assert shown.startswith(max(gains, key=gains.__getitem__))
     assert "Virologist" in result.output
     assert "Answers the question 75%" in result.output
     assert "By the judgements, " in result.output
 
 
 @pytest.mark.local_model
-def test_without_a_key_the_demo_ranks_better_than_bm25_and_tells_what_the_encoder_cannot(
+def test_without_a_key_the_demo_claims_nothing_and_says_what_the_encoder_cannot(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in ("MCRANKER_MODEL", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-    result = CliRunner().invoke(command, [])
+    monkeypatch.setenv("COLUMNS", "80")
+    result = CliRunner().invoke(cli, ["demo"])
     assert result.exit_code == 0, result.output
-    assert "better than BM25's on these 10 queries" in result.output
-    assert "It does not reason" in " ".join(result.output.split())
+    assert "(10 queries): no significant difference." in result.output
+    assert "Judged by local:minilm, an encoder: compares meaning, does not reason." in result.output
+    assert len(LIMITS_OF_ENCODERS.splitlines()) == 3
+    assert LIMITS_OF_ENCODERS in result.output
+
+
+def test_the_readme_has_the_demos_own_words() -> None:
+    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+    assert LIMITS_OF_ENCODERS in readme
 
 
 def test_what_is_wrong_with_the_data_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

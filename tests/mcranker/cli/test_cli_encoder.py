@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mcranker.cli.better_judges import better_judges
+from mcranker.llm.connect import better_judges
 from mcranker.llm.local.vectors import default_vectors_path
 from tests.support.cli_support import invoke
 from tests.support.tiny_encoder import judge, use
@@ -32,7 +32,7 @@ def test_rank_says_in_one_sentence_what_would_judge_better() -> None:
     assert result.exit_code == 0, result.output
     said = result.stderr.splitlines()
     assert len(said) == 1
-    assert "local:minilm reads meaning and does not reason" in said[0]
+    assert "Judged by local:minilm, an encoder: compares meaning, does not reason." in said[0]
     assert better_judges() in said[0]
     hits = json.loads(result.stdout)["ranking"]["hits"]
     assert [hit["doc_id"] for hit in hits] == ["1", "0"]

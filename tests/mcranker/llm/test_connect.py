@@ -3,11 +3,14 @@ from __future__ import annotations
 import logging
 import sys
 import types
+import warnings
 from typing import Any
 
 import pytest
 
+from mcranker import WeakJudgeWarning
 from mcranker.errors import AuthenticationFailed, ConfigError
+from mcranker.llm import connect as module
 from mcranker.llm.chat import ChatModel
 from mcranker.llm.connect import (
     DEFAULT_ANTHROPIC,
@@ -16,11 +19,13 @@ from mcranker.llm.connect import (
     choose_default,
     connect,
 )
+from mcranker.llm.local.encoder_judge import EncoderJudge
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.openai_chat import OpenAIChat
 from mcranker.llm.scripted import ScriptedChat
 from tests.support.loopback import clean_environment
+from tests.support.tiny_encoder import judge, use
 
 LOCAL = "http://127.0.0.1:9/v1"
 
@@ -164,6 +169,49 @@ def test_the_default(environ: dict[str, str], name: str, reason: str) -> None:
     chosen, why = choose_default(environ)
     assert chosen == name
     assert reason in why
+
+
+@pytest.fixture
+def embedded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing has been warned of yet, and the encoder needs no file."""
+    use(monkeypatch)
+    monkeypatch.setattr(EncoderJudge, "open", lambda name: judge())
+    module._warn_of_default.cache_clear()
+
+
+@pytest.mark.usefixtures("embedded")
+def test_the_embedded_default_is_warned_of_once_in_a_process() -> None:
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            connect(None)
+    (warning,) = found
+    assert warning.category is WeakJudgeWarning
+    said = str(warning.message)
+    assert "Judged by local:minilm, an encoder: compares meaning, does not reason." in said
+    assert "set OPENAI_API_KEY or ANTHROPIC_API_KEY" in said
+    assert issubclass(WeakJudgeWarning, UserWarning)
+
+
+@pytest.mark.usefixtures("embedded")
+@pytest.mark.parametrize("named", ["argument", "environment"])
+def test_a_model_that_is_named_is_not_warned_of(
+    named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if named == "environment":
+        monkeypatch.setenv("MCRANKER_MODEL", DEFAULT_LOCAL)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        connect(None if named == "environment" else DEFAULT_LOCAL)
+
+
+@pytest.mark.usefixtures("embedded")
+def test_as_an_error_it_is_raised_each_time() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            with pytest.raises(WeakJudgeWarning):
+                connect(None)
 
 
 def test_the_choice_is_logged_without_the_key(

@@ -43,7 +43,7 @@ def test_an_unreadable_score_is_asked_for_once_more_then_missing_with_its_reason
     assert "quite relevant" in missing.reason
     hit = next(hit for hit in ranking if hit.doc_id == "p2")
     assert hit.scores == {SCIENTIST: None}
-    assert hit.score == 0.0
+    assert (hit.score, hit.rank) == (None, len(DOCS))
 
 
 def test_the_repair_turn_can_save_a_score() -> None:

@@ -187,7 +187,7 @@ def test_all_refused_criteria_are_named() -> None:
         "scripted:function declined to judge by 'Safe', 'Sourced'",
         "scripted:function declined to judge by 'Plain'",
     ]
-    assert ranking[0].score == 0.0
+    assert ranking[0].score is None
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_a_passage_that_fails_is_missing_for_all(error: Exception) -> None:
         ("p3", "Nurse", "not for me"),
         ("p3", "Parent", "not for me"),
     ]
-    assert [hit.score for hit in ranking] == [12.0, 12.0, 0.0]
+    assert [hit.score for hit in ranking] == [12.0, 12.0, None]
 
 
 def test_a_panel_of_a_model_that_is_down_is_an_error() -> None:

@@ -53,6 +53,8 @@ class Case:
     def full_scoring(self) -> tuple[list[int], Matrix]:
         """Places best first and their sums, by the arithmetic of a ranking without top_k."""
         sums = score_sum(fill_missing(self.values, self.policy, constant=self.constant))
+        if self.policy != "constant":
+            sums[np.isnan(self.values).all(axis=1)] = -math.inf  # behind all others
         return descending(sums[self.row_of]).tolist(), sums[self.row_of]
 
 
@@ -215,9 +217,9 @@ def test_the_preferred_judge_comes_first() -> None:
     ("policy", "bounds"),
     [
         # Known 4, missing, open: the missing one is worth at most the top, and so is the open.
-        # Complete rows are what fill_missing and score_sum make of them.
-        ("mean_of_team", [4 + 10 + 10, 4 + 6 + 5, 30.0, 0.0]),
-        ("lowest", [4 + 0 + 10, 4 + 6 + 0, 30.0, 0.0]),
+        # Complete rows are what fill_missing and score_sum make of them; without a score, the last.
+        ("mean_of_team", [4 + 10 + 10, 4 + 6 + 5, 30.0, -math.inf]),
+        ("lowest", [4 + 0 + 10, 4 + 6 + 0, 30.0, -math.inf]),
         ("constant", [4 + 12 + 12, 4 + 6 + 12, 36.0, 36.0]),
     ],
 )

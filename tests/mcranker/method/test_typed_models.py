@@ -67,10 +67,17 @@ def test_a_persona_without_a_rubric_judges_by_its_name_and_that_is_told(
     assert [member.rubric is None for member in ranking.team.members] == [False, True]
 
 
-@pytest.mark.parametrize("options", [{"scoring": "per_criterion"}, {"questions": "per_criterion"}])
-def test_scores_by_criterion_need_a_rubric(options: dict[str, Any]) -> None:
+def test_scores_by_criterion_need_a_rubric() -> None:
     with pytest.raises(UnsupportedCapability, match=r"'Parent' has no rubric.*criteria_model"):
-        rank(Typed(), **options)
+        rank(Typed(), scoring="per_criterion")
+
+
+def test_asked_by_criterion_a_persona_without_any_has_one_question() -> None:
+    typed = Typed()
+    ranking = rank(typed, questions="per_criterion")
+    assert [len(request.questions) for request in typed.asked] == [3, 3]
+    assert not ranking.missing
+    assert [hit.criteria.keys() for hit in ranking] == [{"Nurse"}] * 2
 
 
 def test_recruits_are_the_likeliest_of_the_library() -> None:
@@ -133,12 +140,18 @@ def test_other_roles_may_be_played_by_models_that_can() -> None:
         assert ranker.config.criteria == "query"
 
 
-def test_the_models_own_share_of_the_first_stage_is_the_default() -> None:
-    sharing = Capabilities(prompts=False, max_questions=100, first_stage_weight=0.3)
-    for options, weight in (
-        ({}, 0.3),
-        ({"first_stage_weight": 0.0}, 0.0),
-        ({"top_k": 1}, 0.0),  # it would need every score
-    ):
-        with MCRanker(model=Typed(capabilities=sharing).model, **options) as ranker:
-            assert ranker.config.first_stage_weight == weight
+def test_an_encoder_is_asked_by_criterion_unless_told_otherwise() -> None:
+    encoder = Capabilities(prompts=False, reasons=False, max_questions=100)
+    cases: tuple[tuple[dict[str, Any], str], ...] = (
+        ({}, "per_criterion"),
+        ({"questions": "per_persona"}, "per_persona"),
+        ({"criteria": "none"}, "per_persona"),
+    )
+    for options, asked in cases:
+        with MCRanker(model=Typed(capabilities=encoder).model, **options) as ranker:
+            assert ranker.config.questions == asked
+            assert ranker.config.first_stage_weight == 0
+    with MCRanker(model=Typed().model) as ranker:
+        assert ranker.config.questions == "per_persona"
+    with DirectRanker(model=Typed(capabilities=encoder).model) as direct:
+        assert direct.config.questions == "per_persona"

@@ -20,6 +20,7 @@ from mcranker import (
     Comparisons,
     ConfigError,
     MissingScoreError,
+    Passage,
     PassagesCompared,
     RankGPTRanker,
     Ranking,
@@ -53,7 +54,8 @@ def team_of(name: str, model: Any, **options: Any) -> Ranker:
 def ranked_by(orders: dict[str, str], name: str = "rankgpt", **options: Any) -> Ranking:
     model, _ = comparing_team(by_orders(orders))
     with team_of(name, model, **options) as ranker:
-        return ranker.rank(QUERY, DOCS)
+        docs = [Passage(name, DOCS[name], score=-place) for place, name in enumerate(DOCS)]
+        return ranker.rank(QUERY, docs)
 
 
 def but(persona: str, said: Callable[[], str]) -> Callable[[ChatRequest], str]:
@@ -75,8 +77,7 @@ def test_the_ensemble_combines_the_orders_by_reciprocal_rank(name: str) -> None:
     scores = {hit.doc_id: hit.score for hit in ranking}
     expected = {"a": 7 / 6, "b": 2.5, "c": 13 / 12, "d": 1.5}
     assert scores == pytest.approx(expected)
-    assert ranking.scale == (0.0, 3.0)
-    assert ranking[0].relevance == pytest.approx(2.5 / 3)
+    assert (ranking.absolute, ranking[0].relevance) == (False, None)
     assert ranking.orders is not None
     assert ranking.orders.personas == TEAM
     assert ranking.orders.ranks.tolist() == [[2, 3, 3], [1, 1, 2], [3, 2, 4], [4, 4, 1]]
@@ -103,7 +104,7 @@ def test_reciprocal_rank_fusion_is_the_default_but_of_small_windows() -> None:
     assert ranking.ids == ["b", "a", "d", "c"]
     expected = [1 / 62 + 2 / 63, 2 / 61 + 1 / 62, 1 / 62 + 1 / 63 + 1 / 64, 2 / 64 + 1 / 61]
     assert ranking.final.tolist() == pytest.approx(expected)
-    assert ranking.scale == (0.0, 3 / 61)
+    assert (ranking.absolute, ranking[0].relevance) == (False, None)
     assert ranked_by(ORDERS).reensemble("rrf").final.tolist() == ranking.final.tolist()
 
 
@@ -112,12 +113,10 @@ def test_bordas_count_is_the_sum_and_orders_are_combined_anew_at_no_call() -> No
     borda = ranked_by(ORDERS, ensemble="sum")
     assert borda.ids == ["b", "a", "c", "d"]
     assert borda.final.tolist() == [4, 8, 3, 3]
-    assert borda.scale == (0.0, 9.0)
     other = ranked_by(ORDERS)
     again = other.reensemble("sum")
     assert again.ids == borda.ids
     assert again.final.tolist() == borda.final.tolist()
-    assert again.scale == borda.scale
     assert again.reensemble("reciprocal_rank").final.tolist() == other.final.tolist()
     assert again.orders is other.orders
     # Half the first stage's: 1, 2/3, 1/3, 0; half the points from 3 to 8: 1/5, 1, 0, 0.
@@ -285,7 +284,6 @@ def test_a_persona_that_answers_nothing_is_left_out_and_told() -> None:
     orders = ranking.orders
     assert ranking.ids == ["b", "a", "c", "d"]
     assert ranking.final.tolist() == pytest.approx([5 / 6, 2, 5 / 6, 1 / 2])
-    assert ranking.scale == (0.0, 2.0)
     assert orders is not None
     assert np.isnan(orders.ranks[:, 2]).all()
     assert "no list of numbers" in orders.left_out["Worried parent"]

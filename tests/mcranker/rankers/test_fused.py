@@ -15,6 +15,7 @@ import pytest
 
 from mcranker import (
     BudgetExceeded,
+    Capabilities,
     ChatRequest,
     ConfigError,
     DirectRanker,
@@ -62,6 +63,16 @@ def scores(ranking: Ranking) -> dict[str, float | None]:
     return {hit.doc_id: hit.score for hit in ranking}
 
 
+def test_a_weak_judge_among_the_members_is_named() -> None:
+    model = ScriptedChat(
+        lambda _: '{"Score": 1}', name="local:minilm", capabilities=Capabilities(reasons=False)
+    )
+    with fuse(DirectRanker(model=model, ledger=None), "bm25") as ranker:
+        assert "local:minilm, an encoder" in ranker.rank(QUERY, DOCS).judge_note
+    with fuse(direct(), "bm25") as ranker:
+        assert ranker.rank(QUERY, DOCS).judge_note == ""
+
+
 def test_reciprocal_ranks_by_hand() -> None:
     """DIRECT: b c a; first stage: a b c. b 1/61 + 1/62, a 1/63 + 1/61, c 1/62 + 1/63."""
     with fuse(direct(), "bm25") as ranker:
@@ -69,8 +80,7 @@ def test_reciprocal_ranks_by_hand() -> None:
     assert ranking.ids == ["b", "a", "c"]
     expected = {"b": 1 / 61 + 1 / 62, "a": 1 / 63 + 1 / 61, "c": 1 / 62 + 1 / 63}
     assert scores(ranking) == pytest.approx(expected, abs=1e-12)
-    assert ranking.scale == pytest.approx((0, 2 / 61))
-    assert ranking[0].relevance == pytest.approx((1 / 61 + 1 / 62) / (2 / 61))
+    assert (ranking.absolute, ranking[0].relevance) == (False, None)
     assert ranking.personas == ("direct", "bm25")
     assert ranking[0].scores == pytest.approx({"direct": 1 / 61, "bm25": 1 / 62})
     assert ranking.members == (
@@ -90,7 +100,6 @@ def test_weighted_scores_by_hand() -> None:
         ranking = ranker.rank(QUERY, DOCS)
     assert scores(ranking) == {"b": 3.5, "c": 1.5, "a": 1.0}
     assert ranking.ids == ["b", "c", "a"]
-    assert ranking.scale == pytest.approx((0, 4))
     assert ranking.config["weights"] == [3.0, 1.0]
 
 

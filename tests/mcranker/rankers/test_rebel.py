@@ -22,6 +22,7 @@ from mcranker import (
     MCRanker,
     Member,
     MissingScoreError,
+    Passage,
     PassageScored,
     Persona,
     Query,
@@ -82,8 +83,8 @@ def test_the_final_score_is_relevance_and_half_of_each_property() -> None:
         "Authoritativeness": 5.0,
         "Recency": 5.0,
     }
-    assert stored[4]["scores"] == {"REBEL": 14.5}
-    assert ranking.scale == (0.0, 22.5)  # 10 + 0.5 * 5 * 5
+    assert ranking[4].scores == {"REBEL": 14.5}
+    assert ranking.config["top_score"] == 22.5  # 10 + 0.5 * 5 * 5
     assert ranking[0].relevance == pytest.approx(17.5 / 22.5)
     assert ranking.missing == []
     assert ranking.windows == WindowCounts(asked=1)
@@ -180,7 +181,7 @@ def test_the_first_call_of_two_infers_properties_and_weights() -> None:
         assert ranker.estimate(QUERY, docs).calls == 2
         ranking = ranker.rank(QUERY, docs)
     assert [(hit.doc_id, hit.score) for hit in ranking] == [("c", 9.0), ("a", 8.5), ("b", 7.5)]
-    assert ranking.scale == (0.0, 15.0)  # 10 + 5 * 0.7 + 5 * 0.3
+    assert ranking.config["top_score"] == 15.0  # 10 + 5 * 0.7 + 5 * 0.3
     assert [request.tag.stage for request in seen] == ["criteria", "score"]
     asked = seen[1].messages[-1].content
     assert "Relevance, from 0 to 10: 10: it says which masks protect. 0: it is not" in asked
@@ -319,7 +320,7 @@ def test_what_a_reply_lacks_is_missing_and_never_anothers(
     assert (missing.doc_id, missing.persona) == ("b", "REBEL")
     assert reason in missing.reason
     assert ranking[0].score == 4.0
-    assert ranking[1].score == 0.0  # missing="mean_of_team", and there is no other score
+    assert ranking[1].score is None
 
 
 def test_what_a_reply_lacks_is_asked_for_again_together() -> None:
@@ -339,7 +340,7 @@ def test_what_a_reply_lacks_is_asked_for_again_together() -> None:
     assert [len(shown_in(request)) for request in seen[1:]] == [5, 3]
     assert [(hit.doc_id, hit.score) for hit in ranking] == [
         *(("d", 7.0), ("c", 6.0), ("b", 5.0), ("a", 4.0)),
-        ("e", 0.0),
+        ("e", None),
     ]
     assert ranking.windows == WindowCounts(2, odd=2, missing=4)
     assert [each.doc_id for each in ranking.missing] == ["e"]
@@ -376,7 +377,7 @@ def test_a_window_that_fails_is_asked_in_halves() -> None:
 @pytest.mark.parametrize(
     ("options", "order"),
     [
-        ({"missing": "lowest", "reask": 0}, [("a", 4.0), ("b", 0.0)]),
+        ({"missing": "lowest", "reask": 0}, [("a", 4.0), ("b", None)]),
         (
             {"missing": "constant", "missing_constant": 6.0, "reask": 0},
             [("b", 6.0), ("a", 4.0)],
@@ -384,7 +385,7 @@ def test_a_window_that_fails_is_asked_in_halves() -> None:
     ],
 )
 def test_missing_scores_follow_the_rules(
-    options: dict[str, Any], order: list[tuple[str, float]]
+    options: dict[str, Any], order: list[tuple[str, float | None]]
 ) -> None:
     ranking = ranked(TWO, lambda _: said({"1": A}), **options)
     assert [(hit.doc_id, hit.score) for hit in ranking] == order
@@ -393,13 +394,18 @@ def test_missing_scores_follow_the_rules(
 
 
 def test_dropped_passages_have_no_say_in_the_share_of_the_first_stage() -> None:
-    """c 17.5, d 11.5, a 8.5, e 3 are 1, 8.5 / 14.5, 5.5 / 14.5 and 0; places a, c, d, e 1 to 0."""
-    ranking = ranked(first_stage_weight=0.5, top_n=None)
+    """c 17.5, d 11.5, a 8.5, e 3 are 1, 8.5 / 14.5, 5.5 / 14.5 and 0; 0, -2, -3, -4 are 1 to 0."""
+    docs = [
+        Passage(name, text, score=float(-place)) for place, (name, text) in enumerate(DOCS.items())
+    ]
+    ranking = ranked(docs, first_stage_weight=0.5, top_n=None)
     finals = {hit.doc_id: hit.score for hit in ranking}
     assert finals["a"] == pytest.approx(0.5 * 5.5 / 14.5 + 0.5 * 1)
-    assert finals["d"] == pytest.approx(0.5 * 8.5 / 14.5 + 0.5 / 3)
-    assert "b" not in finals
-    assert ranking.scale == (0.0, 1.0)
+    assert finals["d"] == pytest.approx(0.5 * 8.5 / 14.5 + 0.5 / 4)
+    assert finals["b"] is None
+    assert finals["c"] == pytest.approx(0.5 + 0.5 / 2)
+    # Relevance is the composite by the highest there can be, 10 + 0.5 * 25.
+    assert {hit.doc_id: hit.relevance for hit in ranking}["a"] == pytest.approx(8.5 / 22.5)
 
 
 # What it shares with the others

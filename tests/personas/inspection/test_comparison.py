@@ -62,7 +62,7 @@ def test_the_persona_whose_scores_changed_moved_the_passages() -> None:
     assert by_id(found)["d3"].causes == ()
     assert found.exact
     assert found.notes == (
-        "1 score missing before and 1 score missing after; what stood in counts in the ranks.",
+        "1 score missing before and 1 score missing after; what was imputed counts in the ranks.",
     )
     assert found.team is None
     assert found.settings == ()

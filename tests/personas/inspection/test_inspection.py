@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mcranker import DirectRanker, MCRanker, ScriptedChat
+from mcranker import DirectRanker, MCRanker, Passage, ScriptedChat
 from mcranker.llm.chat import ChatRequest
 from personas.errors import SchemaError
 from personas.inspection.inspection import Inspection, OtherPlace, OtherRanking
@@ -181,7 +181,7 @@ def answers(request: ChatRequest) -> str:
 def test_the_arithmetic_gives_the_rankers_own_ranking(
     missing: Any, ensemble: Any, first_stage_weight: float
 ) -> None:
-    docs = {f"doc{place}": f"text {place % 17}" for place in range(23)}
+    docs = [Passage(f"doc{place}", f"text {place % 17}", score=-place) for place in range(23)]
     with MCRanker(
         model=ScriptedChat(answers),
         missing=missing,

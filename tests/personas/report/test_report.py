@@ -73,7 +73,7 @@ def test_every_link_leads_somewhere_and_every_id_is_there_once() -> None:
 def test_every_score_is_on_the_page() -> None:
     ranking = ranked()
     page = Page(render_inspection(ranking.to_dict()))
-    # A star follows a sum in which something stood in.
+    # A star follows a sum with an imputed score.
     numbers = {
         float(cell.rstrip("*")) for cell in page.cells if re.fullmatch(r"\d+(\.\d+)?\*?", cell)
     }
@@ -85,7 +85,7 @@ def test_every_score_is_on_the_page() -> None:
         assert hit.passage.title in page.text
         assert hit.doc_id in page.text
     # The mean of the two other scores, and why.
-    lost = next(cell for cell in page.cells if " stood in; missing" in cell)
+    lost = next(cell for cell in page.cells if " is imputed; missing" in cell)
     (hit,) = (each for each in ranking if each.missing)
     others = [each for each in hit.scores.values() if each is not None]
     assert lost.startswith(f"({sum(others) / 2:.4g})")
@@ -197,11 +197,11 @@ def test_a_member_by_a_person_is_told_part_by_part() -> None:
 def test_a_missing_score_is_marked_and_explained() -> None:
     text = render_inspection(data_of())
     page = Page(text)
-    titles = [each for each in page.attributes("title") if "stood in; missing:" in each]
+    titles = [each for each in page.attributes("title") if "is imputed; missing:" in each]
     assert titles
     assert all("not</b> say" in each for each in titles)
     assert "No score by Virologist. " in page.text
-    assert "stood in for it." in page.text
+    assert " is imputed." in page.text
     assert "1 score is missing" in page.text
     assert "<b>not" not in text
 

@@ -249,7 +249,7 @@ def test_judgements_of_one_passage(doc_id: str, said: str) -> None:
 def test_a_missing_score_in_detail() -> None:
     found = lines(page(four(), 80, passage=4))
     assert "missing Parent rank 4 without" in found
-    assert "No score by Parent (4 stood in for it): no number in the answer" in found
+    assert "No score by Parent (4 is imputed): no number in the answer" in found
     assert any(line.startswith("Nobody moved it") for line in found)
 
 
@@ -273,7 +273,7 @@ def test_what_stood_in_for_a_missing_score(config: dict[str, object], shown: str
 def test_what_stood_in_for_the_assessors_score() -> None:
     lost = hit(1, 1, [8.0, 6.0], missing={"(assessor)": "no number"}, score=7.0)
     found = lines(page(stored([lost], config={"scale": 10, "ensemble": "assessor"}), 80, passage=1))
-    assert "No score by (assessor) (7 stood in for it): no number" in found
+    assert "No score by (assessor) (7 is imputed): no number" in found
 
 
 def test_the_text_is_cut_and_says_so() -> None:

@@ -64,14 +64,14 @@ def of_scores(finals: list[float | None], **more: Any) -> dict[str, Any]:
         (
             {"weak_judge": "small", "models": {"scoring": "local:tiny\u202e"}},
             "warn",
-            "The judge is local:tiny\\u202e, a model too small to follow instructions well: take "
-            "its order as a hint.",
+            "Judged by local:tiny\\u202e, a model too small to follow instructions well. Treat its "
+            "order as approximate.",
         ),
         (
             {"weak_judge": "encoder", "models": {}},
             "warn",
-            "The judge is an encoder, which compares meanings and does not reason: take its order "
-            "as a hint.",
+            "Judged by an encoder: compares meaning, does not reason. Treat its order as "
+            "approximate.",
         ),
         (
             {"comparisons": {"asked": 9, "failed": 2, "reason": "no reply"}},
@@ -131,7 +131,7 @@ def test_scores_that_tell_little_apart(finals: list[float], kind: str, sentence:
 
 def test_missing_scores_and_what_stood_in_for_them() -> None:
     found = said(data_of())
-    sentence = "1 of 12 scores is missing; what stood in counts in the final scores marked *."
+    sentence = "1 of 12 scores is missing; what was imputed counts in the final scores marked *."
     assert found[sentence] == "bad"
     page = Page(render_inspection(data_of()))
     assert len([cell for cell in page.cells if cell.endswith("*")]) == 1

@@ -49,13 +49,16 @@ class Drawn:
         """First-stage ranks, best first, if only these personas had judged."""
         matrix = np.array(self.scores, dtype=np.float64)[:, list(columns)]
         filled = fill_missing(matrix, self.policy, constant=3.0)
-        totals = (
-            reciprocal_rank(filled, self.rank_ties)
+        scored = ~np.isnan(matrix).all(axis=1) | (self.policy == "constant")
+        totals = np.full(len(matrix), np.nan)
+        totals[scored] = (
+            reciprocal_rank(filled[scored], self.rank_ties)
             if self.ensemble == "reciprocal_rank"
-            else score_sum(filled)
+            else score_sum(filled[scored])
         )
         if self.first_stage_weight:
-            totals = interpolate(totals, [None] * len(totals), self.first_stage_weight)
+            given = -np.flatnonzero(scored).astype(np.float64)
+            totals[scored] = interpolate(totals[scored], given, self.first_stage_weight)
         judged = [int(place) + 1 for place in descending(totals)]
         return judged + list(range(len(judged) + 1, self.passages + 1))
 
@@ -73,7 +76,9 @@ class Drawn:
             scores = self.scores[first - 1] if judged else [math.nan] * len(self.names)
             known = [None if math.isnan(score) else score for score in scores]
             named = dict(zip(self.names, known, strict=True))
-            hits.append(hit(rank, first, named, score=1.0 if judged else None))
+            hits.append(
+                hit(rank, first, named, score=1.0 if judged else None, first_stage_score=-first)
+            )
         return hits
 
 

@@ -15,6 +15,7 @@ from mcranker.llm.chat import (
     Judge,
     Message,
     Option,
+    PassageStatistics,
     Question,
     ReplySchema,
     State,
@@ -73,11 +74,21 @@ def test_whatever_makes_a_typed_question_takes_part() -> None:
         dataclasses.replace(state, query="r"),
         dataclasses.replace(state, passages={"p2": "two", "p1": "one"}),
         dataclasses.replace(state, judges={}),
+        dataclasses.replace(state, statistics=PassageStatistics(2, 2, {})),
+        dataclasses.replace(state, statistics=PassageStatistics(2, 3, {})),
+        dataclasses.replace(state, statistics=PassageStatistics(3, 2, {})),
+        dataclasses.replace(state, statistics=PassageStatistics(2, 2, {"q": 1})),
         None,
     ]
     keys = {key(changed(questions=(each,), state=state)) for each in questions}
     keys |= {key(changed(questions=(plain,), state=each)) for each in states}
     assert len(keys) == len(questions) + len(states) - 1
+
+
+def test_a_state_without_statistics_has_the_key_that_it_always_had() -> None:
+    state = State("q", {"p1": "one", "p2": "two"}, {"j": "Nurse"})
+    request = changed(schema=None, questions=(Question("a", "Is it?", 10),), state=state)
+    assert key(request).hex() == "a0c5a5d456015759a51e65d5aba820c1e78174588bb359709f662bd932369cb8"
 
 
 def test_what_a_request_is_for_takes_no_part() -> None:

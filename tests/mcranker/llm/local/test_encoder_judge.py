@@ -1,4 +1,7 @@
+"""The embedded judge, with a tiny encoder whose vectors are drawn by chance."""
+
 import importlib.util
+import itertools
 import math
 import subprocess
 import sys
@@ -6,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from mcranker import MCRanker
+from mcranker import DirectRanker, MCRanker, Passage, Ranking
 from mcranker.errors import ConfigError, DownloadError, ModelNotFound, UnsupportedCapability
 from mcranker.llm.chat import ChatRequest, Judge, Message, Option, Question, State, Tag
 from mcranker.llm.connect import connect
 from mcranker.llm.local import model_files
-from mcranker.llm.local.encoder_judge import EncoderJudge, is_encoder, relevance, views
+from mcranker.llm.local.encoder import MAX_CHARACTERS
+from mcranker.llm.local.encoder_judge import EncoderJudge, is_encoder, score, views, windows
+from mcranker.retrieval.cover import Cover, statistics_of
+from personas import Criterion, Member, Persona, Rubric, Team
 from tests.support.tiny_encoder import TinyEngine, judge, similarity, use
 
 pytestmark = pytest.mark.anyio
@@ -48,40 +54,92 @@ async def answers(*questions: Question, state: State = STATE) -> list[float | No
 
 
 @pytest.mark.parametrize(
-    ("similar", "relevant"),
-    [(-1.0, 0.0), (-0.1, 0.0), (0.0, 0.0), (0.2, 0.25), (0.4, 0.5), (0.8, 1.0), (1.0, 1.0)],
+    ("similar", "cover", "expected"),
+    [
+        (-1.0, None, 0.0),
+        (0.2, None, 0.25),
+        (0.8, None, 1.0),
+        (1.0, None, 1.0),
+        (-0.1, 0.5, 0.25),
+        (0.4, 0.5, 0.5),
+        (0.8, 0.5, 0.75),
+        (0.9, 0.5, 0.25 + 0.9 / 1.6),  # above 0.8 it rises on, up to 1 in all
+        (1.0, 0.9, 1.0),
+    ],
 )
-def test_relevance_rises_evenly_from_no_similarity_to_the_highest(
-    similar: float, relevant: float
+def test_a_score_is_half_meaning_and_half_words(
+    similar: float, cover: float | None, expected: float
 ) -> None:
-    assert relevance(similar) == pytest.approx(relevant)
+    assert score(similar, cover) == pytest.approx(expected)
 
 
-def test_a_judge_sees_the_query_by_its_name_and_by_its_criteria() -> None:
-    assert views(yes_no("near", NURSE), STATE) == [f"Nurse: {QUERY}", f"{QUERY} (Safe, Cheap)"]
-    assert views(yes_no("near", Judge("Nurse")), STATE) == [f"Nurse: {QUERY}"]
-    assert views(yes_no("near"), STATE) == [QUERY]
+def test_a_judge_sees_the_query_itself_and_by_its_name_and_its_criteria() -> None:
+    safe, cheap = f"{QUERY} (Safe: For all.)", f"{QUERY} (Cheap)"
+    assert views(NURSE, QUERY) == [
+        (QUERY, 0.5),
+        (f"Nurse: {QUERY}", 0.25),
+        (safe, pytest.approx(0.25 * 0.6)),
+        (cheap, pytest.approx(0.25 * 0.4)),
+    ]
+    assert views(Judge("Nurse"), QUERY) == [(QUERY, 0.5), (f"Nurse: {QUERY}", 0.5)]
+    assert views(None, QUERY) == [(QUERY, 1.0)]
+    nobody = Judge("", "", (("Safe", "", 100.0), ("Cheap", "", 0.0)))
+    assert views(nobody, QUERY) == [(QUERY, 0.5), (f"{QUERY} (Safe)", 0.5)]
 
 
-async def test_nobodys_answer_is_the_relevance_of_the_similarity() -> None:
+def expected(passage: str, *seen: tuple[str, float], statistics: bool = True) -> float:
+    """The score by hand, of these views with their shares."""
+    texts = STATE.passages.values()
+    cover = Cover(QUERY, statistics_of(QUERY, texts) if statistics else None)
+    near = sum(share * similarity(view, passage) for view, share in seen)
+    return min(0.5 * cover.of(passage) + 0.5 * max(near / 0.8, 0.0), 1.0)
+
+
+async def test_answers_by_hand() -> None:
     near, far = await answers(yes_no("near"), yes_no("far"))
-    assert near == pytest.approx(relevance(similarity(QUERY, NEAR)), abs=2e-3)
-    assert far == pytest.approx(relevance(similarity(QUERY, FAR)), abs=2e-3)
+    assert near == pytest.approx(expected(NEAR, (QUERY, 1.0), statistics=False), abs=2e-3)
+    assert far == pytest.approx(expected(FAR, (QUERY, 1.0), statistics=False), abs=2e-3)
     assert near is not None
     assert far is not None
     assert near > far
+    counted = State(QUERY, STATE.passages, {}, statistics_of(QUERY, STATE.passages.values()))
+    (value,) = await answers(yes_no("near", NURSE), state=counted)
+    by_hand = expected(NEAR, *views(NURSE, QUERY))
+    assert value == pytest.approx(by_hand, abs=2e-3)
 
 
-async def test_a_judges_answer_is_that_of_the_mean_over_its_views() -> None:
-    (value,) = await answers(yes_no("near", NURSE))
-    seen = [similarity(view, NEAR) for view in (f"Nurse: {QUERY}", f"{QUERY} (Safe, Cheap)")]
-    assert value == pytest.approx(relevance(sum(seen) / 2), abs=2e-3)
+async def test_where_no_word_is_known_meaning_alone_decides() -> None:
+    query = "ποιες μάσκες"
+    (value,) = await answers(yes_no("near"), state=State(query, {"near": NEAR}))
+    assert value == pytest.approx(max(similarity(query, NEAR) / 0.8, 0.0), abs=2e-3)
+
+
+def test_windows_of_a_long_passage_have_100_words_each() -> None:
+    words = [str(number) for number in range(450)]
+    found = [each.split() for each in windows(" ".join(words))]
+    assert found == [words[:100], words[100:200], words[200:300], words[300:400], words[350:]]
+    assert windows(" ".join(words[:399])) == []
+    assert [len(each.split()) for each in windows(" ".join(words[:400]))] == [100] * 4
+    # Ten megabytes: no more is looked at than the encoder reads.
+    assert len(windows("a " * 5_000_000)) == MAX_CHARACTERS // 2 // 100
+
+
+async def test_the_nearest_window_of_a_long_passage_counts_half() -> None:
+    # The encoder reads 255 words; what the query is about comes after those.
+    window = " ".join(NEAR.split() * 20)
+    long = f"{'how bread is baked by bakers ' * 80}{window}"
+    statistics = statistics_of(QUERY, [long])
+    (value,) = await answers(yes_no("long"), state=State(QUERY, {"long": long}, {}, statistics))
+    beginning, nearest = similarity(QUERY, long), similarity(QUERY, window)
+    assert nearest > 2 * beginning
+    near = (beginning + nearest) / 2
+    assert value == pytest.approx(score(near, Cover(QUERY, statistics).of(long)), abs=2e-3)
 
 
 async def test_a_score_is_on_the_scale_that_was_asked_for() -> None:
-    chance, score = await answers(yes_no("near", NURSE), yes_no("near", NURSE, "score"))
+    chance, level = await answers(yes_no("near", NURSE), yes_no("near", NURSE, "score"))
     assert chance is not None
-    assert score == pytest.approx(10 * chance)
+    assert level == pytest.approx(10 * chance)
 
 
 async def test_a_question_about_no_passage_is_about_the_nearest() -> None:
@@ -216,14 +274,113 @@ def test_only_encoders_of_the_catalogue_are_opened() -> None:
         EncoderJudge.open("smollm2-135m")
 
 
-def test_a_whole_ranking_by_default_prefers_the_meaning_to_the_order(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with MCRanker(model=judge()) as ranker:
-        ranking = ranker.rank(QUERY, {"far": FAR, "near": NEAR})
+def ranked(docs: object, **options: object) -> Ranking:
+    with MCRanker(model=judge(), **options) as ranker:  # type: ignore[arg-type]  # of tests
+        return ranker.rank(QUERY, docs)  # type: ignore[arg-type]  # of tests
+
+
+DOCS = {
+    "far": FAR,
+    "near": NEAR,
+    "half": "masks help",
+    "copy": NEAR,
+    "long": "of bread " * 250,
+}
+
+
+def test_a_whole_ranking_by_default_prefers_the_meaning_to_the_order() -> None:
+    ranking = ranked({"far": FAR, "near": NEAR})
     assert ranking.ids == ["near", "far"]
     assert ranking.team is not None
     assert [member.name for member in ranking.team.members][:1] == ["NLP scientist"]
     assert len(ranking.team.members) == 3
     assert ranking.usage.calls == 3  # one to recruit, and one a passage for the whole team
     assert not ranking.missing
+    assert ranking.config["questions"] == "per_criterion"
+    assert ranking.config["first_stage_weight"] == 0
+    assert ranking[0].criteria.keys() == ranking[0].scores.keys()
+
+
+def test_the_order_of_the_passages_has_no_part_in_the_scores() -> None:
+    orders = list(itertools.permutations(DOCS.items()))[::17]
+    found = [
+        {hit.doc_id: (hit.score, hit.relevance) for hit in ranked(dict(each))} for each in orders
+    ]
+    assert all(each == found[0] for each in found)
+    assert found[0]["near"] == found[0]["copy"]
+
+
+def test_copies_and_depth_have_no_part_in_them_either() -> None:
+    whole = {hit.doc_id: hit.score for hit in ranked(DOCS)}
+    twice = {hit.doc_id: hit.score for hit in ranked({**DOCS, "again": FAR})}
+    cut = {hit.doc_id: hit.score for hit in ranked(DOCS, depth=2)}
+    assert twice == {**whole, "again": whole["far"]}
+    assert cut == {**dict.fromkeys(DOCS), "far": whole["far"], "near": whole["near"]}
+
+
+def test_first_stage_scores_have_no_part_in_it_unless_they_are_given_one() -> None:
+    docs = [Passage(name, text, score=score) for score, (name, text) in enumerate(DOCS.items())]
+    plain, scored = ranked(DOCS), ranked(docs)
+    assert {hit.doc_id: hit.score for hit in scored} == {hit.doc_id: hit.score for hit in plain}
+    assert ranked(docs, first_stage_weight=1.0).ids[0] == "long"
+
+
+def team_with(*criteria: tuple[str, str, float]) -> Team:
+    rubric = Rubric(criteria=[Criterion(name=n, description=d, weight=w) for n, d, w in criteria])
+    return Team(
+        members=(Member(persona=Persona(name="Nurse", description="A nurse."), rubric=rubric),)
+    )
+
+
+def scores_by(team: Team) -> dict[str, float | None]:
+    return {hit.doc_id: hit.score for hit in ranked(DOCS, team=team)}
+
+
+def test_edited_weights_and_descriptions_move_scores() -> None:
+    before = scores_by(team_with(("Safe", "For children.", 60), ("Cheap", "Costs little.", 40)))
+    weights = scores_by(team_with(("Safe", "For children.", 20), ("Cheap", "Costs little.", 80)))
+    described = scores_by(team_with(("Safe", "For nurses.", 60), ("Cheap", "Costs little.", 40)))
+    for changed in (weights, described):
+        assert all(changed[name] != before[name] for name in ("near", "half"))
+
+
+def test_a_criterion_with_weight_0_does_nothing() -> None:
+    alone = scores_by(team_with(("Safe", "For children.", 100)))
+    with_nothing = scores_by(team_with(("Safe", "For children.", 100), ("Cheap", "Low.", 0)))
+    assert with_nothing == pytest.approx(alone)
+
+
+def test_a_persona_without_criteria_judges_by_its_name() -> None:
+    team = Team(
+        members=(
+            Member(persona=Persona(name="Baker of bread", description="")),
+            *team_with(("Safe", "For children.", 100)).members,
+        )
+    )
+    ranking = ranked(DOCS, team=team)
+    assert not ranking.missing
+    baker, nurse = ranking.personas
+    assert (baker, nurse) == ("Baker of bread", "Nurse")
+    assert [hit.criteria.keys() for hit in ranking] == [{"Nurse"}] * len(DOCS)
+    far = {hit.doc_id: hit.scores for hit in ranking}["far"]
+    assert far["Baker of bread"] is not None
+    assert far["Baker of bread"] != far["Nurse"]
+
+
+def test_direct_sees_the_bare_query_and_counts_words_too() -> None:
+    with DirectRanker(model=judge()) as ranker:
+        ranking = ranker.rank(QUERY, {"near": NEAR, "far": FAR})
+        assert ranker.config.questions == "per_persona"
+    by_hand = {"near": expected(NEAR, (QUERY, 1.0)), "far": expected(FAR, (QUERY, 1.0))}
+    assert {hit.doc_id: hit.relevance for hit in ranking} == pytest.approx(by_hand, abs=2e-3)
+
+
+def test_a_ledger_answers_again_and_other_passages_beside_are_other_questions(
+    tmp_path: Path,
+) -> None:
+    calls = []
+    for docs in (DOCS, dict(reversed(DOCS.items())), {**DOCS, "new": "viruses"}):
+        ranking = ranked(docs, ledger=tmp_path / "ledger.sqlite")
+        calls.append(ranking.usage.calls)
+    # One to recruit and one for each of four texts; nothing; five texts with other counts.
+    assert calls == [5, 0, 5]

@@ -13,7 +13,7 @@ import unicodedata
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from beir_eval.errors import ExtraMissing
+from mcranker.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +53,7 @@ def tokenize(text: str) -> list[str]:
     """Index terms of `text` in their order, repeats included; empty if it has none.
 
     Raises:
-        ExtraMissing: the stemmer's package is not installed.
+        ConfigError: the stemmer's package is not installed.
     """
     return [term for word in words(text) if (term := _term(word))]
 
@@ -134,5 +134,7 @@ def _stemmer() -> Any:
     try:
         import Stemmer
     except ImportError as missing:
-        raise ExtraMissing("PyStemmer", "stemming for BM25") from missing
+        raise ConfigError(
+            "stemming needs the package 'PyStemmer'; run: pip install 'mcranker[local]'"
+        ) from missing
     return Stemmer.Stemmer("porter", 0)  # without its own cache

@@ -1,0 +1,1 @@
+"""What finds passages and compares their words with those of a query."""
