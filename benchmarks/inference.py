@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from beir_eval.measures.significance import compare_runs, confidence_intervals
 from beir_eval.measures.ties import Tied, tie_figures
-from personas.inspection.stored import StoredHit, StoredQuery, StoredRanking, StoredUsage
+from personas.ranking.stored import StoredHit, StoredQuery, StoredRanking, StoredUsage
 
 Numbers = NDArray[np.float64]
 

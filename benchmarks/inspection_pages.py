@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from personas import library  # noqa: E402
-from personas.inspection.inspection import Inspection, OtherPlace, OtherRanking  # noqa: E402
+from personas.ranking.inspection import Inspection, OtherPlace, OtherRanking  # noqa: E402
 from personas.report.query.inspection_page import inspection_pages  # noqa: E402
 from personas.report.site import PageContext  # noqa: E402
 

@@ -24,9 +24,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from mcranker.llm.chat import ChatReply, Usage
+from mcranker.llm.chat import ChatReply
 from mcranker.llm.ledger.ledger import Ledger
 from mcranker.llm.ledger.upkeep import file_bytes, stats, verify
+from personas.ranking.usage import Usage
 
 MODEL = "openai:gpt-5-mini"
 FILLERS = 512

@@ -60,7 +60,6 @@ if TYPE_CHECKING:
         ReplySchema,
         State,
         Tag,
-        Usage,
     )
     from mcranker.llm.connect import connect
     from mcranker.llm.scripted import ScriptedChat
@@ -81,7 +80,8 @@ if TYPE_CHECKING:
     from mcranker.ranking import Ranking
     from mcranker.replies.loose_json import Unreadable
     from mcranker.team_page import team_to_html
-    from mcranker.types import (
+    from personas import Criterion, Ensemble, Member, Persona, Rubric, Team
+    from personas.ranking.types import (
         Comparisons,
         MemberRanking,
         MissingScore,
@@ -89,14 +89,13 @@ if TYPE_CHECKING:
         Passage,
         Query,
         Score,
-        UsageTable,
         WindowCounts,
     )
-    from personas import Criterion, Ensemble, Member, Persona, Rubric, Team
+    from personas.ranking.usage import Usage, UsageTable
     from personas.weak_judges import WeakJudgeWarning
 
 _EXPORTS = {
-    "mcranker.types": "Query Passage Score MissingScore MemberRanking Comparisons Orders "
+    "personas.ranking.types": "Query Passage Score MissingScore MemberRanking Comparisons Orders "
     "WindowCounts UsageTable",
     "personas": "Persona Criterion Rubric Member Team Ensemble",
     "mcranker.config": "RankerConfig",
@@ -123,13 +122,14 @@ _EXPORTS = {
     "mcranker.events": "Event RankingStarted TeamRecruited RubricWritten PassageScored "
     "PassageAssessed PassagesCompared RankingDone",
     "mcranker.llm.chat": "ChatModel ChatRequest ChatReply ReplySchema Message Question "
-    "Tag Usage Capabilities Answer Judge Option State",
+    "Tag Capabilities Answer Judge Option State",
     "mcranker.llm.connect": "connect",
     "mcranker.llm.scripted": "ScriptedChat",
     "mcranker.errors": "MCRankerError ConfigError InputError RunError MissingScoreError "
     "DownloadError LedgerError BudgetExceeded ModelError ConnectionFailed ModelTimeout "
     "AuthenticationFailed ModelNotFound ModelFileError RateLimited ServerFailed RequestRejected "
     "ContextTooLong ContentRefused UnsupportedCapability ReplyError FormNotKept",
+    "personas.ranking.usage": "Usage",
     "personas.weak_judges": "WeakJudgeWarning",
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}

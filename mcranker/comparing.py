@@ -12,8 +12,8 @@ from mcranker.errors import InputError
 from mcranker.grades import checked_grades
 from mcranker.ranking import Ranking
 from personas.errors import SchemaError
-from personas.inspection.comparison import RankingComparison, compare_rankings
-from personas.inspection.stored import StoredRanking
+from personas.ranking.comparison import RankingComparison, compare_rankings
+from personas.ranking.stored import StoredRanking
 
 RankingSpec: TypeAlias = Ranking | StoredRanking | Mapping[str, Any] | str | os.PathLike[str]
 """A ranking, what its `to_dict` made, or a file of one ranking."""

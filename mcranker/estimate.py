@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from mcranker.config import RankerConfig
-from mcranker.llm.chat import Answer, ChatModel, ChatReply, ChatRequest, Question, Usage
+from mcranker.llm.chat import Answer, ChatModel, ChatReply, ChatRequest, Question
 from mcranker.llm.ledger.ledger import Ledger
 from mcranker.llm.ledger.ledgered import Ledgered
 from mcranker.llm.ledger.request_key import request_key
@@ -18,8 +18,9 @@ from mcranker.llm.prices import billed_as, cost
 from mcranker.llm.wrapper import Wrapper
 from mcranker.method.topk import fewest_rows
 from mcranker.models import Models
-from mcranker.types import Passage, UsageTable
 from personas.ensembles import distinct
+from personas.ranking.types import Passage
+from personas.ranking.usage import Usage, UsageTable
 
 REPAIR_TOKENS = 128  # of the turn that asks again for a reply that could not be read
 Count = Callable[[str, ChatRequest, ChatReply], None]

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from mcranker.types import UsageTable
 from personas import Persona, Rubric
+from personas.ranking.usage import UsageTable
 
 if TYPE_CHECKING:
     from mcranker.ranking import Ranking

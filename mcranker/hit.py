@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mcranker.types import Passage
+from personas.ranking.types import Passage
 
 
 @dataclass(frozen=True, slots=True)

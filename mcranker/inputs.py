@@ -18,9 +18,9 @@ from mcranker.documents import (
 from mcranker.errors import InputError
 from mcranker.logs import safe_logger
 from mcranker.surrogates import encodable
-from mcranker.types import Passage, Query
 from personas.ensembles import HIGHEST_SCORE
 from personas.errors import shown
+from personas.ranking.types import Passage, Query
 
 Doc: TypeAlias = (
     str | Mapping[str, Any] | Passage | LangChainDocument | LlamaIndexNode | HaystackDocument

@@ -12,20 +12,11 @@ from mcranker.grades import checked_grades
 from mcranker.hit import Hit
 from mcranker.stored_form import fields_of, stored_calls, stored_hit, stored_orders
 from mcranker.trec import trec_run
-from mcranker.types import (
-    Comparisons,
-    MemberRanking,
-    MissingScore,
-    Orders,
-    Passage,
-    Query,
-    ScoreMatrix,
-    UsageTable,
-    WindowCounts,
-)
 from personas.ensembles import Rule, descending, distinct
 from personas.errors import PersonasError
-from personas.inspection.stored import (
+from personas.orders import points, rule_of_points
+from personas.plain import json_text
+from personas.ranking.stored import (
     ASSESSOR,
     StoredComparisons,
     StoredMember,
@@ -36,8 +27,17 @@ from personas.inspection.stored import (
     imputed,
     returned,
 )
-from personas.orders import points, rule_of_points
-from personas.plain import json_text
+from personas.ranking.types import (
+    Comparisons,
+    MemberRanking,
+    MissingScore,
+    Orders,
+    Passage,
+    Query,
+    ScoreMatrix,
+    WindowCounts,
+)
+from personas.ranking.usage import UsageTable
 from personas.weak_judges import WeakJudge, judge_note
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from mcranker.llm.chat import Usage
     from personas import Team
+    from personas.ranking.usage import Usage
 
 T = TypeVar("T")
 

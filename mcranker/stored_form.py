@@ -9,18 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mcranker.errors import InputError
 from mcranker.hit import Hit
-from mcranker.types import (
-    Comparisons,
-    MemberRanking,
-    Orders,
-    Passage,
-    Query,
-    ScoreMatrix,
-    UsageTable,
-    WindowCounts,
-)
 from personas.errors import SchemaError
-from personas.inspection.stored import (
+from personas.ranking.stored import (
     ASSESSOR,
     StoredCalls,
     StoredHit,
@@ -28,9 +18,19 @@ from personas.inspection.stored import (
     StoredRanking,
     plain_values,
 )
+from personas.ranking.types import (
+    Comparisons,
+    MemberRanking,
+    Orders,
+    Passage,
+    Query,
+    ScoreMatrix,
+    WindowCounts,
+)
+from personas.ranking.usage import UsageTable
 
 if TYPE_CHECKING:
-    from mcranker.llm.chat import Stage, Usage
+    from personas.ranking.usage import Stage, Usage
 
 
 def fields_of(data: StoredRanking | Mapping[str, Any]) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def fields_of(data: StoredRanking | Mapping[str, Any]) -> dict[str, Any]:
 
 def used_by(row: StoredCalls) -> tuple[Stage, str, str, Usage]:
     """Stage, persona, model, and what they took."""
-    from mcranker.llm.chat import Usage
+    from personas.ranking.usage import Usage
 
     counts = {each.name: getattr(row, each.name) for each in fields(Usage)}
     return cast("Stage", row.stage), row.persona, row.model, Usage(**counts)

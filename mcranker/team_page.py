@@ -10,9 +10,9 @@ from mcranker.llm.chat import ChatModel
 from mcranker.llm.scripted import ScriptedChat
 from mcranker.method.seats import TeamSpec, as_team
 from mcranker.rankers.mcranker import MCRanker
-from mcranker.types import Passage
 from personas.errors import PersonasError
 from personas.files import weight_notes
+from personas.ranking.types import Passage
 
 if TYPE_CHECKING:
     from personas import Team

@@ -27,7 +27,7 @@ from typing import Literal, get_args
 from xml.parsers import expat
 
 from mcranker.errors import InputError
-from mcranker.types import Query
+from personas.ranking.types import Query
 
 TopicField = Literal["title", "desc", "narr"]
 TOPIC_FIELDS: tuple[TopicField, ...] = get_args(TopicField)

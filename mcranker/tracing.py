@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mcranker.config import RankerConfig
     from mcranker.models import Models
     from mcranker.ranking import Ranking
-    from mcranker.types import Passage, Query
+    from personas.ranking.types import Passage, Query
 
 CONTENT_VARIABLE = "MCRANKER_TRACE_CONTENT"
 """Set to 1, it lets queries, passages, prompts and replies into spans."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from personas.errors import SchemaError
-from personas.inspection.stored import StoredHead
+from personas.ranking.stored import StoredHead
 from personas.schema import Team
 
 SUFFIXES = (".json", ".jsonl", ".ndjson")

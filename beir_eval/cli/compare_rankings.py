@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from personas.inspection.comparison import RankingComparison
+    from personas.ranking.comparison import RankingComparison
     from personas.report.compare.page import ComparedRuns
 
 _LISTED = 20  # queries in a table

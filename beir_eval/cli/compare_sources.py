@@ -16,9 +16,9 @@ from mcranker.cli.reading import STDIN
 from mcranker.errors import InputError
 from mcranker.paths import is_folder
 from personas.errors import SchemaError
-from personas.inspection.comparison import RankingComparison, compare_rankings
-from personas.inspection.effectiveness import ndcg
-from personas.inspection.stored import StoredRanking
+from personas.ranking.comparison import RankingComparison, compare_rankings
+from personas.ranking.effectiveness import ndcg
+from personas.ranking.stored import StoredRanking
 from personas.report.compare.page import ComparedRuns, QueryRow
 from personas.words import counted, signed
 

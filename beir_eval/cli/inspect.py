@@ -16,8 +16,8 @@ from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.reading import STDIN
 from mcranker.cli.verb import Verb, output_flag
 from personas.atomic import write_whole
-from personas.inspection.inspection import InspectedHit, Inspection
 from personas.provenance import provenance
+from personas.ranking.inspection import InspectedHit, Inspection
 from personas.survey.query import QueryFindings
 from personas.words import counted
 

@@ -19,8 +19,8 @@ from beir_eval.persona_report.sources import Source, find_sources
 from mcranker.cli.invocation import say
 from mcranker.paths import is_file, is_folder
 from personas.ensembles import highest_score
-from personas.inspection.inspection import OtherRanking
-from personas.inspection.stored import StoredRanking
+from personas.ranking.inspection import OtherRanking
+from personas.ranking.stored import StoredRanking
 from personas.words import counted
 
 _MOST_NAMED = 8

@@ -18,9 +18,9 @@ from mcranker.bounded_lines import LONGEST_RANKING
 from mcranker.cli.reading import joined, named_source, read_lines
 from mcranker.errors import InputError
 from personas.errors import SchemaError
-from personas.inspection.effectiveness import ndcg
-from personas.inspection.inspection import Inspection, OtherRanking
-from personas.inspection.stored import StoredHead, StoredRanking
+from personas.ranking.effectiveness import ndcg
+from personas.ranking.inspection import Inspection, OtherRanking
+from personas.ranking.stored import StoredHead, StoredRanking
 
 Grades = Mapping[str, Mapping[str, int]]
 """Query id -> document id -> judgement."""

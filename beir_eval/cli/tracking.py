@@ -12,8 +12,8 @@ from beir_eval.report.numbers import measure_text
 from mcranker import events
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.progress import Live, live_is_wanted, merged, used_text
-from mcranker.types import UsageTable
 from personas.plain import plain
+from personas.ranking.usage import UsageTable
 from personas.words import counted, seconds
 
 if TYPE_CHECKING:

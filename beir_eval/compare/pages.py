@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from beir_eval.compare.text import notes, run_lines, verdict
 from beir_eval.errors import RunFolderError
-from personas.inspection.comparison import RankingComparison, compare_rankings
+from personas.ranking.comparison import RankingComparison, compare_rankings
 from personas.report.compare.page import ComparedRuns, QueryRow
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from beir_eval.measures.significance import EQUAL, compare_runs
 
 if TYPE_CHECKING:
     from beir_eval.compare.sources import ComparedRun, Pair, Ranked
-    from personas.inspection.stored import StoredHit
+    from personas.ranking.stored import StoredHit
 
 Direction = Literal["both", "gains", "losses"]
 

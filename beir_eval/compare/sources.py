@@ -17,7 +17,7 @@ from beir_eval.experiment.run_folder import FIRST_STAGE, DataFolder, Metrics, Ru
 from mcranker.paths import is_file, is_folder
 from mcranker.trec import Run, read_trec
 from personas import Team
-from personas.inspection.stored import StoredHit, StoredQuery, StoredRanking, StoredUsage
+from personas.ranking.stored import StoredHit, StoredQuery, StoredRanking, StoredUsage
 from personas.weak_judges import judge_note
 
 FIRST_STAGE_NAME = "first-stage"

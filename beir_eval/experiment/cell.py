@@ -31,14 +31,14 @@ from mcranker.logs import safe_logger
 from mcranker.models import MODEL_OPTIONS
 from mcranker.stored_form import used_by
 from mcranker.trec import write_trec
-from mcranker.types import UsageTable
 from personas.atomic import replacing
 from personas.ensembles import find_ensemble
-from personas.inspection.stored import (
+from personas.ranking.stored import (
     ASSESSOR,
     StoredHit,
     StoredRanking,
 )
+from personas.ranking.usage import UsageTable
 
 if TYPE_CHECKING:
     from beir_eval.experiment.prepare import RankingInput
@@ -403,8 +403,8 @@ class Outcome:
         )
 
     def _taken(self) -> Taken:
-        from mcranker.llm.chat import Usage
         from mcranker.llm.prices import cost
+        from personas.ranking.usage import Usage
 
         sorted_rows = [(key, self._used[key]) for key in sorted(self._used)]
         total = sum((usage for _, usage in sorted_rows), start=Usage())

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from beir_eval.data.datasets import Dataset
     from beir_eval.experiment.foreign import ForeignRun
     from mcranker.trec import Run
-    from mcranker.types import Passage, Query
+    from personas.ranking.types import Passage, Query
 
 _log = safe_logger("mcranker.beir_eval.prepare")
 
@@ -63,7 +63,7 @@ class RankingInput:
 
     def work(self, query_ids: Sequence[str] | None = None) -> Iterator[tuple[Query, list[Passage]]]:
         """Queries with their passages in first-stage order, as rankers take them."""
-        from mcranker.types import Passage, Query
+        from personas.ranking.types import Passage, Query
 
         for query_id in self.queries if query_ids is None else query_ids:
             passages = []

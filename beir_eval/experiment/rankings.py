@@ -12,7 +12,7 @@ import orjson
 from beir_eval.errors import RunFolderError
 from beir_eval.files import Line, read_lines
 from personas.errors import SchemaError
-from personas.inspection.stored import StoredHead, StoredRanking
+from personas.ranking.stored import StoredHead, StoredRanking
 
 RANKINGS = "rankings.jsonl"
 """Name of the file in a run folder."""

@@ -38,7 +38,7 @@ from beir_eval.experiment.rankings import RANKINGS, read_rankings
 from beir_eval.files import read_form, read_records
 from mcranker.paths import is_folder
 from mcranker.trec import read_trec
-from personas.inspection.stored import StoredRanking, check_plain
+from personas.ranking.stored import StoredRanking, check_plain
 from personas.weak_judges import WeakJudge
 
 VERSION = 1

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from mcranker.trec import Run
-    from personas.inspection.stored import StoredHit, StoredMember, StoredRanking
+    from personas.ranking.stored import StoredHit, StoredMember, StoredRanking
 
     Places = NDArray[np.intp]
     Numbers = NDArray[np.float64]

@@ -14,7 +14,7 @@ from beir_eval.persona_report.line_index import Passages
 from personas.report.site import Made
 
 if TYPE_CHECKING:
-    from personas.inspection.inspection import Inspection, OtherRanking
+    from personas.ranking.inspection import Inspection, OtherRanking
     from personas.survey.surveyor import Surveyor
 
 
@@ -123,7 +123,7 @@ def _inspection(
     query: QueryPlan,
     other: OtherRanking | None,
 ) -> Inspection:
-    from personas.inspection.inspection import Inspection
+    from personas.ranking.inspection import Inspection
 
     ranking = ranking_at(run.rankings, rankings, query.offset)
     texts = {}
@@ -139,7 +139,7 @@ def _inspection(
 
 
 def _other(plan: OtherPlan, lines: BinaryIO, offset: int | None) -> OtherRanking:
-    from personas.inspection.inspection import OtherRanking
+    from personas.ranking.inspection import OtherRanking
 
     ranking = None if offset is None else ranking_at(plan.rankings, lines, offset)
     return OtherRanking.of(plan.name, plan.top, ranking)

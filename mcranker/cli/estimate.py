@@ -10,9 +10,9 @@ from rich.text import Text
 from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.fetching import is_here
 from mcranker.errors import InputError
-from mcranker.llm.chat import Usage
 from personas.console import numbers, print_page, table
 from personas.plain import plain
+from personas.ranking.usage import Usage
 from personas.words import counted, dollars
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from mcranker.cli.results import Output
     from mcranker.estimate import Estimate
-    from mcranker.llm.chat import Stage
+    from personas.ranking.usage import Stage
 
 MOST_NAMED = 20  # personas of a stage with a row each
 

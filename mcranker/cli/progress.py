@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from mcranker.events import Event
     from mcranker.rankers import Ranker
-    from mcranker.types import UsageTable
+    from personas.ranking.usage import UsageTable
 
 SETTLED = 0.5  # seconds of scoring before its speed means anything
 _UNITS = {
@@ -220,7 +220,7 @@ class RunTracker:
 
 def merged(tables: Iterable[UsageTable]) -> UsageTable:
     """All of these as one table."""
-    from mcranker.types import UsageTable
+    from personas.ranking.usage import UsageTable
 
     whole = UsageTable()
     for table in tables:

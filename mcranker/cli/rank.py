@@ -50,8 +50,8 @@ from mcranker.rankers import FATAL_ERRORS, RankedQuery, Ranker
 from mcranker.ranking import Ranking
 from mcranker.topics import TOPIC_FIELDS
 from mcranker.trec import can_be_named
-from mcranker.types import Passage, Query
 from personas.files import FORMATS as TEAM_FORMATS
+from personas.ranking.types import Passage, Query
 from personas.words import counted
 
 INPUT, OUTPUT = "Input", "Output"

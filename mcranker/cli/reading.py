@@ -26,9 +26,9 @@ from mcranker.errors import InputError
 from mcranker.inputs import as_passages
 from mcranker.topics import TopicField, has_headings, has_topics, read_topics
 from mcranker.trec import decimal, parse_trec
-from mcranker.types import Passage, Query
 from personas.ensembles import HIGHEST_SCORE
 from personas.errors import shown
+from personas.ranking.types import Passage, Query
 from personas.words import counted
 
 Format = Literal["jsonl", "json", "tsv", "text"]

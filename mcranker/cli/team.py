@@ -26,9 +26,9 @@ from mcranker.cli.teams_view import show_team
 from mcranker.cli.verb import GroupedOption, Verb, output_flag, quiet_flag
 from mcranker.events import Event
 from mcranker.rankers.mcranker import MCRanker
-from mcranker.types import Query
 from personas import Team, dumps
 from personas.console import print_page
+from personas.ranking.types import Query
 
 _FIELDS = (
     "preset",

@@ -16,7 +16,7 @@ from mcranker.integrations.reranking import (
 )
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking
-from mcranker.types import Passage, Query
+from personas.ranking.types import Passage, Query
 
 try:
     import pyterrier as pt

@@ -16,7 +16,7 @@ from mcranker.inputs import as_passages
 from mcranker.rankers.base import Ranker
 from mcranker.rankers.mcranker import MCRanker
 from mcranker.ranking import Ranking
-from mcranker.types import Passage
+from personas.ranking.types import Passage
 
 KEY = "mcranker"
 """The key of metadata, or the column, under which `explanation` comes back with a document."""

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
+from personas.ranking.usage import Stage, Usage
+
 if TYPE_CHECKING:
     from personas.weak_judges import WeakJudge
-
-Stage = Literal["recruit", "criteria", "score", "assess", "probe"]
 
 REASONING_TOKENS = 4096
 """Tokens added to the limit of a reply for models that cannot answer without thoughts."""
@@ -222,38 +222,6 @@ class ChatRequest:
     seed: int | None = None
     sample: int = 0
     continuation: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What calls have used; adds up with ``+``. Two are equal if all but the times are.
-
-    Attributes:
-        calls: requests that were answered.
-        input_tokens: all input.
-        cached_input_tokens: the part of it that the provider read from its prompt cache.
-        output_tokens: what the model wrote, its thoughts included.
-        seconds: how long the answers took, added up over the calls. A model in this process may
-            give what it computed, without the wait for its turn.
-        unreadable: how many of the answers could not be read.
-    """
-
-    calls: int = 0
-    input_tokens: int = 0
-    cached_input_tokens: int = 0
-    output_tokens: int = 0
-    seconds: float = field(default=0.0, compare=False)
-    unreadable: int = 0
-
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.calls + other.calls,
-            self.input_tokens + other.input_tokens,
-            self.cached_input_tokens + other.cached_input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.seconds + other.seconds,
-            self.unreadable + other.unreadable,
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 from mcranker.llm.batch.protocol import BATCH_SUFFIX
-from mcranker.llm.chat import ChatRequest, Usage
+from mcranker.llm.chat import ChatRequest
 from mcranker.llm.providers.openai_decisions import decides
+from personas.ranking.usage import Usage
 
 DECISIONS_SUFFIX = "+decisions"
 """What the name of a model of OpenAI ends with where it was asked typed questions."""

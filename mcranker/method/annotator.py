@@ -21,9 +21,9 @@ from mcranker.method.session import Session
 from mcranker.replies.read import read_rubric
 from mcranker.replies.schemas import RUBRIC_SCHEMA
 from mcranker.runtime.actor import Actor
-from mcranker.types import Passage, Score
 from personas import Member, Rubric
 from personas.provenance import sealed
+from personas.ranking.types import Passage, Score
 from personas.templates import Template, Turn
 
 logger = safe_logger("mcranker.method.annotator")

@@ -13,8 +13,8 @@ from mcranker.llm.chat import Capabilities, ChatReply, ReplySchema
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.read import read_criterion_scores, read_score
 from mcranker.replies.schemas import criterion_scores_schema, integer_schema
-from mcranker.types import Score
 from personas import PromptSet, Rubric
+from personas.ranking.types import Score
 from personas.registry import Registry
 
 TYPED_SCORINGS = ("integer", "expected", "per_criterion")

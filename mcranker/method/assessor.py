@@ -12,7 +12,7 @@ from mcranker.method.session import Session
 from mcranker.replies.read import read_score
 from mcranker.replies.schemas import integer_schema
 from mcranker.runtime.actor import Actor
-from mcranker.types import Score
+from personas.ranking.types import Score
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from mcranker.method.assessor import Assess, Assessed, Assessor
 from mcranker.method.schedule import EveryScore, Schedule, TopScores
 from mcranker.method.session import Session
 from mcranker.runtime.actor import Actor
-from mcranker.types import DEADLINE, Score, ScoreMatrix
+from personas.ranking.types import DEADLINE, Score, ScoreMatrix
 
 _SPARE = 8
 """One call for so many places is handed out before there is a place for it."""

@@ -18,8 +18,8 @@ from mcranker.replies.form import Rows
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.structured import questions_as_prompt, read_answers
 from mcranker.runtime.actor import Actor
-from mcranker.types import Passage, Score
 from personas import Member, Rubric
+from personas.ranking.types import Passage, Score
 
 MOST_IN_A_REPLY = 60
 """Questions put to a model that answers them in the text of one reply."""

@@ -14,8 +14,8 @@ from mcranker.errors import ConfigError
 from mcranker.llm.chat import Judge, Option, Question, State
 from mcranker.method.rubric_text import rubric_as_text, rubrics_as_text
 from mcranker.method.session import Session
-from mcranker.types import Passage
 from personas import Criterion, Member
+from personas.ranking.types import Passage
 from personas.templates import Turn
 
 NO_YES = ("No", "Yes")

@@ -22,9 +22,9 @@ from mcranker.replies.read import read_personas
 from mcranker.replies.schemas import TEAM_SCHEMA, library_team_schema
 from mcranker.runtime.actor import Actor
 from mcranker.runtime.bridge import task_group
-from mcranker.types import Passage
 from personas import Member, Persona, library
 from personas.provenance import sealed
+from personas.ranking.types import Passage
 
 logger = safe_logger("mcranker.method.recruit")
 

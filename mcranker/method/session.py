@@ -25,7 +25,6 @@ from mcranker.llm.chat import (
     PassageStatistics,
     Question,
     ReplySchema,
-    Stage,
     State,
     Tag,
 )
@@ -33,9 +32,10 @@ from mcranker.llm.wrapper import tokenizer_of
 from mcranker.models import Models
 from mcranker.replies.ask import ask
 from mcranker.replies.form import Form
-from mcranker.types import Passage, Query, UsageTable
 from personas import Member, PromptSet, Rubric
 from personas.ensembles import distinct
+from personas.ranking.types import Passage, Query
+from personas.ranking.usage import Stage, UsageTable
 from personas.templates import Turn
 from personas.untrusted import without_tokens
 

@@ -18,8 +18,8 @@ from mcranker.method.seats import Seats
 from mcranker.method.session import Session
 from mcranker.runtime.actor import Actor
 from mcranker.runtime.bridge import task_group
-from mcranker.types import ScoreMatrix
 from personas import Member
+from personas.ranking.types import ScoreMatrix
 
 
 @dataclass(frozen=True, slots=True)

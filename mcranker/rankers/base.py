@@ -29,8 +29,9 @@ from mcranker.rankers.dispatch import FATAL_ERRORS, RankedQuery, Work, dispatch,
 from mcranker.ranking import Ranking, check_first_stage
 from mcranker.runtime.bridge import Bridge, Stream
 from mcranker.tracing import ranking_span
-from mcranker.types import Passage, Query, ScoreMatrix, UsageTable
 from personas.errors import shown
+from personas.ranking.types import Passage, Query, ScoreMatrix
+from personas.ranking.usage import UsageTable
 
 logger = safe_logger("mcranker")
 

@@ -2,7 +2,7 @@
 
 A reply is repaired by leaving out what it says twice or of passages that were not shown; what it
 leaves out keeps its order. A comparison that fails leaves its passages as they are. Both are
-counted (`mcranker.types.Comparisons`), and each passage is ranked once.
+counted (`personas.ranking.types.Comparisons`), and each passage is ranked once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from mcranker.config import WEAK_MODEL_DEFAULTS, RankerConfig
 from mcranker.errors import ConfigError, ModelError, UnsupportedCapability
 from mcranker.events import Emit, RankingStarted
-from mcranker.llm.chat import ChatReply, Stage
+from mcranker.llm.chat import ChatReply
 from mcranker.logs import safe_logger
 from mcranker.method.rubric_text import judge_without_team, rubric_as_text
 from mcranker.method.seats import Seats, TeamSpec, as_team
@@ -34,9 +34,10 @@ from mcranker.rankers.sorting import Sorting
 from mcranker.ranking import Ranking, combined
 from mcranker.replies.orders import ReadOrder, likeliest_first, read_choice, read_order
 from mcranker.runtime.bridge import task_group
-from mcranker.types import Comparisons, Orders, Passage, Query, ScoreMatrix
 from personas import Member, PromptSet
 from personas.orders import points, rule_of_points
+from personas.ranking.types import Comparisons, Orders, Passage, Query, ScoreMatrix
+from personas.ranking.usage import Stage
 from personas.templates import Template
 
 T = TypeVar("T")

@@ -24,7 +24,7 @@ from mcranker.inputs import Docs
 from mcranker.logs import safe_logger
 from mcranker.ranking import Ranking
 from mcranker.runtime.bridge import Stream, task_group
-from mcranker.types import Query
+from personas.ranking.types import Query
 
 logger = safe_logger("mcranker")
 

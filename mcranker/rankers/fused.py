@@ -31,16 +31,9 @@ from mcranker.rankers.dispatch import FATAL_ERRORS, Work, each_of
 from mcranker.ranking import Ranking
 from mcranker.runtime.bridge import Bridge, task_group
 from mcranker.trec import Run, read_trec
-from mcranker.types import (
-    Comparisons,
-    MemberRanking,
-    Passage,
-    Query,
-    Score,
-    ScoreMatrix,
-    UsageTable,
-)
 from personas.errors import shown
+from personas.ranking.types import Comparisons, MemberRanking, Passage, Query, Score, ScoreMatrix
+from personas.ranking.usage import UsageTable
 
 logger = safe_logger("mcranker")
 

@@ -30,7 +30,7 @@ from mcranker.rankers.pointwise import PointwiseRanker
 from mcranker.ranking import Ranking
 from mcranker.replies.loose_json import Unreadable
 from mcranker.surrogates import encodable
-from mcranker.types import Score
+from personas.ranking.types import Score
 from personas.templates import Template
 from personas.untrusted import Cleaner
 

@@ -15,8 +15,8 @@ from mcranker.models import LedgerSpec, ModelSpec, Roles
 from mcranker.options import RankerOptions
 from mcranker.rankers.pointwise import PointwiseRanker
 from mcranker.ranking import Ranking
-from mcranker.types import Passage, Query
 from personas import Team
+from personas.ranking.types import Passage, Query
 
 
 class MCRanker(PointwiseRanker):

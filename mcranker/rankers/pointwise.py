@@ -21,9 +21,9 @@ from mcranker.method.team import Scored, assemble
 from mcranker.models import LedgerSpec, Models, Roles, check_capabilities
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking, combined, relevances_of
-from mcranker.types import Passage, Query, ScoreMatrix
 from personas import Member, PromptError, PromptSet, Team
 from personas.ensembles import Rule
+from personas.ranking.types import Passage, Query, ScoreMatrix
 
 logger = safe_logger("mcranker")
 

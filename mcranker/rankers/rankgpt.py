@@ -11,14 +11,14 @@ from typing import ClassVar, Unpack
 
 from mcranker.config import LARGEST, RankerConfig
 from mcranker.errors import ConfigError, UnsupportedCapability
-from mcranker.llm.chat import Stage
 from mcranker.method.seats import TeamSpec
 from mcranker.models import LedgerSpec, ModelSpec, Roles
 from mcranker.options import RankerOptions
 from mcranker.rankers.comparative import LETTERS, ComparativeRanker, check_whole
 from mcranker.rankers.sorting import Pair, Sorting
 from mcranker.runtime.bridge import task_group
-from mcranker.types import Passage
+from personas.ranking.types import Passage
+from personas.ranking.usage import Stage
 
 MOST_IN_A_WINDOW = MOST_PASSES = MOST_SHUFFLES = 100
 SORTED_OUT = 10

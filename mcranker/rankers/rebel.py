@@ -43,9 +43,9 @@ from mcranker.replies.windows import (
     read_window,
 )
 from mcranker.runtime.actor import Actor
-from mcranker.types import Query, Score, WindowCounts
 from personas import Member, Persona, PromptError, PromptSet, Team
 from personas.provenance import sealed
+from personas.ranking.types import Query, Score, WindowCounts
 
 logger = safe_logger("mcranker")
 

@@ -16,7 +16,7 @@ from mcranker.models import LedgerSpec, ModelSpec, Roles
 from mcranker.options import RankerOptions
 from mcranker.rankers.pointwise import PointwiseRanker
 from mcranker.ranking import Ranking
-from mcranker.types import Passage
+from personas.ranking.types import Passage
 
 JUDGE = "RERANK"
 

@@ -10,7 +10,7 @@ from mcranker.errors import FormNotKept, MissingScoreError, ModelError, ReplyErr
 from mcranker.events import PassagesCompared
 from mcranker.method.session import Session
 from mcranker.rankers.dispatch import FATAL_ERRORS
-from mcranker.types import DEADLINE, Comparisons
+from personas.ranking.types import DEADLINE, Comparisons
 from personas.templates import Template
 
 Pair = frozenset[int]

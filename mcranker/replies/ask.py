@@ -19,13 +19,12 @@ from mcranker.llm.chat import (
     ReusesAnswers,
     State,
     Tag,
-    Usage,
 )
 from mcranker.llm.prices import billed_as
 from mcranker.replies.loose_json import Unreadable
 from mcranker.surrogates import encodable
-from mcranker.types import UsageTable
 from personas import PromptSet
+from personas.ranking.usage import Usage, UsageTable
 from personas.templates import Turn
 from personas.untrusted import without_tokens
 

@@ -47,8 +47,8 @@ from mcranker.serve.problems import Problem, problem_of
 from mcranker.serve.requests import RANK_FIELDS, RerankRequest, cut_to_bytes, read_fields
 from mcranker.serve.served import Job, ServedRanker, ServedRankers, public_form
 from mcranker.serve.settings import Settings
-from mcranker.types import Query
 from personas import library
+from personas.ranking.types import Query
 from personas.report import render_inspection
 
 T = TypeVar("T")

@@ -39,8 +39,8 @@ from mcranker.serve.problems import Problem, problem_of
 from mcranker.serve.requests import RANK_FIELDS, read_fields
 from mcranker.serve.served import Job, ServedRanker, ServedRankers, public_form
 from mcranker.serve.settings import Settings
-from personas.inspection.comparison import compare_rankings
-from personas.inspection.inspection import InspectedHit, Inspection
+from personas.ranking.comparison import compare_rankings
+from personas.ranking.inspection import InspectedHit, Inspection
 from personas.report.compare.sentences import Sentence, reason, verdict
 from personas.words import counted
 

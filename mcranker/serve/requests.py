@@ -14,8 +14,8 @@ from typing import Any
 from mcranker.inputs import as_passages
 from mcranker.serve.problems import Problem
 from mcranker.serve.settings import Limits
-from mcranker.types import Passage, Query
 from personas.errors import shown
+from personas.ranking.types import Passage, Query
 from personas.words import counted
 
 BYTES_A_TOKEN = 4

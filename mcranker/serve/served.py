@@ -29,8 +29,8 @@ from mcranker.serve.metrics import Metrics
 from mcranker.serve.places import Places
 from mcranker.serve.problems import Problem
 from mcranker.serve.settings import GRACE, RankerSettings, Settings
-from mcranker.types import Passage, Query
 from personas import PersonasError, Team, library
+from personas.ranking.types import Passage, Query
 
 logger = safe_logger("mcranker.serve")
 

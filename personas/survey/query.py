@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from personas.inspection.agreement import AlphaSums
-from personas.inspection.effectiveness import ndcg
-from personas.inspection.inspection import Inspection
 from personas.provenance import Provenance, provenance
+from personas.ranking.agreement import AlphaSums
+from personas.ranking.effectiveness import ndcg
+from personas.ranking.inspection import Inspection
 from personas.schema import Member, Team
 from personas.survey.model import QueryFigures
 from personas.survey.sums import cut, mean

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import fsum
 
-from personas.inspection.agreement import AlphaSums
-from personas.inspection.inspection import InspectedHit, Inspection, OtherPlace
+from personas.ranking.agreement import AlphaSums
+from personas.ranking.inspection import InspectedHit, Inspection, OtherPlace
 from personas.survey.model import CASE_KINDS, Case, CaseKind, QueryFigures, Survey, Totals
 from personas.survey.query import DEPTH, MOST_NAME, MOST_TEXT, QueryFindings
 from personas.survey.sums import cut, mean

@@ -31,7 +31,7 @@ import pytest
 
 from mcranker import MCRanker
 from mcranker.errors import ConfigError, LedgerError
-from mcranker.llm.chat import Answer, ChatReply, ChatRequest, Usage
+from mcranker.llm.chat import Answer, ChatReply, ChatRequest
 from mcranker.llm.ledger import flights as ledger_flights
 from mcranker.llm.ledger import writer as ledger_writer
 from mcranker.llm.ledger.access import LedgerAccess
@@ -42,6 +42,7 @@ from mcranker.llm.ledger.rows import COLUMNS, row_of
 from mcranker.llm.ledger.upkeep import Export, stats, verify
 from mcranker.llm.ledger.writer import LedgerWriter
 from mcranker.llm.scripted import ScriptedChat
+from personas.ranking.usage import Usage
 from tests.attack.scale import scaled
 from tests.mcranker.rankers.test_resume import calls_of, write_collection
 from tests.support.cli_support import invoke

@@ -17,8 +17,8 @@ from beir_eval.experiment.cell import Outcome
 from beir_eval.experiment.rankings import index_rankings, read_rankings
 from mcranker import ConfigError, InputError, MCRanker, MissingScoreError, Ranking
 from personas.errors import SchemaError
-from personas.inspection.inspection import Inspection
-from personas.inspection.stored import StoredHead, StoredRanking
+from personas.ranking.inspection import Inspection
+from personas.ranking.stored import StoredHead, StoredRanking
 from personas.report import render_inspection
 from personas.survey.surveyor import Surveyor
 from tests.attack.scale import scaled

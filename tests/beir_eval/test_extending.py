@@ -30,7 +30,7 @@ from mcranker.config import RankerConfig
 from mcranker.method.answers import SCORINGS
 from mcranker.rankers import RANKERS
 from personas.ensembles import ENSEMBLES
-from personas.inspection.inspection import Inspection
+from personas.ranking.inspection import Inspection
 from tests.support.cli_support import answer
 from tests.support.loopback import Body, completion, serve_in_thread
 

@@ -27,7 +27,7 @@ from mcranker import (
 )
 from mcranker.llm.prices import cost
 from mcranker.rankers import Ranker
-from mcranker.types import UsageTable
+from personas.ranking.usage import UsageTable
 from tests.support.comparing import best, comparing, in_order, shown_in
 from tests.support.scripted import RECRUITS, RUBRIC, scripted
 from tests.support.typed_answers import answers

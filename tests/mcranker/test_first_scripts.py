@@ -17,7 +17,7 @@ import pytest
 from mcranker import ChatRequest, ConfigError, InputError, MCRanker, Ranking, ScriptedChat
 from mcranker.documents import as_fields
 from mcranker.inputs import as_passages
-from mcranker.types import Passage
+from personas.ranking.types import Passage
 from tests.support.cli_support import scripted
 from tests.support.scripted import RECRUITS, RUBRIC
 

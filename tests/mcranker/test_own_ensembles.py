@@ -18,7 +18,7 @@ from beir_eval.experiment.run_folder import RunFolder, ScoreCounts
 from mcranker import ChatRequest, ConfigError, MCRanker, Ranking
 from mcranker.cli.progress import QueryTracker
 from personas.ensembles import ENSEMBLES
-from personas.inspection.inspection import Inspection
+from personas.ranking.inspection import Inspection
 from tests.support.beir_folder import write_folder
 from tests.support.experiment_support import constant, plan
 from tests.support.known_scores import MEDIAN

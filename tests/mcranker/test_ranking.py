@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from mcranker import DirectRanker, ScriptedChat
 from mcranker.errors import InputError
 from mcranker.hit import Hit
-from mcranker.llm.chat import Capabilities, ChatRequest, Usage
+from mcranker.llm.chat import Capabilities, ChatRequest
 from mcranker.ranking import Ranking
-from mcranker.types import MissingScore, Passage, Query, Score, ScoreMatrix, UsageTable
 from personas import Criterion, Member, Persona, Rubric, Team
+from personas.ranking.types import MissingScore, Passage, Query, Score, ScoreMatrix
+from personas.ranking.usage import Usage, UsageTable
 
 RUBRIC = Rubric(criteria=(Criterion(name="On topic", weight=75), Criterion(name="New", weight=25)))
 TEAM = Team(

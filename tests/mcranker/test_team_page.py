@@ -14,8 +14,8 @@ from mcranker.llm.chat import Capabilities
 from mcranker.team_page import team_costs
 from personas import Criterion, Member, Persona, Rubric, SchemaError, Team, library, save
 from personas.report.team_page import render_team, team_digest
-from tests.personas.inspection.test_comparison import CHANGED
-from tests.personas.inspection.test_inspection import FOUR, stored
+from tests.personas.ranking.test_comparison import CHANGED
+from tests.personas.ranking.test_inspection import FOUR, stored
 from tests.support.inspection_report import DOCS, Page, ranked
 
 HOSTILE = "</title><script>alert(1)</script>\u202e<img src=x onerror=alert(2)>"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mcranker.errors import InputError
 from mcranker.topics import TOPIC_FIELDS, TopicField, read_topics
-from mcranker.types import Query
+from personas.ranking.types import Query
 
 SGML = """
 <top>

@@ -12,7 +12,7 @@ from mcranker.method.seats import as_team
 from personas import Member, Persona, SchemaError, Team, library, load, save
 from personas.files import LARGEST, load_any, weight_notes
 from personas.saved_teams import is_saved_ranking
-from tests.personas.inspection.test_inspection import FOUR, stored
+from tests.personas.ranking.test_inspection import FOUR, stored
 
 NURSES = Team(members=(Member(persona=Persona(name="Nurse")), library.member("clinician")))
 OTHERS = Team(members=(Member(persona=Persona(name="Parent")),))

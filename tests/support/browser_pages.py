@@ -12,7 +12,7 @@ import pytest
 from beir_eval.persona_report.build import write_persona_report
 from mcranker import MCRanker
 from mcranker.llm.chat import ChatRequest
-from personas.inspection.inspection import Inspection, OtherPlace, OtherRanking
+from personas.ranking.inspection import Inspection, OtherPlace, OtherRanking
 from personas.report.dataset.pages import survey_pages
 from personas.report.query.inspection_page import inspection_pages, render_inspection
 from personas.report.site import PageContext, query_page

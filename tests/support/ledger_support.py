@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from mcranker.errors import LedgerError as LedgerError  # for the processes
-from mcranker.llm.chat import ChatReply, ChatRequest, Message, Tag, Usage
+from mcranker.llm.chat import ChatReply, ChatRequest, Message, Tag
 from mcranker.llm.ledger.ledger import Ledger
+from personas.ranking.usage import Usage
 
 MODEL = "openai:gpt-5-mini"
 

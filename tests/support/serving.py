@@ -13,9 +13,10 @@ import anyio
 import httpx
 
 from mcranker import ChatRequest, ScriptedChat
-from mcranker.llm.chat import ChatReply, Usage
+from mcranker.llm.chat import ChatReply
 from mcranker.serve import Limits, RankerSettings, Settings, create_app
 from mcranker.serve.server import Server, address_of, listen
+from personas.ranking.usage import Usage
 from tests.support.scripted import RECRUITS, RUBRIC
 
 KEY = "mcr_a-key-of-tests-only-0123456789"

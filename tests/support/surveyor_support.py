@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from personas import Criterion, Member, Persona, Rubric, Team, library
-from personas.inspection.inspection import Inspection, OtherPlace, OtherRanking
+from personas.ranking.inspection import Inspection, OtherPlace, OtherRanking
 from personas.schema import Origin
 from personas.survey.model import Survey
 from personas.survey.surveyor import Surveyor

@@ -24,13 +24,14 @@ from mcranker.llm.batch.notes import BatchGroup, BatchNote, BatchNotes
 from mcranker.llm.batch.openai_batches import OpenAIBatches
 from mcranker.llm.batch.protocol import BATCH_SUFFIX, BatchService, Writer
 from mcranker.llm.batch.request import AnswerStore, BatchContext, BatchedRequest, BatchTimings
-from mcranker.llm.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Stage
+from mcranker.llm.chat import Capabilities, ChatModel, ChatReply, ChatRequest
 from mcranker.llm.ledger.request_key import request_key
 from mcranker.llm.masking import shown_url
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.openai_chat import OpenAIChat
 from mcranker.logs import safe_logger
+from personas.ranking.usage import Stage
 
 logger = safe_logger("mcranker.llm")
 

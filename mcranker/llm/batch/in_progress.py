@@ -25,10 +25,11 @@ from mcranker.llm.batch.protocol import (
     lines_of,
 )
 from mcranker.llm.batch.request import BatchContext, BatchedRequest
-from mcranker.llm.chat import ChatReply, ChatRequest, Stage
+from mcranker.llm.chat import ChatReply, ChatRequest
 from mcranker.llm.providers.http_errors import Problem, parse_object, said_by
 from mcranker.llm.providers.parameters import NEEDED, refused_parameter
 from mcranker.logs import safe_logger
+from personas.ranking.usage import Stage
 
 MOST_BATCHES = 3  # that a request goes with, where the provider fails it
 SLOWER = 1.5  # each wait between two looks at a batch is so many times the one before

@@ -26,10 +26,11 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from mcranker.errors import LedgerError
-from mcranker.llm.chat import ChatRequest, Stage, Tag
+from mcranker.llm.chat import ChatRequest, Tag
 from mcranker.llm.masking import shown_url
 from mcranker.logs import safe_logger
 from personas.atomic import write_whole
+from personas.ranking.usage import Stage
 
 logger = safe_logger("mcranker.llm")
 

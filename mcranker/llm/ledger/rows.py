@@ -13,7 +13,8 @@ from typing import Any
 
 import orjson
 
-from mcranker.llm.chat import Answer, ChatReply, Usage
+from mcranker.llm.chat import Answer, ChatReply
+from personas.ranking.usage import Usage
 
 Row = tuple[Any, ...]
 """The values of `COLUMNS`; texts are bytes in a row that was read."""

@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from mcranker.errors import ConfigError, LedgerError
-from mcranker.llm.chat import ChatReply, Usage
+from mcranker.llm.chat import ChatReply
 from mcranker.llm.ledger.connection import FAILURES, explained, opened
 from mcranker.llm.ledger.reading import Reading, faults
 from mcranker.llm.ledger.rows import Damaged, answer_form, reply_of
 from mcranker.llm.prices import cost
+from personas.ranking.usage import Usage
 
 _PIECE = 10_000  # rows removed in one transaction
 _FREED_PAGES = 1000  # given back in one transaction

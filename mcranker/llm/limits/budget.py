@@ -12,18 +12,11 @@ from dataclasses import dataclass, field
 import orjson
 
 from mcranker.errors import BudgetExceeded, ConfigError, ContentRefused, ReplyError
-from mcranker.llm.chat import (
-    REASONING_TOKENS,
-    ChatModel,
-    ChatReply,
-    ChatRequest,
-    Question,
-    State,
-    Usage,
-)
+from mcranker.llm.chat import REASONING_TOKENS, ChatModel, ChatReply, ChatRequest, Question, State
 from mcranker.llm.prices import billed_as, cost
 from mcranker.llm.wrapper import Wrapper
 from mcranker.runtime.forks import renew_in_child
+from personas.ranking.usage import Usage
 
 TOKENS_A_BYTE = 1 / 3  # more than plain text has in any script; English has a quarter
 TOKENS_A_MESSAGE = 8  # for what providers put around each message

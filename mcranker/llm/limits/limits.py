@@ -13,10 +13,11 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from mcranker.errors import ConnectionFailed, ModelTimeout, RateLimited, ServerFailed
-from mcranker.llm.chat import ChatRequest, Usage
+from mcranker.llm.chat import ChatRequest
 from mcranker.llm.limits.concurrency import USED, LearnedConcurrency
 from mcranker.llm.limits.pace import Pace, estimated_tokens
 from mcranker.runtime.forks import renew_in_child
+from personas.ranking.usage import Usage
 
 FIRST_PAUSE = 1.0
 """Seconds without calls after a refusal that does not say for how long; see `Limits`."""

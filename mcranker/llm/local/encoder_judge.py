@@ -18,20 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcranker.errors import ConfigError, UnsupportedCapability
-from mcranker.llm.chat import (
-    Answer,
-    Capabilities,
-    ChatReply,
-    ChatRequest,
-    Judge,
-    Question,
-    State,
-    Usage,
-)
+from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest, Judge, Question, State
 from mcranker.llm.local.catalogue import find, not_found
 from mcranker.llm.local.encoder import MAX_CHARACTERS, MAX_TOKENS, Encoder, encoder_of
 from mcranker.llm.local.model_files import Progress, resolve_encoder
 from mcranker.retrieval.cover import Cover
+from personas.ranking.usage import Usage
 
 PACKAGES = {"onnxruntime": "onnxruntime", "tokenizers": "tokenizers", "Stemmer": "PyStemmer"}
 """Modules that encode texts and stem words, and the packages that have them."""

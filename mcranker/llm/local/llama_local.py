@@ -28,7 +28,7 @@ from mcranker.errors import (
     ReplyError,
     RequestRejected,
 )
-from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest, Message, Usage
+from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest, Message
 from mcranker.llm.limits.budget import question_bytes
 from mcranker.llm.local.catalogue import find
 from mcranker.llm.local.context_room import ContextRoom
@@ -48,6 +48,7 @@ from mcranker.llm.providers.systemone import (
 from mcranker.llm.typed_answers import check_limits
 from mcranker.logs import safe_logger
 from mcranker.runtime.forks import abandon, renew_in_child
+from personas.ranking.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

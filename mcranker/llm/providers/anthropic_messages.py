@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from mcranker.errors import AuthenticationFailed, ModelError, ServerFailed, UnsupportedCapability
-from mcranker.llm.chat import REASONING_TOKENS, Capabilities, ChatReply, ChatRequest, Message, Usage
+from mcranker.llm.chat import REASONING_TOKENS, Capabilities, ChatReply, ChatRequest, Message
 from mcranker.llm.providers.http_errors import (
     Service,
     StatusError,
@@ -17,6 +17,7 @@ from mcranker.llm.providers.http_errors import (
 )
 from mcranker.llm.providers.sdk_chat import Provider, SdkChat, library_error
 from mcranker.llm.providers.token_counts import call_usage, token_count
+from personas.ranking.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

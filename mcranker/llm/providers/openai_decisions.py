@@ -9,7 +9,7 @@ import hashlib
 import re
 from typing import TYPE_CHECKING, Any
 
-from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest, Usage
+from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest
 from mcranker.llm.providers.http_errors import Service, reported_model, unreadable
 from mcranker.llm.providers.token_counts import call_usage
 from mcranker.llm.typed_answers import (
@@ -21,6 +21,7 @@ from mcranker.llm.typed_answers import (
     read_answer,
     yes_no,
 )
+from personas.ranking.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

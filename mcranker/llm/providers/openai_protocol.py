@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from mcranker.errors import UnsupportedCapability
-from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest, Usage
+from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest
 from mcranker.llm.providers.http_errors import (
     Service,
     error_for,
@@ -21,6 +21,7 @@ from mcranker.llm.providers.http_errors import (
     unreadable,
 )
 from mcranker.llm.providers.token_counts import call_usage
+from personas.ranking.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcranker.errors import RequestRejected, UnsupportedCapability
-from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest, Judge, Usage
+from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest, Judge
 from mcranker.llm.providers.http_errors import Service, reported_model, unreadable
 from mcranker.llm.providers.token_counts import call_usage
 from mcranker.llm.providers.typed_service import TypedService
 from mcranker.llm.typed_answers import ROUNDED, check_limits, missing
+from personas.ranking.usage import Usage
 
 KEY_VARIABLE = "RERANK_API_KEY"
 

@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from mcranker.errors import UnsupportedCapability
-from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest, Usage
+from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest
 from mcranker.llm.providers.endpoint import checked_url, find_key
 from mcranker.llm.providers.http_errors import Service, reported_model, unreadable
 from mcranker.llm.providers.token_counts import call_usage
@@ -24,6 +24,7 @@ from mcranker.llm.typed_answers import (
     read_answer,
     yes_no,
 )
+from personas.ranking.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,9 +11,9 @@ from __future__ import annotations
 import reprlib
 from typing import TYPE_CHECKING, Any
 
-from mcranker.llm.chat import Usage
 from mcranker.llm.providers.http_errors import said_by
 from mcranker.logs import safe_logger
+from personas.ranking.usage import Usage
 
 if TYPE_CHECKING:
     from mcranker.llm.providers.http_errors import Service

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from personas.inspection.comparison import (
+from personas.ranking.comparison import (
     ComparedPassage,
     CriterionChange,
     PersonaChange,

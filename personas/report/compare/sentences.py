@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TypeAlias
 
 from personas.ensembles import Rule
-from personas.inspection.comparison import (
+from personas.ranking.comparison import (
     ComparedPassage,
     CriterionChange,
     PersonaChange,

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
-from personas.inspection.comparison import ComparedPassage, RankingComparison
-from personas.inspection.inspection import InspectedHit
+from personas.ranking.comparison import ComparedPassage, RankingComparison
+from personas.ranking.inspection import InspectedHit
 from personas.report.markup import iso, moved
 from personas.words import whole
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from personas.console import moved
-from personas.inspection.comparison import ComparedPassage, RankingComparison
+from personas.ranking.comparison import ComparedPassage, RankingComparison
 from personas.report.compare.sentences import Name, Sentence, reason, verdict
 from personas.report.compare.slope import label_of
 from personas.report.diff_lines import diff_lines

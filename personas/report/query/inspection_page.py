@@ -14,9 +14,9 @@ from markupsafe import Markup
 
 from personas.ensembles import Rule
 from personas.files import dumps
-from personas.inspection.inspection import InspectedHit, Inspection, OtherRanking
-from personas.inspection.stored import StoredRanking
 from personas.provenance import ORIGINS, Provenance, provenance
+from personas.ranking.inspection import InspectedHit, Inspection, OtherRanking
+from personas.ranking.stored import StoredRanking
 from personas.report.formats import alpha_reading, cut, tau_reading
 from personas.report.markup import page_bytes
 from personas.report.page import render_page

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from personas.inspection.inspection import InspectedHit, Inspection
+from personas.ranking.inspection import InspectedHit, Inspection
 from personas.report.formats import bare, judgement
 from personas.report.markup import escaped, shortened, tersely
 from personas.schema import Rubric

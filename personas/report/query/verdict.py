@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from personas.inspection.effectiveness import ndcg
-from personas.inspection.inspection import Inspection, OtherRanking
 from personas.plain import plain
+from personas.ranking.effectiveness import ndcg
+from personas.ranking.inspection import Inspection, OtherRanking
 from personas.report.formats import alpha_reading
 from personas.words import counted, decimals, exact, fixed, optional, percent, whole
 

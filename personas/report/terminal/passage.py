@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from personas.console import moved
-from personas.inspection.inspection import InspectedHit, Inspection, OtherPlace
 from personas.plain import plain
+from personas.ranking.inspection import InspectedHit, Inspection, OtherPlace
 from personas.report.terminal.screen import AT_MOST, NOTE, Screen, clipped, shade
 from personas.words import counted, exact, weight
 

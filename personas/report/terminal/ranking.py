@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from personas.console import letter, moved
-from personas.inspection.inspection import InspectedHit, Inspection
+from personas.ranking.inspection import InspectedHit, Inspection
 from personas.report.terminal.screen import (
     AT_MOST,
     MISSING,

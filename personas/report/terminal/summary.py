@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from rich.text import Text
 
 from personas.console import letter
-from personas.inspection.inspection import Inspection
-from personas.inspection.stored import StoredCalls
+from personas.ranking.inspection import Inspection
+from personas.ranking.stored import StoredCalls
 from personas.report.formats import alpha_reading
 from personas.report.terminal.screen import NOTE, Screen, clipped
 from personas.survey.query import DEPTH, QueryFindings

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from personas.console import letter
-from personas.inspection.inspection import Inspection
 from personas.provenance import HANDS, ORIGINS, Hand, Provenance, provenance
+from personas.ranking.inspection import Inspection
 from personas.report.terminal.screen import NOTE, Screen, clipped
 from personas.schema import Criterion, Member
 from personas.words import weight

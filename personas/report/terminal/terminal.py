@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
 from personas.errors import PersonasError
-from personas.inspection.inspection import InspectedHit, Inspection
-from personas.inspection.stored import StoredRanking
+from personas.ranking.inspection import InspectedHit, Inspection
+from personas.ranking.stored import StoredRanking
 
 if TYPE_CHECKING:
     from rich.console import Console

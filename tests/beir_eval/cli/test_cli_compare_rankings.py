@@ -13,8 +13,8 @@ from beir_eval.cli.compare import command as run_compare
 from beir_eval.cli.group import COMPARE
 from mcranker.cli.group import VERBS, Verbs
 from mcranker.trec import write_trec
-from tests.personas.inspection.test_comparison import CHANGED
-from tests.personas.inspection.test_inspection import FOUR, stored
+from tests.personas.ranking.test_comparison import CHANGED
+from tests.personas.ranking.test_inspection import FOUR, stored
 from tests.support.compare_support import write_both
 from tests.support.inspection_report import Page
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from beir_eval.cli.group import INSPECT
 from mcranker.cli.group import VERBS, Verbs
-from tests.personas.inspection.test_inspection import FOUR, hit, stored
+from tests.personas.ranking.test_inspection import FOUR, hit, stored
 from tests.support.cli_support import Connected, invoke, scripted
 from tests.support.run_folders import folder_of, make_run_folders
 

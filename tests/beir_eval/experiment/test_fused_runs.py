@@ -14,7 +14,7 @@ from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite
 from beir_eval.measures.ties import Tied, tie_figures
 from beir_eval.report.numbers import MISSING_SIGN
 from mcranker import ChatRequest, ScriptedChat
-from personas.inspection.stored import StoredRanking
+from personas.ranking.stored import StoredRanking
 from tests.support.beir_folder import judging, write_folder
 from tests.support.experiment_support import MEASURE, constant, plan
 from tests.support.report_runs import cell_of, only, report_on

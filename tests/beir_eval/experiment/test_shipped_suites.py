@@ -10,9 +10,10 @@ from beir_eval.experiment.run_folder import SuiteNote
 from beir_eval.experiment.suite import RankerSpec, load_suite, shipped_suites, suite_text
 from beir_eval.measures.paper import DATASETS, paper_tables
 from mcranker.config import RankerConfig
-from mcranker.llm.chat import Capabilities, Usage
+from mcranker.llm.chat import Capabilities
 from mcranker.llm.prices import cost
 from mcranker.rankers import RANKERS
+from personas.ranking.usage import Usage
 
 TWO_SETS = ["trec-covid", "touche"]
 OF_THE_PAPER = ["table1", "table2", "table3", "table4", "table5", "fig2", "fig3", "fig4"]

@@ -22,7 +22,7 @@ from beir_eval.report.model import Report
 from beir_eval.report.numbers import MISSING_SIGN, TIES_SIGN
 from beir_eval.retrieval.first_stage import FirstStage
 from mcranker import ChatRequest, RankGPTRanker, ScriptedChat
-from personas.inspection.stored import StoredRanking
+from personas.ranking.stored import StoredRanking
 from tests.support.beir_folder import write_folder
 from tests.support.comparing import shown_in
 from tests.support.experiment_support import MEASURE, constant, plan

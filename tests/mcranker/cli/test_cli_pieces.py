@@ -23,10 +23,9 @@ from mcranker.events import (
     RubricWritten,
     TeamRecruited,
 )
-from mcranker.llm.chat import Usage
-from mcranker.types import UsageTable
 from personas import Criterion, Persona, Rubric
 from personas.plain import one_line, plain
+from personas.ranking.usage import Usage, UsageTable
 
 PROJECT = Path(__file__).parents[3]
 

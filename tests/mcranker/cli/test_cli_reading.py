@@ -15,7 +15,7 @@ from mcranker.cli.reading import (
     read_run,
 )
 from mcranker.errors import InputError
-from mcranker.types import Passage, Query
+from personas.ranking.types import Passage, Query
 
 Make = Callable[[str, str | bytes], str]
 

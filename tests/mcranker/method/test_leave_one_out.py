@@ -13,9 +13,9 @@ import pytest
 
 from mcranker import Passage
 from mcranker.ranking import combined
-from mcranker.types import ScoreMatrix
 from personas.ensembles import ENSEMBLES, Rule
-from personas.inspection.inspection import Inspection
+from personas.ranking.inspection import Inspection
+from personas.ranking.types import ScoreMatrix
 from tests.support.known_scores import MEDIAN, POLICIES, Judged
 from tests.support.plugins import installed
 

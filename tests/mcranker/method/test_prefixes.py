@@ -20,11 +20,12 @@ from mcranker import (
     Ranker,
     ScriptedChat,
 )
-from mcranker.llm.chat import Stage, Tag
+from mcranker.llm.chat import Tag
 from mcranker.llm.ledger.request_key import request_key
 from mcranker.llm.local.llama_local import ServerAddress
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from personas import PromptSet
+from personas.ranking.usage import Stage
 from personas.templates import BUILTIN_SETS, PROMPTS
 from personas.untrusted import fence
 from tests.support.loopback import Body, anthropic_message, serve

@@ -14,8 +14,8 @@ from mcranker.llm.chat import ChatReply
 from mcranker.method.answers import Scoring, expected_value
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.schemas import integer_schema
-from mcranker.types import Score
 from personas import Criterion, PromptSet, Rubric
+from personas.ranking.types import Score
 
 PAPER = PromptSet.load("paper")
 COMPACT = PromptSet.load("compact")

@@ -12,7 +12,7 @@ from mcranker import ChatRequest, InputError, MCRanker, Query, Ranking
 from mcranker.cli.tables import show_ranking
 from personas.console import rendered
 from personas.errors import SchemaError
-from personas.inspection.inspection import Inspection
+from personas.ranking.inspection import Inspection
 from personas.report import render_inspection
 from tests.support.scripted import scripted
 

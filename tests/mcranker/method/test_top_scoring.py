@@ -27,7 +27,7 @@ from mcranker import (
     ScriptedChat,
     ServerFailed,
 )
-from mcranker.llm.chat import Usage
+from personas.ranking.usage import Usage
 from tests.support.scripted import by_table, scripted
 from tests.support.typed_answers import answers
 

@@ -11,7 +11,6 @@ import pytest
 from numpy.typing import NDArray
 
 from mcranker.method.topk import NecessaryCalls, fewest_rows, strictest_first
-from mcranker.types import Score, ScoreMatrix
 from personas.ensembles import (
     ENSEMBLES,
     MissingPolicy,
@@ -20,6 +19,7 @@ from personas.ensembles import (
     fill_missing,
     score_sum,
 )
+from personas.ranking.types import Score, ScoreMatrix
 
 NAN = math.nan
 SUM = ENSEMBLES.get("sum")

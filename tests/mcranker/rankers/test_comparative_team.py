@@ -32,8 +32,8 @@ from mcranker import (
 )
 from mcranker.rankers import RANKERS, Ranker
 from personas import Criterion, Member, Persona, PromptSet, Rubric, Team, library, save
-from personas.inspection.inspection import Inspection
-from personas.inspection.stored import StoredRanking
+from personas.ranking.inspection import Inspection
+from personas.ranking.stored import StoredRanking
 from tests.support.comparing import comparing, in_order
 from tests.support.comparing_team import TEAM, by_orders, comparing_team
 

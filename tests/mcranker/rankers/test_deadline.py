@@ -32,8 +32,8 @@ from mcranker import (
     ScriptedChat,
     Usage,
 )
-from mcranker.types import DEADLINE
-from personas.inspection.inspection import Inspection
+from personas.ranking.inspection import Inspection
+from personas.ranking.types import DEADLINE
 from tests.support.scripted import RECRUITS, RUBRIC
 from tests.support.typed_answers import answers
 from tests.support.virtual_time import now, simulate

@@ -34,7 +34,7 @@ from mcranker.llm.providers.http_errors import Service
 from mcranker.llm.providers.rerank import rerank_reply
 from mcranker.rankers import RANKERS
 from personas import Team, library
-from personas.inspection.inspection import Inspection
+from personas.ranking.inspection import Inspection
 from personas.report.query.verdict import verdict
 from tests.attack import test_orders
 from tests.attack.scale import scaled

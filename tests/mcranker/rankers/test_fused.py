@@ -35,7 +35,7 @@ from mcranker import (
     fuse,
 )
 from mcranker.rankers.fused import MemberSpec
-from mcranker.types import Comparisons, MemberRanking
+from personas.ranking.types import Comparisons, MemberRanking
 from tests.support.beir_folder import judging
 from tests.support.comparing import comparing, in_order, shown_in
 from tests.support.rebel import rebel_model

@@ -40,8 +40,8 @@ from mcranker import (
 )
 from mcranker.rankers.rebel import Variant
 from personas import PromptError, PromptSet
-from personas.inspection.inspection import Inspection
 from personas.provenance import provenance
+from personas.ranking.inspection import Inspection
 from tests.support.comparing import shown_in
 from tests.support.rebel import by_rote, entry, passages, rebel_model, scores_in
 

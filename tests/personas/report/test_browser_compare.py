@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from personas import Team
-from personas.inspection.comparison import compare_rankings
+from personas.ranking.comparison import compare_rankings
 from personas.report.compare.page import render_comparison
 from personas.report.team_page import MemberCost, TeamCosts, render_team
 from tests.mcranker.test_team_page import HOSTILE, TEAM
-from tests.personas.inspection.test_comparison import CHANGED, member, team
-from tests.personas.inspection.test_inspection import FOUR, hit, stored
+from tests.personas.ranking.test_comparison import CHANGED, member, team
+from tests.personas.ranking.test_inspection import FOUR, hit, stored
 from tests.personas.report.test_compare_page import several
 from tests.support.browser_measures import open_all, readings, sticking_out
 from tests.support.browser_support import Visit, browser, expect, tab_stops, visit

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from personas.inspection.inspection import Inspection, OtherPlace, OtherRanking
+from personas.ranking.inspection import Inspection, OtherPlace, OtherRanking
 from personas.report.query.inspection_page import inspection_pages
 from personas.report.site import PageContext
 from tests.support.browser_measures import open_all

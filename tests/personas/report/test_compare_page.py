@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from personas.inspection.comparison import RankingComparison, compare_rankings
+from personas.ranking.comparison import RankingComparison, compare_rankings
 from personas.report.compare.page import ComparedRuns, QueryRow, render_comparison
 from personas.report.compare.sentences import reason, score_pair, verdict
 from personas.report.compare.terminal import show_comparison
 from personas.report.diff_lines import diff_lines
-from tests.personas.inspection.test_comparison import CHANGED, member, team
-from tests.personas.inspection.test_inspection import FOUR, hit, stored
+from tests.personas.ranking.test_comparison import CHANGED, member, team
+from tests.personas.ranking.test_inspection import FOUR, hit, stored
 from tests.support.inspection_report import Page, infested
 
 HOSTILE = "</title><script>alert(1)</script>\u202e\u2066<img src=x onerror=alert(2)>\x1b[31m"

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from mcranker import DirectRanker, Passage, Ranking, ScriptedChat
-from personas.inspection.inspection import Inspection
+from personas.ranking.inspection import Inspection
 from personas.report import render_inspection
 from tests.support.inspection_report import Page
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from personas.inspection.inspection import Inspection, OtherPlace, OtherRanking
-from personas.inspection.suspicions import Suspicion, Watch
+from personas.ranking.inspection import Inspection, OtherPlace, OtherRanking
+from personas.ranking.suspicions import Suspicion, Watch
 from personas.report import formats, render_inspection
 from personas.report.markup import escaped, fitting, page_bytes
 from personas.report.query.inspection_page import PAGE_LIMIT, inspection_pages

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from personas.inspection.inspection import Inspection
+from personas.ranking.inspection import Inspection
 from personas.report.query.inspection_page import _fair_limit, inspection_pages
 from personas.report.site import LINK_BYTES, PAGE_BYTES, PageContext, ends_of_pages
 from personas.report.site import pages_of as numbered_pages

@@ -8,7 +8,7 @@ import re
 from rich.console import Console
 
 from mcranker import PairwiseRanker, RankGPTRanker, Ranking, SetwiseRanker
-from personas.inspection.inspection import Inspection
+from personas.ranking.inspection import Inspection
 from personas.report import render_inspection
 from personas.report.terminal.terminal import show_inspection
 from tests.support.comparing import comparing

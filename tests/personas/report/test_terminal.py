@@ -11,9 +11,9 @@ import pytest
 from rich.console import Console
 
 from personas.errors import PersonasError
-from personas.inspection.inspection import Inspection, OtherPlace, OtherRanking
+from personas.ranking.inspection import Inspection, OtherPlace, OtherRanking
 from personas.report.terminal.terminal import find_hit, show_inspection
-from tests.personas.inspection.test_inspection import FOUR, hit, stored
+from tests.personas.ranking.test_inspection import FOUR, hit, stored
 
 OTHER = OtherRanking("DIRECT(0,10)", 10.0, {"d1": OtherPlace(1, 8.0), "d3": OtherPlace(2, None)})
 CRITERIA = [("Efficacy", 60.0), ("Safety", 40.0)]

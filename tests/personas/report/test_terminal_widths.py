@@ -12,11 +12,11 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from personas.errors import PersonasError, SchemaError
-from personas.inspection.inspection import OtherPlace, OtherRanking
+from personas.ranking.inspection import OtherPlace, OtherRanking
 from personas.report.terminal.screen import Screen, shade
 from personas.report.terminal.terminal import print_inspection
 from personas.schema import Team
-from tests.personas.inspection.test_inspection import hit, stored
+from tests.personas.ranking.test_inspection import hit, stored
 from tests.personas.report.test_terminal import OTHER, four, member, page, rows
 
 WIDTHS = (60, 80, 110, 200)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from personas.inspection.inspection import Inspection, OtherPlace, OtherRanking
+from personas.ranking.inspection import Inspection, OtherPlace, OtherRanking
 from personas.report import render_inspection
 from personas.report.query.verdict import verdict
 from tests.support.inspection_report import DOCS, Page, data_of, ranked

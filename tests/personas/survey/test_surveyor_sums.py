@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from personas.inspection.inspection import Inspection
 from personas.provenance import sealed
+from personas.ranking.inspection import Inspection
 from personas.schema import Member
 from personas.survey.model import Survey
 from personas.survey.surveyor import Surveyor

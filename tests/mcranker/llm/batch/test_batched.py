@@ -16,12 +16,13 @@ from mcranker.errors import (
 )
 from mcranker.llm.batch.batched import batched
 from mcranker.llm.batch.request import BatchTimings
-from mcranker.llm.chat import ChatModel, ChatReply, Question, Usage
+from mcranker.llm.chat import ChatModel, ChatReply, Question
 from mcranker.llm.prices import cost
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.openai_chat import OpenAIChat
 from mcranker.llm.scripted import ScriptedChat
+from personas.ranking.usage import Usage
 from tests.support.batch_place import (
     ask,
     both,

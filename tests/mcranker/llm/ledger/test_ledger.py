@@ -22,10 +22,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcranker.errors import LedgerError
-from mcranker.llm.chat import Answer, ChatReply, Usage
+from mcranker.llm.chat import Answer, ChatReply
 from mcranker.llm.ledger import writer as ledger_writer
 from mcranker.llm.ledger.ledger import Ledger, default_ledger_path
 from mcranker.llm.ledger.rows import reply_of, row_of
+from personas.ranking.usage import Usage
 from tests.support.ledger_support import MODEL, keep, key, reply, size, sql
 
 pytestmark = pytest.mark.anyio

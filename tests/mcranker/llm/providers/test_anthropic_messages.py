@@ -25,10 +25,10 @@ from mcranker.llm.chat import (
     Message,
     ReplySchema,
     Tag,
-    Usage,
 )
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages, sdk_error
 from mcranker.llm.providers.http_errors import Service
+from personas.ranking.usage import Usage
 from tests.support.loopback import (
     Answer,
     Body,

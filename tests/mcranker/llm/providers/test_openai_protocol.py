@@ -13,9 +13,10 @@ from mcranker.errors import (
     ServerFailed,
     UnsupportedCapability,
 )
-from mcranker.llm.chat import Capabilities, ChatRequest, Message, ReplySchema, Tag, Usage
+from mcranker.llm.chat import Capabilities, ChatRequest, Message, ReplySchema, Tag
 from mcranker.llm.providers.http_errors import Service
 from mcranker.llm.providers.openai_protocol import chat_body, chat_reply, label_logprobs
+from personas.ranking.usage import Usage
 from tests.support.loopback import completion, position
 
 SERVICE = Service(

@@ -12,7 +12,7 @@ import pytest
 from mcranker import DirectRanker, MCRanker, Passage, ScriptedChat
 from mcranker.llm.chat import ChatRequest
 from personas.errors import SchemaError
-from personas.inspection.inspection import Inspection, OtherPlace, OtherRanking
+from personas.ranking.inspection import Inspection, OtherPlace, OtherRanking
 
 NAMES = ("Virologist", "Parent", "Editor")
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from personas.inspection.agreement import AlphaSums, kendall_tau, krippendorff_alpha
+from personas.ranking.agreement import AlphaSums, kendall_tau, krippendorff_alpha
 
 Unit = Sequence[float | None]
 

@@ -116,7 +116,7 @@ class StoredUsage(_Counts):
 
 
 class StoredComparisons(_Stored):
-    """What came of the replies of a ranker that compares, as `mcranker.types.Comparisons` says."""
+    """What came of the replies of a ranker that compares, as `personas.ranking.types.Comparisons` says."""
 
     asked: _Count
     odd: _Count = 0
@@ -131,7 +131,7 @@ class StoredComparisons(_Stored):
 
 
 class StoredWindows(_Stored):
-    """What came of the replies about several passages, as `mcranker.types.WindowCounts` says."""
+    """What came of the replies about several passages, as `personas.ranking.types.WindowCounts` says."""
 
     asked: _Count
     odd: _Count = 0
@@ -145,7 +145,7 @@ class StoredWindows(_Stored):
 
 
 class StoredMember(_Stored):
-    """What a member of a fused ranking said, as `mcranker.types.MemberRanking` explains.
+    """What a member of a fused ranking said, as `personas.ranking.types.MemberRanking` explains.
 
     `ranks` and `scores` are of the passages in first-stage order.
     """

@@ -25,9 +25,9 @@ from personas.ensembles import (
     unit_range,
 )
 from personas.errors import SchemaError
-from personas.inspection.agreement import TeamAgreement
-from personas.inspection.orders import points_of, tails_of
-from personas.inspection.stored import (
+from personas.ranking.agreement import TeamAgreement
+from personas.ranking.orders import points_of, tails_of
+from personas.ranking.stored import (
     StoredCalls,
     StoredComparisons,
     StoredHit,
@@ -35,7 +35,7 @@ from personas.inspection.stored import (
     StoredRanking,
     imputed,
 )
-from personas.inspection.suspicions import Suspicion, Watch
+from personas.ranking.suspicions import Suspicion, Watch
 from personas.schema import Member, Team
 from personas.weak_judges import WeakJudge, judge_note
 

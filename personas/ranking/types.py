@@ -1,17 +1,14 @@
-"""What goes into a ranker and what it keeps count of: queries, passages, scores."""
+"""Queries, passages, and what judges say of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from mcranker.errors import ModelError
-    from mcranker.llm.chat import Stage, Usage
 
 T = TypeVar("T")
 
@@ -71,7 +68,7 @@ class Score:
     value: float | None
     reason: str = ""
     criteria: tuple[float, ...] = ()
-    failure: ModelError | None = field(default=None, compare=False, repr=False)
+    failure: Exception | None = field(default=None, compare=False, repr=False)
     confidence: float | None = None
     probabilities: tuple[float, ...] = ()
 
@@ -193,62 +190,6 @@ class Orders:
     def counted(self) -> NDArray[np.float64]:
         """The columns of the personas whose orders count."""
         return self.ranks[:, [name not in self.left_out for name in self.personas]]
-
-
-_STAGES = ("probe", "recruit", "criteria", "score", "assess")
-
-
-class UsageTable(Mapping[tuple["Stage", str, str], "Usage"]):
-    """Calls and tokens by stage, persona (empty where there is none) and model.
-
-    Answers that were there already (`ChatReply.reused`) are counted apart, in `reused`.
-    """
-
-    def __init__(self, rows: Mapping[tuple[Stage, str, str], Usage] | None = None) -> None:
-        self._rows: dict[tuple[Stage, str, str], Usage] = dict(rows or {})
-        self._reused: UsageTable | None = None
-
-    def add(
-        self, stage: Stage, persona: str, model: str, usage: Usage, *, reused: bool = False
-    ) -> None:
-        """Count one call, or one answer that needed none."""
-        rows = self.reused._rows if reused else self._rows  # noqa: SLF001 - of the same class
-        key = (stage, persona, model)
-        known = rows.get(key)
-        rows[key] = usage if known is None else known + usage
-
-    @property
-    def reused(self) -> UsageTable:
-        """What the answers that were there already had taken when they were given."""
-        if self._reused is None:
-            self._reused = UsageTable()
-        return self._reused
-
-    @property
-    def total(self) -> Usage:
-        """Everything together, reused answers left out."""
-        from mcranker.llm.chat import Usage
-
-        return sum(self._rows.values(), start=Usage())
-
-    def by(self, what: Literal["stage", "persona", "model"]) -> dict[str, Usage]:
-        """The sums for each stage, persona or model; reused answers left out."""
-        place = ("stage", "persona", "model").index(what)
-        sums: dict[str, Usage] = {}
-        for key, usage in self._rows.items():
-            known = sums.get(key[place])
-            sums[key[place]] = usage if known is None else known + usage
-        return sums
-
-    def __getitem__(self, key: tuple[Stage, str, str]) -> Usage:
-        return self._rows[key]
-
-    def __iter__(self) -> Iterator[tuple[Stage, str, str]]:
-        stages = {stage: place for place, stage in enumerate(_STAGES)}
-        return iter(sorted(self._rows, key=lambda key: stages.get(key[0], len(stages))))
-
-    def __len__(self) -> int:
-        return len(self._rows)
 
 
 @dataclass(frozen=True, slots=True)

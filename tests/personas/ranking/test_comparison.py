@@ -10,13 +10,13 @@ import pytest
 
 from personas import Criterion, Member, Persona, Rubric, Team
 from personas.errors import SchemaError
-from personas.inspection.comparison import (
+from personas.ranking.comparison import (
     ComparedPassage,
     CriterionChange,
     RankingComparison,
     compare_rankings,
 )
-from tests.personas.inspection.test_inspection import FOUR, hit, stored
+from tests.personas.ranking.test_inspection import FOUR, hit, stored
 
 # By Virologist, Parent, Editor, and their sums. Before, as in FOUR:
 #   d1: 5 5 5 = 15,  d2: 9 2 6 = 17,  d3: 1 8 7 = 16,  d4: 4 - 4 = 8 + 4 = 12, so d2, d3, d1, d4

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from mcranker import Passage, RankGPTRanker
-from personas.inspection.comparison import compare_rankings
+from personas.ranking.comparison import compare_rankings
 from personas.report.compare.page import render_comparison
 from personas.report.compare.sentences import reason, verdict
-from tests.personas.inspection.test_inspection import hit, stored
+from tests.personas.ranking.test_inspection import hit, stored
 from tests.support.comparing_team import TEAM, by_orders, comparing_team
 
 DOCS = [Passage(name, f"mask {name}") for name in "abc"]

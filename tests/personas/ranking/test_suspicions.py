@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from personas.inspection.suspicions import LOOKED_AT, Watch
+from personas.ranking.suspicions import LOOKED_AT, Watch
 
 QUERIES = (
     "which masks protect the wearer best against a virus",

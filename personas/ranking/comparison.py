@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from personas.ensembles import Rule, descending, distinct
 from personas.errors import SchemaError
-from personas.inspection.effectiveness import ndcg
-from personas.inspection.inspection import InspectedHit, Inspection
-from personas.inspection.stored import StoredRanking
 from personas.orders import rule_of_points
+from personas.ranking.effectiveness import ndcg
+from personas.ranking.inspection import InspectedHit, Inspection
+from personas.ranking.stored import StoredRanking
 from personas.schema import Rubric, Team
 from personas.team_diff import TeamDiff, diff_teams
 from personas.words import counted, exact

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from personas.ensembles import Rule, distinct
-from personas.inspection.stored import StoredHit
 from personas.orders import points, rule_of_points
+from personas.ranking.stored import StoredHit
 
 
 def points_of(

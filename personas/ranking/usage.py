@@ -1,0 +1,95 @@
+"""Calls and tokens: of one answer, and of a ranking by stage, persona and model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Stage = Literal["recruit", "criteria", "score", "assess", "probe"]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What calls have used; adds up with ``+``. Two are equal if all but the times are.
+
+    Attributes:
+        calls: requests that were answered.
+        input_tokens: all input.
+        cached_input_tokens: the part of it that the provider read from its prompt cache.
+        output_tokens: what the model wrote, its thoughts included.
+        seconds: how long the answers took, added up over the calls. A model in this process may
+            give what it computed, without the wait for its turn.
+        unreadable: how many of the answers could not be read.
+    """
+
+    calls: int = 0
+    input_tokens: int = 0
+    cached_input_tokens: int = 0
+    output_tokens: int = 0
+    seconds: float = field(default=0.0, compare=False)
+    unreadable: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.calls + other.calls,
+            self.input_tokens + other.input_tokens,
+            self.cached_input_tokens + other.cached_input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.seconds + other.seconds,
+            self.unreadable + other.unreadable,
+        )
+
+
+_STAGES = ("probe", "recruit", "criteria", "score", "assess")
+
+
+class UsageTable(Mapping[tuple[Stage, str, str], Usage]):
+    """Calls and tokens by stage, persona (empty where there is none) and model.
+
+    Answers that were there already (`ChatReply.reused`) are counted apart, in `reused`.
+    """
+
+    def __init__(self, rows: Mapping[tuple[Stage, str, str], Usage] | None = None) -> None:
+        self._rows: dict[tuple[Stage, str, str], Usage] = dict(rows or {})
+        self._reused: UsageTable | None = None
+
+    def add(
+        self, stage: Stage, persona: str, model: str, usage: Usage, *, reused: bool = False
+    ) -> None:
+        """Count one call, or one answer that needed none."""
+        rows = self.reused._rows if reused else self._rows  # noqa: SLF001 - of the same class
+        key = (stage, persona, model)
+        known = rows.get(key)
+        rows[key] = usage if known is None else known + usage
+
+    @property
+    def reused(self) -> UsageTable:
+        """What the answers that were there already had taken when they were given."""
+        if self._reused is None:
+            self._reused = UsageTable()
+        return self._reused
+
+    @property
+    def total(self) -> Usage:
+        """Everything together, reused answers left out."""
+        return sum(self._rows.values(), start=Usage())
+
+    def by(self, what: Literal["stage", "persona", "model"]) -> dict[str, Usage]:
+        """The sums for each stage, persona or model; reused answers left out."""
+        place = ("stage", "persona", "model").index(what)
+        sums: dict[str, Usage] = {}
+        for key, usage in self._rows.items():
+            known = sums.get(key[place])
+            sums[key[place]] = usage if known is None else known + usage
+        return sums
+
+    def __getitem__(self, key: tuple[Stage, str, str]) -> Usage:
+        return self._rows[key]
+
+    def __iter__(self) -> Iterator[tuple[Stage, str, str]]:
+        stages = {stage: place for place, stage in enumerate(_STAGES)}
+        return iter(sorted(self._rows, key=lambda key: stages.get(key[0], len(stages))))
+
+    def __len__(self) -> int:
+        return len(self._rows)
