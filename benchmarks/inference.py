@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from beir_eval.measures.significance import compare_runs, confidence_intervals
 from beir_eval.measures.ties import Tied, tie_figures
-from personas.ranking.stored import StoredHit, StoredQuery, StoredRanking, StoredUsage
+from personas.ranking.stored import RankingRecord, StoredHit, StoredQuery, StoredUsage
 
 Numbers = NDArray[np.float64]
 
@@ -148,11 +148,11 @@ def scores(rng: np.random.Generator, gains: Numbers, signal: float) -> Numbers:
     return np.where(sure, TOP, drawn).astype(np.float64)
 
 
-def stored(hits: list[StoredHit], rule: dict[str, str]) -> StoredRanking:
+def stored(hits: list[StoredHit], rule: dict[str, str]) -> RankingRecord:
     usage = StoredUsage(
         calls=0, input_tokens=0, cached_input_tokens=0, output_tokens=0, cost=None, by_stage=[]
     )
-    return StoredRanking(
+    return RankingRecord(
         version=1,
         query=StoredQuery(text="", id=""),
         ranker="mcranker",

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from personas import library  # noqa: E402
-from personas.ranking.inspection import Inspection, OtherPlace, OtherRanking  # noqa: E402
+from personas.ranking.record import OtherPlace, OtherRanking, RankingRecord  # noqa: E402
 from personas.report.query.inspection_page import inspection_pages  # noqa: E402
 from personas.report.site import PageContext  # noqa: E402
 
@@ -143,8 +143,8 @@ def main() -> None:
     places = {f"doc{place}": OtherPlace(place + 1, 1.0) for place in range(given.passages)}
     other, around = OtherRanking("DIRECT", 10.0, places), PageContext("A run", 2, 3)
 
-    def read() -> Inspection:
-        return Inspection.from_dict(data, grades=grades, other=other)
+    def read() -> RankingRecord:
+        return RankingRecord.of(data).beside(grades=grades, other=other)
 
     inspection = read()
     pages = inspection_pages(inspection, around)

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
         RubricWritten,
         TeamRecruited,
     )
-    from mcranker.hit import Hit
     from mcranker.llm.chat import (
         Answer,
         Capabilities,
@@ -81,6 +80,7 @@ if TYPE_CHECKING:
     from mcranker.replies.loose_json import Unreadable
     from mcranker.team_page import team_to_html
     from personas import Criterion, Ensemble, Member, Persona, Rubric, Team
+    from personas.ranking.record import Hit
     from personas.ranking.types import (
         Comparisons,
         MemberRanking,
@@ -96,7 +96,7 @@ if TYPE_CHECKING:
 
 _EXPORTS = {
     "personas.ranking.types": "Query Passage Score MissingScore MemberRanking Comparisons Orders "
-    "WindowCounts UsageTable",
+    "WindowCounts",
     "personas": "Persona Criterion Rubric Member Team Ensemble",
     "mcranker.config": "RankerConfig",
     "mcranker.options": "RankerOptions",
@@ -116,7 +116,7 @@ _EXPORTS = {
     "mcranker.rankers.fused": "FusedRanker fuse",
     "mcranker.method.answers": "Scoring",
     "mcranker.replies.loose_json": "Unreadable",
-    "mcranker.hit": "Hit",
+    "personas.ranking.record": "Hit",
     "mcranker.ranking": "Ranking",
     "mcranker.estimate": "Estimate",
     "mcranker.events": "Event RankingStarted TeamRecruited RubricWritten PassageScored "
@@ -129,7 +129,7 @@ _EXPORTS = {
     "DownloadError LedgerError BudgetExceeded ModelError ConnectionFailed ModelTimeout "
     "AuthenticationFailed ModelNotFound ModelFileError RateLimited ServerFailed RequestRejected "
     "ContextTooLong ContentRefused UnsupportedCapability ReplyError FormNotKept",
-    "personas.ranking.usage": "Usage",
+    "personas.ranking.usage": "Usage UsageTable",
     "personas.weak_judges": "WeakJudgeWarning",
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}

@@ -10,12 +10,11 @@ from typing import Any, TextIO, TypeAlias
 
 from mcranker.errors import InputError
 from mcranker.grades import checked_grades
-from mcranker.ranking import Ranking
 from personas.errors import SchemaError
 from personas.ranking.comparison import RankingComparison, compare_rankings
-from personas.ranking.stored import StoredRanking
+from personas.ranking.record import RankingRecord
 
-RankingSpec: TypeAlias = Ranking | StoredRanking | Mapping[str, Any] | str | os.PathLike[str]
+RankingSpec: TypeAlias = RankingRecord | Mapping[str, Any] | str | os.PathLike[str]
 """A ranking, what its `to_dict` made, or a file of one ranking."""
 
 
@@ -79,9 +78,9 @@ def compare(
     return ComparedRankings(**{each.name: getattr(found, each.name) for each in fields(found)})
 
 
-def _stored(ranking: RankingSpec, name: str) -> StoredRanking:
-    if isinstance(ranking, Ranking):
-        return ranking.stored()
+def _stored(ranking: RankingSpec, name: str) -> RankingRecord:
+    if isinstance(ranking, RankingRecord):
+        return ranking
     where = os.fspath(ranking) if isinstance(ranking, str | os.PathLike) else name
     data: object = ranking
     if isinstance(ranking, str | os.PathLike):
@@ -90,6 +89,6 @@ def _stored(ranking: RankingSpec, name: str) -> StoredRanking:
         except OSError as error:
             raise InputError(f"{where}: cannot be read: {error.strerror or error}") from error
     try:
-        return StoredRanking.read(data)
+        return RankingRecord.from_dict(data)
     except SchemaError as error:
         raise InputError(f"{where}: {error}") from error

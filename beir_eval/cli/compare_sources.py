@@ -18,7 +18,7 @@ from mcranker.paths import is_folder
 from personas.errors import SchemaError
 from personas.ranking.comparison import RankingComparison, compare_rankings
 from personas.ranking.effectiveness import ndcg
-from personas.ranking.stored import StoredRanking
+from personas.ranking.record import RankingRecord
 from personas.report.compare.page import ComparedRuns, QueryRow
 from personas.words import counted, signed
 
@@ -112,7 +112,7 @@ def _orders(source: str) -> dict[str, _Order]:
     found: dict[str, _Order] = {}
     for where, data in _rankings(source):
         ranking = _read(data, where)
-        doc_ids = tuple(hit.doc_id for hit in ranking.best_first)
+        doc_ids = tuple(hit.doc_id for hit in ranking.hits)
         order = _Order(ranking.query.id, ranking.query.text, doc_ids)
         if order.key in found:
             name = ranking.query.id or ranking.query.text
@@ -142,9 +142,9 @@ def _rankings(source: str) -> Iterator[tuple[str, object]]:
         yield from read_rankings(str(file))
 
 
-def _read(data: object, where: str) -> StoredRanking:
+def _read(data: object, where: str) -> RankingRecord:
     try:
-        return StoredRanking.read(data)
+        return RankingRecord.from_dict(data)
     except SchemaError as error:
         raise InputError(f"{where}: {error}") from error
 
@@ -163,7 +163,7 @@ def _pairs(
 
 
 def _compared(
-    before: str, after: str, one: StoredRanking, two: StoredRanking, judged: _Judged | None
+    before: str, after: str, one: RankingRecord, two: RankingRecord, judged: _Judged | None
 ) -> RankingComparison:
     grades = judged.of(two.query.id) if judged else None
     try:
@@ -172,7 +172,7 @@ def _compared(
         raise InputError(f"{before} and {after}: {error}") from error
 
 
-def _whole(source: str, keys: Sequence[str]) -> dict[str, StoredRanking]:
+def _whole(source: str, keys: Sequence[str]) -> dict[str, RankingRecord]:
     wanted, found = set(keys), {}
     for where, data in _rankings(source):
         ranking = _read(data, where)

@@ -17,7 +17,8 @@ from mcranker.cli.reading import STDIN
 from mcranker.cli.verb import Verb, output_flag
 from personas.atomic import write_whole
 from personas.provenance import provenance
-from personas.ranking.inspection import InspectedHit, Inspection
+from personas.ranking.record import Hit, RankingRecord
+from personas.ranking.usage import Usage
 from personas.survey.query import QueryFindings
 from personas.words import counted
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from beir_eval.cli.inspect_sources import Chosen, Listed
 
 _LONGEST_ID = 24
-_NOT_SHOWN = {"seconds", "unreadable"}
+_OF_CALLS = ("calls", "input_tokens", "cached_input_tokens", "output_tokens")
 _OF_HITS = (
     *("rank", "doc_id", "score", "at_most", "scores", "ranks", "criteria", "missing", "skipped"),
     *("cut", "suspicions", "disagreement", "score_range", "first_stage_rank", "first_stage_score"),
@@ -145,7 +146,7 @@ def _show_list(console: Console, rows: Sequence[Listed]) -> None:
     )
 
 
-def _inspection_dict(inspection: Inspection, hits: Sequence[InspectedHit]) -> dict[str, Any]:
+def _inspection_dict(inspection: RankingRecord, hits: Sequence[Hit]) -> dict[str, Any]:
     """All that can be worked out of a ranking, as plain values.
 
     Args:
@@ -159,7 +160,7 @@ def _inspection_dict(inspection: Inspection, hits: Sequence[InspectedHit]) -> di
     other = inspection.other
     found: dict[str, Any] = to_jsonable_python(
         {
-            "query": {"text": inspection.query, "id": inspection.query_id},
+            "query": {"text": inspection.query.text, "id": inspection.query.id},
             "ranker": inspection.ranker,
             "other": None if other is None else {"name": other.name, "top": other.top},
             "top_score": inspection.top,
@@ -186,21 +187,29 @@ def _inspection_dict(inspection: Inspection, hits: Sequence[InspectedHit]) -> di
             "leave_one_out_exact": inspection.leave_one_out_exact,
             "verdict": verdict(inspection),
             "passages": len(inspection.hits),
-            "missing": inspection.missing,
+            "missing": len(inspection.missing),
             "skipped": inspection.skipped,
             "comparisons": inspection.comparisons,
             "left_out": inspection.left_out,
             "hits": [{name: getattr(hit, name) for name in _OF_HITS} for hit in hits],
             "models": inspection.models,
             "calls": {
-                "total": inspection.total.model_dump(exclude=_NOT_SHOWN),
-                "reused": inspection.reused,
-                "by_stage": [row.model_dump(exclude=_NOT_SHOWN) for row in inspection.calls],
+                "total": _calls(inspection.usage, inspection.cost),
+                "reused": inspection.reused.calls,
+                "by_stage": [
+                    {"stage": row.stage, "persona": row.persona, "model": row.model}
+                    | _calls(row.usage, row.cost)
+                    for row in inspection.rows_of_calls()
+                ],
             },
             "seconds": inspection.seconds,
         }
     )
     return found
+
+
+def _calls(usage: Usage, cost: float | None) -> dict[str, Any]:
+    return {name: getattr(usage, name) for name in _OF_CALLS} | {"cost": cost}
 
 
 command = Verb(

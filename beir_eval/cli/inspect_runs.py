@@ -19,8 +19,7 @@ from beir_eval.persona_report.sources import Source, find_sources
 from mcranker.cli.invocation import say
 from mcranker.paths import is_file, is_folder
 from personas.ensembles import highest_score
-from personas.ranking.inspection import OtherRanking
-from personas.ranking.stored import StoredRanking
+from personas.ranking.record import OtherRanking, RankingRecord
 from personas.words import counted
 
 _MOST_NAMED = 8
@@ -124,12 +123,12 @@ def _lines(path: Path, ranked: Ranked, ids: list[str]) -> Iterator[tuple[str, by
             yield f"{path}: query {query_id!r}", lines.readline()
 
 
-def _ranking(path: Path, ranked: Ranked, query_id: str) -> StoredRanking:
+def _ranking(path: Path, ranked: Ranked, query_id: str) -> RankingRecord:
     with path.open("rb") as lines:
         return ranking_at(path, lines, ranked.offsets[query_id])
 
 
-def _joined(data: DataFolder, ranking: StoredRanking, where: str) -> StoredRanking:
+def _joined(data: DataFolder, ranking: RankingRecord, where: str) -> RankingRecord:
     """The ranking with titles and texts; the other passages of the data set are read over."""
     wanted = {hit.doc_id for hit in ranking.hits}
     texts = data.passages(wanted)

@@ -6,7 +6,7 @@ Rankings are read one by one; of those that are not chosen, only a line of a lis
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeVar
@@ -19,15 +19,15 @@ from mcranker.cli.reading import joined, named_source, read_lines
 from mcranker.errors import InputError
 from personas.errors import SchemaError
 from personas.ranking.effectiveness import ndcg
-from personas.ranking.inspection import Inspection, OtherRanking
-from personas.ranking.stored import StoredHead, StoredRanking
+from personas.ranking.record import OtherRanking, RankingRecord
+from personas.ranking.stored import StoredHead
 
 Grades = Mapping[str, Mapping[str, int]]
 """Query id -> document id -> judgement."""
 
 _FORM = "give what 'mcranker rank --save FILE' or '--output json' wrote, or a run folder"
 _OPEN = ("{", "[", ",")  # a line that ends so is the first of a JSON value on many lines
-_Form = TypeVar("_Form", bound=StoredHead)
+_Read = TypeVar("_Read")
 _LONGEST = 300  # characters of a query kept for a list
 _CLOSE = 0.75  # how alike ids must be to be suggested, 0 to 1
 _LONGEST_ID = 200  # characters of an id that others are compared with
@@ -64,29 +64,29 @@ class Chosen:
     """
 
     where: str
-    ranking: StoredRanking
+    ranking: RankingRecord
     grades: Mapping[str, int] | None = None
     other: OtherRanking | None = None
 
-    def inspection(self) -> Inspection:
+    def inspection(self) -> RankingRecord:
         """What can be worked out of it.
 
         Raises:
             InputError: it is not a complete ranking; says where.
         """
         try:
-            return Inspection.from_dict(self.ranking, grades=self.grades, other=self.other)
+            return self.ranking.beside(grades=self.grades, other=self.other)
         except SchemaError as error:
             raise InputError(f"{self.where}: {error}") from error
 
 
 def choose(
     rankings: Iterable[tuple[str, object]], query: str | None, grades: Grades | None
-) -> tuple[str, StoredRanking] | list[Listed]:
+) -> tuple[str, RankingRecord] | list[Listed]:
     """The ranking that `query` names; or a list of all, if it is None and there are several.
 
     Args:
-        rankings: where each stands, and the ranking as `StoredRanking.read` takes it; taken one
+        rankings: where each stands, and the ranking as `RankingRecord.read` takes it; taken one
             by one.
         query: an id, or the number of a ranking if none has such an id. The only ranking, if it
             has no id, may be named by that of its judgements.
@@ -98,21 +98,21 @@ def choose(
     wanted = int(query) if query and query.isascii() and query.isdigit() else 0
     ids: list[str] = []
     rows: list[Listed] = []
-    kept: tuple[str, StoredRanking] | None = None
-    nameless: tuple[str, StoredRanking] | None = None
+    kept: tuple[str, RankingRecord] | None = None
+    nameless: tuple[str, RankingRecord] | None = None
     for number, (where, data) in enumerate(rankings, start=1):
         if query is None:
-            ranking = _read(StoredRanking, data, where)
+            ranking = _read(RankingRecord.from_dict, data, where)
             kept = kept or (where, ranking)
             rows.append(_listed(number, ranking, grades))
             continue
-        query_id = _read(StoredHead, data, where).query.id
+        query_id = _read(StoredHead.read, data, where).query.id
         if query_id == query:
-            return where, _read(StoredRanking, data, where)
+            return where, _read(RankingRecord.from_dict, data, where)
         if number == wanted:
-            kept = where, _read(StoredRanking, data, where)
+            kept = where, _read(RankingRecord.from_dict, data, where)
         if number == 1 and not query_id and query in (grades or {}):
-            nameless = where, _read(StoredRanking, data, where)
+            nameless = where, _read(RankingRecord.from_dict, data, where)
         ids.append(query_id)
     if kept is None and len(ids) == 1:
         kept = nameless
@@ -229,18 +229,18 @@ def _unpacked(value: Any, where: str) -> Iterator[dict[str, Any]]:
     raise InputError(f"{where}: an object, but no ranking; {_FORM}")
 
 
-def _read(form: type[_Form], data: object, where: str) -> _Form:
+def _read(reader: Callable[[object], _Read], data: object, where: str) -> _Read:
     try:
-        return form.read(data)
+        return reader(data)
     except SchemaError as error:
         raise InputError(f"{where}: {error}") from error
 
 
-def _listed(number: int, ranking: StoredRanking, grades: Grades | None) -> Listed:
+def _listed(number: int, ranking: RankingRecord, grades: Grades | None) -> Listed:
     query, of_query = ranking.query, (grades or {}).get(ranking.query.id)
     found = None
     if of_query is not None:
-        found = ndcg([of_query.get(hit.doc_id) for hit in ranking.best_first], of_query.values())
+        found = ndcg([of_query.get(hit.doc_id) for hit in ranking.hits], of_query.values())
     return Listed(number, query.id, query.text[:_LONGEST], len(ranking.hits), found)
 
 

@@ -37,7 +37,7 @@ def compared_runs(
             f"no query {query[:80]!r} is in both runs with the same judgements; "
             f"the first is {pair.common[0]!r}"
         )
-    stored = [run.stored(ids) for run in (pair.a, pair.b)]
+    stored = [run.rankings(ids) for run in (pair.a, pair.b)]
     wanted = {hit.doc_id for side in stored for each in side.values() for hit in each.hits}
     texts = {**dict.fromkeys(wanted, ("", "")), **pair.texts(wanted)}
     comparisons = [
@@ -64,7 +64,7 @@ def compared_runs(
         notes=warned,
         verdict=[verdict(found), *(line for line in notes(found) if line not in warned)],
         measure=found.measure,
-        rows=[_row(each, values[each.after.query_id]) for each in comparisons]
+        rows=[_row(each, values[each.after.query.id]) for each in comparisons]
         if query is None
         else (),
     )
@@ -72,8 +72,8 @@ def compared_runs(
 
 def _row(each: RankingComparison, values: tuple[float, float]) -> QueryRow:
     return QueryRow(
-        query_id=each.after.query_id,
-        text=each.after.query,
+        query_id=each.after.query.id,
+        text=each.after.query.text,
         moved=len(each.movers),
         passages=len(each.passages),
         shared=each.shared_top(),

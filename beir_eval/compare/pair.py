@@ -25,14 +25,14 @@ from beir_eval.measures.significance import EQUAL, compare_runs
 
 if TYPE_CHECKING:
     from beir_eval.compare.sources import ComparedRun, Pair, Ranked
-    from personas.ranking.stored import StoredHit
+    from personas.ranking.record import Hit
 
 Direction = Literal["both", "gains", "losses"]
 
 EXCERPT = 300
 """Characters of a passage's text that are kept."""
 
-_Hits = Mapping[str, "StoredHit"]
+_Hits = Mapping[str, "Hit"]
 
 
 def compare_pair(
@@ -221,7 +221,7 @@ def _ideal(grades: Mapping[str, int], cutoff: int | None) -> float:
     return math.fsum(gain / math.log2(1 + rank) for rank, gain in enumerate(gains, start=1))
 
 
-def _discount(hit: StoredHit | None, cutoff: int | None) -> float:
+def _discount(hit: Hit | None, cutoff: int | None) -> float:
     if hit is None or (cutoff is not None and hit.rank > cutoff):
         return 0.0
     return 1 / math.log2(1 + hit.rank)
@@ -234,7 +234,7 @@ def _places(hits: _Hits, chosen: Iterable[str]) -> dict[str, Place]:
 
 
 def _place(
-    hit: StoredHit | None, equals: Mapping[float | None, int], means: Mapping[str, float]
+    hit: Hit | None, equals: Mapping[float | None, int], means: Mapping[str, float]
 ) -> Place:
     if hit is None:
         return Place(None, None, None, 0, (), None)
@@ -250,7 +250,7 @@ def _place(
     )
 
 
-def _persona_score(hit: StoredHit, name: str, mean: float | None) -> PersonaScore:
+def _persona_score(hit: Hit, name: str, mean: float | None) -> PersonaScore:
     score = hit.scores.get(name)
     absent = ""
     if name in hit.missing:
@@ -268,7 +268,7 @@ def _distance(score: PersonaScore) -> float:
     return abs(score.score - score.mean)
 
 
-def _means(hits: Sequence[StoredHit]) -> dict[str, float]:
+def _means(hits: Sequence[Hit]) -> dict[str, float]:
     given: dict[str, list[float]] = {}
     for hit in hits:
         for name, score in hit.scores.items():

@@ -17,7 +17,9 @@ from beir_eval.experiment.run_folder import FIRST_STAGE, DataFolder, Metrics, Ru
 from mcranker.paths import is_file, is_folder
 from mcranker.trec import Run, read_trec
 from personas import Team
-from personas.ranking.stored import StoredHit, StoredQuery, StoredRanking, StoredUsage
+from personas.ranking.record import Hit, RankingRecord
+from personas.ranking.types import Passage, Query, ScoreMatrix
+from personas.ranking.usage import UsageTable
 from personas.weak_judges import judge_note
 
 FIRST_STAGE_NAME = "first-stage"
@@ -32,12 +34,12 @@ class Ranked(NamedTuple):
     """What a run made of a query."""
 
     #: document id -> the passage, best first
-    hits: Mapping[str, StoredHit]
+    hits: Mapping[str, Hit]
     #: who judged; None without a team
     team: Team | None
 
     @classmethod
-    def of(cls, hits: Iterable[StoredHit], team: Team | None = None) -> Ranked:
+    def of(cls, hits: Iterable[Hit], team: Team | None = None) -> Ranked:
         """The ranking of these passages."""
         return cls({hit.doc_id: hit for hit in hits}, team)
 
@@ -97,39 +99,22 @@ class ComparedRun(ABC):
         Raises:
             RunError, RunFolderError: the run cannot be used.
         """
-        run = self.run()
         return {
-            query_id: Ranked.of(
-                [_bare_hit(rank, *each) for rank, each in enumerate(run[query_id], start=1)]
-            )
-            for query_id in query_ids
-            if run.get(query_id)
+            query_id: Ranked.of(ranking, ranking.team)
+            for query_id, ranking in self.rankings(query_ids).items()
         }
 
-    def stored(self, query_ids: Collection[str]) -> dict[str, StoredRanking]:
+    def rankings(self, query_ids: Collection[str]) -> dict[str, RankingRecord]:
         """Query id -> the whole ranking without texts, of those that were ranked.
 
         Raises:
             RunError, RunFolderError: the run cannot be used.
         """
-        nothing = StoredUsage(
-            calls=0, input_tokens=0, cached_input_tokens=0, output_tokens=0, cost=0.0, by_stage=[]
-        )
+        run, texts = self.run(), self.basis.queries
         return {
-            query_id: StoredRanking(
-                version=1,
-                query=StoredQuery(text=self.basis.queries.get(query_id, ""), id=query_id),
-                ranker=self.label,
-                team=None,
-                personas=[],
-                hits=list(ranked.hits.values()),
-                config={},
-                models={},
-                prompt_hashes={},
-                usage=nothing,
-                seconds={},
-            )
-            for query_id, ranked in self.ranked(query_ids).items()
+            query_id: _bare(Query(texts.get(query_id, ""), query_id), run[query_id], self.label)
+            for query_id in query_ids
+            if run.get(query_id)
         }
 
     def _kept_values(self) -> Mapping[str, Mapping[str, float]]:
@@ -232,13 +217,7 @@ class _FolderRun(ComparedRun):
             *_warnings(self._metrics, measure, values),
         )
 
-    def ranked(self, query_ids: Collection[str]) -> dict[str, Ranked]:
-        return {
-            ranking.query.id: Ranked.of(ranking.returned, ranking.team)
-            for ranking in self._folder.rankings(query_ids)
-        }
-
-    def stored(self, query_ids: Collection[str]) -> dict[str, StoredRanking]:
+    def rankings(self, query_ids: Collection[str]) -> dict[str, RankingRecord]:
         return {ranking.query.id: ranking for ranking in self._folder.rankings(query_ids)}
 
     def _kept_values(self) -> Mapping[str, Mapping[str, float]]:
@@ -390,14 +369,23 @@ def _said(setting: Any) -> str:
     return "none" if setting is None else value(setting)
 
 
-def _bare_hit(rank: int, doc_id: str, score: float) -> StoredHit:
-    return StoredHit(
-        rank=rank,
-        doc_id=doc_id,
-        score=score,
-        scores={},
-        missing={},
-        criteria={},
-        first_stage_rank=rank,
-        first_stage_score=None,
+def _bare(query: Query, run: Sequence[tuple[str, float]], label: str) -> RankingRecord:
+    """A ranking of which nothing but documents and scores is known."""
+    import numpy as np
+
+    return RankingRecord(
+        query=query,
+        passages=tuple([Passage(doc_id, "") for doc_id, _ in run]),
+        order=np.arange(len(run)),
+        final=np.array([score for _, score in run], dtype=np.float64),
+        matrix=ScoreMatrix.empty(len(run), 0),
+        personas=(),
+        team=None,
+        ranker=label,
+        config={},
+        models={},
+        prompt_hashes={},
+        calls=UsageTable(),
+        seconds={},
+        has_texts=False,
     )

@@ -29,15 +29,10 @@ from beir_eval.measures.ties import Tied, measured
 from mcranker.llm.masking import shown_url
 from mcranker.logs import safe_logger
 from mcranker.models import MODEL_OPTIONS
-from mcranker.stored_form import used_by
 from mcranker.trec import write_trec
 from personas.atomic import replacing
 from personas.ensembles import find_ensemble
-from personas.ranking.stored import (
-    ASSESSOR,
-    StoredHit,
-    StoredRanking,
-)
+from personas.ranking.record import ASSESSOR, Hit, RankingRecord
 from personas.ranking.usage import UsageTable
 
 if TYPE_CHECKING:
@@ -143,7 +138,7 @@ class RunJob:
         Raises:
             OSError: it cannot be written.
         """
-        append_whole(self._rankings, ranking_line(ranking.stored()))
+        append_whole(self._rankings, ranking_line(ranking))
         self.done.add(ranking.query.id)
 
     def finish(self) -> Metrics:
@@ -332,11 +327,11 @@ class Outcome:
     _used: UsageTable = field(default_factory=UsageTable)
     _seconds: list[float] = field(default_factory=list)
 
-    def take(self, ranking: StoredRanking) -> None:
+    def take(self, ranking: RankingRecord) -> None:
         """Count a ranking; texts may be left out."""
-        query_id, returned = ranking.query.id, ranking.returned
+        query_id = ranking.query.id
         self._tied[query_id] = Tied.of_ranking(ranking, self.texts)
-        self.run[query_id] = _with_numbers(returned)
+        self.run[query_id] = _with_numbers(ranking)
         size = ranking.config.get("team_size")
         if ranking.team is not None and isinstance(size, int):
             self._short_teams += len(ranking.team.members) < size
@@ -363,11 +358,12 @@ class Outcome:
             self._inconsistent += counts.inconsistent
             if counts.failed:
                 self._reasons[_in_short(counts.reason)] += counts.failed
-        for row in (*ranking.usage.by_stage, *ranking.usage.reused):
-            self._used.add(*used_by(row))
+        for table in (ranking.calls, ranking.calls.reused):
+            for key, usage in table.items():
+                self._used.add(*key, usage)
         # What the ledger had took no time that says anything.
         if "total" in ranking.seconds and not any(
-            row.stage in _OF_SCORES for row in ranking.usage.reused
+            stage in _OF_SCORES for stage, _, _ in ranking.calls.reused
         ):
             self._seconds.append(ranking.seconds["total"])
 
@@ -432,7 +428,7 @@ def _percentiles(seconds: Sequence[float]) -> Percentiles | None:
     return Percentiles(queries=len(seconds), p50=p50, p90=p90, p99=p99)
 
 
-def _with_numbers(hits: Iterable[StoredHit]) -> list[tuple[str, float]]:
+def _with_numbers(hits: Iterable[Hit]) -> list[tuple[str, float]]:
     numbered: list[tuple[str, float]] = []
     for hit in hits:
         score = hit.score if hit.score is not None else hit.at_most

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TypeVar
@@ -12,13 +12,14 @@ import orjson
 from beir_eval.errors import RunFolderError
 from beir_eval.files import Line, read_lines
 from personas.errors import SchemaError
-from personas.ranking.stored import StoredHead, StoredRanking
+from personas.ranking.record import RankingRecord
+from personas.ranking.stored import StoredHead
 
 RANKINGS = "rankings.jsonl"
 """Name of the file in a run folder."""
 
 _BLOCK = 1 << 20
-_Form = TypeVar("_Form", bound=StoredHead)
+_Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +35,12 @@ class Ranked:
     torn: bool
 
 
-def ranking_line(ranking: StoredRanking) -> bytes:
+def ranking_line(ranking: RankingRecord) -> bytes:
     """The line of a ranking."""
     return orjson.dumps(ranking.to_dict(texts=False), option=orjson.OPT_APPEND_NEWLINE)
 
 
-def read_rankings(path: Path, wanted: Collection[str] | None = None) -> Iterator[StoredRanking]:
+def read_rankings(path: Path, wanted: Collection[str] | None = None) -> Iterator[RankingRecord]:
     """Every ranking of a file, or those of some queries, and then no line after the last of them.
 
     Raises:
@@ -50,11 +51,11 @@ def read_rankings(path: Path, wanted: Collection[str] | None = None) -> Iterator
         if left is not None:
             if not left:
                 return
-            query_id = _read(StoredHead, line).query.id
+            query_id = _read(StoredHead.read, line).query.id
             if query_id not in left:
                 continue
             left.remove(query_id)
-        yield _read(StoredRanking, line)
+        yield _read(RankingRecord.from_dict, line)
 
 
 def index_rankings(path: Path, *, finished: bool) -> Ranked:
@@ -72,11 +73,11 @@ def index_rankings(path: Path, *, finished: bool) -> Ranked:
     for line in read_lines(path):
         if not (finished or line.content.endswith(b"\n")):
             return Ranked(offsets, torn=True)
-        offsets.setdefault(_read(StoredHead, line).query.id, line.offset)
+        offsets.setdefault(_read(StoredHead.read, line).query.id, line.offset)
     return Ranked(offsets, torn=False)
 
 
-def ranking_at(path: Path, lines: BinaryIO, offset: int) -> StoredRanking:
+def ranking_at(path: Path, lines: BinaryIO, offset: int) -> RankingRecord:
     """The ranking that begins at `offset` of `lines`, which is the open file `path`.
 
     Raises:
@@ -84,7 +85,7 @@ def ranking_at(path: Path, lines: BinaryIO, offset: int) -> StoredRanking:
     """
     lines.seek(offset)
     try:
-        return StoredRanking.read(lines.readline())
+        return RankingRecord.from_dict(lines.readline())
     except SchemaError as failure:
         raise RunFolderError(f"{place_of(path, offset)}: {failure}") from failure
 
@@ -98,7 +99,7 @@ def judged_by_team(path: Path) -> bool:
     for line in read_lines(path):
         if not line.content.endswith(b"\n"):
             break
-        ranking = _read(StoredRanking, line)
+        ranking = _read(RankingRecord.from_dict, line)
         if ranking.team is not None or ranking.hits:
             return ranking.team is not None
     return False
@@ -114,8 +115,8 @@ def place_of(path: Path, offset: int) -> str:
     return f"{path}:{number}"
 
 
-def _read(form: type[_Form], line: Line) -> _Form:
+def _read(reader: Callable[[bytes], _Read], line: Line) -> _Read:
     try:
-        return form.read(line.content)
+        return reader(line.content)
     except SchemaError as failure:
         raise RunFolderError(f"{line.place}: {failure}") from failure

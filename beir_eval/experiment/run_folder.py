@@ -38,7 +38,8 @@ from beir_eval.experiment.rankings import RANKINGS, read_rankings
 from beir_eval.files import read_form, read_records
 from mcranker.paths import is_folder
 from mcranker.trec import read_trec
-from personas.ranking.stored import StoredRanking, check_plain
+from personas.ranking.record import RankingRecord
+from personas.ranking.stored import check_plain
 from personas.weak_judges import WeakJudge
 
 VERSION = 1
@@ -199,7 +200,7 @@ class RunManifest(_Kept):
         models: role -> model, for all roles.
         server: address of the server that the scoring model is on, without secrets; empty where
             it is on none, and in folders of former versions.
-        weak_judge: why the scoring model is weak, as `StoredRanking.weak_judge`; those marked
+        weak_judge: why the scoring model is weak, as `RankingRecord.weak_judge`; those marked
             ``"small"`` got other defaults. See `RunFolder.weak_judge`.
         prompt_hashes: prompt -> SHA-256 of its text.
         versions: program -> version, e.g. ``{"mcranker": "0.1.0", "python": "3.11.7"}``.
@@ -472,7 +473,7 @@ class RunFolder:
         """The run: query id -> (document id, score), best first."""
         return read_trec(self.path / "run.trec")
 
-    def rankings(self, wanted: Collection[str] | None = None) -> Iterator[StoredRanking]:
+    def rankings(self, wanted: Collection[str] | None = None) -> Iterator[RankingRecord]:
         """Every ranking, or those of some queries, without titles and texts."""
         return read_rankings(self.path / RANKINGS, wanted)
 

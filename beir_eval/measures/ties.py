@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from mcranker.trec import Run
-    from personas.ranking.stored import StoredHit, StoredMember, StoredRanking
+    from personas.ranking.record import Hit, RankingRecord
+    from personas.ranking.types import MemberRanking
 
     Places = NDArray[np.intp]
     Numbers = NDArray[np.float64]
@@ -70,7 +71,7 @@ class Tied:
 
     @classmethod
     def of_ranking(
-        cls, ranking: StoredRanking, texts: Mapping[str, tuple[str, str]] | None = None
+        cls, ranking: RankingRecord, texts: Mapping[str, tuple[str, str]] | None = None
     ) -> Tied:
         """A ranking as it is stored.
 
@@ -79,7 +80,7 @@ class Tied:
             texts: document id -> title and text; equal passages were judged as one. Without,
                 all are taken to be different.
         """
-        hits = ranking.best_first
+        hits = ranking.hits
         rule = Rule.of(ranking.config)
         again: Callable[[Places], Numbers] | None = None
         # Of orders the final scores tell the ties: what a persona has sorted is no tie of its own.
@@ -90,7 +91,7 @@ class Tied:
         scores = [hit.score for hit in hits]
         for first, last in ranking.undecided:
             scores[first - 1 : last] = [-float(first)] * (last - first + 1)
-        return cls([hit.doc_id for hit in hits], scores, again, len(ranking.returned))
+        return cls([hit.doc_id for hit in hits], scores, again, len(ranking))
 
     @property
     def has_ties(self) -> bool:
@@ -315,7 +316,7 @@ class _Again:
     def __init__(
         self,
         rule: Rule,
-        hits: Sequence[StoredHit],
+        hits: Sequence[Hit],
         personas: Sequence[str],
         texts: Mapping[str, tuple[str, str]] | None,
     ) -> None:
@@ -354,7 +355,7 @@ class _AgainFused:
         members: of the ranking, fused by reciprocal ranks.
     """
 
-    def __init__(self, hits: Sequence[StoredHit], members: Sequence[StoredMember]) -> None:
+    def __init__(self, hits: Sequence[Hit], members: Sequence[MemberRanking]) -> None:
         import numpy as np
 
         self._count = len(hits)

@@ -14,7 +14,7 @@ from beir_eval.persona_report.line_index import Passages
 from personas.report.site import Made
 
 if TYPE_CHECKING:
-    from personas.ranking.inspection import Inspection, OtherRanking
+    from personas.ranking.record import OtherRanking, RankingRecord
     from personas.survey.surveyor import Surveyor
 
 
@@ -122,8 +122,7 @@ def _inspection(
     passages: Passages,
     query: QueryPlan,
     other: OtherRanking | None,
-) -> Inspection:
-    from personas.ranking.inspection import Inspection
+) -> RankingRecord:
 
     ranking = ranking_at(run.rankings, rankings, query.offset)
     texts = {}
@@ -135,11 +134,11 @@ def _inspection(
                 f"{place_of(run.rankings, query.offset)} ranks; bring back the whole folder"
             )
         texts[hit.doc_id] = found
-    return Inspection.from_dict(ranking.with_texts(texts), grades=query.grades, other=other)
+    return ranking.with_texts(texts).beside(grades=query.grades, other=other)
 
 
 def _other(plan: OtherPlan, lines: BinaryIO, offset: int | None) -> OtherRanking:
-    from personas.ranking.inspection import OtherRanking
+    from personas.ranking.record import OtherRanking
 
     ranking = None if offset is None else ranking_at(plan.rankings, lines, offset)
     return OtherRanking.of(plan.name, plan.top, ranking)

@@ -245,7 +245,7 @@ def _save_team(ranking: Ranking, name: str) -> None:
 
 def _hits(ranking: Ranking) -> list[dict[str, Any]]:
     """The hits that ``--top-n`` and ``--min-relevance`` leave."""
-    return [hit.model_dump(mode="json") for hit in ranking.stored().returned]
+    return [hit.to_dict() for hit in ranking]
 
 
 def _hit_lines(ranking: Ranking) -> Iterator[str]:

@@ -21,9 +21,9 @@ from personas.words import counted, dollars, score_column, seconds, weight
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from mcranker.hit import Hit
     from mcranker.ranking import Ranking
     from personas import Member
+    from personas.ranking.record import Hit
 
 ROOM_FOR_PASSAGE = 24  # columns; with less, the personas' headings are letters
 EXCERPT = 400  # characters of a passage looked at

@@ -11,11 +11,11 @@ import anyio.to_thread
 from mcranker.config import RankerConfig
 from mcranker.documents import of_object
 from mcranker.errors import ConfigError
-from mcranker.hit import Hit
 from mcranker.inputs import as_passages
 from mcranker.rankers.base import Ranker
 from mcranker.rankers.mcranker import MCRanker
 from mcranker.ranking import Ranking
+from personas.ranking.record import Hit
 from personas.ranking.types import Passage
 
 KEY = "mcranker"

@@ -35,7 +35,7 @@ from mcranker.ranking import Ranking, combined
 from mcranker.replies.orders import ReadOrder, likeliest_first, read_choice, read_order
 from mcranker.runtime.bridge import task_group
 from personas import Member, PromptSet
-from personas.orders import points, rule_of_points
+from personas.ranking.orders import points, rule_of_points
 from personas.ranking.types import Comparisons, Orders, Passage, Query, ScoreMatrix
 from personas.ranking.usage import Stage
 from personas.templates import Template

@@ -40,7 +40,7 @@ from mcranker.serve.requests import RANK_FIELDS, read_fields
 from mcranker.serve.served import Job, ServedRanker, ServedRankers, public_form
 from mcranker.serve.settings import Settings
 from personas.ranking.comparison import compare_rankings
-from personas.ranking.inspection import InspectedHit, Inspection
+from personas.ranking.record import Hit, RankingRecord
 from personas.report.compare.sentences import Sentence, reason, verdict
 from personas.words import counted
 
@@ -55,7 +55,7 @@ _EXPLAINED = (
     *("rank", "doc_id", "first_stage_rank", "score", "scores", "ranks", "missing"),
     *("criteria", "rank_without"),
 )
-"""What is said of a document: fields of `InspectedHit`."""
+"""What is said of a document: fields of `Hit`."""
 
 _INSTRUCTIONS = (
     "Ranks passages by how well they answer a query, with a team of judges who each write weighted "
@@ -264,7 +264,7 @@ class _Tools:
     async def explain(self, ranking_id: str, document_id: str) -> dict[str, Any]:
         """Say why a document of an earlier ranking ranks where it does, judge by judge."""
         form = self._found(ranking_id)
-        inspection = await anyio.to_thread.run_sync(Inspection.from_dict, form)
+        inspection = await anyio.to_thread.run_sync(RankingRecord.from_dict, form)
         hit = next((each for each in inspection.hits if each.doc_id == document_id), None)
         if hit is None:
             some = ", ".join(each.doc_id for each in inspection.hits[:5])
@@ -277,11 +277,11 @@ class _Tools:
                     for each in (member.rubric.criteria if member.rubric else ())
                 ],
             }
-            for name in inspection.personas
+            for name in inspection.judges
             if (member := inspection.member(name)) is not None
         }
         return {
-            "query": inspection.query,
+            "query": inspection.query.text,
             "summary": _summary(inspection, hit),
             **{name: getattr(hit, name) for name in _EXPLAINED},
             "top_score": inspection.top,
@@ -423,7 +423,7 @@ def _plain(sentence: Sentence) -> str:
     return "".join(map(str, sentence))
 
 
-def _summary(inspection: Inspection, hit: InspectedHit) -> str:
+def _summary(inspection: RankingRecord, hit: Hit) -> str:
     said = [f"Rank {hit.rank} of {len(inspection.hits)}; given at {hit.first_stage_rank}."]
     for names in (hit.raised_most_by, hit.sunk_most_by):
         if names:

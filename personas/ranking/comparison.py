@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 
 from personas.ensembles import Rule, descending, distinct
 from personas.errors import SchemaError
-from personas.orders import rule_of_points
 from personas.ranking.effectiveness import ndcg
-from personas.ranking.inspection import InspectedHit, Inspection
-from personas.ranking.stored import StoredRanking
+from personas.ranking.orders import rule_of_points
+from personas.ranking.record import Hit, RankingRecord
 from personas.schema import Rubric, Team
 from personas.team_diff import TeamDiff, diff_teams
 from personas.words import counted, exact
@@ -74,7 +73,7 @@ class PersonaChange:
     Attributes:
         persona: its name now, or as it was if it is gone.
         was: its name before, where that was another.
-        before: its score of the passage, or the points of its rank, see `InspectedHit.points`; None
+        before: its score of the passage, or the points of its rank, see `Hit.points`; None
             where there was none.
         after: the same now; None where there is none.
         absent_before: why there was none, such as ``"not on the team"``; empty if there was.
@@ -137,8 +136,8 @@ class ComparedPassage:
     title: str
     text: str
     grade: int | None
-    before: InspectedHit | None
-    after: InspectedHit | None
+    before: Hit | None
+    after: Hit | None
     causes: tuple[PersonaChange, ...]
     combining_effect: int
 
@@ -174,8 +173,8 @@ class RankingComparison:
         ndcg_after: that of the second ranking.
     """
 
-    before: Inspection
-    after: Inspection
+    before: RankingRecord
+    after: RankingRecord
     team: TeamDiff | None
     settings: tuple[SettingChange, ...]
     notes: tuple[str, ...]
@@ -198,7 +197,7 @@ class RankingComparison:
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold; texts of passages are left out."""
         return {
-            "query": {"text": self.after.query, "id": self.after.query_id},
+            "query": {"text": self.after.query.text, "id": self.after.query.id},
             "notes": list(self.notes),
             "team_differs": None if self.team is None else bool(self.team),
             "idle": list(self.idle),
@@ -213,8 +212,8 @@ class RankingComparison:
 
 
 def compare_rankings(
-    before: StoredRanking | Mapping[str, Any],
-    after: StoredRanking | Mapping[str, Any],
+    before: RankingRecord | Mapping[str, Any],
+    after: RankingRecord | Mapping[str, Any],
     *,
     grades: Mapping[str, int] | None = None,
 ) -> RankingComparison:
@@ -224,15 +223,15 @@ def compare_rankings(
     have no scores, `RankingComparison.notes` says so, and what cannot be told is left out.
 
     Args:
-        before: what ``Ranking.to_dict()`` made, or the same read already.
+        before: a ranking, or what its `to_dict` made.
         after: the same, of the second ranking.
         grades: document id -> judgement for this query, above 0 for relevant.
 
     Raises:
         SchemaError: one of them is something else, is not complete, or has a document id twice.
     """
-    one = Inspection.from_dict(before, grades=grades)
-    two = Inspection.from_dict(after, grades=grades)
+    one = RankingRecord.of(before).beside(grades=grades)
+    two = RankingRecord.of(after).beside(grades=grades)
     for side, name in ((one, "before"), (two, "after")):
         found = Counter(hit.doc_id for hit in side.hits).most_common(1)
         if found and found[0][1] > 1:
@@ -261,7 +260,7 @@ def compare_rankings(
 class _Effects:
     """What each persona's change did to the rank of each passage that both rankings judged."""
 
-    def __init__(self, before: Inspection, after: Inspection, team: TeamDiff | None) -> None:
+    def __init__(self, before: RankingRecord, after: RankingRecord, team: TeamDiff | None) -> None:
         self.pairs = _pairs(before, after, team)
         self.edited = _edited(before.team, after.team, team)
         self.by_pair: dict[tuple[str, str], dict[str, int]] = {}
@@ -277,7 +276,7 @@ class _Effects:
             one, two = (rule_of_points(rule, len(texts)) for rule in self._rules)
             self._rules = one, two
         self._scaling = after.top / before.top
-        columns = {name: self._column(name, self._hits) for name in after.personas}
+        columns = {name: self._column(name, self._hits) for name in after.judges}
         now = self._ranks(columns)
         order = [hit.doc_id for hit in sorted(self._hits, key=lambda hit: hit.rank)]
         self.exact = (
@@ -305,7 +304,7 @@ class _Effects:
         if self._rules[0] != self._rules[1]:
             self.combining = self._against(now, self._ranks(columns, self._rules[0]))
 
-    def _gave_same(self, old: str, new: str, hit: InspectedHit) -> bool:
+    def _gave_same(self, old: str, new: str, hit: Hit) -> bool:
         """Whether the persona gave the passage the score that it had before, if it was there."""
         was = self._before.get(hit.doc_id)
         return was is None or was.marks[old] == hit.marks[new]
@@ -315,7 +314,7 @@ class _Effects:
         return {doc_id: then[doc_id] - rank for doc_id, rank in now.items()}
 
     @staticmethod
-    def _column(name: str, hits: Sequence[InspectedHit]) -> NDArray[np.float64]:
+    def _column(name: str, hits: Sequence[Hit]) -> NDArray[np.float64]:
         return np.array([hit.marks.get(name) for hit in hits], dtype=np.float64)
 
     def _ranks(
@@ -343,7 +342,7 @@ def _same(one: Mapping[str, NDArray[np.float64]], other: Mapping[str, NDArray[np
 
 
 def _pairs(
-    before: Inspection, after: Inspection, team: TeamDiff | None
+    before: RankingRecord, after: RankingRecord, team: TeamDiff | None
 ) -> tuple[tuple[str, str], ...]:
     """Score columns that belong together: name before and name after, one of them perhaps empty."""
     renamed = (
@@ -351,9 +350,9 @@ def _pairs(
         if team
         else {}
     )
-    known = {name.casefold(): name for name in before.personas}
+    known = {name.casefold(): name for name in before.judges}
     pairs = []
-    for name in after.personas:
+    for name in after.judges:
         old = known.pop(renamed.get(name, name).casefold(), "")
         pairs.append((old, name))
     return (*pairs, *((old, "") for old in known.values()))
@@ -370,7 +369,7 @@ def _edited(before: Team | None, after: Team | None, team: TeamDiff | None) -> f
 
 
 def _passages(
-    before: Inspection, after: Inspection, effects: _Effects, grades: Mapping[str, int]
+    before: RankingRecord, after: RankingRecord, effects: _Effects, grades: Mapping[str, int]
 ) -> tuple[ComparedPassage, ...]:
     old = {hit.doc_id: hit for hit in before.hits}
     new = {hit.doc_id: hit for hit in after.hits}
@@ -408,7 +407,7 @@ def _passages(
 
 
 def _causes(
-    before: Inspection, after: Inspection, was: InspectedHit, now: InspectedHit, effects: _Effects
+    before: RankingRecord, after: RankingRecord, was: Hit, now: Hit, effects: _Effects
 ) -> list[PersonaChange]:
     found = []
     for old, new in effects.pairs if effects.known else ():
@@ -438,7 +437,7 @@ def _causes(
     return sorted(found, key=lambda each: (-sign * each.effect, -abs(each.change or 0.0)))
 
 
-def _absent(hit: InspectedHit, name: str, score: float | None) -> str:
+def _absent(hit: Hit, name: str, score: float | None) -> str:
     if score is not None:
         return ""
     if not name:
@@ -447,7 +446,7 @@ def _absent(hit: InspectedHit, name: str, score: float | None) -> str:
 
 
 def _criteria(
-    before: Inspection, after: Inspection, was: InspectedHit, now: InspectedHit, old: str, new: str
+    before: RankingRecord, after: RankingRecord, was: Hit, now: Hit, old: str, new: str
 ) -> tuple[CriterionChange, ...]:
     scores_before, scores_after = was.criteria.get(old), now.criteria.get(new)
     if not scores_before or not scores_after:
@@ -473,7 +472,7 @@ def _criteria(
     return tuple(sorted(changed, key=lambda each: -abs(each.added)))
 
 
-def _weights(inspection: Inspection, persona: str) -> dict[str, float]:
+def _weights(inspection: RankingRecord, persona: str) -> dict[str, float]:
     member = inspection.member(persona)
     rubric: Rubric | None = member.rubric if member else None
     return {each.name: each.weight for each in rubric.criteria} if rubric else {}
@@ -483,18 +482,18 @@ def _part(score: float | None, weight: float | None) -> float:
     return 0.0 if score is None or weight is None else score * weight / 100
 
 
-def _discount(hit: InspectedHit | None) -> float:
+def _discount(hit: Hit | None) -> float:
     return 0.0 if hit is None else 1 / math.log2(1 + hit.rank)
 
 
-def _ndcg(side: Inspection) -> float | None:
+def _ndcg(side: RankingRecord) -> float | None:
     grades = side.grades
     if grades is None or not any(grade > 0 for grade in grades.values()):
         return None
     return ndcg([hit.grade for hit in side.hits], grades.values())
 
 
-def _setting_changes(before: Inspection, after: Inspection) -> tuple[SettingChange, ...]:
+def _setting_changes(before: RankingRecord, after: RankingRecord) -> tuple[SettingChange, ...]:
     one, two = _used(before), _used(after)
     # What only one of them used, such as a model for recruiting, was not needed by the other.
     used = [name for name in one if name in two]
@@ -507,13 +506,13 @@ def _setting_changes(before: Inspection, after: Inspection) -> tuple[SettingChan
     return tuple(SettingChange(*each) for each in pairs if each[1] != each[2])
 
 
-def _used(side: Inspection) -> dict[str, str]:
+def _used(side: RankingRecord) -> dict[str, str]:
     found = {"ranker": side.ranker}
     found |= {f"{role} model": name for role, name in side.models.items()}
     return found | {f"prompt {name}": each[:12] for name, each in side.prompt_hashes.items()}
 
 
-def _chosen(side: Inspection) -> dict[str, str]:
+def _chosen(side: RankingRecord) -> dict[str, str]:
     return {
         name.replace("_", " "): _said(setting)
         for name, setting in side.config.items()
@@ -526,13 +525,13 @@ def _said(setting: Any) -> str:
 
 
 def _notes(
-    before: Inspection, after: Inspection, passages: Sequence[ComparedPassage]
+    before: RankingRecord, after: RankingRecord, passages: Sequence[ComparedPassage]
 ) -> Iterator[str]:
     sides = ((before, "before"), (after, "after"))
-    if before.query != after.query:
+    if before.query.text != after.query.text:
         yield (
             "The rankings are of different queries, so moves may come from the query: "
-            f"“{before.query[:_LONGEST]}” before, “{after.query[:_LONGEST]}” after."
+            f"“{before.query.text[:_LONGEST]}” before, “{after.query.text[:_LONGEST]}” after."
         )
     for side, name in sides:
         if side.unfinished:
@@ -546,7 +545,9 @@ def _notes(
     yield from _passage_notes(before, after, passages)
     yield from _score_notes(before, after)
     missing = [
-        f"{counted(side.missing, 'score')} missing {name}" for side, name in sides if side.missing
+        f"{counted(len(side.missing), 'score')} missing {name}"
+        for side, name in sides
+        if side.missing
     ]
     if missing:
         counts = any(side.missing and not _without_scores(side) for side, _ in sides)
@@ -560,7 +561,7 @@ def _notes(
 
 
 def _passage_notes(
-    before: Inspection, after: Inspection, passages: Sequence[ComparedPassage]
+    before: RankingRecord, after: RankingRecord, passages: Sequence[ComparedPassage]
 ) -> Iterator[str]:
     gone = sum(each.after is None for each in passages)
     new = sum(each.before is None for each in passages)
@@ -588,12 +589,12 @@ def _passage_notes(
         yield "The passages were given in another order, which decides between equal scores."
 
 
-def _without_scores(*sides: Inspection) -> bool:
+def _without_scores(*sides: RankingRecord) -> bool:
     """Whether no persona gave a score or a rank, in one of these rankings."""
     return not all(any(hit.known_scores for hit in side.hits) for side in sides)
 
 
-def _score_notes(before: Inspection, after: Inspection) -> Iterator[str]:
+def _score_notes(before: RankingRecord, after: RankingRecord) -> Iterator[str]:
     sides = ((before, "before"), (after, "after"))
     without = [name for side, name in sides if _without_scores(side)]
     if without:

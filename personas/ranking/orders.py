@@ -1,41 +1,40 @@
-"""What can be worked out from the ranks that a team has given."""
+"""Orders of passages as ensembles combine them: ranks, one column a persona, become points."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-import numpy as np
+from personas.ensembles import Rule
 
-from personas.ensembles import Rule, distinct
-from personas.orders import points, rule_of_points
-from personas.ranking.stored import StoredHit
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
-def points_of(
-    ranked: Sequence[StoredHit], names: Sequence[str], rule: Rule
-) -> tuple[dict[int, dict[str, float]], Rule]:
-    """Rank -> persona -> its points, and the rule for them.
+def points(ranks: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Borda's points: above how many other passages a passage stands, equal ranks counted half.
+
+    The ensemble ``"sum"`` of points is Borda's count, which orders passages as their mean rank
+    does; ``"reciprocal_rank"`` of points is that of the ranks.
 
     Args:
-        ranked: the passages that the personas have put in order, in first-stage order.
-        names: the personas.
-        rule: of the ranking.
+        ranks: shape (passages, personas); the lower the better. Distinct passages as rows.
+
+    Returns:
+        An array of that shape, 0 to the number of passages less one.
     """
-    rows, group_of = distinct((hit.title, hit.text) for hit in ranked)
-    ranks = [[ranked[row].ranks[name] for name in names] for row in rows]
-    found = points(np.array(ranks, dtype=np.float64).reshape(len(rows), len(names)))
-    by_rank = {
-        hit.rank: dict(zip(names, found[row].tolist(), strict=True))
-        for hit, row in zip(ranked, group_of.tolist(), strict=True)
-    }
-    return by_rank, rule_of_points(rule, len(rows))
+    import numpy as np
+
+    found = np.empty(ranks.shape)
+    for place, column in enumerate(ranks.T):
+        ordered = np.sort(column)
+        above = np.searchsorted(ordered, column, "left")
+        up_to = np.searchsorted(ordered, column, "right")
+        found[:, place] = len(column) - (above + up_to + 1) / 2
+    return found
 
 
-def tails_of(hits: Sequence[StoredHit], names: Sequence[str]) -> dict[str, int]:
-    """Persona -> its last rank, where several passages that differ share it."""
-    tails = {}
-    for name in names:
-        last = max((hit.ranks.get(name, 0) for hit in hits), default=0)
-        if len({(hit.title, hit.text) for hit in hits if hit.ranks.get(name) == last}) > 1:
-            tails[name] = last
-    return tails
+def rule_of_points(rule: Rule, passages: int) -> Rule:
+    """The rule for the points of so many distinct passages."""
+    return replace(rule, top=float(max(passages - 1, 0)))

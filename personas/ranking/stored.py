@@ -8,9 +8,10 @@ deep.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from operator import not_
-from typing import Annotated, Any, Literal, Self, TypeVar
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from pydantic import (
     BaseModel,
@@ -24,11 +25,23 @@ from pydantic import (
 from personas.ensembles import HIGHEST_SCORE, Rule
 from personas.errors import SchemaError, shown
 from personas.plain import plain
+from personas.ranking.record import ASSESSOR, Hit, RankingRecord
+from personas.ranking.types import (
+    Comparisons,
+    MemberRanking,
+    Orders,
+    Passage,
+    Query,
+    ScoreMatrix,
+    WindowCounts,
+)
+from personas.ranking.usage import Calls, Stage, Usage, UsageTable
 from personas.schema import Team
 from personas.weak_judges import WeakJudge
 
-ASSESSOR = "(assessor)"
-"""The name under which the assessor's own missing scores are listed."""
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _FORM = "this is no ranking as Ranking.to_dict() makes it, version 1"
 _MOST_PROBLEMS = 5
@@ -36,7 +49,7 @@ _LONGEST_VERSION = 40
 _LARGEST = 2**63 - 1
 _DEEPEST = 20  # lists and mappings in one another in a configuration
 _LONGEST_ERROR = 1000
-_WITHOUT_TEXTS = {"hits": {"__all__": {"title", "text"}}}
+_USAGE = tuple(each.name for each in fields(Usage))
 
 _Score = Annotated[float, Field(ge=-HIGHEST_SCORE, le=HIGHEST_SCORE)]
 _Share = Annotated[float, Field(ge=0, le=1)]
@@ -56,7 +69,7 @@ class StoredQuery(_Stored):
 
 
 class StoredHit(_Stored):
-    """One passage, as `InspectedHit` explains its fields.
+    """One passage, as `Hit` explains its fields.
 
     `title` and `text` are None where they are stored elsewhere, as in run folders.
     """
@@ -71,12 +84,10 @@ class StoredHit(_Stored):
     relevance: Annotated[float, Field(ge=0, le=1)] | None = None
     cut: _Count = 0
     criteria: dict[str, dict[str, _Score]]
-    confidence: dict[str, _Share] = Field({}, exclude_if=not_)
-    probabilities: dict[str, Annotated[tuple[_Share, ...], Field(strict=False)]] = Field(
-        {}, exclude_if=not_
-    )
-    dropped: _Score | None = Field(None, exclude_if=lambda value: value is None)
-    ranks: dict[str, Annotated[int, Field(ge=1)]] = Field({}, exclude_if=not_)
+    confidence: dict[str, _Share] = {}
+    probabilities: dict[str, Annotated[tuple[_Share, ...], Field(strict=False)]] = {}
+    dropped: _Score | None = None
+    ranks: dict[str, Annotated[int, Field(ge=1)]] = {}
     first_stage_rank: int = Field(ge=1)
     first_stage_score: _Score | None
     title: str | None = None
@@ -116,7 +127,7 @@ class StoredUsage(_Counts):
 
 
 class StoredComparisons(_Stored):
-    """What came of the replies of a ranker that compares, as `personas.ranking.types.Comparisons` says."""
+    """See `personas.ranking.types.Comparisons`."""
 
     asked: _Count
     odd: _Count = 0
@@ -131,7 +142,7 @@ class StoredComparisons(_Stored):
 
 
 class StoredWindows(_Stored):
-    """What came of the replies about several passages, as `personas.ranking.types.WindowCounts` says."""
+    """See `personas.ranking.types.WindowCounts`."""
 
     asked: _Count
     odd: _Count = 0
@@ -165,9 +176,6 @@ class StoredOrder(StoredComparisons):
     """The same of one persona; `left_out` says why its order does not count, and is empty else."""
 
     left_out: str = ""
-
-
-_Ranking = TypeVar("_Ranking", bound="StoredRanking")
 
 
 class StoredHead(_Stored):
@@ -211,51 +219,17 @@ class StoredRanking(StoredHead):
     absolute: bool | None = None
     partial: bool = False
     failure: str = ""
-    comparisons: StoredComparisons | None = Field(None, exclude_if=not_)
-    windows: StoredWindows | None = Field(None, exclude_if=not_)
-    members: list[StoredMember] = Field([], exclude_if=not_)
-    orders: dict[str, StoredOrder] = Field({}, exclude_if=not_)
-    undecided: list[_Ranks] = Field([], exclude_if=not_)
-    weak_judge: WeakJudge = Field("", exclude_if=not_)
-
-    @classmethod
-    def read(cls, data: object) -> Self:
-        stored = super().read(data)
-        return stored if stored.absolute is not None else _with_relevance(stored)
-
-    def to_dict(self, *, texts: bool = True) -> dict[str, Any]:
-        """As plain values that JSON can hold; titles and texts of the passages may be left out."""
-        return self.model_dump(mode="json", exclude=None if texts else _WITHOUT_TEXTS)
-
-    def with_texts(self, texts: Mapping[str, tuple[str, str]]) -> Self:
-        """The ranking with title and text of each passage, by document id.
-
-        Raises:
-            KeyError: those of a passage are not there.
-        """
-        hits = [
-            hit.model_copy(update=dict(zip(("title", "text"), texts[hit.doc_id], strict=True)))
-            for hit in self.hits
-        ]
-        return self.model_copy(update={"hits": hits})
+    comparisons: StoredComparisons | None = None
+    windows: StoredWindows | None = None
+    members: list[StoredMember] = []
+    orders: dict[str, StoredOrder] = {}
+    undecided: list[_Ranks] = []
+    weak_judge: WeakJudge = ""
 
     @property
     def ordered_by(self) -> tuple[str, ...]:
         """The personas whose orders of the passages count, in team order."""
         return tuple(name for name, order in self.orders.items() if not order.left_out)
-
-    @property
-    def best_first(self) -> list[StoredHit]:
-        """The passages by rank."""
-        return sorted(self.hits, key=lambda hit: hit.rank)
-
-    @property
-    def returned(self) -> list[StoredHit]:
-        """The passages that the ranker, ``top_n`` and ``min_relevance`` left, by rank."""
-        hits = self.best_first
-        dropped = [hit.dropped is not None for hit in hits]
-        places = returned([hit.relevance for hit in hits], self.config, dropped)
-        return [hits[place] for place in places]
 
     def criteria_of(self, persona: str) -> tuple[str, ...]:
         """Names of a persona's criteria, in their order; none where it has no rubric."""
@@ -307,70 +281,219 @@ class StoredRanking(StoredHead):
         return self
 
 
-def _with_relevance(ranking: _Ranking) -> _Ranking:
-    """A ranking of an older version, with the relevance that follows from its judges' scores."""
-    import numpy as np
-
-    rule, hits = Rule.of(ranking.config), ranking.hits
-    judged = bool(ranking.personas and rule.top) and not ranking.members and ranking.ranker != "qg"
-    found = np.full(len(hits), np.nan)
-    if judged and hits:
-        rows = [[hit.scores[name] for name in ranking.personas] for hit in hits]
-        asks = rule.ensemble.asks and not rule.first_stage_weight
-        finals = np.array([hit.score for hit in hits], dtype=np.float64)
-        found = rule.relevance(np.array(rows, dtype=np.float64), finals if asks else None)
-        found[np.isnan(finals)] = np.nan
-    values = [None if each != each else each for each in found.tolist()]
-    changed = [
-        hit.model_copy(update={"relevance": each}) for hit, each in zip(hits, values, strict=True)
-    ]
-    return ranking.model_copy(update={"absolute": judged, "hits": changed})
-
-
-def imputed(
-    scores: Mapping[str, float | None], missing: Mapping[str, str], rule: Rule
-) -> dict[str, float]:
-    """Persona -> what its missing score counts in the final one of a passage that has one.
+def read_fields(data: object) -> dict[str, Any]:
+    """The fields of the `RankingRecord` that was stored.
 
     Args:
-        scores: of one passage, by persona.
-        missing: persona, or `ASSESSOR`, -> why its score is missing.
-        rule: of the ranking.
+        data: what its `to_dict` made, or the JSON text of that.
+
+    Raises:
+        SchemaError: it is something else, is not complete, or contradicts itself.
     """
     import numpy as np
 
-    filled = rule.filled(np.array([list(scores.values())], dtype=np.float64))
-    if rule.ensemble.asks:
-        # The model that combined the scores saw that some are missing.
-        if ASSESSOR not in missing:
-            return {}
-        if rule.missing == "mean_of_team":
-            return {ASSESSOR: float(filled.mean())}
-        return {ASSESSOR: float(rule.filled(np.array([[np.nan]]))[0, 0])}
-    found = zip(scores, filled[0].tolist(), strict=True)
-    return {name: score for name, score in found if name in missing}
+    form = StoredRanking.read(data)
+    hits = sorted(form.hits, key=lambda hit: hit.first_stage_rank)
+    matrix = _matrix(form, hits)
+    final = np.array([hit.score for hit in hits], dtype=np.float64)
+    relevances = {row: hit.relevance for row, hit in enumerate(hits) if hit.relevance is not None}
+    if form.absolute is None:
+        absolute, relevances = _relevance_of_scores(form, matrix.values, final)
+    else:
+        absolute = form.absolute
+    return {
+        "query": Query(form.query.text, form.query.id),
+        "passages": tuple([_passage(hit) for hit in hits]),
+        "order": np.argsort([hit.rank for hit in hits]).astype(np.intp),
+        "final": final,
+        "matrix": matrix,
+        "personas": tuple(form.personas),
+        "team": form.team,
+        "ranker": form.ranker,
+        "config": form.config,
+        "models": form.models,
+        "prompt_hashes": form.prompt_hashes,
+        "calls": _usage_table(form.usage),
+        "seconds": form.seconds,
+        "assessor_reasons": {
+            row: hit.missing[ASSESSOR]
+            for row, hit in enumerate(hits)
+            if ASSESSOR in hit.missing and ASSESSOR not in form.personas
+        },
+        "bounds": {row: hit.at_most for row, hit in enumerate(hits) if hit.at_most is not None},
+        "absolute": absolute,
+        "relevances": relevances,
+        "partial": form.partial,
+        "failure": form.failure,
+        "cut": {row: hit.cut for row, hit in enumerate(hits) if hit.cut},
+        "comparisons": Comparisons(**dict(form.comparisons)) if form.comparisons else None,
+        "dropped": {row: hit.dropped for row, hit in enumerate(hits) if hit.dropped is not None},
+        "windows": WindowCounts(**dict(form.windows)) if form.windows else None,
+        "members": tuple([MemberRanking(**dict(each)) for each in form.members]),
+        "orders": _orders(form, hits) if form.orders else None,
+        "undecided": tuple(form.undecided),
+        "weak_judge": form.weak_judge,
+        "has_texts": all(hit.text is not None and hit.title is not None for hit in hits),
+    }
 
 
-def returned(
-    relevances: Sequence[float | None], config: Mapping[str, Any], dropped: Sequence[bool]
-) -> list[int]:
-    """Places of the passages that a ranking hands out, in their order.
+def _passage(hit: StoredHit) -> Passage:
+    title, text = hit.title or "", hit.text or ""
+    return Passage(hit.doc_id, text, title, hit.first_stage_score, hit.metadata)
 
-    Those that the ranker dropped are left out. ``min_relevance`` leaves out what has a lower
-    relevance and what was not judged, unless nothing was judged at all; ``top_n`` then leaves the
-    first so many.
 
-    Args:
-        relevances: of the passages, best first; None for one that was not judged, or not by all.
-        config: of the ranking.
-        dropped: whether the ranker dropped it, of each of them.
-    """
-    least, most = config.get("min_relevance"), config.get("top_n")
-    places = [place for place, gone in enumerate(dropped) if not gone]
-    if isinstance(least, int | float) and any(each is not None for each in relevances):
-        known = [(place, relevances[place]) for place in places]
-        places = [place for place, each in known if each is not None and each >= least]
-    return places[:most] if isinstance(most, int) and most > 0 else places
+def _matrix(form: StoredRanking, hits: Sequence[StoredHit]) -> ScoreMatrix:
+    import numpy as np
+
+    names = form.personas
+    rows = [[hit.scores[name] for name in names] for hit in hits]
+    values = np.array(rows, dtype=np.float64).reshape(len(hits), len(names))
+    matrix = ScoreMatrix(values)
+    for row, hit in enumerate(hits):
+        if not (hit.missing or hit.criteria or hit.confidence or hit.probabilities):
+            continue
+        for column, name in enumerate(names):
+            place = row, column
+            if name in hit.missing:
+                matrix.reasons[place] = hit.missing[name]
+            if name in hit.confidence:
+                matrix.confidence[place] = hit.confidence[name]
+            if name in hit.probabilities:
+                matrix.probabilities[place] = hit.probabilities[name]
+            if given := hit.criteria.get(name):
+                listed = form.criteria_of(name)
+                if set(given) != set(listed):
+                    raise SchemaError(
+                        f"this is no complete ranking: the hit of rank {hit.rank} has scores "
+                        f"of other criteria than {name!r} has"
+                    )
+                matrix.criteria[place] = tuple([given[each] for each in listed])
+    return matrix
+
+
+def _relevance_of_scores(
+    form: StoredRanking, values: NDArray[np.float64], final: NDArray[np.float64]
+) -> tuple[bool, dict[int, float]]:
+    """The relevance of a ranking that was saved when it was scaled over the query's passages."""
+    import numpy as np
+
+    rule = Rule.of(form.config)
+    if not (form.personas and rule.top) or form.members or form.ranker == "qg":
+        return False, {}
+    asks = rule.ensemble.asks and not rule.first_stage_weight
+    found = rule.relevance(values, final if asks else None)
+    known = np.flatnonzero(~np.isnan(final) & ~np.isnan(found)).tolist()
+    return True, {row: float(found[row]) for row in known}
+
+
+def _usage_table(usage: StoredUsage) -> UsageTable:
+    table = UsageTable()
+    for reused, rows in ((False, usage.by_stage), (True, usage.reused)):
+        for each in rows:
+            stage = cast("Stage", each.stage)
+            took = Usage(**{name: getattr(each, name) for name in _USAGE})
+            table.add(stage, each.persona, each.model, took, reused=reused)
+            if not reused:
+                table.costs[stage, each.persona, each.model] = each.cost
+    return table
+
+
+def _orders(form: StoredRanking, hits: Sequence[StoredHit]) -> Orders:
+    import numpy as np
+
+    names = tuple(form.orders)
+    rows = [[hit.ranks.get(name, math.nan) for name in names] for hit in hits]
+    return Orders(
+        personas=names,
+        ranks=np.array(rows, dtype=np.float64).reshape(len(hits), len(names)),
+        comparisons={
+            name: Comparisons(**each.model_dump(exclude={"left_out"}))
+            for name, each in form.orders.items()
+        },
+        left_out={name: each.left_out for name, each in form.orders.items() if each.left_out},
+    )
+
+
+# Written
+
+
+def stored(ranking: RankingRecord, *, texts: bool) -> dict[str, Any]:
+    """The form of a ranking, see `RankingRecord.to_dict`."""
+    orders = ranking.orders
+    form: dict[str, Any] = {
+        "version": 1,
+        "query": {"text": ranking.query.text, "id": ranking.query.id},
+        "ranker": ranking.ranker,
+        "team": ranking.team.model_dump(mode="json") if ranking.team else None,
+        "personas": list(ranking.personas),
+        "hits": [stored_hit(hit, texts=texts) for hit in ranking.hits],
+        "config": plain_values(ranking.config),
+        "models": dict(ranking.models),
+        "prompt_hashes": dict(ranking.prompt_hashes),
+        "usage": {
+            **asdict(ranking.usage),
+            "cost": ranking.cost,
+            "by_stage": [_calls(row) for row in ranking.rows_of_calls()],
+            "reused": [_calls(row) for row in ranking.rows_of_calls(reused=True)],
+        },
+        "seconds": dict(ranking.seconds),
+        "absolute": ranking.absolute,
+        "partial": ranking.partial,
+        "failure": ranking.failure,
+    }
+    optional = {
+        "comparisons": ranking.comparisons and asdict(ranking.comparisons),
+        "windows": ranking.windows and asdict(ranking.windows),
+        "members": [_listed(asdict(each)) for each in ranking.members],
+        "orders": {
+            name: {**asdict(orders.comparisons[name]), "left_out": orders.left_out.get(name, "")}
+            for name in (orders.personas if orders else ())
+        }
+        if orders
+        else {},
+        "undecided": [list(each) for each in ranking.undecided],
+        "weak_judge": ranking.weak_judge,
+    }
+    return {**form, **{name: value for name, value in optional.items() if value}}
+
+
+def stored_hit(hit: Hit, *, texts: bool) -> dict[str, Any]:
+    """The form of a passage, see `Hit.to_dict`."""
+    form: dict[str, Any] = {
+        "rank": hit.rank,
+        "doc_id": hit.doc_id,
+        "score": hit.score,
+        "scores": dict(hit.scores),
+        "missing": dict(hit.missing),
+        "skipped": list(hit.skipped),
+        "at_most": hit.at_most,
+        "relevance": hit.relevance,
+        "cut": hit.cut,
+        "criteria": hit.criteria,
+        "first_stage_rank": hit.first_stage_rank,
+        "first_stage_score": hit.first_stage_score,
+        "metadata": plain_values(hit.metadata),
+    }
+    optional = {
+        "confidence": hit.confidence,
+        "probabilities": {name: list(each) for name, each in hit.probabilities.items()},
+        "ranks": hit.ranks,
+    }
+    form |= {name: dict(value) for name, value in optional.items() if value}
+    if hit.dropped is not None:
+        form["dropped"] = hit.dropped
+    if texts:
+        form |= {"title": hit.title, "text": hit.text}
+    return form
+
+
+def _calls(row: Calls) -> dict[str, Any]:
+    names = {"stage": row.stage, "persona": row.persona, "model": row.model}
+    return {**names, **asdict(row.usage), "cost": row.cost}
+
+
+def _listed(member: dict[str, Any]) -> dict[str, Any]:
+    return {**member, "ranks": list(member["ranks"]), "scores": list(member["scores"])}
 
 
 def plain_values(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class Score:
     value: float | None
     reason: str = ""
     criteria: tuple[float, ...] = ()
-    failure: Exception | None = field(default=None, compare=False, repr=False)
+    failure: Any = field(default=None, compare=False, repr=False)
     confidence: float | None = None
     probabilities: tuple[float, ...] = ()
 

@@ -41,6 +41,21 @@ class Usage:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """What the calls of one stage by one persona (empty where there is none) to one model took.
+
+    Attributes:
+        cost: US dollars; None where no price is known.
+    """
+
+    stage: str
+    persona: str
+    model: str
+    usage: Usage
+    cost: float | None
+
+
 _STAGES = ("probe", "recruit", "criteria", "score", "assess")
 
 
@@ -48,11 +63,15 @@ class UsageTable(Mapping[tuple[Stage, str, str], Usage]):
     """Calls and tokens by stage, persona (empty where there is none) and model.
 
     Answers that were there already (`ChatReply.reused`) are counted apart, in `reused`.
+
+    Attributes:
+        costs: US dollars of rows, where they were stored with the calls; None if not known.
     """
 
     def __init__(self, rows: Mapping[tuple[Stage, str, str], Usage] | None = None) -> None:
         self._rows: dict[tuple[Stage, str, str], Usage] = dict(rows or {})
         self._reused: UsageTable | None = None
+        self.costs: dict[tuple[Stage, str, str], float | None] = {}
 
     def add(
         self, stage: Stage, persona: str, model: str, usage: Usage, *, reused: bool = False

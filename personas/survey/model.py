@@ -183,7 +183,7 @@ class Case:
         scores: persona -> score, or None where it is missing.
         top: the highest score a persona could give.
         effects: persona -> by how many ranks it raised (positive) or sank (negative) the passage,
-            as `InspectedHit.effects`; empty where nobody can be left out.
+            as `Hit.effects`; empty where nobody can be left out.
         other_rank: in the other ranker's ranking.
         other_score: None where it gave none.
         first_stage_rank: in the first stage.
@@ -312,7 +312,7 @@ class Survey:
         recruits: nDCG@10 with and without one recruit, averaged over recruits and queries: each
             recruit of each query is left out once. Members of the library for whom a recruiter
             gave a reason are recruits too. None if it cannot be told.
-        weak_judge: why the model that judged is weak, as `Inspection.weak_judge`.
+        weak_judge: why the model that judged is weak, as `RankingRecord.weak_judge`.
         collection: the data set's name; may be empty.
         differences: over the first stage and the other ranker, where that is known.
     """

@@ -9,7 +9,7 @@ from functools import lru_cache
 from personas.provenance import Provenance, provenance
 from personas.ranking.agreement import AlphaSums
 from personas.ranking.effectiveness import ndcg
-from personas.ranking.inspection import Inspection
+from personas.ranking.record import RankingRecord
 from personas.schema import Member, Team
 from personas.survey.model import QueryFigures
 from personas.survey.sums import cut, mean
@@ -60,7 +60,7 @@ class LeftOut:
     Attributes:
         with_all: with nobody left out.
         without: persona -> nDCG@10 without it.
-        exact: as `Inspection.leave_one_out_exact`.
+        exact: as `RankingRecord.leave_one_out_exact`.
     """
 
     with_all: float
@@ -89,7 +89,7 @@ class QueryFindings:
     left_out: LeftOut | None
 
     @classmethod
-    def of(cls, place: int, inspection: Inspection) -> QueryFindings:
+    def of(cls, place: int, inspection: RankingRecord) -> QueryFindings:
         """The findings; `place` is the query's, from 1."""
         judges = _judges(inspection)
         places = {judge.name: place for place, judge in enumerate(judges)}
@@ -104,14 +104,14 @@ class QueryFindings:
         hits, other = inspection.hits, inspection.other
         figures = QueryFigures(
             place=place,
-            query_id=cut(inspection.query_id, MOST_NAME),
-            query=cut(inspection.query, MOST_TEXT),
+            query_id=cut(inspection.query.id, MOST_NAME),
+            query=cut(inspection.query.text, MOST_TEXT),
             personas=tuple(judge.name for judge in judges),
             passages=len(hits),
-            missing=inspection.missing,
+            missing=len(inspection.missing),
             skipped=inspection.skipped,
-            calls=inspection.total.calls,
-            cost=inspection.total.cost,
+            calls=inspection.usage.calls,
+            cost=inspection.cost,
             human=any(judge.hands.by_human for judge in judges),
             disagreement=None if spread is None else spread / top,
             alpha=alpha.alpha,
@@ -131,10 +131,10 @@ class QueryFindings:
         return cls(figures, judges, top, taus, alpha, _left_out(inspection, judges))
 
 
-def _judges(inspection: Inspection) -> tuple[Judge, ...]:
+def _judges(inspection: RankingRecord) -> tuple[Judge, ...]:
     team = inspection.team
     members = {member.name: member for member in team.members} if team else {}
-    for_this = team is not None and _made_for(team, inspection.query)
+    for_this = team is not None and _made_for(team, inspection.query.text)
     return tuple(
         Judge(
             members[name],
@@ -143,7 +143,7 @@ def _judges(inspection: Inspection) -> tuple[Judge, ...]:
             sum(name in hit.missing for hit in inspection.hits),
             for_this and _chosen(members[name]),
         )
-        for name in inspection.personas
+        for name in inspection.judges
         if name in members
     )
 
@@ -164,9 +164,9 @@ def _chosen(member: Member) -> bool:
     )
 
 
-def _left_out(inspection: Inspection, judges: tuple[Judge, ...]) -> LeftOut | None:
+def _left_out(inspection: RankingRecord, judges: tuple[Judge, ...]) -> LeftOut | None:
     judged = inspection.judged
-    if not judged or len(inspection.personas) < 2:
+    if not judged or len(inspection.judges) < 2:
         return None
     behind = [
         (rank, hit.grade)
@@ -193,7 +193,7 @@ def _left_out(inspection: Inspection, judges: tuple[Judge, ...]) -> LeftOut | No
     )
 
 
-def _ndcg(inspection: Inspection, placed: Iterable[tuple[int, int | None]]) -> float | None:
+def _ndcg(inspection: RankingRecord, placed: Iterable[tuple[int, int | None]]) -> float | None:
     if inspection.grades is None:
         return None
     grades: list[int | None] = [None] * DEPTH

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from math import fsum
 
 from personas.ranking.agreement import AlphaSums
-from personas.ranking.inspection import InspectedHit, Inspection, OtherPlace
+from personas.ranking.record import Hit, OtherPlace, RankingRecord
 from personas.survey.model import CASE_KINDS, Case, CaseKind, QueryFigures, Survey, Totals
 from personas.survey.query import DEPTH, MOST_NAME, MOST_TEXT, QueryFindings
 from personas.survey.sums import cut, mean
@@ -32,7 +32,7 @@ class CaseTable:
     _compared: bool = False
     _cases: dict[CaseKind, list[Case]] = field(default_factory=dict)
 
-    def take(self, place: int, inspection: Inspection) -> None:
+    def take(self, place: int, inspection: RankingRecord) -> None:
         """Look for cases in one query."""
         if inspection.other is None:
             return
@@ -77,13 +77,13 @@ def _kind(grade: int, rank: int, other_rank: int) -> CaseKind | None:
 
 
 def _case(
-    kind: CaseKind, place: int, inspection: Inspection, hit: InspectedHit, other: OtherPlace
+    kind: CaseKind, place: int, inspection: RankingRecord, hit: Hit, other: OtherPlace
 ) -> Case:
     assert hit.grade is not None, "only judged passages are cases"
     return Case(
         kind=kind,
         place=place,
-        query=cut(inspection.query, MOST_TEXT),
+        query=cut(inspection.query.text, MOST_TEXT),
         doc_id=cut(hit.doc_id, MOST_NAME),
         rank=hit.rank,
         title=cut(hit.title, MOST_TEXT),
@@ -122,7 +122,7 @@ class Surveyor:
     surveyors can be pickled.
 
     >>> surveyor = Surveyor()
-    >>> surveyor.take(1, Inspection.from_dict(data, grades=grades))
+    >>> surveyor.take(1, RankingRecord.from_dict(data, grades=grades))
     >>> survey = surveyor.finish(title="MC", dataset="scifact", ...)
     """
 
@@ -136,7 +136,7 @@ class Surveyor:
     _locked: int = 0
     _weak: WeakJudge = ""
 
-    def take(self, place: int, inspection: Inspection) -> None:
+    def take(self, place: int, inspection: RankingRecord) -> None:
         """Add a ranked query.
 
         Args:
@@ -156,7 +156,7 @@ class Surveyor:
         if findings.left_out is not None:
             recruits = [judge.name for judge in findings.judges if judge.recruited]
             self._recruits.take(findings.left_out, recruits)
-        self._reused += inspection.reused
+        self._reused += inspection.reused.calls
         self._locked += inspection.team is not None and inspection.team.locked
         self._weak = max(self._weak, inspection.weak_judge)
 

@@ -17,8 +17,8 @@ from beir_eval.experiment.cell import Outcome
 from beir_eval.experiment.rankings import index_rankings, read_rankings
 from mcranker import ConfigError, InputError, MCRanker, MissingScoreError, Ranking
 from personas.errors import SchemaError
-from personas.ranking.inspection import Inspection
-from personas.ranking.stored import StoredHead, StoredRanking
+from personas.ranking.record import RankingRecord
+from personas.ranking.stored import StoredHead
 from personas.report import render_inspection
 from personas.survey.surveyor import Surveyor
 from tests.attack.scale import scaled
@@ -77,12 +77,12 @@ def spoiled(draws: random.Random) -> dict[str, Any]:
 
 def use(data: object) -> None:
     """All that is done with a saved ranking."""
-    inspection = Inspection.from_dict(StoredRanking.read(data), grades={"a": 1})
-    render_inspection(StoredRanking.read(data))
+    inspection = RankingRecord.of(RankingRecord.from_dict(data)).beside(grades={"a": 1})
+    render_inspection(RankingRecord.from_dict(data))
     Surveyor().take(1, inspection)
     outcome = Outcome({})
-    outcome.take(StoredRanking.read(data))
-    ranking = Ranking.from_dict(StoredRanking.read(data))
+    outcome.take(RankingRecord.from_dict(data))
+    ranking = Ranking.from_dict(RankingRecord.from_dict(data))
     assert Ranking.from_dict(ranking.to_dict()).to_dict() == ranking.to_dict()
     choices: tuple[dict[str, Any], ...] = (
         {},
@@ -161,7 +161,7 @@ def test_bytes_of_any_kind(tmp_path: Path) -> None:
     ],
 )
 def test_no_ranking_at_all(data: bytes) -> None:
-    for form in (StoredHead, StoredRanking):
+    for read in (StoredHead.read, RankingRecord.from_dict):
         with pytest.raises(SchemaError) as caught:
-            form.read(data)
+            read(data)
         assert len(str(caught.value)) < 500

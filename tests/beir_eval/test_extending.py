@@ -30,7 +30,7 @@ from mcranker.config import RankerConfig
 from mcranker.method.answers import SCORINGS
 from mcranker.rankers import RANKERS
 from personas.ensembles import ENSEMBLES
-from personas.ranking.inspection import Inspection
+from personas.ranking.record import RankingRecord
 from tests.support.cli_support import answer
 from tests.support.loopback import Body, completion, serve_in_thread
 
@@ -155,7 +155,7 @@ def test_a_scoring_scheme(kind: type[MCRanker | DirectRanker], tmp_path: Path) -
     assert ranking.usage.calls == estimate.calls + judges
     assert ranking.usage.unreadable == judges
     assert (ranking.config["scoring"], ranking.config["scale"]) == ("grades", 3)
-    assert Inspection.from_dict(ranking.to_dict()).top == 3
+    assert RankingRecord.of(ranking.to_dict()).top == 3
     whole(ranking, tmp_path)
 
 

@@ -18,7 +18,7 @@ from beir_eval.experiment.run_folder import RunFolder, ScoreCounts
 from mcranker import ChatRequest, ConfigError, MCRanker, Ranking
 from mcranker.cli.progress import QueryTracker
 from personas.ensembles import ENSEMBLES
-from personas.ranking.inspection import Inspection
+from personas.ranking.record import RankingRecord
 from tests.support.beir_folder import write_folder
 from tests.support.experiment_support import constant, plan
 from tests.support.known_scores import MEDIAN
@@ -76,7 +76,7 @@ def test_it_is_estimated_and_takes_part_in_top_k(ranking: Ranking) -> None:
 
 
 def test_reports_explain_it_and_leave_personas_out_by_it(ranking: Ranking, tmp_path: Path) -> None:
-    inspection = Inspection.from_dict(ranking.to_dict())
+    inspection = RankingRecord.of(ranking.to_dict())
     assert inspection.leave_one_out_exact
     # Without Ben the medians are the means of two: a 5, b 5, c 5, so the first stage's order.
     assert [hit.rank_without["Ben"] for hit in inspection.hits] == [2, 3, 1]
@@ -142,7 +142,7 @@ def test_without_the_package_its_rankings_open_and_the_sum_stands_in(
         saved = made.rank("masks", ["a", "b", "c"]).to_json()
     ENSEMBLES.__dict__["_added"].clear()
     ranking = Ranking.from_dict(json.loads(saved))
-    inspection = Inspection.from_dict(ranking.to_dict())
+    inspection = RankingRecord.of(ranking.to_dict())
     assert inspection.ensemble is None
     assert not inspection.leave_one_out_exact
     assert [hit.rank_of_all for hit in inspection.hits] == [1, 2, 3]  # sums 18, 15 and 10

@@ -160,9 +160,9 @@ def test_a_team_that_cannot_be_read(tmp_path: Path) -> None:
 def test_compare_takes_rankings_values_and_files(tmp_path: Path) -> None:
     first, second = ranked(), ranked(ensemble="reciprocal_rank")
     saved = written(tmp_path / "m1.json", first.to_dict())
-    for before in (first, first.to_dict(), first.stored(), saved, str(saved)):
+    for before in (first, first.to_dict(), first, saved, str(saved)):
         found = compare(before, second, grades={"a": 1})
-        assert found.before.query == "best masks"
+        assert found.before.query.text == "best masks"
         assert [each.name for each in found.settings] == ["ensemble", "rank ties"]
     html = tmp_path / "moved.html"
     found.to_html(html)

@@ -12,7 +12,7 @@ import pytest
 from beir_eval.persona_report.build import write_persona_report
 from mcranker import MCRanker
 from mcranker.llm.chat import ChatRequest
-from personas.ranking.inspection import Inspection, OtherPlace, OtherRanking
+from personas.ranking.record import OtherPlace, OtherRanking, RankingRecord
 from personas.report.dataset.pages import survey_pages
 from personas.report.query.inspection_page import inspection_pages, render_inspection
 from personas.report.site import PageContext, query_page
@@ -73,9 +73,9 @@ def stored() -> dict[str, Any]:
     return data
 
 
-def inspection() -> Inspection:
+def inspection() -> RankingRecord:
     """That ranking, with judgements and another ranker's places."""
-    return Inspection.from_dict(stored(), grades=GRADES, other=OTHER)
+    return RankingRecord.of(stored()).beside(grades=GRADES, other=OTHER)
 
 
 def write_query(folder: Path, data: dict[str, Any] | None = None) -> Path:
@@ -102,7 +102,7 @@ def write_long_query(folder: Path) -> list[Path]:
         }
         for place in range(40)
     ]
-    found = Inspection.from_dict({**stored(), "hits": hits})
+    found = RankingRecord.of({**stored(), "hits": hits})
     (folder / query_page(2)).parent.mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("personas.report.query.inspection_page.PAGE_BYTES", 90_000)

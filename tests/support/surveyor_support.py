@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from personas import Criterion, Member, Persona, Rubric, Team, library
-from personas.ranking.inspection import Inspection, OtherPlace, OtherRanking
+from personas.ranking.record import OtherPlace, OtherRanking, RankingRecord
 from personas.schema import Origin
 from personas.survey.model import Survey
 from personas.survey.surveyor import Surveyor
@@ -75,7 +75,7 @@ def inspect(
     recruited_for: str | None = None,
     usage: Mapping[str, Any] | None = None,
     **config: Any,
-) -> Inspection:
+) -> RankingRecord:
     """The inspection of these hits, judged by these members or, without, by no team.
 
     The team was recruited for this query unless `recruited_for` names another.
@@ -95,7 +95,7 @@ def inspect(
         "usage": {**counts, "cost": 0.0, "by_stage": [], **(usage or {})},
         "seconds": {"total": 0.0},
     }
-    return Inspection.from_dict(data, grades=grades, other=compared)
+    return RankingRecord.of(data).beside(grades=grades, other=compared)
 
 
 def other(**places: int) -> OtherRanking:

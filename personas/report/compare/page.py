@@ -157,7 +157,7 @@ def render_comparison(
         queries=queries,
         runs=runs,
         shared_team=queries[0] if same_team and queries else None,
-        explained={each.comparison.after.query_id: each.number for each in queries},
+        explained={each.comparison.after.query.id: each.number for each in queries},
         before=before,
         after=after,
         first=FIRST,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from markupsafe import Markup
 
 from personas.ranking.comparison import ComparedPassage, RankingComparison
-from personas.ranking.inspection import InspectedHit
+from personas.ranking.record import Hit
 from personas.report.markup import iso, moved
 from personas.words import whole
 
@@ -90,7 +90,7 @@ def _line(each: ComparedPassage, left: int, right: int) -> Markup:
 
 def _items(
     passages: Sequence[ComparedPassage],
-    side: Callable[[ComparedPassage], InspectedHit | None],
+    side: Callable[[ComparedPassage], Hit | None],
     anchor: Callable[[ComparedPassage], str],
     *,
     marked: bool,

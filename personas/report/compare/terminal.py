@@ -33,7 +33,7 @@ def show_comparison(console: Console, comparison: RankingComparison, *, top: int
         top: passages listed, at least 1.
     """
     screen = Screen(console)
-    screen.words(clipped(comparison.after.query, _LONGEST) or "(empty query)", "bold")
+    screen.words(clipped(comparison.after.query.text, _LONGEST) or "(empty query)", "bold")
     for note in comparison.notes:
         screen.words(clipped(note, 600), "yellow", hang=2)
     for sentence in verdict(comparison):

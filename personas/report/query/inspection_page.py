@@ -15,8 +15,7 @@ from markupsafe import Markup
 from personas.ensembles import Rule
 from personas.files import dumps
 from personas.provenance import ORIGINS, Provenance, provenance
-from personas.ranking.inspection import InspectedHit, Inspection, OtherRanking
-from personas.ranking.stored import StoredRanking
+from personas.ranking.record import Hit, OtherRanking, RankingRecord
 from personas.report.formats import alpha_reading, cut, tau_reading
 from personas.report.markup import page_bytes
 from personas.report.page import render_page
@@ -106,7 +105,7 @@ _BOUNDS = (
 
 
 def render_inspection(
-    data: StoredRanking | Mapping[str, Any],
+    data: RankingRecord | Mapping[str, Any],
     *,
     grades: Mapping[str, int] | None = None,
     other: OtherRanking | None = None,
@@ -118,7 +117,7 @@ def render_inspection(
     left out. Bytes are those of the page: UTF-8, with markup in the text escaped.
 
     Args:
-        data: what ``Ranking.to_dict()`` made.
+        data: a ranking, or what its `to_dict` made.
         grades: document id -> judgement for this query, above 0 for relevant; without, the
             page says nothing of judgements.
         other: what another ranker made of the query.
@@ -126,7 +125,7 @@ def render_inspection(
     Raises:
         SchemaError: `data` is something else.
     """
-    inspection = Inspection.from_dict(data, grades=grades, other=other)
+    inspection = RankingRecord.of(data).beside(grades=grades, other=other)
     hits = inspection.hits
     limit = _fair_limit([hit.text for hit in hits], TEXT_LIMIT, PAGE_LIMIT)
     page = _QueryPages(inspection)
@@ -134,7 +133,7 @@ def render_inspection(
     return page.render(pages_of([""], [len(hits)]), 0, pieces)
 
 
-def inspection_pages(inspection: Inspection, around: PageContext) -> list[str]:
+def inspection_pages(inspection: RankingRecord, around: PageContext) -> list[str]:
     """The page of one query within a report, in several parts where one would be too large.
 
     Each has less than `PAGE_BYTES` bytes in UTF-8, with links to the report, to the queries
@@ -159,7 +158,7 @@ def inspection_pages(inspection: Inspection, around: PageContext) -> list[str]:
     return [made] if len(made.encode()) < PAGE_BYTES else _in_parts(inspection, around)
 
 
-def _in_parts(inspection: Inspection, around: PageContext) -> list[str]:
+def _in_parts(inspection: RankingRecord, around: PageContext) -> list[str]:
     hits, room = inspection.hits, PAGE_BYTES - LINK_BYTES
     page = _QueryPages(inspection, around, team_page=_name(around, 1))
     for bounds in _BOUNDS:
@@ -204,7 +203,7 @@ class _QueryPages:
 
     def __init__(
         self,
-        inspection: Inspection,
+        inspection: RankingRecord,
         around: PageContext | None = None,
         *,
         team_page: str = "",
@@ -224,7 +223,7 @@ class _QueryPages:
             "judgements": judged,
             "agreement": agreement(inspection),
             "columns": _columns(inspection, self._form),
-            "crowd": len(inspection.personas) > _CROWD,
+            "crowd": len(inspection.judges) > _CROWD,
             "verdict": verdict(inspection),
             "imputed": any(hit.imputed for hit in inspection.hits),
             "last_rank": inspection.last_sure_rank,
@@ -254,7 +253,7 @@ class _QueryPages:
             "models": _models(inspection),
         }
 
-    def piece(self, hit: InspectedHit, limits: Limits = GENEROUS) -> str:
+    def piece(self, hit: Hit, limits: Limits = GENEROUS) -> str:
         """The passage's row and details, as markup."""
         return passage(self._form, hit, limits)
 
@@ -312,9 +311,9 @@ def _links(around: PageContext) -> dict[str, str]:
     return found
 
 
-def _columns(inspection: Inspection, form: PassageFormat) -> list[_Column]:
+def _columns(inspection: RankingRecord, form: PassageFormat) -> list[_Column]:
     columns = []
-    for name in inspection.personas:
+    for name in inspection.judges:
         scores = [hit.scores[name] for hit in inspection.hits]
         known = [score for score in scores if score is not None]
         mean = fixed(math.fsum(known) / len(known), max(2, form.score_places)) if known else MISSING
@@ -323,7 +322,7 @@ def _columns(inspection: Inspection, form: PassageFormat) -> list[_Column]:
     return columns
 
 
-def _in_short(inspection: Inspection) -> list[str]:
+def _in_short(inspection: RankingRecord) -> list[str]:
     """The settings that say how the ranking came about."""
     left_out: tuple[str, ...] = ()
     if inspection.comparisons is not None:
@@ -333,9 +332,9 @@ def _in_short(inspection: Inspection) -> list[str]:
     return [name for name in _IN_SHORT if name not in left_out]
 
 
-def _ensemble(inspection: Inspection) -> str:
+def _ensemble(inspection: RankingRecord) -> str:
     """How the final score comes about, in a sentence; empty where one persona gave it."""
-    if len(inspection.personas) < 2:
+    if len(inspection.judges) < 2:
         return ""
     if inspection.ensemble is None:
         name = cut(str(inspection.config["ensemble"]), 80)
@@ -349,7 +348,7 @@ def _ensemble(inspection: Inspection) -> str:
     return said
 
 
-def _models(inspection: Inspection) -> list[tuple[str, str]]:
+def _models(inspection: RankingRecord) -> list[tuple[str, str]]:
     roles = list(inspection.models.items())
     if len({name for _, name in roles}) == 1:
         return [("model", roles[0][1])]
@@ -397,9 +396,9 @@ class Agreement:
     more_pairs: int
 
 
-def agreement(inspection: Inspection) -> Agreement | None:
+def agreement(inspection: RankingRecord) -> Agreement | None:
     """How far the personas agree; None where fewer than two judged."""
-    number = len(inspection.personas)
+    number = len(inspection.judges)
     if number < 2 or not inspection.hits:
         return None
     alpha, taus = inspection.agreement.sums.alpha, inspection.agreement.taus
@@ -450,13 +449,13 @@ class SeenMember:
     parts: str
 
 
-def seen_members(inspection: Inspection) -> tuple[SeenMember, ...]:
+def seen_members(inspection: RankingRecord) -> tuple[SeenMember, ...]:
     """The members of the query's team, in order; empty without one."""
     members = inspection.team.members if inspection.team else ()
     return tuple(_seen(number, member) for number, member in enumerate(members, start=1))
 
 
-def _team_file(inspection: Inspection) -> Markup | None:
+def _team_file(inspection: RankingRecord) -> Markup | None:
     """The team as a YAML file that the page holds; None without one, or for a very large one."""
     if inspection.team is None:
         return None

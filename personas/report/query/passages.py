@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from personas.ranking.inspection import InspectedHit, Inspection
+from personas.ranking.record import Hit, RankingRecord
 from personas.report.formats import bare, judgement
 from personas.report.markup import escaped, shortened, tersely
 from personas.schema import Rubric
@@ -50,13 +50,13 @@ class Shown:
         cut: whether the label does not hold the whole title.
         final: what it is ranked by; None if it was not scored.
         score: that as text, empty for None.
-        effects: `InspectedHit.effects`.
-        raised: `InspectedHit.raised_most_by`.
-        sunk: `InspectedHit.sunk_most_by`.
-        apart: `InspectedHit.disagreement`.
+        effects: `Hit.effects`.
+        raised: `Hit.raised_most_by`.
+        sunk: `Hit.sunk_most_by`.
+        apart: `Hit.disagreement`.
     """
 
-    hit: InspectedHit
+    hit: Hit
     label: str
     cut: bool
     final: float | None
@@ -91,7 +91,7 @@ class PassageFormat:
     """
 
     def __init__(
-        self, inspection: Inspection, *, team_page: str = "", graded: bool = False
+        self, inspection: RankingRecord, *, team_page: str = "", graded: bool = False
     ) -> None:
         """Look at all passages.
 
@@ -103,7 +103,7 @@ class PassageFormat:
         hits = inspection.hits
         known = [score for hit in hits for score in hit.known_scores]
         self.inspection = inspection
-        self.several = len(inspection.personas) > 1
+        self.several = len(inspection.judges) > 1
         self.by_rank = inspection.by_rank
         self.exact = inspection.leave_one_out_exact
         self.lowest, self.highest = 0.0, inspection.top
@@ -114,7 +114,7 @@ class PassageFormat:
             [hit.other.score for hit in hits if hit.other and hit.other.score is not None]
         )
         self.apart_places = 3 if known and max(known) <= _FINE else 2
-        self.names = {name: escaped(name, _NAME) for name in inspection.personas}
+        self.names = {name: escaped(name, _NAME) for name in inspection.judges}
         self.judges = _judges(inspection, self.names, team_page)
         self.other_name = escaped(inspection.other.name, _NAME) if inspection.other else ""
         self.graded = graded
@@ -122,10 +122,10 @@ class PassageFormat:
         self._rubrics: dict[str, Rubric | None] = {}
         last = inspection.last_sure_rank
         self.last_rank = len(hits) if last is None else last
-        self.columns = 2 + (not inspection.unscored) + len(inspection.personas) + self.several
+        self.columns = 2 + (not inspection.unscored) + len(inspection.judges) + self.several
         self.columns += (inspection.grades is not None) + (inspection.other is not None)
 
-    def shown(self, hit: InspectedHit) -> Shown:
+    def shown(self, hit: Hit) -> Shown:
         """The passage, ready to be shown."""
         title = hit.title.strip()
         label = escaped(title or excerpt(hit.text), _LABEL)
@@ -151,7 +151,7 @@ class PassageFormat:
             level = self._levels[score] = min(_LEVELS, max(0, round(_LEVELS * share)))
         return level
 
-    def mark(self, hit: InspectedHit, persona: str) -> tuple[str, str]:
+    def mark(self, hit: Hit, persona: str) -> tuple[str, str]:
         """A persona's score, or its rank, as text; and the value by which the column is sorted."""
         rank = hit.ranks.get(persona)
         if rank is not None:
@@ -159,7 +159,7 @@ class PassageFormat:
         score = hit.scores[persona]
         return fixed(score or 0.0, self.score_places), f"{score:.6g}"
 
-    def without_score(self, hit: InspectedHit, persona: str) -> str:
+    def without_score(self, hit: Hit, persona: str) -> str:
         """The cell of a persona who gave no score."""
         if persona in hit.missing:
             title, stood = _missing_title(hit.missing[persona]), hit.imputed.get(persona)
@@ -198,7 +198,7 @@ class PassageFormat:
         """
         by_criterion = {name for hit in self.inspection.hits for name in hit.criteria}
         said = []
-        for persona in self.inspection.personas:
+        for persona in self.inspection.judges:
             rubric = None if persona in by_criterion else self.rubric(persona)
             criteria = rubric.criteria if rubric else ()
             named = [
@@ -283,7 +283,7 @@ def _row(form: PassageFormat, shown: Shown) -> str:
     return "".join(parts)
 
 
-def _tip(hit: InspectedHit, name: str, score: float) -> str:
+def _tip(hit: Hit, name: str, score: float) -> str:
     """What a cell is about: exact score, rank without the persona, confidence."""
     at = hit.members.get(name)
     said = _place(at.rank, at.score, "") if at else "" if hit.ranks else f"{score:.6g}"
@@ -314,7 +314,7 @@ TIGHT = Limits(text=2_000, reason=80, criteria=0)
 """For a passage that would otherwise fill a page by itself."""
 
 
-def passage(form: PassageFormat, hit: InspectedHit, limits: Limits = GENEROUS) -> str:
+def passage(form: PassageFormat, hit: Hit, limits: Limits = GENEROUS) -> str:
     """The passage's row, and its details in a row of their own, as markup."""
     shown = form.shown(hit)
     beyond = " beyond" if hit.rank > form.last_rank else ""
@@ -361,18 +361,20 @@ def _details(form: PassageFormat, shown: Shown, limits: Limits) -> str:
     return "".join(parts)
 
 
-def _final(hit: InspectedHit) -> float | None:
+def _final(hit: Hit) -> float | None:
     return hit.score if hit.at_most is None else hit.at_most
 
 
-def _without_final(hit: InspectedHit) -> str:
+def _without_final(hit: Hit) -> str:
     """What stands in place of the final score of a passage that has none."""
     if hit.dropped is None:
         return NOT_SCORED
     return f"{_DROPPED}: relevance {hit.dropped:.6g}"
 
 
-def _judges(inspection: Inspection, names: Mapping[str, str], team_page: str) -> Mapping[str, str]:
+def _judges(
+    inspection: RankingRecord, names: Mapping[str, str], team_page: str
+) -> Mapping[str, str]:
     team = inspection.team.names if inspection.team else ()
     numbers = {name: number for number, name in enumerate(team, start=1)}
     page = escaped(team_page, len(team_page))
@@ -410,7 +412,7 @@ def _final_cell(form: PassageFormat, shown: Shown) -> str:
         star = f'<abbr title="imputed: {who}">{IMPUTED}</abbr>'
     elif "(assessor)" in hit.missing:
         star = f'<abbr title="{_missing_title(hit.missing["(assessor)"])}">{IMPUTED}</abbr>'
-    formula = form.inspection.formula(hit)
+    formula = hit.formula
     title = f' title="{formula}"' if formula else ""
     return f'<td class="final" data-v="{final:.6g}"{title}>{shown.score}{star}</td>'
 
@@ -440,7 +442,7 @@ def _hint(effect: int) -> str:
     return f'<small class="{"up" if effect > 0 else "down"}">{abs(effect)}</small>'
 
 
-def _other_cell(hit: InspectedHit, places: int) -> str:
+def _other_cell(hit: Hit, places: int) -> str:
     if hit.other is None:
         return '<td class="quiet other">not ranked</td>'
     rank, score = hit.other.rank, hit.other.score
@@ -454,7 +456,7 @@ def _facts(form: PassageFormat, shown: Shown) -> str:
     if shown.final is not None:
         final = f"{'' if hit.at_most is None else 'at most '}{shown.final:.6g}"
     facts = [
-        *([] if inspection.unscored else [("Final score", inspection.formula(hit) or final)]),
+        *([] if inspection.unscored else [("Final score", hit.formula or final)]),
         *([] if hit.relevance is None else [("Relevance", f"{hit.relevance:.3f}")]),
         ("First stage", _place(hit.first_stage_rank, hit.first_stage_score, "")),
     ]

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from personas.plain import plain
 from personas.ranking.effectiveness import ndcg
-from personas.ranking.inspection import Inspection, OtherRanking
+from personas.ranking.record import OtherRanking, RankingRecord
 from personas.report.formats import alpha_reading
 from personas.words import counted, decimals, exact, fixed, optional, percent, whole
 
@@ -57,7 +57,7 @@ class Judgements:
     sentence: str
 
 
-def verdict(inspection: Inspection) -> tuple[Finding, ...]:
+def verdict(inspection: RankingRecord) -> tuple[Finding, ...]:
     """What to know before believing the ranking, worst news first; empty without passages."""
     if not inspection.hits:
         return ()
@@ -72,7 +72,7 @@ def verdict(inspection: Inspection) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=lambda each: ORDER.index(each.kind)))
 
 
-def _what_went_wrong(inspection: Inspection) -> Iterator[Finding]:
+def _what_went_wrong(inspection: RankingRecord) -> Iterator[Finding]:
     hits = inspection.hits
     if inspection.failure:
         yield Finding(
@@ -82,10 +82,10 @@ def _what_went_wrong(inspection: Inspection) -> Iterator[Finding]:
         )
     elif inspection.partial:
         said = "The deadline came before all scores"
-        if inspection.personas:
+        if inspection.judges:
             said += f": {whole(len(inspection.judged))} of {whole(len(hits))} passages were judged"
         yield Finding("bad", f"{said}.")
-    if missing := inspection.missing:
+    if missing := len(inspection.missing):
         asked = missing + sum(len(hit.known_scores) for hit in hits)
         said = f"{whole(missing)} of {counted(asked, 'score')} {_is(missing)} missing"
         if any(hit.imputed for hit in hits):
@@ -131,7 +131,7 @@ def _what_went_wrong(inspection: Inspection) -> Iterator[Finding]:
         )
 
 
-def _effectiveness(inspection: Inspection) -> Iterator[Finding]:
+def _effectiveness(inspection: RankingRecord) -> Iterator[Finding]:
     found = judgements(inspection)
     if found is None or found.ndcg is None or found.first_stage_ndcg is None:
         return
@@ -148,7 +148,7 @@ def _effectiveness(inspection: Inspection) -> Iterator[Finding]:
         yield Finding("good", f"It ranks better than the first stage: {figures}.")
 
 
-def _judge(inspection: Inspection) -> Iterator[Finding]:
+def _judge(inspection: RankingRecord) -> Iterator[Finding]:
     if note := inspection.judge_note:
         yield Finding("warn", f"{plain(note)} Treat its order as approximate.")
     sure = [(share, hit.rank) for hit in inspection.hits for share in hit.confidence.values()]
@@ -162,7 +162,7 @@ def _judge(inspection: Inspection) -> Iterator[Finding]:
         )
 
 
-def _scores(inspection: Inspection) -> Iterator[Finding]:
+def _scores(inspection: RankingRecord) -> Iterator[Finding]:
     known = [score for hit in inspection.hits for score in hit.known_scores]
     if known and not inspection.by_rank:
         low, high, places = min(known), max(known), decimals(known)
@@ -178,7 +178,7 @@ def _scores(inspection: Inspection) -> Iterator[Finding]:
             yield Finding("note", f"Scores go {span}.")
     finals = Counter(hit.score for hit in inspection.judged)
     tied = sum(number for number in finals.values() if number > 1)
-    if tied and inspection.personas and len(finals) > 1:
+    if tied and inspection.judges and len(finals) > 1:
         of = whole(len(inspection.judged))
         yield Finding(
             "warn" if tied >= MANY_TIES * len(inspection.judged) else "note",
@@ -187,7 +187,7 @@ def _scores(inspection: Inspection) -> Iterator[Finding]:
         )
 
 
-def _left_out(inspection: Inspection) -> Iterator[Finding]:
+def _left_out(inspection: RankingRecord) -> Iterator[Finding]:
     hits = inspection.hits
     if cut := sum(bool(hit.cut) for hit in hits):
         yield Finding(
@@ -202,7 +202,7 @@ def _left_out(inspection: Inspection) -> Iterator[Finding]:
         said = f"Only the first {counted(last, 'rank')} of {whole(len(hits))} were asked for"
         skipped = inspection.skipped
         said += f", so {counted(skipped, 'score')} {_was(skipped)} not needed" if skipped else ""
-    elif dropped := inspection.dropped:
+    elif dropped := len(inspection.dropped):
         said = f"{counted(dropped, 'passage')} {_was(dropped)} dropped for too little relevance"
     else:
         said = f"{whole(last)} of {whole(len(hits))} passages were judged; the others follow in "
@@ -210,8 +210,8 @@ def _left_out(inspection: Inspection) -> Iterator[Finding]:
     yield Finding("note", f"{said}.")
 
 
-def _agreement(inspection: Inspection) -> Iterator[Finding]:
-    alpha = inspection.agreement.sums.alpha if len(inspection.personas) > 1 else None
+def _agreement(inspection: RankingRecord) -> Iterator[Finding]:
+    alpha = inspection.agreement.sums.alpha if len(inspection.judges) > 1 else None
     if alpha is None:
         return
     said = f"The personas {alpha_reading(alpha)} (Krippendorff's alpha {optional(alpha, 2)})"
@@ -221,7 +221,7 @@ def _agreement(inspection: Inspection) -> Iterator[Finding]:
     yield Finding("note", f"{said}.")
 
 
-def judgements(inspection: Inspection) -> Judgements | None:
+def judgements(inspection: RankingRecord) -> Judgements | None:
     """What the judgements say; None if none are known."""
     grades = inspection.grades
     if grades is None:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from personas.console import moved
 from personas.plain import plain
-from personas.ranking.inspection import InspectedHit, Inspection, OtherPlace
+from personas.ranking.record import Hit, OtherPlace, RankingRecord
 from personas.report.terminal.screen import AT_MOST, NOTE, Screen, clipped, shade
 from personas.words import counted, exact, weight
 
@@ -21,7 +21,7 @@ _NAME = 30  # columns; what follows longer names is not aligned
 _PARAGRAPHS = re.compile(r"\n\s*\n")
 
 
-def show_passage(screen: Screen, inspection: Inspection, hit: InspectedHit) -> None:
+def show_passage(screen: Screen, inspection: RankingRecord, hit: Hit) -> None:
     """The passage whole, as far as that is sensible, and everything that placed it."""
     screen.line()
     screen.words(f"Rank {hit.rank} of {len(inspection.hits)}: {clipped(hit.doc_id, 200)}", "bold")
@@ -66,12 +66,12 @@ def _show_text(screen: Screen, text: str) -> None:
         )
 
 
-def _show_facts(screen: Screen, inspection: Inspection, hit: InspectedHit) -> None:
+def _show_facts(screen: Screen, inspection: RankingRecord, hit: Hit) -> None:
     facts: list[tuple[str, Text]] = []
     if hit.at_most is not None:
         facts.append(("final score", Text(f"{AT_MOST}{exact(hit.at_most)}: not all were asked")))
     elif hit.score is not None:
-        final = inspection.formula(hit) or exact(hit.score)
+        final = hit.formula or exact(hit.score)
         facts.append(("final score", Text(final, style="bold")))
     if hit.relevance is not None:
         facts.append(("relevance", Text(f"{hit.relevance:.3f}")))
@@ -94,7 +94,7 @@ def _show_facts(screen: Screen, inspection: Inspection, hit: InspectedHit) -> No
         screen.words(Text(f"{label:<{_LABEL}} ") + said, hang=_LABEL + 1)
 
 
-def _judgement(hit: InspectedHit) -> Text:
+def _judgement(hit: Hit) -> Text:
     if hit.grade is None:
         return Text("not judged")
     if hit.grade > 0:
@@ -102,7 +102,7 @@ def _judgement(hit: InspectedHit) -> Text:
     return Text(f"not relevant, grade {hit.grade}")
 
 
-def _other(inspection: Inspection, hit: InspectedHit) -> Text:
+def _other(inspection: RankingRecord, hit: Hit) -> Text:
     if hit.other is None:
         return Text("does not have this passage")
     said = _said(hit.other)
@@ -116,11 +116,11 @@ def _said(place: OtherPlace) -> str:
     return f"rank {place.rank}" + ("" if place.score is None else f", score {exact(place.score)}")
 
 
-def _show_scores(screen: Screen, inspection: Inspection, hit: InspectedHit) -> None:
+def _show_scores(screen: Screen, inspection: RankingRecord, hit: Hit) -> None:
     scale = "Ranks" if inspection.by_rank else f"Scores, 0 to {exact(inspection.top)}"
     screen.line(scale, "bold")
-    longest = max((len(name) for name in inspection.personas if len(name) <= _NAME), default=0)
-    for name in inspection.personas:
+    longest = max((len(name) for name in inspection.judges if len(name) <= _NAME), default=0)
+    for name in inspection.judges:
         _show_judge(screen, inspection, hit, name, longest)
     if not hit.rank_without:
         return
@@ -142,7 +142,7 @@ def _show_scores(screen: Screen, inspection: Inspection, hit: InspectedHit) -> N
 
 
 def _show_judge(
-    screen: Screen, inspection: Inspection, hit: InspectedHit, name: str, longest: int
+    screen: Screen, inspection: RankingRecord, hit: Hit, name: str, longest: int
 ) -> None:
     score, rank = hit.marks[name], hit.ranks.get(name)
     line = Text()
@@ -169,7 +169,7 @@ def _show_judge(
     _show_criteria(screen, inspection, hit, name)
 
 
-def _show_criteria(screen: Screen, inspection: Inspection, hit: InspectedHit, name: str) -> None:
+def _show_criteria(screen: Screen, inspection: RankingRecord, hit: Hit, name: str) -> None:
     member = inspection.member(name)
     rubric = member.rubric if member else None
     weights = {each.name: weight(each.weight) for each in rubric.criteria} if rubric else {}
@@ -181,7 +181,7 @@ def _show_criteria(screen: Screen, inspection: Inspection, hit: InspectedHit, na
         screen.words(line, hang=_BAR + 20)
 
 
-def _show_effect(screen: Screen, hit: InspectedHit, names: Sequence[str], verb: str) -> None:
+def _show_effect(screen: Screen, hit: Hit, names: Sequence[str], verb: str) -> None:
     who = " and ".join(clipped(name, 80) for name in names)
     without = "without" if len(names) == 1 else "without either"
     ranks = hit.rank_without[names[0]]

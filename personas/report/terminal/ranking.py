@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from personas.console import letter, moved
-from personas.ranking.inspection import InspectedHit, Inspection
+from personas.ranking.record import Hit, RankingRecord
 from personas.report.terminal.screen import (
     AT_MOST,
     MISSING,
@@ -31,7 +31,7 @@ _ROOM_BESIDE_NAMES = 40  # columns for excerpts; with less, letters stand for th
 _REASONS = 5
 
 
-def show_ranking(screen: Screen, inspection: Inspection, top: int) -> None:
+def show_ranking(screen: Screen, inspection: RankingRecord, top: int) -> None:
     """The first `top` passages with every score, and the notable ones of all."""
     screen.line()
     screen.line("Ranking", "bold")
@@ -57,7 +57,7 @@ def show_ranking(screen: Screen, inspection: Inspection, top: int) -> None:
     _show_missing(screen, inspection)
 
 
-def _score_text(inspection: Inspection, hit: InspectedHit, persona: str, places: int) -> str:
+def _score_text(inspection: RankingRecord, hit: Hit, persona: str, places: int) -> str:
     """A persona's score or rank, or the sign for why there is none."""
     rank = hit.ranks.get(persona)
     if rank is not None:
@@ -73,7 +73,7 @@ def _score_text(inspection: Inspection, hit: InspectedHit, persona: str, places:
 
 
 def _tables(
-    screen: Screen, inspection: Inspection, hits: Sequence[InspectedHit]
+    screen: Screen, inspection: RankingRecord, hits: Sequence[Hit]
 ) -> tuple[list[list[Column]], int]:
     """The columns, on as many tables as the width asks for, and the blanks between them.
 
@@ -100,7 +100,7 @@ def _tables(
     return tables, gap
 
 
-def _lead(screen: Screen, hits: Sequence[InspectedHit]) -> list[Column]:
+def _lead(screen: Screen, hits: Sequence[Hit]) -> list[Column]:
     ids = [Text(clipped(hit.doc_id, _LONGEST_ID + 1)) for hit in hits]
     most = max(6, min(_LONGEST_ID, screen.width // 6))
     return [
@@ -114,7 +114,7 @@ def _lead(screen: Screen, hits: Sequence[InspectedHit]) -> list[Column]:
     ]
 
 
-def _finals(hits: Sequence[InspectedHit]) -> Column:
+def _finals(hits: Sequence[Hit]) -> Column:
     by = [hit.score if hit.at_most is None else hit.at_most for hit in hits]
     places = decimals([final for final in by if final is not None])
     cells = []
@@ -127,7 +127,7 @@ def _finals(hits: Sequence[InspectedHit]) -> Column:
 
 
 def _judges(
-    screen: Screen, inspection: Inspection, hits: Sequence[InspectedHit], *, names: bool, gap: int
+    screen: Screen, inspection: RankingRecord, hits: Sequence[Hit], *, names: bool, gap: int
 ) -> list[Column]:
     places = decimals([score for hit in hits for score in hit.known_scores])
     letters = {
@@ -135,7 +135,7 @@ def _judges(
         for place, member in enumerate(inspection.team.members if inspection.team else ())
     }
     columns = []
-    for name in inspection.personas:
+    for name in inspection.judges:
         heading = _broken(name) if names or name not in letters else (letters[name],)
         texts = [_score_text(inspection, hit, name, places) for hit in hits]
         pad = " " * (gap - 1)
@@ -149,9 +149,9 @@ def _judges(
     return columns
 
 
-def _rest(inspection: Inspection, hits: Sequence[InspectedHit]) -> list[Column]:
+def _rest(inspection: RankingRecord, hits: Sequence[Hit]) -> list[Column]:
     columns = [_column(("from",), hits, _where_from(hits))]
-    if len(inspection.personas) > 1:
+    if len(inspection.judges) > 1:
         places = 2 if inspection.top > 1 else 3
         columns.append(_column((SPREAD,), hits, lambda hit: _spread(hit, places)))
     if inspection.grades is not None:
@@ -162,33 +162,31 @@ def _rest(inspection: Inspection, hits: Sequence[InspectedHit]) -> list[Column]:
     return columns
 
 
-def _column(
-    heading: tuple[str, ...], hits: Sequence[InspectedHit], cell: Callable[[InspectedHit], Text]
-) -> Column:
+def _column(heading: tuple[str, ...], hits: Sequence[Hit], cell: Callable[[Hit], Text]) -> Column:
     return Column(heading, [cell(hit) for hit in hits])
 
 
-def _where_from(hits: Sequence[InspectedHit]) -> Callable[[InspectedHit], Text]:
+def _where_from(hits: Sequence[Hit]) -> Callable[[Hit], Text]:
     longest = max(moved(hit.moved).cell_len for hit in hits)
 
-    def cell(hit: InspectedHit) -> Text:
+    def cell(hit: Hit) -> Text:
         by = moved(hit.moved)
         return Text(f"{hit.first_stage_rank} ") + by + Text(" " * (longest - by.cell_len))
 
     return cell
 
 
-def _spread(hit: InspectedHit, places: int) -> Text:
+def _spread(hit: Hit, places: int) -> Text:
     return Text("" if hit.disagreement is None else fixed(hit.disagreement, places))
 
 
-def _grade(hit: InspectedHit) -> Text:
+def _grade(hit: Hit) -> Text:
     if hit.grade is None:
         return Text("")
     return Text(str(hit.grade), style="bold green" if hit.grade > 0 else NOTE)
 
 
-def _other_rank(hit: InspectedHit) -> str:
+def _other_rank(hit: Hit) -> str:
     return "" if hit.other is None else str(hit.other.rank)
 
 
@@ -196,12 +194,12 @@ def _short(ranker: str) -> str:
     return clipped(ranker.partition("(")[0].strip() or ranker, 8)
 
 
-def _excerpts(hits: Sequence[InspectedHit], room: int) -> Column:
+def _excerpts(hits: Sequence[Hit], room: int) -> Column:
     cells = [_excerpt(hit) for hit in hits]
     return Column(("passage",), cells, right=False, fixed_width=room)
 
 
-def _excerpt(hit: InspectedHit) -> Text:
+def _excerpt(hit: Hit) -> Text:
     """Title and text, told apart without colour as well."""
     title, text = clipped(hit.title, _EXCERPT), clipped(hit.text, _EXCERPT)
     if not title:
@@ -230,8 +228,8 @@ def _taken(columns: Sequence[Column], gap: int) -> int:
     return sum(column.width + gap for column in columns) - gap
 
 
-def _legend(inspection: Inspection) -> str:
-    parts = [f"Scores go from 0 to {exact(inspection.top)}"] if inspection.personas else []
+def _legend(inspection: RankingRecord) -> str:
+    parts = [f"Scores go from 0 to {exact(inspection.top)}"] if inspection.judges else []
     if any(hit.members for hit in inspection.hits):
         parts = ["#3 the rank that a member gave"]
     if inspection.by_rank:
@@ -242,7 +240,7 @@ def _legend(inspection: Inspection) -> str:
                 "count by the mean of their ranks"
             )
     parts.append("from: rank in the first stage, and how far the passage moved")
-    if len(inspection.personas) > 1:
+    if len(inspection.judges) > 1:
         what = "ranks" if inspection.by_rank else "scores"
         parts.append(f"{SPREAD} disagreement, the standard deviation of the personas' {what}")
     if inspection.grades is not None:
@@ -252,8 +250,8 @@ def _legend(inspection: Inspection) -> str:
         parts.append(f"{_short(name)}: rank by {clipped(name, 60)}")
     if inspection.dropped:
         parts.append(
-            f"{counted(inspection.dropped, 'passage')} dropped for too low a relevance, without a "
-            "final score, and not returned"
+            f"{counted(len(inspection.dropped), 'passage')} dropped for too low a relevance, "
+            "without a final score, and not returned"
         )
     if inspection.missing:
         said = f"{MISSING} a missing score"
@@ -267,11 +265,11 @@ def _legend(inspection: Inspection) -> str:
     return "; ".join(parts) + "."
 
 
-def _filled(inspection: Inspection) -> bool:
-    return any(name in hit.imputed for hit in inspection.hits for name in inspection.personas)
+def _filled(inspection: RankingRecord) -> bool:
+    return any(name in hit.imputed for hit in inspection.hits for name in inspection.judges)
 
 
-def _show_notable(screen: Screen, inspection: Inspection) -> None:
+def _show_notable(screen: Screen, inspection: RankingRecord) -> None:
     climbed, fell = inspection.climbed_most, inspection.fell_most
     disputed = inspection.most_disputed
     if climbed or fell or disputed:
@@ -285,7 +283,7 @@ def _show_notable(screen: Screen, inspection: Inspection) -> None:
         _show_hit(screen, "most disputed", spread, disputed)
 
 
-def _show_hit(screen: Screen, said: str, figure: Text, hit: InspectedHit) -> None:
+def _show_hit(screen: Screen, said: str, figure: Text, hit: Hit) -> None:
     line = Text(f"{said:<14}") + figure
     line.append(f", rank {hit.rank} from {hit.first_stage_rank}: ")
     line.append(f"{clipped(hit.doc_id, 40)} ", style="cyan")
@@ -293,18 +291,19 @@ def _show_hit(screen: Screen, said: str, figure: Text, hit: InspectedHit) -> Non
     screen.line(line)
 
 
-def _show_missing(screen: Screen, inspection: Inspection) -> None:
-    if not inspection.missing:
+def _show_missing(screen: Screen, inspection: RankingRecord) -> None:
+    missing = len(inspection.missing)
+    if not missing:
         return
     screen.line()
-    said = "score is" if inspection.missing == 1 else "scores are"
-    screen.line(f"{inspection.missing:,} {said} missing", "bold yellow")
+    said = "score is" if missing == 1 else "scores are"
+    screen.line(f"{missing:,} {said} missing", "bold yellow")
     lost = ((hit, name, why) for hit in inspection.hits for name, why in hit.missing.items())
     for (hit, name, why), _ in zip(lost, range(_REASONS), strict=False):
         reason = clipped(why, 300) or "no reason is known"
         screen.words(
             f"rank {hit.rank} ({clipped(hit.doc_id, 40)}), {clipped(name, 80)}: {reason}", hang=2
         )
-    if inspection.missing > _REASONS:
-        rest = counted(inspection.missing - _REASONS, "score")
+    if missing > _REASONS:
+        rest = counted(missing - _REASONS, "score")
         screen.words(f"and {rest} more; a passage's own view says why", NOTE)

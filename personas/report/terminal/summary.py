@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from rich.text import Text
 
 from personas.console import letter
-from personas.ranking.inspection import Inspection
-from personas.ranking.stored import StoredCalls
+from personas.ranking.record import RankingRecord
+from personas.ranking.usage import Calls, Usage
 from personas.report.formats import alpha_reading
 from personas.report.terminal.screen import NOTE, Screen, clipped
 from personas.survey.query import DEPTH, QueryFindings
@@ -18,13 +19,12 @@ _MOST_QUERY = 1000
 _MOST_PAIRS = 10
 _MOST_STAGES = 20
 _MOST_IDS = 5
-_SUMMED = ("calls", "input_tokens", "cached_input_tokens", "output_tokens")
 
 
-def show_head(screen: Screen, inspection: Inspection) -> None:
+def show_head(screen: Screen, inspection: RankingRecord) -> None:
     """The query, and what ranked how many passages."""
-    screen.words(clipped(inspection.query, _MOST_QUERY), "bold")
-    query = [f"query {clipped(inspection.query_id, 80)}"] if inspection.query_id else []
+    screen.words(clipped(inspection.query.text, _MOST_QUERY), "bold")
+    query = [f"query {clipped(inspection.query.id, 80)}"] if inspection.query.id else []
     # Without scores there is no scheme of scoring, and of a single order no ensemble.
     settings = ["preset"] if inspection.comparisons else ["preset", "scoring", "ensemble"]
     settings += ["ensemble"] if inspection.by_rank else []
@@ -43,7 +43,7 @@ def show_head(screen: Screen, inspection: Inspection) -> None:
         screen.words(clipped(inspection.judge_note, 300), "yellow")
 
 
-def show_agreement(screen: Screen, inspection: Inspection) -> None:
+def show_agreement(screen: Screen, inspection: RankingRecord) -> None:
     """How far the personas agree, and how good the ranking is where judgements are known."""
     findings = QueryFindings.of(1, inspection)
     if len(findings.judges) > 1 and inspection.hits:
@@ -54,19 +54,21 @@ def show_agreement(screen: Screen, inspection: Inspection) -> None:
         _show_effectiveness(screen, inspection, findings)
 
 
-def show_calls(screen: Screen, inspection: Inspection) -> None:
+def show_calls(screen: Screen, inspection: RankingRecord) -> None:
     """Calls, tokens, cost and time, by stage and together; the models."""
     screen.line()
     screen.line("Calls", "bold")
-    total, reused = inspection.total, inspection.reused
+    total, reused = inspection.usage, inspection.reused.calls
     if not total.calls:
         screen.words("no model was called")
     rows = _by_stage(inspection)
     for row in list(rows.values())[:_MOST_STAGES]:
         by = f" ({clipped(row.model, 80)})" if len(set(inspection.models.values())) > 1 else ""
-        screen.words(f"{clipped(row.stage, 40):<9} {_counts(row)}{by}", NOTE, hang=10)
+        screen.words(
+            f"{clipped(row.stage, 40):<9} {_counts(row.usage, row.cost)}{by}", NOTE, hang=10
+        )
     if len(rows) > 1:
-        screen.words(f"{'together':<9} {_counts(total)}", hang=10)
+        screen.words(f"{'together':<9} {_counts(total, inspection.cost)}", hang=10)
     if reused:
         screen.words(f"{counted(reused, 'answer')} from the ledger, which took no call")
     times = [
@@ -119,7 +121,7 @@ def _pairs(findings: QueryFindings) -> str:
     return f", mean of {', '.join(each)}"
 
 
-def _show_effectiveness(screen: Screen, inspection: Inspection, findings: QueryFindings) -> None:
+def _show_effectiveness(screen: Screen, inspection: RankingRecord, findings: QueryFindings) -> None:
     grades, figures = inspection.grades or {}, findings.figures
     screen.line("Judgements", "bold")
     relevant = [doc_id for doc_id, grade in grades.items() if grade > 0]
@@ -153,26 +155,25 @@ def _show_effectiveness(screen: Screen, inspection: Inspection, findings: QueryF
             screen.words(f"nDCG@10 without {', '.join(without)}", NOTE)
 
 
-def _by_stage(inspection: Inspection) -> Mapping[tuple[str, str], StoredCalls]:
-    rows: dict[tuple[str, str], StoredCalls] = {}
-    for row in inspection.calls:
+def _by_stage(inspection: RankingRecord) -> Mapping[tuple[str, str], Calls]:
+    rows: dict[tuple[str, str], Calls] = {}
+    for row in inspection.rows_of_calls():
         key = (row.stage, row.model)
         known = rows.get(key)
         rows[key] = row if known is None else _added(known, row)
     return rows
 
 
-def _added(one: StoredCalls, other: StoredCalls) -> StoredCalls:
-    sums = {name: getattr(one, name) + getattr(other, name) for name in _SUMMED}
+def _added(one: Calls, other: Calls) -> Calls:
     cost = None if one.cost is None or other.cost is None else one.cost + other.cost
-    return one.model_copy(update={**sums, "cost": cost})
+    return replace(one, usage=one.usage + other.usage, cost=cost)
 
 
-def _counts(row: StoredCalls) -> str:
-    cached = f" ({row.cached_input_tokens:,} cached)" if row.cached_input_tokens else ""
+def _counts(used: Usage, cost: float | None) -> str:
+    cached = f" ({used.cached_input_tokens:,} cached)" if used.cached_input_tokens else ""
     return (
-        f"{counted(row.calls, 'call')}, {counted(row.input_tokens, 'token')} in{cached}, "
-        f"{row.output_tokens:,} out, {dollars(row.cost)}"
+        f"{counted(used.calls, 'call')}, {counted(used.input_tokens, 'token')} in{cached}, "
+        f"{used.output_tokens:,} out, {dollars(cost)}"
     )
 
 

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from personas.console import letter
 from personas.provenance import HANDS, ORIGINS, Hand, Provenance, provenance
-from personas.ranking.inspection import Inspection
+from personas.ranking.record import RankingRecord
 from personas.report.terminal.screen import NOTE, Screen, clipped
 from personas.schema import Criterion, Member
 from personas.words import weight
@@ -21,7 +21,7 @@ _MOST_NAME = 40  # columns
 _ROOM_FOR_DESCRIPTION = 40
 
 
-def show_team(screen: Screen, inspection: Inspection) -> None:
+def show_team(screen: Screen, inspection: RankingRecord) -> None:
     """Every member with the letter that stands for it in the table, and its rubric."""
     team = inspection.team
     screen.line()

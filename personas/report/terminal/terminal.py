@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
 from personas.errors import PersonasError
-from personas.ranking.inspection import InspectedHit, Inspection
-from personas.ranking.stored import StoredRanking
+from personas.ranking.record import Hit, RankingRecord
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,7 +17,7 @@ _CLOSE = 0.75  # how alike ids must be to be suggested, 0 to 1
 
 
 def print_inspection(
-    data: StoredRanking | Mapping[str, Any],
+    data: RankingRecord | Mapping[str, Any],
     *,
     top: int = 20,
     passage: int | str | None = None,
@@ -30,7 +29,7 @@ def print_inspection(
     Without a terminal the lines have as many columns as the variable COLUMNS says, else 110.
 
     Args:
-        data: what ``Ranking.to_dict()`` made.
+        data: a ranking, or what its `to_dict` made.
         top: passages listed, at least 1.
         passage: rank or id of a passage; then only that one is shown, in detail.
         grades: document id -> judgement for this query, above 0 for relevant.
@@ -42,14 +41,14 @@ def print_inspection(
     """
     from personas.console import print_page
 
-    inspection = Inspection.from_dict(data, grades=grades)
+    inspection = RankingRecord.of(data).beside(grades=grades)
     if passage is not None:
         find_hit(inspection, passage)
     print_page(lambda console: show_inspection(console, inspection, top=top, passage=passage), file)
 
 
 def show_inspection(
-    console: Console, inspection: Inspection, *, top: int = 20, passage: int | str | None = None
+    console: Console, inspection: RankingRecord, *, top: int = 20, passage: int | str | None = None
 ) -> None:
     """Print the query, the team, the ranking and what it took.
 
@@ -80,7 +79,7 @@ def show_inspection(
     show_calls(screen, inspection)
 
 
-def find_hit(inspection: Inspection, passage: int | str) -> InspectedHit:
+def find_hit(inspection: RankingRecord, passage: int | str) -> Hit:
     """The passage of that id, or of that rank if no passage has such an id.
 
     Raises:

@@ -61,7 +61,7 @@ def test_rows_of_a_suite(tmp_path: Path) -> None:
         for ranking in RunFolder.open(result.path).rankings():
             assert ranking.comparisons is not None
             assert ranking.comparisons.asked == ranking.usage.calls
-            first, *rest = ranking.best_first
+            first, *rest = ranking.hits
             assert sorted(hit.first_stage_rank for hit in (first, *rest)) == list(
                 range(1, len(rest) + 2)
             )
@@ -104,7 +104,7 @@ def test_rebel_is_measured_by_all_passages_unless_told_otherwise(
     for ranking in RunFolder.open(result.path).rankings():
         assert ranking.windows is not None
         assert ranking.windows.asked == ranking.usage.calls == -(-len(ranking.hits) // 5)
-        assert len(ranking.returned) == min(returned, len(ranking.hits))
+        assert len(ranking) == min(returned, len(ranking.hits))
 
 
 def all_alike(request: ChatRequest) -> str:
@@ -123,7 +123,7 @@ def test_a_team_that_compares_is_a_row_of_a_suite(tmp_path: Path) -> None:
     (result,) = run_suite(load_suite(file), plan(tmp_path / "out", model))
     assert result.calls == len(seen) > 0
     for ranking in RunFolder.open(result.path).rankings():
-        assert ranking.ordered_by == TEAM
+        assert ranking.judges == TEAM
         assert all(set(hit.ranks) == set(TEAM) for hit in ranking.hits)
     page = tmp_path / "page.html"
     made = CliRunner().invoke(command, [str(tmp_path / "out"), "--out", str(page)])
@@ -176,7 +176,7 @@ def test_a_fusion_of_rows_first_stage_and_a_run(tmp_path: Path) -> None:
     rankings = list(RunFolder.open(both.path).rankings())
     assert {ranking.query.id for ranking in rankings} == {"q1", "q2", "q3", "q4"}
     for ranking in rankings:
-        assert ranking.personas == ["list", "setwise", "bm25", "mine"]
+        assert ranking.personas == ("list", "setwise", "bm25", "mine")
         assert [each.weight for each in ranking.members] == [2, 1, 1, 0.5]
         assert all(ranks is not None for each in ranking.members[:3] for ranks in each.ranks)
         missing = {why for hit in ranking.hits for why in hit.missing.values()}

@@ -14,7 +14,7 @@ from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite
 from beir_eval.measures.ties import Tied, tie_figures
 from beir_eval.report.numbers import MISSING_SIGN
 from mcranker import ChatRequest, ScriptedChat
-from personas.ranking.stored import StoredRanking
+from personas.ranking.record import RankingRecord
 from tests.support.beir_folder import judging, write_folder
 from tests.support.experiment_support import MEASURE, constant, plan
 from tests.support.report_runs import cell_of, only, report_on
@@ -95,7 +95,7 @@ def test_fused_ties_by_hand() -> None:
             "scores": (None, None, None),
         },
     ]
-    ranking = StoredRanking.read(
+    ranking = RankingRecord.from_dict(
         {
             "version": 1,
             "query": {"text": "query", "id": "q"},

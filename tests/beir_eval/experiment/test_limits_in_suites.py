@@ -75,7 +75,7 @@ def test_what_is_measured_is_what_is_returned(folder: Path, tmp_path: Path) -> N
         # The judgement 2 of 10 is a relevance of 0.2, and 1 one of 0.1.
         assert 0 < len(listed) <= 3
         assert [doc_id for doc_id, _ in listed] == [
-            hit.doc_id for hit in kept[query_id].best_first if hit.score
+            hit.doc_id for hit in kept[query_id].hits if hit.score
         ][:3]
         assert len(kept[query_id].hits) > 3
 

@@ -22,7 +22,7 @@ from beir_eval.report.model import Report
 from beir_eval.report.numbers import MISSING_SIGN, TIES_SIGN
 from beir_eval.retrieval.first_stage import FirstStage
 from mcranker import ChatRequest, RankGPTRanker, ScriptedChat
-from personas.ranking.stored import StoredRanking
+from personas.ranking.record import RankingRecord
 from tests.support.beir_folder import write_folder
 from tests.support.comparing import shown_in
 from tests.support.experiment_support import MEASURE, constant, plan
@@ -234,18 +234,17 @@ def test_passages_that_no_reply_has_decided_are_drawn_by_lot() -> None:
     ) as ranker:
         ranking = ranker.rank("masks", docs)
     assert ranking.ids == list("abdec")
-    stored = ranking.stored()
-    assert stored.undecided == [(1, 3)]
-    found = tie_figures({f"q{n}": Tied.of_ranking(stored) for n in range(50)}, {"q1": {"b": 1}})
+    assert ranking.undecided == ((1, 3),)
+    found = tie_figures({f"q{n}": Tied.of_ranking(ranking) for n in range(50)}, {"q1": {"b": 1}})
     bounds = found.bounds[MEASURE]
     assert (bounds.worst, bounds.best) == (0.5, 1.0)
     # 100 draws with a standard deviation of 0.2116: 4 standard errors are 0.085.
     expected = (1 + 1 / math.log2(3) + 0.5) / 3
     assert bounds.by_lot == pytest.approx(expected, abs=0.085)
     # Files of a former version say nothing of it, and then the order is as it is.
-    former = stored.to_dict()
+    former = ranking.to_dict()
     del former["undecided"]
-    assert not Tied.of_ranking(StoredRanking.read(former)).has_ties
+    assert not Tied.of_ranking(RankingRecord.from_dict(former)).has_ties
 
 
 def test_draws_are_the_mean_over_all_orders() -> None:

@@ -14,7 +14,7 @@ import pytest
 from mcranker import Passage
 from mcranker.ranking import combined
 from personas.ensembles import ENSEMBLES, Rule
-from personas.ranking.inspection import Inspection
+from personas.ranking.record import RankingRecord
 from personas.ranking.types import ScoreMatrix
 from tests.support.known_scores import MEDIAN, POLICIES, Judged
 from tests.support.plugins import installed
@@ -28,7 +28,7 @@ def median(tmp_path: Path) -> Iterator[None]:
         yield
 
 
-def without(inspection: Inspection, name: str) -> list[str]:
+def without(inspection: RankingRecord, name: str) -> list[str]:
     """Ids of the passages that all have judged, in their order without this persona."""
     hits = sorted(inspection.judged, key=lambda hit: hit.rank_without[name])
     return [hit.doc_id for hit in hits]
@@ -38,7 +38,7 @@ def without(inspection: Inspection, name: str) -> list[str]:
 def test_it_is_ranking_once_more_without_the_persona(seed: int) -> None:
     judged = Judged(seed)
     ranking = judged.rank()
-    inspection = Inspection.from_dict(ranking.to_dict())
+    inspection = RankingRecord.of(ranking.to_dict())
     assert inspection.leave_one_out_exact
     if len(judged.names) < 2:
         return
@@ -54,7 +54,7 @@ def test_with_top_k_it_is_so_for_the_passages_that_all_have_judged(seed: int) ->
     judged = Judged(seed)
     judged.config |= {"ensemble": random.Random(seed).choice(["sum", "median"])}
     judged.config |= {"first_stage_weight": 0.0}
-    inspection = Inspection.from_dict(judged.rank(top_k=1).to_dict())
+    inspection = RankingRecord.of(judged.rank(top_k=1).to_dict())
     assert inspection.leave_one_out_exact
     known = [doc for doc in judged.docs if doc.id in {hit.doc_id for hit in inspection.judged}]
     name = random.Random(seed).choice(judged.names)
@@ -94,7 +94,7 @@ def ranked(scores: np.ndarray, config: dict[str, Any]) -> dict[str, Any]:
     return combined(Rule.of(config), matrix, np.arange(len(scores)), passages)
 
 
-def inspected(scores: np.ndarray, config: dict[str, Any]) -> Inspection:
+def inspected(scores: np.ndarray, config: dict[str, Any]) -> RankingRecord:
     """The inspection of a ranking with these scores."""
     names = [f"Judge {column}" for column in range(scores.shape[1])]
     made = ranked(scores, config)
@@ -117,7 +117,7 @@ def inspected(scores: np.ndarray, config: dict[str, Any]) -> Inspection:
         }
         for rank, row in enumerate(made["order"], start=1)
     ]
-    return Inspection.from_dict(
+    return RankingRecord.of(
         {
             "version": 1,
             "query": {"text": "q", "id": ""},

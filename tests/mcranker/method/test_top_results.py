@@ -12,7 +12,7 @@ from mcranker import ChatRequest, InputError, MCRanker, Query, Ranking
 from mcranker.cli.tables import show_ranking
 from personas.console import rendered
 from personas.errors import SchemaError
-from personas.ranking.inspection import Inspection
+from personas.ranking.record import RankingRecord
 from personas.report import render_inspection
 from tests.support.scripted import scripted
 
@@ -73,7 +73,7 @@ def test_a_file_from_before_there_was_top_k_reads_as_it_did(ranking: Ranking) ->
     assert old.ids == ranking.ids
     assert old.bounds == {}
     assert [hit.skipped for hit in old] == [()] * 5
-    assert Inspection.from_dict(data).skipped == 0
+    assert RankingRecord.of(data).skipped == 0
     assert "not asked for, because" not in render_inspection(data)
 
 
@@ -96,8 +96,8 @@ def test_a_run_falls_by_what_could_be_reached(ranking: Ranking) -> None:
 
 
 def test_the_inspection_tells_the_skipped_from_the_missing(ranking: Ranking) -> None:
-    inspection = Inspection.from_dict(ranking.to_dict())
-    assert (inspection.skipped, inspection.missing, inspection.top_k) == (4, 1, 1)
+    inspection = RankingRecord.of(ranking.to_dict())
+    assert (inspection.skipped, len(inspection.missing), inspection.top_k) == (4, 1, 1)
     assert [hit.doc_id for hit in inspection.judged] == ["b"]
     assert [hit.doc_id for hit in inspection.partly_judged] == ["d", "c", "a"]
     second = inspection.hits[1]
@@ -130,13 +130,13 @@ def test_leaving_one_out_compares_what_the_whole_team_judged() -> None:
             hit(3, 1, [8, 8, 8]),
         ],
     }
-    inspection = Inspection.from_dict(data)
+    inspection = RankingRecord.of(data)
     assert inspection.leave_one_out_exact
     assert [each.rank_of_all for each in inspection.hits] == [1, None, 2]
     assert dict(inspection.hits[2].effects) == {"x": 0, "y": 0, "z": 0}
     data["hits"][1]["skipped"] = ["x"]
     with pytest.raises(SchemaError, match="the hit of rank 2 has a score that was not asked for"):
-        Inspection.from_dict(data)
+        RankingRecord.of(data)
 
 
 def test_the_report_marks_what_was_not_asked(ranking: Ranking) -> None:

@@ -32,8 +32,7 @@ from mcranker import (
 )
 from mcranker.rankers import RANKERS, Ranker
 from personas import Criterion, Member, Persona, PromptSet, Rubric, Team, library, save
-from personas.ranking.inspection import Inspection
-from personas.ranking.stored import StoredRanking
+from personas.ranking.record import RankingRecord
 from tests.support.comparing import comparing, in_order
 from tests.support.comparing_team import TEAM, by_orders, comparing_team
 
@@ -172,7 +171,7 @@ def test_one_passage_is_ranked_without_a_comparison(name: str) -> None:
 
 def test_without_a_persona_others_stand_elsewhere() -> None:
     """Without the parent a and c have 1/2 + 1/3, d has 1/2: d falls from rank 2 to 4."""
-    inspection = Inspection.from_dict(ranked_by(ORDERS).to_dict())
+    inspection = RankingRecord.of(ranked_by(ORDERS).to_dict())
     places = {hit.doc_id: hit.rank_without["Worried parent"] for hit in inspection.hits}
     assert places == {"b": 1, "a": 2, "c": 3, "d": 4}
     assert inspection.leave_one_out_exact
@@ -435,7 +434,7 @@ def test_a_stored_ranking_that_contradicts_itself_is_refused(
     data = ranked_by(ORDERS).to_dict()
     data["hits"][0]["ranks"] |= ranks
     with pytest.raises(ValueError, match=said):
-        StoredRanking.read(data)
+        RankingRecord.from_dict(data)
 
 
 def test_events_name_the_persona_and_count_the_whole_team() -> None:

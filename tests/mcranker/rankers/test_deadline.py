@@ -32,7 +32,7 @@ from mcranker import (
     ScriptedChat,
     Usage,
 )
-from personas.ranking.inspection import Inspection
+from personas.ranking.record import RankingRecord
 from personas.ranking.types import DEADLINE
 from tests.support.scripted import RECRUITS, RUBRIC
 from tests.support.typed_answers import answers
@@ -144,8 +144,8 @@ def test_what_a_deadline_leaves(seed: int, options: dict[str, Any]) -> None:
     assert again.partial
     if options.get("ensemble") != "assessor":
         assert again.reensemble().order.tolist() == ranking.order.tolist()
-    inspection = Inspection.from_dict(ranking.to_dict())
-    assert inspection.missing == len(ranking.missing)
+    inspection = RankingRecord.of(ranking.to_dict())
+    assert inspection.missing == ranking.missing
     assert inspection.unfinished == "The deadline came before all scores."
 
 

@@ -41,7 +41,7 @@ from mcranker import (
 from mcranker.rankers.rebel import Variant
 from personas import PromptError, PromptSet
 from personas.provenance import provenance
-from personas.ranking.inspection import Inspection
+from personas.ranking.record import RankingRecord
 from tests.support.comparing import shown_in
 from tests.support.rebel import by_rote, entry, passages, rebel_model, scores_in
 
@@ -429,8 +429,8 @@ def test_a_ranking_comes_back_from_json_and_is_shown(tmp_path: Path) -> None:
     assert "2 passages dropped for too low a relevance" in " ".join(shown.split())
     assert "because its relevance, 2, is too low" in " ".join(shown.split())
     assert "Authoritativeness" in shown.partition("Rank 5 of 6")[2]
-    inspection = Inspection.from_dict(ranking.to_dict())
-    assert (inspection.top, inspection.dropped) == (22.5, 2)
+    inspection = RankingRecord.of(ranking.to_dict())
+    assert (inspection.top, len(inspection.dropped)) == (22.5, 2)
     assert inspection.leave_one_out_exact
 
 

@@ -12,7 +12,7 @@ import pytest
 from mcranker import DirectRanker, MCRanker, Passage, ScriptedChat
 from mcranker.llm.chat import ChatRequest
 from personas.errors import SchemaError
-from personas.ranking.inspection import Inspection, OtherPlace, OtherRanking
+from personas.ranking.record import OtherPlace, OtherRanking, RankingRecord
 
 NAMES = ("Virologist", "Parent", "Editor")
 
@@ -69,12 +69,12 @@ FOUR = [
 ]
 
 
-def by_id(inspection: Inspection) -> dict[str, Any]:
+def by_id(inspection: RankingRecord) -> dict[str, Any]:
     return {each.doc_id: each for each in inspection.hits}
 
 
 def test_disagreement_is_the_population_deviation_of_the_scores_that_are_there() -> None:
-    hits = by_id(Inspection.from_dict(stored(FOUR)))
+    hits = by_id(RankingRecord.of(stored(FOUR)))
     # d2: mean 17/3; squares of the deviations: (10/3)² + (-11/3)² + (1/3)² = 222/9
     assert hits["d2"].disagreement == pytest.approx(math.sqrt(222 / 9 / 3))
     assert hits["d2"].score_range == 9 - 2
@@ -86,7 +86,7 @@ def test_disagreement_is_the_population_deviation_of_the_scores_that_are_there()
 def test_judgements_and_another_rankers_places_are_those_of_the_passage() -> None:
     grades = {"d1": 2, "d2": 0, "elsewhere": 1}
     other = OtherRanking("DIRECT", 10.0, {"d3": OtherPlace(1, 9.0), "elsewhere": OtherPlace(2, 8)})
-    inspection = Inspection.from_dict(stored(FOUR), grades=grades, other=other)
+    inspection = RankingRecord.of(stored(FOUR)).beside(grades=grades, other=other)
     hits = by_id(inspection)
     assert {name: each.grade for name, each in hits.items()} == {
         "d1": 2,
@@ -98,11 +98,11 @@ def test_judgements_and_another_rankers_places_are_those_of_the_passage() -> Non
     assert hits["d3"].other == OtherPlace(1, 9.0)
     assert inspection.grades == grades
     assert inspection.other is other
-    assert Inspection.from_dict(stored(FOUR)).grades is None
+    assert RankingRecord.of(stored(FOUR)).grades is None
 
 
 def test_one_score_cannot_disagree() -> None:
-    only = Inspection.from_dict(stored([hit(1, 1, [7.0])])).hits[0]
+    only = RankingRecord.of(stored([hit(1, 1, [7.0])])).hits[0]
     assert only.disagreement is None
     assert only.score_range is None
     assert only.rank_without == {}
@@ -110,7 +110,7 @@ def test_one_score_cannot_disagree() -> None:
 
 
 def test_rank_without_each_persona() -> None:
-    inspection = Inspection.from_dict(stored(FOUR))
+    inspection = RankingRecord.of(stored(FOUR))
     hits = by_id(inspection)
     # Without Virologist: d1 10, d2 8, d3 15, d4 4 + 4 = 8 (mean of the rest is 4).
     #   d3, d1, then d2 before d4: both 8, and d2 came first in the first stage.
@@ -124,7 +124,7 @@ def test_rank_without_each_persona() -> None:
 
 
 def test_who_raised_and_who_sank_a_passage() -> None:
-    hits = by_id(Inspection.from_dict(stored(FOUR)))
+    hits = by_id(RankingRecord.of(stored(FOUR)))
     # d3 stands second; without Virologist first (he sank it by 1), without either of the
     # others third (each raised it by 1).
     assert hits["d3"].effects == {"Virologist": -1, "Parent": 1, "Editor": 1}
@@ -139,7 +139,7 @@ def test_who_gave_no_score_raised_and_sank_nothing() -> None:
     # Parent: 2, 5, 5, so d2 would stand first, though Parent gave it no score. Without
     # Virologist: 9, 0, 4, so d2 would stand last.
     hits = by_id(
-        Inspection.from_dict(stored([hit(1, 1, [2, 9]), hit(2, 2, [5, None]), hit(3, 3, [5, 4])]))
+        RankingRecord.of(stored([hit(1, 1, [2, 9]), hit(2, 2, [5, None]), hit(3, 3, [5, 4])]))
     )
     assert hits["d2"].effects == {"Virologist": 1, "Parent": -1}
     assert hits["d2"].raised_most_by == ("Virologist",)
@@ -148,17 +148,17 @@ def test_who_gave_no_score_raised_and_sank_nothing() -> None:
 
 
 def test_moved_and_what_stands_out() -> None:
-    inspection = Inspection.from_dict(stored(FOUR))
+    inspection = RankingRecord.of(stored(FOUR))
     assert [each.moved for each in inspection.hits] == [1, 1, -2, 0]
     assert inspection.climbed_most is inspection.hits[0]
     assert inspection.fell_most is inspection.hits[2]
     # d3: mean 16/3, squares (-13/3)² + (8/3)² + (5/3)² = 258/9, more than d2's 222/9
     assert inspection.most_disputed is inspection.hits[1]
-    assert inspection.missing == 1
+    assert len(inspection.missing) == 1
 
 
 def test_nothing_stands_out_where_nothing_moved_or_differs() -> None:
-    inspection = Inspection.from_dict(stored([hit(1, 1, [5, 5]), hit(2, 2, [5, 5])]))
+    inspection = RankingRecord.of(stored([hit(1, 1, [5, 5]), hit(2, 2, [5, 5])]))
     assert inspection.climbed_most is None
     assert inspection.fell_most is None
     assert inspection.most_disputed is None
@@ -189,7 +189,7 @@ def test_the_arithmetic_gives_the_rankers_own_ranking(
         first_stage_weight=first_stage_weight,
         depth=20,
     ) as ranker:
-        inspection = Inspection.from_dict(ranker.rank("masks", docs).to_dict())
+        inspection = RankingRecord.of(ranker.rank("masks", docs).to_dict())
     assert inspection.missing
     assert len(inspection.judged) == 20
     assert inspection.leave_one_out_exact
@@ -205,7 +205,7 @@ def test_an_assessors_ranking_is_not_taken_for_a_sum() -> None:
         hit(2, 3, [1, 8, 7], score=8.0),
         hit(3, 2, [9, 2, 6], score=7.0),
     ]
-    inspection = Inspection.from_dict(stored(turned))
+    inspection = RankingRecord.of(stored(turned))
     assert not inspection.leave_one_out_exact
     # d2 has the highest sum; without Virologist: d1 10, d2 8, d3 15 -> third, so he raised
     # it by two, measured against the sum and not against the assessor's rank.
@@ -213,18 +213,18 @@ def test_an_assessors_ranking_is_not_taken_for_a_sum() -> None:
 
 
 def test_top_is_the_scale_or_the_labels() -> None:
-    assert Inspection.from_dict(stored(FOUR)).top == 10
+    assert RankingRecord.of(stored(FOUR)).top == 10
     labelled = stored(FOUR, config={"scale": 10, "labels": ["No", "Yes"]})
-    assert Inspection.from_dict(labelled).top == 1
-    assert Inspection.from_dict(stored(FOUR, config={"top_score": 4.5, "scale": 10})).top == 4.5
-    assert Inspection.from_dict(stored(FOUR, config={})).top == 9
-    assert Inspection.from_dict(stored([], config={})).top == 10
+    assert RankingRecord.of(labelled).top == 1
+    assert RankingRecord.of(stored(FOUR, config={"top_score": 4.5, "scale": 10})).top == 4.5
+    assert RankingRecord.of(stored(FOUR, config={})).top == 9
+    assert RankingRecord.of(stored([], config={})).top == 10
 
 
 def test_direct_and_empty_rankings_can_be_inspected() -> None:
     with DirectRanker(model=ScriptedChat(answers)) as ranker:
-        direct = Inspection.from_dict(ranker.rank("masks", ["a", "b"]).to_dict())
-        empty = Inspection.from_dict(ranker.rank("masks", []).to_dict())
+        direct = RankingRecord.of(ranker.rank("masks", ["a", "b"]).to_dict())
+        empty = RankingRecord.of(ranker.rank("masks", []).to_dict())
     assert direct.team is None
     assert direct.personas == ("DIRECT",)
     assert direct.member("DIRECT") is None
@@ -272,19 +272,19 @@ def broken(change: str) -> dict[str, Any]:
 )
 def test_what_is_no_ranking_is_refused(change: str, message: str) -> None:
     with pytest.raises(SchemaError, match=message):
-        Inspection.from_dict(broken(change))
+        RankingRecord.of(broken(change))
 
 
 @pytest.mark.parametrize("data", [None, [], "text", 7, {}])
 def test_other_values_are_refused(data: Any) -> None:
     with pytest.raises(SchemaError, match=r"Ranking\.to_dict|not JSON"):
-        Inspection.from_dict(data)
+        RankingRecord.of(data)
 
 
 def test_an_error_does_not_repeat_the_passages() -> None:
     data = stored(FOUR)
     data["hits"] = [{"text": "secret " * 1000}]
     with pytest.raises(SchemaError) as caught:
-        Inspection.from_dict(data)
+        RankingRecord.of(data)
     assert "secret" not in str(caught.value)
     assert len(str(caught.value)) < 1000

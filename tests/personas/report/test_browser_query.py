@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from personas.ranking.inspection import InspectedHit
+from personas.ranking.record import Hit
 from tests.support.browser_pages import inspection, write_long_query, write_query
 from tests.support.browser_support import Visit, browser, expect, tab_stops, texts, visit
 
@@ -19,7 +19,7 @@ __all__ = ["browser", "visit"]
 
 pytestmark = pytest.mark.browser
 
-Value = Callable[[InspectedHit], float | None]
+Value = Callable[[Hit], float | None]
 
 COLUMNS: dict[str, tuple[str, Value]] = {
     "Passage": ("descending", lambda hit: hit.rank),
@@ -51,7 +51,7 @@ def ordered(value: Value, direction: str) -> list[str]:
     """Ranks of all passages in that order: missing values last, equal ones by rank."""
     sign = 1 if direction == "ascending" else -1
 
-    def key(hit: InspectedHit) -> tuple[bool, float, int]:
+    def key(hit: Hit) -> tuple[bool, float, int]:
         found = value(hit)
         return (found is None, sign * (found or 0.0), hit.rank)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from personas.ranking.inspection import Inspection, OtherPlace, OtherRanking
+from personas.ranking.record import OtherPlace, OtherRanking, RankingRecord
 from personas.report.query.inspection_page import inspection_pages
 from personas.report.site import PageContext
 from tests.support.browser_measures import open_all
@@ -77,8 +77,8 @@ def poke(page: Page, typed: str) -> None:
 def in_report(data: dict[str, Any], text: str) -> str:
     """The page of the ranking in a report, with the text in what is not in the ranking, too."""
     places = {hit["doc_id"]: OtherPlace(place, 1.0) for place, hit in enumerate(data["hits"], 1)}
-    inspection = Inspection.from_dict(
-        data, grades={data["hits"][0]["doc_id"]: 1, text: 1}, other=OtherRanking(text, 10.0, places)
+    inspection = RankingRecord.of(data).beside(
+        grades={data["hits"][0]["doc_id"]: 1, text: 1}, other=OtherRanking(text, 10.0, places)
     )
     (page,) = inspection_pages(inspection, PageContext(text, 2, 3))
     return page

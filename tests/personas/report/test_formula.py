@@ -8,7 +8,7 @@ import json
 import pytest
 
 from mcranker import DirectRanker, Passage, Ranking, ScriptedChat
-from personas.ranking.inspection import Inspection
+from personas.ranking.record import RankingRecord
 from personas.report import render_inspection
 from tests.support.inspection_report import Page
 
@@ -29,14 +29,14 @@ def ranked(weight: float, scores: dict[str, float] = FIRST) -> Ranking:
 
 def test_the_numbers_are_filled_in() -> None:
     # Scores 9, 5 and 1 are 1, 1/2 and 0; the first stage's 2, 10 and 0 are 1/5, 1 and 0.
-    inspection = Inspection.from_dict(ranked(0.3).to_dict())
-    assert {hit.doc_id: inspection.formula(hit) for hit in inspection.hits} == {
+    inspection = RankingRecord.of(ranked(0.3).to_dict())
+    assert {hit.doc_id: hit.formula for hit in inspection.hits} == {
         "a": typeset("0.70 x 1.00 + 0.30 x 0.20 = 0.760"),
         "b": typeset("0.70 x 0.50 + 0.30 x 1.00 = 0.650"),
         "c": typeset("0.70 x 0.00 + 0.30 x 0.00 = 0.000"),
     }
-    alone = Inspection.from_dict(ranked(1.0).to_dict())
-    assert alone.formula(alone.hits[1]) == typeset("0.00 x 0.00 + 1.00 x 0.20 = 0.200")
+    alone = RankingRecord.of(ranked(1.0).to_dict())
+    assert alone.hits[1].formula == typeset("0.00 x 0.00 + 1.00 x 0.20 = 0.200")
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.3])
@@ -58,5 +58,5 @@ def test_a_ranking_that_counted_places_has_none() -> None:
     data = ranked(0.3).to_dict()
     for hit in data["hits"]:
         hit["first_stage_score"] = None
-    inspection = Inspection.from_dict(data)
-    assert {inspection.formula(hit) for hit in inspection.hits} == {""}
+    inspection = RankingRecord.of(data)
+    assert {hit.formula for hit in inspection.hits} == {""}

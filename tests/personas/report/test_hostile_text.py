@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from personas.ranking.inspection import Inspection, OtherPlace, OtherRanking
+from personas.ranking.record import OtherPlace, OtherRanking, RankingRecord
 from personas.ranking.suspicions import Suspicion, Watch
 from personas.report import formats, render_inspection
 from personas.report.markup import escaped, fitting, page_bytes
@@ -49,8 +49,8 @@ def made_of(text: str) -> str:
     with pytest.MonkeyPatch.context() as patch:
         # Else some texts would be flagged and others not.
         patch.setattr(Watch, "suspicions", lambda *_: (Suspicion("keywords", text),))
-        inspection = Inspection.from_dict(
-            data, grades={**grades, text: 1}, other=OtherRanking(text, None, places)
+        inspection = RankingRecord.of(data).beside(
+            grades={**grades, text: 1}, other=OtherRanking(text, None, places)
         )
     (page,) = inspection_pages(inspection, PageContext(text, 2, 3))
     return page

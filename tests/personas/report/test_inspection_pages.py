@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from personas.ranking.inspection import Inspection
+from personas.ranking.record import RankingRecord
 from personas.report.query.inspection_page import _fair_limit, inspection_pages
 from personas.report.site import LINK_BYTES, PAGE_BYTES, PageContext, ends_of_pages
 from personas.report.site import pages_of as numbered_pages
@@ -75,7 +75,7 @@ def large(
 
 
 def pages_of(data: dict[str, Any], *, title: str = "Run", place: int = 12) -> list[str]:
-    return inspection_pages(Inspection.from_dict(data), PageContext(title, place, 300))
+    return inspection_pages(RankingRecord.of(data), PageContext(title, place, 300))
 
 
 def navigation(page: Page, name: str) -> dict[str, str]:
@@ -103,7 +103,7 @@ def test_a_page_leads_home_and_to_its_neighbours() -> None:
     assert "A <b>run</b>" in page.text
     assert "Query 12 of 300" in page.text
     assert "Part 1" not in page.text
-    (first,) = inspection_pages(Inspection.from_dict(data_of()), PageContext("Run", 1, 1))
+    (first,) = inspection_pages(RankingRecord.of(data_of()), PageContext("Run", 1, 1))
     assert set(navigation(Page(first), "site")) == {"../index.html", "../queries.html"}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from personas.ranking.inspection import OtherPlace, OtherRanking
+from personas.ranking.record import OtherPlace, OtherRanking
 from personas.report import render_inspection
 from tests.support.inspection_report import Page, data_of
 

@@ -8,7 +8,7 @@ import re
 from rich.console import Console
 
 from mcranker import PairwiseRanker, RankGPTRanker, Ranking, SetwiseRanker
-from personas.ranking.inspection import Inspection
+from personas.ranking.record import RankingRecord
 from personas.report import render_inspection
 from personas.report.terminal.terminal import show_inspection
 from tests.support.comparing import comparing
@@ -49,7 +49,7 @@ def alone() -> Ranking:
 def terminal(ranking: Ranking, passage: int | None = None) -> str:
     file = io.StringIO()
     show_inspection(
-        Console(file=file, width=120), Inspection.from_dict(ranking.to_dict()), passage=passage
+        Console(file=file, width=120), RankingRecord.of(ranking.to_dict()), passage=passage
     )
     return file.getvalue()
 

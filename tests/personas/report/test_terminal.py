@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from personas.errors import PersonasError
-from personas.ranking.inspection import Inspection, OtherPlace, OtherRanking
+from personas.ranking.record import OtherPlace, OtherRanking, RankingRecord
 from personas.report.terminal.terminal import find_hit, show_inspection
 from tests.personas.ranking.test_inspection import FOUR, hit, stored
 
@@ -45,7 +45,7 @@ def page(
     wanted = {name: options.pop(name) for name in ("top", "passage") if name in options}
     file = io.StringIO()
     console = Console(file=file, width=width, **options)
-    inspection = Inspection.from_dict(data, grades=grades, other=other)
+    inspection = RankingRecord.of(data).beside(grades=grades, other=other)
     show_inspection(console, inspection, **wanted)
     return file.getvalue()
 
@@ -289,7 +289,7 @@ def test_the_text_is_cut_and_says_so() -> None:
 def test_ids_come_before_ranks(key: int | str, doc_id: str) -> None:
     ids = ["3", "b", "1"]
     hits = [hit(place, place, [5.0, 5.0], doc_id=each) for place, each in enumerate(ids, start=1)]
-    assert find_hit(Inspection.from_dict(stored(hits)), key).doc_id == doc_id
+    assert find_hit(RankingRecord.of(stored(hits)), key).doc_id == doc_id
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_ids_come_before_ranks(key: int | str, doc_id: str) -> None:
 )
 def test_a_passage_that_is_not_there(key: int | str, message: str) -> None:
     with pytest.raises(PersonasError) as caught:
-        find_hit(Inspection.from_dict(four()), key)
+        find_hit(RankingRecord.of(four()), key)
     assert str(caught.value) == message
     with pytest.raises(PersonasError, match="no passages were ranked"):
-        find_hit(Inspection.from_dict(stored([])), key)
+        find_hit(RankingRecord.of(stored([])), key)

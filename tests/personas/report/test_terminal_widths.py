@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from personas.errors import PersonasError, SchemaError
-from personas.ranking.inspection import OtherPlace, OtherRanking
+from personas.ranking.record import OtherPlace, OtherRanking
 from personas.report.terminal.screen import Screen, shade
 from personas.report.terminal.terminal import print_inspection
 from personas.schema import Team

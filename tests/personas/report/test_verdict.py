@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from personas.ranking.inspection import Inspection, OtherPlace, OtherRanking
+from personas.ranking.record import OtherPlace, OtherRanking, RankingRecord
 from personas.report import render_inspection
 from personas.report.query.verdict import verdict
 from tests.support.inspection_report import DOCS, Page, data_of, ranked
@@ -16,7 +16,7 @@ ORDER = ["bad", "warn", "note", "good"]
 
 def said(data: dict[str, Any], **more: Any) -> dict[str, str]:
     """Sentence -> kind; the order is checked, and that the page has each."""
-    found = verdict(Inspection.from_dict(data, **more))
+    found = verdict(RankingRecord.of(data).beside(**more))
     places = [ORDER.index(each.kind) for each in found]
     assert places == sorted(places)
     page = Page(render_inspection(data, **more))
@@ -189,7 +189,7 @@ def test_top_k_has_a_line_and_what_is_below_it_moves_nowhere() -> None:
     for hit, first in zip(data["hits"], (2, 1, 4, 3), strict=True):
         hit["first_stage_rank"] = first
     data["hits"][3].update(score=None, at_most=1.0, scores={"Judge": None}, skipped=["Judge"])
-    inspection = Inspection.from_dict(data)
+    inspection = RankingRecord.of(data)
     assert inspection.last_sure_rank == 2
     assert inspection.climbed_most is not None
     assert inspection.climbed_most.rank == 1
@@ -219,7 +219,7 @@ def test_a_suspicious_passage_is_flagged_where_it_stands() -> None:
 
 
 def test_nothing_is_said_of_a_ranking_without_passages() -> None:
-    assert verdict(Inspection.from_dict(ranked(docs=[]).to_dict())) == ()
+    assert verdict(RankingRecord.of(ranked(docs=[]).to_dict())) == ()
 
 
 def test_contributions_of_criteria_add_up_to_the_score() -> None:

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from personas.provenance import sealed
-from personas.ranking.inspection import Inspection
+from personas.ranking.record import RankingRecord
 from personas.schema import Member
 from personas.survey.model import Survey
 from personas.survey.surveyor import Surveyor
@@ -18,7 +18,7 @@ from tests.support.surveyor_support import about, finish, hit, inspect, judge, o
 WORDS = ("Chemist", "chemist", "Parent", "Editor", "NLP scientist", "Nurse", "NURSE")
 
 
-def drawn(draws: random.Random, place: int) -> Inspection:
+def drawn(draws: random.Random, place: int) -> RankingRecord:
     """A query with 2 to 4 personas and 30 passages; scores are no round numbers."""
     names = {name.casefold(): name for name in draws.sample(WORDS, draws.randint(2, 4))}
     members: list[Member] = []
@@ -50,7 +50,7 @@ def drawn(draws: random.Random, place: int) -> Inspection:
     )
 
 
-def survey_of(inspections: dict[int, Inspection], shares: list[list[int]]) -> Survey:
+def survey_of(inspections: dict[int, RankingRecord], shares: list[list[int]]) -> Survey:
     """Each share by a surveyor of its own, sent back, and merged into the first one's."""
     whole = Surveyor()
     for number, share in enumerate(shares):
