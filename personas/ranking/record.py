@@ -577,7 +577,7 @@ class RankingRecord(Sequence["Hit"]):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Hit:
-    """One passage of a ranking.
+    """One passage of a ranking. Two are equal if what is stored of them is.
 
     Attributes:
         ranking: of which it is a part.
@@ -588,6 +588,12 @@ class Hit:
     ranking: RankingRecord
     row: int
     rank: int
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Hit) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash((self.row, self.rank))
 
     def __repr__(self) -> str:
         return f"<Hit {self.rank}: {self.doc_id!r}, score {self.score}>"

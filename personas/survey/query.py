@@ -139,7 +139,7 @@ def _judges(inspection: RankingRecord) -> tuple[Judge, ...]:
         Judge(
             members[name],
             _hands(members[name]),
-            tuple(hit.scores[name] for hit in inspection.hits),
+            tuple(hit.scores.get(name) for hit in inspection.hits),
             sum(name in hit.missing for hit in inspection.hits),
             for_this and _chosen(members[name]),
         )

@@ -121,7 +121,7 @@ def infested(text: str) -> dict[str, Any]:
     data["seconds"] = {text: 1.0}
     data["team"].update(name=words, description=words)
     member = data["team"]["members"][1]
-    old = member["persona"]["name"]
+    old, first = member["persona"]["name"], member["rubric"]["criteria"][0]["name"]
     member["persona"].update(name=new, description=words, reason=words)
     member["rubric"]["criteria"][0].update(name=new, description=words)
     member["rubric"]["reason"] = words
@@ -132,5 +132,9 @@ def infested(text: str) -> dict[str, Any]:
         hit.update(doc_id=f"{text}{place}", title=text, text=text)
         for kind in ("scores", "missing", "criteria"):
             hit[kind] = {new if name == old else name: each for name, each in hit[kind].items()}
+        if new in hit["criteria"]:
+            hit["criteria"][new] = {
+                new if name == first else name: each for name, each in hit["criteria"][new].items()
+            }
         hit["missing"] = dict.fromkeys([*hit["missing"], "(assessor)"], text)
     return data

@@ -61,6 +61,7 @@ def hit(
         "title": f"Title {first}",
         "text": f"Text {first}.",
         "skipped": list(skipped),
+        "at_most": 10.0 if skipped else None,
     }
 
 
@@ -82,6 +83,7 @@ def inspect(
     """
     team_query = query if recruited_for is None else recruited_for
     counts = {"calls": 0, "input_tokens": 0, "cached_input_tokens": 0, "output_tokens": 0}
+    took = {**counts, "cost": 0.0, **(usage or {})}
     data = {
         "version": 1,
         "query": {"text": query, "id": f"id of {query}"},
@@ -92,7 +94,7 @@ def inspect(
         "config": {"scale": 10, "ensemble": "sum", "missing": "mean_of_team", **config},
         "models": {},
         "prompt_hashes": {},
-        "usage": {**counts, "cost": 0.0, "by_stage": [], **(usage or {})},
+        "usage": {**took, "by_stage": [{"stage": "score", "persona": "", "model": "m", **took}]},
         "seconds": {"total": 0.0},
     }
     return RankingRecord.of(data).beside(grades=grades, other=compared)

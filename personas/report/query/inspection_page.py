@@ -314,7 +314,7 @@ def _links(around: PageContext) -> dict[str, str]:
 def _columns(inspection: RankingRecord, form: PassageFormat) -> list[_Column]:
     columns = []
     for name in inspection.judges:
-        scores = [hit.scores[name] for hit in inspection.hits]
+        scores = [hit.scores.get(name) for hit in inspection.hits]
         known = [score for score in scores if score is not None]
         mean = fixed(math.fsum(known) / len(known), max(2, form.score_places)) if known else MISSING
         longest = max(map(len, name.split()), default=0)

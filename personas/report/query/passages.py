@@ -156,7 +156,7 @@ class PassageFormat:
         rank = hit.ranks.get(persona)
         if rank is not None:
             return f"{rank}{'+' if self.inspection.tails.get(persona) == rank else ''}", str(rank)
-        score = hit.scores[persona]
+        score = hit.scores.get(persona)
         return fixed(score or 0.0, self.score_places), f"{score:.6g}"
 
     def without_score(self, hit: Hit, persona: str) -> str:

@@ -62,7 +62,7 @@ def _score_text(inspection: RankingRecord, hit: Hit, persona: str, places: int) 
     rank = hit.ranks.get(persona)
     if rank is not None:
         return f"{rank}{'+' if inspection.tails.get(persona) == rank else ''}"
-    score = hit.scores[persona]
+    score = hit.scores.get(persona)
     if persona in hit.members:
         return f"#{hit.members[persona].rank}"
     if score is not None:

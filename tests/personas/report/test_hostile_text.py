@@ -52,7 +52,7 @@ def made_of(text: str) -> str:
         inspection = RankingRecord.of(data).beside(
             grades={**grades, text: 1}, other=OtherRanking(text, None, places)
         )
-    (page,) = inspection_pages(inspection, PageContext(text, 2, 3))
+        (page,) = inspection_pages(inspection, PageContext(text, 2, 3))
     return page
 
 

@@ -164,10 +164,10 @@ def test_calls_are_added_up_by_stage() -> None:
         }
 
     usage = {
-        "calls": 7,
-        "input_tokens": 2100,
-        "cached_input_tokens": 200,
-        "output_tokens": 20,
+        "calls": 8,
+        "input_tokens": 4000,
+        "cached_input_tokens": 400,
+        "output_tokens": 28,
         "cost": None,
         "by_stage": [
             row("A"),
@@ -180,7 +180,7 @@ def test_calls_are_added_up_by_stage() -> None:
     found = lines(page(data, 110))
     assert "score 6 calls, 2,000 tokens in (200 cached), 14 out, $0.50" in found
     assert "criteria 2 calls, 2,000 tokens in (200 cached), 14 out, price not known" in found
-    assert "together 7 calls, 2,100 tokens in (200 cached), 20 out, price not known" in found
+    assert "together 8 calls, 4,000 tokens in (400 cached), 28 out, price not known" in found
     assert "time score 3.00 s, total 75.0 s" in found
     assert "model openai:m" in found
 

@@ -120,13 +120,18 @@ def test_hostile_text_stays_text(width: int, passage: int | None) -> None:
     hostile = member(HOSTILE[:150])
     hostile["rubric"] = {"criteria": [{"name": HOSTILE[:150]}]}
     team = {"members": [hostile, member("Parent")], "name": HOSTILE}
-    names = Team.model_validate(team).names
+    read = Team.model_validate(team)
+    names, judge = read.names, read.members[0]
     hits = [
         {
             **hit(1, 1, [1.0]),
             "scores": {names[0]: 5.0, names[1]: None},
             "missing": {names[1]: HOSTILE * 10},
-            "criteria": {names[0]: {HOSTILE: 5.0}},
+            "criteria": {
+                names[0]: {
+                    each.name: 5.0 for each in (judge.rubric.criteria if judge.rubric else ())
+                }
+            },
             "doc_id": HOSTILE,
             "title": HOSTILE,
             "text": HOSTILE + "x" * 2_000_000,
