@@ -57,8 +57,8 @@ def made_of(text: str) -> str:
 
 
 def shape(page: Page) -> list[tuple[str, tuple[str, ...]]]:
-    """Every tag with the names of its attributes."""
-    return [(tag, tuple(found)) for tag, found in page.tags]
+    """Every tag with the names of its attributes, but for ``bdi`` around what is no ASCII."""
+    return [(tag, tuple(found)) for tag, found in page.tags if tag != "bdi"]
 
 
 @pytest.fixture(scope="module")
