@@ -127,5 +127,5 @@ def tersely(text: str, limit: int) -> Markup:
 
     Text in ASCII has no marks of writing direction, so it needs no box of its own.
     """
-    line = cut(" ".join(text[: 4 * limit].split()), limit)
+    line = clean(cut(" ".join(text[: 4 * limit].split()), limit))
     return markupsafe.escape(line) if line.isascii() else Markup("<bdi>{}</bdi>").format(line)
