@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
+import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -57,6 +59,7 @@ _MEANING = {
     sqlite3.SQLITE_CANTOPEN: "cannot be opened or made; allow reading and writing the file and "
     f"its folder, {_OTHERWISE}",
 }
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _PAUSE = 0.01  # seconds between tries to switch a new file to WAL
 
 
@@ -72,6 +75,24 @@ def explained(path: Path, error: Exception) -> LedgerError:
         said = f"cannot be used: {error}; {_OTHERWISE}"
         meaning = _MEANING.get(_code(error), said)
     return LedgerError(f"the ledger {os.fspath(path)!r} {meaning}")
+
+
+def lack_of_room(path: Path, room: int) -> LedgerError | None:
+    """The error if the folder of a ledger does not have room for so many bytes: they are written.
+
+    To write there may not be allowed at all, which SQLite reports where it matters.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=path.resolve().parent) as file:
+            file.write(bytes(room))
+    except OSError as error:
+        if error.errno in _NO_ROOM:
+            return LedgerError(
+                f"the ledger {os.fspath(path)!r} needs more room: {room >> 20} MiB cannot be "
+                f"written to its folder ({error.strerror}); make room and run again, what was "
+                "written is kept, or name another file with ledger="
+            )
+    return None
 
 
 def is_busy(error: Exception) -> bool:
