@@ -242,7 +242,7 @@ def opened(path: Path, *, tolerant: bool = False) -> sqlite3.Connection:
         tolerant: read what can be read of a file that is damaged.
 
     Raises:
-        LedgerError: the file is no ledger, or cannot be opened.
+        LedgerError: the file is no ledger, has hard links, or cannot be opened.
     """
     connection: sqlite3.Connection | None = None
     try:
@@ -253,6 +253,13 @@ def opened(path: Path, *, tolerant: bool = False) -> sqlite3.Connection:
             isolation_level=None,
             check_same_thread=False,
         )
+        if (names := path.stat().st_nlink) > 1:
+            raise LedgerError(
+                f"the ledger {os.fspath(path)!r} has {names} names (hard links), and a log and "
+                "locks for each, so that answers would be paid for twice; keep the name with a "
+                "'-wal' file beside it, if there is one, and delete the others or make symbolic "
+                "links of them"
+            )
         if tolerant:  # else a file that is too short is refused as a whole
             connection.execute("PRAGMA writable_schema = ON")
         connection.execute("BEGIN")  # one view of a file that another process may be making

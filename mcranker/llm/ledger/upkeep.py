@@ -105,6 +105,7 @@ def stats(path: Path) -> list[Share]:
 
 def file_bytes(path: Path) -> int:
     """What the ledger takes on the disk, its write-ahead log included."""
+    path = path.resolve()
     parts = (path, path.with_name(f"{path.name}-wal"))
     return sum(part.stat().st_size for part in parts if part.exists())
 

@@ -67,6 +67,17 @@ def test_no_verb_makes_a_ledger(
     assert "MCRANKER_LEDGER says to keep no ledger; name one by --ledger" in result.stderr
 
 
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_ledger_with_hard_links_is_left_alone(verb: list[str], path: Path) -> None:
+    other = path.with_name("other.sqlite")
+    other.hardlink_to(path)
+    result = invoke("ledger", *verb, "--ledger", other)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"the ledger {str(other)!r} has 2 names (hard links)" in result.stderr
+    other.unlink()
+    assert invoke("ledger", *verb).exit_code == 0
+
+
 def test_stats(path: Path) -> None:
     result = invoke("ledger", "stats")
     assert result.exit_code == 0, result.output
@@ -95,6 +106,18 @@ def test_stats_as_json(path: Path) -> None:
     assert (mine["model"], mine["stage"], mine["answers"]) == (MODEL, "score", 6)
     assert mine["cost"] == pytest.approx(6 * 0.000083)
     assert mine["seconds"] == 6 * 0.25
+
+
+def test_a_link_to_a_ledger_has_its_size(path: Path) -> None:
+    link = path.with_name("link.sqlite")
+    link.symlink_to(path)
+    ledger = Ledger(path)
+    asyncio.run(keep(ledger, 9))  # in the log beside the file, while it is open
+    whole = json.loads(invoke("ledger", "stats", "--output", "json", "--ledger", link).stdout)
+    assert (
+        whole["ledger"]["bytes"] == size(path) - path.with_name("ledger.sqlite-shm").stat().st_size
+    )
+    ledger.close()
 
 
 def test_stats_of_a_ledger_without_answers(path: Path) -> None:
