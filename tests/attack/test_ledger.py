@@ -812,11 +812,14 @@ def _exported(path: Path) -> int:
     try:
         numbers = [_number(answer) for answer in export]
     except LedgerError:
+        numbers = []
+    assert len(numbers) == len(set(numbers)) == export.saved
+    try:
+        read, problems = verify(path)
+    except LedgerError:  # nothing can be read; to recover answers, a program is needed
         with pytest.raises(LedgerError, match=r"is damaged|not a ledger|has schema version"):
             verify(path)
-        return 0
-    assert len(numbers) == len(set(numbers)) == export.saved
-    read, problems = verify(path)
+        return export.saved
     assert export.saved <= read
     if export.lost or export.perhaps_more:
         assert problems

@@ -46,7 +46,8 @@ _DAMAGED = (
     "what can be read; then move the file away"
 )
 _MEANING = {
-    sqlite3.SQLITE_NOTADB: f"is not a ledger: it is no SQLite file; {_OTHERWISE}",
+    sqlite3.SQLITE_NOTADB: "is not a ledger: it is no SQLite file, or its first page is damaged, "
+    f"which 'mcranker ledger verify' has a remedy for; {_OTHERWISE}",
     sqlite3.SQLITE_CORRUPT: _DAMAGED,
     sqlite3.SQLITE_ERROR: _DAMAGED,  # what is asked of a whole ledger is never wrong
     sqlite3.SQLITE_BUSY: f"has been locked by another program for {PATIENCE:.0f} s; end that "
@@ -100,7 +101,7 @@ def is_busy(error: Exception) -> bool:
     return _code(error) == sqlite3.SQLITE_BUSY
 
 
-def is_damage(error: Exception) -> bool:
+def is_damage(error: BaseException | None) -> bool:
     """Whether the file cannot be what was written; a table may not be there, or not as it was."""
     damage = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
     return _code(error) in damage
@@ -267,6 +268,8 @@ def opened(path: Path, *, tolerant: bool = False) -> sqlite3.Connection:
         connection.execute("COMMIT")
         if not ready:
             _fill(connection, path)
+        if tolerant:  # else there would seem to be no answers
+            connection.execute("SELECT 1 FROM replies LIMIT 0")
         _use_wal(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
@@ -353,7 +356,7 @@ def _is_folder(path: Path) -> bool:
         return False
 
 
-def _code(error: Exception) -> int:
+def _code(error: BaseException | None) -> int:
     """The primary result code, 0 if SQLite gave none; extended ones say more than is needed."""
     if isinstance(error, UnicodeDecodeError):
         return sqlite3.SQLITE_CORRUPT
