@@ -215,7 +215,8 @@ command = click.Group(
             ],
             help="Write every answer as one JSON object a line, in the order in which they came."
             "\n\nDamaged answers are left out, and the exit code is 1. All that can be read of a "
-            "damaged file is written.",
+            "damaged file is written; where SQLite reads nothing of it, what the command .recover "
+            "of a sqlite3 program on the PATH finds.",
         ),
         Verb(
             "prune",
