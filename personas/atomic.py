@@ -90,10 +90,10 @@ def check_place(path: str | os.PathLike[str]) -> None:
 
 def descriptor(path: str | os.PathLike[str]) -> int | None:
     """The number of the open file that a path such as ``/dev/stdout`` means; None of others."""
-    name = os.fspath(path)
+    name, opened = os.fspath(path), (f"/proc/{os.getpid()}/fd", "/dev/fd")
     for _ in range(_MOST_LINKS):
         folder, last = os.path.split(name)
-        if last.isdecimal() and os.path.realpath(folder) in (f"/proc/{os.getpid()}/fd", "/dev/fd"):
+        if last.isdecimal() and len(last) < 10 and os.path.realpath(folder) in opened:
             return int(last)
         if not os.path.islink(name):  # noqa: PTH114
             return None

@@ -144,11 +144,11 @@ def write_persona_report(
     out = Path(out)
     _check_place(out)
     sources, left_out = find_sources(paths, against)
-    for source in sources:
-        if source.run.path.resolve().is_relative_to(out.resolve()):
+    for run in (run for each in sources for run in (each.run, each.other) if run is not None):
+        if run.path.resolve().is_relative_to(out.resolve()):
             raise SettingError(
-                f"{str(out)!r} holds the run {str(source.run.path)!r}, and would be replaced as a "
-                "whole; name another folder"
+                f"{str(out)!r} holds the run {str(run.path)!r}, and would be replaced as a whole; "
+                "name another folder"
             )
     with (
         replacing_folder(out) as folder,

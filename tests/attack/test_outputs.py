@@ -193,6 +193,13 @@ def test_no_output_replaces_what_was_paid_for(
     assert contents(tmp_path) == before
 
 
+def test_a_run_named_by_its_rankings_is_an_input_as_a_whole(tmp_path: Path) -> None:
+    for name in ("rankings.jsonl", "manifest.json"):
+        (tmp_path / name).write_text("kept")
+    given = {"file": str(tmp_path / "rankings.jsonl"), "html": str(tmp_path / "manifest.json")}
+    assert "would replace an input (FILE" in refusal("mcranker inspect", given)
+
+
 def test_no_output_replaces_kept_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "vectors.sqlite"
     monkeypatch.setenv("MCRANKER_VECTORS", str(path))
@@ -399,8 +406,8 @@ def test_a_full_disk_among_many_queries_ends_the_run(tmp_path: Path, models: Con
     queries.write_text("1\tone\n")
     run.write_text("1 Q0 a 1 1 x\n")
     corpus.write_text("a\ttext\n")
-    args = ("rank", "--queries", queries, "--run", run, "--corpus", corpus, "--output", "trec")
-    args += ("--ledger", tmp_path / "ledger.sqlite", "--out", tmp_path / "out.trec")
+    args = ["rank", "--queries", queries, "--run", run, "--corpus", corpus, "--output", "trec"]
+    args += ["--ledger", tmp_path / "ledger.sqlite", "--out", tmp_path / "out.trec"]
     message = refused("mcranker", *args, "--save", tmp_path / "full")
     assert "No space left on device; answers are kept in" in message
     assert not (tmp_path / "out.trec").exists()
