@@ -111,16 +111,10 @@ command = Verb(
         click.Option(["--losses"], is_flag=True, help="Only queries on which B is worse."),
         *judgement_flags(),
         output_flag("comparison", forms=("table", "md", "json"), said="md: Markdown; "),
-        click.Option(
-            ["--out"],
-            type=Writes(),
-            metavar="FILE",
-            help="Write to FILE instead of standard output.",
-        ),
+        click.Option(["--out"], type=Writes(), help="Write to FILE instead of standard output."),
         click.Option(
             ["--html"],
             type=Writes(),
-            metavar="FILE",
             help="Write an HTML page instead, with the ranks before and after of each query.",
         ),
     ],

@@ -203,11 +203,10 @@ command = Verb(
         click.Option(
             ["--qrels"],
             type=Reads(),
-            metavar="FILE",
             help="Judgements: query id, document id and grade, as BEIR or TREC write them. Run "
             "folders have their own.",
         ),
-        click.Option(["--html"], type=Writes(), metavar="FILE", help="Write an HTML page instead."),
+        click.Option(["--html"], type=Writes(), help="Write an HTML page instead."),
         output_flag("comparison (or queries, comparisons)"),
     ],
     help="""See what moved from one ranking to another, and whose scores moved it.

@@ -84,7 +84,6 @@ def judgement_flags() -> list[click.Parameter]:
         click.Option(
             ["--qrels"],
             type=Reads(),
-            metavar="FILE",
             help="Judgements: query, document and grade as BEIR writes them, or TREC's 4 columns.",
         ),
         click.Option(

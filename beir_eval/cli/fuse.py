@@ -105,13 +105,7 @@ command = Verb(
     _fuse,
     params=[
         click.Argument(["runs"], type=Reads(), nargs=-1, required=True, metavar="RUN RUN..."),
-        click.Option(
-            ["--out"],
-            type=Writes(),
-            metavar="FILE",
-            required=True,
-            help="Write the fused run here.",
-        ),
+        click.Option(["--out"], type=Writes(), required=True, help="Write the fused run here."),
         click.Option(
             ["--method"],
             type=click.Choice(list(METHODS)),

@@ -224,11 +224,10 @@ command = Verb(
         click.Option(
             ["--qrels"],
             type=Reads(),
-            metavar="FILE",
             help="Judgements: query id, document id and grade, as BEIR or TREC write them. A run "
             "folder has its own.",
         ),
-        click.Option(["--html"], type=Writes(), metavar="FILE", help="Write an HTML page instead."),
+        click.Option(["--html"], type=Writes(), help="Write an HTML page instead."),
         output_flag("inspection (or queries)"),
     ],
     help="""Show why passages of a saved ranking rank where they do. No model is called.

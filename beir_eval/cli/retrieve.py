@@ -161,7 +161,6 @@ command = Verb(
         click.Option(
             ["--out"],
             type=Writes(),
-            metavar="FILE",
             required=True,
             help="Where the TREC run is written.",
         ),

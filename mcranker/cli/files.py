@@ -36,7 +36,7 @@ class Reads(click.ParamType[Any]):
         files: gives the files of one text, or of None if nothing was given; itself by default.
     """
 
-    name = "text"
+    name = "file"
 
     def __init__(
         self, *inside: str, files: Callable[[str | None], Iterable[str | Path]] | None = None
@@ -60,7 +60,7 @@ class Writes(click.ParamType[Any]):
         files: gives the files of the text; itself by default.
     """
 
-    name = "text"
+    name = "file"
 
     def __init__(self, files: Callable[[str], Iterable[str]] | None = None) -> None:
         self.files = files or _itself

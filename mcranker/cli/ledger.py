@@ -212,7 +212,6 @@ command = click.Group(
                 click.Option(
                     ["--out"],
                     type=Writes(),
-                    metavar="FILE",
                     help="Write to FILE instead of standard output.",
                 ),
             ],

@@ -31,6 +31,8 @@ _ROLES = {
 _NAMES = {"require": "NAME", "forbid": "NAME|PATTERN"}
 """Fields whose flags are repeated, since a persona's name may hold a comma."""
 
+_METAVARS = {**_NAMES, "prompts": "NAME|FOLDER"}
+
 _UNIONS = (UnionType, Union)  # of a literal and None it is the latter
 
 _NUMBERS: Mapping[type, type[WholeNumber] | type[RealNumber]] = {
@@ -364,7 +366,7 @@ def _flag(name: str) -> GroupedOption:
         default=default,
         show_default="none" if default is None else shown,
         multiple=name in _NAMES,
-        metavar=None if is_switch else _NAMES.get(name) or _metavar(kind),
+        metavar=None if is_switch else _METAVARS.get(name) or _metavar(kind),
         help=as_flags(field.description or "") + (" May be repeated." if name in _NAMES else ""),
         section=METHOD,
     )

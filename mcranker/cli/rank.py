@@ -304,12 +304,7 @@ def _flags() -> list[click.Parameter]:
     return [
         click.Argument(["query"], required=False),
         click.Argument(["passages"], nargs=-1, metavar="[PASSAGE]..."),
-        into(
-            ["--docs"],
-            type=Reads(),
-            metavar="FILE",
-            help="Passages in first-stage order; - for standard input.",
-        ),
+        into(["--docs"], type=Reads(), help="Passages in first-stage order; - for standard input."),
         into(
             ["--format"],
             type=click.Choice(FORMATS),
@@ -321,7 +316,6 @@ def _flags() -> list[click.Parameter]:
         into(
             ["--queries"],
             type=Reads(),
-            metavar="FILE",
             help="Many queries, with --run and --corpus: JSONL, TSV or CSV with id (qid) and text "
             "(query), or TREC topics in SGML or XML.",
         ),
@@ -333,18 +327,8 @@ def _flags() -> list[click.Parameter]:
             help="The field of TREC topics that is the query: title (or query), desc (description, "
             "question) or narr (narrative).",
         ),
-        into(
-            ["--run"],
-            type=Reads(),
-            metavar="FILE",
-            help="TREC run whose passages are ranked again.",
-        ),
-        into(
-            ["--corpus"],
-            type=Reads(),
-            metavar="FILE",
-            help="Texts of the run's passages (JSONL or TSV).",
-        ),
+        into(["--run"], type=Reads(), help="TREC run whose passages are ranked again."),
+        into(["--corpus"], type=Reads(), help="Texts of the run's passages (JSONL or TSV)."),
         out(
             ["--output"],
             type=click.Choice(OUTPUTS),
@@ -353,7 +337,7 @@ def _flags() -> list[click.Parameter]:
             help="json: one object with status, ranking and errors. jsonl: one passage a line. "
             "trec: a TREC run.",
         ),
-        out(["--out"], type=Writes(), metavar="FILE", help="Write the output there instead."),
+        out(["--out"], type=Writes(), help="Write the output there instead."),
         out(
             ["--top"],
             type=WholeNumber(min=1),
@@ -361,24 +345,13 @@ def _flags() -> list[click.Parameter]:
             show_default=True,
             help="Passages listed in a table.",
         ),
-        out(
-            ["--save"],
-            type=Writes(),
-            metavar="FILE",
-            help="Keep the whole ranking as JSON; a line a query.",
-        ),
+        out(["--save"], type=Writes(), help="Keep the whole ranking as JSON; a line a query."),
         out(
             ["--save-team"],
             type=Writes(),
-            metavar="FILE",
             help="Keep the team as .yaml or .json, to be edited and given to --team.",
         ),
-        out(
-            ["--report"],
-            type=Writes(),
-            metavar="FILE",
-            help="Write an HTML page that shows why.",
-        ),
+        out(["--report"], type=Writes(), help="Write an HTML page that shows why."),
         out(
             ["--dry-run"],
             is_flag=True,

@@ -124,7 +124,6 @@ command = Verb(
         GroupedOption(
             ["--out"],
             type=Writes(),
-            metavar="FILE",
             section="Output",
             help="Save the team as .yaml or .json, for --team of 'mcranker rank'.",
         ),

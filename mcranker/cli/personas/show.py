@@ -146,7 +146,6 @@ command = Verb(
         click.Option(
             ["--html"],
             type=Writes(),
-            metavar="FILE",
             help="Write an HTML page of the team instead, to be signed off before it judges: with "
             "what is asked twice, and what each persona costs.",
         ),
