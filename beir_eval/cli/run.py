@@ -20,6 +20,7 @@ from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.progress import live_is_wanted
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import Verb
+from personas.atomic import check_place
 from personas.words import counted, dollars
 
 if TYPE_CHECKING:
@@ -63,11 +64,7 @@ def _check_out(out: Path) -> None:
         OSError: the folder cannot be made, or nothing can be written there.
     """
     out.mkdir(parents=True, exist_ok=True)
-    probe = out / ".write-test"
-    try:
-        probe.write_bytes(b"")
-    finally:
-        probe.unlink(missing_ok=True)
+    check_place(out / "probe")
 
 
 def _dry_run(ctx: click.Context, experiment: Experiment) -> int:
