@@ -29,7 +29,7 @@ from mcranker.ranking import Ranking
 from mcranker.runtime.bridge import task_group
 from mcranker.serve import playground
 from mcranker.serve.answers import NOT_ABSOLUTE, headers_of, meta_of, scores_of, warnings_of
-from mcranker.serve.bodies import ClientDisconnected, read_object
+from mcranker.serve.bodies import ClientDisconnected, read_body
 from mcranker.serve.dialects import (
     DIALECTS,
     GENERAL,
@@ -47,7 +47,7 @@ from mcranker.serve.problems import Problem, problem_of
 from mcranker.serve.requests import RANK_FIELDS, RerankRequest, cut_to_bytes, read_fields
 from mcranker.serve.served import Job, ServedRanker, ServedRankers, public_form
 from mcranker.serve.settings import Settings
-from mcranker.types import Query
+from mcranker.types import Passage, Query
 from personas import library
 from personas.report import render_inspection
 
@@ -259,14 +259,17 @@ class _Service:
     # Routes
 
     async def _rerank(self, call: _Call, dialect: ApiDialect | None = None) -> Response:
-        body = await self._body(call)
-        call.dialect = dialect or dialect_of((*body, *call.request.headers))
-        request = RerankRequest.read(body, self._limits)
+        def read(body: dict[str, Any]) -> tuple[RerankRequest, tuple[Passage, ...]]:
+            call.dialect = dialect or dialect_of((*body, *call.request.headers))
+            request = RerankRequest.read(body, self._limits)
+            return request, request.passages()
+
+        request, passages = await read_body(call.request, self._limits, read)
         served = self.rankers.find(request.model)
         policy = served.settings.unscored
         if policy == "error" and not served.ranker.absolute:
             raise Problem("invalid", f"the ranker {served.name!r}: {NOT_ABSOLUTE}")
-        ranker, passages, warnings = served.ranker, request.passages(), request.warnings
+        ranker, warnings = served.ranker, request.warnings
         if request.max_tokens:
             if cutting := served.cutting(request.max_tokens):
                 ranker = cutting
@@ -305,13 +308,13 @@ class _Service:
         return _json(call.dialect.answer(response), 200, headers)
 
     async def _rank(self, call: _Call) -> Response:
-        served, job = self._job(call, await self._body(call))
+        served, job = await self._job(call)
         ranked = await _unless_gone(call.request, lambda: self._ranked(call, served, job))
         headers = headers_of(ranked.id, ranked.ranking, 0, warnings_of(ranked.ranking))
         return _json(_whole(served, ranked), 200, headers)
 
     async def _stream(self, call: _Call) -> Response:
-        served, job = self._job(call, await self._body(call))
+        served, job = await self._job(call)
         queue = EventQueue()
 
         async def emit(event: Event) -> None:
@@ -409,19 +412,17 @@ class _Service:
 
     # A ranking
 
-    async def _body(self, call: _Call) -> dict[str, Any]:
-        limits = self._limits
-        return await read_object(call.request, most=limits.body, seconds=limits.body_seconds)
+    async def _job(self, call: _Call) -> tuple[ServedRanker, Job]:
+        def read(body: dict[str, Any]) -> tuple[dict[str, Any], Query, tuple[Passage, ...]]:
+            found = read_fields(body, RANK_FIELDS, self._limits, strict=True)
+            for name in ("query", "documents"):
+                if name not in found:
+                    raise Problem("invalid", f"invalid request: {name!r} is missing")
+            return found, as_query(found.pop("query")), as_passages(found.pop("documents"))
 
-    def _job(self, call: _Call, body: Mapping[str, Any]) -> tuple[ServedRanker, Job]:
-        found = read_fields(body, RANK_FIELDS, self._limits, strict=True)
-        for name in ("query", "documents"):
-            if name not in found:
-                raise Problem("invalid", f"invalid request: {name!r} is missing")
+        found, query, passages = await read_body(call.request, self._limits, read)
         served = self.rankers.find(found.pop("ranker", None))
         ranker = served.with_options(found.pop("options", {}))
-        query: Query = as_query(found.pop("query"))
-        passages = as_passages(found.pop("documents"))
         seconds = self._seconds(call, found.pop("timeout", None))
         call.about = f"{served.name}, {len(passages)} documents"
         return served, Job(ranker, query, passages, seconds, **found)

@@ -23,7 +23,6 @@ BYTES_A_TOKEN = 4
 
 _LONGEST_NAME = 500
 _MOST_FIELDS = 100
-_MOST_VALUES = 50_000  # in the records of a request, or in its options
 _DEEPEST = 50
 
 Document = str | dict[str, Any]
@@ -244,7 +243,7 @@ def _records(value: Any, name: str, limits: Limits) -> list[Any] | dict[str, Any
     if len(value) > limits.documents:
         said = f"{name} has {len(value)} documents; send up to {limits.documents} at once"
         raise Problem("too_large", said)
-    _bounded(value, name)
+    _bounded(value, name, limits.values)
     return value
 
 
@@ -257,18 +256,18 @@ def _names(value: Any, name: str, limits: Limits) -> list[str]:
 def _options(value: Any, name: str, limits: Limits) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise _refuse(name, value, "an object")
-    _bounded(value, name)
+    _bounded(value, name, limits.values // 2)  # each may be a fault, which takes far longer
     return value
 
 
-def _bounded(value: list[Any] | dict[str, Any], name: str) -> None:
+def _bounded(value: list[Any] | dict[str, Any], name: str, most: int) -> None:
     """Refuse values of too many parts or levels, whatever they are."""
     level: list[Any] = [value]
     count = 0
     for _ in range(_DEEPEST):
         count += sum(map(len, level))
-        if count > _MOST_VALUES:
-            raise Problem("too_large", f"{name} holds over {_MOST_VALUES} values; send fewer")
+        if count > most:
+            raise Problem("too_large", f"{name} holds over {most} values; send fewer")
         inner = [each for one in level for each in (one.values() if isinstance(one, dict) else one)]
         level = [each for each in inner if isinstance(each, dict | list)]
     if level:
