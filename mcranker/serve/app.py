@@ -6,8 +6,8 @@ import contextlib
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -103,7 +103,7 @@ def create_app(settings: Settings | None = None) -> Starlette:
         settings: what it offers; None for one MCRanker with its defaults.
 
     Returns:
-        The application. Its ``state.give_up()`` cancels all rankings, answers their clients, and
+        The application. Its ``state.give_up()`` cancels all requests, answers their clients, and
         returns how many there were.
 
     Raises:
@@ -195,9 +195,10 @@ class _Service:
         async def endpoint(request: Request) -> Response:
             call = _Call(request, route, dialect)
             try:
-                if not open_:
-                    self._admit(call)
-                response = await handler(call)
+                with self._stoppable():
+                    if not open_:
+                        self._admit(call)
+                    response = await handler(call)
             except ClientDisconnected:
                 response = Response(status_code=CLIENT_GONE)
             except Exception as error:  # noqa: BLE001 - the supervisor reports whatever it was
@@ -208,7 +209,28 @@ class _Service:
 
         return endpoint
 
+    @contextmanager
+    def _stoppable(self) -> Iterator[None]:
+        """Cancel what is done in the block when the service gives up.
+
+        Raises:
+            Problem: it did.
+        """
+        with anyio.CancelScope() as scope:
+            self._under_way.add(scope)
+            try:
+                yield
+            finally:
+                self._under_way.discard(scope)
+        if scope.cancelled_caught:
+            raise Problem("unavailable", "the service stops; try again elsewhere", retry_after=1.0)
+
     def _admit(self, call: _Call) -> None:
+        if len(self._under_way) > self._limits.connections:
+            said = (
+                f"{self._limits.connections} requests are being served, the most; try again later"
+            )
+            raise Problem("unavailable", said, retry_after=1.0)
         settings, headers = self._settings, call.request.headers
         if settings.hosts or (settings.loopback and not settings.keys):
             # A page whose name was made to lead here has that name as its host.
@@ -322,7 +344,8 @@ class _Service:
 
         async def rank() -> None:
             try:
-                ranked = await self._ranked(call, served, job, emit)
+                with self._stoppable():
+                    ranked = await self._ranked(call, served, job, emit)
                 queue.put("ranking_done", _whole(served, ranked))
             except Exception as error:  # noqa: BLE001 - the reader gets it
                 if not queue.refuse(self._refused(call, error)):
@@ -440,26 +463,21 @@ class _Service:
     async def _ranked(
         self, call: _Call, served: ServedRanker, job: Job, emit: Emit | None = None
     ) -> _Ranked:
-        """Rank, count and keep it, unless the service gives up."""
-        with anyio.CancelScope() as scope:
-            self._under_way.add(scope)
-            try:
-                ranking = await served.rank(job, emit)
-            except Problem as problem:
-                if problem.kind == "timeout":
-                    self._metrics.not_ranked(served.name, cancelled=False)
-                raise
-            except BaseException as error:
-                gone = isinstance(error, anyio.get_cancelled_exc_class())
-                self._metrics.not_ranked(served.name, cancelled=gone)
-                raise
-            finally:
-                self._under_way.discard(scope)
-            self._metrics.ranked(served.name, ranking)
-            ranked = _Ranked(uuid.uuid4().hex, ranking)
-            self._kept.put(ranked.id, ranking, call.holder)
-            return ranked
-        raise Problem("unavailable", "the service stops; try again elsewhere", retry_after=1.0)
+        """Rank, count and keep it."""
+        try:
+            ranking = await served.rank(job, emit)
+        except Problem as problem:
+            if problem.kind == "timeout":
+                self._metrics.not_ranked(served.name, cancelled=False)
+            raise
+        except BaseException as error:
+            gone = isinstance(error, anyio.get_cancelled_exc_class())
+            self._metrics.not_ranked(served.name, cancelled=gone)
+            raise
+        self._metrics.ranked(served.name, ranking)
+        ranked = _Ranked(uuid.uuid4().hex, ranking)
+        self._kept.put(ranked.id, ranking, call.holder)
+        return ranked
 
 
 def _members() -> list[dict[str, Any]]:
