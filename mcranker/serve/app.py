@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import logging
 import time
 import uuid
@@ -269,11 +270,15 @@ class _Service:
 
     async def no_route(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        call = _Call(request, "other", about=request.url.path[:200])
-        problem = Problem("method", f"{request.method[:20]} is not allowed here")
-        if error.status_code != 405:
-            some = ", ".join((*ROUTES[:3], "/v1/rank"))
-            problem = Problem("not_found", f"Not found. Routes: {some}; docs/serve.md has all")
+        path = request.url.path[:200]
+        call = _Call(request, "other", about=path)
+        if error.status_code == 405:
+            allowed = (error.headers or {}).get("Allow")
+            problem = Problem("method", f"{path!r} takes {allowed}, not {request.method[:20]!r}")
+        else:
+            near = difflib.get_close_matches(path, (*ROUTES, "/v1/rank", "/v1/rank/stream"), n=1)
+            instead = f"did you mean {near[0]!r}?" if near else f"rerank clients ask {ROUTES[0]}"
+            problem = Problem("not_found", f"there is no route {path!r}; {instead}")
         headers = {**(error.headers or {}), **problem.headers}
         self._answered(call, error.status_code)
         return _json(GENERAL.problem(problem), error.status_code, headers)
