@@ -259,7 +259,7 @@ def _names(value: Any, name: str, limits: Limits) -> list[str]:
 def _options(value: Any, name: str, limits: Limits) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise _refuse(name, value, "an object")
-    _bounded(value, name, limits.values // 2)  # each may be a fault, which takes far longer
+    _bounded(value, name, limits.values // 5)  # each may be a fault, which takes longer
     return value
 
 

@@ -46,7 +46,7 @@ KINDS: dict[str, tuple[str, bytes, int]] = {
     "documents by id": ("/v1/rank", body(documents=b"{" + KEYS + b"}"), 413),
     "rank_fields": ("/v2/rerank", body(rank_fields=NUMBERS), 413),
     "members": ("/v1/rank", body(options=b'{"team":{"members":' + NUMBERS + b"}}"), 413),
-    "fewer members": ("/v1/rank", body(options={"team": {"members": [1] * 24_000}}), 400),
+    "fewer members": ("/v1/rank", body(options={"team": {"members": [1] * 9_000}}), 400),
     "fewer keys": ("/v2/rerank", body()[:-1] + b"," + FEW + b"}", 200),
     "fewer keys of a document": ("/v2/rerank", body(documents=b"[{" + FEW + b"}]"), 200),
     "rank_fields of documents": (
