@@ -193,7 +193,9 @@ class Session:
         characters = sum(len(each.text) for each in passages)
         if self.models.scoring.capabilities.prompts and characters > LONG:
             # All at once, when the first call is made, it would hold up the event loop.
-            await anyio.to_thread.run_sync(lambda: [self.fenced(each) for each in passages])
+            await anyio.to_thread.run_sync(
+                lambda: [self.fenced(each) for each in passages], abandon_on_cancel=True
+            )
 
     async def count_words(self) -> None:
         """Count the query's words in all passages, if the scoring model weighs them."""
