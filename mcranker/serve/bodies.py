@@ -39,6 +39,15 @@ async def read_object(request: Request, *, most: int, seconds: float) -> dict[st
         raise Problem("slow_body", f"the body took longer than {seconds:g} seconds") from None
     except ClientDisconnect:
         raise ClientDisconnected from None
+    return json_object(body)
+
+
+def json_object(body: bytes) -> dict[str, Any]:
+    """The JSON object that a body is.
+
+    Raises:
+        Problem: it is none.
+    """
     try:
         found = orjson.loads(body)
     except orjson.JSONDecodeError as error:
