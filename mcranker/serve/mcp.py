@@ -188,7 +188,7 @@ class _Server(MCPServer[Any]):
         server = self._lowlevel_server
         options = server.create_initialization_options()
         # As a task of a group, it is cancelled as a whole; a signal reaches this task alone first.
-        async with stdio(self._limits.body) as streams, task_group() as group:
+        async with stdio(self._limits) as streams, task_group() as group:
             group.start_soon(server.run, *streams, options)
 
     def streamable_http_app(self, **given: Any) -> Starlette:

@@ -34,7 +34,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mcranker.bounded_lines import megabytes
 from mcranker.errors import ConfigError
 from mcranker.runtime.bridge import apart, task_group
-from mcranker.serve.bodies import ClientDisconnected, json_object, read_object
+from mcranker.serve.bodies import ClientDisconnected, json_object, read_body
 from mcranker.serve.problems import STATUS, Problem
 from mcranker.serve.requests import bounded
 from mcranker.serve.settings import Limits
@@ -50,7 +50,7 @@ Outgoing = MemoryObjectSendStream[SessionMessage]
 
 
 @asynccontextmanager
-async def stdio(longest: int) -> AsyncIterator[tuple[Incoming, Outgoing]]:
+async def stdio(limits: Limits) -> AsyncIterator[tuple[Incoming, Outgoing]]:
     """Messages from standard input and to standard output, which is left to them alone.
 
     What else the process prints goes to standard error. Neither a cancellation nor the end of the
@@ -58,7 +58,7 @@ async def stdio(longest: int) -> AsyncIterator[tuple[Incoming, Outgoing]]:
     client has closed standard output.
 
     Args:
-        longest: bytes of a line.
+        limits: of each message.
 
     Raises:
         ConfigError: one of them is closed from the beginning.
@@ -71,8 +71,8 @@ async def stdio(longest: int) -> AsyncIterator[tuple[Incoming, Outgoing]]:
             # The server closes its end when it is cancelled, maybe before this task is.
             with suppress(anyio.BrokenResourceError):
                 async with to_server, outgoing.clone() as answers:
-                    while line := await apart(_next_line, stdin, longest):
-                        match _checked(line, longest):
+                    while line := await apart(_next_line, stdin, limits.body):
+                        match _checked(line, limits):
                             case JSONRPCError() as refusal:
                                 await answers.send(SessionMessage(refusal))
                             case SessionMessage() as message:
@@ -104,15 +104,15 @@ class CheckedBodies:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] != "POST":
             return await self._app(scope, receive, send)
-        limits, request = self._limits, Request(scope, receive)
+        limits = self._limits
         try:
-            found = await read_object(request, most=limits.body, seconds=limits.body_seconds)
+            found = await read_body(Request(scope, receive), limits, dict)
         except ClientDisconnected:
             return None
         except Problem as problem:
             return await _refused(problem, None)(scope, receive, send)
         try:
-            bounded(found, "the message")
+            bounded(found, "the message", limits.values)
         except Problem as problem:
             return await _refused(problem, _request_id(found))(scope, receive, send)
         unread = iter([orjson.dumps(found)])
@@ -166,18 +166,18 @@ def _write_whole(descriptor: int, content: bytes) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def _checked(line: bytes, longest: int) -> SessionMessage | JSONRPCError | None:
+def _checked(line: bytes, limits: Limits) -> SessionMessage | JSONRPCError | None:
     """The message in a line, or the answer that refuses it; None for an empty line."""
     if not line.strip():
         return None
     request_id = _id_in(line)
     try:
-        if len(line) > longest:
-            said = f"the message is larger than {megabytes(longest)}; send less at once"
+        if len(line) > limits.body:
+            said = f"the message is larger than {megabytes(limits.body)}; send less at once"
             raise Problem("too_large", said)
-        found = json_object(line)
+        found = json_object(line, limits.values)
         request_id = _request_id(found)
-        bounded(found, "the message")
+        bounded(found, "the message", limits.values)
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValidationError:
         problem = Problem("invalid", "invalid request: this is no message of JSON-RPC 2.0")

@@ -377,7 +377,7 @@ def over_pipes(url: str) -> Iterator[Server]:
 
 
 MANY = 1_300_000  # numbers in the 4 MB that a message may have
-TOO_MANY = "holds over 50000 values"
+TOO_MANY = "over 50000 values"
 ODD = {
     "numbers": (a_ranking(documents=[1] * MANY), 7, TOO_MANY),
     "numbers in a text": (a_ranking(documents=json.dumps([1] * MANY)), 7, "send up to 1000"),
@@ -385,7 +385,7 @@ ODD = {
     "members": (a_ranking(team={"members": [1] * MANY}), 7, TOO_MANY),
     "keys": (a_ranking(**{f"k{n}": 1 for n in range(250_000)}), 7, TOO_MANY),
     "levels": (a_ranking().replace(b'["a"]', b"[" * 60 + b"]" * 60), 7, "deeper than 50 levels"),
-    "more levels": (b"[" * 1_000_000 + b"\n", None, "not JSON"),
+    "more levels": (b"[" * 40_000 + b"\n", None, "not JSON"),
     "no JSON": (b"hello\n", None, "not JSON"),
     "no object": (b"[1]\n", None, "no JSON object"),
     "no message": (b'{"a": 1}\n', None, "no message of JSON-RPC"),
@@ -513,12 +513,11 @@ async def test_over_http_and_stopped() -> None:
                     async with httpx.AsyncClient(timeout=SECONDS) as other:
                         refusal = await other.post(url, headers=evil, json={})
                     assert refusal.status_code == 421
-                    for message, request_id, said in (ODD["numbers"], ODD["no JSON"]):
+                    for message, _, said in (ODD["numbers"], ODD["no JSON"], ODD["levels"]):
                         async with httpx.AsyncClient(timeout=SECONDS) as other:
                             headers = {"Content-Type": "application/json"}
                             refusal = await other.post(url, headers=headers, content=message)
                         assert refusal.status_code in (400, 413)
-                        assert refusal.json()["id"] == request_id
                         assert said in refusal.json()["error"]["message"]
                     process.send_signal(signal.SIGTERM)
                     _, err = await anyio.to_thread.run_sync(process.communicate)
