@@ -338,7 +338,7 @@ class _Service:
         served, job = await self._job(call)
         ranked = await _unless_gone(call.request, lambda: self._ranked(call, served, job))
         headers = headers_of(ranked.id, ranked.ranking, 0, warnings_of(ranked.ranking))
-        return _json(_whole(served, ranked), 200, headers)
+        return _json(await anyio.to_thread.run_sync(_whole, served, ranked), 200, headers)
 
     async def _stream(self, call: _Call) -> Response:
         served, job = await self._job(call)
@@ -351,7 +351,8 @@ class _Service:
             try:
                 with self._stoppable():
                     ranked = await self._ranked(call, served, job, emit)
-                queue.put("ranking_done", _whole(served, ranked))
+                    whole = await anyio.to_thread.run_sync(_whole, served, ranked)
+                queue.put("ranking_done", whole)
             except Exception as error:  # noqa: BLE001 - the reader gets it
                 if not queue.refuse(self._refused(call, error)):
                     queue.put("error", GENERAL.problem(problem_of(error)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import socket
 import threading
@@ -92,6 +93,7 @@ async def serve(
     Returns:
         How many requests were cancelled.
     """
+    _allow_files(4 * settings.limits.connections + 1_000)
     server = Server(app, settings.limits, started)
     await server.serve(sockets=[bound])
     return server.given_up
@@ -176,6 +178,17 @@ class Server(uvicorn.Server):
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _allow_files(count: int) -> None:
+    """Let the process open so many files, connections among them, as far as the system does."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if now != resource.RLIM_INFINITY:
+            wanted = count if most == resource.RLIM_INFINITY else min(count, most)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(now, wanted), most))
 
 
 class _Connection(H11Protocol):
