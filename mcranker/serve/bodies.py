@@ -56,9 +56,34 @@ async def read_body(request: Request, limits: Limits, read: Callable[[dict[str, 
         raise ClientDisconnected from None
 
     def work() -> T:
-        return read(_object(body, limits.values))
+        return read(json_object(body, limits.values))
 
     return work() if len(body) <= _SMALL else await anyio.to_thread.run_sync(work)
+
+
+def json_object(body: bytes, most: int) -> dict[str, Any]:
+    """Parse a body that is a JSON object.
+
+    Args:
+        body: the JSON.
+        most: values in it.
+
+    Raises:
+        Problem: it holds more, or is no JSON object.
+    """
+    # No other thread runs while JSON is parsed, so the number of its values is bounded first.
+    if _marks(body) > most and _marks(_outside_strings(body)) > most:
+        raise Problem(
+            "too_large",
+            f"the body holds over {most} values: documents, fields, options; send fewer",
+        )
+    try:
+        found = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise Problem("invalid", f"invalid request: the body is not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise Problem("invalid", "invalid request: the body is no JSON object")
+    return found
 
 
 async def _arrived(request: Request, most: int) -> bytes:
@@ -75,22 +100,6 @@ async def _arrived(request: Request, most: int) -> bytes:
 
 def _too_large(most: int) -> Problem:
     return Problem("too_large", f"the body is larger than {megabytes(most)}; send less at once")
-
-
-def _object(body: bytes, most: int) -> dict[str, Any]:
-    # No other thread runs while JSON is parsed, so the number of its values is bounded first.
-    if _marks(body) > most and _marks(_outside_strings(body)) > most:
-        raise Problem(
-            "too_large",
-            f"the body holds over {most} values: documents, fields, options; send fewer",
-        )
-    try:
-        found = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise Problem("invalid", f"invalid request: the body is not JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise Problem("invalid", "invalid request: the body is no JSON object")
-    return found
 
 
 def _marks(json: bytes) -> int:

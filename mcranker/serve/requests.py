@@ -134,6 +134,24 @@ def cut_to_bytes(
     )
 
 
+def bounded(value: list[Any] | dict[str, Any], name: str, most: int) -> None:
+    """Refuse values of too many parts or levels, whatever they are.
+
+    Raises:
+        Problem: it is one.
+    """
+    level: list[Any] = [value]
+    count = 0
+    for _ in range(_DEEPEST):
+        count += sum(map(len, level))
+        if count > most:
+            raise Problem("too_large", f"{name} holds over {most} values; send fewer")
+        inner = [each for one in level for each in (one.values() if isinstance(one, dict) else one)]
+        level = [each for each in inner if isinstance(each, dict | list)]
+    if level:
+        raise Problem("invalid", f"invalid request: {name} nests deeper than {_DEEPEST} levels")
+
+
 # Readers
 
 
@@ -246,7 +264,7 @@ def _records(value: Any, name: str, limits: Limits) -> list[Any] | dict[str, Any
     if len(value) > limits.documents:
         said = f"{name} has {len(value)} documents; send up to {limits.documents} at once"
         raise Problem("too_large", said)
-    _bounded(value, name, limits.values)
+    bounded(value, name, limits.values)
     return value
 
 
@@ -259,22 +277,8 @@ def _names(value: Any, name: str, limits: Limits) -> list[str]:
 def _options(value: Any, name: str, limits: Limits) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise _refuse(name, value, "an object")
-    _bounded(value, name, limits.values // 5)  # each may be a fault, which takes longer
+    bounded(value, name, limits.values // 5)  # each may be a fault, which takes longer
     return value
-
-
-def _bounded(value: list[Any] | dict[str, Any], name: str, most: int) -> None:
-    """Refuse values of too many parts or levels, whatever they are."""
-    level: list[Any] = [value]
-    count = 0
-    for _ in range(_DEEPEST):
-        count += sum(map(len, level))
-        if count > most:
-            raise Problem("too_large", f"{name} holds over {most} values; send fewer")
-        inner = [each for one in level for each in (one.values() if isinstance(one, dict) else one)]
-        level = [each for each in inner if isinstance(each, dict | list)]
-    if level:
-        raise Problem("invalid", f"invalid request: {name} nests deeper than {_DEEPEST} levels")
 
 
 RERANK_FIELDS: Fields = {
