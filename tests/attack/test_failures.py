@@ -28,7 +28,7 @@ from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.openai_chat import OpenAIChat
 from mcranker.rankers.base import Ranker
 from tests.attack.scale import scaled
-from tests.support.chaos import Chaos, chaos, truth
+from tests.support.chaos import Chaos, Outage, chaos, truth
 from tests.support.cli_support import invoke
 from tests.support.loopback import clean_environment
 from tests.support.ranking_process import queries, result
@@ -141,17 +141,6 @@ def test_some_passages_always_fail(ranker: Callable[..., Ranker], seed: int) -> 
         assert set(doc_ids(ranking)) <= set(bad)
     else:
         assert_true(ranking, bad)
-
-
-class Outage(dict[str, str]):
-    """The same fault for every request, once a server has given so many answers."""
-
-    def __init__(self, server: Chaos, fault: str, *, after: int) -> None:
-        super().__init__()
-        self._server, self._fault, self._after = server, fault, after
-
-    def get(self, key: str, default: Any = None) -> Any:
-        return self._fault if self._server.answered >= self._after else default
 
 
 @pytest.mark.parametrize(("concurrency", "fault"), [(1, "500"), (4, "drop"), (64, "cut body")])

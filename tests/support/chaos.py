@@ -184,6 +184,8 @@ class Chaos:
         """Set once so many requests have come in all."""
         event = threading.Event()
         self._alarms.append((receptions, event))
+        if len(self.receptions) >= receptions:
+            event.set()
         return event
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -233,6 +235,17 @@ class Chaos:
             yield
         finally:
             await runner.cleanup()
+
+
+class Outage(dict[str, str]):
+    """For `Chaos.always`: the same fault for every request, once so many were answered."""
+
+    def __init__(self, server: Chaos, fault: str, *, after: int) -> None:
+        super().__init__()
+        self._server, self._fault, self._after = server, fault, after
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self._fault if self._server.answered >= self._after else default
 
 
 @contextmanager
