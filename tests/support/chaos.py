@@ -16,9 +16,10 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from math import inf
 from typing import Any
 
@@ -179,6 +180,21 @@ class Chaos:
     def answered(self) -> int:
         """Requests with a whole answer, good or bad."""
         return sum(reception.answered for reception in self.receptions)
+
+    def asked_again(self, ends: Sequence[int]) -> int:
+        """Return how many answers of a process were asked for again by later ones, at most.
+
+        Those that were under way when it was ended may have come too late to be kept.
+
+        Args:
+            ends: how many requests had come in all when each process was ended.
+        """
+        known = [
+            {each.prompt for each in self.receptions[begin:end] if each.answered}
+            & {each.prompt for each in self.receptions[end:]}
+            for begin, end in pairwise([0, *ends])
+        ]
+        return max(map(len, known))
 
     def alarm(self, receptions: int) -> threading.Event:
         """Set once so many requests have come in all."""
