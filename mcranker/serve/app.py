@@ -307,8 +307,9 @@ class _Service:
     async def _rank(self, call: _Call) -> Response:
         served, job = self._job(call, await self._body(call))
         ranked = await _unless_gone(call.request, lambda: self._ranked(call, served, job))
-        headers = headers_of(ranked.id, ranked.ranking, 0, warnings_of(ranked.ranking))
-        return _json(_whole(served, ranked), 200, headers)
+        whole = _whole(served, ranked)
+        unscored, warnings = whole["meta"]["unscored"], warnings_of(ranked.ranking)
+        return _json(whole, 200, headers_of(ranked.id, ranked.ranking, unscored, warnings))
 
     async def _stream(self, call: _Call) -> Response:
         served, job = self._job(call, await self._body(call))

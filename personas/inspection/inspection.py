@@ -33,7 +33,6 @@ from personas.inspection.stored import (
     StoredHit,
     StoredMember,
     StoredRanking,
-    imputed,
 )
 from personas.inspection.suspicions import Suspicion, Watch
 from personas.schema import Member, Team
@@ -445,7 +444,6 @@ def _inspected(
         )
     judged = [hit for hit in given if hit.score is not None]
     rule = Rule.of(stored.config)
-    known = find_ensemble(stored.config) is not None
     by_rank: dict[int, dict[str, float]] = {}
     if stored.ordered_by:
         ranked = [hit for hit in judged if hit.ranks]
@@ -478,9 +476,7 @@ def _inspected(
             probabilities=hit.probabilities,
             grade=grades.get(hit.doc_id),
             other=other.get(hit.doc_id),
-            imputed=imputed({name: hit.scores.get(name) for name in names}, hit.missing, rule)
-            if known and hit.missing and hit.score is not None
-            else {},
+            imputed=hit.imputed,
             dropped=hit.dropped,
             relevance=hit.relevance,
             shares=shares.get(hit.rank),
