@@ -56,9 +56,9 @@ def test_every_ranker_has_columns_of_its_own(browser: Windows) -> None:
         rank(page, LETTERS)
         assert texts(page, "#heat thead th") == ["Passage", *TEAM, "Score", "Given at"]
         assert texts(page, VISIBLE) == ["mask b", "mask a", "mask c"]
-        # Reciprocal ranks: 1/2 + 1/2 + 1/3.
+        # 1 / (60 + rank): 1/62 + 1/62 + 1/63.
         second = texts(page, "#heat tbody tr:nth-child(2) td")
-        assert second == ["#2", "#2", "#3", "1.33", "1 ▼1"]
+        assert second == ["#2", "#2", "#3", "0.04813", "1 ▼1"]
         best = page.locator("#heat tbody tr:first-child td.cell").first
         last = page.locator("#heat tbody tr:last-child td.cell").first
         assert best.get_attribute("class") == "cell h10"
