@@ -474,9 +474,9 @@ def _completeness(section: Section) -> Table:
         note="Asked: scores, or comparisons. Left out: not needed for the first ranks (top_k). "
         "Tied: pairs that comparisons did not decide; inconsistent: the answer went with the order "
         "they were shown in. No results, not ranked: queries; the first count 0. Short teams: "
-        "queries for which fewer recruits were named than asked for. Unknown documents, of foreign runs: "
-        "not in the corpus or, where it is not at hand, neither ranked nor judged here; they keep "
-        "their ranks.",
+        "queries for which fewer recruits were named than asked for. Unknown documents, of foreign "
+        "runs: not in the corpus or, where it is not at hand, neither ranked nor judged here; they "
+        "keep their ranks.",
     )
 
 
