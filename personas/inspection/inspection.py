@@ -448,8 +448,14 @@ def _inspected(
     if stored.ordered_by:
         ranked = [hit for hit in judged if hit.ranks]
         by_rank, rule = points_of(ranked, names, rule)
-    marks = {hit.rank: by_rank.get(hit.rank) or hit.scores for hit in judged}
-    places = _leave_one_out(judged, marks, names, rule)
+    # Without a persona, a passage that only it has scored comes among those that nobody has.
+    asked = [
+        hit
+        for hit in given
+        if hit.score is not None or (hit.missing and hit.dropped is None and not hit.skipped)
+    ]
+    marks = {hit.rank: by_rank.get(hit.rank) or hit.scores for hit in asked}
+    places = _leave_one_out(asked, marks, names, rule)
     shares = _shares(judged, rule.first_stage_weight)
     nowhere: tuple[None, dict[str, int]] = (None, {})
     suspicions_of = Watch(stored.query.text).suspicions
@@ -517,7 +523,7 @@ def _leave_one_out(
     """Rank -> rank by all scores, and for each persona by those of the others.
 
     Args:
-        judged: the passages that all have judged, in first-stage order.
+        judged: the passages that all were asked about, in first-stage order.
         marks: rank -> the scores of the passage, or its points.
         names: the personas.
         rule: of the ranking.

@@ -98,7 +98,7 @@ def ranked(cause: str, kind: str = "sum", *, constant: bool = False) -> Ranking:
     made, options = RANKERS[kind]
     chosen: dict[str, Any] = {**options, **(CONSTANT if constant else {})}
     if cause == "deadline":
-        chosen["deadline"] = 0.3
+        chosen["deadline"] = 1.0
     typed = Capabilities(max_questions=64, max_levels=10, prompts=False)
     model = ScriptedChat(
         functools.partial(answer, cause=cause, kind=kind),
