@@ -212,6 +212,24 @@ class Ranking(Sequence[Hit]):
         return sum(len(self._skipped(row)) for row in self.bounds)
 
     @property
+    def judged(self) -> bool:
+        """Whether the order comes from judges, not from the first stage.
+
+        False where nothing was scored and no comparison was answered: replies or calls failed, or
+        the deadline came first.
+        """
+        import numpy as np
+
+        if np.isfinite(self.final).any() or self.bounds:
+            return True
+        if self.failure or self.matrix.reasons or self.orders is not None:
+            return False
+        counts = self.comparisons
+        if counts is not None and counts.asked > counts.failed:
+            return True
+        return not (self.partial or self.dropped)
+
+    @property
     def judge_note(self) -> str:
         """What to know of a weak judge, in a sentence; empty where it is not known to be weak."""
         return judge_note(self.weak_judge, self.models.get("scoring", ""))
@@ -292,6 +310,11 @@ class Ranking(Sequence[Hit]):
             raise ConfigError(
                 "a fused ranking has no personas' scores to be combined; fuse its members again, "
                 "with another method or other weights (answers that the ledger has cost nothing)"
+            )
+        if self.passages and self.judged and not self.personas and self.orders is None:
+            raise ConfigError(
+                f"a ranking by {self.ranker!r} has no personas' scores or orders to be combined; "
+                "rank by a team, such as with MCRanker, or fuse it with others"
             )
         rule = Rule.of(config)
         if not rule.ensemble.ranks:

@@ -162,6 +162,7 @@ def stored_hit(hit: Hit) -> StoredHit:
         score=hit.score,
         scores=dict(hit.scores),
         missing=dict(hit.missing),
+        imputed=dict(hit.imputed),
         skipped=hit.skipped,
         at_most=hit.at_most,
         relevance=hit.relevance,

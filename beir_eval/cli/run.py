@@ -12,6 +12,7 @@ import click
 from beir_eval.cli.run_plan import given_experiment, needed_models, run_flags
 from beir_eval.cli.tracking import Display
 from beir_eval.experiment.run import CellResult, Experiment
+from beir_eval.experiment.run_folder import ScoreCounts
 from beir_eval.report.numbers import measure_text
 from mcranker.cli.failures import DONE, ERROR, MISSING_SCORES, failure, print_json
 from mcranker.cli.fetching import fetch_models
@@ -144,7 +145,8 @@ def _verdict(results: list[CellResult]) -> tuple[int, list[dict[str, Any]]]:
     missing = sum(metrics.scores.missing for _, metrics in finished if metrics.scores)
     if missing:
         code = MISSING_SCORES
-        message = f"{counted(missing, 'score')} missing; the report tells why"
+        unit = ScoreCounts.unit(metrics.scores for _, metrics in finished)
+        message = f"{counted(missing, *unit)} missing; the report tells why"
         errors.append({"code": "MissingScores", "message": message, "retryable": False})
     for result, metrics in finished:
         if metrics.failed:

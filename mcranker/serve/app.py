@@ -337,8 +337,9 @@ class _Service:
     async def _rank(self, call: _Call) -> Response:
         served, job = await self._job(call)
         ranked = await _unless_gone(call.request, lambda: self._ranked(call, served, job))
-        headers = headers_of(ranked.id, ranked.ranking, 0, warnings_of(ranked.ranking))
-        return _json(await anyio.to_thread.run_sync(_whole, served, ranked), 200, headers)
+        whole = await anyio.to_thread.run_sync(_whole, served, ranked)
+        unscored, warnings = whole["meta"]["unscored"], warnings_of(ranked.ranking)
+        return _json(whole, 200, headers_of(ranked.id, ranked.ranking, unscored, warnings))
 
     async def _stream(self, call: _Call) -> Response:
         served, job = await self._job(call)

@@ -61,7 +61,7 @@ _LONGEST_ERROR = 500
 
 _EXPLAINED = (
     *("rank", "doc_id", "first_stage_rank", "score", "scores", "ranks", "missing"),
-    *("criteria", "rank_without"),
+    *("imputed", "criteria", "rank_without"),
 )
 """What is said of a document: fields of `InspectedHit`."""
 
@@ -88,6 +88,7 @@ class RankedDocument(BaseModel):
     relevance: float | None = Field(description="0 to 1; null where it could not be judged")
     scores: dict[str, float | None] = Field(description="of each judge")
     missing: dict[str, str] = Field(description="why a judge's score is missing")
+    imputed: dict[str, float] = Field(description="what counts for a missing score")
 
 
 class Taken(BaseModel):
@@ -284,6 +285,7 @@ class _Tools:
                     relevance=relevance,
                     scores=dict(hit.scores),
                     missing={name: discreet(said) for name, said in hit.missing.items()},
+                    imputed=dict(hit.imputed),
                 )
                 for hit, relevance in zip(ranking, scored.scores, strict=True)
             ],
@@ -481,6 +483,6 @@ def _summary(inspection: Inspection, hit: InspectedHit) -> str:
         if names:
             who = " or ".join(names)
             said.append(f"Without {who}, it would be at rank {hit.rank_without[names[0]]}.")
-    if hit.score is None:
-        said.append("It was not judged.")
+    if not (hit.judged or inspection.unscored):
+        said.append("Not all judges were asked." if hit.skipped else "No judge scored it.")
     return " ".join([*said, inspection.unfinished]).strip()

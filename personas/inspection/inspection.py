@@ -33,7 +33,6 @@ from personas.inspection.stored import (
     StoredHit,
     StoredMember,
     StoredRanking,
-    imputed,
 )
 from personas.inspection.suspicions import Suspicion, Watch
 from personas.schema import Member, Team
@@ -445,13 +444,18 @@ def _inspected(
         )
     judged = [hit for hit in given if hit.score is not None]
     rule = Rule.of(stored.config)
-    known = find_ensemble(stored.config) is not None
     by_rank: dict[int, dict[str, float]] = {}
     if stored.ordered_by:
         ranked = [hit for hit in judged if hit.ranks]
         by_rank, rule = points_of(ranked, names, rule)
-    marks = {hit.rank: by_rank.get(hit.rank) or hit.scores for hit in judged}
-    places = _leave_one_out(judged, marks, names, rule)
+    # Without a persona, a passage that only it has scored comes among those that nobody has.
+    asked = [
+        hit
+        for hit in given
+        if hit.score is not None or (hit.missing and hit.dropped is None and not hit.skipped)
+    ]
+    marks = {hit.rank: by_rank.get(hit.rank) or hit.scores for hit in asked}
+    places = _leave_one_out(asked, marks, names, rule)
     shares = _shares(judged, rule.first_stage_weight)
     nowhere: tuple[None, dict[str, int]] = (None, {})
     suspicions_of = Watch(stored.query.text).suspicions
@@ -478,9 +482,7 @@ def _inspected(
             probabilities=hit.probabilities,
             grade=grades.get(hit.doc_id),
             other=other.get(hit.doc_id),
-            imputed=imputed({name: hit.scores.get(name) for name in names}, hit.missing, rule)
-            if known and hit.missing and hit.score is not None
-            else {},
+            imputed=hit.imputed,
             dropped=hit.dropped,
             relevance=hit.relevance,
             shares=shares.get(hit.rank),
@@ -521,7 +523,7 @@ def _leave_one_out(
     """Rank -> rank by all scores, and for each persona by those of the others.
 
     Args:
-        judged: the passages that all have judged, in first-stage order.
+        judged: the passages that all were asked about, in first-stage order.
         marks: rank -> the scores of the passage, or its points.
         names: the personas.
         rule: of the ranking.

@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from personas.ensembles import HIGHEST_SCORE, Rule
+from personas.ensembles import HIGHEST_SCORE, Rule, find_ensemble
 from personas.errors import SchemaError, shown
 from personas.plain import plain
 from personas.schema import Team
@@ -66,6 +66,7 @@ class StoredHit(_Stored):
     score: _Score | None
     scores: dict[str, _Score | None]
     missing: dict[str, str]
+    imputed: dict[str, _Score] = Field({}, exclude_if=not_)
     skipped: tuple[str, ...] = Field((), strict=False)
     at_most: _Score | None = None
     relevance: Annotated[float, Field(ge=0, le=1)] | None = None
@@ -155,6 +156,7 @@ class StoredMember(_Stored):
     weight: Annotated[float, Field(ge=0, le=HIGHEST_SCORE)]
     ranks: Annotated[tuple[Annotated[int, Field(ge=1)] | None, ...], Field(strict=False)]
     scores: Annotated[tuple[_Score | None, ...], Field(strict=False)]
+    undecided: Annotated[tuple[_Ranks, ...], Field(strict=False)] = Field((), exclude_if=not_)
     missing: _Count = 0
     asked: _Count = 0
     partial: bool = False
@@ -221,7 +223,9 @@ class StoredRanking(StoredHead):
     @classmethod
     def read(cls, data: object) -> Self:
         stored = super().read(data)
-        return stored if stored.absolute is not None else _with_relevance(stored)
+        if stored.absolute is None:
+            stored = _with_relevance(stored)
+        return _with_imputed(stored)
 
     def to_dict(self, *, texts: bool = True) -> dict[str, Any]:
         """As plain values that JSON can hold; titles and texts of the passages may be left out."""
@@ -308,23 +312,48 @@ class StoredRanking(StoredHead):
 
 
 def _with_relevance(ranking: _Ranking) -> _Ranking:
-    """A ranking of an older version, with the relevance that follows from its judges' scores."""
+    """A ranking of an older version, with the relevance that follows from its judges' scores.
+
+    That version gave a final score, such as 0, to passages that nobody scored; they keep their
+    ranks, without it.
+    """
     import numpy as np
 
-    rule, hits = Rule.of(ranking.config), ranking.hits
+    rule = Rule.of(ranking.config)
+    scores = [None if _is_unscored(hit, rule) else hit.score for hit in ranking.hits]
     judged = bool(ranking.personas and rule.top) and not ranking.members and ranking.ranker != "qg"
-    found = np.full(len(hits), np.nan)
-    if judged and hits:
-        rows = [[hit.scores[name] for name in ranking.personas] for hit in hits]
+    found = np.full(len(scores), np.nan)
+    if judged and scores:
+        rows = [[hit.scores[name] for name in ranking.personas] for hit in ranking.hits]
         asks = rule.ensemble.asks and not rule.first_stage_weight
-        finals = np.array([hit.score for hit in hits], dtype=np.float64)
+        finals = np.array(scores, dtype=np.float64)
         found = rule.relevance(np.array(rows, dtype=np.float64), finals if asks else None)
         found[np.isnan(finals)] = np.nan
     values = [None if each != each else each for each in found.tolist()]
     changed = [
-        hit.model_copy(update={"relevance": each}) for hit, each in zip(hits, values, strict=True)
+        hit.model_copy(update={"score": score, "relevance": value})
+        for hit, score, value in zip(ranking.hits, scores, values, strict=True)
     ]
     return ranking.model_copy(update={"absolute": judged, "hits": changed})
+
+
+def _is_unscored(hit: StoredHit, rule: Rule) -> bool:
+    """Return true for a passage without any score, whatever its final one says."""
+    if rule.missing == "constant" or (rule.ensemble.asks and ASSESSOR not in hit.missing):
+        return False
+    return bool(hit.missing) and all(score is None for score in hit.scores.values())
+
+
+def _with_imputed(ranking: _Ranking) -> _Ranking:
+    """A ranking that was stored before `StoredHit.imputed` was, with what was imputed."""
+    if ranking.members or find_ensemble(ranking.config) is None:
+        return ranking
+    rule, hits = Rule.of(ranking.config), list[StoredHit]()
+    for hit in ranking.hits:
+        lacks = hit.missing and not hit.imputed and hit.score is not None
+        update = {"imputed": imputed(hit.scores, hit.missing, rule)} if lacks else {}
+        hits.append(hit.model_copy(update=update) if update else hit)
+    return ranking.model_copy(update={"hits": hits})
 
 
 def imputed(

@@ -24,9 +24,10 @@ from mcranker.serve import RankerSettings, Settings
 from mcranker.serve.mcp import mcp_server
 from tests.mcranker.cli.test_cli_process import COMMAND, SECONDS, environment, reply
 from tests.support.cli_support import invoke
+from tests.support.comparing import comparing
 from tests.support.comparing_team import TEAM, by_orders, comparing_team
 from tests.support.loopback import Body, Hang, serve_in_thread
-from tests.support.serving import model, settings
+from tests.support.serving import by_place, model, settings
 
 TEXTS = ["soap", "cloth", "N95"]
 
@@ -98,6 +99,34 @@ async def test_it_ranks_explains_and_tells_how_far_it_is() -> None:
         message = await refused(found, "explain", ranking_id=ranked["ranking_id"], document_id="9")
         assert "no document '9'" in message
         assert "no ranking 'x'" in await refused(found, "explain", ranking_id="x", document_id="1")
+
+
+@pytest.mark.parametrize("constant", [False, True])
+async def test_a_document_that_nobody_scored(*, constant: bool) -> None:
+    def lost(request: ChatRequest) -> str:
+        return "I cannot say." if request.tag.doc_id == "1" else by_place(request)
+
+    options = {"missing": "constant", "missing_constant": 5.0} if constant else {}
+    async with client(score=lost, options=options) as found:
+        ranked = await called(found, "rank", query="masks", documents=TEXTS)
+        (document,) = [each for each in ranked["results"] if each["index"] == 1]
+        told = await called(found, "explain", ranking_id=ranked["ranking_id"], document_id="1")
+    imputed = dict.fromkeys(ranked["judges"], 5.0) if constant else {}
+    assert (document["rank"], document["relevance"]) == ((1, 0.5) if constant else (3, None))
+    assert document["imputed"] == told["imputed"] == imputed
+    assert set(document["missing"]) == set(ranked["judges"])
+    assert ("No judge scored it." in told["summary"]) is not constant
+    instead = "; 5 is imputed" if constant else ""
+    assert ranked["notes"][0] == f"3 of 9 scores are missing{instead}"
+
+
+async def test_a_document_that_was_compared() -> None:
+    chat, _ = comparing(lambda _: "[3] > [1] > [2]")
+    ranker = RankerSettings("r", "rankgpt", {"model": chat, "ledger": None})
+    async with client(Settings(rankers=(ranker,))) as found:
+        ranked = await called(found, "rank", query="masks", documents=TEXTS)
+        told = await called(found, "explain", ranking_id=ranked["ranking_id"], document_id="2")
+    assert told["summary"] == "Rank 1 of 3; given at 3."
 
 
 async def test_a_recruited_team_may_rank() -> None:
