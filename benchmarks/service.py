@@ -2,6 +2,7 @@
 
     python benchmarks/service.py
     python benchmarks/service.py --seconds 60
+    python benchmarks/service.py --hostile
 
 Overhead: one client, one passage, a team of one, a model of 0 ms in the service's process; beside
 it a bare Starlette route that reads the same body, and `MCRanker.arank` itself. Milliseconds as a
@@ -11,6 +12,9 @@ Load: a loopback model of fixed latency in a process of its own, and as many cli
 for, each with one request after the other; beside it the same rankings by as many tasks of one
 process that calls `MCRanker.arank`. The memory is that of the service's process, after a fifth of
 the time and at the end.
+
+Hostile: bodies made to stop the service, those of its tests; for each, how long /healthz takes at
+most meanwhile, and by how much the memory of the process grows.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -58,9 +63,14 @@ if sys.argv[1] == "bare":
 else:
     model = ScriptedChat(lambda request: '{"Score": 7}')
     options = {"model": model, "team": "clinician", "ledger": None}
-    app = create_app(Settings(rankers=(RankerSettings(options=options, names=("*",)),)))
-
-uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[2]), log_level="error", access_log=False)
+    ranker = RankerSettings(options=options, names=("*",), per_request=("team",))
+    settings = Settings(rankers=(ranker,), port=int(sys.argv[2]))
+    app = create_app(settings)
+if sys.argv[1] == "hostile":
+    from mcranker.serve.server import Server, listen
+    Server(app, settings.limits, int).run([listen(settings)])
+else:
+    uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[2]), log_level="error", access_log=False)
 """
 
 
@@ -100,6 +110,44 @@ def _timed(address: str, requests: int, pid: int) -> Overhead:
             if number + 1 in (requests // 5, requests):
                 memory.append(_resident(pid))
     return Overhead(times, 1000 * (_processor(pid) - before) / requests, tuple(memory))
+
+
+def hostile() -> None:
+    """Print what bodies that are made to stop the service do to other requests."""
+    sys.path.append(str(Path(__file__).parents[1]))
+    from tests.attack.hostile_bodies import KINDS
+
+    address = "http://127.0.0.1:18473"
+    headers = {"Content-Type": "application/json"}
+    with (
+        _python("-c", _SERVER, "hostile", "18473") as process,
+        httpx.Client(base_url=address, timeout=60) as client,
+    ):
+        _wait_for(client)
+        for kind, (path, content, _) in KINDS.items():
+            # The peak of the process's memory begins again.
+            Path(f"/proc/{process.pid}/clear_refs").write_text("5")
+            before, done, longest = _resident(process.pid), threading.Event(), [0.0]
+            watch = threading.Thread(target=_probe, args=(address, done, longest))
+            watch.start()
+            answer = client.post(path, content=content, headers=headers)
+            done.set()
+            watch.join()
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            peak = int(re.findall(r"VmHWM:\s+(\d+)", status)[0]) / 1024
+            took, worst = 1000 * answer.elapsed.total_seconds(), 1000 * max(longest)
+            print(
+                f"{kind:32} {answer.status_code}   {took:6.0f} ms   /healthz {worst:4.0f} ms   "
+                f"{max(0.0, peak - before):4.0f} MiB"
+            )
+
+
+def _probe(address: str, done: threading.Event, found: list[float]) -> None:
+    with httpx.Client(base_url=address, timeout=60) as client:
+        while not done.is_set():
+            began = time.perf_counter()
+            client.get("/healthz").raise_for_status()
+            found.append(time.perf_counter() - began)
 
 
 async def _api_times(requests: int) -> Overhead:
@@ -244,7 +292,11 @@ def main() -> None:
     parser.add_argument("--passages", type=int, default=20)
     parser.add_argument("--latency", type=float, default=0.2)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--hostile", action="store_true")
     args = parser.parse_args()
+    if args.hostile:
+        hostile()
+        return
     for name, found in overhead(args.requests).items():
         cuts = statistics.quantiles(found.times, n=100)
         print(

@@ -245,7 +245,7 @@ class _Layers:
                 "batch=True needs a ledger, beside which batches under way are noted; "
                 "leave out ledger=None"
             )
-        path = self._ledger.path
+        path = self._ledger.path.resolve()  # as its log and its locks, beside the file itself
         return path.with_name(f"{path.name}.batches")
 
 

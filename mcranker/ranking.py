@@ -108,6 +108,11 @@ class Ranking(RankingRecord):
                 "a fused ranking has no personas' scores to be combined; fuse its members again, "
                 "with another method or other weights (answers that the ledger has cost nothing)"
             )
+        if self.passages and self.was_judged and not self.personas and self.orders is None:
+            raise ConfigError(
+                f"a ranking by {self.ranker!r} has no personas' scores or orders to be combined; "
+                "rank by a team, such as with MCRanker, or fuse it with others"
+            )
         rule = Rule.of(config)
         if not rule.ensemble.ranks:
             config.pop("rank_ties", None)

@@ -19,6 +19,7 @@ from typing import BinaryIO
 _UNFINISHED = ".unfinished"
 # A folder that nobody has finished for so long was left by a process that is gone.
 _ABANDONED_SECONDS = 86_400
+_MOST_LINKS = 40  # as many as Linux follows
 # Writing tells no file's name.
 _WRITING_FAILED = frozenset(
     {errno.ENOSPC, errno.EFBIG, errno.EIO} | {getattr(errno, "EDQUOT", errno.ENOSPC)}
@@ -41,14 +42,16 @@ def write_whole(path: str | os.PathLike[str], content: bytes | str) -> None:
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A file to write to; at the end it takes the place of `path`, unless an error comes.
 
-    What is no regular file, such as a pipe, is written to as it is.
+    What is no regular file, such as a pipe, is written to as it is, and so is a file that this
+    process has open already (``/dev/stdout``).
 
     Raises:
         OSError: it cannot be written.
     """
-    target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():
-        with target.open("wb") as file:
+    target, number = Path(os.path.realpath(path)), descriptor(path)
+    if number is not None or (target.exists() and not target.is_file()):
+        place = target if number is None else os.dup(number)
+        with _naming(target, path), open(place, "wb") as file:  # noqa: PTH123 - also of a number
             yield file
         return
     part = _beside(target)
@@ -64,6 +67,38 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     finally:
         with contextlib.suppress(OSError):  # it took its place, or was never there
             part.unlink()
+
+
+def check_place(path: str | os.PathLike[str]) -> None:
+    """See that `replacing` could write a file, without touching it.
+
+    Raises:
+        OSError: it could not.
+    """
+    target, number = Path(os.path.realpath(path)), descriptor(path)
+    if number is not None:
+        os.write(number, b"")  # fails where it is open for reading alone
+        return
+    if target.exists() and not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(path))
+    if target.is_file() or not target.exists():
+        part = _beside(target)
+        with _naming(part, path):
+            part.open("xb").close()
+            part.unlink()
+
+
+def descriptor(path: str | os.PathLike[str]) -> int | None:
+    """The number of the open file that a path such as ``/dev/stdout`` means; None of others."""
+    name, opened = os.fspath(path), (f"/proc/{os.getpid()}/fd", "/dev/fd")
+    for _ in range(_MOST_LINKS):
+        folder, last = os.path.split(name)
+        if last.isdecimal() and len(last) < 10 and os.path.realpath(folder) in opened:
+            return int(last)
+        if not os.path.islink(name):  # noqa: PTH114
+            return None
+        name = os.path.join(folder, os.readlink(name))  # noqa: PTH115, PTH118
+    return None
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 _BARRED = re.compile(r"<(?=[|\uff5c][^|\uff5c<>\n]{1,40}[|\uff5c]>)")
 _TAG = re.compile(r"<(/?(\w{1,40})>|\|\w{2,40}>|\w{2,40}\|>)")
@@ -62,6 +62,7 @@ _ENTRIES = (
     r"(?:(?<=\#)|(?<=\#\s))(?:Instruction|Response|Input)\b",
 )
 _TOKEN_LENGTH = 8
+_PIECE = 50_000  # characters
 
 
 def fence(passage: str, *, query: str) -> str:
@@ -98,13 +99,23 @@ def without_tokens(text: str, *, thinking: bool = False) -> str:
         is_token = not name or (name in _TAGS and name not in kept)
         return f"< {tag.group(1)}" if is_token else tag.group()
 
+    def bracket(found: re.Match[str]) -> str:
+        return "[ " if found.group(1).upper().lstrip("/") in _BRACKETS else "["
+
     if "<" in text:
-        text = _TAG.sub(broken, _BARRED.sub("< ", text))
+        text = "".join(_TAG.sub(broken, _BARRED.sub("< ", each)) for each in _pieces(text, "<"))
     if "[" in text:
-        text = _BRACKET.sub(
-            lambda found: "[ " if found.group(1).upper().lstrip("/") in _BRACKETS else "[", text
-        )
+        text = "".join(_BRACKET.sub(bracket, each) for each in _pieces(text, "["))
     return text
+
+
+def _pieces(text: str, opening: str) -> Iterator[str]:
+    """The text in pieces cut before `opening`, so that other threads can run between them."""
+    begin = 0
+    while (end := text.find(opening, begin + _PIECE)) >= 0:
+        yield text[begin:end]
+        begin = end
+    yield text[begin:]
 
 
 class Cleaner:

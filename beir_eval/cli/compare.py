@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from beir_eval.cli.flags import count_flag, judgement_flags
+from beir_eval.cli.flags import count_flag, judgement_flags, run_folders
 from mcranker.cli.failures import DONE, envelope
-from mcranker.cli.files import check_outputs, output
+from mcranker.cli.files import Writes, output
 from mcranker.cli.invocation import say
 from mcranker.cli.verb import Verb, output_flag
 
@@ -30,7 +30,6 @@ def _compare(ctx: click.Context) -> int:
         raise click.UsageError(
             "--html writes the page and prints nothing; leave --output and --out out", ctx
         )
-    check_outputs(given["out"], given["html"])
     pair = open_pair(given["a"], given["b"], basis=_basis(ctx))
     comparison = compare_pair(
         pair,
@@ -97,8 +96,8 @@ command = Verb(
     "compare",
     _compare,
     params=[
-        click.Argument(["a"], metavar="A"),
-        click.Argument(["b"], metavar="B"),
+        click.Argument(["a"], type=run_folders(), metavar="A"),
+        click.Argument(["b"], type=run_folders(), metavar="B"),
         click.Option(
             ["--measure"],
             default="nDCG@10",
@@ -112,10 +111,10 @@ command = Verb(
         click.Option(["--losses"], is_flag=True, help="Only queries on which B is worse."),
         *judgement_flags(),
         output_flag("comparison", forms=("table", "md", "json"), said="md: Markdown; "),
-        click.Option(["--out"], metavar="FILE", help="Write to FILE instead of standard output."),
+        click.Option(["--out"], type=Writes(), help="Write to FILE instead of standard output."),
         click.Option(
             ["--html"],
-            metavar="FILE",
+            type=Writes(),
             help="Write an HTML page instead, with the ranks before and after of each query.",
         ),
     ],

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from beir_eval.cli.flags import run_folders
 from mcranker.cli.failures import DONE, print_json
-from mcranker.cli.files import check_outputs
+from mcranker.cli.files import Reads, Writes
 from mcranker.cli.invocation import say
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.verb import Verb, output_flag
@@ -25,13 +26,13 @@ if TYPE_CHECKING:
     from personas.ranking.comparison import RankingComparison
     from personas.report.compare.page import ComparedRuns
 
+_RANKINGS = run_folders("*.json", "*.jsonl", "*.ndjson")
 _LISTED = 20  # queries in a table
 
 
 def _compare(ctx: click.Context) -> int:
     given = ctx.params
     _check_usage(ctx)
-    check_outputs(given["html"])
     comparisons, runs = _found(ctx)
     if given["html"] is not None:
         from personas.report.compare.page import render_comparison
@@ -68,9 +69,6 @@ def _check_usage(ctx: click.Context) -> None:
         return
     if given["output"] == "json":
         raise click.UsageError("--html writes the page and prints nothing; leave --output out", ctx)
-    for name in ("before", "after"):
-        if Path(given[name]).resolve() == Path(given["html"]).resolve():
-            raise click.UsageError("--html would replace what is compared; name another", ctx)
 
 
 def _found(ctx: click.Context) -> tuple[list[RankingComparison], ComparedRuns | None]:
@@ -181,8 +179,8 @@ command = Verb(
     "compare",
     _compare,
     params=[
-        click.Argument(["before"], metavar="BEFORE"),
-        click.Argument(["after"], metavar="AFTER"),
+        click.Argument(["before"], type=_RANKINGS, metavar="BEFORE"),
+        click.Argument(["after"], type=_RANKINGS, metavar="AFTER"),
         click.Option(
             ["--query"],
             metavar="ID|NUMBER",
@@ -204,11 +202,11 @@ command = Verb(
         ),
         click.Option(
             ["--qrels"],
-            metavar="FILE",
+            type=Reads(),
             help="Judgements: query id, document id and grade, as BEIR or TREC write them. Run "
             "folders have their own.",
         ),
-        click.Option(["--html"], metavar="FILE", help="Write an HTML page instead."),
+        click.Option(["--html"], type=Writes(), help="Write an HTML page instead."),
         output_flag("comparison (or queries, comparisons)"),
     ],
     help="""See what moved from one ranking to another, and whose scores moved it.

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import click
 
 from beir_eval.measures.significance import CORRECTIONS, MARGIN
+from mcranker.cli.files import Reads
 from mcranker.cli.number_types import RealNumber, WholeNumber
 from mcranker.cli.verb import OTHER, GroupedOption
 from mcranker.topics import TOPIC_FIELDS
+
+_IN_RUN_FOLDERS = (
+    *("manifest.json", "rankings.jsonl", "run.trec", "metrics.json"),
+    *("queries.jsonl", "qrels.tsv", "passages.jsonl", "first_stage.trec"),
+)
+
+
+def run_folders(*inside: str) -> Reads:
+    """Run folders, or folders that hold some; `inside` are patterns of what else is read there."""
+    below = (f"{where}/{name}" for where in ("**", "../data") for name in _IN_RUN_FOLDERS)
+    return Reads(*below, *inside, files=_with_folder)
+
+
+DATA_SET = Reads("corpus.jsonl*", "queries.*", "topics.*", "qrels.*", "qrels/*")
+"""The name of a data set, or its folder."""
 
 FIRST_STAGE, STATISTICS = "First stage", "Statistics"
 
@@ -64,11 +83,12 @@ def judgement_flags() -> list[click.Parameter]:
     return [
         click.Option(
             ["--qrels"],
-            metavar="FILE",
+            type=Reads(),
             help="Judgements: query, document and grade as BEIR writes them, or TREC's 4 columns.",
         ),
         click.Option(
             ["--dataset"],
+            type=DATA_SET,
             metavar="NAME|FOLDER",
             help="Take the judgements of this data set; see 'beir-eval datasets'.",
         ),
@@ -140,3 +160,11 @@ def statistics_flags() -> list[click.Parameter]:
             help="Test whether runs are no worse than the baseline, or equivalent to it, up to X.",
         ),
     ]
+
+
+def _with_folder(text: str | None) -> Iterator[str | Path]:
+    """The path, and the run folder that it is in if it is that of ``rankings.jsonl``."""
+    if text is not None:
+        yield text
+        if (path := Path(text)).name == "rankings.jsonl":
+            yield path.parent

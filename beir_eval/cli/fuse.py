@@ -9,7 +9,7 @@ import click
 
 from beir_eval.measures.fusion import METHODS, NORMS, needs_ranx
 from mcranker.cli.failures import DONE, print_json
-from mcranker.cli.files import check_outputs, print_line
+from mcranker.cli.files import Reads, Writes, print_line
 from mcranker.cli.invocation import say
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.verb import Verb, output_flag, quiet_flag
@@ -22,7 +22,6 @@ def _fuse(ctx: click.Context) -> int:
         raise click.UsageError("fusion takes two or more runs", ctx)
     weights = _weights(ctx, given["weights"])
     params = _params(ctx, given["param"])
-    check_outputs(given["out"])
 
     from beir_eval.measures.fusion import fuse
     from mcranker.trec import check_name, read_trec, write_trec
@@ -105,8 +104,8 @@ command = Verb(
     "fuse",
     _fuse,
     params=[
-        click.Argument(["runs"], nargs=-1, required=True, metavar="RUN RUN..."),
-        click.Option(["--out"], metavar="FILE", required=True, help="Write the fused run here."),
+        click.Argument(["runs"], type=Reads(), nargs=-1, required=True, metavar="RUN RUN..."),
+        click.Option(["--out"], type=Writes(), required=True, help="Write the fused run here."),
         click.Option(
             ["--method"],
             type=click.Choice(list(METHODS)),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from pydantic_core import to_jsonable_python
 
+from beir_eval.cli.flags import run_folders
 from mcranker.cli.failures import DONE, print_json
-from mcranker.cli.files import check_outputs
+from mcranker.cli.files import Reads, Writes
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.reading import STDIN
 from mcranker.cli.verb import Verb, output_flag
@@ -40,7 +40,6 @@ _OF_HITS = (
 def _inspect(ctx: click.Context) -> int:
     given = ctx.params
     _check_usage(ctx)
-    check_outputs(given["html"])
     chosen = _chosen(ctx)
     if isinstance(chosen, list):
         if given["html"] is not None or given["passage"] is not None:
@@ -63,8 +62,6 @@ def _check_usage(ctx: click.Context) -> None:
         raise click.UsageError("the page of --html shows every passage; leave --passage out", ctx)
     if given["output"] == "json":
         raise click.UsageError("--html writes the page and prints nothing; leave --output out", ctx)
-    if given["file"] != STDIN and Path(given["file"]).resolve() == Path(given["html"]).resolve():
-        raise click.UsageError("--html would replace what is to be inspected; name another", ctx)
 
 
 def _chosen(ctx: click.Context) -> Chosen | list[Listed]:
@@ -216,7 +213,7 @@ command = Verb(
     "inspect",
     _inspect,
     params=[
-        click.Argument(["file"], metavar="FILE"),
+        click.Argument(["file"], type=run_folders(), metavar="FILE"),
         click.Option(
             ["--query"],
             metavar="ID|NUMBER",
@@ -235,11 +232,11 @@ command = Verb(
         ),
         click.Option(
             ["--qrels"],
-            metavar="FILE",
+            type=Reads(),
             help="Judgements: query id, document id and grade, as BEIR or TREC write them. A run "
             "folder has its own.",
         ),
-        click.Option(["--html"], metavar="FILE", help="Write an HTML page instead."),
+        click.Option(["--html"], type=Writes(), help="Write an HTML page instead."),
         output_flag("inspection (or queries)"),
     ],
     help="""Show why passages of a saved ranking rank where they do. No model is called.

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from glob import escape, glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from beir_eval.cli.flags import STATISTICS, statistics_flags
+from beir_eval.cli.flags import STATISTICS, run_folders, statistics_flags
 from beir_eval.cli.made import command_line, today
-from mcranker.cli.files import check_outputs, output
+from mcranker.cli.files import Reads, Writes, output
 from mcranker.cli.invocation import say
 from mcranker.cli.number_types import RealNumber
 from mcranker.cli.verb import GroupedOption, Verb, quiet_flag
@@ -47,10 +48,9 @@ class _Formats(click.ParamType[Any]):
 def _report(ctx: click.Context) -> int:
     given = ctx.params
     out, formats = given["out"], given["formats"]
-    file = out is not None and Path(out).suffix.lower() in _FORMAT_OF
+    file = out is not None and _is_one_file(out)
     if file:
         formats = _formats_of_file(ctx, out, formats)
-        check_outputs(out)
     elif out is None:
         formats = formats or ("md",)
         if len(formats) > 1:
@@ -73,6 +73,26 @@ def _report(ctx: click.Context) -> int:
     if not given["quiet"]:
         say(f"wrote {', '.join(written)} to {out!r}")
     return 0
+
+
+def _is_one_file(out: str) -> bool:
+    return Path(out).suffix.lower() in _FORMAT_OF
+
+
+def _files_of(out: str) -> list[str]:
+    """The file that ``--out`` names, or those of the folder that are there."""
+    if _is_one_file(out):
+        return [out]
+    files = (Path(out, f"{NAME}{suffix}") for suffix in _FORMAT_OF)
+    return [str(file) for file in files if is_file(file)]
+
+
+def _files_of_run(text: str | None) -> Iterator[str]:
+    """The files of a ``--run-file``, which may be one for each data set."""
+    if text is not None:
+        yield text
+        path = text.partition("=")[2] or text
+        yield from (path, *glob(escape(path).replace("{dataset}", "*")))  # noqa: PTH207
 
 
 def _formats_of_file(
@@ -191,7 +211,7 @@ command = Verb(
     "report",
     _report,
     params=[
-        click.Argument(["runs"], nargs=-1, required=True, metavar="RUNS..."),
+        click.Argument(["runs"], type=run_folders(), nargs=-1, required=True, metavar="RUNS..."),
         click.Option(
             ["--format", "formats"],
             type=_Formats(),
@@ -201,6 +221,7 @@ command = Verb(
         ),
         click.Option(
             ["--out"],
+            type=Writes(_files_of),
             metavar="FOLDER|FILE",
             help="Write report.md, report.html, report.tex, report.json and the figures into a "
             "folder, or one file that ends in .md, .html, .tex or .json. Without: standard output.",
@@ -213,6 +234,7 @@ command = Verb(
         ),
         click.Option(
             ["--run-file", "run_files"],
+            type=Reads(files=_files_of_run),
             multiple=True,
             metavar="[LABEL=]FILE",
             help="A TREC run of another program, a row of each section that has its queries. "

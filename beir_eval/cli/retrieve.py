@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from beir_eval.cli.flags import (
+    DATA_SET,
     FIRST_STAGE,
     bm25_flags,
     count_flag,
@@ -19,7 +20,7 @@ from beir_eval.cli.flags import (
     topic_field_flag,
 )
 from mcranker.cli.failures import DONE, print_json
-from mcranker.cli.files import check_outputs
+from mcranker.cli.files import Writes
 from mcranker.cli.invocation import Invocation
 from mcranker.cli.verb import GroupedOption, Verb, output_flag, quiet_flag
 from personas.words import counted, seconds
@@ -55,7 +56,6 @@ def _retrieve(ctx: click.Context) -> int:
     given = ctx.params
     stage = _stage(ctx)
     measures = measure_names(given["measures"])
-    check_outputs(given["out"])
     with ctx.ensure_object(Invocation).noting(not given["quiet"]):
         result = _find(given, stage, measures)
     write_trec(result.run, given["out"], TAG)
@@ -157,9 +157,12 @@ command = Verb(
     "retrieve",
     _retrieve,
     params=[
-        click.Argument(["dataset"], metavar="DATASET"),
+        click.Argument(["dataset"], type=DATA_SET, metavar="DATASET"),
         click.Option(
-            ["--out"], metavar="FILE", required=True, help="Where the TREC run is written."
+            ["--out"],
+            type=Writes(),
+            required=True,
+            help="Where the TREC run is written.",
         ),
         click.Option(
             ["--split"],

@@ -12,6 +12,7 @@ import click
 from beir_eval.cli.run_plan import given_experiment, needed_models, run_flags
 from beir_eval.cli.tracking import Display
 from beir_eval.experiment.run import CellResult, Experiment
+from beir_eval.experiment.run_folder import ScoreCounts
 from beir_eval.report.numbers import measure_text
 from mcranker.cli.failures import DONE, ERROR, MISSING_SCORES, failure, print_json
 from mcranker.cli.fetching import fetch_models
@@ -20,6 +21,7 @@ from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.progress import live_is_wanted
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import Verb
+from personas.atomic import check_place
 from personas.words import counted, dollars
 
 if TYPE_CHECKING:
@@ -63,11 +65,7 @@ def _check_out(out: Path) -> None:
         OSError: the folder cannot be made, or nothing can be written there.
     """
     out.mkdir(parents=True, exist_ok=True)
-    probe = out / ".write-test"
-    try:
-        probe.write_bytes(b"")
-    finally:
-        probe.unlink(missing_ok=True)
+    check_place(out / "probe")
 
 
 def _dry_run(ctx: click.Context, experiment: Experiment) -> int:
@@ -147,7 +145,8 @@ def _verdict(results: list[CellResult]) -> tuple[int, list[dict[str, Any]]]:
     missing = sum(metrics.scores.missing for _, metrics in finished if metrics.scores)
     if missing:
         code = MISSING_SCORES
-        message = f"{counted(missing, 'score')} missing; the report tells why"
+        unit = ScoreCounts.unit(metrics.scores for _, metrics in finished)
+        message = f"{counted(missing, *unit)} missing; the report tells why"
         errors.append({"code": "MissingScores", "message": message, "retryable": False})
     for result, metrics in finished:
         if metrics.failed:

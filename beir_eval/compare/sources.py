@@ -13,7 +13,13 @@ from typing import Any, ClassVar, NamedTuple
 from beir_eval.compare.basis import Basis, Texts, basis_of_folder
 from beir_eval.errors import RunFolderError
 from beir_eval.experiment.labels import models_of
-from beir_eval.experiment.run_folder import FIRST_STAGE, DataFolder, Metrics, RunFolder
+from beir_eval.experiment.run_folder import (
+    FIRST_STAGE,
+    DataFolder,
+    Metrics,
+    RunFolder,
+    ScoreCounts,
+)
 from mcranker.paths import is_file, is_folder
 from mcranker.trec import Run, read_trec
 from personas import Team
@@ -284,8 +290,8 @@ def _warnings(metrics: Metrics, measure: str, values: Mapping[str, float]) -> tu
     if metrics.scores and metrics.scores.missing:
         scores = metrics.scores
         said.append(
-            f"{scores.missing:,} of its {scores.asked:,} scores are missing, and what stood in for "
-            "them counts"
+            f"{scores.missing:,} of its {scores.asked:,} {ScoreCounts.unit([scores])[1]} are "
+            "missing, and what stood in for them counts"
         )
     return tuple(said)
 

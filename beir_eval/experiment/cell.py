@@ -319,6 +319,7 @@ class Outcome:
     _tied: dict[str, Tied] = field(default_factory=dict)
     _short_teams: int = 0
     _asked: int = 0
+    _compared: int = 0
     _missing: int = 0
     _tied_pairs: int = 0
     _inconsistent: int = 0
@@ -353,6 +354,7 @@ class Outcome:
                 self._reasons[_in_short(f"scores that {member.label} missed")] += member.missing
         if (counts := ranking.comparisons) is not None:
             self._asked += counts.asked
+            self._compared += counts.asked
             self._missing += counts.failed
             self._tied_pairs += counts.tied
             self._inconsistent += counts.inconsistent
@@ -382,6 +384,7 @@ class Outcome:
         """
         scores = ScoreCounts(
             asked=self._asked,
+            comparisons=self._compared,
             missing=self._missing,
             tied=self._tied_pairs,
             inconsistent=self._inconsistent,

@@ -271,6 +271,7 @@ class ScoreCounts(_Kept):
     Attributes:
         asked: scores asked for: one a persona and distinct passage, the assessor's included; or
             comparisons.
+        comparisons: how many of those are comparisons.
         missing: those that did not come, or could not be read.
         tied: pairs that comparisons left undecided, see `mcranker.Comparisons`.
         inconsistent: those of them whose answer went with the order in which they were shown.
@@ -281,12 +282,24 @@ class ScoreCounts(_Kept):
     """
 
     asked: _Count = 0
+    comparisons: _Count = 0
     missing: _Count = 0
     tied: _Count = 0
     inconsistent: _Count = 0
     skipped: _Count = 0
     reasons: dict[str, _Count] = Field(default_factory=dict)
     unreadable: _Count = 0
+
+    @staticmethod
+    def unit(counts: Iterable[ScoreCounts | None]) -> tuple[str, str]:
+        """Singular and plural of what was asked for: scores, comparisons or either."""
+        found = [each for each in counts if each is not None]
+        compared = sum(each.comparisons for each in found)
+        if not compared:
+            return "score", "scores"
+        if compared == sum(each.asked for each in found):
+            return "comparison", "comparisons"
+        return "score or comparison", "scores or comparisons"
 
 
 class Percentiles(_Kept):

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from beir_eval.experiment.run_folder import Metrics, TieBounds
 from beir_eval.measures.metrics import Companions, Evaluator, evaluate
-from personas.ensembles import RRF_K, Rule, descending, distinct, find_ensemble
+from personas.ensembles import Rule, descending, distinct, find_ensemble
 
 if TYPE_CHECKING:
     import numpy as np
@@ -86,8 +86,9 @@ class Tied:
         # Of orders the final scores tell the ties: what a persona has sorted is no tie of its own.
         if not ranking.orders and rule.keeps_order and find_ensemble(ranking.config) is not None:
             again = _Again(rule, hits, ranking.personas, texts)
-        if ranking.members and ranking.config.get("method") == "rrf":
-            again = _AgainFused(hits, ranking.members)
+        members, by_rank = ranking.members, ranking.config.get("method") == "rrf"
+        if members and (by_rank or any(each.undecided for each in members)):
+            again = _AgainFused(hits, members)
         scores = [hit.score for hit in hits]
         for first, last in ranking.undecided:
             scores[first - 1 : last] = [-float(first)] * (last - first + 1)
@@ -348,11 +349,12 @@ class _Again:
 class _AgainFused:
     """The final scores of a fused ranking, had its passages come in another order.
 
-    A member's list has its ranks, and passages that it gave the same score change places.
+    A member's list has its ranks. Passages that it gave the same score, or whose order it has not
+    decided, change places, and what it gave to them goes with the place.
 
     Args:
         hits: best first.
-        members: of the ranking, fused by reciprocal ranks.
+        members: of the ranking.
     """
 
     def __init__(self, hits: Sequence[Hit], members: Sequence[MemberRanking]) -> None:
@@ -366,9 +368,11 @@ class _AgainFused:
             scores = [member.scores[hits[place].first_stage_rank - 1] for place in known]
             by_score = [-score for score in scores if score is not None]
             at = np.array([ranks[place] for place in known], dtype=np.float64)
-            levels = at if len(by_score) < len(known) else np.array(by_score)
-            given = member.weight / (RRF_K + np.sort(at))
-            self._lists.append((np.array(known, dtype=np.intp), levels, given))
+            levels = at.copy() if len(by_score) < len(known) else np.array(by_score)
+            for first, last in member.undecided:
+                levels[(first <= at) & (at <= last)] = first
+            given = [hits[known[place]].scores[member.label] or 0.0 for place in np.argsort(at)]
+            self._lists.append((np.array(known, dtype=np.intp), levels, np.array(given)))
 
     def __call__(self, places: Places) -> Numbers:
         import numpy as np

@@ -144,6 +144,12 @@ def write_persona_report(
     out = Path(out)
     _check_place(out)
     sources, left_out = find_sources(paths, against)
+    for run in (run for each in sources for run in (each.run, each.other) if run is not None):
+        if run.path.resolve().is_relative_to(out.resolve()):
+            raise SettingError(
+                f"{str(out)!r} holds the run {str(run.path)!r}, and would be replaced as a whole; "
+                "name another folder"
+            )
     with (
         replacing_folder(out) as folder,
         tempfile.TemporaryDirectory(prefix="persona-report-") as scratch,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from beir_eval.experiment.labels import models_of
-from beir_eval.experiment.run_folder import Metrics, RunFolder
+from beir_eval.experiment.run_folder import Metrics, RunFolder, ScoreCounts
 from beir_eval.measures.significance import compare_runs, confidence_intervals
 from beir_eval.persona_report.sources import Source, same_judge
 from beir_eval.report.notes import flaws_of
@@ -83,7 +83,8 @@ def _why_not(source: Source, ours: Metrics, theirs: Metrics) -> str:
 def _flaw(run: RunFolder, metrics: Metrics) -> str:
     signs = flaws_of(metrics, run.manifest, MEASURE)
     if MISSING_SIGN in signs:
-        return f"more than 1% of the scores of {run.manifest.label} are missing"
+        _, units = ScoreCounts.unit([metrics.scores])
+        return f"more than 1% of the {units} of {run.manifest.label} are missing"
     if BOUNDS_SIGN in signs:
         top_k = run.manifest.config["top_k"]
         return f"of {run.manifest.label} only the first {top_k} ranks are sorted out"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from beir_eval.experiment.foreign import oddities
 from beir_eval.experiment.labels import models_of, other_server
-from beir_eval.experiment.run_folder import DataManifest, Metrics, RunManifest
+from beir_eval.experiment.run_folder import DataManifest, Metrics, RunManifest, ScoreCounts
 from beir_eval.measures import paper
 from beir_eval.measures.metrics import cutoff_of
 from beir_eval.report.model import Column, Row, TableCell
@@ -233,14 +233,18 @@ def _weak_settings(config: Mapping[str, object]) -> str:
 def _lost_notes(rankers: Sequence[Row]) -> list[str]:
     missing: Counter[str] = Counter()
     failed: Counter[str] = Counter()
+    lost: list[ScoreCounts] = []
     for row in rankers:
         for cell in row.cells:
+            if cell and cell.metrics.scores and cell.metrics.scores.reasons:
+                lost.append(cell.metrics.scores)
+                missing.update(cell.metrics.scores.reasons)
             if cell:
-                missing.update(cell.metrics.scores.reasons if cell.metrics.scores else {})
                 failed.update(cell.metrics.failed.values())
     said = []
     if missing:
-        said.append(f"Why scores are missing: {_most_common(missing)}.")
+        _, units = ScoreCounts.unit(lost)
+        said.append(f"Why {units} are missing: {_most_common(missing)}.")
     if failed:
         said.append(f"Why queries failed: {_most_common(failed)}.")
     return said
@@ -260,16 +264,17 @@ def _cut(reason: str) -> str:
 
 def _missing_note(columns: Sequence[Column], rankers: Sequence[Row]) -> list[str]:
     lost = [
-        f"{row.label} on {column.name} ({rate(scores.missing, scores.asked)})"
+        (f"{row.label} on {column.name} ({rate(scores.missing, scores.asked)})", scores)
         for row, column, cell in _each(columns, rankers)
         if cell.missing > MOST_MISSING and (scores := cell.metrics.scores)
     ]
     if not lost:
         return []
+    _, units = ScoreCounts.unit(scores for _, scores in lost)
     return [
-        f"More than 1% of the scores or comparisons are missing: {', '.join(lost)}. What stood in "
-        "for them counts in the values; such rows are never the best, and no comparison with them "
-        "is marked."
+        f"More than 1% of the {units} are missing: {', '.join(label for label, _ in lost)}. What "
+        "stood in for them counts in the values; such rows are never the best, and no comparison "
+        "with them is marked."
     ]
 
 
@@ -308,8 +313,8 @@ def _ties_note(columns: Sequence[Column], rankers: Sequence[Row], baseline: str)
     said = []
     if led:
         said.append(
-            "Tied scores keep the order of the first stage, and at least half of the lead over the "
-            f"baseline is due to that here, the baseline's ties included: {'; '.join(led)}."
+            "Tied passages keep the order of the first stage, and at least half of the lead over "
+            f"the baseline is due to that here, the baseline's ties included: {'; '.join(led)}."
         )
     unknown = [
         f"{row.label} on {column.name}"

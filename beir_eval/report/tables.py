@@ -413,8 +413,8 @@ def _ties(report: Report, section: Section) -> Table:
 
     bounds = [cell.metrics.ties.get(report.measure) for _, _, cell in _cells(section)]
     said = (
-        f"Passages with equal scores in the worst order, in the best, and in random order (by lot: "
-        f"mean of {DRAWS} draws per query)."
+        "Passages with equal scores, or that comparisons left undecided, in the worst order, in "
+        f"the best, and in random order (by lot: mean of {DRAWS} draws per query)."
     )
     if any(each and each.sampled for each in bounds):
         said += (
@@ -460,7 +460,7 @@ def _completeness(section: Section) -> Table:
         "Completeness",
         section,
         (
-            ("scores", scores("asked")),
+            ("asked", scores("asked")),
             ("missing", missing),
             ("left out", scores("skipped")),
             ("tied", undecided("tied")),
@@ -471,12 +471,12 @@ def _completeness(section: Section) -> Table:
             ("short teams", lambda cell: _count(cell.metrics.short_teams, bad=True)),
             ("unknown documents", unknown),
         ),
-        note="Scores, or comparisons. Left out: not needed for the first ranks (top_k). Tied: "
-        "pairs that comparisons did not decide; inconsistent: the answer went with the order they "
-        "were shown in. No results, not ranked: queries; the first count 0. Short teams: queries "
-        "for which fewer recruits were named than asked for. Unknown documents, of foreign runs: "
-        "not in the corpus or, where it is not at hand, neither ranked nor judged here; they keep "
-        "their ranks.",
+        note="Asked: scores, or comparisons. Left out: not needed for the first ranks (top_k). "
+        "Tied: pairs that comparisons did not decide; inconsistent: the answer went with the order "
+        "they were shown in. No results, not ranked: queries; the first count 0. Short teams: "
+        "queries for which fewer recruits were named than asked for. Unknown documents, of foreign "
+        "runs: not in the corpus or, where it is not at hand, neither ranked nor judged here; they "
+        "keep their ranks.",
     )
 
 
@@ -530,8 +530,8 @@ def _time(section: Section) -> Table:
             *((f"a query, {name}", percentile(name)) for name in ("p50", "p90", "p99")),
         ),
         note="A query takes from its beginning to its end, beside the others that are ranked at "
-        "the same time; p90 is what nine tenths of them took at most. Queries whose scores the "
-        "ledger had are not timed.",
+        "the same time; p90 is what nine tenths of them took at most. Queries that the "
+        "ledger answered, in part or in whole, are not timed.",
         where=lambda cell: cell.metrics.taken is not None,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from beir_eval.experiment.foreign import oddities
+from beir_eval.experiment.run_folder import ScoreCounts
 from beir_eval.measures.significance import SIGNIFICANT, Comparison
 from beir_eval.report.model import Column, Report, Row, Section, TableCell
 from beir_eval.report.notes import FEW_QUERIES, MOST_MISSING
@@ -63,11 +64,10 @@ def _of_section(report: Report, section: Section) -> Iterator[Finding]:
             f"{counted(len(left_out), 'run')} not finished and left out: {_names(left_out)}; the "
             "same 'beir-eval run' again finishes them.",
         )
-    if lost := [row.label for row, _, cell in cells if _lacks(cell)]:
-        yield Finding(
-            "bad",
-            f"Queries or more than 1% of the scores or comparisons are missing: {_names(lost)}.",
-        )
+    if lost := [(row.label, cell.metrics.scores) for row, _, cell in cells if _lacks(cell)]:
+        _, units = ScoreCounts.unit(counts for _, counts in lost)
+        names = _names([label for label, _ in lost])
+        yield Finding("bad", f"Queries or more than 1% of the {units} are missing: {names}.")
     if bounded := [row.label for row, _, cell in cells if BOUNDS_SIGN in cell.signs]:
         yield Finding(
             "bad", f"Not all ranks that {report.measure} counts are sorted out: {_names(bounded)}."

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mcranker.cli.failures import DONE, ERROR, Failure, print_json
-from mcranker.cli.files import check_outputs, print_line
+from mcranker.cli.files import Reads, Writes, ledger_files, print_line
 from mcranker.cli.files import output as opened_output
 from mcranker.cli.invocation import say
 from mcranker.cli.number_types import RealNumber
@@ -43,7 +43,6 @@ def _export(ctx: click.Context) -> int:
     from mcranker.llm.ledger.upkeep import Export
 
     out = ctx.params["out"]
-    check_outputs(out)
     path = _path(ctx)
     export = Export(path)
     answers = iter(export)
@@ -186,6 +185,7 @@ def _show(console: Console, path: Path, size: int, shares: list[Share]) -> None:
 
 _LEDGER = click.Option(
     ["--ledger"],
+    type=Reads("*", files=ledger_files),
     metavar="FILE",
     help="The ledger. Without: MCRANKER_LEDGER, else the file in the user's cache folder.",
 )
@@ -210,12 +210,15 @@ command = click.Group(
             params=[
                 _LEDGER,
                 click.Option(
-                    ["--out"], metavar="FILE", help="Write to FILE instead of standard output."
+                    ["--out"],
+                    type=Writes(),
+                    help="Write to FILE instead of standard output.",
                 ),
             ],
             help="Write every answer as one JSON object a line, in the order in which they came."
             "\n\nDamaged answers are left out, and the exit code is 1. All that can be read of a "
-            "damaged file is written.",
+            "damaged file is written; where SQLite reads nothing of it, what the command .recover "
+            "of a sqlite3 program on the PATH finds.",
         ),
         Verb(
             "prune",

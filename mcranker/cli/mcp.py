@@ -83,7 +83,7 @@ def _settings(ctx: click.Context) -> Settings:
 async def _serve_http(server: MCPServer, settings: Settings, *, quiet: bool) -> None:
     from mcranker.serve.server import address_of, listen, serve
 
-    app = server.streamable_http_app(max_request_body_size=settings.limits.body)
+    app = server.streamable_http_app()
     app.state.give_up = int  # the session manager cancels what is under way
     # Clients keep streams open for as long as there is a server.
     briefly = replace(settings, limits=settings.limits.model_copy(update={"stop": 0}))

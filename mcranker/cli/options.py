@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from mcranker.cli.failures import as_flags
+from mcranker.cli.files import Reads, database_files, ledger_files
 from mcranker.cli.number_types import RealNumber, WholeNumber
 from mcranker.cli.verb import GroupedOption
 from mcranker.config import LARGEST, WEAK_MODEL_DEFAULTS, RankerConfig
@@ -29,6 +30,8 @@ _ROLES = {
 }
 _NAMES = {"require": "NAME", "forbid": "NAME|PATTERN"}
 """Fields whose flags are repeated, since a persona's name may hold a comma."""
+
+_METAVARS = {**_NAMES, "prompts": "NAME|FOLDER"}
 
 _UNIONS = (UnionType, Union)  # of a literal and None it is the latter
 
@@ -62,6 +65,10 @@ class _Listed(click.ParamType[Any]):
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",")) if value else ()
         return tuple(value)
+
+
+class _ListedFiles(_Listed, Reads):
+    """Names and files with commas between them."""
 
 
 class _Numbers(click.ParamType[Any]):
@@ -101,13 +108,20 @@ def model_flags(roles: Iterable[str]) -> list[click.Parameter]:
     return [
         GroupedOption(
             ["--model"],
+            type=Reads(files=_model_files),
             metavar="NAME",
             section=MODELS,
             help="openai:NAME, anthropic:NAME, local:NAME or local:PATH.gguf, for all roles. "
             "Without: MCRANKER_MODEL, else a key that is set, else a small local model.",
         ),
         *(
-            GroupedOption([f"--{role}-model"], metavar="NAME", section=MODELS, help=_ROLES[role])
+            GroupedOption(
+                [f"--{role}-model"],
+                type=Reads(files=_model_files),
+                metavar="NAME",
+                section=MODELS,
+                help=_ROLES[role],
+            )
             for role in roles
         ),
         GroupedOption(
@@ -124,6 +138,7 @@ def ledger_flag() -> click.Parameter:
     """``--ledger``."""
     return GroupedOption(
         ["--ledger"],
+        type=Reads("*", files=ledger_files),
         metavar="FILE|none",
         section=MODELS,
         help="Keeps every answer, so that none is paid for twice. Without: MCRANKER_LEDGER, else "
@@ -141,6 +156,7 @@ def team_flag(text: str) -> click.Parameter:
 
     return GroupedOption(
         ["--team"],
+        type=Reads(),
         multiple=True,
         callback=unwrapped,
         metavar="FILE|NAME",
@@ -238,7 +254,7 @@ def fusion_flags() -> list[click.Parameter]:
     return [
         GroupedOption(
             ["--members"],
-            type=_Listed(),
+            type=_ListedFiles(),
             metavar="NAME,FILE,...",
             section=METHOD,
             help="With --ranker fused: rankers by name, bm25 for the first stage, and files of "
@@ -321,6 +337,16 @@ WEAK_MODEL_NOTE = _weak_model_note()
 """What the help says about weak models."""
 
 
+def _model_files(spec: str | None) -> Iterator[str]:
+    """The file of a local model, and the vectors that are kept of what encoders read."""
+    from mcranker.llm.local.vectors import default_vectors_path
+
+    if spec is not None:
+        yield spec.removeprefix("local:")
+    if vectors := default_vectors_path():
+        yield from database_files(vectors)
+
+
 def _is_given(ctx: click.Context, name: str) -> bool:
     source = ctx.get_parameter_source(name)
     return source in (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
@@ -340,7 +366,7 @@ def _flag(name: str) -> GroupedOption:
         default=default,
         show_default="none" if default is None else shown,
         multiple=name in _NAMES,
-        metavar=None if is_switch else _NAMES.get(name) or _metavar(kind),
+        metavar=None if is_switch else _METAVARS.get(name) or _metavar(kind),
         help=as_flags(field.description or "") + (" May be repeated." if name in _NAMES else ""),
         section=METHOD,
     )
@@ -351,6 +377,8 @@ def _flag_type(name: str) -> click.ParamType[Any] | None:
     field = RankerConfig.model_fields[name]
     if field.annotation is bool:
         return None
+    if name == "prompts":
+        return Reads("*.txt")
     if named := [each for each in field.metadata if isinstance(each, Registry)]:
         return click.Choice(named[0].names)
     return click.STRING if name in _NAMES else _param_type(field.annotation, field.metadata)

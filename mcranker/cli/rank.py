@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from mcranker.cli.fetching import fetch_models
-from mcranker.cli.files import check_outputs
+from mcranker.cli.files import Reads, Writes
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.options import (
@@ -91,9 +91,9 @@ def _rank(ctx: click.Context) -> int:
         save_team=given["save_team"],
         top=given["top"],
         many=given["queries"] is not None,
+        ledger=given["ledger"],
     )
     _check_usage(ctx)
-    check_outputs(wanted.out, wanted.save, wanted.report, wanted.save_team)
     invocation.doing("reading queries and passages")
     job = _run_job(ctx) if wanted.many else _single_job(ctx)
     if wanted.output == "trec":
@@ -119,7 +119,7 @@ def _rank(ctx: click.Context) -> int:
             invocation.doing("writing the report" if wanted.report else "writing the results")
             results.add(ranking)
         code = results.finish(len(job.queries))
-    if not quiet and wanted.output == "table":
+    if not quiet and wanted.output == "table" and not results.unwritten:
         _say_where(wanted)
     return code
 
@@ -304,11 +304,7 @@ def _flags() -> list[click.Parameter]:
     return [
         click.Argument(["query"], required=False),
         click.Argument(["passages"], nargs=-1, metavar="[PASSAGE]..."),
-        into(
-            ["--docs"],
-            metavar="FILE",
-            help="Passages in first-stage order; - for standard input.",
-        ),
+        into(["--docs"], type=Reads(), help="Passages in first-stage order; - for standard input."),
         into(
             ["--format"],
             type=click.Choice(FORMATS),
@@ -319,7 +315,7 @@ def _flags() -> list[click.Parameter]:
         into(["--query-id"], metavar="ID", help='Names the query in the output ("1" in a run).'),
         into(
             ["--queries"],
-            metavar="FILE",
+            type=Reads(),
             help="Many queries, with --run and --corpus: JSONL, TSV or CSV with id (qid) and text "
             "(query), or TREC topics in SGML or XML.",
         ),
@@ -331,8 +327,8 @@ def _flags() -> list[click.Parameter]:
             help="The field of TREC topics that is the query: title (or query), desc (description, "
             "question) or narr (narrative).",
         ),
-        into(["--run"], metavar="FILE", help="TREC run whose passages are ranked again."),
-        into(["--corpus"], metavar="FILE", help="Texts of the run's passages (JSONL or TSV)."),
+        into(["--run"], type=Reads(), help="TREC run whose passages are ranked again."),
+        into(["--corpus"], type=Reads(), help="Texts of the run's passages (JSONL or TSV)."),
         out(
             ["--output"],
             type=click.Choice(OUTPUTS),
@@ -341,7 +337,7 @@ def _flags() -> list[click.Parameter]:
             help="json: one object with status, ranking and errors. jsonl: one passage a line. "
             "trec: a TREC run.",
         ),
-        out(["--out"], metavar="FILE", help="Write the output there instead."),
+        out(["--out"], type=Writes(), help="Write the output there instead."),
         out(
             ["--top"],
             type=WholeNumber(min=1),
@@ -349,13 +345,13 @@ def _flags() -> list[click.Parameter]:
             show_default=True,
             help="Passages listed in a table.",
         ),
-        out(["--save"], metavar="FILE", help="Keep the whole ranking as JSON; a line a query."),
+        out(["--save"], type=Writes(), help="Keep the whole ranking as JSON; a line a query."),
         out(
             ["--save-team"],
-            metavar="FILE",
+            type=Writes(),
             help="Keep the team as .yaml or .json, to be edited and given to --team.",
         ),
-        out(["--report"], metavar="FILE", help="Write an HTML page that shows why."),
+        out(["--report"], type=Writes(), help="Write an HTML page that shows why."),
         out(
             ["--dry-run"],
             is_flag=True,

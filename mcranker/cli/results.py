@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from mcranker.cli.failures import DONE, ERROR, MISSING_SCORES, Failure, envelope, failure
-from mcranker.cli.files import Write, output
+from mcranker.cli.files import Write, output, saying_where
 from mcranker.cli.invocation import say
+from personas.atomic import write_whole
 from personas.plain import json_text, one_line
 from personas.words import counted
 
@@ -33,6 +35,7 @@ class Destinations:
         save_team: file for the team, or None.
         top: hits in a table.
         many: whether there may be several queries.
+        ledger: the ledger's name, as ``--ledger`` takes it.
     """
 
     output: Output
@@ -42,15 +45,23 @@ class Destinations:
     save_team: str | None
     top: int
     many: bool
+    ledger: str | None
 
 
 @dataclass(slots=True)
 class Results:
-    """Takes rankings one by one, in the order in which they are to be written."""
+    """Takes rankings one by one, in the order in which they are to be written.
+
+    Attributes:
+        wanted: what the user wants to have.
+        unwritten: whether a file besides the output could not be written.
+    """
 
     wanted: Destinations
     _write: Write
+    _saving: ExitStack
     _save: Write | None
+    unwritten: bool = False
     _rankings: list[dict[str, Any]] = field(default_factory=list)
     _errors: list[dict[str, Any]] = field(default_factory=list)
     _first_error: str = ""
@@ -69,10 +80,10 @@ class Results:
         self._note_members(ranking)
         if self._save is not None:
             self._save(ranking.to_json() + "\n")
-        if self.wanted.report is not None:
-            ranking.to_html(self.wanted.report)
-        if self.wanted.save_team is not None:
-            _save_team(ranking, self.wanted.save_team)
+        else:
+            self._keep(self.wanted.save, lambda name: _save(ranking, name))
+            self._keep(self.wanted.report, ranking.to_html)
+            self._keep(self.wanted.save_team, lambda name: _save_team(ranking, name))
         match self.wanted.output:
             case "json":
                 self._rankings.append({**ranking.to_dict(), "hits": _hits(ranking)})
@@ -97,6 +108,7 @@ class Results:
         Args:
             queries: how many there were to rank.
         """
+        self._keep(self.wanted.save, lambda _: self._saving.close())
         code = MISSING_SCORES if self._errors else DONE
         if self._missing:
             code = MISSING_SCORES
@@ -111,12 +123,27 @@ class Results:
                 f"error: {failed} of {counted(queries, 'query', 'queries')} not ranked; "
                 f"the first, {self._first_error}"
             )
+        if self.unwritten:
+            code = ERROR
         if self.wanted.output == "json":
             if self.wanted.many:
                 self._write(envelope(code, self._errors, rankings=self._rankings))
             else:
                 self._write(envelope(code, self._errors, ranking=self._rankings[0]))
         return code
+
+    def _keep(self, name: str | None, write: Callable[[str], None]) -> None:
+        """Write a file besides the output; if it cannot be, the others are written all the same."""
+        if name is None:
+            return
+        try:
+            with saying_where(self.wanted.ledger):
+                write(name)
+        except OSError as error:
+            self.unwritten = True
+            found = failure(error)
+            say(f"error: {found.message}")
+            self._errors.append(found.entry)
 
     def _note_limits(self, ranking: Ranking) -> None:
         """Note a ranking that lacks what a deadline, or a failure, has kept from it."""
@@ -223,24 +250,29 @@ class Results:
 
 @contextmanager
 def opened(wanted: Destinations) -> Iterator[Results]:
-    """Results whose files appear at the end of the block, unless an error comes.
+    """Results whose files appear at the end, unless an error comes.
 
     Raises:
-        OSError: a file cannot be written.
+        OSError: the output cannot be written, or, with many queries, what is saved of each.
     """
-    with ExitStack() as stack:
-        write = stack.enter_context(output(wanted.out))
-        save = stack.enter_context(output(wanted.save)) if wanted.save is not None else None
-        yield Results(wanted, write, save)
+    with saying_where(wanted.ledger), output(wanted.out) as write, ExitStack() as saving:
+        streamed = wanted.many and wanted.save is not None
+        save = saving.enter_context(output(wanted.save)) if streamed else None
+        yield Results(wanted, write, saving, save)
+
+
+def _save(ranking: Ranking, name: str) -> None:
+    write_whole(name, f"{ranking.to_json()}\n".encode(errors="surrogateescape"))
 
 
 def _save_team(ranking: Ranking, name: str) -> None:
-    from personas import save
+    from personas import dumps
+    from personas.files import FORMATS
 
     if ranking.team is None:
         say(f"warning: nobody judged, so there is no team to keep in {name}")
         return
-    save(ranking.team, name)
+    write_whole(name, dumps(ranking.team, format=FORMATS[Path(name).suffix.lower()]))
 
 
 def _hits(ranking: Ranking) -> list[dict[str, Any]]:

@@ -74,7 +74,7 @@ def _serve(ctx: click.Context) -> int:
     with bound:
         given_up = run_loop(partial(serve, app, settings, bound, started=started))
     if given_up:
-        say(f"stopped; {counted(given_up, 'ranking')} cancelled, which took too long")
+        say(f"stopped; {counted(given_up, 'request')} cancelled")
     elif not given["quiet"]:
         say("stopped; what was under way is finished")
     return DONE
@@ -228,7 +228,8 @@ command = Verb(
       mcranker serve --config serve.toml --port 9000
       mcranker serve --new-key
 
-    Ctrl-C and SIGTERM end it once the rankings under way are done; exit code 0.
+    Ctrl-C and SIGTERM end it once the rankings under way are done; exit code 0. A second Ctrl-C
+    cancels them, and their clients get a 503.
     """,
     epilog=WEAK_MODEL_NOTE,
 )

@@ -101,6 +101,7 @@ def _hit_table(console: Console, ranking: Ranking, hits: list[Hit]) -> Table:
         beyond = hit.score is None and hit.at_most is None
         scores = {name: column[row] for name, column in zip(judges, columns, strict=True)}
         scores |= dict.fromkeys(hit.skipped, SKIPPED)
+        scores |= {name: f"({hit.imputed[name]:.4g})" for name in scores if name in hit.imputed}
         table.add_row(
             str(hit.rank),
             Text(plain(hit.doc_id)),
@@ -196,7 +197,8 @@ def _missing_lines(ranking: Ranking) -> list[str]:
     missing = ranking.missing
     if not missing:
         return []
-    lines = [f"{counted(len(missing), 'score')} missing:"]
+    brackets = "; in brackets what was imputed" if any(hit.imputed for hit in ranking) else ""
+    lines = [f"{counted(len(missing), 'score')} missing{brackets}:"]
     lines += [
         f"  {plain(each.persona)} of {plain(each.doc_id)}: {plain(each.reason)}"
         for each in missing[:REASONS]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from mcranker.cli.failures import DONE, print_json
+from mcranker.cli.failures import DONE, ERROR, Failure, failure, print_json
 from mcranker.cli.fetching import fetch_models
-from mcranker.cli.files import check_outputs, output
-from mcranker.cli.invocation import Invocation
+from mcranker.cli.files import Writes, saying_where
+from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.options import (
     WEAK_MODEL_NOTE,
     config_flags,
@@ -27,7 +27,9 @@ from mcranker.cli.verb import GroupedOption, Verb, output_flag, quiet_flag
 from mcranker.events import Event
 from mcranker.rankers.mcranker import MCRanker
 from personas import Team, dumps
+from personas.atomic import write_whole
 from personas.console import print_page
+from personas.files import FORMATS
 from personas.ranking.types import Query
 
 _FIELDS = (
@@ -56,18 +58,16 @@ _FIELDS = (
     "max_cost",
     "batch",
 )
-_SUFFIXES = {".yaml": "yaml", ".yml": "yaml", ".json": "json"}
 
 
 def _team(ctx: click.Context) -> int:
     given = ctx.params
     invocation = ctx.ensure_object(Invocation)
     out, quiet = given["out"], given["quiet"]
-    if out is not None and Path(out).suffix.lower() not in _SUFFIXES:
+    if out is not None and Path(out).suffix.lower() not in FORMATS:
         raise click.UsageError(f"--out {out!r}: the name must end in .yaml, .yml or .json", ctx)
     if given["lock"] and out is None and given["output"] != "json":
         raise click.UsageError("--lock goes with --out FILE or --output json", ctx)
-    check_outputs(out)
     invocation.doing("getting ready; nothing was sent")
     with invocation.noting(live_is_wanted(quiet=quiet)):
         fetch_models(model_names(ctx), quiet=quiet)
@@ -79,14 +79,20 @@ def _team(ctx: click.Context) -> int:
     invocation.doing("writing the team")
     if given["lock"]:
         team = team.lock()
+    unwritten: Failure | None = None
     if out is not None:
-        with output(out) as write:
-            write(dumps(team, format=_SUFFIXES[Path(out).suffix.lower()]))
+        try:
+            with saying_where(given["ledger"]):
+                write_whole(out, dumps(team, format=FORMATS[Path(out).suffix.lower()]))
+        except OSError as error:  # the team is shown all the same
+            unwritten = failure(error)
+            say(f"error: {unwritten.message}")
     if given["output"] == "json":
-        print_json(team=team.model_dump(mode="json"))
+        errors = [unwritten.entry] if unwritten else []
+        print_json(ERROR if unwritten else DONE, errors, team=team.model_dump(mode="json"))
     else:
         print_page(lambda console: show_team(console, team))
-    return DONE
+    return ERROR if unwritten else DONE
 
 
 async def _recruit(
@@ -117,7 +123,7 @@ command = Verb(
         ),
         GroupedOption(
             ["--out"],
-            metavar="FILE",
+            type=Writes(),
             section="Output",
             help="Save the team as .yaml or .json, for --team of 'mcranker rank'.",
         ),

@@ -1,4 +1,4 @@
-"""What every verb is made of; imports nothing but click, so that verbs start quickly."""
+"""What every verb is made of; imports little, so that verbs start quickly."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
+
+from mcranker.cli.files import check_outputs
 
 OTHER = "Options"
 
@@ -19,7 +21,7 @@ class GroupedOption(click.Option):
 
 
 class Verb(click.Command):
-    """A command whose help lists its options by section.
+    """A command whose help lists its options by section, and whose outputs are no inputs.
 
     Args:
         name: of the verb.
@@ -29,6 +31,10 @@ class Verb(click.Command):
 
     def __init__(self, name: str, run: Callable[[click.Context], int], **rest: Any) -> None:
         super().__init__(name, callback=lambda **_: run(click.get_current_context()), **rest)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        check_outputs(ctx)
+        return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}

@@ -1,4 +1,7 @@
-"""Secrets taken out of what people read: API keys, and addresses that hold one.
+"""Secrets taken out of what people read: API keys, addresses that hold one, and names of hosts.
+
+A known key is found as a whole or by any 8 characters of it in a row, in other case, in base64
+and in percent encoding too.
 
 An address is shown by `shown_url`, in messages, logs and files alike:
 
@@ -19,16 +22,23 @@ small letters and digits.
 from __future__ import annotations
 
 import re
+from base64 import b64encode
+from ipaddress import ip_address
+from string import ascii_lowercase, ascii_uppercase
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 MARK = "[key]"
-"""Stands for what is not shown."""
+"""In place of a secret."""
+
+HOST_MARK = "[address]"
+"""In place of a host."""
 
 LEAST_SECRET = 4  # characters; fewer tell nothing, and stand in many words
+_ROW = 8  # characters of a secret that show it; fewer may be those of a word
 LONGEST_URL = 200  # characters of an address that are shown
 
 _SHAPE = re.compile(
@@ -43,6 +53,23 @@ _SCHEME = re.compile(r"[A-Za-z][\w+.-]{0,20}:/+|/*")
 _HOST_AND_PORT = re.compile(r"[^:@]*(:\d*)?|\[[^]@]*\](:\d*)?")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _RUN = re.compile(r"[A-Za-z0-9]{16,}")
+_LETTER = re.compile(r"%(?:25)*+([0-9a-f]{2})|.", re.IGNORECASE | re.DOTALL)
+# The two alphabets of base64, and both cases, as one.
+_AS_ONE = str.maketrans(f"{ascii_uppercase}-_", f"{ascii_lowercase}+/")
+
+_PUBLIC = ("openai.com", "anthropic.com", "claude.com", "localhost", "127.0.0.1", "::1")
+_ENDING = re.compile(
+    r"\.(?:com|net|org|edu|gov|io|ai|dev|app|cloud|tech|co|eu|de|uk|fr|nl|ch|jp|cn|kr|ru|br|ca|au|"
+    r"internal|intern|local|localdomain|lan|corp|intranet|private|home|svc|cluster|arpa|"
+    r"example|invalid|test)\Z"
+)
+_WORD = re.compile(r"[\w.:\[\]-]++", re.ASCII)
+_PORT = re.compile(r":\d{2,5}\Z")
+_NAME = re.compile(r"[a-z0-9][\w-]{0,62}(?:\.[a-z0-9_][\w-]{0,62})*", re.ASCII | re.IGNORECASE)
+_SAYS_HOST = re.compile(
+    r"(?:host|hostname|upstream|node|pod|proxy|peer)[\s:='\"]{1,3}\Z", re.IGNORECASE
+)
+_BEFORE = 20  # characters before a word that may say what it is
 
 
 def masked(text: str, secrets: Iterable[str] = ()) -> str:
@@ -52,12 +79,30 @@ def masked(text: str, secrets: Iterable[str] = ()) -> str:
     """
     for secret in secrets:
         if len(secret) >= LEAST_SECRET:
-            text = _without_beginning(text.replace(secret, MARK), secret)
+            text = _without_beginning(_without(text, secret), secret)
     text = _URL.sub(lambda found: shown_url(found[0]), text)
     text = _SHAPE.sub(MARK, _USER.sub(f"{MARK}@", text))
     if _HALF_HIDDEN in text:
         text = " ".join(MARK if _HALF_HIDDEN in word else word for word in text.split(" "))
     return text
+
+
+def without_hosts(text: str, shown: Iterable[str] = ()) -> str:
+    """A text without the names and addresses of hosts, as far as they can be seen to be such.
+
+    Those of `shown` and below them stay, and so do this machine and the sites of OpenAI and
+    Anthropic.
+    """
+    known = {host.lower().strip("[]") for host in (*_PUBLIC, *shown)}
+
+    def unnamed(found: re.Match[str]) -> str:
+        word = found[0].rstrip(".:-")
+        host = _host_of(word, text[max(0, found.start() - _BEFORE) : found.start()])
+        if not host or any(host == each or host.endswith(f".{each}") for each in known):
+            return found[0]
+        return HOST_MARK + found[0][len(word) :]
+
+    return _WORD.sub(unnamed, text)
 
 
 def shown_url(url: str) -> str:
@@ -100,6 +145,58 @@ def _is_secret(part: str) -> bool:
         return True
     kinds = (str.isupper, str.islower, str.isdigit)
     return len(part) >= 40 and all(any(map(kind, part)) for kind in kinds)
+
+
+def _host_of(word: str, before: str) -> str:
+    """The host that a word names, in small letters; empty if it is none."""
+    if word == MARK:
+        return ""
+    name = _PORT.sub("", word)
+    host, ported = name.lower().strip("[]"), name != word
+    if before.endswith(("://", f"://{MARK}@")) or _is_address(host):
+        return host
+    if before.endswith("/") or not _NAME.fullmatch(host):
+        return ""
+    odd = any(letter.isdigit() or letter in ".-" for letter in host)
+    if _ENDING.search(host) or (ported and odd and not host[0].isdigit()):
+        return host
+    return host if (ported or odd) and _SAYS_HOST.search(before) else ""
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _without(text: str, secret: str) -> str:
+    """The text without the secret and rows of it, in any of its forms."""
+    if len(secret) < _ROW:
+        return text.replace(secret, MARK)
+    rows = {form[i : i + _ROW] for form in _forms(secret) for i in range(len(form) - _ROW + 1)}
+    letters = [*_LETTER.finditer(text)]
+    plain = "".join(chr(int(each[1], 16)) if each[1] else each[0] for each in letters)
+    plain = plain.translate(_AS_ONE)
+    pieces, end = [""], 0
+    for place in range(len(plain) - _ROW + 1):
+        if plain[place : place + _ROW] in rows:
+            begin = letters[place].start()
+            if begin > end or not end:
+                pieces += text[end:begin], MARK
+            end = letters[place + _ROW - 1].end()
+    return "".join(pieces) + text[end:]
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """A secret as it is, and in base64 wherever it begins there: what of it always is the same."""
+    yield secret.translate(_AS_ONE)
+    content = secret.encode("utf-8", "replace")
+    for before in range(3):
+        encoded = b64encode(bytes(before) + content).decode()
+        whole = (before + len(content)) * 8 // 6
+        yield encoded[-(-before * 8 // 6) : whole].translate(_AS_ONE)
 
 
 def _without_beginning(text: str, secret: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -92,7 +92,8 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
         places = session.calls_at_once(scoring)
         # A few more than have a place, so that no place is empty while the next call is sought.
         self._most = places + (places // _SPARE if slots is None else 0)
-        self._under_way = 0
+        self._under_way: set[tuple[int, int]] = set()  # rows and judges
+        self._assessing: set[int] = set()  # rows
         together = slots is not None or session.config.top_k is not None
         self._schedule: Schedule = EveryScore(
             rows, seats, together=together, by_judge=seats > places
@@ -102,7 +103,8 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
         self._unasked = np.ones((rows, seats), dtype=np.bool_)
         self._answers = [0] * rows  # scores that have come, by row
         self._scored = 0
-        self._failures, self._assess_failures = Failures(session), Failures(session)
+        self._failures = Failures(session, self._under_way)
+        self._assess_failures = Failures(session, self._assessing)
         self.matrix = ScoreMatrix.empty(rows, seats)
         self.complete = anyio.Event()
         self.assessor: Assessor | None = None
@@ -115,13 +117,13 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
             # A model with few prompt prefixes would evaluate them anew by turns.
             self._assess_last = session.models.assessor.capabilities.prefix_slots is not None
         self._to_assess: deque[int] = deque()
-        self._assessing = self._assessments = 0
+        self._assessments = 0
 
     def progress(self) -> Progress:
         """How far the query is."""
         each = self._team.columns // self._team.judges if self._team else 1
         total = self._schedule.total * each
-        return Progress(self._scored, total, self._under_way, self._assessments)
+        return Progress(self._scored, total, len(self._under_way), self._assessments)
 
     def close_at_deadline(self, columns: int) -> None:
         """What has not come by now is missing. The matrix keeps the first so many columns."""
@@ -173,7 +175,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
         session, row = self._session, message.row
         passage = session.passage(row)
         columns = self._judges[message.judge].columns
-        self._under_way -= 1
+        self._under_way.discard((row, message.judge))
         for column, score in zip(columns, message.scores, strict=True):
             self.matrix.put(row, column, score)
             self._unasked[row, column] = False
@@ -201,8 +203,8 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
         session, score = self._session, message.score
         assert self.assessed is not None
         self.assessed.put(message.row, 0, score)
+        self._assessing.discard(message.row)
         self._assess_failures.note(message.row, score)
-        self._assessing -= 1
         self._assessments += 1
         session.mark("assess")
         await session.tell(
@@ -220,9 +222,9 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
         # Nobody's mailbox fills up: it takes as many messages as may be under way. An actor that
         # takes none any more has failed, and its own error is the one to tell.
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-            while self._under_way < self._most and (call := self._schedule.take()) is not None:
+            while len(self._under_way) < self._most and (call := self._schedule.take()) is not None:
                 row, judge = call
-                self._under_way += 1
+                self._under_way.add(call)
                 ready = self._judges[judge]
                 if ready.at_once is None:
                     await ready.actor.tell(ScorePassage(row))
@@ -230,7 +232,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
                     await ready.actor.tell(ScorePassages(self._together(row, ready.at_once)))
             while self.assessor and self._may_assess():
                 row = self._to_assess.popleft()
-                self._assessing += 1
+                self._assessing.add(row)
                 await self.assessor.tell(Assess(row, self._given(row)))
 
     def _together(self, row: int, most: int) -> tuple[int, ...]:
@@ -238,13 +240,13 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
         rows = [row]
         while len(rows) < most and (call := self._schedule.take()) is not None:
             rows.append(call[0])
-        self._under_way += len(rows) - 1
+            self._under_way.add(call)
         return tuple(rows)
 
     def _may_assess(self) -> bool:
         if self._assess_last and not self._schedule.finished:
             return False
-        return bool(self._to_assess) and self._assessing < self._most_assessing
+        return bool(self._to_assess) and len(self._assessing) < self._most_assessing
 
     def _given(self, row: int) -> list[tuple[str, float | None]]:
         """Who has given the passage which score, in the order of the team."""
@@ -283,13 +285,21 @@ class Failures:
     """Tells passages that failed from a query, or a model, that fails as a whole.
 
     Where calls failed and no score at all was answered, that is an error, as it is where a judge
-    was given up and there is no score. Else a call that failed is a missing score, if the model
-    answered others meanwhile, or has answered this ranking since. What failed after the last answer
-    is missing too if it is about fewer than three passages, or at most a third of all scores.
+    was given up and there is no score. It is one early, once `HOPELESS` passages have failed and
+    none of the calls that were under way then is any more. Else a call that failed is a missing
+    score, if the model answered others meanwhile, or has answered this ranking since. What failed
+    after the last answer is missing too if it is about fewer than three passages, or at most a
+    third of all scores.
+
+    Args:
+        session: the query.
+        under_way: the calls that have been handed out and have not come back, kept by the owner.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, under_way: Set[Hashable]) -> None:
         self._session = session
+        self._under_way = under_way
+        self._awaited: Set[Hashable] | None = None
         self._scores = self._answered = 0
         self._has_score = False
         self._given_up: FormNotKept | None = None
@@ -310,7 +320,11 @@ class Failures:
             self._answered += 1
             return
         self._failures.append(Failure(row, self._session.usage.total.calls, error))
-        if not self._answered and len({each.row for each in self._failures}) >= HOPELESS:
+        if self._answered or len({each.row for each in self._failures}) < HOPELESS:
+            return
+        if self._awaited is None:
+            self._awaited = frozenset(self._under_way)  # slow answers may be among them
+        if self._awaited.isdisjoint(self._under_way):
             raise error
 
     def check(self) -> None:

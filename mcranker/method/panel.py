@@ -95,9 +95,6 @@ class Panel(Actor[ScorePassages, None]):
         for number, (rows, entries) in enumerate(self._parts(message.rows, self._sheet.entries)):
             turn = (self._turn + message.rows[0] // self.at_once + number) % len(rows)
             await self._ask((*rows[turn:], *rows[:turn]), entries, cells)
-        for row in message.rows:
-            scores = [self._combine(row, column, cells) for column in range(len(self._rubrics))]
-            await self._ensembler.tell(Scores(row, 0, scores))
 
     def _parts(
         self, rows: Rows, entries: Sequence[Entry]
@@ -133,19 +130,32 @@ class Panel(Actor[ScorePassages, None]):
     ) -> None:
         """Put the entries to the passages of `rows`, and what comes of it into `cells`.
 
+        The scores of a passage go to the ensembler once all entries are answered about it.
+
         Raises:
             ModelError: the model as such failed, not just these passages' requests.
         """
-        form = self._session.forms["score", ""]
-        for part, answers in await form.in_parts(rows, lambda part: self._call(part, entries)):
+
+        async def take(part: Rows, answers: tuple[Answer, ...] | ModelError) -> None:
+            lost: list[_Cell] = []
             wanted = [(row, entry) for row in part for entry in entries]
             if isinstance(answers, ModelError):
                 cells.update(dict.fromkeys(wanted, missing_score(answers)))
-                continue
-            cells.update(zip(wanted, answers, strict=True))
-            lost = [cell for cell in wanted if cells[cell].value is None] if len(part) > 1 else []
+            else:
+                found = dict(zip(wanted, answers, strict=True))
+                if len(part) > 1:
+                    lost = [cell for cell, answer in found.items() if answer.value is None]
+                cells.update((cell, found[cell]) for cell in wanted if cell not in lost)
+            for row in part:
+                if all((row, entry) in cells for entry in self._sheet.entries):
+                    columns = range(len(self._rubrics))
+                    scores = [self._combine(row, column, cells) for column in columns]
+                    await self._ensembler.tell(Scores(row, 0, scores))
             for row in dict.fromkeys(row for row, _ in lost):
                 await self._ask((row,), [entry for other, entry in lost if other == row], cells)
+
+        form = self._session.forms["score", ""]
+        await form.in_parts(rows, lambda part: self._call(part, entries), take)
 
     async def _call(self, rows: Rows, entries: Sequence[Entry]) -> tuple[Answer, ...]:
         session, asked = self._session, self._asked(rows, entries)

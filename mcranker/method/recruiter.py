@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from functools import partial
+
+import anyio.to_thread
 
 from mcranker.errors import ReplyError
 from mcranker.llm.chat import Answer, ChatReply, Option, Question, State
 from mcranker.logs import safe_logger
 from mcranker.method.seats import Seats, as_recruited
-from mcranker.method.session import Session, passage_text
+from mcranker.method.session import LONG, Session, passage_text
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.read import read_personas
 from mcranker.replies.schemas import TEAM_SCHEMA, library_team_schema
@@ -124,10 +127,12 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
         prompts = self._session.prompts
         session = self._session
         shown = passage_text(example, session.shown_text(example), session.config)
+        fence = partial(prompts.passage, shown, query=self._about)
+        passage = fence() if len(shown) < LONG else await anyio.to_thread.run_sync(fence)
         turns = prompts["recruit"].render(
             {
                 "query": self._about,
-                "passage": prompts.passage(shown, query=self._about),
+                "passage": passage,
                 "number": str(self._seats.recruits),
                 "others": self._seats.others,
             }

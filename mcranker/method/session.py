@@ -42,6 +42,9 @@ from personas.untrusted import without_tokens
 T = TypeVar("T")
 _WORD = re.compile(r"\S+")
 
+LONG = 100_000
+"""Characters of passages that are fenced in a thread; fewer take less than the way to it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Memory:
@@ -108,6 +111,7 @@ class Session:
     gives_up: bool = True
     forms: defaultdict[tuple[Stage, str], Form] = field(default_factory=lambda: defaultdict(Form))
     _began: dict[str, float] = field(default_factory=dict)
+    _fenced: dict[tuple[str, str], str] = field(default_factory=dict)
 
     @classmethod
     def open(
@@ -151,8 +155,13 @@ class Session:
 
     def fenced(self, passage: Passage) -> str:
         """The passage as models see it: between markers that it cannot contain."""
-        text = passage_text(passage, self.shown_text(passage), self.config)
-        return self.prompts.passage(text, query=self.query.text)
+        found = self._fenced.get(passage.content)
+        if found is None:
+            text = passage_text(passage, self.shown_text(passage), self.config)
+            found = self._fenced[passage.content] = self.prompts.passage(
+                text, query=self.query.text
+            )
+        return found
 
     @property
     def clean_query(self) -> str:
@@ -168,20 +177,25 @@ class Session:
         known = self.texts.get(passage.content)
         return _cut(passage.text, self.config.max_passage_words) if known is None else known
 
-    async def cut_by_tokens(self) -> None:
-        """Cut the passages' texts to ``max_passage_tokens``.
+    async def prepare_texts(self) -> None:
+        """Cut the passages' texts to ``max_passage_tokens``, and fence them if they are long.
 
         Raises:
             ModelError: the tokenizer, or the way to it, failed.
         """
         most, tokenizer = self.config.max_passage_tokens, tokenizer_of(self.models.scoring)
-        if most is None or tokenizer is None:
-            return
-        for row in range(len(self.distinct)):
-            passage = self.passage(row)
-            text = self.shown_text(passage)
-            if passage.content not in self.texts:
-                self.texts[passage.content] = await tokenizer.cut(text, most)
+        passages = [self.passage(row) for row in range(len(self.distinct))]
+        if most is not None and tokenizer is not None:
+            for passage in passages:
+                text = self.shown_text(passage)
+                if passage.content not in self.texts:
+                    self.texts[passage.content] = await tokenizer.cut(text, most)
+        characters = sum(len(each.text) for each in passages)
+        if self.models.scoring.capabilities.prompts and characters > LONG:
+            # All at once, when the first call is made, it would hold up the event loop.
+            await anyio.to_thread.run_sync(
+                lambda: [self.fenced(each) for each in passages], abandon_on_cancel=True
+            )
 
     async def count_words(self) -> None:
         """Count the query's words in all passages, if the scoring model weighs them."""

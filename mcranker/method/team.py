@@ -62,7 +62,7 @@ async def score_by_team(session: Session, seats: Seats, *, locked: bool = False)
     annotators: list[Annotator] = []
     panel: Panel | None = None
     with session.until_deadline():
-        await session.cut_by_tokens()
+        await session.prepare_texts()
         await session.count_words()
         async with task_group() as group:
             group.start_soon(ensembler.run)
@@ -113,7 +113,7 @@ async def score_by_judge(
     with session.until_deadline():
         # It may have come already, and then nothing must begin.
         await anyio.lowlevel.checkpoint_if_cancelled()
-        await session.cut_by_tokens()
+        await session.prepare_texts()
         await session.count_words()
         async with task_group() as group:
             group.start_soon(ensembler.run)
@@ -138,7 +138,7 @@ async def assemble(session: Session, seats: Seats, *, locked: bool = False) -> l
     """
     annotators: list[Annotator] = []
     with session.until_deadline():
-        await session.cut_by_tokens()
+        await session.prepare_texts()
         async with task_group() as group:
             await _seat(session, seats, group, annotators, locked=locked)
             for annotator in annotators:

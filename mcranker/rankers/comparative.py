@@ -184,7 +184,7 @@ class ComparativeRanker(Ranker):
         partial = True
         try:
             with session.until_deadline():
-                await session.cut_by_tokens()
+                await session.prepare_texts()
                 await self._sort(sorting)
                 partial = False
             sorting.check(partial=partial)

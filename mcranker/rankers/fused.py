@@ -339,6 +339,7 @@ class _List:
     Attributes:
         ranks: from 1, of passages that it has and has judged.
         scores: of the same, where it gives any; then of all of them.
+        undecided: first and last rank of each group whose order it has not decided.
         asked: whether a ranker was asked.
         failure: why it says nothing.
         absent: why it has not those that it has not, where `reasons` says nothing.
@@ -353,6 +354,7 @@ class _List:
 
     ranks: Mapping[int, int] = field(default_factory=dict)
     scores: Mapping[int, float] = field(default_factory=dict)
+    undecided: tuple[tuple[int, int], ...] = ()
     asked: bool = False
     failure: str = ""
     absent: str = "it is not in its list"
@@ -382,6 +384,7 @@ class _List:
             weight=weight,
             ranks=tuple(self.ranks.get(place) for place in range(passages)),
             scores=tuple(self.scores.get(place) for place in range(passages)),
+            undecided=self.undecided,
             missing=self.missing,
             asked=self.wanted,
             partial=self.partial,
@@ -555,9 +558,12 @@ def _of_ranking(ranking: Ranking) -> _List:
     hits = list(ranking)
     scores = {hit.index: hit.at_most if hit.score is None else hit.score for hit in hits}
     by_score = {place: score for place, score in scores.items() if score is not None}
-    by_order = not by_score and _gives_order(ranking)
-    judged = [hit for hit in hits if hit.index in by_score or by_order]
+    compared = range(0)
+    if not by_score and ranking.was_judged:
+        compared = range(ranking.config.get("depth") or len(ranking.passages))
+    judged = [hit for hit in hits if hit.index in by_score or hit.index in compared]
     why = "deadline" if ranking.partial else "it was not judged"
+    unscored = [hit for hit in hits if hit.index not in by_score]
     dropped = {
         place: f"dropped: its relevance is {relevance:g}"
         for place, relevance in ranking.dropped.items()
@@ -565,10 +571,14 @@ def _of_ranking(ranking: Ranking) -> _List:
     return _List(
         ranks={} if ranking.failure else {hit.index: hit.rank for hit in judged},
         scores={} if ranking.failure else by_score,
+        undecided=ranking.undecided,
         asked=True,
         failure=ranking.failure,
         absent="it was not returned",
-        reasons={**dropped, **{hit.index: why for hit in hits if hit.index not in by_score}},
+        reasons={
+            **dropped,
+            **{hit.index: next(iter(hit.missing.values()), why) for hit in unscored},
+        },
         calls=ranking.calls,
         comparisons=ranking.comparisons,
         cut=ranking.cut,
@@ -576,15 +586,6 @@ def _of_ranking(ranking: Ranking) -> _List:
         wanted=len(ranking.missing) + int(np.isfinite(ranking.matrix.values).sum()),
         partial=ranking.partial,
     )
-
-
-def _gives_order(ranking: Ranking) -> bool:
-    """Whether a ranking without scores is an order, and not what stands where nothing is known."""
-    if ranking.dropped:
-        return False
-    compared = ranking.comparisons
-    answered = compared is not None and compared.asked > compared.failed and ranking.orders is None
-    return answered or not ranking.partial
 
 
 def _added_up(counts: Sequence[Comparisons]) -> Comparisons:

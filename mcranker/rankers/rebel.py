@@ -366,22 +366,21 @@ class WindowJudge(Actor[ScorePassages, None]):
         )
 
     async def _score(self, message: ScorePassages) -> None:
-        found: dict[int, Score] = {}
-        await self._ask(message.rows, found, again=self._session.config.reask > 0)
-        for row in message.rows:
-            await self._ensembler.tell(Scores(row, 0, (found[row],)))
+        await self._ask(message.rows, again=self._session.config.reask > 0)
 
-    async def _ask(self, rows: Rows, found: dict[int, Score], *, again: bool) -> None:
-        """Score the passages of `rows`, and put their scores into `found`.
+    async def _ask(self, rows: Rows, *, again: bool) -> None:
+        """Score the passages of `rows`.
 
         Raises:
             ModelError: the model as such failed, not just these passages' requests.
         """
-        form, name = self._session.forms["score", JUDGE], self._session.models.scoring.name
-        for part, reply in await form.in_parts(rows, self._call):
+        name = self._session.models.scoring.name
+
+        async def take(part: Rows, reply: ReadWindow | ModelError) -> None:
             if isinstance(reply, ModelError):
-                found.update(dict.fromkeys(part, missing_score(reply)))
-                continue
+                for row in part:
+                    await self._tell(row, missing_score(reply))
+                return
             self._count(
                 asked=1,
                 odd=int(reply.odd),
@@ -391,12 +390,18 @@ class WindowJudge(Actor[ScorePassages, None]):
                 unreadable=len(reply.problems) - reply.missing,
             )
             for place, scores in reply.scores.items():
-                found[part[place]] = self._scored(part[place], scores)
+                await self._tell(part[place], self._scored(part[place], scores))
             if reply.problems and again:
-                await self._ask(tuple(part[place] for place in reply.problems), found, again=False)
-                continue
+                await self._ask(tuple(part[place] for place in reply.problems), again=False)
+                return
             for place, problem in reply.problems.items():
-                found[part[place]] = Score(None, reason=f"{name} gave no score: {problem}")
+                reason = f"{name} gave no score: {problem}"
+                await self._tell(part[place], Score(None, reason=reason))
+
+        await self._session.forms["score", JUDGE].in_parts(rows, self._call, take)
+
+    async def _tell(self, row: int, score: Score) -> None:
+        await self._ensembler.tell(Scores(row, 0, (score,)))
 
     async def _call(self, rows: Rows) -> ReadWindow:
         session, config, keys = self._session, self._session.config, self._keys

@@ -80,8 +80,11 @@ class Form:
             self._ended = anyio.Event()
 
     async def in_parts(
-        self, rows: Rows, ask: Callable[[Rows], Awaitable[T]]
-    ) -> list[tuple[Rows, T | ModelError]]:
+        self,
+        rows: Rows,
+        ask: Callable[[Rows], Awaitable[T]],
+        take: Callable[[Rows, T | ModelError], Awaitable[None]],
+    ) -> None:
         """Ask about several passages, and in halves again where that may help.
 
         Until a reply can be read, only one call at a time is made again in halves.
@@ -89,26 +92,25 @@ class Form:
         Args:
             rows: of the passages.
             ask: asks about some of them.
-
-        Returns:
-            What came of each part: a result, or the error of a part that is not divided further.
+            take: gets what came of each part as it comes: a result, or the error of a part that is
+                not divided further. A deadline takes nothing back.
         """
-        found: list[tuple[Rows, T | ModelError]] = []
         parts = [rows]
         async with AsyncExitStack() as alone:
             while parts:
                 part = parts.pop()
+                found: T | ModelError
                 try:
-                    found.append((part, await ask(part)))
+                    found = await ask(part)
                 except ModelError as error:
-                    if len(part) == 1 or not _may_be_one_of_them(error):
-                        found.append((part, error))
+                    found = error
+                    if len(part) > 1 and _may_be_one_of_them(error):
+                        if part == rows and not self._read:
+                            await alone.enter_async_context(self._in_parts)
+                        half = (len(part) + 1) // 2
+                        parts += [part[half:], part[:half]]
                         continue
-                    if part == rows and not self._read:
-                        await alone.enter_async_context(self._in_parts)
-                    half = (len(part) + 1) // 2
-                    parts += [part[half:], part[:half]]
-        return found
+                await take(part, found)
 
     @property
     def _given_up(self) -> bool:

@@ -14,7 +14,7 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Future
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -23,6 +23,7 @@ from mcranker.errors import MCRankerError
 from mcranker.logs import safe_logger
 from mcranker.runtime.forks import abandon, renew_in_child
 
+P = ParamSpec("P")
 T = TypeVar("T")
 _STREAM_BUFFER = 64  # items
 _UNTAKEN = (anyio.BrokenResourceError, anyio.ClosedResourceError)
@@ -67,6 +68,25 @@ def interruptible() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, noted_by)
+
+
+async def apart(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """The result of work that blocks, in a daemon thread.
+
+    Neither a cancellation nor the end of the process waits for it, as they do with
+    `anyio.to_thread`: for reads and writes that may never end.
+    """
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()  # no cancellation reaches it from here on
+
+    def work() -> None:
+        try:
+            future.set_result(function(*args, **kwargs))
+        except BaseException as error:  # noqa: BLE001 - it is the caller's
+            future.set_exception(error)
+
+    threading.Thread(target=work, name="mcranker apart", daemon=True).start()
+    return await asyncio.wrap_future(future)
 
 
 class Bridge:

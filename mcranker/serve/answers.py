@@ -58,14 +58,12 @@ def scores_of(ranking: Ranking, policy: Unscored, *, raw: bool = False) -> Score
         Problem: a document has no score, and the policy wants none made up.
     """
     hits, count = list(ranking), len(ranking.passages)
-    counts = ranking.comparisons
-    known = [hit.score if raw else None if counts else hit.relevance for hit in hits]
+    compared = ranking.comparisons is not None
+    known = [hit.score if raw else None if compared else hit.relevance for hit in hits]
     unscored = sum(score is None for score in known)
     if not unscored:
         return Scored(known, "own" if raw else "absolute", 0, ())
-    begun = counts is not None and counts.asked > counts.failed
-    ended = not (ranking.failure or ranking.partial or ranking.missing)
-    order_only = unscored == len(hits) and (begun or ended)
+    order_only = unscored == len(hits) and ranking.was_judged
     relevance = "own" if raw else "absolute"
     if unscored == len(hits):
         relevance = "by_rank" if order_only else "input_order"
@@ -105,7 +103,9 @@ def warnings_of(ranking: Ranking) -> tuple[str, ...]:
     if ranking.partial:
         warnings.append("partial: the deadline came before all scores")
     if missing := len(ranking.missing):
-        warnings.append(f"{missing} of {ranking.matrix.values.size} scores are missing")
+        constant = ranking.config.get("missing") == "constant"
+        instead = f"; {ranking.config['missing_constant']:g} is imputed" if constant else ""
+        warnings.append(f"{missing} of {ranking.matrix.values.size} scores are missing{instead}")
     # Without their names: warnings are in headers too, and names are a model's.
     if ranking.orders is not None and (left_out := len(ranking.orders.left_out)):
         judges = counted(len(ranking.orders.personas), "judge")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -29,7 +30,7 @@ from mcranker.ranking import Ranking
 from mcranker.runtime.bridge import task_group
 from mcranker.serve import playground
 from mcranker.serve.answers import NOT_ABSOLUTE, headers_of, meta_of, scores_of, warnings_of
-from mcranker.serve.bodies import ClientDisconnected, read_object
+from mcranker.serve.bodies import ClientDisconnected, read_body
 from mcranker.serve.dialects import (
     DIALECTS,
     GENERAL,
@@ -48,7 +49,7 @@ from mcranker.serve.requests import RANK_FIELDS, RerankRequest, cut_to_bytes, re
 from mcranker.serve.served import Job, ServedRanker, ServedRankers, public_form
 from mcranker.serve.settings import Settings
 from personas import library
-from personas.ranking.types import Query
+from personas.ranking.types import Passage, Query
 from personas.report import render_inspection
 
 T = TypeVar("T")
@@ -103,7 +104,7 @@ def create_app(settings: Settings | None = None) -> Starlette:
         settings: what it offers; None for one MCRanker with its defaults.
 
     Returns:
-        The application. Its ``state.give_up()`` cancels all rankings, answers their clients, and
+        The application. Its ``state.give_up()`` cancels all requests, answers their clients, and
         returns how many there were.
 
     Raises:
@@ -195,9 +196,10 @@ class _Service:
         async def endpoint(request: Request) -> Response:
             call = _Call(request, route, dialect)
             try:
-                if not open_:
-                    self._admit(call)
-                response = await handler(call)
+                with self._stoppable():
+                    if not open_:
+                        self._admit(call)
+                    response = await handler(call)
             except ClientDisconnected:
                 response = Response(status_code=CLIENT_GONE)
             except Exception as error:  # noqa: BLE001 - the supervisor reports whatever it was
@@ -208,7 +210,28 @@ class _Service:
 
         return endpoint
 
+    @contextmanager
+    def _stoppable(self) -> Iterator[None]:
+        """Cancel what is done in the block when the service gives up.
+
+        Raises:
+            Problem: it did.
+        """
+        with anyio.CancelScope() as scope:
+            self._under_way.add(scope)
+            try:
+                yield
+            finally:
+                self._under_way.discard(scope)
+        if scope.cancelled_caught:
+            raise Problem("unavailable", "the service stops; try again elsewhere", retry_after=1.0)
+
     def _admit(self, call: _Call) -> None:
+        if len(self._under_way) > self._limits.connections:
+            said = (
+                f"{self._limits.connections} requests are being served, the most; try again later"
+            )
+            raise Problem("unavailable", said, retry_after=1.0)
         settings, headers = self._settings, call.request.headers
         if settings.hosts or (settings.loopback and not settings.keys):
             # A page whose name was made to lead here has that name as its host.
@@ -247,11 +270,15 @@ class _Service:
 
     async def no_route(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        call = _Call(request, "other", about=request.url.path[:200])
-        problem = Problem("method", f"{request.method[:20]} is not allowed here")
-        if error.status_code != 405:
-            some = ", ".join((*ROUTES[:3], "/v1/rank"))
-            problem = Problem("not_found", f"Not found. Routes: {some}; docs/serve.md has all")
+        path = request.url.path[:200]
+        call = _Call(request, "other", about=path)
+        if error.status_code == 405:
+            allowed = (error.headers or {}).get("Allow")
+            problem = Problem("method", f"{path!r} takes {allowed}, not {request.method[:20]!r}")
+        else:
+            near = difflib.get_close_matches(path, (*ROUTES, "/v1/rank", "/v1/rank/stream"), n=1)
+            instead = f"did you mean {near[0]!r}?" if near else f"rerank clients ask {ROUTES[0]}"
+            problem = Problem("not_found", f"there is no route {path!r}; {instead}")
         headers = {**(error.headers or {}), **problem.headers}
         self._answered(call, error.status_code)
         return _json(GENERAL.problem(problem), error.status_code, headers)
@@ -259,14 +286,17 @@ class _Service:
     # Routes
 
     async def _rerank(self, call: _Call, dialect: ApiDialect | None = None) -> Response:
-        body = await self._body(call)
-        call.dialect = dialect or dialect_of((*body, *call.request.headers))
-        request = RerankRequest.read(body, self._limits)
+        def read(body: dict[str, Any]) -> tuple[RerankRequest, tuple[Passage, ...]]:
+            call.dialect = dialect or dialect_of((*body, *call.request.headers))
+            request = RerankRequest.read(body, self._limits)
+            return request, request.passages()
+
+        request, passages = await read_body(call.request, self._limits, read)
         served = self.rankers.find(request.model)
         policy = served.settings.unscored
         if policy == "error" and not served.ranker.absolute:
             raise Problem("invalid", f"the ranker {served.name!r}: {NOT_ABSOLUTE}")
-        ranker, passages, warnings = served.ranker, request.passages(), request.warnings
+        ranker, warnings = served.ranker, request.warnings
         if request.max_tokens:
             if cutting := served.cutting(request.max_tokens):
                 ranker = cutting
@@ -305,13 +335,14 @@ class _Service:
         return _json(call.dialect.answer(response), 200, headers)
 
     async def _rank(self, call: _Call) -> Response:
-        served, job = self._job(call, await self._body(call))
+        served, job = await self._job(call)
         ranked = await _unless_gone(call.request, lambda: self._ranked(call, served, job))
-        headers = headers_of(ranked.id, ranked.ranking, 0, warnings_of(ranked.ranking))
-        return _json(_whole(served, ranked), 200, headers)
+        whole = await anyio.to_thread.run_sync(_whole, served, ranked)
+        unscored, warnings = whole["meta"]["unscored"], warnings_of(ranked.ranking)
+        return _json(whole, 200, headers_of(ranked.id, ranked.ranking, unscored, warnings))
 
     async def _stream(self, call: _Call) -> Response:
-        served, job = self._job(call, await self._body(call))
+        served, job = await self._job(call)
         queue = EventQueue()
 
         async def emit(event: Event) -> None:
@@ -319,8 +350,10 @@ class _Service:
 
         async def rank() -> None:
             try:
-                ranked = await self._ranked(call, served, job, emit)
-                queue.put("ranking_done", _whole(served, ranked))
+                with self._stoppable():
+                    ranked = await self._ranked(call, served, job, emit)
+                    whole = await anyio.to_thread.run_sync(_whole, served, ranked)
+                queue.put("ranking_done", whole)
             except Exception as error:  # noqa: BLE001 - the reader gets it
                 if not queue.refuse(self._refused(call, error)):
                     queue.put("error", GENERAL.problem(problem_of(error)))
@@ -409,19 +442,17 @@ class _Service:
 
     # A ranking
 
-    async def _body(self, call: _Call) -> dict[str, Any]:
-        limits = self._limits
-        return await read_object(call.request, most=limits.body, seconds=limits.body_seconds)
+    async def _job(self, call: _Call) -> tuple[ServedRanker, Job]:
+        def read(body: dict[str, Any]) -> tuple[dict[str, Any], Query, tuple[Passage, ...]]:
+            found = read_fields(body, RANK_FIELDS, self._limits, strict=True)
+            for name in ("query", "documents"):
+                if name not in found:
+                    raise Problem("invalid", f"invalid request: {name!r} is missing")
+            return found, as_query(found.pop("query")), as_passages(found.pop("documents"))
 
-    def _job(self, call: _Call, body: Mapping[str, Any]) -> tuple[ServedRanker, Job]:
-        found = read_fields(body, RANK_FIELDS, self._limits, strict=True)
-        for name in ("query", "documents"):
-            if name not in found:
-                raise Problem("invalid", f"invalid request: {name!r} is missing")
+        found, query, passages = await read_body(call.request, self._limits, read)
         served = self.rankers.find(found.pop("ranker", None))
         ranker = served.with_options(found.pop("options", {}))
-        query: Query = as_query(found.pop("query"))
-        passages = as_passages(found.pop("documents"))
         seconds = self._seconds(call, found.pop("timeout", None))
         call.about = f"{served.name}, {len(passages)} documents"
         return served, Job(ranker, query, passages, seconds, **found)
@@ -439,26 +470,21 @@ class _Service:
     async def _ranked(
         self, call: _Call, served: ServedRanker, job: Job, emit: Emit | None = None
     ) -> _Ranked:
-        """Rank, count and keep it, unless the service gives up."""
-        with anyio.CancelScope() as scope:
-            self._under_way.add(scope)
-            try:
-                ranking = await served.rank(job, emit)
-            except Problem as problem:
-                if problem.kind == "timeout":
-                    self._metrics.not_ranked(served.name, cancelled=False)
-                raise
-            except BaseException as error:
-                gone = isinstance(error, anyio.get_cancelled_exc_class())
-                self._metrics.not_ranked(served.name, cancelled=gone)
-                raise
-            finally:
-                self._under_way.discard(scope)
-            self._metrics.ranked(served.name, ranking)
-            ranked = _Ranked(uuid.uuid4().hex, ranking)
-            self._kept.put(ranked.id, ranking, call.holder)
-            return ranked
-        raise Problem("unavailable", "the service stops; try again elsewhere", retry_after=1.0)
+        """Rank, count and keep it."""
+        try:
+            ranking = await served.rank(job, emit)
+        except Problem as problem:
+            if problem.kind == "timeout":
+                self._metrics.not_ranked(served.name, cancelled=False)
+            raise
+        except BaseException as error:
+            gone = isinstance(error, anyio.get_cancelled_exc_class())
+            self._metrics.not_ranked(served.name, cancelled=gone)
+            raise
+        self._metrics.ranked(served.name, ranking)
+        ranked = _Ranked(uuid.uuid4().hex, ranking)
+        self._kept.put(ranked.id, ranking, call.holder)
+        return ranked
 
 
 def _members() -> list[dict[str, Any]]:

@@ -1,44 +1,82 @@
-"""Bodies of requests: read within bounds of bytes and time, as one JSON object."""
+"""Bodies of requests: read within bounds of bytes, time and values, as one JSON object."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import anyio
+import anyio.to_thread
+import numpy as np
 import orjson
 from starlette.requests import ClientDisconnect, Request
 
 from mcranker.bounded_lines import megabytes
 from mcranker.serve.problems import Problem
+from mcranker.serve.settings import Limits
+
+T = TypeVar("T")
+
+_SMALL = 1 << 14
+"""Bytes of a body that is read where it arrives: a thread would take longer."""
+
+_PIECE = 1 << 20  # bytes that are scanned at once
 
 
 class ClientDisconnected(Exception):
     """The client has hung up; nothing is answered."""
 
 
-async def read_object(request: Request, *, most: int, seconds: float) -> dict[str, Any]:
-    """The JSON object of a request's body.
+async def read_body(request: Request, limits: Limits, read: Callable[[dict[str, Any]], T]) -> T:
+    """Read a request's body, a JSON object; in a thread if it is large.
 
     Args:
         request: of which nothing was read yet.
-        most: bytes.
-        seconds: until it is here.
+        limits: of bytes, seconds and values.
+        read: makes the result of the object.
 
     Raises:
-        Problem: it is too large, too slow, of another type, or no JSON object.
+        Problem: the body is too large, too slow, of another type, or no JSON object.
         ClientDisconnected: the client has hung up.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         # Browsers send other types to any site, without asking it first.
         raise Problem("media_type", "send JSON with the header Content-Type: application/json")
+    if (coding := request.headers.get("content-encoding", "identity").lower()) != "identity":
+        raise Problem("media_type", f"Content-Encoding {coding[:100]!r} is not read; send it plain")
     try:
-        with anyio.fail_after(seconds):
-            body = await _read(request, most)
+        with anyio.fail_after(limits.body_seconds):
+            body = await _arrived(request, limits.body)
     except TimeoutError:
-        raise Problem("slow_body", f"the body took longer than {seconds:g} seconds") from None
+        raise Problem(
+            "slow_body", f"the body took longer than {limits.body_seconds:g} seconds"
+        ) from None
     except ClientDisconnect:
         raise ClientDisconnected from None
+
+    def work() -> T:
+        return read(json_object(body, limits.values))
+
+    return work() if len(body) <= _SMALL else await anyio.to_thread.run_sync(work)
+
+
+def json_object(body: bytes, most: int) -> dict[str, Any]:
+    """Parse a body that is a JSON object.
+
+    Args:
+        body: the JSON.
+        most: values in it.
+
+    Raises:
+        Problem: it holds more, or is no JSON object.
+    """
+    # No other thread runs while JSON is parsed, so the number of its values is bounded first.
+    if _marks(body) > most and _marks(_outside_strings(body)) > most:
+        raise Problem(
+            "too_large",
+            f"the body holds over {most} values: documents, fields, options; send fewer",
+        )
     try:
         found = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -48,7 +86,7 @@ async def read_object(request: Request, *, most: int, seconds: float) -> dict[st
     return found
 
 
-async def _read(request: Request, most: int) -> bytes:
+async def _arrived(request: Request, most: int) -> bytes:
     length = request.headers.get("content-length", "")
     if length.isdecimal() and len(length) < 20 and int(length) > most:
         raise _too_large(most)
@@ -62,3 +100,20 @@ async def _read(request: Request, most: int) -> bytes:
 
 def _too_large(most: int) -> Problem:
     return Problem("too_large", f"the body is larger than {megabytes(most)}; send less at once")
+
+
+def _marks(json: bytes) -> int:
+    """Count what begins values: as many as there are, or more where strings hold such marks."""
+    return sum(map(json.count, (b",", b"[", b"{")))
+
+
+def _outside_strings(json: bytes) -> bytes:
+    """The parts of JSON that are not in strings, with the quote that ends each."""
+    plain = json.replace(rb"\\", b"").replace(rb"\"", b"")
+    pieces, inside = [], np.False_
+    for start in range(0, len(plain), _PIECE):
+        codes = np.frombuffer(plain, np.uint8, min(_PIECE, len(plain) - start), start)
+        in_string = np.logical_xor.accumulate(codes == ord('"')) ^ inside
+        pieces.append(codes[~in_string].tobytes())
+        inside = in_string[-1]
+    return b"".join(pieces)

@@ -156,6 +156,7 @@ _TEI_KINDS: Mapping[Kind, str] = {
     "empty": "Empty",
     "overloaded": "Overloaded",
     "unavailable": "Unhealthy",
+    "misconfigured": "Unhealthy",
     "upstream": "Backend",
     "timeout": "Backend",
     "internal": "Backend",

@@ -14,10 +14,13 @@ from contextlib import asynccontextmanager
 from typing import Annotated, Any, ParamSpec, TypeVar
 
 import anyio
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp.types import ToolAnnotations
-from pydantic import BaseModel, Field
+from mcp.shared.exceptions import MCPError
+from mcp.types import INVALID_PARAMS, CallToolResult, InputRequiredResult, ToolAnnotations
+from pydantic import BaseModel, Field, SkipValidation
+from starlette.applications import Starlette
 
 from mcranker import __version__
 from mcranker.errors import BudgetExceeded
@@ -33,12 +36,14 @@ from mcranker.inputs import as_passages, as_query
 from mcranker.logs import safe_logger
 from mcranker.rankers import Ranker
 from mcranker.rankers.mcranker import MCRanker
+from mcranker.runtime.bridge import task_group
 from mcranker.serve.answers import scores_of, warnings_of
 from mcranker.serve.explanations import Explanations
+from mcranker.serve.mcp_wire import CheckedBodies, stdio
 from mcranker.serve.problems import Problem, problem_of
 from mcranker.serve.requests import RANK_FIELDS, read_fields
-from mcranker.serve.served import Job, ServedRanker, ServedRankers, public_form
-from mcranker.serve.settings import Settings
+from mcranker.serve.served import Job, ServedRanker, ServedRankers, discreet, public_form
+from mcranker.serve.settings import Limits, Settings
 from personas.ranking.comparison import compare_rankings
 from personas.ranking.record import Hit, RankingRecord
 from personas.report.compare.sentences import Sentence, reason, verdict
@@ -51,9 +56,12 @@ T = TypeVar("T")
 _EACH = 0.2
 """Seconds between two notifications of progress, at least."""
 
+_LONGEST_ERROR = 500
+"""Characters of an error, which may take more than a byte each."""
+
 _EXPLAINED = (
     *("rank", "doc_id", "first_stage_rank", "score", "scores", "ranks", "missing"),
-    *("criteria", "rank_without"),
+    *("imputed", "criteria", "rank_without"),
 )
 """What is said of a document: fields of `Hit`."""
 
@@ -80,6 +88,7 @@ class RankedDocument(BaseModel):
     relevance: float | None = Field(description="0 to 1; null where it could not be judged")
     scores: dict[str, float | None] = Field(description="of each judge")
     missing: dict[str, str] = Field(description="why a judge's score is missing")
+    imputed: dict[str, float] = Field(description="what counts for a missing score")
 
 
 class Taken(BaseModel):
@@ -118,7 +127,8 @@ class RecruitedTeam(BaseModel):
     team: dict[str, Any] = Field(description="whole; may be edited and given to the tool rank")
 
 
-_Documents = list[str | Document]
+# As clients see them; they are checked as the service's are, which stops at the first fault.
+_Documents = SkipValidation[list[str | Document]]
 _Team = Annotated[
     str | dict[str, Any] | None,
     Field(description="a team or persona of the library by name, or a whole team"),
@@ -140,8 +150,10 @@ async def mcp_server(settings: Settings | None = None) -> AsyncIterator[MCPServe
     Raises:
         MCRankerError, PersonasError: a ranker cannot be made as it is set up.
     """
-    tools = _Tools(settings or Settings())
-    server: MCPServer[Any] = MCPServer(
+    settings = settings or Settings()
+    tools = _Tools(settings)
+    server = _Server(
+        settings.limits,
         "mcranker",
         title="MCRanker",
         instructions=_INSTRUCTIONS,
@@ -155,6 +167,50 @@ async def mcp_server(settings: Settings | None = None) -> AsyncIterator[MCPServe
         yield server
     finally:
         await tools.aclose()
+
+
+class _Server(MCPServer[Any]):
+    """The SDK's server, with messages within the limits and errors that a model can read."""
+
+    def __init__(self, limits: Limits, name: str, **given: Any) -> None:
+        super().__init__(name, **given)
+        self._limits = limits
+        self.middleware.append(_short_errors)
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            raise type(error)(_short(str(error))) from None
+
+    async def run_stdio_async(self) -> None:
+        server = self._lowlevel_server
+        options = server.create_initialization_options()
+        # As a task of a group, it is cancelled as a whole; a signal reaches this task alone first.
+        async with stdio(self._limits) as streams, task_group() as group:
+            group.start_soon(server.run, *streams, options)
+
+    def streamable_http_app(self, **given: Any) -> Starlette:
+        app = super().streamable_http_app(max_request_body_size=self._limits.body, **given)
+        app.add_middleware(CheckedBodies, limits=self._limits)
+        return app
+
+
+async def _short_errors(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    try:
+        return await call_next(ctx)
+    except Exception as error:
+        code, data = (error.code, error.data) if isinstance(error, MCPError) else (0, None)
+        if len(str(error)) + len(str(data)) <= _LONGEST_ERROR:
+            raise
+        raise MCPError(code or INVALID_PARAMS, _short(str(error))) from None
+
+
+def _short(message: str) -> str:
+    """An error's text, which goes into a model's context."""
+    return message if len(message) <= _LONGEST_ERROR else f"{message[: _LONGEST_ERROR - 1]}…"
 
 
 def _reported(tool: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
@@ -228,7 +284,8 @@ class _Tools:
                     id=hit.doc_id,
                     relevance=relevance,
                     scores=dict(hit.scores),
-                    missing=dict(hit.missing),
+                    missing={name: discreet(said) for name, said in hit.missing.items()},
+                    imputed=dict(hit.imputed),
                 )
                 for hit, relevance in zip(ranking, scored.scores, strict=True)
             ],
@@ -329,7 +386,10 @@ class _Tools:
     def _chosen(
         self, ranker: str | None, team: str | dict[str, Any] | None
     ) -> tuple[ServedRanker, Mapping[str, Any]]:
-        return self._rankers.find(ranker), {} if team is None else {"team": team}
+        options = {} if team is None else {"team": team}
+        return self._rankers.find(ranker), read_fields(
+            {"options": options}, RANK_FIELDS, self._limits
+        )["options"]
 
     def _job(
         self,
@@ -343,15 +403,16 @@ class _Tools:
         """What is to be ranked, within the limits."""
         body = {
             "query": query,
-            "documents": [_record(each) for each in documents],
+            "documents": documents,
             "instruction": instruction,
         }
         found = read_fields(body, RANK_FIELDS, self._limits)
-        if not documents:
+        if not found.get("documents"):
             raise Problem("empty", "documents is empty; give at least one")
         passages = as_passages(found["documents"])
         told = found["instruction"]
-        return Job(ranker, as_query(found["query"]), passages, seconds, top_n, instruction=told)
+        most = min(top_n, len(passages))
+        return Job(ranker, as_query(found["query"]), passages, seconds, most, instruction=told)
 
     def _found(self, ranking_id: str) -> dict[str, Any]:
         ranking = self._kept.get(ranking_id, "")
@@ -397,13 +458,6 @@ async def _check_cost(job: Job, max_calls: int | None, max_cost: float | None) -
         )
 
 
-def _record(document: str | Document) -> str | dict[str, str]:
-    if isinstance(document, str):
-        return document
-    found = {"text": document.text, "title": document.title}
-    return found if document.id is None else {"_id": document.id, **found}
-
-
 def _progress(event: Event) -> tuple[float, float | None, str] | None:
     """How far the ranking is, of how much, and in words; None for other events."""
     match event:
@@ -429,6 +483,6 @@ def _summary(inspection: RankingRecord, hit: Hit) -> str:
         if names:
             who = " or ".join(names)
             said.append(f"Without {who}, it would be at rank {hit.rank_without[names[0]]}.")
-    if hit.score is None:
-        said.append("It was not judged.")
+    if not (hit.judged or inspection.unscored):
+        said.append("Not all judges were asked." if hit.skipped else "No judge scored it.")
     return " ".join([*said, inspection.unfinished]).strip()

@@ -6,6 +6,7 @@ import math
 from typing import Literal
 
 from mcranker.errors import (
+    AuthenticationFailed,
     BudgetExceeded,
     ConfigError,
     ConnectionFailed,
@@ -34,6 +35,7 @@ Kind = Literal[
     "slow_body",
     "overloaded",
     "unavailable",
+    "misconfigured",
     "upstream",
     "timeout",
     "internal",
@@ -51,6 +53,7 @@ STATUS: dict[Kind, int] = {
     "slow_body": 408,
     "overloaded": 429,
     "unavailable": 503,
+    "misconfigured": 503,
     "upstream": 502,
     "timeout": 504,
     "internal": 500,
@@ -134,8 +137,10 @@ def problem_of(error: Exception) -> Problem:
             )
         case BudgetExceeded():
             return Problem(
-                "unavailable", "the ranker has spent what it may; ask who runs the service"
+                "misconfigured", "the ranker has spent what it may; ask who runs the service"
             )
+        case AuthenticationFailed():
+            return Problem("misconfigured", f"the provider refuses the ranker's key; {_LOG}")
         case ConfigError() | MCRankerError() | PersonasError():
-            return Problem("unavailable", f"the ranker cannot work as it is set up; {_LOG}")
+            return Problem("misconfigured", f"the ranker cannot work as it is set up; {_LOG}")
     return Problem("internal", f"the service failed; {_LOG}")

@@ -6,7 +6,7 @@ nothing is built from a body that is refused.
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,7 +23,6 @@ BYTES_A_TOKEN = 4
 
 _LONGEST_NAME = 500
 _MOST_FIELDS = 100
-_MOST_VALUES = 50_000  # in the records of a request, or in its options
 _DEEPEST = 50
 
 Document = str | dict[str, Any]
@@ -135,6 +134,24 @@ def cut_to_bytes(
     )
 
 
+def bounded(value: list[Any] | dict[str, Any], name: str, most: int) -> None:
+    """Refuse values of too many parts or levels, whatever they are.
+
+    Raises:
+        Problem: it is one.
+    """
+    level: list[Any] = [value]
+    count = 0
+    for _ in range(_DEEPEST):
+        count += sum(map(len, level))
+        if count > most:
+            raise Problem("too_large", f"{name} holds over {most} values; send fewer")
+        inner = [each for one in level for each in (one.values() if isinstance(one, dict) else one)]
+        level = [each for each in inner if isinstance(each, dict | list)]
+    if level:
+        raise Problem("invalid", f"invalid request: {name} nests deeper than {_DEEPEST} levels")
+
+
 # Readers
 
 
@@ -143,11 +160,14 @@ def _refuse(name: str, value: Any, wanted: str) -> Problem:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    # No NaN, which compares with nothing, and no whole number that is too large for a float.
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and abs(value) <= sys.float_info.max
 
 
 def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    # JSON has numbers of one kind, and those of over 64 bits are read as floats.
+    return _number(value) and value % 1 == 0
 
 
 def _that(holds: Callable[[Any], bool], wanted: str) -> Reader:
@@ -167,19 +187,19 @@ _name = _that(
 )
 _seconds = _that(lambda value: _number(value) and value > 0, "seconds, a number above 0")
 _share = _that(lambda value: _number(value) and 0 <= value <= 1, "a number from 0 to 1")
-_count = _that(lambda value: _whole(value) and value >= 0, "a whole number, 0 for all")
-_minus_one_too = _that(lambda value: _whole(value) and value >= -1, "a whole number, 0 for all")
+_count = _that(lambda value: _whole(value) and value >= 0, "a whole number above 0, or 0 for all")
+_minus_one_too = _that(
+    lambda value: _whole(value) and value >= -1, "a whole number above 0, or 0 for all"
+)
 
 
 def _at_most(value: Any, name: str, limits: Limits) -> int:
-    count: int = _count(value, name, limits)
-    return min(count, limits.documents)
+    return min(int(_count(value, name, limits)), limits.documents)
 
 
 def _tokens(value: Any, name: str, limits: Limits) -> int:
     """Tokens of a document; -1, vLLM's word for as many as the model takes, is all."""
-    tokens: int = _minus_one_too(value, name, limits)
-    return min(max(tokens, 0), limits.body)
+    return min(max(int(_minus_one_too(value, name, limits)), 0), limits.body)
 
 
 def _flag(value: Any, name: str, limits: Limits) -> bool:
@@ -244,7 +264,7 @@ def _records(value: Any, name: str, limits: Limits) -> list[Any] | dict[str, Any
     if len(value) > limits.documents:
         said = f"{name} has {len(value)} documents; send up to {limits.documents} at once"
         raise Problem("too_large", said)
-    _bounded(value, name)
+    bounded(value, name, limits.values)
     return value
 
 
@@ -257,22 +277,8 @@ def _names(value: Any, name: str, limits: Limits) -> list[str]:
 def _options(value: Any, name: str, limits: Limits) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise _refuse(name, value, "an object")
-    _bounded(value, name)
+    bounded(value, name, limits.values // 5)  # each may be a fault, which takes longer
     return value
-
-
-def _bounded(value: list[Any] | dict[str, Any], name: str) -> None:
-    """Refuse values of too many parts or levels, whatever they are."""
-    level: list[Any] = [value]
-    count = 0
-    for _ in range(_DEEPEST):
-        count += sum(map(len, level))
-        if count > _MOST_VALUES:
-            raise Problem("too_large", f"{name} holds over {_MOST_VALUES} values; send fewer")
-        inner = [each for one in level for each in (one.values() if isinstance(one, dict) else one)]
-        level = [each for each in inner if isinstance(each, dict | list)]
-    if level:
-        raise Problem("invalid", f"invalid request: {name} nests deeper than {_DEEPEST} levels")
 
 
 RERANK_FIELDS: Fields = {

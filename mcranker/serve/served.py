@@ -20,6 +20,7 @@ from mcranker.errors import ConfigError, UnsupportedCapability
 from mcranker.estimate import Estimate
 from mcranker.events import Emit, RankingDone
 from mcranker.llm.limits.budget import Budget
+from mcranker.llm.masking import HOST_MARK, without_hosts
 from mcranker.llm.wrapper import tokenizer_of
 from mcranker.logs import safe_logger
 from mcranker.models import MODEL_OPTIONS, limited
@@ -323,7 +324,7 @@ def public_name(model: str) -> str:
 
 def discreet(message: str) -> str:
     """What a message about a model says, without addresses and paths."""
-    return _PATH.sub("[path]", _ADDRESS.sub("[address]", message))
+    return _PATH.sub("[path]", without_hosts(_ADDRESS.sub(HOST_MARK, message)))
 
 
 def _opened(settings: RankerSettings, service: Settings, metrics: Metrics | None) -> ServedRanker:

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from operator import attrgetter
+from types import FrameType
+from typing import Any, cast
 
 import anyio
 import uvicorn
 from starlette.applications import Starlette
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mcranker.errors import ConfigError
 from mcranker.runtime.bridge import task_group
 from mcranker.serve.settings import Limits, Settings
 
 _BACKLOG = 1024
-_LAST_WORDS = 5  # seconds in which clients are told that their rankings were cancelled
+_LAST_WORDS = 5  # seconds in which clients are told that their requests were cancelled
+_IDLE = 10.0  # seconds that a connection may be open without a request, or with a part of its head
+_NEW = 1.0  # seconds in which a connection's request is waited for, however many there are
+_SAME = 0.5  # seconds within which a signal is taken for the one before, sent to a whole group
+_PIECE = 1 << 15  # bytes
 
 
 def check_exposure(settings: Settings, *, allow_no_keys: bool) -> None:
@@ -70,8 +80,9 @@ async def serve(
 ) -> int:
     """Serve until a signal asks to end (SIGINT, SIGTERM), and then finish what is under way.
 
-    What takes longer than ``limits.stop`` seconds is cancelled; answers of models that have come
-    by then are in the ledger. A second SIGINT ends everything at once.
+    What takes longer than ``limits.stop`` seconds, or is under way at a second signal, is cancelled
+    and answered; answers of models that have come by then are in the ledger. A third signal ends
+    everything at once.
 
     Args:
         app: as `create_app` makes it.
@@ -80,23 +91,25 @@ async def serve(
         started: called when requests are taken.
 
     Returns:
-        How many rankings were cancelled.
+        How many requests were cancelled.
     """
+    _allow_files(4 * settings.limits.connections + 1_000)
     server = Server(app, settings.limits, started)
     await server.serve(sockets=[bound])
     return server.given_up
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, which gives up rankings that take too long when it is to stop.
+    """uvicorn's server, with an end to idle connections and to requests when it is to stop.
 
     Attributes:
-        given_up: rankings that were cancelled.
+        given_up: requests that were cancelled.
     """
 
     def __init__(self, app: Starlette, limits: Limits, started: Callable[[], Any]) -> None:
         config = uvicorn.Config(
             app,
+            http=_Connection,
             log_config=None,
             access_log=False,
             server_header=False,
@@ -104,18 +117,31 @@ class Server(uvicorn.Server):
             ws="none",
             lifespan="on",
             backlog=_BACKLOG,
-            limit_concurrency=limits.connections,
             timeout_graceful_shutdown=limits.stop + _LAST_WORDS,
         )
         super().__init__(config)
         self.given_up = 0
         self._app = app
-        self._patience = limits.stop
-        self._tell = started
+        self._limits = limits
+        self._on_start = started
+        self._asked_to_end = list[float]()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self._tell()
+        self._on_start()
+
+    async def on_tick(self, counter: int) -> bool:
+        """Close connections without a request: old ones, and the oldest of too many."""
+        connections = cast("set[_Connection]", self.server_state.connections)
+        idle = sorted((each for each in connections if each.idle), key=attrgetter("since"))
+        surplus = len(connections) - self._limits.connections
+        for place, connection in enumerate(idle):
+            seconds = time.monotonic() - connection.since
+            if place < surplus and seconds > _NEW:
+                connection.transport.abort()
+            elif seconds > _IDLE:
+                connection.transport.close()
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         async with task_group() as group:
@@ -123,8 +149,20 @@ class Server(uvicorn.Server):
             await super().shutdown(sockets)
             group.cancel_scope.cancel()
 
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop at the first signal, give up at the next, and end at the third."""
+        now = time.monotonic()
+        if self._asked_to_end and now - self._asked_to_end[-1] < _SAME:
+            return
+        self._asked_to_end.append(now)
+        self.should_exit = True
+        self.force_exit = len(self._asked_to_end) > 2
+
     async def _give_up(self) -> None:
-        await anyio.sleep(self._patience)
+        end = time.monotonic() + self._limits.stop
+        # A signal's handler can wake no task.
+        while len(self._asked_to_end) < 2 and time.monotonic() < end:  # noqa: ASYNC110
+            await anyio.sleep(min(0.05, self._limits.stop))
         self.given_up = self._app.state.give_up()
 
     @contextmanager
@@ -140,3 +178,36 @@ class Server(uvicorn.Server):
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _allow_files(count: int) -> None:
+    """Let the process open so many files, connections among them, as far as the system does."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if now != resource.RLIM_INFINITY:
+            wanted = count if most == resource.RLIM_INFINITY else min(count, most)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(now, wanted), most))
+
+
+class _Connection(H11Protocol):
+    """A client's connection, read in pieces that do not hold up the event loop for long."""
+
+    since = 0.0
+    """When it was made, or its latest request answered, on the clock of `time.monotonic`."""
+
+    @property
+    def idle(self) -> bool:
+        """No request of it is under way."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        # A piece can be thousands of chunks of one byte.
+        transport.max_size = _PIECE  # type: ignore[attr-defined]  # of asyncio's own loops
+        super().connection_made(transport)
+        self.since = time.monotonic()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self.since = time.monotonic()

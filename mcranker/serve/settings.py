@@ -89,6 +89,11 @@ class Limits(_Form):
     stop: int = Field(30, ge=0, le=3600)
     """How long what is under way may take when the service is to stop."""
 
+    @property
+    def values(self) -> int:
+        """Values in a body, about: 50 for each document, names and texts included."""
+        return 50 * max(self.documents, 1_000)
+
 
 class _ServerForm(_Form):
     host: str = Field("127.0.0.1", min_length=1, max_length=255)

@@ -346,6 +346,24 @@ class RankingRecord(Sequence["Hit"]):
         return sum(int(unasked[row].sum()) for row in self.bounds)
 
     @property
+    def was_judged(self) -> bool:
+        """Whether the order comes from judges, not from the first stage.
+
+        False where nothing was scored and no comparison was answered: replies or calls failed, or
+        the deadline came first.
+        """
+        import numpy as np
+
+        if np.isfinite(self.final).any() or self.bounds:
+            return True
+        if self.failure or self.matrix.reasons or self.orders is not None:
+            return False
+        counts = self.comparisons
+        if counts is not None and counts.asked > counts.failed:
+            return True
+        return not (self.partial or self.dropped)
+
+    @property
     def unfinished(self) -> str:
         """Why the ranking is not all that it was to be, in a sentence; else empty."""
         if self.failure:
@@ -469,16 +487,21 @@ class RankingRecord(Sequence["Hit"]):
         """Row -> rank by all scores, and for each persona by those of the others."""
         import numpy as np
 
-        judged = sorted(self.judged, key=lambda hit: hit.first_stage_rank)
+        # Without a persona, a passage that only it has scored comes among those without a score.
+        asked = [
+            hit
+            for hit in sorted(self.hits, key=lambda hit: hit.row)
+            if hit.judged or (hit.missing and hit.dropped is None and not hit.skipped)
+        ]
         names = self.judges
         # Passages that were judged as one have the same scores.
-        scores = [tuple([hit.marks[name] for name in names]) for hit in judged]
+        scores = [tuple([hit.marks[name] for name in names]) for hit in asked]
         rows, group_of = distinct(
-            (hit.title, hit.text, *each) for hit, each in zip(judged, scores, strict=True)
+            (hit.title, hit.text, *each) for hit, each in zip(asked, scores, strict=True)
         )
         values = np.array([scores[row] for row in rows], dtype=np.float64)
         values = values.reshape(len(rows), len(names))
-        first_stage = [hit.first_stage_score for hit in judged]
+        first_stage = [hit.first_stage_score for hit in asked]
 
         def ranks(values: NDArray[np.float64]) -> list[int]:
             order = descending(self.rule.final(values, group_of, first_stage))
@@ -488,7 +511,7 @@ class RankingRecord(Sequence["Hit"]):
         without = [ranks(np.delete(values, place, axis=1)) for place in range(len(left_out))]
         return {
             hit.row: (of_all, dict(zip(left_out, others, strict=True)))
-            for hit, of_all, *others in zip(judged, ranks(values), *without, strict=True)
+            for hit, of_all, *others in zip(asked, ranks(values), *without, strict=True)
         }
 
     @cached_property
@@ -711,7 +734,7 @@ class Hit:
     def imputed(self) -> Mapping[str, float]:
         """Persona -> what is taken for its missing score in `score`; empty without one."""
         ranking = self.ranking
-        if not self.missing or not self.judged or ranking.ensemble is None:
+        if not self.missing or not self.judged or ranking.members or ranking.ensemble is None:
             return {}
         import numpy as np
 

@@ -166,6 +166,7 @@ class StoredMember(_Stored):
     weight: Annotated[float, Field(ge=0, le=HIGHEST_SCORE)]
     ranks: Annotated[tuple[Annotated[int, Field(ge=1)] | None, ...], Field(strict=False)]
     scores: Annotated[tuple[_Score | None, ...], Field(strict=False)]
+    undecided: Annotated[tuple[_Ranks, ...], Field(strict=False)] = ()
     missing: _Count = 0
     asked: _Count = 0
     partial: bool = False
@@ -298,6 +299,7 @@ def read_fields(data: object) -> dict[str, Any]:
     final = np.array([hit.score for hit in hits], dtype=np.float64)
     relevances = {row: hit.relevance for row, hit in enumerate(hits) if hit.relevance is not None}
     if form.absolute is None:
+        final[[_is_unscored(hit, Rule.of(form.config)) for hit in hits]] = np.nan
         absolute, relevances = _relevance_of_scores(form, matrix.values, final)
     else:
         absolute = form.absolute
@@ -369,6 +371,13 @@ def _matrix(form: StoredRanking, hits: Sequence[StoredHit]) -> ScoreMatrix:
                     )
                 matrix.criteria[place] = tuple([given[each] for each in listed])
     return matrix
+
+
+def _is_unscored(hit: StoredHit, rule: Rule) -> bool:
+    """Whether a passage of an older version, which gave it a final score, has none."""
+    if rule.missing == "constant" or (rule.ensemble.asks and ASSESSOR not in hit.missing):
+        return False
+    return bool(hit.missing) and all(score is None for score in hit.scores.values())
 
 
 def _relevance_of_scores(
@@ -475,6 +484,7 @@ def stored_hit(hit: Hit, *, texts: bool) -> dict[str, Any]:
         "metadata": plain_values(hit.metadata),
     }
     optional = {
+        "imputed": hit.imputed,
         "confidence": hit.confidence,
         "probabilities": {name: list(each) for name, each in hit.probabilities.items()},
         "ranks": hit.ranks,
@@ -493,7 +503,9 @@ def _calls(row: Calls) -> dict[str, Any]:
 
 
 def _listed(member: dict[str, Any]) -> dict[str, Any]:
-    return {**member, "ranks": list(member["ranks"]), "scores": list(member["scores"])}
+    found = {**member, "ranks": list(member["ranks"]), "scores": list(member["scores"])}
+    undecided = [list(each) for each in found.pop("undecided")]
+    return {**found, "undecided": undecided} if undecided else found
 
 
 def plain_values(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -202,6 +202,8 @@ class MemberRanking:
         weight: what it counts.
         ranks: of each passage, in first-stage order, its rank there from 1; None if it has none.
         scores: likewise its score there; None without one.
+        undecided: first and last rank there of each group of passages whose order it has not
+            decided, as in `mcranker.Ranking`.
         missing: scores that it missed, of its personas.
         asked: scores that were asked of it, the missing ones included.
         partial: whether it came to the deadline.
@@ -213,6 +215,7 @@ class MemberRanking:
     weight: float
     ranks: tuple[int | None, ...]
     scores: tuple[float | None, ...]
+    undecided: tuple[tuple[int, int], ...] = ()
     missing: int = 0
     asked: int = 0
     partial: bool = False

@@ -165,13 +165,13 @@ def _chosen(member: Member) -> bool:
 
 
 def _left_out(inspection: RankingRecord, judges: tuple[Judge, ...]) -> LeftOut | None:
-    judged = inspection.judged
-    if not judged or len(inspection.judges) < 2:
+    judged = [hit for hit in inspection.hits if hit.rank_of_all is not None]
+    if not inspection.judged or len(inspection.judges) < 2:
         return None
     behind = [
         (rank, hit.grade)
         for rank, hit in enumerate(
-            (hit for hit in inspection.hits if not hit.judged), start=len(judged) + 1
+            (hit for hit in inspection.hits if hit.rank_of_all is None), start=len(judged) + 1
         )
     ]
     with_all = _ndcg(

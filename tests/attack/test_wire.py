@@ -418,13 +418,11 @@ async def test_a_connection_that_is_cut_anywhere(name: str) -> None:
 async def test_a_body_that_stalls(name: str) -> None:
     async def script(_: Asked, wire: Wire) -> None:
         await wire.send(b"HTTP/1.1 500 x\r\nContent-Length: 100\r\n\r\n{")
-        await asyncio.sleep(30)
+        await asyncio.sleep(30)  # then the connection ends, which is another error
 
     async with serve_raw(script) as server:
-        start = time.perf_counter()
         error = await failure_of(name, server.root, 0.3)
     assert type(error) is ModelTimeout
-    assert time.perf_counter() - start < 10
 
 
 RETRY_AFTER = [

@@ -6,8 +6,11 @@ import contextlib
 import json
 import logging
 import random
+import traceback
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from click.testing import CliRunner
@@ -145,6 +148,77 @@ def test_secrets_in_a_text(text: str, shown: str | None) -> None:
     assert masking.masked(text) == (shown or text)
 
 
+SPECIAL = "ab+/cd=ef:gh secret 0815"
+
+
+def echoes(key: str) -> dict[str, str]:
+    """Forms in which a provider may repeat a key."""
+
+    def encoded(text: str) -> str:
+        return b64encode(text.encode()).decode()
+
+    return {
+        "whole": key,
+        "without prefix": key.partition("-")[2] or key[3:],
+        "middle": key[6:18],
+        "cut": key[:12] + "...",
+        "capitals": key.upper(),
+        "small": key.lower(),
+        "base64": encoded(key),
+        "base64 for addresses": urlsafe_b64encode(key.encode()).decode(),
+        "basic": encoded(f"user:{key}"),
+        "basic without user": encoded(f":{key}"),
+        "percent": quote(key, safe=""),
+        "all percent": "".join(f"%{byte:02x}" for byte in key.encode()),
+        "percent twice": quote(quote(key, safe=""), safe=""),
+        "base64 and percent": quote(encoded(key), safe=""),
+    }
+
+
+@pytest.mark.parametrize("key", [KEY, "sk-proj-Zq7Hd2VerySecret0815WmPq", SPECIAL])
+@pytest.mark.parametrize("form", echoes(KEY))
+def test_a_key_is_masked_in_every_form(form: str, key: str) -> None:
+    echo = echoes(key)[form]
+    shown = masking.masked(f"Not '{echo}', nor k={echo}&x, is right.", [key])
+    assert shown.startswith("Not '")
+    assert shown.endswith(" is right.")
+    # Base64 keeps up to 7 characters around, which are not the key's alone.
+    assert all(echo[n : n + 8] not in shown for n in range(len(echo) - 7)), shown
+
+
+def test_words_are_no_keys() -> None:
+    text = "the project has a key; sk-pro, very secret: dGhl none of it is empty"
+    assert masking.masked(text, [KEY, "sk-proj-Zq7Hd2VerySecret0815WmPq"]) == text
+    # Short keys, such as those of local servers, are masked as they are written alone.
+    assert masking.masked("EMPTY is not empty", ["EMPTY"]) == "[key] is not empty"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("at gpu7.corp.internal:8443.", "at [address]."),
+        ("GW.Corp.Example refused", "[address] refused"),
+        ("http://gpu7:8000/v1/x failed", "http://[address]/v1/x failed"),
+        ("http://[key]@gpu7/v1", "http://[key]@[address]/v1"),
+        ("write to ops@corp.example", "write to ops@[address]"),
+        ("Cannot connect to host vault:8200 ssl", "Cannot connect to host [address] ssl"),
+        ("pod vllm-7f9c, node 'n1'", "pod [address], node '[address]'"),
+        ("('10.0.0.7', 80) 10.0.0.7:80", "('[address]', 80) [address]"),
+        ("[2001:db8::1]:80 or fe80::1", "[address] or [address]"),
+        ("see https://mine.example/v1 or https://a.mine.example", None),
+        ("see https://platform.openai.com/account/api-keys.", None),
+        ("localhost:8000, 127.0.0.1:80 and ::1", None),
+        ("at 12:30:45, code:400, max_tokens:4096, version 1.2.3", None),
+        ("body.messages.0.content: Field required", None),
+        ("gpt-4.1-mini for Qwen/Qwen2.5-72B, llama3.1:70b", None),
+        ("torch.cuda.OutOfMemoryError, std::bad_alloc, Node.js, e.g. this", None),
+        ("no route to host", None),
+    ],
+)
+def test_hosts_in_a_text(text: str, shown: str | None) -> None:
+    assert masking.without_hosts(text, ["mine.example"]) == (shown or text)
+
+
 # The providers' libraries use what aiohttp will drop one day.
 @pytest.mark.filterwarnings("ignore:.*will be removed:DeprecationWarning")
 @pytest.mark.parametrize("name", ["openai", "compatible", "anthropic"])
@@ -213,6 +287,31 @@ async def test_a_token_in_the_path_is_never_shown(
         assert KEY not in text
 
 
+@pytest.mark.parametrize("name", [*CHATS, *CHECKS])
+async def test_what_a_provider_says_names_no_key_and_no_host(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "mcranker")
+    said = f"{' or '.join(echoes(KEY).values())} at gpu7.corp.internal:8000"
+    shown = []
+    async with serve_raw(sends()) as server, asking(name, server.root) as call:
+        for status in (401, 403, 404, 400, 429, 500, 200):
+            body = json.dumps({"error": {"message": said[:280]}}).encode()
+            head = f"HTTP/1.1 {status} x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+            server.script = sends(head, body)
+            error = await failure(call)
+            assert isinstance(error, AuthenticationFailed) == (status in (401, 403))
+            if status in (401, 403):
+                assert not error.retryable
+            # As --debug shows it, with all that led to it.
+            shown.append("".join(traceback.format_exception(error)))
+    ours = [each.getMessage() for each in caplog.records if each.name.startswith("mcranker")]
+    for text in (*shown, *ours):
+        assert "gpu7" not in text
+        for echo in echoes(KEY).values():
+            assert all(echo[n : n + 8] not in text for n in range(len(echo) - 7)), text
+
+
 def test_nothing_that_is_kept_holds_a_secret(tmp_path: Path) -> None:
     from beir_eval.experiment.run import run_suite
     from tests.support.experiment_support import plan, suite
@@ -221,7 +320,7 @@ def test_nothing_that_is_kept_holds_a_secret(tmp_path: Path) -> None:
 
     def answer(_: Body) -> Answer | Body:
         asked["n"] += 1
-        said = f"bad key {KEY} for /{TOKEN}/v1"
+        said = f"bad key {KEY}, {KEY[3:].upper()} for /{TOKEN}/v1 of gpu7.corp.internal"
         return completion('{"Score": 7}') if asked["n"] % 2 else Answer(400, openai_error(said))
 
     with serve_in_thread(answer) as server:
@@ -239,7 +338,8 @@ def test_nothing_that_is_kept_holds_a_secret(tmp_path: Path) -> None:
     assert any(b"/[key]/v1" in path.read_bytes() for path in files)
     for path in files:
         assert TOKEN.encode() not in path.read_bytes(), path
-        assert KEY.encode() not in path.read_bytes(), path
+        assert KEY[8:].lower().encode() not in path.read_bytes().lower(), path
+        assert b"gpu7" not in path.read_bytes(), path
 
 
 def test_a_suite_is_shown_without_the_secrets_of_its_address(tmp_path: Path) -> None:

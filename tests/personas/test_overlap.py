@@ -71,6 +71,6 @@ def test_a_team_of_many_criteria_takes_no_long() -> None:
         member(f"P{place}", *((f"criterion {place} {n}", "mask fit " * 20) for n in range(40)))
         for place in range(100)
     ]
-    started = time.perf_counter()
+    started = time.process_time()
     overlaps(crowd)
-    assert time.perf_counter() - started < 30
+    assert time.process_time() - started < 30

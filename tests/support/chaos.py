@@ -16,9 +16,10 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from math import inf
 from typing import Any
 
@@ -180,10 +181,27 @@ class Chaos:
         """Requests with a whole answer, good or bad."""
         return sum(reception.answered for reception in self.receptions)
 
+    def asked_again(self, ends: Sequence[int]) -> int:
+        """Return how many answers of a process were asked for again by later ones, at most.
+
+        Those that were under way when it was ended may have come too late to be kept.
+
+        Args:
+            ends: how many requests had come in all when each process was ended.
+        """
+        known = [
+            {each.prompt for each in self.receptions[begin:end] if each.answered}
+            & {each.prompt for each in self.receptions[end:]}
+            for begin, end in pairwise([0, *ends])
+        ]
+        return max(map(len, known))
+
     def alarm(self, receptions: int) -> threading.Event:
         """Set once so many requests have come in all."""
         event = threading.Event()
         self._alarms.append((receptions, event))
+        if len(self.receptions) >= receptions:
+            event.set()
         return event
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -233,6 +251,17 @@ class Chaos:
             yield
         finally:
             await runner.cleanup()
+
+
+class Outage(dict[str, str]):
+    """For `Chaos.always`: the same fault for every request, once so many were answered."""
+
+    def __init__(self, server: Chaos, fault: str, *, after: int) -> None:
+        super().__init__()
+        self._server, self._fault, self._after = server, fault, after
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self._fault if self._server.answered >= self._after else default
 
 
 @contextmanager

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from mcranker.cli.failures import DONE, print_json
-from mcranker.cli.files import check_outputs, output
+from mcranker.cli.files import Reads, Writes, output
 from mcranker.cli.invocation import say
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.verb import Verb, output_flag
@@ -68,9 +67,6 @@ def _write_page(ctx: click.Context, found: list[tuple[str, Record]]) -> None:
     if given["output"] != "table":
         raise click.UsageError("--html writes the page and prints nothing; leave --output out", ctx)
     html = given["html"]
-    if Path(html).resolve() in {Path(name).resolve() for name, _ in found}:
-        raise click.UsageError("--html would replace what is shown; name another file", ctx)
-    check_outputs(html)
     records = [record for _, record in found]
     team = records[0] if isinstance(records[0], Team) and len(records) == 1 else None
     if team is None:
@@ -141,7 +137,7 @@ command = Verb(
     "show",
     _show,
     params=[
-        click.Argument(["names"], metavar="NAME|FILE...", nargs=-1, required=True),
+        click.Argument(["names"], type=Reads(), metavar="NAME|FILE...", nargs=-1, required=True),
         output_flag(
             "records",
             forms=("table", "yaml", "json"),
@@ -149,7 +145,7 @@ command = Verb(
         ),
         click.Option(
             ["--html"],
-            metavar="FILE",
+            type=Writes(),
             help="Write an HTML page of the team instead, to be signed off before it judges: with "
             "what is asked twice, and what each persona costs.",
         ),

@@ -217,7 +217,7 @@ def parsed(form: type[Form], data: Mapping[str, Any], service: Service) -> Form:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise unreadable(f"{place}: {first['msg']}", service) from error
+        raise unreadable(f"{place}: {first['msg']}", service) from None
 
 
 async def lines_of(pieces: AsyncIterator[bytes], service: Service) -> AsyncGenerator[bytes, None]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
+import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -44,7 +46,8 @@ _DAMAGED = (
     "what can be read; then move the file away"
 )
 _MEANING = {
-    sqlite3.SQLITE_NOTADB: f"is not a ledger: it is no SQLite file; {_OTHERWISE}",
+    sqlite3.SQLITE_NOTADB: "is not a ledger: it is no SQLite file, or its first page is damaged, "
+    f"which 'mcranker ledger verify' has a remedy for; {_OTHERWISE}",
     sqlite3.SQLITE_CORRUPT: _DAMAGED,
     sqlite3.SQLITE_ERROR: _DAMAGED,  # what is asked of a whole ledger is never wrong
     sqlite3.SQLITE_BUSY: f"has been locked by another program for {PATIENCE:.0f} s; end that "
@@ -57,6 +60,7 @@ _MEANING = {
     sqlite3.SQLITE_CANTOPEN: "cannot be opened or made; allow reading and writing the file and "
     f"its folder, {_OTHERWISE}",
 }
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _PAUSE = 0.01  # seconds between tries to switch a new file to WAL
 
 
@@ -74,12 +78,30 @@ def explained(path: Path, error: Exception) -> LedgerError:
     return LedgerError(f"the ledger {os.fspath(path)!r} {meaning}")
 
 
+def lack_of_room(path: Path, room: int) -> LedgerError | None:
+    """The error if the folder of a ledger does not have room for so many bytes: they are written.
+
+    To write there may not be allowed at all, which SQLite reports where it matters.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=path.resolve().parent) as file:
+            file.write(bytes(room))
+    except OSError as error:
+        if error.errno in _NO_ROOM:
+            return LedgerError(
+                f"the ledger {os.fspath(path)!r} needs more room: {room >> 20} MiB cannot be "
+                f"written to its folder ({error.strerror}); make room and run again, what was "
+                "written is kept, or name another file with ledger="
+            )
+    return None
+
+
 def is_busy(error: Exception) -> bool:
     """Whether another connection holds what this one needs."""
     return _code(error) == sqlite3.SQLITE_BUSY
 
 
-def is_damage(error: Exception) -> bool:
+def is_damage(error: BaseException | None) -> bool:
     """Whether the file cannot be what was written; a table may not be there, or not as it was."""
     damage = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
     return _code(error) in damage
@@ -221,7 +243,7 @@ def opened(path: Path, *, tolerant: bool = False) -> sqlite3.Connection:
         tolerant: read what can be read of a file that is damaged.
 
     Raises:
-        LedgerError: the file is no ledger, or cannot be opened.
+        LedgerError: the file is no ledger, has hard links, or cannot be opened.
     """
     connection: sqlite3.Connection | None = None
     try:
@@ -232,6 +254,13 @@ def opened(path: Path, *, tolerant: bool = False) -> sqlite3.Connection:
             isolation_level=None,
             check_same_thread=False,
         )
+        if (names := path.stat().st_nlink) > 1:
+            raise LedgerError(
+                f"the ledger {os.fspath(path)!r} has {names} names (hard links), and a log and "
+                "locks for each, so that answers would be paid for twice; keep the name with a "
+                "'-wal' file beside it, if there is one, and delete the others or make symbolic "
+                "links of them"
+            )
         if tolerant:  # else a file that is too short is refused as a whole
             connection.execute("PRAGMA writable_schema = ON")
         connection.execute("BEGIN")  # one view of a file that another process may be making
@@ -239,6 +268,8 @@ def opened(path: Path, *, tolerant: bool = False) -> sqlite3.Connection:
         connection.execute("COMMIT")
         if not ready:
             _fill(connection, path)
+        if tolerant:  # else there would seem to be no answers
+            connection.execute("SELECT 1 FROM replies LIMIT 0")
         _use_wal(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
@@ -325,7 +356,7 @@ def _is_folder(path: Path) -> bool:
         return False
 
 
-def _code(error: Exception) -> int:
+def _code(error: BaseException | None) -> int:
     """The primary result code, 0 if SQLite gave none; extended ones say more than is needed."""
     if isinstance(error, UnicodeDecodeError):
         return sqlite3.SQLITE_CORRUPT

@@ -40,6 +40,11 @@ class Reading:
         self.read = self.lost = 0
         self.perhaps_more = False
 
+    @property
+    def nothing(self) -> bool:
+        """Whether there are rows, or may be some, and none of them was read; known at the end."""
+        return not self.read and (self.lost > 0 or self.perhaps_more)
+
     def rows(self) -> Iterator[Row]:
         """``id``, `COLUMNS` and ``unusable``, in the order in which they came if all is sound."""
         for row in self._in_pieces() if self._sound else self._one_by_one():

@@ -19,9 +19,10 @@ from typing import Any
 
 from mcranker.errors import ConfigError, LedgerError
 from mcranker.llm.chat import ChatReply
-from mcranker.llm.ledger.connection import FAILURES, explained, opened
+from mcranker.llm.ledger.connection import FAILURES, explained, is_damage, opened
 from mcranker.llm.ledger.reading import Reading, faults
-from mcranker.llm.ledger.rows import Damaged, answer_form, reply_of
+from mcranker.llm.ledger.recovery import recovered, unreadable
+from mcranker.llm.ledger.rows import Damaged, Row, answer_form, reply_of
 from mcranker.llm.prices import cost
 from personas.ranking.usage import Usage
 
@@ -106,6 +107,7 @@ def stats(path: Path) -> list[Share]:
 
 def file_bytes(path: Path) -> int:
     """What the ledger takes on the disk, its write-ahead log included."""
+    path = path.resolve()
     parts = (path, path.with_name(f"{path.name}-wal"))
     return sum(part.stat().st_size for part in parts if part.exists())
 
@@ -122,7 +124,8 @@ class Export:
         perhaps_more: there may be others.
 
     Raises:
-        LedgerError: there is no ledger, or nothing of it can be read.
+        LedgerError: there is no ledger, or nothing of it can be read or recovered.
+        OSError: there is no room for the copy from which it is recovered.
     """
 
     def __init__(self, path: Path) -> None:
@@ -131,18 +134,32 @@ class Export:
         self._path = path
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        with _connected(self._path, tolerant=True) as connection:
-            reading = Reading(connection, sound=_sound(connection))
-            for _, *row, unusable in reading.rows():
-                try:
-                    reply = reply_of(tuple(row))
-                except Damaged:
-                    self.lost += 1
-                    continue
-                self.saved += 1
-                yield _exported(row, reply, unusable=bool(unusable))
-        self.lost += reading.lost
-        self.perhaps_more = reading.perhaps_more
+        reading: Reading | None = None
+        try:
+            with _connected(self._path, tolerant=True) as connection:
+                reading = Reading(connection, sound=_sound(connection))
+                yield from self._whole(reading.rows())
+        except LedgerError as error:
+            if self.saved or not is_damage(error.__cause__):
+                raise
+            reading = None
+        if reading is None or reading.nothing:
+            self.lost = 0
+            yield from self._whole(recovered(self._path))
+            self.perhaps_more = True
+        else:
+            self.lost += reading.lost
+            self.perhaps_more = reading.perhaps_more
+
+    def _whole(self, rows: Iterator[Row]) -> Iterator[dict[str, Any]]:
+        for _, *row, unusable in rows:
+            try:
+                reply = reply_of(tuple(row))
+            except Damaged:
+                self.lost += 1
+                continue
+            self.saved += 1
+            yield _exported(row, reply, unusable=bool(unusable))
 
 
 def prune(path: Path, selection: Selection, *, dry_run: bool = False) -> int:
@@ -197,6 +214,8 @@ def verify(path: Path) -> tuple[int, list[str]]:
                 reply_of(tuple(row))
             except Damaged:
                 damaged.append(f"the answer for the key {_shown(row[0])} is damaged")
+    if reading.nothing:
+        raise unreadable(path)
     if problems or damaged:
         whole, lost = reading.read - len(damaged), reading.lost + len(damaged)
         least = "at least " if reading.perhaps_more else ""
@@ -213,6 +232,10 @@ def _connected(path: Path, *, tolerant: bool = False) -> Iterator[sqlite3.Connec
             yield connection
     except (*FAILURES, OSError) as error:
         raise explained(path, error) from error
+    except LedgerError as error:
+        if tolerant and is_damage(error.__cause__):
+            raise unreadable(path) from error.__cause__
+        raise
 
 
 def _sound(connection: sqlite3.Connection) -> bool:

@@ -4,8 +4,9 @@ Whatever comes in one turn of an event loop is committed at the end of that turn
 own thread: a commit takes some 50 µs and waits for no disk. (A thread for every commit costs
 more than the commit, and beside a busy loop it waits 5 ms for the interpreter.) Where many
 answers are on their way, a few milliseconds' worth of them go together. A thread is started
-for what would hold the loop up: while another process holds the file, and to move what has
-gathered in the write-ahead log into the database, which does wait for the disk.
+for what would hold the loop up: while another process holds the file, to find out whether the
+disk has room, and to move what has gathered in the write-ahead log into the database, which does
+wait for the disk.
 """
 
 from __future__ import annotations
@@ -21,7 +22,13 @@ from weakref import WeakSet
 
 from mcranker.errors import LedgerError
 from mcranker.llm.ledger.access import LedgerAccess
-from mcranker.llm.ledger.connection import FAILURES, PATIENCE, explained, is_busy
+from mcranker.llm.ledger.connection import (
+    FAILURES,
+    PATIENCE,
+    explained,
+    is_busy,
+    lack_of_room,
+)
 from mcranker.logs import safe_logger
 
 LINGER = 0.005  # seconds
@@ -29,6 +36,8 @@ _LARGEST_BATCH = 512  # writes in one transaction, so that none holds the loop u
 _CHECKPOINT_AFTER = 2000  # writes; some 20 MB of write-ahead log
 _CHECKPOINT_PATIENCE = 1.0  # seconds that it may wait for readers, and writers for it
 _PROBE = "PRAGMA user_version = 1"  # writes a page that stays as it is
+_ROOM = 2**24  # bytes, for the answers until the next probe and those of the calls on their way
+_PROBE_AFTER = 1000  # writes, of three pages each; another 340 fit in `_ROOM`
 # What SQLite, and Python before it, say of one write; what else they say is about the file.
 _ABOUT_ONE_WRITE = (
     sqlite3.DataError,
@@ -61,7 +70,7 @@ class LedgerWriter:
         self._waiting: deque[_Write] = deque()
         self._lingering: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
         self._since_checkpoint = 0
-        self._sound = False  # the last write succeeded
+        self._safe_writes = 0  # as many have room, by the last probe
 
     def put(
         self, statement: str, values: tuple[Any, ...], told: Told, *, linger: bool = False
@@ -91,13 +100,15 @@ class LedgerWriter:
     async def ready(self) -> None:
         """Make sure that the next write is going to succeed, as far as can be known.
 
+        At first, after a write that failed, and after every `_PROBE_AFTER` writes, that takes a
+        write that changes nothing, and one of `_ROOM` bytes to the folder.
+
         Raises:
-            LedgerError: the last one failed, or none was made so far, and a write that changes
-                nothing fails too; or damage was found in the file.
+            LedgerError: one of the two fails, or damage was found in the file.
         """
         if self._access.damage is not None:
             raise self._access.damage
-        if not self._sound:
+        if self._safe_writes <= 0:
             await self.written(_PROBE, ())
 
     def flush(self) -> None:
@@ -124,7 +135,7 @@ class LedgerWriter:
             while self._waiting:
                 self._commit(PATIENCE)
             self._access.close()
-            self._sound = False
+            self._safe_writes = 0
         finally:
             turn.release()
 
@@ -132,7 +143,7 @@ class LedgerWriter:
         """In a child process: leave what waits to the parent."""
         self._waiting = deque()
         self._lingering = WeakSet()
-        self._sound = False
+        self._safe_writes = 0
 
     def _end_of_linger(self, loop: asyncio.AbstractEventLoop) -> None:
         self._lingering.discard(loop)
@@ -164,8 +175,13 @@ class LedgerWriter:
     def _commit(self, patience: float) -> bool:
         """Write one batch; False, and nothing done, if that takes more than `patience` seconds."""
         batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _LARGEST_BATCH))]
+        probing = any(write.statement is _PROBE for write in batch)
+        if probing and patience == 0:
+            self._waiting.extendleft(reversed(batch))
+            return False
         outcomes: list[tuple[Exception | None, bool]] = []
         problem: LedgerError | None = None
+        lack: LedgerError | None = None
         try:
             connection = self._access.writer(patience)
             if len(batch) > 1:
@@ -174,6 +190,8 @@ class LedgerWriter:
             if len(batch) > 1:
                 connection.execute("COMMIT")
             self._since_checkpoint += len(batch)
+            if probing:
+                lack = lack_of_room(self._access.path, _ROOM)
         except FAILURES as error:
             if is_busy(error) and patience == 0:
                 connection.rollback()
@@ -192,11 +210,15 @@ class LedgerWriter:
             self._access.drop_writer()
             self._waiting.extendleft(reversed(batch))
             raise
-        self._sound = problem is None
+        if problem is not None or lack is not None:
+            self._safe_writes = 0
+        else:
+            self._safe_writes = _PROBE_AFTER if probing else self._safe_writes - len(batch)
         if problem is not None:
             outcomes = [(problem, False)] * len(batch)
         for write, outcome in zip(batch, outcomes, strict=True):
-            write.told(*outcome)
+            lacking = lack is not None and write.statement is _PROBE
+            write.told(*((lack, False) if lacking else outcome))
         return True
 
     def _checkpoint(self) -> None:

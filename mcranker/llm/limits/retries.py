@@ -16,8 +16,6 @@ from mcranker.errors import (
     ConnectionFailed,
     ModelError,
     RateLimited,
-    ReplyError,
-    RequestRejected,
 )
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest
 from mcranker.llm.limits.limits import PATIENCE, Limits, Place
@@ -64,7 +62,8 @@ class Retrying(Wrapper):
     (`ModelError.others_answered`, see `Silence`). A call about a passage that is begun while the
     model answers nothing gets 3 tries, or 1 once that has lasted for 5 minutes. So a model that
     is down is found out after one call of full length and, one after the other or at once, 3 of
-    these short ones, or 1 once 5 minutes have passed.
+    these short ones, or 1 once 5 minutes have passed; but not in less time than an answer takes,
+    nor before the calls that were under way have ended.
 
     Args:
         model: who answers.
@@ -119,15 +118,13 @@ class Retrying(Wrapper):
         while True:
             place = await self._place(request)
             try:
-                with place:
+                with place, self._silence.attempt():
                     self._count(attempt)
                     reply = await self._model.complete(request)
                     place.answered(reply.usage)
             except ModelError as error:
                 with self._lock:
                     self._failed[type(error).__name__] += 1
-                if isinstance(error, ReplyError | RequestRejected):
-                    self._silence.end()
                 if not error.retryable:
                     raise
                 self._silence.failed(asked)
@@ -135,7 +132,6 @@ class Retrying(Wrapper):
                 wait = self._wait(error, attempt, self._deadline - spent, asked)
                 failure = error
             else:
-                self._silence.end()
                 return _timed(reply, place.seconds)
             await anyio.sleep(wait)
             # A server that was never there will not be there in a second.

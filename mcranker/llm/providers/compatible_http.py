@@ -13,7 +13,7 @@ import orjson
 
 from mcranker.errors import ConfigError
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest
-from mcranker.llm.masking import shown_url, url_secrets
+from mcranker.llm.masking import shown_url
 from mcranker.llm.providers.bodies import PLAIN, read_body
 from mcranker.llm.providers.echoed_prompts import echo_body, echo_reply, no_echo, refuses_echo
 from mcranker.llm.providers.endpoint import (
@@ -106,7 +106,7 @@ class CompatibleChat:
             connection_advice="check that the server runs and that base_url= is right",
             timeout=timeout,
             key=find_key(api_key, key_variable, model=self._name, required=False),
-            hidden=url_secrets(self._base_url),
+            url=self._base_url,
         )
 
     @property

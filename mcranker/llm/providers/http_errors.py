@@ -38,7 +38,7 @@ from mcranker.errors import (
     RequestRejected,
     ServerFailed,
 )
-from mcranker.llm.masking import masked, shown_url
+from mcranker.llm.masking import masked, shown_url, url_secrets, without_hosts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -108,7 +108,7 @@ class Service:
         connection_advice: what to do when nobody answers.
         timeout: seconds allowed to one call.
         key: the API key, to be taken out of every message; never shown.
-        hidden: other secrets, as those in an address; never shown either.
+        url: where it is asked; what looks secret in its path is taken out of messages as well.
     """
 
     model: str
@@ -118,7 +118,7 @@ class Service:
     connection_advice: str
     timeout: float
     key: str = field(default="", repr=False)
-    hidden: tuple[str, ...] = field(default=(), repr=False)
+    url: str = field(default="", repr=False)
 
 
 class StatusError(Exception):
@@ -317,6 +317,7 @@ def reported_model(data: Mapping[str, Any]) -> str:
 def said_by(service: Service, text: str) -> str:
     """What a provider says, as it may be shown: one line, shortened, without secrets."""
     said = _without_secrets(_one_line(_clipped(text)), service)
+    said = without_hosts(said, [_host(service.url)])
     return said if len(said) <= MESSAGE_LIMIT else said[: MESSAGE_LIMIT - 1].rstrip() + "…"
 
 
@@ -345,7 +346,11 @@ def _destination(location: str, service: Service) -> str:
 
 
 def _without_secrets(text: str, service: Service) -> str:
-    return masked(text, (service.key, *service.hidden))
+    return masked(text, (service.key, *url_secrets(service.url)))
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).hostname or ""
 
 
 def _clipped(text: str) -> str:

@@ -14,7 +14,7 @@ import anyio
 
 from mcranker.errors import ModelError, RequestRejected
 from mcranker.llm.batch.protocol import TRANSFER_SECONDS
-from mcranker.llm.masking import shown_url, url_secrets
+from mcranker.llm.masking import shown_url
 from mcranker.llm.providers.bodies import MOST_RESULTS, PLAIN
 from mcranker.llm.providers.endpoint import checked_settings, chosen_url, find_key, key_advice
 from mcranker.llm.providers.http_errors import (
@@ -105,7 +105,7 @@ class SdkChat(ABC):
             connection_advice="check the network, and base_url= if you set one",
             timeout=timeout,
             key=find_key(api_key, key, model=name),
-            hidden=url_secrets(self._base_url),
+            url=self._base_url,
         )
 
     @property
@@ -177,6 +177,8 @@ class SdkChat(ABC):
                     yield chunk
             finally:
                 await response.aclose()
+        except self._library().APIStatusError as error:
+            raise error_for(_problem(error), self._service) from None
         except self._library_errors() as error:
             raise self._error(error, self._service) from error
         except FOREIGN as error:
@@ -215,7 +217,7 @@ class SdkChat(ABC):
         except TimeoutError as error:
             raise timed_out(service) from error
         except self._library().APIStatusError as error:
-            raise StatusError(_problem(error)) from error
+            raise StatusError(_problem(error)) from None  # it says all that the provider said
         except self._library_errors() as error:
             raise self._error(error, service) from error
         except FOREIGN as error:

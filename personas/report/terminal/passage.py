@@ -41,7 +41,7 @@ def show_passage(screen: Screen, inspection: RankingRecord, hit: Hit) -> None:
     elif inspection.unscored:
         screen.words("The ranker compared passages and gives an order without scores.")
     else:
-        screen.words("The passage was not scored; it keeps its place in first-stage order.")
+        screen.words("The passage was not scored; it follows the others in first-stage order.")
     for name, why in hit.missing.items():
         reason = clipped(why, 1000) or "no reason is known"
         stood = f" ({hit.imputed[name]:.4g} is imputed)" if name in hit.imputed else ""

@@ -226,7 +226,6 @@ def test_the_page(many: Path, tmp_path: Path) -> None:
     assert "third" in text
     used = ("--query", "q3", "--html", page)
     assert "leave --passage out" in refused(many, *used, "--passage", "1", code=2)
-    assert "would replace" in refused(many, "--query", "q3", "--html", many, code=2)
     assert "its folder does not exist" in refused(many, "--html", tmp_path / "no" / "a.html")
     result = inspect(many, *used, "--output", "json")
     assert result.exit_code == 2

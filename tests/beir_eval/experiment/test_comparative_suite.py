@@ -58,6 +58,8 @@ def test_rows_of_a_suite(tmp_path: Path) -> None:
     assert sum(result.calls for result in results) == len(seen) > 0
     for result in results:
         assert result.metrics is not None
+        assert result.metrics.scores is not None
+        assert result.metrics.scores.asked == result.metrics.scores.comparisons > 0
         for ranking in RunFolder.open(result.path).rankings():
             assert ranking.comparisons is not None
             assert ranking.comparisons.asked == ranking.usage.calls

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from beir_eval.experiment.run import Spending, run_suite
 from beir_eval.experiment.run_folder import DataFolder, RunFolder
+from beir_eval.measures.ties import Tied
 from mcranker import (
     AuthenticationFailed,
     ChatReply,
@@ -147,3 +149,13 @@ def test_missing_scores_are_counted(folder: Path, tmp_path: Path) -> None:
     assert sum(scores.reasons.values()) == times
     # Each is asked for once more, and neither reply can be read.
     assert scores.unreadable == 2 * times
+    # All others have the same score, so by lot they change places, and d8 stays last.
+    folder_of_run = RunFolder.open(result.path)
+    for ranking in folder_of_run.rankings():
+        lost_here = [hit for hit in ranking.hits if hit.doc_id == "d8"]
+        assert [hit.score for hit in lost_here] == [None] * len(lost_here)
+        doc_ids = [doc_id for doc_id, _ in folder_of_run.run()[ranking.query.id]]
+        assert doc_ids == [hit.doc_id for hit in ranking.hits]
+        drawn = Tied.of_ranking(ranking).orders(np.random.default_rng(1).random((20, len(doc_ids))))
+        last = {doc_ids[place] for place in drawn[:, -1].tolist()}
+        assert (last == {"d8"}) == bool(lost_here)

@@ -64,29 +64,39 @@ def test_ties_within_members_are_ties_of_the_fusion(tmp_path: Path) -> None:
     assert ties.by_lot < first_stage.value
 
 
-def test_fused_ties_by_hand() -> None:
-    """One member has a and b at 5 each and c at 1; the other ranks a, b, c without scores.
+@pytest.mark.parametrize(
+    "tied",
+    [
+        {"scores": (5, 5, 1)},
+        {"ranker": "setwise", "scores": (None, None, None), "undecided": ((1, 2),)},
+    ],
+)
+@pytest.mark.parametrize("method", ["rrf", "interpolate"])
+def test_fused_ties_by_hand(method: str, tied: dict[str, object]) -> None:
+    """One member has a and b as equals, or has not decided; the other ranks a, b, c.
 
     In first-stage order a, b, c both give ranks 1, 2, 3: a has 2 / 61 and b 2 / 62. Had b come
-    first, both would have 1 / 61 + 1 / 62, and b would stay first.
+    first, both would have 1 / 61 + 1 / 62, and b would stay first. By places that is 2 · 1 for a
+    and 2 · 1/2 for b, or 1 + 1/2 for both; by scores of 5 both have 1 of the first member always.
     """
+    by_score = method == "interpolate" and "undecided" not in tied
+    given = [1 / 61, 1 / 62, 1 / 63] if method == "rrf" else [1.0, 0.5, 0.0]
+    tied_given = [1.0, 1.0, 0.0] if by_score else given
     hits = [
         {
             "rank": rank,
             "doc_id": doc_id,
-            "score": score,
-            "scores": {"x": 0.1, "y": 0.1},
+            "score": tied_given[rank - 1] + given[rank - 1],
+            "scores": {"x": tied_given[rank - 1], "y": given[rank - 1]},
             "missing": {},
             "criteria": {},
             "first_stage_rank": rank,
             "first_stage_score": None,
         }
-        for rank, (doc_id, score) in enumerate(
-            (("a", 2 / 61), ("b", 2 / 62), ("c", 2 / 63)), start=1
-        )
+        for rank, doc_id in enumerate("abc", start=1)
     ]
     members = [
-        {"label": "x", "ranker": "direct", "weight": 1.0, "ranks": (1, 2, 3), "scores": (5, 5, 1)},
+        {"label": "x", "ranker": "direct", "weight": 1.0, "ranks": (1, 2, 3), **tied},
         {
             "label": "y",
             "ranker": "rankgpt",
@@ -103,7 +113,7 @@ def test_fused_ties_by_hand() -> None:
             "team": None,
             "personas": ["x", "y"],
             "hits": hits,
-            "config": {"method": "rrf", "ensemble": "sum", "missing": "lowest"},
+            "config": {"method": method, "ensemble": "sum", "missing": "lowest"},
             "models": {},
             "prompt_hashes": {},
             "usage": {
@@ -119,8 +129,11 @@ def test_fused_ties_by_hand() -> None:
         }
     )
     found = tie_figures({"q": Tied.of_ranking(ranking)}, {"q": {"b": 1}})
-    # b at 2 where a comes first, else at 1.
     bounds = found.bounds["nDCG@10"]
+    if by_score:
+        assert bounds.worst == bounds.best == pytest.approx(1 / math.log2(3))
+        return
+    # b at 2 where a comes first, else at 1.
     assert bounds.worst == pytest.approx(1 / math.log2(3))
     assert bounds.best == 1.0
     assert bounds.worst < found.by_lot["nDCG@10"]["q"] < bounds.best

@@ -41,6 +41,16 @@ def write(folder: Path, out: Path, **options: Any) -> None:
     write_persona_report([folder], out, **{"processes": 1, **options})
 
 
+def test_a_report_does_not_replace_the_runs_that_it_is_about(made: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    write(made, out)
+    made.rename(out / "runs")
+    before = sorted(out.rglob("*"))
+    with pytest.raises(SettingError, match=r"holds the run .*, and would be replaced as a whole"):
+        write(out / "runs", out)
+    assert sorted(out.rglob("*")) == before
+
+
 @pytest.fixture
 def made(tmp_path: Path) -> Path:
     return runs(tmp_path / "runs")

@@ -191,7 +191,7 @@ def test_notes_tell_who_leads_by_ties(
     set_values(tmp_path, "scifact", DIRECT, [0.4] * 4, by_lot=[of_baseline] * 4)
     set_values(tmp_path, "scifact", TWO, [0.6] * 4, by_lot=[by_lot] * 4)
     section = only(report_on(tmp_path))
-    said = [note for note in section.notes if note.startswith("Tied scores")]
+    said = [note for note in section.notes if note.startswith("Tied passages")]
     assert bool(said) is warned
     assert (TIES_SIGN in cell_of(section, TWO).signs) is warned
     left = by_lot - of_baseline
@@ -223,9 +223,10 @@ def test_notes_tell_of_few_queries(tmp_path: Path, queries: int, *, told: bool) 
     assert (few in said) is told
 
 
+@pytest.mark.parametrize("compared", [0, 2000])
 @pytest.mark.parametrize(("missing", "told"), [(20, False), (21, True)])
 def test_what_lacks_scores_is_neither_best_nor_better(
-    tmp_path: Path, missing: int, *, told: bool
+    tmp_path: Path, missing: int, compared: int, *, told: bool
 ) -> None:
     made(tmp_path, labels=[DIRECT, TWO], queries=20)
     wave = [0.01, -0.01] * 10
@@ -233,14 +234,18 @@ def test_what_lacks_scores_is_neither_best_nor_better(
     set_values(tmp_path, "scifact", TWO, [0.6 + each for each in wave])
     set_values(tmp_path, "scifact", FIRST_STAGE, [0.3] * 20)
     path = folder_of(tmp_path, "scifact", TWO) / "metrics.json"
-    change(path, Metrics, scores=ScoreCounts(asked=2000, missing=missing))
+    counts = ScoreCounts(asked=2000, missing=missing, comparisons=compared, reasons={"?": 1})
+    change(path, Metrics, scores=counts)
     report = report_on(tmp_path)
     section = only(report)
     two, direct = cell_of(section, TWO), cell_of(section, DIRECT)
     assert (two.rank, direct.rank) == ((0, 1) if told else (1, 2))
     assert two.signs == (MISSING_SIGN if told else "\N{DOUBLE DAGGER}")
-    said = [note for note in section.notes if note.startswith("More than 1% of the scores")]
+    units = "comparisons" if compared else "scores"
+    said = [note for note in section.notes if note.startswith(f"More than 1% of the {units} are")]
     assert bool(said) is told
+    assert f"Why {units} are missing: ? (1)." in section.notes
+    assert (f"more than 1% of the {units} are missing" in str(findings(report))) is told
     assert all(f"{TWO} on scifact (1.1%)" in note for note in said)
     for text in (render_markdown(report), render_latex(report), render_html(report)):
         assert ("missing)" in text or "% missing</span>" in text) is told

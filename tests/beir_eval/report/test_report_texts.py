@@ -167,7 +167,7 @@ def test_tables_say_what_is_missing_what_it_cost_and_how_long_it_took(tmp_path: 
     complete = found["Completeness"]
     assert dict(zip(complete[0], complete[2], strict=True)) == {
         "ranker": DIRECT,
-        "scores": "2,000",
+        "asked": "2,000",
         "missing": "30 (1.5%)",
         "left out": "7",
         "tied": "5",

@@ -128,7 +128,7 @@ def test_chance_is_worth_the_same_to_every_ensemble(chance: Report) -> None:
 
 def test_the_report_says_that_the_lead_is_of_ties(chance: Report) -> None:
     said = render_markdown(chance)
-    (note,) = (each for each in only(chance).notes if each.startswith("Tied scores keep"))
+    (note,) = (each for each in only(chance).notes if each.startswith("Tied passages keep"))
     ranks = cell_of(only(chance), "ranks")
     assert f"ranks on many, {ranks.value:.3f} as ranked and {ranks.honest:.3f}" in note
     assert "§: at least half of its lead over sum is ties." in said

@@ -47,7 +47,7 @@ def run(models: Connected) -> Run:
         (["rank", "q", "--docs", "-"], 1, "standard input: there is no passage in it"),
         (["rank", "q", "a", "--out", "."], 1, "'.': is a folder"),
         (["rank", "q", "a", "--out", "absent/x"], 1, "its folder does not exist"),
-        (["rank", "q", "a", "--out", "x", "--save", "./x"], 2, "given for two outputs"),
+        (["rank", "q", "a", "--out", "x", "--save", "./x"], 2, "and --save './x' are one file"),
         (["rank", "q", "a", "--team", "absent.yaml"], 1, "absent.yaml: cannot be read"),
         (["rank", "q", "a", "--team", "nobody"], 1, "'nobody'"),
         (["rank", "q", "a", "--prompts", "absent"], 1, "'absent'"),

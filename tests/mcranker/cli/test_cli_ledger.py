@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from mcranker.llm.chat import ChatReply
 from mcranker.llm.ledger import reading as ledger_reading
 from mcranker.llm.ledger import rows as ledger_rows
 from mcranker.llm.ledger import upkeep as ledger_upkeep
 from mcranker.llm.ledger.ledger import Ledger
+from personas.ranking.usage import Usage
 from tests.support.cli_support import invoke
 from tests.support.ledger_support import MODEL, keep, key, reply, size, sql
 from tests.support.typed_answers import answers
 
 VERBS = (["stats"], ["export"], ["prune", "--all"], ["verify"])
 LOCAL = "local:qwen"
+REAL = shutil.which("sqlite3")
 
 
 async def fill(path: Path, clock: pytest.MonkeyPatch) -> None:
@@ -67,6 +74,17 @@ def test_no_verb_makes_a_ledger(
     assert "MCRANKER_LEDGER says to keep no ledger; name one by --ledger" in result.stderr
 
 
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_ledger_with_hard_links_is_left_alone(verb: list[str], path: Path) -> None:
+    other = path.with_name("other.sqlite")
+    other.hardlink_to(path)
+    result = invoke("ledger", *verb, "--ledger", other)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"the ledger {str(other)!r} has 2 names (hard links)" in result.stderr
+    other.unlink()
+    assert invoke("ledger", *verb).exit_code == 0
+
+
 def test_stats(path: Path) -> None:
     result = invoke("ledger", "stats")
     assert result.exit_code == 0, result.output
@@ -95,6 +113,18 @@ def test_stats_as_json(path: Path) -> None:
     assert (mine["model"], mine["stage"], mine["answers"]) == (MODEL, "score", 6)
     assert mine["cost"] == pytest.approx(6 * 0.000083)
     assert mine["seconds"] == 6 * 0.25
+
+
+def test_a_link_to_a_ledger_has_its_size(path: Path) -> None:
+    link = path.with_name("link.sqlite")
+    link.symlink_to(path)
+    ledger = Ledger(path)
+    asyncio.run(keep(ledger, 9))  # in the log beside the file, while it is open
+    whole = json.loads(invoke("ledger", "stats", "--output", "json", "--ledger", link).stdout)
+    assert (
+        whole["ledger"]["bytes"] == size(path) - path.with_name("ledger.sqlite-shm").stat().st_size
+    )
+    ledger.close()
 
 
 def test_stats_of_a_ledger_without_answers(path: Path) -> None:
@@ -213,6 +243,121 @@ def test_verify_of_a_broken_file(path: Path) -> None:
         result = invoke("ledger", "verify", "--output", output)
         assert result.exit_code == 1
         assert "damaged" in result.stderr
+
+
+# What the recovery of SQLite finds: records as they are in a file, where 2.0 is an integer.
+FOUND = """
+SELECT 'INSERT INTO lost_and_found VALUES(4,4,13,' || id || ',NULL,' || quote(key) || ','
+    || quote(model) || ',' || quote(stage) || ',' || created || ',' || calls || ','
+    || input_tokens || ',' || cached_input_tokens || ',' || output_tokens || ','
+    || iif(seconds = round(seconds), CAST(seconds AS INTEGER), seconds) || ','
+    || quote(reply) || ',' || checksum || ',' || unusable || ');' FROM replies
+"""
+RECOVERY = """#!{python}
+import sqlite3, sys
+if sys.argv[2:] == [".recover"]:
+    assert open(sys.argv[1], "rb").read(4096) == bytes(4096)
+    print(open({found!r}).read())
+else:
+    sqlite3.connect(sys.argv[1]).executescript(sys.stdin.read())
+"""
+
+
+def spoil_start(content: bytearray) -> None:
+    content[:60] = b"\xa5" * 60
+
+
+def spoil_tree(content: bytearray) -> None:
+    content[100:160] = bytes(60)
+
+
+def spoil_schema(content: bytearray) -> None:
+    first = content.index(b"CREATE TABLE")
+    content[first : first + 60] = b"?" * 60
+
+
+@pytest.fixture
+def programs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where programs are looked for: a folder without any."""
+
+    async def add() -> None:
+        ledger = Ledger(path)
+        slow = ChatReply("slow", Usage(seconds=2.0), model="m")
+        await ledger.keep(key(9), slow, model="x:y", stage="score")
+        ledger.close()
+
+    asyncio.run(add())
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    return folder
+
+
+def _recovery(path: Path) -> bytes:
+    assert REAL
+    return subprocess.run([REAL, path, ".recover"], check=False, stdout=subprocess.PIPE).stdout
+
+
+def exported(path: Path) -> tuple[int, list[str], str]:
+    result = invoke("ledger", "export", "--ledger", path)
+    return result.exit_code, sorted(result.stdout.splitlines()), result.stderr
+
+
+def spoil_root(content: bytearray) -> None:
+    """Of the table; the second page is a map of pages, and the fourth the index of keys."""
+    content[2 * 4096 : 2 * 4096 + 60] = b"?" * 60
+
+
+@pytest.mark.parametrize("spoil", [spoil_start, spoil_tree, spoil_schema])
+@pytest.mark.parametrize("program", ["stand-in", "real"])
+def test_a_damaged_first_page_is_recovered(
+    path: Path, programs: Path, program: str, spoil: Callable[[bytearray], None]
+) -> None:
+    _, whole, _ = exported(path)
+    assert len(whole) == 10
+    if program == "stand-in":
+        found = programs / "found.sql"
+        numbers = ", ".join(f"c{number}" for number in range(13))
+        lines = [f"CREATE TABLE lost_and_found (rootpgno, pgno, nfield, id, {numbers});"]
+        found.write_text("\n".join(lines + [line for (line,) in sql(path, FOUND)]))
+        script = programs / "sqlite3"
+        script.write_text(RECOVERY.format(python=sys.executable, found=str(found)))
+        script.chmod(0o755)
+    elif REAL and b"INSERT" in _recovery(path):
+        (programs / "sqlite3").symlink_to(REAL)
+    else:
+        pytest.skip("there is no sqlite3 program with .recover")
+    content = bytearray(path.read_bytes())
+    spoil(content)
+    path.write_bytes(content)
+    code, saved, errors = exported(path)
+    assert (code, saved) == (1, whole)
+    assert f"the ledger {str(path)!r} is damaged: 10 answers saved, at least 0 lost" in errors
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("spoil", [spoil_start, spoil_tree, spoil_schema, spoil_root])
+def test_a_damaged_first_page_is_named_with_the_way_to_recover_it(
+    path: Path, programs: Path, spoil: Callable[[bytearray], None]
+) -> None:
+    content = bytearray(path.read_bytes())
+    spoil(content)
+    path.write_bytes(content)
+    command = f"sqlite3 {path} .recover | sqlite3 {path}.recovered; "
+    result = invoke("ledger", "verify")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"the ledger {str(path)!r} is damaged where all its pages are listed" in result.stderr
+    assert command in result.stderr
+    code, saved, errors = exported(path)
+    assert (code, saved) == (1, [])
+    assert command in errors
+    assert "there is no sqlite3 program here" in errors
+    without = programs / "sqlite3"
+    without.write_text("#!/bin/sh\necho 'unknown command: recover' >&2\n")
+    without.chmod(0o755)
+    code, saved, errors = exported(path)
+    assert (code, saved) == (1, [])
+    assert f"{without} .recover says 'unknown command: recover" in errors
 
 
 def test_help_says_what_each_verb_does() -> None:

@@ -117,6 +117,15 @@ def test_what_has_no_scores_counts_by_its_places() -> None:
     assert ranking.members[0].ranks == (3, 1, 2)
 
 
+def test_what_a_member_has_not_decided_is_kept() -> None:
+    """A model that always prefers the first passage ties every pair."""
+    options: dict[str, Any] = {"model": comparing(lambda _: "A")[0], "ledger": None}
+    with fuse({"ranker": "pairwise", "ranks": 3}, "bm25", **options) as ranker:
+        ranking = ranker.rank(QUERY, DOCS)
+    assert [each.undecided for each in ranking.members] == [((1, 3),), ()]
+    assert Ranking.from_dict(json.loads(ranking.to_json())).members == ranking.members
+
+
 def test_a_run_counts_by_its_own_ranks_and_what_it_lacks_is_told(tmp_path: Path) -> None:
     """c first and a third of the run: c 1/61 + 1/63, a 1/63 + 1/61, b 1/62 alone."""
     file = tmp_path / "mine.trec"
@@ -278,7 +287,7 @@ def test_a_ranking_comes_back_from_json_and_is_shown(tmp_path: Path) -> None:
     told = io.StringIO()
     ranking.show(file=told)
     # a 1 / 63 + 0.5 / 63 + 1 / 61, c 1 / 62 + 0.5 / 61 + 1 / 63, b 1 / 61 + 1 / 62
-    assert re.search(r"^ +3 +b +0\.033 +#1 +\(0\) +#2 ", told.getvalue(), re.MULTILINE)
+    assert re.search(r"^ +3 +b +0\.033 +#1 +- +#2 ", told.getvalue(), re.MULTILINE)
     assert "#3 the rank that a member gave" in told.getvalue()
     ranking.show(passage="c", file=told)
     assert re.search(r"^run +rank 1, score 8$", told.getvalue(), re.MULTILINE)

@@ -83,7 +83,7 @@ async def test_documents_and_queries_are_bounded(
         ("/v1/rank", {"documents": {"1": {"a": [[1]] * 60_000}}}, 413),
         ("/v1/rank", {"documents": ["a"], "options": {"team": {"members": [1] * 60_000}}}, 413),
         ("/v1/rank", {"documents": ["a"], "options": {"team": NESTED}}, 400),
-        ("/v1/rank", {"documents": ["a"], "options": {"team": {"members": [1] * 40_000}}}, 400),
+        ("/v1/rank", {"documents": ["a"], "options": {"team": {"members": [1] * 9_000}}}, 400),
     ],
 )
 async def test_counts_and_levels_are_bounded_before_contents_are_looked_at(

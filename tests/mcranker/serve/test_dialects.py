@@ -344,7 +344,7 @@ def said(message: str, kind: str = "invalid", name: str = "BadRequestError") -> 
         ),
         (
             {"query": "q", "documents": ["a"], "top_n": "2"},
-            "invalid request: top_n is '2'; give a whole number, 0 for all",
+            "invalid request: top_n is '2'; give a whole number above 0, or 0 for all",
             "invalid",
         ),
         (
@@ -423,8 +423,20 @@ async def test_an_unknown_route_says_why_where_clients_look() -> None:
         answer = await http.post("/v3/rerank", json=QUERY)
         method = await http.get("/v2/rerank")
     assert (answer.status_code, method.status_code) == (404, 405)
-    assert "Not found. Routes" in answer.json()["detail"]
-    assert method.json()["detail"] == "GET is not allowed here"
+    assert answer.json()["detail"] == "there is no route '/v3/rerank'; did you mean '/v2/rerank'?"
+    assert method.json()["detail"] == "'/v2/rerank' takes POST, not 'GET'"
+
+
+@pytest.mark.parametrize("path", ["/v2/rerank", "/v1/rank"])
+@pytest.mark.parametrize("number", [b"2", b"2.0", b"18446744073709551616", b"1" + b"0" * 30])
+async def test_whole_numbers_are_taken_however_large_they_are(path: str, number: bytes) -> None:
+    content = b'{"query":"q","documents":["a","b"],"top_n":' + number + b"}"
+    async with client() as http:
+        answer = await http.post(
+            path, content=content, headers={"Content-Type": "application/json"}
+        )
+    found = answer.json()
+    assert len(found.get("results") or found["returned"]) == 2
 
 
 # What clients ask besides

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,10 @@ from mcranker.serve import RankerSettings, Settings
 from mcranker.serve.mcp import mcp_server
 from tests.mcranker.cli.test_cli_process import COMMAND, SECONDS, environment, reply
 from tests.support.cli_support import invoke
+from tests.support.comparing import comparing
 from tests.support.comparing_team import TEAM, by_orders, comparing_team
-from tests.support.loopback import serve_in_thread
-from tests.support.serving import model, settings
+from tests.support.loopback import Body, Hang, serve_in_thread
+from tests.support.serving import by_place, model, settings
 
 TEXTS = ["soap", "cloth", "N95"]
 
@@ -96,6 +99,34 @@ async def test_it_ranks_explains_and_tells_how_far_it_is() -> None:
         message = await refused(found, "explain", ranking_id=ranked["ranking_id"], document_id="9")
         assert "no document '9'" in message
         assert "no ranking 'x'" in await refused(found, "explain", ranking_id="x", document_id="1")
+
+
+@pytest.mark.parametrize("constant", [False, True])
+async def test_a_document_that_nobody_scored(*, constant: bool) -> None:
+    def lost(request: ChatRequest) -> str:
+        return "I cannot say." if request.tag.doc_id == "1" else by_place(request)
+
+    options = {"missing": "constant", "missing_constant": 5.0} if constant else {}
+    async with client(score=lost, options=options) as found:
+        ranked = await called(found, "rank", query="masks", documents=TEXTS)
+        (document,) = [each for each in ranked["results"] if each["index"] == 1]
+        told = await called(found, "explain", ranking_id=ranked["ranking_id"], document_id="1")
+    imputed = dict.fromkeys(ranked["judges"], 5.0) if constant else {}
+    assert (document["rank"], document["relevance"]) == ((1, 0.5) if constant else (3, None))
+    assert document["imputed"] == told["imputed"] == imputed
+    assert set(document["missing"]) == set(ranked["judges"])
+    assert ("No judge scored it." in told["summary"]) is not constant
+    instead = "; 5 is imputed" if constant else ""
+    assert ranked["notes"][0] == f"3 of 9 scores are missing{instead}"
+
+
+async def test_a_document_that_was_compared() -> None:
+    chat, _ = comparing(lambda _: "[3] > [1] > [2]")
+    ranker = RankerSettings("r", "rankgpt", {"model": chat, "ledger": None})
+    async with client(Settings(rankers=(ranker,))) as found:
+        ranked = await called(found, "rank", query="masks", documents=TEXTS)
+        told = await called(found, "explain", ranking_id=ranked["ranking_id"], document_id="2")
+    assert told["summary"] == "Rank 1 of 3; given at 3."
 
 
 async def test_a_recruited_team_may_rank() -> None:
@@ -255,7 +286,7 @@ async def test_a_score_that_is_missing_is_null_and_told() -> None:
         ({"query": "q", "documents": [{"text": "a", "id": "1"}] * 2}, "'1'"),
         ({"query": "q", "documents": TEXTS, "team": "clinician"}, "'team' cannot be chosen"),
         ({"query": "q", "documents": TEXTS, "top_n": 0}, "top_n"),
-        ({"query": "q", "documents": [3]}, "documents"),
+        ({"query": "q", "documents": [3]}, "docs[0]"),
         ({"query": "q"}, "documents"),
     ],
 )
@@ -308,6 +339,177 @@ async def test_a_caller_that_gives_up_cancels_its_calls() -> None:
             await cancelled.wait()
 
 
+# --- messages as they come ----------------------------------------------------------------
+
+BEGINNING = (
+    {
+        "jsonrpc": "2.0",
+        "id": 0,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "tests", "version": "1"},
+        },
+    },
+    {"jsonrpc": "2.0", "method": "notifications/initialized"},
+)
+
+
+def line(message: object) -> bytes:
+    return json.dumps(message).encode() + b"\n"
+
+
+def a_call(method: str = "tools/call", **params: Any) -> bytes:
+    return line({"jsonrpc": "2.0", "id": 7, "method": method, "params": params})
+
+
+def a_ranking(**arguments: Any) -> bytes:
+    return a_call(name="rank", arguments={"query": "q", "documents": ["a"], **arguments})
+
+
+class Server:
+    """``mcranker mcp`` on pipes, after the handshake."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin
+        assert process.stdout
+        self.process, self.stdin, self.stdout = process, process.stdin, process.stdout
+        self.send(*map(line, BEGINNING))
+        self.receive()
+
+    def send(self, *lines: bytes) -> None:
+        self.stdin.write(b"".join(lines))
+        self.stdin.flush()
+
+    def receive(self) -> dict[str, Any]:
+        found = self.stdout.readline()
+        assert len(found) < 2_000
+        answer: dict[str, Any] = json.loads(found)
+        return answer
+
+
+@contextmanager
+def over_pipes(url: str) -> Iterator[Server]:
+    flags = ("mcp", "--model", "openai:m", "--base-url", url, "--quiet")
+    env = environment(MCRANKER_LEDGER="none", OPENAI_API_KEY="sk-tests")
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [*COMMAND, *flags], stdin=pipe, stdout=pipe, stderr=pipe, env=env
+    ) as process:
+        try:
+            yield Server(process)
+        finally:
+            process.kill()
+            with suppress(OSError, ValueError):  # one of the pipes is closed
+                process.communicate()
+
+
+MANY = 1_300_000  # numbers in the 4 MB that a message may have
+TOO_MANY = "over 50000 values"
+ODD = {
+    "numbers": (a_ranking(documents=[1] * MANY), 7, TOO_MANY),
+    "numbers in a text": (a_ranking(documents=json.dumps([1] * MANY)), 7, "send up to 1000"),
+    "fewer numbers": (a_ranking(documents=[1] * 1_000), 7, "docs[0] is a int"),
+    "members": (a_ranking(team={"members": [1] * MANY}), 7, TOO_MANY),
+    "keys": (a_ranking(**{f"k{n}": 1 for n in range(250_000)}), 7, TOO_MANY),
+    "levels": (a_ranking().replace(b'["a"]', b"[" * 60 + b"]" * 60), 7, "deeper than 50 levels"),
+    "more levels": (b"[" * 40_000 + b"\n", None, "not JSON"),
+    "no JSON": (b"hello\n", None, "not JSON"),
+    "no object": (b"[1]\n", None, "no JSON object"),
+    "no message": (b'{"a": 1}\n', None, "no message of JSON-RPC"),
+    "no UTF-8": (a_ranking().replace(b'"q"', b'"\xff"'), 7, "not JSON"),
+    "half a pair": (a_ranking(query="\ud800"), 7, "surrogate"),
+    # Some clients put the id at the end.
+    "half a pair, id last": (
+        line({"method": "m", "params": {"a": "\ud800"}, "jsonrpc": "2.0", "id": "x"}),
+        "x",
+        "surrogate",
+    ),
+    "a long line": (a_ranking(query="q" * 9_000_000), 7, "larger than 4 MB"),
+    "a long name": (a_call(name="n" * 1_000_000, arguments={}), 7, "Unknown tool: nnn"),
+    "a long prompt": (a_call("prompts/get", name="n" * 1_000_000), 7, "Unknown prompt: nnn"),
+    "a long value": (a_ranking(query=["q" * 100] * 1_000), 7, "valid string"),
+}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="/proc")
+def test_odd_messages_are_answered_shortly_and_cost_little() -> None:
+    with serve_in_thread(reply) as model, over_pipes(model.url) as server:
+        server.send(a_ranking())
+        assert server.receive()["result"]["structuredContent"]["results"]
+        began = _seconds_of(server.process)
+        for name, (message, request_id, said) in ODD.items():
+            server.send(message)
+            answer = server.receive()  # of up to 2,000 bytes
+            assert answer["id"] == request_id, name
+            assert said in json.dumps(answer), name
+            assert "error" in answer or answer["result"]["isError"], name
+        # Most take 10 to 130 ms; to validate one of the first five took a minute.
+        assert _seconds_of(server.process) - began < 10
+        server.send(b"\n", a_ranking())
+        assert server.receive()["result"]["structuredContent"]["results"]
+
+
+def _seconds_of(process: subprocess.Popen[bytes]) -> float:
+    """Processor time."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGTERM")
+@pytest.mark.parametrize(
+    ("ending", "ranks"),
+    [(signal.SIGINT, False), (signal.SIGTERM, True), ("stdin", True), ("stdout", False)],
+)
+def test_over_pipes_it_ends_when_asked(ending: signal.Signals | str, ranks: bool) -> None:
+    asked = threading.Event()
+
+    def hang(_: Body) -> Hang:
+        asked.set()
+        return Hang()
+
+    with serve_in_thread(hang) as model, over_pipes(model.url) as server:
+        if ranks:
+            server.send(a_ranking())
+            assert asked.wait(SECONDS)
+        if ending == "stdin":
+            server.stdin.close()
+        elif ending == "stdout":
+            server.stdout.close()
+            server.send(b"?\n")  # to be answered
+        else:
+            assert isinstance(ending, signal.Signals)
+            server.process.send_signal(ending)
+        expected = 128 + ending if isinstance(ending, signal.Signals) else 0
+        assert server.process.wait(SECONDS) == expected
+        assert server.process.stderr
+        assert b"Traceback" not in server.process.stderr.read()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGTERM")
+def test_a_client_that_does_not_read_does_not_hold_up_the_end() -> None:
+    with serve_in_thread(reply) as model, over_pipes(model.url) as server:
+        server.send(a_call("tools/list") * 40)
+        server.stdout.readline()  # of some 8 kB each; a pipe holds 64
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(SECONDS) == 143
+
+
+def test_closed_pipes_are_refused() -> None:
+    command = [*COMMAND, "mcp", "--model", "openai:m", "--quiet"]
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", *command],
+        check=False,
+        capture_output=True,
+        encoding="utf-8",
+        env=environment(OPENAI_API_KEY="sk-tests"),
+        timeout=SECONDS,
+    )
+    assert done.returncode == 2
+    assert "standard input or output is closed" in done.stderr
+
+
 async def test_over_pipes() -> None:
     with serve_in_thread(reply) as model:
         flags = ("mcp", "--model", "openai:m", "--base-url", model.url, "--quiet")
@@ -340,6 +542,12 @@ async def test_over_http_and_stopped() -> None:
                     async with httpx.AsyncClient(timeout=SECONDS) as other:
                         refusal = await other.post(url, headers=evil, json={})
                     assert refusal.status_code == 421
+                    for message, _, said in (ODD["numbers"], ODD["no JSON"], ODD["levels"]):
+                        async with httpx.AsyncClient(timeout=SECONDS) as other:
+                            headers = {"Content-Type": "application/json"}
+                            refusal = await other.post(url, headers=headers, content=message)
+                        assert refusal.status_code in (400, 413)
+                        assert said in refusal.json()["error"]["message"]
                     process.send_signal(signal.SIGTERM)
                     _, err = await anyio.to_thread.run_sync(process.communicate)
             finally:

@@ -10,7 +10,14 @@ from typing import Any
 import httpx
 import pytest
 
-from mcranker import ChatRequest, ConfigError, Ranking, RequestRejected
+from mcranker import (
+    AuthenticationFailed,
+    BudgetExceeded,
+    ChatRequest,
+    ConfigError,
+    Ranking,
+    RequestRejected,
+)
 from mcranker.events import PassagesCompared
 from mcranker.serve import Limits, RankerSettings, Settings
 from mcranker.serve.events import MOST_KEPT, EventQueue, event_data
@@ -248,6 +255,7 @@ async def test_paths_of_the_operator_are_not_in_a_ranking(tmp_path: Path) -> Non
         ("no server at http://10.0.0.7:8000/v1; see", "no server at [address] see"),
         ("cannot connect to vllm.internal:8000", "cannot connect to [address]"),
         ("10.1.2.3 refused, [::1]:80 too", "[address] refused, [address] too"),
+        ("no GPU on gpu7.corp.internal", "no GPU on [address]"),
         ("'/srv/models/a.gguf' is no model", "'[path]' is no model"),
         ("C:\\models\\a.gguf and ~/models/a", "[path] and [path]"),
         ("the score 3/10 is not 0 to 10; yes/no", "the score 3/10 is not 0 to 10; yes/no"),
@@ -256,6 +264,19 @@ async def test_paths_of_the_operator_are_not_in_a_ranking(tmp_path: Path) -> Non
 )
 def test_messages_about_models_name_no_address_and_no_path(message: str, said: str) -> None:
     assert discreet(message) == said
+
+
+@pytest.mark.parametrize("error", [AuthenticationFailed("401"), BudgetExceeded("spent")])
+async def test_what_fails_again_is_not_called_retryable(error: Exception) -> None:
+    def fail(_: ChatRequest) -> str:
+        raise error
+
+    async with client(settings(fail)) as http:
+        answer = await http.post("/v1/rank", json=ASKED)
+    assert answer.status_code == 503
+    assert "Retry-After" not in answer.headers
+    assert answer.json()["error"]["retryable"] is False
+    assert "set up" not in answer.text
 
 
 async def test_reasons_of_missing_scores_name_no_address() -> None:

@@ -116,6 +116,11 @@ async def test_unscored_documents_among_others(unscored: str, expected: Numbers)
     assert meta["warnings"][0] == "partial: the deadline came before all scores"
     assert "2 documents were not scored" in meta["warnings"][-1]
     assert answer.headers["x-unscored"] == "2"
+    async with client(service) as http:
+        whole = await http.post("/v1/rank", json={**ASKED, "timeout": 0.3})
+    assert whole.headers["x-unscored"] == "2"
+    hits = whole.json()["ranking"]["hits"]
+    assert [hit["score"] is None for hit in hits] == [False, True, True]
 
 
 async def test_what_top_k_left_out_keeps_its_place_in_the_order() -> None:

@@ -372,3 +372,19 @@ async def test_a_batch_outlives_a_deadline(provider: str, tmp_path: Path) -> Non
         assert not whole.partial
         assert all("unusable answer" in each.reason for each in whole.missing)
         assert whole.usage.unreadable + whole.reused.unreadable == 4
+
+
+def test_batches_are_noted_beside_the_file_that_a_link_leads_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link, ledger = tmp_path / "link.sqlite", tmp_path / "store" / "ledger.sqlite"
+    link.symlink_to(ledger)
+    folders: list[Path] = []
+
+    def noted(chat: ChatModel, folder: Path, _: object) -> ChatModel:
+        folders.append(folder)
+        return chat
+
+    monkeypatch.setattr("mcranker.llm.batch.batched.batched", noted)
+    DirectRanker(model=ScriptedChat(lambda _: "7"), batch=True, ledger=link).close()
+    assert set(folders) == {ledger.with_name("ledger.sqlite.batches")}

@@ -137,3 +137,60 @@ asyncio.run(main())
     assert all(ledger.find(key(n)) == reply(str(n), reused=True) for n in confirmed)
     ledger.close()
     assert sql(path, "PRAGMA integrity_check") == [("ok",)]
+
+
+SMALL = """
+import resource
+from mcranker import MCRanker
+from mcranker.llm.scripted import ScriptedChat
+from tests.support.scripted import RECRUITS, RUBRIC
+
+paid = 0
+
+async def answer(request):
+    global paid
+    paid += 1
+    await asyncio.sleep(0.01)
+    known = {"recruit": RECRUITS, "criteria": RUBRIC}
+    return known.get(request.tag.stage, '{"Score": 7}')
+
+async def main(path, room):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(room), resource.RLIM_INFINITY))
+    async with MCRanker(3, model=ScriptedChat(answer), ledger=path, concurrency=80) as ranker:
+        try:
+            await ranker.arank("Which mask is best?", [f"passage {n}" for n in range(60)])
+        except LedgerError as error:
+            print(paid, error)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+def test_no_start_pays_for_answers_that_have_no_room(path: Path) -> None:
+    for _ in range(2):  # room for a few answers, and not for those of 80 calls on their way
+        said = finished(start(SMALL, path, "60000"))
+        assert said.startswith(f"0 the ledger {str(path)!r} needs more room: 16 MiB cannot be")
+        assert "make room and run again" in said
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+def test_a_disk_that_becomes_full_is_noticed_while_answers_can_still_be_kept(path: Path) -> None:
+    code = """
+import resource
+from tests.attack.test_ledger import Asked
+
+async def main(path):
+    asked = Asked(Ledger(path))
+    await asked.ask()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000_000, resource.RLIM_INFINITY))
+    try:
+        for number in range(1100):
+            await asked.ask(str(number))
+    except LedgerError:
+        print(asked.calls)
+
+asyncio.run(main(sys.argv[1]))
+"""
+    paid = int(finished(start(code, path)))
+    assert sql(path, "SELECT count(*) FROM replies") == [(paid,)]

