@@ -32,6 +32,7 @@ from personas.ranking.types import (
     Orders,
     Passage,
     Query,
+    Reason,
     ScoreMatrix,
     WindowCounts,
 )
@@ -133,6 +134,9 @@ class RankingRecord(Sequence["Hit"]):
             each other, or those ranks were not asked for. Empty for what is ordered by scores.
         weak_judge: why the model that judged is weak: ``"small"``, or ``"encoder"``, which does
             not reason; empty where it is not known to be.
+        reasons: (place in `passages`, persona) -> why it scored the passage so, for those that
+            were asked for; see `mcranker.Ranking.explain`.
+        false_quotes: reasons whose quote was dropped, because it is not in the passage.
         has_texts: whether the passages have titles and texts; run folders keep them elsewhere.
         grades: document id -> judgement, above 0 for relevant, of passages that were not found as
             well; None if no judgements are known. Not stored.
@@ -166,6 +170,8 @@ class RankingRecord(Sequence["Hit"]):
     orders: Orders | None = None
     undecided: tuple[tuple[int, int], ...] = ()
     weak_judge: WeakJudge = ""
+    reasons: Mapping[tuple[int, str], Reason] = field(default_factory=dict)
+    false_quotes: int = 0
     has_texts: bool = True
     grades: Mapping[str, int] | None = None
     other: OtherRanking | None = None
@@ -757,6 +763,12 @@ class Hit:
             name: dict(zip(self.ranking.criteria_of(name), scores, strict=True))
             for name, scores in self._of(self.ranking.matrix.criteria).items()
         }
+
+    @property
+    def reasons(self) -> Mapping[str, Reason]:
+        """Persona -> why it scored the passage so, for those that were asked for; in team order."""
+        reasons, judges = self.ranking.reasons, self.ranking.judges
+        return {name: reasons[self.row, name] for name in judges if (self.row, name) in reasons}
 
     @property
     def confidence(self) -> Mapping[str, float]:

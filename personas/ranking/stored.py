@@ -32,6 +32,7 @@ from personas.ranking.types import (
     Orders,
     Passage,
     Query,
+    Reason,
     ScoreMatrix,
     WindowCounts,
 )
@@ -68,6 +69,14 @@ class StoredQuery(_Stored):
     id: str
 
 
+class StoredReason(_Stored):
+    """See `personas.ranking.types.Reason`."""
+
+    text: str
+    quote: str = ""
+    kind: Literal["said", "words"] = "said"
+
+
 class StoredHit(_Stored):
     """One passage, as `Hit` explains its fields.
 
@@ -86,6 +95,7 @@ class StoredHit(_Stored):
     criteria: dict[str, dict[str, _Score]]
     confidence: dict[str, _Share] = {}
     probabilities: dict[str, Annotated[tuple[_Share, ...], Field(strict=False)]] = {}
+    reasons: dict[str, StoredReason] = {}
     dropped: _Score | None = None
     ranks: dict[str, Annotated[int, Field(ge=1)]] = {}
     first_stage_rank: int = Field(ge=1)
@@ -226,6 +236,7 @@ class StoredRanking(StoredHead):
     orders: dict[str, StoredOrder] = {}
     undecided: list[_Ranks] = []
     weak_judge: WeakJudge = ""
+    false_quotes: _Count = 0
 
     @property
     def ordered_by(self) -> tuple[str, ...]:
@@ -335,6 +346,12 @@ def read_fields(data: object) -> dict[str, Any]:
         "orders": _orders(form, hits) if form.orders else None,
         "undecided": tuple(form.undecided),
         "weak_judge": form.weak_judge,
+        "reasons": {
+            (row, name): Reason(**dict(reason))
+            for row, hit in enumerate(hits)
+            for name, reason in hit.reasons.items()
+        },
+        "false_quotes": form.false_quotes,
         "has_texts": all(hit.text is not None and hit.title is not None for hit in hits),
     }
 
@@ -462,6 +479,7 @@ def stored(ranking: RankingRecord, *, texts: bool) -> dict[str, Any]:
         else {},
         "undecided": [list(each) for each in ranking.undecided],
         "weak_judge": ranking.weak_judge,
+        "false_quotes": ranking.false_quotes,
     }
     return {**form, **{name: value for name, value in optional.items() if value}}
 
@@ -488,6 +506,7 @@ def stored_hit(hit: Hit, *, texts: bool) -> dict[str, Any]:
         "confidence": hit.confidence,
         "probabilities": {name: list(each) for name, each in hit.probabilities.items()},
         "ranks": hit.ranks,
+        "reasons": {name: asdict(each) for name, each in hit.reasons.items()},
     }
     form |= {name: dict(value) for name, value in optional.items() if value}
     if hit.dropped is not None:

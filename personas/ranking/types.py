@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 if TYPE_CHECKING:
     import numpy as np
@@ -71,6 +71,22 @@ class Score:
     failure: Any = field(default=None, compare=False, repr=False)
     confidence: float | None = None
     probabilities: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a persona scored a passage as it did.
+
+    Attributes:
+        text: a sentence.
+        quote: words of the passage that it goes by, found there letter by letter; empty without.
+        kind: ``"said"`` by the model that judged, or ``"words"``: the nearest sentence of the
+            passage and the query's words in it, from a judge that gives no reasons.
+    """
+
+    text: str
+    quote: str = ""
+    kind: Literal["said", "words"] = "said"
 
 
 @dataclass(frozen=True, slots=True)
