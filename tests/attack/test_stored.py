@@ -77,12 +77,12 @@ def spoiled(draws: random.Random) -> dict[str, Any]:
 
 def use(data: object) -> None:
     """All that is done with a saved ranking."""
-    inspection = RankingRecord.of(RankingRecord.from_dict(data)).beside(grades={"a": 1})
-    render_inspection(RankingRecord.from_dict(data))
+    inspection = RankingRecord.from_dict(data).beside(grades={"a": 1})
+    render_inspection(inspection)
     Surveyor().take(1, inspection)
     outcome = Outcome({})
-    outcome.take(RankingRecord.from_dict(data))
-    ranking = Ranking.from_dict(RankingRecord.from_dict(data))
+    outcome.take(inspection)
+    ranking = Ranking.from_dict(data)
     assert Ranking.from_dict(ranking.to_dict()).to_dict() == ranking.to_dict()
     choices: tuple[dict[str, Any], ...] = (
         {},
