@@ -42,7 +42,7 @@ from mcranker.serve.settings import Limits
 _EDGE = 200  # bytes at both ends of a line in which a request's id is looked for
 _NAMED = rb'"(?:jsonrpc|method)"\s*:\s*"[^"\\]{1,80}"\s*,\s*'
 _ID = rb'"id"\s*:\s*(\d{1,15}|"[^"\\]{1,80}")\s*'
-_ID_AT_ITS_BEGINNING = re.compile(rb"\s*\{\s*(?:" + _NAMED + rb"){0,2}" + _ID + rb"[,}]")
+_ID_AT_ITS_BEGINNING = re.compile(rb"\{\s*(?:" + _NAMED + rb"){0,2}" + _ID + rb"[,}]")
 _ID_AT_ITS_END = re.compile(_NAMED + _ID + rb"\}\s*\Z")
 
 Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
@@ -188,7 +188,8 @@ def _checked(line: bytes, limits: Limits) -> SessionMessage | JSONRPCError | Non
 
 def _id_in(line: bytes) -> RequestId | None:
     """The id of the request in a line that may be no JSON, None if it cannot be seen."""
-    found = _ID_AT_ITS_BEGINNING.match(line[:_EDGE]) or _ID_AT_ITS_END.search(line[-_EDGE:])
+    begun = _ID_AT_ITS_BEGINNING.match(line[:_EDGE].lstrip())
+    found = begun or _ID_AT_ITS_END.search(line[-_EDGE:])
     request_id: RequestId | None = orjson.loads(found[1]) if found else None
     return request_id
 

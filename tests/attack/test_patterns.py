@@ -88,6 +88,8 @@ def written(module: ModuleType) -> Iterator[tuple[int, re.Pattern[str]]]:
                 flags = evaluated(word.value, module)
         if node.func.attr == "compile" and len(node.args) > 1:
             flags = evaluated(node.args[1], module)
+        # Of bytes, as the text of the same codes.
+        text = text.decode("latin-1") if isinstance(text, bytes) else text
         yield node.lineno, re.compile(text, flags)
 
 
@@ -219,7 +221,7 @@ def seconds(pattern: re.Pattern[str], text: str, enough: float) -> float:
 def slowest(pattern: re.Pattern[str], rng: random.Random) -> tuple[float, str, str, str]:
     """Seconds for some characters, and what they are: a beginning, what is repeated, an end."""
     opening = sample(parser.parse(pattern.pattern, pattern.flags), rng, 1)
-    worst = (0.0, "", "", "")
+    worst = (-60.0, "", "", "")
     for unit in units(pattern, rng):
         for before, after in (("", ""), (opening, "\x00"), ("x", "!\n")):
             for size, limit in ((500, 0.005), (SOME, 0.012)):
