@@ -295,9 +295,7 @@ function drawTeam(live = null) {
   updateAgain();
 }
 
-function changed() {
-  return Boolean(state.edited && JSON.stringify(state.edited) !== JSON.stringify(state.team));
-}
+const changed = () => Boolean(state.edited && JSON.stringify(state.edited) !== JSON.stringify(state.team));
 
 function updateAgain() {
   const again = changed() && mayEdit(), empty = again && !state.edited.members.length;
@@ -320,18 +318,11 @@ function card(member, place, live) {
   const edit = mayEdit() && !live
     ? element("p", { class: "tools" },
       element("button", { type: "button", class: "edit", "aria-label": `Edit ${persona.name}`, onclick: () => { state.editing.add(place); drawTeam(); byId(`name-${place}`).focus(); } }, "Edit"),
-      element("button", { type: "button", "aria-label": `Remove ${persona.name}`, onclick: () => remove(place) }, "Remove"))
+      element("button", { type: "button", "aria-label": `Remove ${persona.name}`, onclick: () => { state.edited.members.splice(place, 1); state.editing.clear(); drawTeam(); byId("library").focus(); } }, "Remove"))
     : null;
   return element("article", { class: `member${isChanged ? " changed" : ""}` },
     element("div", { class: "headline" }, element("h3", { dir: "auto" }, persona.name), edit),
     ...criteria);
-}
-
-function remove(place) {
-  state.edited.members.splice(place, 1);
-  state.editing.clear();
-  drawTeam();
-  byId("library").focus();
 }
 
 function editor(member, place) {
@@ -382,10 +373,7 @@ function teamToSend() {
 
 // The ranking
 
-function colour(value, top) {
-  const part = top > 0 ? Math.min(1, Math.max(0, value / top)) : 0;
-  return `h${Math.round(part * 10)}`;
-}
+const colour = (value, top) => `h${top > 0 ? Math.round(10 * Math.min(1, Math.max(0, value / top))) : 0}`;
 
 const topOf = (ranking) => {
   const { top_score, scale, labels } = ranking.config;
