@@ -20,7 +20,7 @@ VISIBLE = "#heat tbody tr:not(.details) .head"
 
 
 class Seen:
-    """A page of the service, and whatever it must not do."""
+    """A page of the service, and a record of all that it must not do."""
 
     def __init__(self, page: Page, address: str) -> None:
         self.page = page
@@ -52,8 +52,16 @@ def opened(
             context.close()
 
 
-def rank(page: Page, passages: str = PASSAGES) -> None:
+def fill(page: Page, passages: str = PASSAGES) -> None:
+    """A query, and passages in place of those that are there."""
     page.get_by_label("Query", exact=True).fill("masks")
+    page.locator("#many").evaluate("many => { many.open = true; }")
     page.get_by_label("Passages", exact=True).fill(passages)
+    page.get_by_role("button", name="Replace the list").click()
+
+
+def rank(page: Page, passages: str = PASSAGES) -> None:
+    """Rank passages with a new team."""
+    fill(page, passages)
     page.get_by_role("button", name="Rank", exact=True).click()
     expect(page.get_by_role("status")).to_contain_text("Done in")

@@ -1,4 +1,4 @@
-"""The page at ``/``: rank by hand, change the team, and see what moves."""
+"""The playground, the page at ``/``: rank, change the team, and see what moves."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from mcranker.logs import safe_logger
 from mcranker.rankers.pointwise import PointwiseRanker
 from mcranker.serve.served import ServedRanker, public_name
 from personas.report.page import asset
+from personas.weak_judges import judge_note
 
 __all__ = ["FILES", "HEADERS", "examples", "file_of", "ranker_of"]
 
@@ -45,13 +46,13 @@ def file_of(route: str) -> str:
 
 
 def ranker_of(served: ServedRanker) -> Mapping[str, Any]:
-    """What the page has to know of a ranker."""
-    model = served.ranker.models.scoring
+    """Return the facts of a ranker that the page shows."""
+    scoring = served.ranker.models.scoring
+    model = public_name(scoring.name)
+    note = judge_note(scoring.capabilities.weak_judge, model) or f"Judged by {model}."
     return {
         "name": served.name,
-        "ranker": served.ranker.name,
-        "model": public_name(model.name) if served.ranker.needs_model else "",
-        "weak": model.capabilities.weak,
+        "judge": note if served.ranker.needs_model else "",
         "chooses_team": "team" in served.settings.per_request,
         "has_team": isinstance(served.ranker, PointwiseRanker),
     }

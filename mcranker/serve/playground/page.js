@@ -1,9 +1,8 @@
 "use strict";
 
-// What is known: the rankers and examples of the server, the passages, the team as it was when it
-// ranked and as it is edited, and the rankings that were made, the last one last, each with the
-// grades and the ranker that it was made with.
-const state = { rankers: [], examples: [], library: [], grades: null, team: null, edited: null, editing: new Set(), done: [], open: new Set(), going: null };
+// The rankers and examples of the server, the passages, the team as it was when it ranked and as it
+// is edited, and the rankings that were made, the last one last, each with its request and grades.
+const state = { rankers: [], examples: [], library: [], passages: [], grades: null, team: null, edited: null, editing: new Set(), done: [], open: new Set(), going: null };
 const byId = (id) => document.getElementById(id);
 const collator = new Intl.Collator("en");
 
@@ -19,8 +18,13 @@ function element(tag, attributes = {}, ...children) {
 }
 
 const counted = (count, one) => `${count} ${one}${count === 1 ? "" : "s"}`;
-// Fused scores are sums of fractions such as 1/61.
-const rounded = (value) => String(Number(Math.abs(value) < 0.1 ? value.toPrecision(4) : value.toFixed(2)));
+// Numbers of one column have as many digits; fused scores are sums of fractions such as 1/61.
+function digits(values) {
+  const known = values.filter((value) => typeof value === "number").map(Math.abs);
+  const places = known.every(Number.isInteger) ? 0 : Math.max(...known) < 0.1 ? 5 : 2;
+  return (value) => value.toFixed(places);
+}
+const rounded = (value) => String(Number(value.toFixed(2)));
 
 // Passages: JSON, JSON lines, CSV or TSV with a column "text", or a passage a line.
 
@@ -80,32 +84,65 @@ function cells(text, mark) {
   return rows;
 }
 
-function showCount() {
-  const count = byId("count");
+function showPassages(open = -1) {
+  byId("count").textContent = state.passages.length ? counted(state.passages.length, "passage") : "No passages";
+  byId("clear").disabled = !state.passages.length;
+  byId("cards").replaceChildren(...state.passages.map((passage, place) => {
+    const head = element("span", { dir: "auto" });
+    const named = () => { head.textContent = `${place + 1}. ${passage.title || passage.text || "empty passage"}`; };
+    const field = (tag, key, label, attributes = {}) => {
+      const made = element(tag, { dir: "auto", oninput: () => { passage[key] = made.value; own(); named(); }, ...attributes });
+      made.value = passage[key] ?? "";
+      return element("label", {}, label, made);
+    };
+    named();
+    const remove = () => { state.passages.splice(place, 1); own(); showPassages(); (byId("cards").querySelectorAll("summary")[Math.min(place, state.passages.length - 1)] ?? byId("add-passage")).focus(); };
+    return element("li", {},
+      element("details", { open: place === open }, element("summary", {}, head), field("input", "title", "Title"), field("textarea", "text", "Text", { rows: 4 })),
+      element("button", { type: "button", "aria-label": `Remove passage ${place + 1}`, onclick: remove }, "✕"));
+  }));
+}
+
+// Judgements are of an example as it was given.
+function own() {
+  state.grades = null;
+  byId("example").value = "";
+}
+
+function readPasted() {
+  let message, found = [];
   try {
-    const found = readPassages(byId("passages").value);
-    count.textContent = found.length ? counted(found.length, "passage") : "no passages yet";
-    count.classList.remove("warn");
-    return found;
-  } catch (error) {
-    count.textContent = error.message;
-    count.classList.add("warn");
-    return null;
-  }
+    found = readPassages(byId("paste").value);
+    message = found.length ? counted(found.length, "passage") : "no passages yet";
+  } catch (error) { message = error.message; }
+  byId("replace").disabled = byId("append").disabled = !found.length;
+  byId("read").textContent = message;
+  byId("read").classList.toggle("warn", !found.length && Boolean(byId("paste").value.trim()));
+  return found;
+}
+
+function takePasted(kept) {
+  try { state.passages = records([...kept, ...readPasted()]); } catch (error) { return complain(`Not added: ${error.message}.`, byId("paste")); }
+  complain("");
+  byId("paste").value = "";
+  byId("many").open = false;
+  own();
+  readPasted();
+  showPassages();
+  byId("many").querySelector("summary").focus();
 }
 
 // The server
 
 async function ask(path, options) {
   const response = await fetch(path, options);
-  if (!response.ok) {
-    let message = `the server answered ${response.status}`;
-    try { message = (await response.json()).error.message; } catch { /* not in our form */ }
-    throw new Error(message);
-  }
-  return response;
+  if (response.ok) return response;
+  let message = `the server answered ${response.status}`;
+  try { message = (await response.json()).error.message; } catch { /* not in our form */ }
+  throw Object.assign(new Error(message), { status: response.status });
 }
 
+const post = (path, body, signal) => ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal });
 async function* events(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let kept = "";
@@ -123,45 +160,78 @@ async function* events(response) {
 }
 
 async function rank(team) {
-  const documents = showCount();
+  const documents = state.passages.filter((each) => each.title?.trim() || each.text.trim());
   const query = byId("query").value.trim();
   if (!query) return complain("Write a query first.", byId("query"));
-  if (!documents) return complain(byId("count").textContent, byId("passages"));
-  if (!documents.length) return complain("Give some passages first, or take an example.", byId("passages"));
-  complain("");
-  const ranker = current();
+  if (!documents.length) return complain("Add a passage first, or take an example.", byId("add-passage"));
+  const ranker = current(), { grades } = state;
   const body = { query, documents, ranker: ranker?.name };
   if (team) body.options = { team };
-  const going = new AbortController();
-  state.going = going;
   const live = { documents: documents.map((each, place) => ({ ...each, id: each._id ?? String(place) })), team, personas: [], scores: new Map() };
-  const { grades } = state;
-  busy(true);
-  byId("status").textContent = "Sent …";
-  byId("result").hidden = false;
   state.open.clear();
   drawTeam(live);
   drawLive(live);
-  const began = performance.now();
-  try {
-    const response = await ask("/v1/rank/stream", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal: going.signal });
+  const { top } = byId("result").getBoundingClientRect();
+  if (top < 0 || top > innerHeight / 2) byId("result").scrollIntoView();
+  const failed = await work("Sent …", "Not ranked", async (signal) => {
     let made = null;
-    for await (const [name, data] of events(response)) {
+    for await (const [name, data] of events(await post("/v1/rank/stream", body, signal))) {
       if (name === "error") throw new Error(data.error.message);
       if (name === "ranking_done") made = data;
       else take(live, name, data);
     }
     if (!made) throw new Error("the connection was lost before the ranking was done");
-    finish({ id: made.id, query, ranking: made.ranking, notes: made.meta.warnings || [], grades, ranker }, (performance.now() - began) / 1000);
+    state.done.push({ ...made, query, body, grades, from: ranker });
+    state.team = made.ranking.team?.members.length ? made.ranking.team : null;
+    state.edited = structuredClone(state.team);
+    state.editing.clear();
+  });
+  drawTeam();
+  if (!failed) return;
+  if (state.done.at(-1)?.query === query) return drawRanking();
+  byId("heat").hidden = true;
+  showVerdict([judgeOf(ranker)]);
+}
+
+// The ranking is made again, from the ledger where there is one, and reasons come with it.
+async function sayWhy() {
+  const made = state.done.at(-1), { ranking, from, body } = made;
+  const options = from.chooses_team && from.has_team && ranking.team ? { options: { team: ranking.team } } : {};
+  const failed = await work("Asking for reasons …", "No reasons", async (signal) => {
+    Object.assign(made, await (await post("/v1/rank", { ...body, ...options, reasons: 10 }, signal)).json());
+  });
+  from.mute = failed?.status === 400 || failed?.status === 422;
+  byId("why").hidden ||= from.mute;
+}
+
+// Do what can be cancelled and ends with a new ranking; the result is the error if it fails.
+async function work(status, failed, make) {
+  const going = state.going = new AbortController(), began = performance.now();
+  const busy = (is) => {
+    byId("cancel").hidden = !is;
+    for (const id of ["add", "recruit", "why"]) byId(id).disabled = is;
+    byId("result").setAttribute("aria-busy", String(is));
+    updateAgain();
+  };
+  complain("");
+  byId("status").textContent = status;
+  busy(true);
+  try {
+    await make(going.signal);
+    const { calls, reused } = state.done.at(-1).ranking.usage;
+    const kept = reused.reduce((sum, each) => sum + each.calls, 0);
+    const parts = [`Done in ${((performance.now() - began) / 1000).toFixed(1)} s`, counted(calls, "call")];
+    if (kept) parts.push(`${counted(kept, "answer")} from the ledger`);
+    byId("status").textContent = `${parts.join(", ")}.`;
+    drawRanking();
+    return null;
   } catch (error) {
     const stopped = going.signal.aborted;
     byId("status").textContent = stopped ? "Cancelled. Scores that came are kept in the ledger." : "";
-    if (!stopped) complain(error instanceof TypeError ? "The server cannot be reached." : `Not ranked: ${error.message}.`.replace("..", "."));
-    const last = state.done.at(-1);
-    if (last?.query === query) drawRanking(); else byId("result").hidden = true;
-    drawTeam();
+    if (!stopped) complain(`${failed}: ${error instanceof TypeError ? "the server cannot be reached" : error.message.replace(/\.$/, "")}.`);
+    return error;
   } finally {
-    if (state.going === going) state.going = null;
+    state.going = null;
     busy(false);
   }
 }
@@ -196,32 +266,10 @@ function take(live, name, data) {
       break;
     }
     case "passages_compared":
-      byId("verdict").textContent = "Passages are compared with one another; their ranks follow at the end.";
+      showVerdict([judgeOf(current()), "Passages are compared with one another; their ranks follow at the end."]);
       status.textContent = `${data.done} of at most ${data.total} comparisons`;
       break;
   }
-}
-
-function finish(made, seconds) {
-  state.done.push(made);
-  const { team, usage } = made.ranking;
-  state.team = team && team.members.length ? team : null;
-  state.edited = state.team ? structuredClone(state.team) : null;
-  state.editing.clear();
-  const reused = usage.reused.reduce((sum, each) => sum + each.calls, 0);
-  const parts = [`Done in ${seconds.toFixed(1)} s`, counted(usage.calls, "call")];
-  if (reused) parts.push(`${counted(reused, "answer")} from the ledger`);
-  byId("status").textContent = `${parts.join(", ")}.`;
-  drawTeam();
-  drawRanking();
-}
-
-function busy(is) {
-  byId("rank").disabled = is;
-  byId("cancel").hidden = !is;
-  for (const id of ["again", "add", "recruit"]) byId(id).disabled = is;
-  byId("result").setAttribute("aria-busy", String(is));
-  if (!is) updateAgain();
 }
 
 function complain(message, where) {
@@ -247,14 +295,13 @@ function drawTeam(live = null) {
   updateAgain();
 }
 
-function changed() {
-  return Boolean(state.edited && JSON.stringify(state.edited) !== JSON.stringify(state.team));
-}
+const changed = () => Boolean(state.edited && JSON.stringify(state.edited) !== JSON.stringify(state.team));
 
 function updateAgain() {
-  const is = changed();
-  byId("team-state").textContent = is ? "changed; rank again to see what moves" : "";
-  byId("again").disabled = !is || Boolean(state.going) || !state.edited.members.length;
+  const again = changed() && mayEdit(), empty = again && !state.edited.members.length;
+  byId("team-state").textContent = empty ? "empty; add a persona" : changed() ? "changed" : "";
+  byId("rank").textContent = again ? "Rank again with this team" : "Rank";
+  byId("rank").disabled = Boolean(state.going) || empty;
 }
 
 function card(member, place, live) {
@@ -264,25 +311,18 @@ function card(member, place, live) {
   const criteria = rubric
     ? [
       element("ol", {}, ...rubric.criteria.map((each) => element("li", {}, element("b", {}, `${rounded(each.weight)}%`), element("span", { dir: "auto" }, each.name)))),
-      element("details", {}, element("summary", {}, "Who that is, and what a passage must do"), element("p", { dir: "auto" }, persona.description),
+      element("details", {}, element("summary", {}, "Persona and criteria"), element("p", { dir: "auto" }, persona.description),
         ...rubric.criteria.map((each) => element("p", { dir: "auto" }, element("b", {}, `${each.name}: `), each.description))),
     ]
     : [element("p", { class: "waits" }, live ? "writes criteria …" : "judges without criteria of its own")];
   const edit = mayEdit() && !live
     ? element("p", { class: "tools" },
       element("button", { type: "button", class: "edit", "aria-label": `Edit ${persona.name}`, onclick: () => { state.editing.add(place); drawTeam(); byId(`name-${place}`).focus(); } }, "Edit"),
-      element("button", { type: "button", "aria-label": `Remove ${persona.name}`, onclick: () => remove(place) }, "Remove"))
+      element("button", { type: "button", "aria-label": `Remove ${persona.name}`, onclick: () => { state.edited.members.splice(place, 1); state.editing.clear(); drawTeam(); byId("library").focus(); } }, "Remove"))
     : null;
   return element("article", { class: `member${isChanged ? " changed" : ""}` },
     element("div", { class: "headline" }, element("h3", { dir: "auto" }, persona.name), edit),
     ...criteria);
-}
-
-function remove(place) {
-  state.edited.members.splice(place, 1);
-  state.editing.clear();
-  drawTeam();
-  byId("library").focus();
 }
 
 function editor(member, place) {
@@ -293,10 +333,10 @@ function editor(member, place) {
     const all = criteria.reduce((added, each) => added + each.weight, 0);
     if (!criteria.length) sum.textContent = "";
     else if (!all) sum.textContent = "criteria without a weight are left out";
-    else sum.textContent = `weights add up to ${rounded(all)}%${Math.abs(all - 100) < 0.01 ? "" : "; they will be brought to 100%"}`;
+    else sum.textContent = `weights add up to ${rounded(all)}%${Math.abs(all - 100) < 0.01 ? "" : "; they are scaled to 100%"}`;
     updateAgain();
   };
-  // Buttons that are drawn anew lose the focus, which those who type would have to look for.
+  // Buttons that are drawn again lose the focus.
   const redraw = (change, selector) => () => {
     change();
     drawTeam();
@@ -307,13 +347,13 @@ function editor(member, place) {
     field("Criterion", each.name, (value) => { each.name = value; }),
     field("Weight %", rounded(each.weight), (value) => { each.weight = Math.max(0, Number(value) || 0); }, { type: "number", min: 0, step: "any", inputmode: "decimal" }),
     element("button", { type: "button", "aria-label": `Remove the criterion ${each.name}`, onclick: redraw(() => criteria.splice(row, 1), ".add") }, "✕"),
-    element("label", { class: "about" }, "What a passage must do", element("input", { value: each.description, dir: "auto", oninput: (event) => { each.description = event.target.value; updateAgain(); } }))));
+    element("label", { class: "about" }, "Description", element("input", { value: each.description, dir: "auto", oninput: (event) => { each.description = event.target.value; updateAgain(); } }))));
   const add = () => (member.rubric ??= { criteria: [], reason: "" }).criteria.push({ name: "", description: "", weight: 20 });
   total();
   return element("article", { class: "member changed" },
     element("div", { class: "who-is" },
       field("Name", persona.name, (value) => { persona.name = value; }, { id: `name-${place}` }),
-      field("Who that is", persona.description, (value) => { persona.description = value; })),
+      field("Description", persona.description, (value) => { persona.description = value; })),
     ...rows,
     element("p", { class: "tools" },
       element("button", { type: "button", class: "add", onclick: redraw(add, ".criterion:last-of-type input") }, "Add a criterion"),
@@ -333,10 +373,7 @@ function teamToSend() {
 
 // The ranking
 
-function colour(value, top) {
-  const part = top > 0 ? Math.min(1, Math.max(0, value / top)) : 0;
-  return `h${Math.round(part * 10)}`;
-}
+const colour = (value, top) => `h${top > 0 ? Math.round(10 * Math.min(1, Math.max(0, value / top))) : 0}`;
 
 const topOf = (ranking) => {
   const { top_score, scale, labels } = ranking.config;
@@ -346,15 +383,15 @@ const topOf = (ranking) => {
   return Math.max(1, ...ranking.hits.flatMap((hit) => Object.values(hit.scores).filter((score) => score !== null)));
 };
 
-// What the columns of a ranking say: the scores of personas; or the ranks that those gave who
-// compared passages, and that members of a fusion gave, whose scores have scales of their own.
+// The columns of a ranking: scores of personas; or ranks, from personas that compared passages and
+// from members of a fusion, whose scores have scales of their own.
 function columnsOf(ranking) {
   const { orders, members, hits } = ranking;
   if (!orders && !members) {
     const value = (hit, name) => hit.scores[name] ?? null;
     const why = (hit, name) => hit.missing[name] ?? (typeof hit.dropped === "number" ? `dropped, its relevance is ${rounded(hit.dropped)}` : "not asked");
-    const top = topOf(ranking);
-    return { names: ranking.personas, value, why, said: rounded, level: (score) => colour(score, top), ends: ["0", rounded(top)] };
+    const top = topOf(ranking), said = digits(hits.flatMap((hit) => ranking.personas.map((name) => value(hit, name))));
+    return { names: ranking.personas, value, why, said, level: (score) => colour(score, top), ends: ["0", rounded(top)] };
   }
   const member = new Map((members ?? []).map((each) => [each.label, each]));
   return {
@@ -367,17 +404,15 @@ function columnsOf(ranking) {
   };
 }
 
-function header(personas, moved) {
-  byId("heat").tHead.replaceChildren(element("tr", {},
-    element("th", { scope: "col", class: "name" }, "Passage"),
-    ...personas.map((name) => element("th", { scope: "col", class: "who", dir: "auto" }, name)),
-    element("th", { scope: "col", class: "final" }, "Score"),
-    element("th", { scope: "col" }, moved)));
+function header(...columns) {
+  byId("heat").hidden = false;
+  byId("heat").tHead.replaceChildren(element("tr", {}, ...columns.map(([text, kind]) => element("th", { scope: "col", class: kind, dir: "auto" }, text))));
 }
 
 function drawLive(live) {
-  header(live.personas, "Given at");
-  byId("verdict").textContent = "Scores appear as they come; the order follows at the end.";
+  header(["Passage", "name"], ...live.personas.map((name) => [name, "who"]), ["Score", "final"], ["Given at"]);
+  showVerdict([judgeOf(current()), "Scores appear as they come; the order follows at the end."]);
+  byId("saving").hidden = true;
   byId("heat").classList.remove("unscored");
   byId("heat").tBodies[0].replaceChildren(...live.documents.map((each, place) => element("tr", { "data-id": each.id },
     element("th", { scope: "row", class: "name" }, element("span", { class: "head", dir: "auto" }, each.title || each.text)),
@@ -404,9 +439,17 @@ function ndcg(ids, grades) {
   return best > 0 ? gain(ids.map((id) => grades[id] ?? 0)) / best : null;
 }
 
+const judgeOf = (ranker) => ranker?.judge || "No model judges.";
+
+// Warnings come first, and first of them who judged; each is a text, or a text and its kind.
+function showVerdict(said) {
+  byId("verdict").replaceChildren(...said.map((each) => { const [text, kind] = [each].flat(); return element("li", { class: kind ?? "note", dir: "auto" }, text); }));
+}
+
 function verdict(now, before) {
-  const said = [...now.notes.map((note) => `${note[0].toUpperCase()}${note.slice(1)}.`)];
-  const { hits } = now.ranking;
+  const judge = judgeOf(now.from), { hits } = now.ranking;
+  const notes = (now.meta.warnings ?? []).map((note) => `${note[0].toUpperCase()}${note.slice(1)}.`);
+  const said = [[judge, notes.includes(judge) ? "warn" : "note"], ...notes.filter((note) => note !== judge).map((note) => [note, "warn"])];
   const measured = (order) => ndcg(order.map((hit) => hit.doc_id), now.grades)?.toFixed(3);
   if (measured(hits)) {
     const given = measured([...hits].sort((a, b) => a.first_stage_rank - b.first_stage_rank));
@@ -415,9 +458,10 @@ function verdict(now, before) {
   }
   if (before) {
     const moved = hits.filter((hit) => place(before, hit.doc_id) !== hit.rank);
-    said.push(moved.length ? `${counted(moved.length, "passage")} moved since the last ranking.` : "Nothing moved since the last ranking.");
+    const same = JSON.stringify(before.ranking.team) === JSON.stringify(now.ranking.team);
+    said.push(moved.length ? `${counted(moved.length, "passage")} moved since the last ranking.` : ["Nothing moved since the last ranking.", same ? "note" : "warn"]);
   }
-  return said.join(" ");
+  return said;
 }
 
 const find = (made, id) => made.ranking.hits.find((hit) => hit.doc_id === id);
@@ -438,16 +482,19 @@ function drawRanking() {
   const { ranking } = now;
   const before = state.done.slice(0, -1).findLast((each) => samePassages(each, now));
   const columns = columnsOf(ranking);
-  header(columns.names, before ? "Moved" : "Given at");
+  const relevant = ranking.hits.some((hit) => typeof hit.relevance === "number");
+  const shown = { ...columns, relevant, score: digits(ranking.hits.map((hit) => hit.score)), moved: before ? "Moved" : "Given at" };
+  header(["Passage", "name"], ...columns.names.map((name) => [name, "who"]), ["Score", "final"], ...(relevant ? [["Relevance", "final"]] : []), [shown.moved]);
   byId("heat").classList.toggle("unscored", ranking.hits.every((hit) => hit.score === null));
-  byId("verdict").textContent = verdict(now, before);
+  showVerdict(verdict(now, before));
   drawRamp(columns);
   byId("heat").tBodies[0].replaceChildren(...ranking.hits.flatMap((hit) => {
-    const more = () => details(hit, columns, before);
-    const made = row(hit, columns, before, now.grades, more);
+    const more = () => details(hit, shown, before);
+    const made = row(hit, shown, before, now.grades, more);
     return state.open.has(hit.doc_id) ? [made, more()] : [made];
   }));
-  byId("save-page").hidden = byId("save-json").hidden = false;
+  byId("saving").hidden = false;
+  byId("why").hidden = Boolean(now.from?.mute || !columns.names.length);
 }
 
 function drawRamp({ names, ends: [low, high] }) {
@@ -467,20 +514,27 @@ function arrow(hit, before) {
 
 function row(hit, columns, before, grades, more) {
   const isOpen = state.open.has(hit.doc_id);
-  const grade = grades?.[hit.doc_id];
+  const grade = grades?.[hit.doc_id], [reason] = Object.values(hit.reasons ?? {});
   return element("tr", { "data-id": hit.doc_id, class: hit.score === null ? "unjudged" : null },
     element("th", { scope: "row", class: "name" },
       element("button", { type: "button", "aria-expanded": String(isOpen), onclick: (event) => toggle(event.currentTarget, hit.doc_id, more) },
         element("span", { class: "rank" }, String(hit.rank)),
         element("span", { class: "what" }, element("span", { class: "head", dir: "auto" }, hit.title || hit.text),
+          reason || hit.title ? element("span", { class: reason ? "snippet because" : "snippet", dir: "auto" }, ...(reason ? because(reason) : [hit.text])) : null,
           grade === undefined ? null : element("span", { class: `grade${grade > 0 ? " relevant" : ""}` }, grade > 0 ? "relevant" : "not relevant")))),
     ...columns.names.map((name) => {
       const value = columns.value(hit, name);
       if (value === null) return element("td", { class: "cell", "data-column": name, title: columns.why(hit, name) }, "–");
       return element("td", { class: `cell ${columns.level(value)}`, "data-column": name }, columns.said(value));
     }),
-    element("td", { class: "final", "data-column": "Score" }, hit.score === null ? "–" : rounded(hit.score)),
+    element("td", { class: "final", "data-column": "Score" }, hit.score === null ? "–" : columns.score(hit.score)),
+    columns.relevant ? element("td", { class: "final", "data-column": "Relevance" }, hit.relevance?.toFixed(2) ?? "–") : null,
     arrow(hit, before));
+}
+
+// A judge that gives no reasons has the sentence nearest to the query.
+function because({ text, quote, kind }) {
+  return [kind === "words" ? "nearest sentence: " : null, text, quote && quote !== text ? element("q", { dir: "auto" }, quote) : null].filter(Boolean).flatMap((each) => [each, " "]);
 }
 
 function details(hit, columns, before) {
@@ -491,10 +545,11 @@ function details(hit, columns, before) {
     let line = columns.value(hit, name) === null ? `no score: ${columns.why(hit, name)}` : said(columns, hit, name);
     if (then && !past.names.includes(name)) line += " (new)";
     else if (then && said(past, then, name) !== said(columns, hit, name)) line += ` (${said(past, then, name)} before)`;
-    return element("li", { dir: "auto" }, `${name}: ${[line, ...(criteria.length ? [criteria.join(", ")] : [])].join("; ")}`);
+    return element("li", { dir: "auto" }, `${name}: ${[line, ...(criteria.length ? [criteria.join(", ")] : [])].join("; ")}`,
+      hit.reasons?.[name] ? element("p", { class: "because" }, ...because(hit.reasons[name])) : null);
   });
   const left = then ? past.names.filter((name) => !columns.names.includes(name)).map((name) => element("li", { dir: "auto" }, `${name} is no longer there (${said(past, then, name)})`)) : [];
-  return element("tr", { class: "details" }, element("td", { colspan: columns.names.length + 3 },
+  return element("tr", { class: "details" }, element("td", { colspan: columns.names.length + (columns.relevant ? 4 : 3) },
     hit.title ? element("p", { dir: "auto" }, element("b", {}, hit.title)) : null,
     element("p", { dir: "auto" }, hit.text),
     element("ul", {}, ...lines, ...left)));
@@ -531,42 +586,48 @@ async function readFile(file) {
   if (!file) return;
   if (file.size > 4_000_000) return complain(`${file.name} has ${file.size} bytes; take up to 4,000,000.`);
   try {
-    byId("passages").value = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
+    byId("paste").value = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
   } catch {
     return complain(`${file.name} is not UTF-8 text.`);
   }
   complain("");
-  state.grades = null;
-  byId("example").value = "";
-  showCount();
+  byId("many").open = true;
+  readPasted();
 }
 
-function takeExample(number) {
-  const example = state.examples[number];
-  state.grades = example ? example.grades : null;
-  if (!example) return;
+function takeExample(place) {
+  const example = state.examples[place];
+  if (!example) return own();
+  byId("example").value = place;
   byId("query").value = example.query;
-  byId("passages").value = example.documents.map((each) => JSON.stringify(each)).join("\n");
-  showCount();
+  state.passages = records(example.documents);
+  state.grades = example.grades;
+  showPassages();
 }
 
-function describeJudge() {
-  const ranker = current();
-  if (!ranker) return;
-  byId("judge").textContent = ranker.model ? `${ranker.ranker}, judged by ${ranker.model}${ranker.weak ? ", a weak model" : ""}` : ranker.ranker;
+function addPassage() {
+  own();
+  showPassages(state.passages.push({ title: "", text: "" }) - 1);
+  byId("cards").lastElementChild.querySelector("input").focus();
 }
 
 async function begin() {
-  const rank_ = (team) => { if (!state.going) rank(team); };
-  byId("form").addEventListener("submit", (event) => { event.preventDefault(); rank_(null); });
+  const start = (team) => { if (!state.going) rank(team); };
+  const chosen = () => (changed() && mayEdit() ? teamToSend() : null);
+  byId("form").addEventListener("submit", (event) => { event.preventDefault(); start(chosen()); });
   byId("cancel").addEventListener("click", () => state.going?.abort());
-  byId("passages").addEventListener("input", () => { state.grades = null; byId("example").value = ""; showCount(); });
-  byId("query").addEventListener("input", () => { state.grades = null; byId("example").value = ""; });
+  byId("why").addEventListener("click", sayWhy);
+  byId("query").addEventListener("input", own);
+  byId("add-passage").addEventListener("click", addPassage);
+  byId("clear").addEventListener("click", () => { state.passages = []; own(); showPassages(); byId("add-passage").focus(); });
+  byId("paste").addEventListener("input", readPasted);
+  byId("replace").addEventListener("click", () => takePasted([]));
+  byId("append").addEventListener("click", () => takePasted(state.passages));
+  byId("file-button").addEventListener("click", () => byId("file").click());
   byId("file").addEventListener("change", (event) => { readFile(event.target.files[0]); event.target.value = ""; });
   byId("example").addEventListener("change", (event) => takeExample(event.target.value));
-  byId("ranker").addEventListener("change", () => { describeJudge(); drawTeam(); });
-  byId("again").addEventListener("click", () => rank_(teamToSend()));
-  byId("recruit").addEventListener("click", () => rank_(null));
+  byId("ranker").addEventListener("change", () => { if (!state.done.length) showVerdict([judgeOf(current())]); drawTeam(); });
+  byId("recruit").addEventListener("click", () => start(null));
   byId("save-team").addEventListener("click", () => save("team.json", `${JSON.stringify(teamToSend(), null, 2)}\n`, "application/json"));
   byId("save-json").addEventListener("click", () => save("ranking.json", `${JSON.stringify(state.done.at(-1).ranking, null, 2)}\n`, "application/json"));
   byId("save-page").addEventListener("click", savePage);
@@ -579,17 +640,15 @@ async function begin() {
     drawTeam();
   });
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); rank_(changed() && mayEdit() ? teamToSend() : null); }
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); start(chosen()); }
     if (event.key === "Escape") state.going?.abort();
   });
-  const drop = byId("passages");
   for (const name of ["dragover", "dragleave", "drop"]) {
-    drop.addEventListener(name, (event) => {
+    byId("ask").addEventListener(name, (event) => {
+      if (!event.dataTransfer.types.includes("Files")) return;
       event.preventDefault();
-      drop.classList.toggle("over", name === "dragover");
-      if (name !== "drop") return;
-      if (event.dataTransfer.files.length) readFile(event.dataTransfer.files[0]);
-      else { drop.value = event.dataTransfer.getData("text"); showCount(); }
+      byId("ask").classList.toggle("over", name === "dragover");
+      if (name === "drop") readFile(event.dataTransfer.files[0]);
     });
   }
   try {
@@ -599,14 +658,15 @@ async function begin() {
     state.library = found.members.sort((a, b) => collator.compare(a.persona.name, b.persona.name));
   } catch (error) {
     return complain(`The page could not be set up: ${error.message}.`);
-  }
+  } finally { document.documentElement.dataset.ready = ""; }
   byId("ranker").replaceChildren(...state.rankers.map((each) => element("option", { value: each.name }, each.name)));
   document.querySelector(".ranker").hidden = state.rankers.length < 2;
   byId("example").append(...state.examples.map((each, number) => element("option", { value: number }, each.query)));
   document.querySelector(".example").hidden = !state.examples.length;
   byId("library").append(...state.library.map((each, number) => element("option", { value: number }, each.persona.name)));
-  describeJudge();
-  document.documentElement.dataset.ready = "";
+  // Of all examples, the one that the embedded encoder helps about as much as the mean one.
+  if (state.examples.length) takeExample(state.examples.length - 1); else showPassages();
+  showVerdict([judgeOf(current()), "Rank to see the order, the score of each persona, and why."]);
 }
 
 begin();

@@ -1,4 +1,4 @@
-"""The playground: in Chromium against a service on the loopback, and what its routes say."""
+"""The playground in Chromium, against a service on the loopback, and its routes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ import pytest
 from mcranker import ChatRequest
 from mcranker.serve import hash_key
 from tests.support.browser_support import browser, expect, texts
-from tests.support.playing import PASSAGES, VISIBLE, Seen, opened, rank
+from tests.support.playing import PASSAGES, VISIBLE, Seen, fill, opened, rank
 from tests.support.serving import KEY, serving, settings
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Route
+
     from tests.support.browser_support import Windows
 
 __all__ = ["browser"]
@@ -39,22 +41,19 @@ def test_rank_disagree_and_rank_again(browser: Windows, tmp_path: Path) -> None:
         rank(page)
         assert texts(page, VISIBLE) == PASSAGES.split("\n")[::-1]
         assert texts(page, "#members h3") == ["NLP scientist", "Virologist", "Worried parent"]
-        assert texts(page, "#heat tbody tr:first-child td") == ["3", "3", "3", "9", "3 ▲2"]
-        again = page.get_by_role("button", name="Rank again with this team")
-        expect(again).to_be_disabled()
-
+        assert texts(page, "#heat tbody tr:first-child td") == ["3", "3", "3", "9", "0.30", "3 ▲2"]
         page.get_by_role("button", name="Edit Virologist").click()
         page.locator(".member input[type=number]").first.fill("155")
-        expect(page.locator(".sum")).to_have_text(
-            "weights add up to 180%; they will be brought to 100%"
-        )
+        expect(page.locator(".sum")).to_have_text("weights add up to 180%; they are scaled to 100%")
         page.get_by_label("Criterion").first.fill("Early passages")
         page.get_by_role("button", name="Remove Worried parent").click()
+        again = page.get_by_role("button", name="Rank again with this team")
+        expect(again).to_be_in_viewport()
         again.click()
         expect(page.locator("#heat thead")).to_contain_text("Moved")
         # By place: 1 + 9, 2 + 5, 3 + 1.
         assert texts(page, VISIBLE) == PASSAGES.split("\n")
-        assert texts(page, "#heat tbody tr:first-child td") == ["1", "9", "10", "▲2"]
+        assert texts(page, "#heat tbody tr:first-child td") == ["1", "9", "10", "0.50", "▲2"]
         expect(page.locator("#verdict")).to_contain_text("2 passages moved")
         page.get_by_role("button", name="Soap is for hands.").click()
         assert texts(page, ".details li") == [
@@ -101,10 +100,12 @@ def test_the_keyboard_is_enough_and_a_ranking_can_be_cancelled(browser: Windows)
 
     with opened(browser, score=score) as seen:
         page = seen.page
-        page.get_by_label("Query", exact=True).focus()
-        page.keyboard.type("masks")
+        page.get_by_role("button", name="Remove all").press("Enter")
+        page.get_by_label("Query", exact=True).fill("masks")
+        page.locator("#many > summary").press("Enter")
         page.keyboard.press("Tab")
         page.keyboard.insert_text(PASSAGES)
+        page.get_by_role("button", name="Add to the list").press("Enter")
         page.keyboard.press("Control+Enter")
         assert waits.wait(60)
         expect(page.get_by_role("button", name="Cancel")).to_be_visible()
@@ -142,8 +143,9 @@ def test_the_keyboard_is_enough_and_a_ranking_can_be_cancelled(browser: Windows)
     ],
 )
 def test_passages_are_read_in_several_forms(ready: Seen, given: str, count: str) -> None:
+    ready.page.locator("#many").evaluate("many => { many.open = true; }")
     ready.page.get_by_label("Passages", exact=True).fill(given)
-    expect(ready.page.locator("#count")).to_have_text(count)
+    expect(ready.page.locator("#read")).to_have_text(count)
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +155,7 @@ def ready(browser: Windows) -> Iterator[Seen]:
         assert seen.complaints == []
 
 
-def test_files_are_dropped_and_read(ready: Seen, tmp_path: Path) -> None:
+def test_files_are_read(ready: Seen, tmp_path: Path) -> None:
     path = tmp_path / "passages.jsonl"
     path.write_text('{"text": "from a file"}\n')
     ready.page.locator("#file").set_input_files(path)
@@ -165,18 +167,86 @@ def test_files_are_dropped_and_read(ready: Seen, tmp_path: Path) -> None:
     expect(ready.page.get_by_role("alert")).to_have_text("passages.jsonl is not UTF-8 text.")
 
 
-def test_examples_are_measured(browser: Windows) -> None:
+def test_passages_are_cards(browser: Windows) -> None:
+    with opened(browser) as seen:
+        page = seen.page
+        fill(page, '[{"id": "a", "text": "Soap."}, {"id": "b", "text": "N95.", "title": "Seal"}]')
+        assert texts(page, "#cards summary") == ["1. Soap.", "2. Seal"]
+        page.get_by_role("button", name="Add a passage").press("Enter")
+        page.keyboard.type("Cloth")  # the title of the new card has the focus
+        page.keyboard.press("Tab")
+        page.keyboard.type("Leaks.")
+        page.get_by_text("1. Soap.").click()
+        page.get_by_label("Text", exact=True).first.fill("Soap is for hands.")
+        page.get_by_role("button", name="Remove passage 2").press("Enter")
+        expect(page.locator("#cards summary").last).to_be_focused()
+        assert texts(page, "#cards summary") == ["1. Soap is for hands.", "2. Cloth"]
+
+        page.locator("#many > summary").click()
+        page.get_by_label("Passages", exact=True).fill('[{"id": "a", "text": "another"}]')
+        page.get_by_role("button", name="Add to the list").click()
+        expect(page.get_by_role("alert")).to_have_text('Not added: two passages have the id "a".')
+        page.get_by_label("Passages", exact=True).fill("Gowns.")
+        page.get_by_role("button", name="Add to the list").click()
+        expect(page.get_by_role("alert")).to_be_hidden()
+        with page.expect_request("**/v1/rank/stream") as sent:
+            page.get_by_role("button", name="Rank", exact=True).click()
+        assert json.loads(sent.value.post_data or "")["documents"] == [
+            {"_id": "a", "title": "", "text": "Soap is for hands."},
+            {"title": "Cloth", "text": "Leaks."},
+            {"title": "", "text": "Gowns."},
+        ]
+        page.get_by_role("button", name="Remove all").click()
+        expect(page.locator("#count")).to_have_text("No passages")
+        assert seen.complaints == []
+
+
+def test_an_example_comes_first_and_is_measured(browser: Windows) -> None:
     with opened(browser, score=lambda _: '{"Score": 5}') as seen:
         page = seen.page
-        page.get_by_label("Example").select_option(index=1)
         expect(page.locator("#count")).to_have_text("12 passages")
+        assert page.get_by_label("Query", exact=True).input_value()
         page.get_by_role("button", name="Rank", exact=True).click()
         # All scores are equal, so that the order is the one that was given.
         expect(page.locator("#verdict")).to_contain_text("nDCG@10 is 0.")
-        said = page.locator("#verdict").inner_text()
-        measured = said.split("nDCG@10 is ")[1][:5]
-        assert f"as given {measured}" in said
+        judge, measured = texts(page, "#verdict li")
+        assert judge == "Judged by scripted:tests."
+        assert f"as given {measured.split('nDCG@10 is ')[1][:5]}" in measured
+        assert texts(page, "#heat tbody tr:first-child td") == [*"555", "15", "0.50", "1"]
+        # The judgements of a ranking stay when another example is taken.
+        page.get_by_label("Example").select_option(index=2)
+        page.locator("#heat tbody button").first.click()
+        assert texts(page, "#verdict li") == [judge, measured]
         assert seen.complaints == []
+
+
+def test_reasons_come_on_demand(browser: Windows) -> None:
+    def reasoned(route: Route) -> None:
+        body = json.loads(route.request.post_data or "")
+        assert body.pop("reasons") == 10
+        assert len(body["options"]["team"]["members"]) == 3
+        answer = route.fetch(post_data=body).json()
+        first, second, _ = answer["ranking"]["hits"]
+        said = {"text": "<b>It seals.</b>", "quote": "N95 masks", "kind": "said"}
+        nearest = {"text": "Cloth masks leak.", "quote": "", "kind": "words"}
+        first["reasons"], second["reasons"] = {"Virologist": said}, {"Virologist": nearest}
+        route.fulfill(json=answer)
+
+    with opened(browser) as seen:
+        page = seen.page
+        rank(page)
+        page.route("**/v1/rank", reasoned)
+        page.get_by_role("button", name="Say why").click()
+        snippets = ["<b>It seals.</b> N95 masks", "nearest sentence: Cloth masks leak."]
+        expect(page.locator(".snippet")).to_have_text(snippets)
+        page.locator("#heat tbody button").first.click()
+        assert texts(page, ".details li")[1] == f"Virologist: 3{snippets[0]}"
+        assert seen.complaints == []
+
+        page.route("**/v1/rank", lambda route: route.fulfill(status=400, body="{}"))
+        page.get_by_role("button", name="Say why").click()
+        expect(page.get_by_role("alert")).to_contain_text("No reasons")
+        expect(page.get_by_role("button", name="Say why")).to_be_hidden()
 
 
 @pytest.mark.parametrize("width", [1440, 390])
@@ -198,9 +268,6 @@ def test_a_failing_model_and_a_lost_server_are_told(browser: Windows) -> None:
 
     with opened(browser, score=fail) as seen:
         page = seen.page
-        page.get_by_label("Passages", exact=True).fill(PASSAGES)
-        page.get_by_role("button", name="Rank", exact=True).click()  # the field says it itself
-        page.get_by_label("Query", exact=True).fill("masks")
         page.get_by_role("button", name="Rank", exact=True).click()
         expect(page.get_by_role("alert")).to_contain_text("Not ranked")
         assert "10.0.0.7" not in page.get_by_role("alert").inner_text()
@@ -220,7 +287,7 @@ def test_without_leave_the_team_stays() -> None:
     with serving(settings(port=0)) as address:
         (ranker,) = httpx.get(f"{address}/playground.json").json()["rankers"]
     assert ranker["chooses_team"] is False
-    assert ranker["model"] == "scripted:tests"
+    assert ranker["judge"] == "Judged by scripted:tests."
 
 
 def test_its_routes_are_guarded() -> None:
