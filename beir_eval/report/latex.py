@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from string import ascii_lowercase
 
 from beir_eval.report.model import Report, Section
-from beir_eval.report.notes import paper_note
-from beir_eval.report.numbers import NOTHING
-from beir_eval.report.tables import (
-    Entry,
-    Table,
-    condition_lines,
-    figure_table,
-    section_tables,
-)
-from beir_eval.report.verdict import findings
+from beir_eval.report.notes import findings, paper_note
+from beir_eval.report.tables import Entry, Table, figure_table, section_tables
 from personas.plain import plain
 
 _PREAMBLE = r"% Needs: \usepackage{booktabs,longtable,graphicx}"
@@ -50,14 +41,15 @@ _SPECIAL = {
     "‖": r"$^{\|}$",
     "\N{MINUS SIGN}": "$-$",
     "±": r"$\pm$",
+    "\N{EN DASH}": "--",
 }
 
 
 def render_latex(report: Report, *, figures: Mapping[str, str] | None = None) -> str:
-    """The report; the same report always makes the same text.
+    """Return the report; the same report always makes the same text.
 
     Args:
-        report: what it says.
+        report: its content.
         figures: section -> SVG file of its figure, relative to where the text will stand; the
             figure's values are there as a table in any case.
     """
@@ -69,13 +61,13 @@ def render_latex(report: Report, *, figures: Mapping[str, str] | None = None) ->
 
 
 def escaped(text: str) -> str:
-    """`text` in one line, so that LaTeX sets it as it is; control characters are shown."""
+    """Return `text` in one line, so that LaTeX sets it as it is; control characters are shown."""
     return "".join(_SPECIAL.get(char, char) for char in plain(text))
 
 
 def _section(report: Report, section: Section, figure_file: str | None) -> Iterator[str]:
     yield from (rf"\section*{{{escaped(section.title)}}}", "")
-    yield from _items([f"{name}: {said}" for name, said in condition_lines(section)])
+    yield from _items([f"{each.name}: {each.conditions}" for each in section.columns])
     first, *others = section_tables(report, section) or (None,)
     if first is not None:
         yield from _floating(first)
@@ -143,10 +135,10 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _entry(entry: Entry) -> str:
-    text = "--" if entry.text == NOTHING else escaped(entry.text)
+    text = escaped(entry.text)
     if entry.best:
         text = rf"\textbf{{{text}}}"
     if entry.second:
         text = rf"\underline{{{text}}}"
-    letters = entry.mark.strip(ascii_lowercase + ",") == ""
-    return text + (rf"$^{{{entry.mark}}}$" if entry.mark and letters else escaped(entry.mark))
+    mark = rf"$^{{{entry.mark}}}$" if entry.lettered else escaped(entry.mark)
+    return text + mark + "".join(f" ({escaped(tag)})" for tag in entry.tags)
