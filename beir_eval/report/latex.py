@@ -75,7 +75,10 @@ def _section(report: Report, section: Section, figure_file: str | None) -> Itera
         yield from _long(table)
     if section.figure:
         if figure_file:
-            yield from _figure(section.figure.note.title, figure_file)
+            yield from (r"\begin{figure}", r"\centering")
+            yield rf"\includesvg[width=\linewidth]{{{figure_file}}}"
+            caption = escaped(section.figure.note.title)
+            yield from (rf"\caption{{{caption}}}", r"\end{figure}", "")
         yield from _long(figure_table(report, section.figure))
         if section.figure.paper:
             yield from (f"The paper's figure, in words: {escaped(section.figure.paper)}.", "")
@@ -84,35 +87,27 @@ def _section(report: Report, section: Section, figure_file: str | None) -> Itera
 
 
 def _floating(table: Table) -> Iterator[str]:
-    """A table that fits a page, scaled where it would not fit its width."""
+    """Yield a table that fits a page, scaled where it would not fit its width."""
     wide = len(table.headings) > WIDE
-    yield r"\begin{table}"
-    yield r"\centering"
-    yield rf"\caption{{{escaped(_caption(table))}}}"
+    yield from (r"\begin{table}", r"\centering", rf"\caption{{{_caption(table)}}}")
     if wide:
         yield r"\resizebox{\linewidth}{!}{%"
     yield rf"\begin{{tabular}}{{{_alignment(table)}}}"
     yield from (r"\toprule", _row(map(escaped, table.headings)), r"\midrule")
     yield from (_row(map(_entry, row)) for row in table.rows)
-    yield from (r"\bottomrule", r"\end{tabular}" + ("}" if wide else ""), r"\end{table}", "")
+    yield from (r"\bottomrule", r"\end{tabular}" + "}" * wide, r"\end{table}", "")
 
 
 def _long(table: Table) -> Iterator[str]:
-    """A table that may go over several pages."""
+    """Yield a table that may go over several pages."""
     headings = _row(map(escaped, table.headings))
     yield from ("{", r"\footnotesize", r"\setlength{\tabcolsep}{3pt}")
     yield rf"\begin{{longtable}}{{{_alignment(table)}}}"
-    yield rf"\caption{{{escaped(_caption(table))}}}\\"
+    yield rf"\caption{{{_caption(table)}}}\\"
     yield from (r"\toprule", headings, r"\midrule", r"\endfirsthead")
     yield from (r"\toprule", headings, r"\midrule", r"\endhead", r"\bottomrule", r"\endfoot")
     yield from (_row(map(_entry, row)) for row in table.rows)
     yield from (r"\end{longtable}", "}", "")
-
-
-def _figure(title: str, file: str) -> Iterator[str]:
-    yield from (r"\begin{figure}", r"\centering")
-    yield rf"\includesvg[width=\linewidth]{{{file}}}"
-    yield from (rf"\caption{{{escaped(title)}}}", r"\end{figure}", "")
 
 
 def _items(texts: Sequence[str]) -> Iterator[str]:
@@ -123,7 +118,7 @@ def _items(texts: Sequence[str]) -> Iterator[str]:
 
 
 def _caption(table: Table) -> str:
-    return f"{table.title}. {table.note}".rstrip(" ")
+    return escaped(f"{table.title}. {table.note}".rstrip())
 
 
 def _alignment(table: Table) -> str:
