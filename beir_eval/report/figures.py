@@ -68,7 +68,8 @@ def render_svg(
         bottom += 22
         drawing.text(EDGE, bottom, _WHISKERS, size=_NOTE, tone="muted")
     said = "; ".join(
-        f"{name}: {', '.join(f'{_at(each)} {measure_text(each.value)}' for each in found)}"
+        (f"{name}: " if name else "")
+        + ", ".join(f"{_at(each)} {measure_text(each.value)}" for each in found)
         for name, found in lines
     )
     label = f"{figure.note.title}. {measure}. {said}."

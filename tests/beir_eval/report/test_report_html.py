@@ -241,8 +241,8 @@ def test_each_data_set_has_a_chart_of_means_and_intervals() -> None:
     page = Page(render_html(report(usual())))
     charts = [found["aria-label"] for tag, found in page.tags if tag == "svg" and "role" in found]
     assert charts == [
-        "SciFact. nDCG@10. : BM25 0.679, DIRECT 0.500, MC: 2 recruits 0.712.",
-        "Touche. nDCG@10. : BM25 0.300, DIRECT 0.200.",
+        "SciFact. nDCG@10. BM25 0.679, DIRECT 0.500, MC: 2 recruits 0.712.",
+        "Touche. nDCG@10. BM25 0.300, DIRECT 0.200.",
     ]
     tags = [tag for tag, _ in page.tags]
     assert tags.index("svg") < tags.index("table")
