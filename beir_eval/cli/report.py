@@ -50,26 +50,36 @@ def _report(ctx: click.Context) -> int:
     out, formats = given["out"], given["formats"]
     file = out is not None and _is_one_file(out)
     if file:
-        formats = _formats_of_file(ctx, out, formats)
+        by_suffix = _FORMAT_OF[Path(out).suffix.lower()]
+        if formats and formats != (by_suffix,):
+            raise click.UsageError(
+                f"--out {out!r} is a file for {by_suffix}, and --format says {','.join(formats)}; "
+                "leave --format out, or name a folder",
+                ctx,
+            )
+        formats = (by_suffix,)
     elif out is None:
         formats = formats or ("md",)
         if len(formats) > 1:
             raise click.UsageError("several formats need a folder: name one by --out", ctx)
-    else:
-        formats = formats or tuple(_SUFFIXES)
-        if Path(out).exists() and not Path(out).is_dir():
-            suffixes = ", ".join(_FORMAT_OF)
-            raise click.UsageError(
-                f"--out {out!r} is a file; name a folder, or a file that ends in {suffixes}", ctx
-            )
+    elif Path(out).exists() and not Path(out).is_dir():
+        suffixes = ", ".join(_FORMAT_OF)
+        raise click.UsageError(
+            f"--out {out!r} is a file; name a folder, or a file that ends in {suffixes}", ctx
+        )
     report = _built(given)
-    if not given["quiet"]:
-        _say_unfinished(report)
+    unfinished = [place for section in report.sections for place in section.unfinished]
+    if unfinished and not given["quiet"]:
+        dataset, label = unfinished[0]
+        say(
+            f"{counted(len(unfinished), 'run')} not finished and left out, e.g. {label!r} on "
+            f"{dataset}; the same 'beir-eval run' again finishes it"
+        )
     if out is None or file:
         with output(out) as write:
             write(_rendered(ctx, report, formats[0], {}))
         return 0
-    written = _write_folder(ctx, Path(out), report, formats)
+    written = _write_folder(ctx, Path(out), report, formats or tuple(_SUFFIXES))
     if not given["quiet"]:
         say(f"wrote {', '.join(written)} to {out!r}")
     return 0
@@ -80,7 +90,7 @@ def _is_one_file(out: str) -> bool:
 
 
 def _files_of(out: str) -> list[str]:
-    """The file that ``--out`` names, or those of the folder that are there."""
+    """Return the file that ``--out`` names, or those of the folder that are there."""
     if _is_one_file(out):
         return [out]
     files = (Path(out, f"{NAME}{suffix}") for suffix in _FORMAT_OF)
@@ -88,25 +98,11 @@ def _files_of(out: str) -> list[str]:
 
 
 def _files_of_run(text: str | None) -> Iterator[str]:
-    """The files of a ``--run-file``, which may be one for each data set."""
+    """Yield the files of a ``--run-file``, which may be one for each data set."""
     if text is not None:
         yield text
         path = text.partition("=")[2] or text
         yield from (path, *glob(escape(path).replace("{dataset}", "*")))  # noqa: PTH207
-
-
-def _formats_of_file(
-    ctx: click.Context, out: str, formats: tuple[str, ...] | None
-) -> tuple[str, ...]:
-    suffix = Path(out).suffix.lower()
-    by_suffix = _FORMAT_OF[suffix]
-    if formats and formats != (by_suffix,):
-        raise click.UsageError(
-            f"--out {out!r} is a file for {by_suffix}, and --format says {','.join(formats)}; "
-            "leave --format out, or name a folder",
-            ctx,
-        )
-    return (by_suffix,)
 
 
 def _built(given: Mapping[str, Any]) -> Report:
@@ -114,20 +110,14 @@ def _built(given: Mapping[str, Any]) -> Report:
     from beir_eval.report.build import build_report
 
     foreign = _foreign(given["run_files"])
+    names = ("measure", "baseline", "correction", "level", "margin", "provider_prices")
     return build_report(
-        find_runs(given["runs"]),
-        measure=given["measure"],
-        baseline=given["baseline"],
-        correction=given["correction"],
-        level=given["level"],
-        margin=given["margin"],
-        provider_prices=given["provider_prices"],
-        foreign=foreign,
+        find_runs(given["runs"]), foreign=foreign, **{name: given[name] for name in names}
     )
 
 
 def _foreign(texts: Sequence[str]) -> dict[str, str]:
-    """Label -> path of every TREC run; without a label, the file's name without its ending.
+    """Return label -> path of TREC runs; without a label, the file's name without its ending.
 
     Raises:
         SettingError: two have one label, or one is empty.
@@ -150,20 +140,10 @@ def _foreign(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _say_unfinished(report: Report) -> None:
-    unfinished = [place for section in report.sections for place in section.unfinished]
-    if unfinished:
-        dataset, label = unfinished[0]
-        say(
-            f"{counted(len(unfinished), 'run')} not finished and left out, e.g. {label!r} on "
-            f"{dataset}; the same 'beir-eval run' again finishes it"
-        )
-
-
 def _write_folder(
     ctx: click.Context, folder: Path, report: Report, formats: tuple[str, ...]
 ) -> list[str]:
-    """Write a file a form, and the figures that Markdown and LaTeX refer to; their names."""
+    """Write a file a form, and the figures that Markdown and LaTeX refer to; return their names."""
     files: dict[str, str] = {}
     figures: dict[str, str] = {}
     if {"md", "latex"} & set(formats):
@@ -182,12 +162,7 @@ def _write_folder(
     return list(files)
 
 
-def _rendered(
-    ctx: click.Context,
-    report: Report,
-    name: str,
-    figures: Mapping[str, str],
-) -> str:
+def _rendered(ctx: click.Context, report: Report, name: str, figures: Mapping[str, str]) -> str:
     if name == "md":
         from beir_eval.report.markdown import render_markdown
 

@@ -8,8 +8,24 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from beir_eval.experiment.run_folder import DataManifest, RunFolder, RunManifest
+from personas.ensembles import highest_score
 
 _PROVIDERS = ("openai.com", "anthropic.com")
+_NAMES = {
+    "direct": "DIRECT(0,{top:g})",
+    "fused": "Fused",
+    "mcranker": "MCRanker",
+    "pairwise": "Pairwise",
+    "qg": "QG",
+    "rankgpt": "RankGPT",
+    "rebel": "REBEL",
+    "rerank": "Reranker",
+    "rg_s": "RG-S(0,{top:g})",
+    "rg_yn": "RG-YN",
+    "setwise": "Setwise",
+    "tournament": "Tournament",
+}
+"""Names, as in suites and in the paper, of rankers that were run without a label."""
 
 
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:
@@ -21,22 +37,32 @@ def natural(text: str) -> tuple[tuple[int, int, str], ...]:
     )
 
 
+def shown_label(manifest: RunManifest) -> str:
+    """Return the label that tables show: ``"DIRECT(0,10)"`` for a run of ``direct`` by itself."""
+    if manifest.suite is not None or manifest.label != manifest.ranker:
+        return manifest.label
+    top = highest_score(manifest.config)
+    name = _NAMES.get(manifest.ranker, manifest.label)
+    return name.format(top=top) if top or "{" not in name else manifest.label
+
+
 def row_labels(runs: Sequence[RunFolder]) -> list[str]:
-    """The runs' labels; those that stand for several runs on the same data are told apart.
+    """Return the runs' labels; those of several runs on the same data are made different.
 
     Such labels get the part of their folders' paths in brackets in which they differ: of the
     folder that all data sets of one 'beir-eval run' lie in, and where that is the same, of the
     run's own folder as well.
     """
     tags = [""] * len(runs)
-    for label in {run.manifest.label for run in runs}:
-        places = [place for place, run in enumerate(runs) if run.manifest.label == label]
+    labels = [shown_label(run.manifest) for run in runs]
+    for label in set(labels):
+        places = [place for place, each in enumerate(labels) if each == label]
         same = [runs[place] for place in places]
         if max(Counter(run.manifest.data for run in same).values()) == 1:
             continue
         for place, tag in zip(places, _different_parts(_homes(same)), strict=True):
             tags[place] = f" ({tag})"
-    return [f"{run.manifest.label}{tag}" for run, tag in zip(runs, tags, strict=True)]
+    return [f"{label}{tag}" for label, tag in zip(labels, tags, strict=True)]
 
 
 def column_names(data: Sequence[DataManifest]) -> list[str]:

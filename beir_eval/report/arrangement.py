@@ -1,4 +1,4 @@
-"""Where runs stand in a report: sections by suite, columns by data set, rows by label."""
+"""The places of runs in a report: sections by suite, columns by data set, rows by label."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Slot = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """Where the runs of a section stand.
+    """The runs of a section.
 
     Attributes:
         name: of the suite; ``"runs"`` without one.
@@ -36,9 +36,9 @@ class Arrangement:
         data: content -> what was ranked, in the order of the columns.
         labels: of the rows, the first stage's first; empty where no run is finished.
         runs: the finished runs.
-        added: foreign runs that are in no folder.
         unfinished: (data set, label) of the others.
         never_run: labels of the suite's other rankers.
+        added: foreign runs that are in no folder.
     """
 
     name: str
@@ -50,19 +50,14 @@ class Arrangement:
     never_run: tuple[str, ...] = ()
     added: Mapping[Slot, ForeignRun] = field(default_factory=dict)
 
-    @property
-    def title(self) -> str:
-        """Heading of the section."""
-        return self.suite.title if self.suite else NO_SUITE_TITLE
-
     def manifest(self, place: Slot) -> RunManifest | None:
-        """Of what ranked there; None for the first stage, and where nothing was run."""
+        """Return that of a run; None for the first stage, and where nothing was run."""
         if place in self.added:
             return self.added[place].manifest(place[1], place[0])
         return self.runs[place].manifest if place in self.runs else None
 
     def columns(self) -> tuple[Column, ...]:
-        """A column for each of `data`, in its order."""
+        """Return a column for each of `data`, in its order."""
         manifests = [folder.manifest for folder in self.data.values()]
         queries = [paper.paper_queries(each.paper) if each.paper else None for each in manifests]
         return tuple(
@@ -71,26 +66,25 @@ class Arrangement:
         )
 
     def shown(self, label: str) -> str:
-        """A row's label in tables: of the first stage its own name, if all data sets have one."""
+        """Return a row's label in tables: the first stage's own name, if all data sets have one."""
         names = {folder.manifest.first_stage.name for folder in self.data.values()}
         if label != FIRST_STAGE or len(names) != 1 or names & set(self.labels):
             return label
         return names.pop()
 
-    def baseline(self, asked: str | None) -> str:
-        """The row that the others are compared with: the one asked for, the suite's, or first."""
-        named = {self.shown(label): label for label in self.labels}
-        for wanted in (asked, self.suite.baseline if self.suite else None):
-            if wanted is not None and self.has(wanted):
-                return named.get(wanted, wanted)
-        return FIRST_STAGE
+    def row(self, label: str) -> str | None:
+        """Find a row by its label, by its label in tables, or by the label in its runs' folders."""
+        kept = {run.manifest.label: row for (_, row), run in self.runs.items()}
+        names = kept | {self.shown(each): each for each in self.labels}
+        return label if label in self.labels else names.get(label)
 
-    def has(self, label: str) -> bool:
-        """Whether a row is called so, here or in tables."""
-        return label in self.labels or label in [self.shown(each) for each in self.labels]
+    def baseline(self, wanted: str | None) -> str:
+        """Return the row that the others are compared with: as asked for, the suite's, or first."""
+        asked = (wanted, self.suite.baseline if self.suite else None)
+        return next((row for each in asked if each and (row := self.row(each))), FIRST_STAGE)
 
     def paper_value(self, place: Slot) -> float | None:
-        """The paper's nDCG@10 for that place, 0 to 1; None if it has none.
+        """Return the paper's nDCG@10 for that place, 0 to 1; None if it has none.
 
         Raises:
             SuiteError: the suite names a table that the paper has not.
@@ -99,51 +93,45 @@ class Arrangement:
         if label == FIRST_STAGE:
             # Another first stage than the paper's is not to be mistaken for it.
             is_papers = paper.FIRST_STAGE_ROW in self.data[content].manifest.first_stage.name
-            return self._published(
-                self.suite, paper.FIRST_STAGE_ROW if is_papers else None, content
-            )
+            return self._published(paper.FIRST_STAGE_ROW if is_papers else None, content)
         manifest = self.manifest(place)
         suite = manifest.suite if manifest else None
-        return self._published(suite, suite.paper_row if suite else None, content)
+        return self._published(suite.paper_row if suite else None, content, suite)
 
     def not_run(self) -> list[tuple[str, tuple[float | None, ...]]]:
-        """(Label, the paper's numbers by column) of rows of which nothing was run.
+        """Return (label, the paper's numbers by column) of rows of which nothing was run.
 
         They are the suite's rankers, and then those rows of the paper's table that the suite
         names and that have a number for one of the data sets here.
         """
-        suite = self.suite
-        if suite is None:
+        if self.suite is None:
             return []
-        rows = [(label, suite.paper_rows.get(label)) for label in self.never_run]
+        rows = [(label, self.suite.paper_rows.get(label)) for label in self.never_run]
         found = [
-            (label, tuple(self._published(suite, row, content) for content in self.data))
-            for label, row in (*rows, *((row, row) for row in suite.not_run))
+            (label, tuple(self._published(row, content) for content in self.data))
+            for label, row in (*rows, *((row, row) for row in self.suite.not_run))
         ]
-        return [
-            (label, numbers)
-            for label, numbers in found
-            if label in self.never_run or any(number is not None for number in numbers)
-        ]
+        return [each for each in found if each[0] in self.never_run or set(each[1]) != {None}]
 
-    def _published(self, suite: SuiteNote | None, row: str | None, content: str) -> float | None:
-        data = self.data[content].manifest
+    def _published(
+        self, row: str | None, content: str, suite: SuiteNote | None = None
+    ) -> float | None:
+        suite, data = suite or self.suite, self.data[content].manifest
         if suite is None or suite.paper_table is None or row is None or data.paper is None:
             return None
         return paper.paper_value(suite.paper_table, row, data.paper)
 
 
 def arrange(runs: Sequence[RunFolder]) -> list[Arrangement]:
-    """Sections by suite in the natural order of the names, runs without a suite last.
+    """Make sections by suite in the natural order of the names, runs without a suite last.
 
     Raises:
         RunFolderError: a run and its data do not belong together, or cannot be read.
     """
     groups: dict[str, list[RunFolder]] = {}
     for run in sorted(runs, key=_row_order):
-        groups.setdefault(run.manifest.suite.name if run.manifest.suite else NO_SUITE, []).append(
-            run
-        )
+        suite = run.manifest.suite
+        groups.setdefault(suite.name if suite else NO_SUITE, []).append(run)
     names = sorted(groups, key=lambda name: (name == NO_SUITE, natural(name)))
     return [_arranged(name, groups[name]) for name in names]
 
@@ -151,11 +139,11 @@ def arrange(runs: Sequence[RunFolder]) -> list[Arrangement]:
 def with_foreign(
     arrangements: Sequence[Arrangement], files: Mapping[str, str]
 ) -> list[Arrangement]:
-    """With TREC runs as rows below all others, in every column whose queries they have.
+    """Add TREC runs as rows below all others, in every column whose queries they have.
 
     Args:
         arrangements: of the run folders.
-        files: label -> path, in which ``{dataset}`` stands for the name of each data set.
+        files: label -> path, in which ``{dataset}`` is replaced by the name of each data set.
 
     Raises:
         SettingError: a label is that of another row.
@@ -163,7 +151,7 @@ def with_foreign(
     """
     found = list(arrangements)
     for label, named in files.items():
-        taken = [plan for plan in found if plan.has(label) or label in plan.never_run]
+        taken = [plan for plan in found if plan.row(label) or label in plan.never_run]
         if taken or label == FIRST_STAGE:
             raise SettingError(f"label {label!r} is that of another row; take another label")
         file: dict[str, ForeignFile] = {}
@@ -189,47 +177,42 @@ def _with_file(
             files[str(path)] = ForeignFile.read(path)
         queries = data.queries()
         if not queries.keys().isdisjoint(files[str(path)].listed):
-            of_data = files[str(path)].of(
+            added[content, label] = files[str(path)].of(
                 queries, name=name, depth=data.manifest.depth, seen=partial(_seen, data)
             )
-            added[content, label] = of_data
     is_row = any(slot[1] == label for slot in added)
     return replace(plan, added=added, labels=(*plan.labels, label) if is_row else plan.labels)
 
 
 def _seen(data: DataFolder) -> set[str]:
-    """Ids of the documents that were ranked or judged."""
+    """Return the ids of the documents that were ranked or judged."""
     lists = (*data.first_stage().values(), *(of.items() for of in data.qrels().values()))
     return {doc_id for each in lists for doc_id, _ in each}
 
 
 def _arranged(name: str, members: Sequence[RunFolder]) -> Arrangement:
-    data = [run.data() for run in members]
     finished: dict[Slot, RunFolder] = {}
     folders: dict[str, DataFolder] = {}
     unfinished = []
-    for label, run, folder in zip(row_labels(members), members, data, strict=True):
+    for label, run in zip(row_labels(members), members, strict=True):
+        folder = run.data()
         if run.manifest.finished:
             finished[folder.manifest.content, label] = run
             folders.setdefault(folder.manifest.content, folder)
         else:
             unfinished.append((folder.manifest.dataset, label))
     labels = dict.fromkeys(label for _, label in finished)
+    suite = members[0].manifest.suite
+    begun = {run.manifest.label for run in members}
     return Arrangement(
         name=name,
-        suite=members[0].manifest.suite,
+        suite=suite,
         data=dict(sorted(folders.items(), key=lambda item: _column_order(item[1]))),
         labels=(FIRST_STAGE, *labels) if labels else (),
         runs=finished,
         unfinished=tuple(unfinished),
-        never_run=_never_run(members),
+        never_run=tuple(each for each in (suite.rankers if suite else ()) if each not in begun),
     )
-
-
-def _never_run(members: Sequence[RunFolder]) -> tuple[str, ...]:
-    suite = members[0].manifest.suite
-    begun = {run.manifest.label for run in members}
-    return tuple(label for label in (suite.rankers if suite else ()) if label not in begun)
 
 
 def _row_order(run: RunFolder) -> tuple[object, ...]:

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from beir_eval.experiment.run_folder import Metrics
 from beir_eval.measures.significance import Interval
 from beir_eval.report.model import Figure, Report, Section
-from beir_eval.report.verdict import findings
+from beir_eval.report.notes import findings
 from personas.plain import safe_json
 
 VERSION = 1

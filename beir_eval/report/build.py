@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from beir_eval.errors import SettingError
 from beir_eval.experiment.labels import natural
-from beir_eval.experiment.run_folder import (
-    FIRST_STAGE,
-    Metrics,
-    RunFolder,
-    RunManifest,
-    SuiteNote,
-)
+from beir_eval.experiment.run_folder import FIRST_STAGE, Metrics, RunFolder, RunManifest, SuiteNote
 from beir_eval.measures import paper
 from beir_eval.measures.across import Pooled, pooled
 from beir_eval.measures.significance import (
@@ -25,7 +19,7 @@ from beir_eval.measures.significance import (
     compare_runs,
     confidence_intervals,
 )
-from beir_eval.report.arrangement import Arrangement, Slot, arrange, with_foreign
+from beir_eval.report.arrangement import NO_SUITE_TITLE, Arrangement, Slot, arrange, with_foreign
 from beir_eval.report.model import Column, Figure, Point, Report, Row, Section, TableCell
 from beir_eval.report.notes import (
     bounded_at,
@@ -40,7 +34,7 @@ from beir_eval.report.shelf import Measured, Shelf, by_lot
 from personas.words import counted
 
 MEASURE = "nDCG@10"
-"""What the paper's numbers are of; heads a report on runs of which none is finished."""
+"""The measure of the paper's numbers, and of a report without any finished run."""
 EQUAL = 1e-12
 """Values that differ by no more share a rank."""
 
@@ -56,7 +50,7 @@ def build_report(
     provider_prices: bool = False,
     foreign: Mapping[str, str] | None = None,
 ) -> Report:
-    """What the runs came to, in sections by suite; the order of `runs` makes no difference.
+    """Measure and compare the runs, in sections by suite; the order of `runs` makes no difference.
 
     Args:
         runs: of any suites, data sets and folders; unfinished ones are listed, not counted.
@@ -84,56 +78,50 @@ def build_report(
         SuiteError: a suite names a table or a figure that the paper has not.
         ExtraMissing: a test, or `measure`, needs a package that is not installed.
     """
-    settings = Settings(correction, level, margin)
-    arrangements = with_foreign(arrange(runs), foreign or {})
-    _check_baseline(baseline, arrangements)
-    shelf = Shelf(_measure(measure, arrangements), provider_prices=provider_prices)
-    return Report(
-        measure=shelf.measure,
-        sections=tuple(
-            _section(each, each.baseline(baseline), shelf, settings) for each in arrangements
-        ),
-        correction=correction,
-        level=level,
-        margin=margin,
+    plans = with_foreign(arrange(runs), foreign or {})
+    if baseline is not None and not any(plan.row(baseline) for plan in plans):
+        known = {plan.shown(label) for plan in plans for label in plan.labels}
+        labels = ", ".join(map(repr, sorted(known, key=natural))) or "no finished run at all"
+        raise SettingError(
+            f"baseline={baseline!r} is no label of a finished run; there is {labels}"
+        )
+    first = next((run for plan in plans for run in plan.runs.values()), None)
+    measures = first.metrics().measures if first else (MEASURE,)
+    wanted = (measure or measures[0]).lower()
+    shelf = Shelf(
+        next((each for each in measures if each.lower() == wanted), measure or measures[0]),
+        provider_prices=provider_prices,
     )
+    report = Report(shelf.measure, correction, level, margin, ())
+    sections = tuple(_section(plan, plan.baseline(baseline), shelf, report) for plan in plans)
+    return replace(report, sections=sections)
 
 
-def _section(plan: Arrangement, baseline: str, shelf: Shelf, settings: Settings) -> Section:
+def _section(plan: Arrangement, baseline: str, shelf: Shelf, report: Report) -> Section:
     columns = plan.columns()
-    cells = _cells(plan, baseline, shelf, settings)
-    rows = _rows(plan, baseline, columns, cells)
-    rows = _with_pooled(rows, plan, baseline, shelf.measure, settings)
+    cells = _cells(plan, baseline, shelf, report)
+    rows = [_row(plan, label, label == baseline, columns, cells) for label in plan.labels]
+    rows = _with_pooled(rows, plan, report)
     if rows:
-        rows += _not_run(plan, with_paper=_is_papers(shelf.measure))
-    measured = measured_to(shelf.measure, [column.data.depth for column in columns])
-    has_paper = any(row.paper(place) is not None for row in rows for place in range(len(columns)))
-    return Section(
-        name=plan.name,
-        title=plan.title,
-        columns=columns,
-        rows=rows,
-        baseline=plan.shown(baseline),
-        figure=_figure(plan.suite, columns, rows),
-        unfinished=plan.unfinished,
-        paper_source=paper.paper_source() if has_paper else "",
-        notes=(*notes(columns, rows, plan.shown(baseline)), *_absent(plan)),
-        changed=_changed(plan, columns),
-        measured=measured,
-    )
-
-
-def _changed(plan: Arrangement, columns: Sequence[Column]) -> tuple[str, ...]:
-    """Runs and data whose files are not as they were written."""
+        rows += _not_run(plan, with_paper=shelf.measure.lower() == MEASURE.lower())
     names = {content: column.name for content, column in zip(plan.data, columns, strict=True)}
     changed = {f"data of {names[content]}": each.changed() for content, each in plan.data.items()}
     for (content, label), run in plan.runs.items():
         changed[f"{label} on {names[content]}"] = run.changed()
-    return tuple(f"{what} ({', '.join(files)})" for what, files in changed.items() if files)
-
-
-def _absent(plan: Arrangement) -> list[str]:
-    said = []
+    has_paper = any(row.paper(place) is not None for row in rows for place in range(len(columns)))
+    section = Section(
+        name=plan.name,
+        title=plan.suite.title if plan.suite else NO_SUITE_TITLE,
+        columns=columns,
+        rows=tuple(rows),
+        baseline=plan.shown(baseline),
+        figure=_figure(plan.suite, columns, rows),
+        unfinished=plan.unfinished,
+        paper_source=paper.paper_source() if has_paper else "",
+        changed=tuple(f"{what} ({', '.join(files)})" for what, files in changed.items() if files),
+        measured=measured_to(shelf.measure, [column.data.depth for column in columns]),
+    )
+    said = list(notes(section))
     if plan.never_run:
         said.append(f"Rankers of the suite that were not run: {', '.join(plan.never_run)}.")
     if unverified := sum(not run.manifest.files for run in plan.runs.values()):
@@ -141,94 +129,76 @@ def _absent(plan: Arrangement) -> list[str]:
             f"{counted(unverified, 'run')} of a version that kept no SHA-256 of its files: not "
             "verified."
         )
-    return said
+    return replace(section, notes=tuple(said))
 
 
-def _not_run(plan: Arrangement, *, with_paper: bool) -> tuple[Row, ...]:
-    made = []
-    for label, numbers in plan.not_run():
-        if label not in plan.never_run and not with_paper:
-            continue
-        papers = numbers if with_paper else (None,) * len(numbers)
-        nothing = (None,) * len(numbers)
-        made.append(Row(label, False, "", "", None, None, _mean(papers), nothing, not_run=papers))
-    return tuple(made)
-
-
-def _is_papers(measure: str) -> bool:
-    return measure.lower() == MEASURE.lower()
-
-
-def _cells(
-    plan: Arrangement, baseline: str, shelf: Shelf, settings: Settings
-) -> dict[Slot, TableCell]:
-    measured = _measured(plan, shelf)
+def _cells(plan: Arrangement, baseline: str, shelf: Shelf, report: Report) -> dict[Slot, TableCell]:
+    measured: dict[Slot, Measured] = {
+        (content, FIRST_STAGE): shelf.of_first_stage(data) for content, data in plan.data.items()
+    }
+    for place, run in plan.runs.items():
+        measured[place] = shelf.of_run(run, plan.data[place[0]])
+    for place, added in plan.added.items():
+        measured[place] = shelf.of_foreign(added, plan.data[place[0]])
     measure = shelf.measure
-    by_column: dict[str, dict[str, Metrics]] = {content: {} for content in plan.data}
-    for (content, label), each in measured.items():
-        by_column[content][label] = each.metrics
     flaws = {
         place: flaws_of(each.metrics, plan.manifest(place), measure)
         for place, each in measured.items()
     }
+    values: dict[str, dict[str, dict[str, float]]] = {content: {} for content in plan.data}
+    for (content, label), each in measured.items():
+        values[content][label] = by_lot(each.metrics, measure)
     sound = {
         content: {label: each for label, each in column.items() if not flaws[content, label]}
-        for content, column in by_column.items()
+        for content, column in values.items()
     }
     ranks = {
-        content: _ranks({label: _honest_mean(each, measure) for label, each in column.items()})
+        content: _ranks(
+            {label: _honest_mean(measured[content, label].metrics, measure) for label in column}
+        )
         for content, column in sound.items()
     }
-    values = _values(by_column, measure)
     # Measures of a report lie within 0 and 1, and so do the intervals.
     intervals = {
-        content: confidence_intervals(column, level=settings.level, low=0.0, high=1.0)
+        content: confidence_intervals(column, level=report.level, low=0.0, high=1.0)
         for content, column in values.items()
     }
     compared = compare_runs(
         values,
         baseline,
-        correction=settings.correction,
-        margin=settings.margin,
-        level=settings.level,
+        correction=report.correction,
+        margin=report.margin,
+        level=report.level,
         farthest=1.0,
     )
-    beaten = better_than(_values(sound, measure), correction=settings.correction)
-    return {
-        place: TableCell(
-            value=each.metrics.means[measure],
-            paper=plan.paper_value(place) if _is_papers(measure) else None,
-            rank=ranks[place[0]].get(place[1], 0),
-            interval=intervals[place[0]][place[1]],
-            comparison=compared[place[0]].get(place[1]),
-            metrics=each.metrics,
-            manifest=plan.manifest(place),
-            by_lot=bounds.by_lot if (bounds := each.metrics.ties.get(measure)) else None,
-            missing=missing_share(each.metrics),
-            signs=_signs(
-                each.metrics,
-                by_column[place[0]].get(baseline),
-                compared[place[0]].get(place[1]),
-                measure,
-                flaws=(flaws[place], flaws.get((place[0], baseline), "")),
-            ),
-            beats=tuple(plan.shown(label) for label in beaten[place[0]].get(place[1], ())),
-            judged=each.metrics.means.get(shelf.companions.judged),
-            condensed=_condensed(each.metrics, plan.manifest(place), shelf),
+    beaten = better_than(sound, correction=report.correction)
+    cells = {}
+    for place, each in measured.items():
+        content, label = place
+        metrics, manifest, base = each.metrics, plan.manifest(place), (content, baseline)
+        than, bounds = compared[content].get(label), metrics.ties.get(measure)
+        signs = flaws[place]
+        if than is not None and base in measured:
+            gain = metrics.means[measure] - measured[base].metrics.means[measure]
+            signs = _signs(gain, than, flaws[place], flaws[base])
+        cells[place] = TableCell(
+            value=metrics.means[measure],
+            paper=plan.paper_value(place) if measure.lower() == MEASURE.lower() else None,
+            rank=ranks[content].get(label, 0),
+            interval=intervals[content][label],
+            comparison=than,
+            metrics=metrics,
+            manifest=manifest,
+            by_lot=bounds.by_lot if bounds else None,
+            missing=missing_share(metrics),
+            signs=signs,
+            beats=tuple(plan.shown(other) for other in beaten[content].get(label, ())),
+            judged=metrics.means.get(shelf.companions.judged),
+            condensed=_condensed(metrics, manifest, shelf.companions.condensed),
             ceiling=each.ceiling,
             overlap=each.overlap,
         )
-        for place, each in measured.items()
-    }
-
-
-def _values(
-    columns: Mapping[str, Mapping[str, Metrics]], measure: str
-) -> dict[str, dict[str, dict[str, float]]]:
-    return {
-        content: {label: by_lot(each, measure) for label, each in column.items()}
-        for content, column in columns.items()
-    }
+    return cells
 
 
 def _honest_mean(metrics: Metrics, measure: str) -> float:
@@ -236,138 +206,91 @@ def _honest_mean(metrics: Metrics, measure: str) -> float:
     return metrics.means[measure] if bounds is None or bounds.by_lot is None else bounds.by_lot
 
 
-def _condensed(metrics: Metrics, manifest: RunManifest | None, shelf: Shelf) -> float | None:
-    """None as well where ranks below ``top_k`` would move up."""
-    name = shelf.companions.condensed
+def _condensed(metrics: Metrics, manifest: RunManifest | None, name: str | None) -> float | None:
+    """Return None as well where ranks below ``top_k`` would move up."""
     if name is None or name not in metrics.means or bounded_at(metrics, manifest) is not None:
         return None
     return _honest_mean(metrics, name)
 
 
-def _signs(
-    metrics: Metrics,
-    base: Metrics | None,
-    comparison: Comparison | None,
-    measure: str,
-    *,
-    flaws: tuple[str, str],
-) -> str:
-    """What stands beside a value: significance, what it owes to ties, and its flaws.
+def _signs(gain: float, than: Comparison, flaws: str, flaws_of_baseline: str) -> str:
+    """Return the marks beside a value: significance, ties that make the lead, and its flaws.
 
-    Args:
-        metrics: of the run.
-        base: of the baseline.
-        comparison: of both.
-        measure: that is compared.
-        flaws: of the run and of the baseline; what has any is no finding.
+    A value with flaws, and one compared with such a baseline, is not marked as significant.
     """
-    signs = flaws[0]
-    if base is None or comparison is None:
-        return signs
-    ranked = metrics.means[measure] - base.means[measure]
-    if ranked > EQUAL and comparison.difference < ranked / 2:
-        signs = TIES_SIGN + signs
-    return signs if any(flaws) else mark(comparison.p_adjusted) + signs
+    ties = TIES_SIGN if gain > EQUAL and than.difference < gain / 2 else ""
+    return ("" if flaws or flaws_of_baseline else mark(than.p_adjusted)) + ties + flaws
 
 
-def _measured(plan: Arrangement, shelf: Shelf) -> dict[Slot, Measured]:
-    """Every column's first stage, then all runs."""
-    found = {
-        (content, FIRST_STAGE): shelf.of_first_stage(data) for content, data in plan.data.items()
+def _row(
+    plan: Arrangement,
+    label: str,
+    is_baseline: bool,
+    columns: Sequence[Column],
+    cells: Mapping[Slot, TableCell],
+) -> Row:
+    row = tuple(cells.get((content, label)) for content in plan.data)
+    manifests = {
+        column.name: cell.manifest
+        for column, cell in zip(columns, row, strict=True)
+        if cell and cell.manifest
     }
-    for place, run in plan.runs.items():
-        found[place] = shelf.of_run(run, plan.data[place[0]])
-    for place, added in plan.added.items():
-        found[place] = shelf.of_foreign(added, plan.data[place[0]])
-    return found
+    return Row(
+        label=plan.shown(label),
+        cells=row,
+        average=_mean([cell.value if cell else None for cell in row]),
+        average_by_lot=_mean([cell.honest if cell else None for cell in row]),
+        paper_average=_mean([cell.paper if cell else None for cell in row]),
+        is_baseline=is_baseline,
+        weak_judge=max(
+            (run.weak_judge for (_, each), run in plan.runs.items() if each == label), default=""
+        ),
+        models=model_names(manifests),
+        foreign=any(manifest.foreign for manifest in manifests.values()),
+    )
 
 
-def _rows(
-    plan: Arrangement, baseline: str, columns: Sequence[Column], cells: Mapping[Slot, TableCell]
-) -> tuple[Row, ...]:
-    rows = {
-        label: tuple(cells.get((content, label)) for content in plan.data) for label in plan.labels
-    }
+def _not_run(plan: Arrangement, *, with_paper: bool) -> list[Row]:
     made = []
-    for label, row in rows.items():
-        manifests = {
-            column.name: cell.manifest
-            for column, cell in zip(columns, row, strict=True)
-            if cell and cell.manifest
-        }
-        made.append(
-            Row(
-                label=plan.shown(label),
-                cells=row,
-                average=_mean([cell.value if cell else None for cell in row]),
-                average_by_lot=_mean([cell.honest if cell else None for cell in row]),
-                paper_average=_mean([cell.paper if cell else None for cell in row]),
-                is_baseline=label == baseline,
-                weak_judge=max(
-                    (run.weak_judge for (_, each), run in plan.runs.items() if each == label),
-                    default="",
-                ),
-                models=model_names(manifests),
-                foreign=any(manifest.foreign for manifest in manifests.values()),
-            )
-        )
-    return tuple(made)
+    for label, numbers in plan.not_run():
+        if label in plan.never_run or with_paper:
+            nothing = (None,) * len(numbers)
+            papers = numbers if with_paper else nothing
+            row = Row(label, False, "", "", None, None, _mean(papers), nothing, not_run=papers)
+            made.append(row)
+    return made
 
 
-def _with_pooled(
-    rows: Sequence[Row], plan: Arrangement, baseline: str, measure: str, settings: Settings
-) -> tuple[Row, ...]:
-    """The rows with their differences over all data sets, corrected for all of them."""
+def _with_pooled(rows: list[Row], plan: Arrangement, report: Report) -> list[Row]:
+    """Add the rows' differences over all data sets, corrected for all of them."""
     names = [data.manifest.dataset for data in plan.data.values()]
     base = next((row for row in rows if row.is_baseline), None)
     if base is None or len(set(names)) < len(names):
-        return tuple(rows)
+        return rows
     found: dict[str, Pooled] = {}
     for row in rows:
         pairs = [
-            (by_lot(cell.metrics, measure), by_lot(theirs.metrics, measure))
+            (by_lot(cell.metrics, report.measure), by_lot(theirs.metrics, report.measure))
             for cell, theirs in zip(row.cells, base.cells, strict=True)
             if cell and theirs and cell.sound and theirs.sound
         ]
         over = pooled(
             [{each: ours[each] - theirs[each] for each in ours} for ours, theirs in pairs],
-            level=settings.level,
+            level=report.level,
         )
         if over and row is not base:
             found[row.label] = over
-    corrected = adjust([each.p_value for each in found.values()], settings.correction)
-    found = {
-        label: replace(each, p_adjusted=p_value)
-        for (label, each), p_value in zip(found.items(), corrected, strict=True)
-    }
-    return tuple(replace(row, pooled=found.get(row.label)) for row in rows)
-
-
-def _measure(asked: str | None, arrangements: Sequence[Arrangement]) -> str:
-    """The measure, under the name that the first finished run has for it."""
-    first = next((run for plan in arrangements for run in plan.runs.values()), None)
-    measures = first.metrics().measures if first else (MEASURE,)
-    if asked is None:
-        return measures[0]
-    return next((each for each in measures if each.lower() == asked.lower()), asked)
-
-
-def _check_baseline(baseline: str | None, arrangements: Sequence[Arrangement]) -> None:
-    if baseline is not None and not any(plan.has(baseline) for plan in arrangements):
-        known = {plan.shown(label) for plan in arrangements for label in plan.labels}
-        labels = ", ".join(map(repr, sorted(known, key=natural))) or "no finished run at all"
-        raise SettingError(
-            f"baseline={baseline!r} is no label of a finished run; there is {labels}"
-        )
+    corrected = adjust([each.p_value for each in found.values()], report.correction)
+    for label, p_value in zip(found, corrected, strict=True):
+        found[label] = replace(found[label], p_adjusted=p_value)
+    return [replace(row, pooled=found.get(row.label)) for row in rows]
 
 
 def _ranks(values: Mapping[str, float]) -> dict[str, int]:
-    """Label -> 1 for the best value, 2 for the second, equal ones alike; 0 for all others."""
+    """Return 1 for the best value, 2 for the second, equal ones alike; 0 for all others."""
     ranks = dict.fromkeys(values, 0)
-    if len(values) < 2:
-        return ranks
     rank, last = 0, math.inf
-    for label in sorted(values, key=lambda each: -values[each]):
+    for label in sorted(values, key=lambda each: -values[each]) if len(values) > 1 else ():
         if last - values[label] > EQUAL:
             rank, last = rank + 1, values[label]
         if rank > 2:
@@ -384,9 +307,10 @@ def _mean(values: Sequence[float | None]) -> float | None:
 def _figure(
     suite: SuiteNote | None, columns: Sequence[Column], rows: Sequence[Row]
 ) -> Figure | None:
-    """The suite's figure; None if it has none, or nothing of it was run.
+    """Return the suite's figure; None if it has none, or nothing of it was run.
 
-    Lines go by `SuiteNote.x` from left to right; bars stand in the order of the rows.
+    Lines go by `SuiteNote.x` from left to right, and a run without a number is in none; otherwise
+    points are in the order of the rows.
 
     Raises:
         SuiteError: it names a figure that the paper has not.
@@ -400,10 +324,16 @@ def _figure(
             cell = row.cells[place]
             if cell is None or cell.manifest is None or cell.manifest.suite is None:
                 continue
-            point = _point(note.kind, cell, cell.manifest.suite, row.label)
-            if point is not None:
-                name = _line_name(cell.manifest.suite.series, column.name, len(columns))
-                lines.setdefault(name, []).append(point)
+            x, series = cell.manifest.suite.x, cell.manifest.suite.series
+            at: float | str = row.label if x is None else str(x)
+            if note.kind == "line":
+                if not isinstance(x, int | float):
+                    continue
+                at = float(x)
+            several = f"{series}, {column.name}" if len(columns) > 1 else series
+            name = several if series else column.name
+            point = Point(at, cell.honest, cell.interval, cell.queries)
+            lines.setdefault(name, []).append(point)
     if not lines:
         return None
     if note.kind == "line":
@@ -414,28 +344,3 @@ def _figure(
         lines=tuple((name, tuple(points)) for name, points in lines.items()),
         paper=paper.paper_words(note.paper) if note.paper else "",
     )
-
-
-def _point(kind: str, cell: TableCell, suite: SuiteNote, label: str) -> Point | None:
-    """None where a run has no number to stand at on the axis of a line figure."""
-    x = suite.x
-    if kind == "bars":
-        return Point(label if x is None else str(x), cell.honest, cell.interval, cell.queries)
-    if isinstance(x, int | float):
-        return Point(float(x), cell.honest, cell.interval, cell.queries)
-    return None
-
-
-def _line_name(series: str, column: str, columns: int) -> str:
-    if not series:
-        return column
-    return series if columns == 1 else f"{series}, {column}"
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How it is tested, as `beir_eval.measures.significance` takes it."""
-
-    correction: str
-    level: float
-    margin: float

@@ -1,251 +1,352 @@
-"""Figures of reports as SVG: lines over a number, and bars by data set.
+"""Figures of reports as SVG: lines over a number, and means with their intervals.
 
-A figure is a file of its own that also stands within a page. It shows the values,
-each with its confidence interval; a pointer over a point or a bar shows its numbers.
+A figure is a file of its own that also fits into a page. A pointer over a point shows its numbers.
 """
 
 from __future__ import annotations
 
+import math
+import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
+from typing import Any
 
-from beir_eval.report.drawing import (
-    BOLD,
-    EDGE,
-    WIDTH,
-    Drawing,
-    Lines,
-    cut_to,
-    nice_ticks,
-    number,
-    scaled,
-    spread,
-    told,
-    width_of,
-    wrapped,
-)
 from beir_eval.report.model import Figure, Point
-from beir_eval.report.numbers import measure_text
+from beir_eval.report.numbers import interval, measure_text
+from personas.report.formats import bare, printable
+from personas.report.page import asset, environment
+from personas.words import exact
 
-_TITLE, _NOTE = 17.0, 13.0
+WIDTH = 580.0
+EDGE = 16.0
+SERIES = 8
+"""Colours of ``figure.css``; further series take them again, drawn hollow."""
+Lines = Sequence[tuple[str, Sequence[Point]]]
+"""Name and points of each line, or of each group of rows; none without points."""
+
+_TITLE, _NAME, _TICK, _NOTE = 17.0, 14.0, 13.0, 13.0
+_BOLD = 1.12
+"""How much wider than usual text bold text is, at most."""
 _WHISKERS = "Ties drawn by lot. Whiskers: confidence interval of the mean over queries."
 _NOTHING = "No finished run has a place in this figure yet."
-_NAME, _TICK = 14.0, 13.0
-_LONGEST_BAR, _LONGEST_LINE = 208.0, 160.0
-"""Pixels of a name beside a bar, and at the end of a line."""
-_VALUES = 52.0
-_GROUP, _GROUPS_APART = 24.0, 10.0
+_LONGEST = 208.0
+"""Pixels of a name, at most; less in a narrow figure."""
 _ROW, _LINE, _MOST_LINES = 26.0, 16.0, 3
-_THICK = 16.0
-_LEAST_HEIGHT = 300.0
-_NAMES_APART = 19.0
-_LEADER = 28.0
+_LEAST_HEIGHT, _NAMES_APART, _LEADER = 300.0, 19.0, 28.0
 _MOST_TICKS_AT_VALUES = 12
-_MOST_ASIDE = 5.0
+_LEAST_SPAN = 1e-6
+_NARROW, _WIDE = frozenset("ijltfrI.,:;|!'()[]{}-/ "), frozenset("mwMW@%<>=+~")
 
 
-def render_svg(figure: Figure, *, measure: str = "nDCG@10") -> str:
-    """The figure as an SVG file.
+def render_svg(
+    figure: Figure, *, measure: str = "nDCG@10", width: float = WIDTH, embedded: bool = False
+) -> str:
+    """Return the figure as SVG; the same figure gives the same file, byte for byte.
 
-    The same figure gives the same file, byte for byte. Names that are too long are cut; the
-    whole name shows under a pointer. Lines have a colour and a marker by their place, bars the
-    colour of their name.
+    Names that are too long are cut; the whole name shows under a pointer.
 
     Args:
         figure: what to draw; its values are 0 to 1.
         measure: what the values are of, for the axis.
+        width: of the drawing, in pixels.
+        embedded: for a page that has ``figure.css`` and says what the whiskers are.
     """
-    drawing = Drawing()
-    top = EDGE + _TITLE
-    for line in wrapped(figure.note.title, (WIDTH - 2 * EDGE) / BOLD, _TITLE, 3):
-        drawing.text(EDGE, top, line, size=_TITLE, bold=True)
-        top += 1.35 * _TITLE
+    drawing = _Drawing(width)
+    size = _TITLE if width >= WIDTH else _NAME
+    top = EDGE + size
+    for line in wrapped(figure.note.title, (width - 2 * EDGE) / _BOLD, size, 3):
+        drawing.text(EDGE, top, line, size=size, bold=True)
+        top += 1.35 * size
     lines = [(name, found) for name, found in figure.lines if found]
     if not lines:
         drawing.text(EDGE, top + 12, _NOTHING, tone="muted")
-        return drawing.finished(top + 36, f"{figure.note.title}: {_NOTHING}")
-    draw = _draw_bars if figure.note.kind == "bars" else _draw_lines
+        return drawing.finished(top + 36, f"{figure.note.title}: {_NOTHING}", embedded=embedded)
+    draw = _draw_lines if figure.note.kind == "line" else _draw_rows
     bottom = draw(drawing, lines, top, measure, figure.note.x_label)
-    drawing.text(EDGE, bottom + 22, _WHISKERS, size=_NOTE, tone="muted")
-    return drawing.finished(bottom + 22 + EDGE, _in_words(figure.note.title, lines, measure))
+    if not embedded:
+        bottom += 22
+        drawing.text(EDGE, bottom, _WHISKERS, size=_NOTE, tone="muted")
+    said = "; ".join(
+        (f"{name}: " if name else "")
+        + ", ".join(f"{_at(each)} {measure_text(each.value)}" for each in found)
+        for name, found in lines
+    )
+    label = f"{figure.note.title}. {measure}. {said}."
+    return drawing.finished(bottom + EDGE, label, embedded=embedded)
 
 
-def _in_words(title: str, lines: Lines, scale: str) -> str:
-    """What is read out in place of the figure: all its values."""
-    told = []
-    for name, found in lines:
-        values = [
-            f"{each.x if isinstance(each.x, str) else number(each.x)} {measure_text(each.value)}"
-            for each in found
-        ]
-        told.append(f"{name}: {', '.join(values)}")
-    return f"{title}. {scale}. {'; '.join(told)}."
+class _Drawing:
+    """Paths in the order in which they are painted, and the words over them; in pixels."""
+
+    def __init__(self, width: float) -> None:
+        self.width = width
+        self.paths: list[dict[str, str]] = []
+        self.texts: list[dict[str, Any]] = []
+
+    def text(
+        self,
+        x: float,
+        y: float,
+        words: str,
+        *,
+        size: float = _NAME,
+        tone: str = "ink",
+        anchor: str = "start",
+        bold: bool = False,
+        full: str = "",
+    ) -> None:
+        """Add words whose base line is `y`; `full` is what a pointer over them shows."""
+        self.texts.append(
+            {"x": _n(x), "y": _n(y), "words": words, "size": _n(size), "tone": tone}
+            | {"anchor": anchor, "bold": bold, "full": full if full != words else ""}
+        )
+
+    def path(self, points: Sequence[tuple[float, float]], kind: str) -> None:
+        """Add a line through `points`; `kind` is its classes in ``figure.css``."""
+        way = "L".join(f"{_n(x)} {_n(y)}" for x, y in points)
+        self.paths.append({"d": f"M{way}", "kind": kind})
+
+    def whisker(self, start: tuple[float, float], end: tuple[float, float], series: int) -> None:
+        """Add an interval with caps, horizontal or upright."""
+        across, along = (0, 4) if start[1] == end[1] else (3, 0)
+        caps = [[(x - across, y - along), (x + across, y + along)] for x, y in (start, end)]
+        for points in ([start, end], *caps):
+            self.path(points, f"whisker s{series % SERIES}")
+
+    def dot(self, x: float, y: float, series: int, title: str) -> None:
+        """Add the sign of a series; a pointer over it shows `title`."""
+        hollow = " hollow" if series >= SERIES else ""
+        kind = f"dot s{series % SERIES}{hollow}"
+        self.paths.append({"x": _n(x), "y": _n(y), "kind": kind, "title": title})
+
+    def finished(self, height: float, label: str, *, embedded: bool) -> str:
+        """Return the file; `label` is read out in place of the figure."""
+        style = "" if embedded else asset("figure.css", "beir_eval")
+        return printable(
+            environment("beir_eval")
+            .get_template("templates/figure.svg")
+            .render(drawing=self, width=_n(self.width), height=_n(height), label=label, style=style)
+        )
 
 
-def _draw_bars(drawing: Drawing, groups: Lines, top: float, scale: str, x_label: str) -> float:
-    """Draw below `top`, group under group; where the drawing ends, in pixels."""
+def _draw_rows(drawing: _Drawing, groups: Lines, top: float, scale: str, x_label: str) -> float:
+    """Draw a row for each point, group under group; return where the drawing ends."""
     every = [point for _, points in groups for point in points]
-    names = list(dict.fromkeys(str(point.x) for point in every))
-    room = min(_LONGEST_BAR, max(width_of(name, _NAME) for name in names) + 4)
-    left, right = EDGE + room + 10, WIDTH - EDGE - _VALUES
-    most = max(max(point.value, point.interval.high) for point in every)
-    ticks = nice_ticks(0, max(0.01, most))
+    names = list(dict.fromkeys(_at(point) for point in every))
+    width = drawing.width
+    room = min(_LONGEST, 0.36 * width, max(width_of(name, _NAME) for name in names) + 4)
+    left, right = EDGE + room + 14, width - EDGE - 62
+    ticks = _value_ticks(every, most=max(3, int((right - left) / 48)))
     lines_of = {name: wrapped(name, room, _NAME, _MOST_LINES) for name in names}
     heights = {name: max(_ROW, _LINE * len(lines) + 6) for name, lines in lines_of.items()}
-    y = top + 4
+
+    def x(value: float) -> float:
+        return scaled(value, (ticks[0], ticks[-1]), (left, right))
+
+    y = top - 6
     for group, points in groups:
-        fitting = cut_to(group, (WIDTH - 2 * EDGE) / BOLD, _NAME)
-        drawing.text(EDGE, y + 15, fitting, size=_NAME, bold=True, full=group)
-        y += _GROUP
-        below = y + sum(heights[str(point.x)] for point in points)
+        if group:
+            fitting = cut_to(group, (width - 2 * EDGE) / _BOLD, _NAME)
+            drawing.text(EDGE, y + 15, fitting, bold=True, full=group)
+            y += 24
+        below = y + sum(heights[_at(point)] for point in points)
         for tick in ticks:
-            x = scaled(tick, (0, ticks[-1]), (left, right))
-            drawing.rule((x, y), (x, below), axis=tick == 0)
+            drawing.path([(x(tick), y), (x(tick), below)], "rule")
         for point in points:
-            name = str(point.x)
+            name = _at(point)
             middle = y + heights[name] / 2
             for place, line in enumerate(lines_of[name]):
                 base = middle + 4.5 + _LINE * (place - (len(lines_of[name]) - 1) / 2)
-                drawing.text(left - 10, base, line, size=_NAME, anchor="end", full=name)
-            _draw_bar(drawing, point, group, names.index(name), (left, right, middle, ticks[-1]))
+                drawing.text(left - 14, base, line, anchor="end", full=name)
+            low, high, series = x(point.interval.low), x(point.interval.high), names.index(name)
+            drawing.whisker((low, middle), (high, middle), series)
+            title = f"{group}, {name}: {_numbers(point)}" if group else f"{name}: {_numbers(point)}"
+            drawing.dot(x(point.value), middle, series, title)
+            drawing.text(width - EDGE, middle + 4.5, measure_text(point.value), anchor="end")
             y += heights[name]
-        y += _GROUPS_APART
+        y += 10
     for tick in ticks:
-        x = scaled(tick, (0, ticks[-1]), (left, right))
-        drawing.text(x, y + 10, number(tick), size=_TICK, anchor="middle", tone="muted")
+        drawing.text(x(tick), y + 8, _number(tick), size=_TICK, anchor="middle", tone="muted")
     words = f"{scale}, {x_label}" if x_label else scale
-    drawing.text(left, y + 31, cut_to(words, WIDTH - EDGE - left, _NAME), full=words)
-    return y + 35
+    drawing.text(left, y + 29, cut_to(words, width - EDGE - left, _NAME), full=words)
+    return y + 33
 
 
-def _draw_bar(
-    drawing: Drawing,
-    point: Point,
-    group: str,
-    series: int,
-    place: tuple[float, float, float, float],
-) -> None:
-    """One bar with its interval and value; `place`: left, right, middle, and what is at right."""
-    left, right, middle, most = place
-
-    def x(value: float) -> float:
-        return scaled(value, (0, most), (left, right))
-
-    box = (left, middle - _THICK / 2, max(x(point.value) - left, 0.5), _THICK)
-    drawing.bar(box, series, title=f"{group}, {point.x}: {told(point)}")
-    drawing.whisker(x(point.interval.low), x(point.interval.high), middle, 4)
-    value = measure_text(point.value)
-    drawing.text(WIDTH - EDGE, middle + 4.5, value, size=_NAME, anchor="end")
-
-
-@dataclass(frozen=True, slots=True)
-class _Plot:
-    """Where numbers lie: edges in pixels, and what stands there."""
-
-    left: float
-    right: float
-    top: float
-    bottom: float
-    ticks: tuple[float, ...]
-    numbers: tuple[float, ...]
-
-    def y(self, value: float) -> float:
-        """Of a value of 0 to 1."""
-        return scaled(value, (self.ticks[0], self.ticks[-1]), (self.bottom, self.top))
-
-    def x(self, at: float) -> float:
-        low, high = self.numbers[0], self.numbers[-1]
-        if low == high:
-            return (self.left + self.right) / 2
-        pad = min(40.0, (self.right - self.left) / 8)
-        return scaled(at, (low, high), (self.left + pad, self.right - pad))
-
-    def aside(self, lines: int) -> float:
-        """How far the lines stand apart, so that their intervals do not cover each other."""
-        nearest = min((self.x(b) - self.x(a) for a, b in pairwise(self.numbers)), default=40.0)
-        return min(_MOST_ASIDE, 0.5 * nearest / lines)
-
-
-def _draw_lines(drawing: Drawing, lines: Lines, top: float, scale: str, x_label: str) -> float:
-    """Draw below `top`, values over numbers; where the drawing ends, in pixels."""
-    drawing.text(EDGE, top + 4, cut_to(scale, WIDTH / 2, _TICK), size=_TICK)
+def _draw_lines(drawing: _Drawing, lines: Lines, top: float, scale: str, x_label: str) -> float:
+    """Draw values over numbers; return where the drawing ends."""
+    drawing.text(EDGE, top + 4, cut_to(scale, drawing.width / 2, _TICK), size=_TICK)
     every = [point for _, points in lines for point in points]
     ticks = _value_ticks(every)
-    room = min(_LONGEST_LINE, max(width_of(name, _NAME) for name, _ in lines) + 4)
-    names_at = WIDTH - EDGE - room
-    plot = _Plot(
-        left=EDGE + max(width_of(number(tick), _TICK) for tick in ticks) + 10,
-        right=names_at - _LEADER,
-        top=top + 22,
-        bottom=top + 22 + max(_LEAST_HEIGHT, _NAMES_APART * len(lines)),
-        ticks=tuple(ticks),
-        numbers=tuple(sorted({float(point.x) for point in every})),
-    )
+    room = min(160.0, max(width_of(name, _NAME) for name, _ in lines) + 4)
+    names_at = drawing.width - EDGE - room
+    left = EDGE + max(width_of(_number(tick), _TICK) for tick in ticks) + 10
+    right, top = names_at - _LEADER, top + 22
+    bottom = top + max(_LEAST_HEIGHT, _NAMES_APART * len(lines))
+    numbers = sorted({float(point.x) for point in every})
+
+    def y(value: float) -> float:
+        return scaled(value, (ticks[0], ticks[-1]), (bottom, top))
+
+    def x(at: float) -> float:
+        if len(numbers) == 1:
+            return (left + right) / 2
+        pad = min(40.0, (right - left) / 8)
+        return scaled(at, (numbers[0], numbers[-1]), (left + pad, right - pad))
+
     for tick in ticks:
-        y = plot.y(tick)
-        drawing.rule((plot.left, y), (plot.right, y))
-        drawing.text(plot.left - 8, y + 4, number(tick), size=_TICK, anchor="end", tone="muted")
-    _draw_axis(drawing, plot, x_label)
-    places = _draw_series(drawing, plot, lines)
-    wanted = [found[-1][1] for found in places]
-    for series, y in enumerate(spread(wanted, _NAMES_APART, plot.top, plot.bottom)):
-        name, (end_x, end_y) = lines[series][0], places[series][-1]
-        leader = [(end_x + 8, end_y), (plot.right, end_y), (names_at - 17, y)]
-        drawing.line(leader, series, width=1, dash="1.5 3", opacity=0.8)
-        drawing.marker(names_at - 9, y, series)
-        drawing.text(names_at, y + 4.5, cut_to(name, room, _NAME), size=_NAME, full=name)
-    return plot.bottom + (46 if x_label else 26)
-
-
-def _draw_series(drawing: Drawing, plot: _Plot, lines: Lines) -> list[list[tuple[float, float]]]:
-    """Draw intervals, then lines, then markers on top; where the points of each line are."""
-    step = plot.aside(len(lines))
-    ordered = [sorted(points, key=lambda point: float(point.x)) for _, points in lines]
-    places = []
-    for series, points in enumerate(ordered):
-        aside = step * (series - (len(lines) - 1) / 2)
-        places.append([(plot.x(float(p.x)) + aside, plot.y(p.value)) for p in points])
-        for (x, _), point in zip(places[-1], points, strict=True):
-            low, high = plot.y(point.interval.low), plot.y(point.interval.high)
-            for ends in (
-                ((x, low), (x, high)),
-                ((x - 3, low), (x + 3, low)),
-                ((x - 3, high), (x + 3, high)),
-            ):
-                drawing.line(ends, series, width=1.3, dash="none", opacity=0.55)
-    for series, found in enumerate(places):
-        drawing.line(found, series)
-    for series, (name, _) in enumerate(lines):
-        for (x, y), point in zip(places[series], ordered[series], strict=True):
-            drawing.marker(x, y, series, title=f"{name}, {number(float(point.x))}: {told(point)}")
-    return places
-
-
-def _draw_axis(drawing: Drawing, plot: _Plot, label: str) -> None:
-    """Ticks at the numbers themselves, or at round ones where there are many."""
-    low, high = plot.numbers[0], plot.numbers[-1]
-    ticks: Sequence[float] = plot.numbers
-    if len(ticks) > _MOST_TICKS_AT_VALUES:
-        ticks = [tick for tick in nice_ticks(low, high, 9) if low <= tick <= high]
-    drawing.rule((plot.left, plot.bottom), (plot.right, plot.bottom), axis=True)
+        drawing.path([(left, y(tick)), (right, y(tick))], "rule")
+        words = _number(tick)
+        drawing.text(left - 8, y(tick) + 4, words, size=_TICK, anchor="end", tone="muted")
+    drawing.path([(left, bottom), (right, bottom)], "axis")
+    shown = numbers
+    if len(numbers) > _MOST_TICKS_AT_VALUES:
+        low, high = numbers[0], numbers[-1]
+        shown = [tick for tick in nice_ticks(low, high, 9) if low <= tick <= high]
     taken = 0.0
-    for tick in ticks:
-        x, words = plot.x(tick), number(tick)
-        drawing.rule((x, plot.bottom), (x, plot.bottom + 5), axis=True)
-        half = width_of(words, _TICK) / 2
-        if x - half >= taken:
-            drawing.text(x, plot.bottom + 19, words, size=_TICK, anchor="middle", tone="muted")
-            taken = x + half + 6
-    words = cut_to(label, plot.right - plot.left, _NAME)
-    middle = (plot.left + plot.right) / 2
-    drawing.text(middle, plot.bottom + 40, words, size=_NAME, anchor="middle", full=label)
+    for tick in shown:
+        half = width_of(_number(tick), _TICK) / 2
+        drawing.path([(x(tick), bottom), (x(tick), bottom + 5)], "axis")
+        if x(tick) - half >= taken:
+            taken = x(tick) + half + 6
+            base = bottom + 19
+            drawing.text(x(tick), base, _number(tick), size=_TICK, anchor="middle", tone="muted")
+    words = cut_to(x_label, right - left, _NAME)
+    drawing.text((left + right) / 2, bottom + 40, words, anchor="middle", full=x_label)
+
+    # Points of one number are side by side, so that their intervals do not cover each other.
+    nearest = min((x(b) - x(a) for a, b in pairwise(numbers)), default=40.0)
+    step = min(5.0, 0.5 * nearest / len(lines))
+    ends = []
+    for series, (name, points) in enumerate(lines):
+        aside = step * (series - (len(lines) - 1) / 2)
+        ordered = sorted(points, key=lambda point: float(point.x))
+        places = [(x(float(point.x)) + aside, y(point.value)) for point in ordered]
+        for (at, _), point in zip(places, ordered, strict=True):
+            low, high = y(point.interval.low), y(point.interval.high)
+            drawing.whisker((at, low), (at, high), series)
+        drawing.path(places, f"line s{series % SERIES}{' dashed' if series >= SERIES else ''}")
+        for (at, height), point in zip(places, ordered, strict=True):
+            drawing.dot(at, height, series, f"{name}, {_at(point)}: {_numbers(point)}")
+        ends.append(places[-1])
+    wanted = [height for _, height in ends]
+    for series, at in enumerate(spread(wanted, _NAMES_APART, top, bottom)):
+        name, (end_x, end_y) = lines[series][0], ends[series]
+        leader = [(end_x + 8, end_y), (right, end_y), (names_at - 17, at)]
+        drawing.path(leader, f"leader s{series % SERIES}")
+        drawing.dot(names_at - 9, at, series, "")
+        drawing.text(names_at, at + 4.5, cut_to(name, room, _NAME), full=name)
+    return bottom + (46 if x_label else 26)
 
 
-def _value_ticks(points: Sequence[Point]) -> list[float]:
+def _value_ticks(points: Sequence[Point], most: int = 7) -> list[float]:
     """Round numbers around all intervals, within 0 and 1."""
     low = min(min(p.value, p.interval.low) for p in points)
     high = max(max(p.value, p.interval.high) for p in points)
     if high - low < 0.01:
         low, high = low - 0.005, high + 0.005
-    return nice_ticks(max(0.0, low), min(1.0, high))
+    return nice_ticks(max(0.0, low), min(1.0, high), most)
+
+
+def nice_ticks(low: float, high: float, most: int = 7) -> list[float]:
+    """Return at most `most` round numbers, evenly apart, that enclose `low` and `high`.
+
+    The step is 1, 2, 2.5 or 5 times a power of ten; ends that are all but equal are taken 1
+    apart.
+    """
+    if high - low < _LEAST_SPAN:
+        low, high = low - 0.5, high + 0.5
+    power = math.floor(math.log10((high - low) / (most - 1)))
+    for exponent in (power, power + 1):
+        for factor in (1, 2, 2.5, 5):
+            step = factor * 10.0**exponent
+            first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+            if last - first < most:
+                return [round(step * k, 10) for k in range(first, last + 1)]
+    return [low, high]
+
+
+def scaled(value: float, between: tuple[float, float], onto: tuple[float, float]) -> float:
+    """Map `value` from one range to the other."""
+    low, high = between
+    return onto[0] + (value - low) / (high - low) * (onto[1] - onto[0])
+
+
+def spread(wanted: Sequence[float], apart: float, low: float, high: float) -> list[float]:
+    """Return the places nearest to `wanted` that are `apart` from each other, in their order.
+
+    They lie from `low` to `high`; where there is too little room, they go beyond `high`.
+    """
+    order = sorted(range(len(wanted)), key=lambda place: (wanted[place], place))
+    found = list(wanted)
+    edge = low
+    for place in order:
+        found[place] = edge = max(found[place], edge)
+        edge += apart
+    edge = max(high, low + apart * (len(wanted) - 1))
+    for place in reversed(order):
+        found[place] = edge = min(found[place], edge)
+        edge -= apart
+    return found
+
+
+def width_of(text: str, size: float) -> float:
+    """Estimate the width of a text in a common sans-serif, in pixels; rather more than less."""
+    return size * sum(map(_share, text))
+
+
+def cut_to(text: str, room: float, size: float) -> str:
+    """Return the text on one line, cut with an ellipsis to fit into `room` pixels."""
+    text = bare(text)
+    if width_of(text, size) <= room:
+        return text
+    left, kept = room - size, []
+    for sign in text:
+        left -= size * _share(sign)
+        if left < 0:
+            break
+        kept.append(sign)
+    return "".join(kept).rstrip() + "…"
+
+
+def wrapped(text: str, room: float, size: float, lines: int) -> list[str]:
+    """Return the text on at most `lines` lines of `room` pixels, the last one cut."""
+    words = bare(text).split()
+    found: list[str] = []
+    while words and len(found) < lines - 1:
+        count = 1
+        while count < len(words) and width_of(" ".join(words[: count + 1]), size) <= room:
+            count += 1
+        found.append(cut_to(" ".join(words[:count]), room, size))
+        words = words[count:]
+    return [*found, cut_to(" ".join(words), room, size)] if words else found
+
+
+@lru_cache(maxsize=4096)
+def _share(sign: str) -> float:
+    if unicodedata.combining(sign):
+        return 0.0
+    if unicodedata.east_asian_width(sign) in "WF":
+        return 1.0
+    if sign in _NARROW:
+        return 0.36
+    if sign in _WIDE:
+        return 0.95
+    return 0.72 if sign.isupper() else 0.6
+
+
+def _at(point: Point) -> str:
+    return point.x if isinstance(point.x, str) else _number(point.x)
+
+
+def _numbers(point: Point) -> str:
+    return f"{measure_text(point.value)} ({interval(point.interval.low, point.interval.high)})"
+
+
+def _number(value: float) -> str:
+    return exact(round(value, 6))
+
+
+def _n(number: float) -> str:
+    text = f"{number:.2f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text

@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from string import ascii_lowercase
 
 from beir_eval.report.model import Report, Section
-from beir_eval.report.notes import paper_note
-from beir_eval.report.numbers import NOTHING
-from beir_eval.report.tables import (
-    Entry,
-    Table,
-    condition_lines,
-    figure_table,
-    section_tables,
-)
-from beir_eval.report.verdict import findings
+from beir_eval.report.notes import findings, paper_note
+from beir_eval.report.tables import Entry, Table, figure_table, section_tables
 from personas.plain import plain
 
 _PREAMBLE = r"% Needs: \usepackage{booktabs,longtable,graphicx}"
@@ -50,14 +41,15 @@ _SPECIAL = {
     "‖": r"$^{\|}$",
     "\N{MINUS SIGN}": "$-$",
     "±": r"$\pm$",
+    "\N{EN DASH}": "--",
 }
 
 
 def render_latex(report: Report, *, figures: Mapping[str, str] | None = None) -> str:
-    """The report; the same report always makes the same text.
+    """Return the report; the same report always makes the same text.
 
     Args:
-        report: what it says.
+        report: its content.
         figures: section -> SVG file of its figure, relative to where the text will stand; the
             figure's values are there as a table in any case.
     """
@@ -69,13 +61,13 @@ def render_latex(report: Report, *, figures: Mapping[str, str] | None = None) ->
 
 
 def escaped(text: str) -> str:
-    """`text` in one line, so that LaTeX sets it as it is; control characters are shown."""
+    """Return `text` in one line, so that LaTeX sets it as it is; control characters are shown."""
     return "".join(_SPECIAL.get(char, char) for char in plain(text))
 
 
 def _section(report: Report, section: Section, figure_file: str | None) -> Iterator[str]:
     yield from (rf"\section*{{{escaped(section.title)}}}", "")
-    yield from _items([f"{name}: {said}" for name, said in condition_lines(section)])
+    yield from _items([f"{each.name}: {each.conditions}" for each in section.columns])
     first, *others = section_tables(report, section) or (None,)
     if first is not None:
         yield from _floating(first)
@@ -83,7 +75,10 @@ def _section(report: Report, section: Section, figure_file: str | None) -> Itera
         yield from _long(table)
     if section.figure:
         if figure_file:
-            yield from _figure(section.figure.note.title, figure_file)
+            yield from (r"\begin{figure}", r"\centering")
+            yield rf"\includesvg[width=\linewidth]{{{figure_file}}}"
+            caption = escaped(section.figure.note.title)
+            yield from (rf"\caption{{{caption}}}", r"\end{figure}", "")
         yield from _long(figure_table(report, section.figure))
         if section.figure.paper:
             yield from (f"The paper's figure, in words: {escaped(section.figure.paper)}.", "")
@@ -92,35 +87,27 @@ def _section(report: Report, section: Section, figure_file: str | None) -> Itera
 
 
 def _floating(table: Table) -> Iterator[str]:
-    """A table that fits a page, scaled where it would not fit its width."""
+    """Yield a table that fits a page, scaled where it would not fit its width."""
     wide = len(table.headings) > WIDE
-    yield r"\begin{table}"
-    yield r"\centering"
-    yield rf"\caption{{{escaped(_caption(table))}}}"
+    yield from (r"\begin{table}", r"\centering", rf"\caption{{{_caption(table)}}}")
     if wide:
         yield r"\resizebox{\linewidth}{!}{%"
     yield rf"\begin{{tabular}}{{{_alignment(table)}}}"
     yield from (r"\toprule", _row(map(escaped, table.headings)), r"\midrule")
     yield from (_row(map(_entry, row)) for row in table.rows)
-    yield from (r"\bottomrule", r"\end{tabular}" + ("}" if wide else ""), r"\end{table}", "")
+    yield from (r"\bottomrule", r"\end{tabular}" + "}" * wide, r"\end{table}", "")
 
 
 def _long(table: Table) -> Iterator[str]:
-    """A table that may go over several pages."""
+    """Yield a table that may go over several pages."""
     headings = _row(map(escaped, table.headings))
     yield from ("{", r"\footnotesize", r"\setlength{\tabcolsep}{3pt}")
     yield rf"\begin{{longtable}}{{{_alignment(table)}}}"
-    yield rf"\caption{{{escaped(_caption(table))}}}\\"
+    yield rf"\caption{{{_caption(table)}}}\\"
     yield from (r"\toprule", headings, r"\midrule", r"\endfirsthead")
     yield from (r"\toprule", headings, r"\midrule", r"\endhead", r"\bottomrule", r"\endfoot")
     yield from (_row(map(_entry, row)) for row in table.rows)
     yield from (r"\end{longtable}", "}", "")
-
-
-def _figure(title: str, file: str) -> Iterator[str]:
-    yield from (r"\begin{figure}", r"\centering")
-    yield rf"\includesvg[width=\linewidth]{{{file}}}"
-    yield from (rf"\caption{{{escaped(title)}}}", r"\end{figure}", "")
 
 
 def _items(texts: Sequence[str]) -> Iterator[str]:
@@ -131,7 +118,7 @@ def _items(texts: Sequence[str]) -> Iterator[str]:
 
 
 def _caption(table: Table) -> str:
-    return f"{table.title}. {table.note}".rstrip(" ")
+    return escaped(f"{table.title}. {table.note}".rstrip())
 
 
 def _alignment(table: Table) -> str:
@@ -143,10 +130,10 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _entry(entry: Entry) -> str:
-    text = "--" if entry.text == NOTHING else escaped(entry.text)
+    text = escaped(entry.text)
     if entry.best:
         text = rf"\textbf{{{text}}}"
     if entry.second:
         text = rf"\underline{{{text}}}"
-    letters = entry.mark.strip(ascii_lowercase + ",") == ""
-    return text + (rf"$^{{{entry.mark}}}$" if entry.mark and letters else escaped(entry.mark))
+    mark = rf"$^{{{entry.mark}}}$" if entry.lettered else escaped(entry.mark)
+    return text + mark + "".join(f" ({escaped(tag)})" for tag in entry.tags)

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from string import ascii_lowercase
 
 from beir_eval.report.model import Report, Section
-from beir_eval.report.notes import paper_note
-from beir_eval.report.tables import (
-    Entry,
-    Table,
-    condition_lines,
-    figure_table,
-    section_tables,
-)
-from beir_eval.report.verdict import findings
+from beir_eval.report.notes import findings, paper_note
+from beir_eval.report.tables import Entry, Table, figure_table, section_tables
 from personas.plain import plain
 
 _KINDS = {"bad": "**Warning:** ", "warn": "**Note:** ", "note": "", "good": ""}
@@ -24,10 +16,10 @@ _MARKUP = re.compile(r"([\\`*_\[\]<>|~#$&])")
 
 
 def render_markdown(report: Report, *, figures: Mapping[str, str] | None = None) -> str:
-    """The report; the same report always makes the same text.
+    """Return the report; the same report always makes the same text.
 
     Args:
-        report: what it says.
+        report: its content.
         figures: section -> file of its figure, relative to where the text will stand; the
             figure's values are there as a table in any case.
     """
@@ -40,14 +32,14 @@ def render_markdown(report: Report, *, figures: Mapping[str, str] | None = None)
 
 
 def escaped(text: str) -> str:
-    """`text` in one line, so that Markdown shows it as it is; control characters are shown."""
+    """Return `text` in one line as Markdown shows it as it is; control characters are shown."""
     return _MARKUP.sub(r"\\\1", plain(text))
 
 
 def _section(report: Report, section: Section, figure_file: str | None) -> Iterator[str]:
     yield from (f"## {escaped(section.title)}", "")
-    for name, conditions in condition_lines(section):
-        yield f"- **{escaped(name)}**: {escaped(conditions)}"
+    for column in section.columns:
+        yield f"- **{escaped(column.name)}**: {escaped(column.conditions)}"
     if section.columns:
         yield ""
     for table in section_tables(report, section):
@@ -87,5 +79,5 @@ def _entry(entry: Entry) -> str:
         text = f"**{text}**"
     if entry.second:
         text = f"<u>{text}</u>"
-    letters = entry.mark.strip(ascii_lowercase + ",") == ""
-    return text + (f"<sup>{entry.mark}</sup>" if entry.mark and letters else entry.mark)
+    mark = f"<sup>{entry.mark}</sup>" if entry.lettered else entry.mark
+    return text + mark + "".join(f" ({escaped(tag)})" for tag in entry.tags)

@@ -1,11 +1,11 @@
-"""What a report says, before it has a form: sections of tables and figures.
+"""The parts of a report before it has a form; they follow from the run folders alone.
 
-Everything here follows from the run folders alone, so that the same folders always make the
-same report: no time of day, no path, nothing of the machine.
+The same folders always make the same report: no time of day, no path, nothing of the machine.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from beir_eval.experiment.run_folder import DataManifest, FigureNote, Metrics, RunManifest
@@ -23,9 +23,7 @@ class Column:
         name: heading.
         data: what was ranked there.
         paper_queries: queries of the data set in the paper's experiments; None if not in it.
-        conditions: how much was ranked and how much the paper ranked, in words that every form
-            of the report shows, e.g. ``"20 of 300 queries, top 20 by BM25 (bm25s, k1 0.9, b
-            0.4); the paper: 300 queries, top 100"``.
+        conditions: how much was ranked, and how much the paper ranked, in words.
     """
 
     name: str
@@ -42,20 +40,20 @@ class TableCell:
         value: mean of the report's measure, 0 to 1.
         interval: confidence interval of `honest`.
         paper: the paper's number, 0 to 1; None if it has none.
-        rank: 1 for the best of the column by `honest`, 2 for the second; equal values share; the
-            first stage takes part. 0 for all others, for those of which too many scores are
-            missing, and where the column has one run only.
+        rank: 1 for the best of the column by `honest`, 2 for the second, first stage included;
+            equal values share. 0 for all others, for those of which too many scores are missing,
+            and where the column has one run only.
         comparison: with the baseline's, both `honest`; None for the baseline itself and where it
             is missing.
         metrics: the rest.
-        manifest: what ranked; None for the first stage.
-        by_lot: mean with ties drawn by lot; None where it cannot be known.
+        manifest: of the run; None for the first stage.
+        by_lot: mean with ties in random order; None where it cannot be known.
         missing: share of the scores or comparisons asked for that are missing, 0 to 1.
-        signs: marks that stand beside the value, as the legend of its table explains them.
+        signs: marks beside the value, as the legend of its table explains them.
         beats: labels of the rows that it is significantly better than, all pairs of the section
             tested and corrected as one family.
         judged: share of the ranks that the measure looks at whose documents are judged.
-        condensed: the measure of the list without its unjudged documents, ties drawn by lot.
+        condensed: the measure of the list without its unjudged documents, ties in random order.
         ceiling: the measure of the best order of the documents that it ranked.
         overlap: mean rank-biased overlap with the first stage, see
             `beir_eval.measures.overlap.rank_biased_overlap`. The last four are 0 to 1, and None
@@ -101,7 +99,7 @@ class Row:
     Attributes:
         label: the ranker's.
         is_baseline: whether the others are compared with it.
-        weak_judge: why the judge is weak, as `StoredRanking.weak_judge` has it; may be empty.
+        weak_judge: why the judge is weak, as `RankingRecord.weak_judge` has it; may be empty.
         models: the models' names, e.g. ``"local:smollm2-135m"``, or role by role where they
             differ; empty for the first stage.
         average: mean of `value` over the columns, None if any is missing. Averages are not tested.
@@ -127,7 +125,7 @@ class Row:
     pooled: Pooled | None = None
 
     def paper(self, place: int) -> float | None:
-        """The paper's number for the `place`-th column, 0 to 1; None if it has none."""
+        """Return the paper's number for the `place`-th column, 0 to 1; None if it has none."""
         if self.not_run is not None:
             return self.not_run[place]
         cell = self.cells[place]
@@ -136,7 +134,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One value of a figure, ties drawn by lot; `x` is a number for lines, for bars their name."""
+    """One value of a figure, ties in random order; `x` is a number for lines, else a name."""
 
     x: float | str
     value: float
@@ -150,8 +148,8 @@ class Figure:
 
     Attributes:
         note: its kind and words.
-        lines: (name, points) of every line; for bars, of every group.
-        paper: what the paper says of its own figure, in its numbers' file; empty if nothing.
+        lines: (name, points) of every line, or of every group of rows.
+        paper: the paper's words on its own figure; may be empty.
     """
 
     note: FigureNote
@@ -163,13 +161,13 @@ class Figure:
 class Section:
     """The runs of one suite, or those without a suite.
 
-    A data set on which no run is finished has no column; it stands in `unfinished` only.
+    A data set on which no run is finished has no column; it is in `unfinished` only.
 
     Attributes:
         name: of the suite; ``"runs"`` for those without one.
         title: heading.
         baseline: label of the row that the others are compared with.
-        paper_source: what the paper's numbers are of; empty if none stand there.
+        paper_source: what the paper's numbers are of; empty if there are none.
         columns: data sets.
         rows: the first stage's first, then the rankers', in the suite's order, then foreign runs
             that are in no folder, then those of which nothing was run.
@@ -178,8 +176,8 @@ class Section:
         changed: runs and data whose files are not as they were written, and which files.
         measured: what the values are, e.g. ``"nDCG@10"``, or ``"nDCG@10 of the top 5"`` where
             fewer passages were ranked than the measure looks at.
-        notes: sentences that every form of the report shows below the tables: which models,
-            their defaults where they are weak, what is unfinished, how calls are counted.
+        notes: sentences below the tables: which models, their defaults where they are weak, what
+            was not run, how calls are counted.
     """
 
     name: str
@@ -201,9 +199,16 @@ class Section:
         return 1 < len(names) == len(set(names))
 
     def by_lot(self, place: int) -> bool:
-        """Whether ties drawn by lot change a value of that column, as the tables show it."""
+        """Return whether ties in random order change a value of that column, as it is shown."""
         cells = [row.cells[place] for row in self.rows]
         return any(measure_text(each.value) != measure_text(each.honest) for each in cells if each)
+
+    def cells(self) -> Iterator[tuple[Row, Column, TableCell]]:
+        """Yield what was run, row by row."""
+        for row in self.rows:
+            for column, cell in zip(self.columns, row.cells, strict=True):
+                if cell is not None:
+                    yield row, column, cell
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,52 +1,61 @@
-"""What stands around the tables: how much was ranked, by which models, and what is left out."""
+"""Warnings, results and notes of a report: the most severe first, then models and conditions."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from beir_eval.experiment.foreign import oddities
 from beir_eval.experiment.labels import models_of, other_server
 from beir_eval.experiment.run_folder import DataManifest, Metrics, RunManifest, ScoreCounts
 from beir_eval.measures import paper
 from beir_eval.measures.metrics import cutoff_of
-from beir_eval.report.model import Column, Row, TableCell
+from beir_eval.measures.significance import SIGNIFICANT, Comparison
+from beir_eval.report.model import Report, Section, TableCell
 from beir_eval.report.numbers import (
     BOUNDS_SIGN,
     MISSING_SIGN,
     TIES_SIGN,
     gain_text,
+    interval,
     measure_text,
+    p_text,
     rate,
 )
-from personas.words import whole
+from personas.plain import plain
+from personas.report.query.verdict import ORDER, Finding, Kind
+from personas.weak_judges import judge_note
+from personas.words import counted, whole
 
+MOST_MISSING = 0.01
+"""Share of missing scores up to which a run is compared like any other."""
+FEW_QUERIES = 20
+"""Below it, a warning says that intervals and tests rest on few queries."""
+REASONS = 3
+"""Reasons listed, the most frequent ones."""
+LONGEST_REASON = 160
+"""Characters of a reason, at most."""
+_ONE_BY_ONE = 3
+"""Comparisons of a section up to which each has a sentence."""
+_NAME, _NAMED = 80, 5
+_SHOWN_HASH = 12
 _COUNTING = (
     "Calls, tokens, cost and model time are those of each run by itself: an answer that several "
     "runs share through the ledger counts in each. Model time adds up calls that ran side by side; "
     "of the embedded encoder and cross-encoders it is the time they computed."
 )
-_SHOWN_HASH = 12
-REASONS = 3
-"""Reasons told apart, the most frequent ones."""
-LONGEST_REASON = 160
-"""Characters of a reason, at most."""
-
-
-MOST_MISSING = 0.01
-"""Share of missing scores up to which a run is compared like any other."""
-FEW_QUERIES = 20
-"""Below it, a note says that intervals and tests rest on few queries."""
+_Key = TypeVar("_Key", bound=Hashable)
 
 
 def missing_share(metrics: Metrics) -> float:
-    """Missing scores or comparisons over those asked for, 0 to 1."""
+    """Return missing scores or comparisons over those asked for, 0 to 1."""
     scores = metrics.scores
     return scores.missing / scores.asked if scores and scores.asked else 0.0
 
 
 def bounded_at(metrics: Metrics, manifest: RunManifest | None) -> int | None:
-    """The ``top_k`` of a run, if scores were left out because of it; a fusion's do not show."""
+    """Return the ``top_k`` of a run, if scores were left out for it; a fusion's do not show."""
     if manifest is None or not (
         (metrics.scores and metrics.scores.skipped) or manifest.ranker == "fused"
     ):
@@ -56,7 +65,7 @@ def bounded_at(metrics: Metrics, manifest: RunManifest | None) -> int | None:
 
 
 def flaws_of(metrics: Metrics, manifest: RunManifest | None, measure: str) -> str:
-    """The signs of what makes a value none of the ranker's: `MISSING_SIGN`, `BOUNDS_SIGN`."""
+    """Return the signs of a value that is not the ranker's: `MISSING_SIGN`, `BOUNDS_SIGN`."""
     signs = MISSING_SIGN if missing_share(metrics) > MOST_MISSING else ""
     top_k, cutoff = bounded_at(metrics, manifest), cutoff_of(measure)
     if top_k is not None and (cutoff is None or top_k < cutoff):
@@ -65,7 +74,7 @@ def flaws_of(metrics: Metrics, manifest: RunManifest | None, measure: str) -> st
 
 
 def measured_to(measure: str, depths: Sequence[int]) -> str:
-    """The measure as tables are headed, with the depth where fewer passages were ranked."""
+    """Return the measure as tables are headed, with the depth where fewer passages were ranked."""
     cutoff = cutoff_of(measure)
     short = sorted({depth for depth in depths if cutoff and depth < cutoff})
     if not short:
@@ -76,7 +85,7 @@ def measured_to(measure: str, depths: Sequence[int]) -> str:
 
 
 def conditions(data: DataManifest, paper_queries: int | None) -> str:
-    """How much of a data set was ranked, and how much the paper ranked."""
+    """Return how much of a data set was ranked, and how much the paper ranked, in words."""
     queries = whole(data.queries)
     if data.queries != data.queries_in_full:
         queries += f" of {whole(data.queries_in_full)}"
@@ -92,129 +101,284 @@ def conditions(data: DataManifest, paper_queries: int | None) -> str:
 
 
 def model_names(manifests: Mapping[str, RunManifest]) -> str:
-    """The models of a row, given its manifests by column: role by role where they differ."""
-    columns_of: dict[str, list[str]] = {}
-    for column, manifest in manifests.items():
-        columns_of.setdefault(models_of(manifest), []).append(column)
+    """Return the models of a row, given its manifests by column: by column where they differ."""
+    columns_of = _grouped((models_of(each), column) for column, each in manifests.items())
     if len(columns_of) == 1:
         return next(iter(columns_of))
     return "; ".join(f"{', '.join(columns)}: {names}" for names, columns in columns_of.items())
 
 
-def notes(
-    columns: Sequence[Column],
-    rows: Sequence[Row],
-    baseline: str,
-) -> tuple[str, ...]:
-    """Sentences below the tables of a section, in the order of their weight."""
-    rankers = [row for row in rows if row.models]
-    said = []
-    if rankers:
-        said.append(_models_note(rankers))
-        manifests = (cell.manifest for row in rankers for cell in row.cells if cell)
-        said += program_note(name for each in manifests if each for name in each.models.values())
-        said += _weak_notes(rankers)
-        said += _share_notes(rankers)
-    said += _foreign_note(columns, rows)
-    said += _paper_rows_note(rows)
-    said += _lost_notes(rankers)
-    said += _missing_note(columns, rankers)
-    said += _bounds_note(columns, rankers)
-    said += _teams_note(columns, rankers)
-    said += _ties_note(columns, rankers, baseline)
-    said += _averages_note(columns)
-    if any(row.paper(place) is not None for row in rows for place in range(len(columns))):
-        said += _subset_note(columns)
-    if rankers:
-        said += _servers_note(rankers)
-        said.append(_COUNTING)
-    return tuple(said)
-
-
 def program_note(models: Iterable[str]) -> list[str]:
-    """That some of these models are none, in a sentence; nothing if all are models."""
+    """Return that some of these models are none, in a sentence; nothing if all are models."""
     names = sorted({name for name in models if name.startswith(("scripted:", "simulated:"))})
     said = "answers by a program: these numbers say nothing about any language model."
     return [f"{', '.join(names)} {said}"] if names else []
 
 
 def paper_note(source: str) -> str:
-    """What the columns with the paper's numbers are."""
+    """Explain the columns with the paper's numbers."""
     return (
         f"Columns marked 'paper' hold the paper's numbers, not ours, divided by 100: {source}. "
         "Averages of the paper's numbers are over the data sets of the table."
     )
 
 
-def _models_note(rankers: Sequence[Row]) -> str:
-    labels_of: dict[str, list[str]] = {}
-    for row in rankers:
-        labels_of.setdefault(row.models, []).append(row.label)
-    if len(labels_of) == 1:
-        return f"Model: {next(iter(labels_of))}."
-    parts = (f"{names} ({', '.join(labels)})" for names, labels in labels_of.items())
-    return f"Models: {'; '.join(parts)}."
+def findings(report: Report) -> tuple[Finding, ...]:
+    """Return warnings and results: weak judges first, then the most severe."""
+    judges = [each for section in report.sections for each in _judges(section)]
+    found = [each for section in report.sections for each in _of_section(report, section)]
+    ordered = sorted(dict.fromkeys(found), key=lambda each: ORDER.index(each.kind))
+    return tuple(dict.fromkeys((*judges, *ordered)))
 
 
-def _foreign_note(columns: Sequence[Column], rows: Sequence[Row]) -> list[str]:
+def _judges(section: Section) -> Iterator[Finding]:
+    ranked = [row for row in section.rows if row.models]
+    notes = {}
+    for row in ranked:
+        models = (c.manifest.models.get("scoring", "") for c in row.cells if c and c.manifest)
+        notes[row.label] = judge_note(row.weak_judge, ", ".join(dict.fromkeys(models)))
+    for note in filter(None, dict.fromkeys(notes.values())):
+        judged = [label for label, each in notes.items() if each == note]
+        if len(judged) < len(ranked):
+            yield Finding("warn", f"{_names(judged)}: {note[0].lower()}{plain(note[1:])}")
+        else:
+            yield Finding("warn", plain(note))
+
+
+def _of_section(report: Report, section: Section) -> Iterator[Finding]:
+    def named(where: Callable[[TableCell], object], more: Callable[[TableCell], str]) -> str:
+        found = [
+            f"{plain(f'{row.label} on {column.name}', _NAME)}{more(cell)}"
+            for row, column, cell in section.cells()
+            if where(cell)
+        ]
+        return _names(found, 2 * _NAME)
+
+    def nothing(_: TableCell) -> str:
+        return ""
+
+    if section.changed:
+        yield Finding("bad", f"Files were changed after the run: {_names(section.changed)}.")
+    if section.unfinished:
+        left_out = [f"{label} on {dataset}" for dataset, label in section.unfinished]
+        yield Finding(
+            "bad",
+            f"{counted(len(left_out), 'run')} not finished and left out: {_names(left_out)}; the "
+            "same 'beir-eval run' again finishes them.",
+        )
+    if lost := named(lambda cell: cell.metrics.failed or cell.metrics.missing_queries, nothing):
+        yield Finding("bad", f"Queries without results, which count 0: {lost}.")
+    if lost := named(lambda cell: cell.missing > MOST_MISSING, _missing):
+        _, units = ScoreCounts.unit(
+            cell.metrics.scores for *_, cell in section.cells() if cell.missing > MOST_MISSING
+        )
+        yield Finding(
+            "bad",
+            f"More than 1% of the {units} are missing: {lost}. The values that stand for them "
+            "count; such rows are never the best, and no comparison with them is marked.",
+        )
+    if bounded := named(lambda cell: BOUNDS_SIGN in cell.signs, nothing):
+        yield Finding(
+            "bad",
+            f"Not all ranks that {report.measure} counts are sorted out, because top_k is smaller: "
+            f"{bounded}. Ranks below top_k are by upper bounds; such rows are never the best, and "
+            "no comparison with them is marked.",
+        )
+    for row, column, cell in section.cells():
+        note = cell.manifest.foreign if cell.manifest else None
+        unknown = (note.unknown_documents or note.unseen_documents) if note else None
+        if note and unknown:
+            said = f"{_names([row.label])} on {_names([column.name])}: {'; '.join(oddities(note))}"
+            if unknown == note.documents:
+                said += ", which is all of them: see whether its ids are those of this collection"
+            yield Finding("bad" if unknown == note.documents else "warn", f"{said}.")
+    yield from _comparisons(report, section)
+    if led := named(lambda cell: TIES_SIGN in cell.signs, _by_lot):
+        yield Finding(
+            "warn",
+            "Tied passages keep the order of the first stage, and at least half of the lead over "
+            f"{_names([section.baseline])} is due to that: {led}.",
+        )
+    few = [column.name for _, column, cell in section.cells() if cell.queries < FEW_QUERIES]
+    if few:
+        said = f"Fewer than {FEW_QUERIES} queries, so intervals and tests are rough: {_names(few)}."
+        yield Finding("warn", said)
+
+
+def _missing(cell: TableCell) -> str:
+    scores = cell.metrics.scores
+    return f" ({rate(scores.missing, scores.asked)})" if scores else ""
+
+
+def _by_lot(cell: TableCell) -> str:
+    gain = gain_text(cell.comparison.difference) if cell.comparison else ""
+    as_ranked, by_lot = measure_text(cell.value), measure_text(cell.honest)
+    return f" ({as_ranked} as ranked, {by_lot} with ties in random order: {gain})"
+
+
+def _comparisons(report: Report, section: Section) -> Iterator[Finding]:
+    base = next((row.cells for row in section.rows if row.is_baseline), ())
+    sound = {
+        column.name
+        for column, cell in zip(section.columns, base, strict=False)
+        if cell and cell.sound
+    }
+    compared = [
+        (row, column, cell, cell.comparison)
+        for row, column, cell in section.cells()
+        if cell.comparison and cell.manifest and cell.sound and column.name in sound
+    ]
+    baseline = _names([section.baseline])
+    if len(compared) > _ONE_BY_ONE:
+        kinds = [_decision(than)[0] for *_, than in compared]
+        worse, better = kinds.count("bad"), kinds.count("good")
+        yield Finding(
+            "bad" if worse else "good" if better == len(kinds) else "warn",
+            f"Of {counted(len(kinds), 'comparison')} with {baseline} in "
+            f"“{_names([section.title])}”, {whole(worse)} {'is' if worse == 1 else 'are'} worse, "
+            f"{whole(len(kinds) - worse - better)} undecided, {whole(better)} better "
+            f"(corrected p below {SIGNIFICANT}).",
+        )
+        return
+    corrected = "p" if report.correction == "none" else "corrected p"
+    for row, column, cell, than in compared:
+        ends = interval(than.interval.low, than.interval.high, signed=True)
+        kind, words = _decision(than)
+        yield Finding(
+            kind,
+            f"{_names([row.label])} {words} {baseline} on {_names([column.name])}: "
+            f"{measure_text(cell.honest)}, {gain_text(than.difference)} "
+            f"({100 * report.level:g}% interval {ends}, {corrected} {p_text(than.p_adjusted)})"
+            f"{_reach(than, report.margin)}.",
+        )
+
+
+def _decision(than: Comparison) -> tuple[Kind, str]:
+    if than.p_adjusted >= SIGNIFICANT:
+        return "warn", "is not significantly better or worse than"
+    return ("good", "is better than") if than.difference > 0 else ("bad", "is worse than")
+
+
+def _reach(than: Comparison, margin: float) -> str:
+    """Return what a test that found no difference shows all the same."""
+    if than.p_adjusted < SIGNIFICANT:
+        return ""
+    if than.p_equivalent < SIGNIFICANT:
+        return f"; equivalent within {margin:g}"
+    if than.p_not_worse < SIGNIFICANT:
+        return f"; not worse by {margin:g}"
+    if than.detectable is None:
+        return ""
+    return f"; so few queries show differences from {measure_text(than.detectable)} on"
+
+
+def _names(names: Iterable[str], longest: int = _NAME) -> str:
+    unique = list(dict.fromkeys(names))
+    more = len(unique) - _NAMED
+    shown = ", ".join(plain(each, longest) for each in unique[:_NAMED])
+    return shown if more <= 0 else f"{shown} and {whole(more)} more"
+
+
+def notes(section: Section) -> tuple[str, ...]:
+    """Return the sentences below the tables of a section."""
+    rankers = [row for row in section.rows if row.models]
+    ranked = [(row, cell) for row in rankers for cell in row.cells if cell]
+    manifests = [cell.manifest for _, cell in ranked if cell.manifest]
+    said = []
+    if rankers:
+        labels_of = _grouped((row.models, row.label) for row in rankers)
+        parts = (f"{names} ({', '.join(labels)})" for names, labels in labels_of.items())
+        one = len(labels_of) == 1
+        said.append(f"Model: {rankers[0].models}." if one else f"Models: {'; '.join(parts)}.")
+        said += program_note(name for each in manifests for name in each.models.values())
+    weak = _grouped(
+        (_weak_settings(cell.manifest.config), row.label)
+        for row, cell in ranked
+        if cell.manifest and cell.manifest.weak_judge == "small"
+    )
+    for settings, labels in weak.items():
+        effect = f"in effect for it instead of the paper's: {settings}."
+        without = "none of the defaults for such models is in effect."
+        names = ", ".join(labels)
+        said.append(
+            f"The scoring model is marked weak ({names}); {effect if settings else without}"
+        )
+    shares = _grouped(
+        (weight, row.label)
+        for row, cell in ranked
+        if cell.manifest
+        and isinstance(weight := cell.manifest.config.get("first_stage_weight"), int | float)
+        and weight > 0
+    )
+    said += [
+        f"The first stage's score has a share of {weight:g} in the final ones of "
+        f"{', '.join(labels)}."
+        for weight, labels in shares.items()
+    ]
     files = [
         f"{row.label} on {column.name} ({note.file}, SHA-256 {note.sha256[:_SHOWN_HASH]}"
         f"{''.join(f'; {each}' for each in oddities(note))})"
-        for row, column, cell in _each(columns, rows)
+        for row, column, cell in section.cells()
         if cell.manifest and (note := cell.manifest.foreign)
     ]
-    if not files:
-        return []
-    return [
-        "Foreign runs were ranked by other programs and are measured here, to the same depth: "
-        f"{', '.join(files)}."
+    foreign = "Foreign runs were ranked by other programs and are measured here, to the same depth"
+    said += _listed(foreign, files)
+    only = [row.label for row in section.rows if row.not_run and set(row.not_run) != {None}]
+    said += _listed("Not run here, with the paper's numbers alone, and in no comparison", only)
+    said += _reasons([cell.metrics for _, cell in ranked])
+    said += _listed(
+        "Fewer recruits were named than asked for",
+        [
+            f"{row.label} on {column.name} ({whole(number)} of {whole(cell.queries)} queries)"
+            for row, column, cell in section.cells()
+            if row.models and (number := cell.metrics.short_teams)
+        ],
+    )
+    said += _listed(
+        "Ties in random order are not known, because the rankings are not in the folder; values, "
+        "intervals and tests are as ranked",
+        [
+            f"{row.label} on {column.name}"
+            for row, column, cell in section.cells()
+            if row.models and cell.by_lot is None
+        ],
+    )
+    times = Counter(column.data.dataset for column in section.columns)
+    if several := [name for name, count in times.items() if count > 1]:
+        names = ", ".join(several)
+        said.append(f"No averages: {names} is here with different depths, queries or settings.")
+    has_paper = any(
+        row.paper(place) is not None for row in section.rows for place in range(len(row.cells))
+    )
+    smaller = [
+        column.name
+        for column in section.columns
+        if has_paper
+        and column.paper_queries is not None
+        and (column.data.queries < column.paper_queries or column.data.depth < paper.DEPTH)
     ]
-
-
-def _paper_rows_note(rows: Sequence[Row]) -> list[str]:
-    labels = [
-        row.label for row in rows if row.not_run and any(each is not None for each in row.not_run)
-    ]
-    if not labels:
-        return []
-    return [
-        f"Not run here, with the paper's numbers alone, and in no comparison: {', '.join(labels)}."
-    ]
-
-
-def _weak_notes(rankers: Sequence[Row]) -> list[str]:
-    labels_of: dict[str, list[str]] = {}
-    for row in rankers:
-        for cell in row.cells:
-            if cell and cell.manifest and cell.manifest.weak_judge == "small":
-                labels = labels_of.setdefault(_weak_settings(cell.manifest.config), [])
-                if row.label not in labels:
-                    labels.append(row.label)
-    return [
-        f"The scoring model is marked weak ({', '.join(labels)}); "
-        + (
-            f"in effect for it instead of the paper's: {settings}."
-            if settings
-            else "none of the defaults for such models is in effect."
+    if smaller:
+        said.append(
+            f"Fewer queries or passages than in the paper: {', '.join(smaller)}. There, its "
+            "numbers are of another experiment, for orientation only."
         )
-        for settings, labels in labels_of.items()
-    ]
+    if hosts := sorted({host for each in manifests if (host := other_server(each))}):
+        said.append(
+            f"Answers came from {', '.join(hosts)}, and not from the provider whose names the "
+            "models have; they are not priced without --provider-prices."
+        )
+    return (*said, _COUNTING) if rankers else tuple(said)
 
 
-def _share_notes(rankers: Sequence[Row]) -> list[str]:
-    labels_of: dict[float, list[str]] = {}
-    for row in rankers:
-        for cell in row.cells:
-            weight = cell and cell.manifest and cell.manifest.config.get("first_stage_weight")
-            if isinstance(weight, int | float) and weight > 0:
-                labels = labels_of.setdefault(weight, [])
-                if row.label not in labels:
-                    labels.append(row.label)
-    return [
-        f"The first stage's score has a share of {weight:g} in the final ones of "
-        f"{', '.join(labels)}."
-        for weight, labels in labels_of.items()
-    ]
+def _listed(what: str, names: Sequence[str]) -> list[str]:
+    return [f"{what}: {', '.join(names)}."] if names else []
+
+
+def _grouped(pairs: Iterable[tuple[_Key, str]]) -> dict[_Key, list[str]]:
+    found: dict[_Key, dict[str, None]] = {}
+    for key, name in pairs:
+        found.setdefault(key, {})[name] = None
+    return {key: list(names) for key, names in found.items()}
 
 
 def _weak_settings(config: Mapping[str, object]) -> str:
@@ -222,153 +386,28 @@ def _weak_settings(config: Mapping[str, object]) -> str:
 
     in_effect = []
     for name, value in WEAK_MODEL_DEFAULTS.items():
-        plain = list(value) if isinstance(value, tuple) else value
+        wanted = list(value) if isinstance(value, tuple) else value
         found = config.get(name)
-        if (list(found) if isinstance(found, tuple) else found) == plain:
-            shown = "/".join(plain) if isinstance(plain, list) else plain
+        if (list(found) if isinstance(found, tuple) else found) == wanted:
+            shown = "/".join(wanted) if isinstance(wanted, list) else wanted
             in_effect.append(f"{name.replace('_', ' ')} {shown}")
     return ", ".join(in_effect)
 
 
-def _lost_notes(rankers: Sequence[Row]) -> list[str]:
-    missing: Counter[str] = Counter()
-    failed: Counter[str] = Counter()
-    lost: list[ScoreCounts] = []
-    for row in rankers:
-        for cell in row.cells:
-            if cell and cell.metrics.scores and cell.metrics.scores.reasons:
-                lost.append(cell.metrics.scores)
-                missing.update(cell.metrics.scores.reasons)
-            if cell:
-                failed.update(cell.metrics.failed.values())
-    said = []
-    if missing:
-        _, units = ScoreCounts.unit(lost)
-        said.append(f"Why {units} are missing: {_most_common(missing)}.")
-    if failed:
-        said.append(f"Why queries failed: {_most_common(failed)}.")
-    return said
-
-
-def _most_common(reasons: Counter[str]) -> str:
-    ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-    shown = [f"{_cut(reason)} ({whole(number)})" for reason, number in ordered[:REASONS]]
-    rest = sum(number for _, number in ordered[REASONS:])
-    return "; ".join([*shown, *([f"others ({whole(rest)})"] if rest else [])])
+def _reasons(metrics: Sequence[Metrics]) -> Iterator[str]:
+    """Yield why scores are missing and why queries failed."""
+    lost = [each.scores for each in metrics if each.scores and each.scores.reasons]
+    missing = sum((Counter(each.reasons) for each in lost), Counter[str]())
+    failed = Counter(why for each in metrics for why in each.failed.values())
+    _, units = ScoreCounts.unit(lost)
+    for what, reasons in ((f"Why {units} are missing", missing), ("Why queries failed", failed)):
+        ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+        rest = sum(number for _, number in ordered[REASONS:])
+        shown = [f"{_cut(why)} ({whole(number)})" for why, number in ordered[:REASONS]]
+        if shown:
+            yield f"{what}: {'; '.join([*shown, *[f'others ({whole(rest)})'] * bool(rest)])}."
 
 
 def _cut(reason: str) -> str:
     line = " ".join(reason.split())
     return line if len(line) <= LONGEST_REASON else f"{line[: LONGEST_REASON - 3]}..."
-
-
-def _missing_note(columns: Sequence[Column], rankers: Sequence[Row]) -> list[str]:
-    lost = [
-        (f"{row.label} on {column.name} ({rate(scores.missing, scores.asked)})", scores)
-        for row, column, cell in _each(columns, rankers)
-        if cell.missing > MOST_MISSING and (scores := cell.metrics.scores)
-    ]
-    if not lost:
-        return []
-    _, units = ScoreCounts.unit(scores for _, scores in lost)
-    return [
-        f"More than 1% of the {units} are missing: {', '.join(label for label, _ in lost)}. What "
-        "stood in for them counts in the values; such rows are never the best, and no comparison "
-        "with them is marked."
-    ]
-
-
-def _bounds_note(columns: Sequence[Column], rankers: Sequence[Row]) -> list[str]:
-    bounded = [
-        f"{row.label} on {column.name}"
-        for row, column, cell in _each(columns, rankers)
-        if BOUNDS_SIGN in cell.signs
-    ]
-    if not bounded:
-        return []
-    return [
-        f"top_k is below the measure's cutoff: {', '.join(bounded)}. Ranks below top_k are by "
-        "upper bounds of scores that were not asked for, so these values are not the rankers'; "
-        "such rows are never the best, and no comparison with them is marked."
-    ]
-
-
-def _teams_note(columns: Sequence[Column], rankers: Sequence[Row]) -> list[str]:
-    short = [
-        f"{row.label} on {column.name} ({whole(number)} of {whole(cell.queries)} queries)"
-        for row, column, cell in _each(columns, rankers)
-        if (number := cell.metrics.short_teams)
-    ]
-    return [f"Fewer recruits were named than asked for: {', '.join(short)}."] if short else []
-
-
-def _ties_note(columns: Sequence[Column], rankers: Sequence[Row], baseline: str) -> list[str]:
-    led = [
-        f"{row.label} on {column.name}, {measure_text(cell.value)} as ranked and "
-        f"{measure_text(cell.honest)} by lot, {gain_text(than.difference)} by lot "
-        f"against {baseline}"
-        for row, column, cell in _each(columns, rankers)
-        if TIES_SIGN in cell.signs and (than := cell.comparison)
-    ]
-    said = []
-    if led:
-        said.append(
-            "Tied passages keep the order of the first stage, and at least half of the lead over "
-            f"the baseline is due to that here, the baseline's ties included: {'; '.join(led)}."
-        )
-    unknown = [
-        f"{row.label} on {column.name}"
-        for row, column, cell in _each(columns, rankers)
-        if cell.by_lot is None
-    ]
-    if unknown:
-        said.append(
-            "Ties drawn by lot are not known, because the rankings are not in the folder; values, "
-            f"intervals and tests are as ranked: {', '.join(unknown)}."
-        )
-    return said
-
-
-def _averages_note(columns: Sequence[Column]) -> list[str]:
-    times = Counter(column.data.dataset for column in columns)
-    several = [name for name, count in times.items() if count > 1]
-    if not several:
-        return []
-    return [
-        f"No averages: {', '.join(several)} stands here with different depths, queries or settings."
-    ]
-
-
-def _servers_note(rankers: Sequence[Row]) -> list[str]:
-    manifests = (cell.manifest for row in rankers for cell in row.cells if cell)
-    hosts = sorted({host for each in manifests if each and (host := other_server(each))})
-    if not hosts:
-        return []
-    return [
-        f"Answers came from {', '.join(hosts)}, and not from the provider whose names the models "
-        "have; they are not priced unless the report is told to use the provider's prices."
-    ]
-
-
-def _each(
-    columns: Sequence[Column], rows: Sequence[Row]
-) -> Iterator[tuple[Row, Column, TableCell]]:
-    for row in rows:
-        for column, cell in zip(columns, row.cells, strict=True):
-            if cell:
-                yield row, column, cell
-
-
-def _subset_note(columns: Sequence[Column]) -> list[str]:
-    smaller = [
-        column.name
-        for column in columns
-        if column.paper_queries is not None
-        and (column.data.queries < column.paper_queries or column.data.depth < paper.DEPTH)
-    ]
-    if not smaller:
-        return []
-    return [
-        f"Fewer queries or passages than in the paper: {', '.join(smaller)}. There, its numbers "
-        "are of another experiment, and stand beside ours for orientation only."
-    ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from personas import words
 from personas.words import fixed
 
-NOTHING = "-"
-"""Stands where there is no number."""
+NOTHING = "\N{EN DASH}"
+"""Shown where there is no number."""
 
 PLACES = 3
 """Decimals of a measure."""
@@ -14,12 +14,8 @@ PLACES = 3
 LEVELS = ((0.01, "‡"), (0.05, "†"))
 """A corrected p-value below the number gets the mark; the strictest first."""
 
-LEGEND = "† p < 0.05, ‡ p < 0.01"
-"""What the marks mean."""
-
-
 TIES_SIGN, MISSING_SIGN, BOUNDS_SIGN = "§", "¶", "‖"
-"""Beside a value that leads by ties, one of which scores or comparisons are missing, and one that
+"""Marks of a value that leads by ties, of one that lacks scores or comparisons, and of one that
 counts ranks below ``top_k``, which are by upper bounds."""
 
 
@@ -45,7 +41,7 @@ def p_text(p_value: float | None) -> str:
 
 
 def mark(p_adjusted: float | None) -> str:
-    """``†``, ``‡`` or nothing, as `LEGEND` says."""
+    """``†``, ``‡`` or nothing, as `LEVELS` says."""
     if p_adjusted is None:
         return ""
     return next((sign for level, sign in LEVELS if p_adjusted < level), "")

@@ -1,4 +1,4 @@
-"""Measures of run folders, all with the measure of one report."""
+"""Metrics of run folders, all by the measure of one report."""
 
 from __future__ import annotations
 
@@ -130,18 +130,14 @@ class Shelf:
         run: tuple[Path, Callable[[], Run]],
         ties: tuple[Path, Callable[[Run], dict[str, Tied]]],
     ) -> Metrics:
-        """With what a report needs and the folder lacks; of the companions, if `run` is there."""
+        """Add what a report needs and the folder lacks; companions only if `run` is there."""
         companions = self.companions.names if run[0].exists() and not self._alone else ()
         names = (self.measure, *companions)
         if absent := [each for each in names if each not in metrics.per_query]:
             found = evaluate(run[1](), self._qrels_of(data), absent)
-            per_query = {name: dict(values) for name, values in found.per_query.items()}
-            metrics = metrics.model_copy(
-                update={
-                    "means": {**metrics.means, **found.means},
-                    "per_query": {**metrics.per_query, **per_query},
-                }
-            )
+            per_query = metrics.per_query | {k: dict(v) for k, v in found.per_query.items()}
+            means = {**metrics.means, **found.means}
+            metrics = metrics.model_copy(update={"means": means, "per_query": per_query})
         self._check_range(metrics, path)
         unknown = [
             name for name in names if (of := metrics.ties.get(name)) is None or of.by_lot is None
@@ -149,13 +145,9 @@ class Shelf:
         if unknown and ties[0].exists():
             listed = run[1]() if ties[0] == run[0] else {}
             figures = tie_figures(ties[1](listed), self._qrels_of(data), unknown)
-            by_lot = {name: dict(values) for name, values in figures.by_lot.items()}
-            metrics = metrics.model_copy(
-                update={
-                    "ties": {**metrics.ties, **figures.bounds},
-                    "by_lot": {**metrics.by_lot, **by_lot},
-                }
-            )
+            drawn = metrics.by_lot | {name: dict(v) for name, v in figures.by_lot.items()}
+            bounds = {**metrics.ties, **figures.bounds}
+            metrics = metrics.model_copy(update={"ties": bounds, "by_lot": drawn})
         return metrics
 
     def _check_range(self, metrics: Metrics, path: Path) -> None:

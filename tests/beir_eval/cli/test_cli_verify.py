@@ -14,7 +14,7 @@ from beir_eval.compare.sources import open_pair
 from beir_eval.experiment.run import CellResult, run_suite
 from beir_eval.experiment.run_folder import DataManifest, RunFolder, RunManifest
 from beir_eval.report.build import build_report
-from beir_eval.report.verdict import findings
+from beir_eval.report.notes import findings
 from tests.support.beir_folder import knowing, write_folder
 from tests.support.experiment_support import plan, suite
 from tests.support.report_runs import change, only, report_on

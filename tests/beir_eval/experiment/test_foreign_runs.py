@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import re
 from math import log2
 from pathlib import Path
 
@@ -19,7 +20,8 @@ from beir_eval.experiment.run_folder import FOREIGN, ForeignNote
 from beir_eval.experiment.suite import Suite
 from beir_eval.persona_report.sources import find_sources
 from beir_eval.report.latex import render_latex
-from beir_eval.report.verdict import findings
+from beir_eval.report.notes import findings
+from beir_eval.report.numbers import NOTHING
 from mcranker.errors import RunError
 from tests.support.beir_folder import knowing, write_folder
 from tests.support.experiment_support import MEASURE, plan
@@ -245,8 +247,8 @@ def test_a_report_marks_it_in_every_form(home: Path) -> None:
     assert not any(each[0] == "theirs" for each in rows_of(text[text.index("### Cost") :]))
     complete = rows_of(text[text.index("### Completeness") : text.index("### Cost")])
     (line,) = (each for each in complete if each[0] == "theirs")
-    assert dict(zip(complete[0], line, strict=True))["not ranked"] == "-"
-    assert '<span class="tag">foreign run</span>' in render_html(report)
+    assert dict(zip(complete[0], line, strict=True))["not ranked"] == NOTHING
+    assert '<span class="tag"><bdi>foreign run</bdi></span>' in render_html(report)
     assert "theirs (foreign run)" in render_latex(report)
 
 
@@ -403,8 +405,8 @@ def test_rows_of_the_paper_stand_beside_and_are_compared_with_nobody(home: Path)
     assert "Not run here, with the paper's numbers alone, and in no comparison: RG-YN, mon" in text
     assert "corrected for 1 comparison" in text
     page = render_html(report)
-    assert page.count(">not run</td>") == 3
-    assert 'title="published in the paper as 76.57">0.766</td>' in page
+    assert page.count("<bdi>not run</bdi>") == 3
+    assert re.search(r'class="paper" data-v="0.7657"><span class="n"><bdi>0.766<', page)
     assert "not run & 0.766" in render_latex(report).replace("& -- ", "")
     # Of another measure the paper has no numbers.
     (other,) = build_report(find_runs([home / "runs"]), measure="P@1").sections

@@ -47,7 +47,7 @@ def test_scores_that_members_miss_count(tmp_path: Path) -> None:
     missed = {why: n for why, n in found.scores.reasons.items() if why.startswith("scores that")}
     assert missed.keys() == {"scores that direct missed", "scores that direct 2 missed"}
     assert found.scores.asked >= 2 * found.scores.missing
-    assert MISSING_SIGN in cell_of(only(report_on(tmp_path / "out")), "fused").signs
+    assert MISSING_SIGN in cell_of(only(report_on(tmp_path / "out")), "Fused").signs
 
 
 def test_ties_within_members_are_ties_of_the_fusion(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
+from importlib.resources import files
 from itertools import pairwise
 from typing import Literal
 
@@ -14,21 +15,20 @@ from hypothesis import strategies as st
 
 from beir_eval.experiment.run_folder import FigureNote
 from beir_eval.measures.significance import Interval
-from beir_eval.report import drawing
-from beir_eval.report.drawing import (
+from beir_eval.report.figures import (
     EDGE,
     SERIES,
-    STYLE,
     WIDTH,
     cut_to,
     nice_ticks,
+    render_svg,
     spread,
     width_of,
     wrapped,
 )
-from beir_eval.report.figures import render_svg
 from beir_eval.report.model import Figure, Point
 
+STYLE = (files("beir_eval.report") / "figure.css").read_text(encoding="utf-8")
 SVG = "{http://www.w3.org/2000/svg}"
 Kind = Literal["line", "bars"]
 HOSTILE = "</text><script>alert(1)</script>\"'& \x00\x1b\u202e\ud800"
@@ -61,19 +61,16 @@ def text_at(root: ET.Element, text: str) -> tuple[float, float]:
     return float(found.attrib["x"]), float(found.attrib["y"])
 
 
-def center(marker: ET.Element) -> tuple[float, float]:
-    """Of a marker that is as wide to the left as to the right, and up as down."""
-    numbers = [float(each) for each in re.findall(r"-?[\d.]+", marker.attrib["d"])]
-    xs, ys = numbers[::2], numbers[1::2]
-    return (min(xs) + max(xs)) / 2, (min(ys) + max(ys)) / 2
+def center(sign: ET.Element) -> tuple[float, float]:
+    return float(sign.attrib["cx"]), float(sign.attrib["cy"])
 
 
 def marker(root: ET.Element, title: str) -> ET.Element:
-    """The marker that a pointer tells about with words that begin so."""
-    for path in root.iter(f"{SVG}path"):
-        told = path.find(f"{SVG}title")
-        if told is not None and (told.text or "").startswith(title):
-            return path
+    """Find the sign of a point by the beginning of the words under a pointer."""
+    for sign in root.iter(f"{SVG}circle"):
+        shown = sign.find(f"{SVG}title")
+        if shown is not None and (shown.text or "").startswith(title):
+            return sign
     raise AssertionError(title)
 
 
@@ -101,7 +98,7 @@ def test_intervals_end_where_they_say() -> None:
     assert upright in [each.attrib["d"] for each in root.iter(f"{SVG}path")]
 
 
-def test_bars_are_as_long_as_their_values() -> None:
+def test_rows_have_a_point_and_an_interval_on_one_scale() -> None:
     root = drawn(
         figure(
             "bars",
@@ -109,20 +106,35 @@ def test_bars_are_as_long_as_their_values() -> None:
             ("Touche", [point("small", 0.1), point("strong", 0.3)]),
         )
     )
-    bars = [each for each in root.iter(f"{SVG}rect") if each.find(f"{SVG}title") is not None]
-    lengths = [float(each.attrib["width"]) for each in bars]
-    assert [length / lengths[2] for length in lengths] == pytest.approx([2, 4, 1, 3], rel=1e-3)
-    assert [each for each in words(root) if re.fullmatch(r"0\.\d{3}", each)] == [
-        "0.200",
-        "0.400",
-        "0.100",
-        "0.300",
+    signs = [
+        marker(root, f"{group}, {name}: ")
+        for group in ("SciFact", "Touche")
+        for name in ("small", "strong")
     ]
-    colours = [each.attrib["fill"] for each in bars]
-    assert colours == [colours[0], colours[1]] * 2
-    assert colours[0] != colours[1]
+    places = [center(sign)[0] for sign in signs]
+    # 0.2, 0.4, 0.1, 0.3: an equal step for each tenth.
+    step = places[0] - places[2]
+    assert step > 20
+    assert [place - places[2] for place in places] == pytest.approx(
+        [step, 3 * step, 0, 2 * step], abs=0.05
+    )
+    x, y = center(signs[0])
+    # The interval from 0.15 to 0.25 is half a step to either side.
+    ends = f"M{x - step / 2:g} {y:g}L{x + step / 2:g} {y:g}"
+    whiskers = [each.attrib["d"] for each in root.iter(f"{SVG}path")]
+    assert numbers_in(ends) in [pytest.approx(numbers_in(each), abs=0.05) for each in whiskers]
+    assert [each for each in words(root) if re.fullmatch(r"0\.\d{3}", each)] == [
+        *("0.200", "0.400", "0.100", "0.300"),
+    ]
+    kinds = [sign.attrib["class"] for sign in signs]
+    assert kinds == [kinds[0], kinds[1]] * 2
+    assert kinds[0] != kinds[1]
     assert words(root).count("small") == 2
     assert "Touche, strong: 0.300 (0.250 to 0.350)" in tooltips(root)
+
+
+def numbers_in(path: str) -> list[float]:
+    return [float(each) for each in re.findall(r"-?[\d.]+", path)]
 
 
 @pytest.mark.parametrize("kind", ["line", "bars"])
@@ -131,7 +143,7 @@ def test_names_are_text_and_nothing_else(kind: Kind) -> None:
     text = render_svg(figure(kind, (HOSTILE, [point(x, 0.5)]), title=HOSTILE))
     root = ET.fromstring(text)
     kinds = {each.tag.removeprefix(SVG) for each in root.iter()}
-    assert kinds <= {"svg", "style", "rect", "path", "text", "title"}
+    assert kinds <= {"svg", "style", "rect", "path", "circle", "text", "title"}
     assert words(root)[0].startswith("</text><script>alert(1)</script>")
     assert all("<script>" in each for each in tooltips(root))
     assert tooltips(root)
@@ -151,7 +163,9 @@ def test_a_figure_is_a_file_of_its_own(kind: Kind) -> None:
     assert "0.500" in root.attrib["aria-label"]
     assert "SciFact" in root.attrib["aria-label"]
     assert re.findall("https?:|url|href|@import|var\\(|style=", text) == ["http:"]
-    assert [each.text for each in root.iter(f"{SVG}style")] == [STYLE]
+    (style,) = (each.text for each in root.iter(f"{SVG}style"))
+    assert style == STYLE
+    assert "<style>" not in render_svg(of, embedded=True)
 
 
 @pytest.mark.parametrize("kind", ["line", "bars"])
@@ -183,16 +197,7 @@ def test_names_of_many_lines_do_not_meet(values: list[float]) -> None:
     assert min(b - a for a, b in pairwise(heights)) >= 17.9
     assert heights[-1] < text_at(root, "recruits")[1] - 20
     signs = [marker(root, f"{name}, 1: ") for name in names]
-    assert len({each.attrib["fill"] for each in signs}) == SERIES == 8
-    # A marker's form is its outline, seen from its centre.
-    forms = set()
-    for sign in signs:
-        x, y = center(sign)
-        at = [float(each) for each in re.findall(r"-?[\d.]+", sign.attrib["d"])]
-        forms.add(
-            tuple((round(a - x), round(b - y)) for a, b in zip(at[::2], at[1::2], strict=True))
-        )
-    assert len(forms) == 8
+    assert len({each.attrib["class"] for each in signs}) == SERIES == 8
     # Points of the same number stand side by side.
     assert len({center(sign)[0] for sign in signs}) == 8
 
@@ -201,8 +206,7 @@ def test_a_ninth_series_is_hollow() -> None:
     lines = [(f"L{place}", [point(1, 0.5)]) for place in range(9)]
     root = drawn(figure("line", *lines))
     first, ninth = marker(root, "L0, "), marker(root, "L8, ")
-    assert ninth.attrib["stroke"] == first.attrib["fill"]
-    assert ninth.attrib["fill"] != first.attrib["fill"]
+    assert ninth.attrib["class"] == f"{first.attrib['class']} hollow"
 
 
 @pytest.mark.parametrize("kind", ["line", "bars"])
@@ -288,12 +292,11 @@ def _contrast(a: str, b: str) -> float:
 
 
 def test_colours_stand_out_on_light_and_on_dark() -> None:
-    dark = dict(re.findall(r"\.(\w+) \{ (?:fill|stroke): (#\w{6})", STYLE))
-    assert dark["paper"] == "#15181a"
-    for place, colour in enumerate(drawing._LIGHT):
-        assert _contrast(colour, drawing._PAPER) >= 3
-        assert _contrast(dark[f"f{place}"], dark["paper"]) >= 3
-        assert dark[f"l{place}"] == dark[f"f{place}"]
-    for tone, colour in drawing._TONES.items():
-        assert _contrast(colour, drawing._PAPER) >= 4.5
-        assert _contrast(dark[tone], dark["paper"]) >= 4.5
+    sheets = STYLE.split("@media screen and (prefers-color-scheme: dark)")
+    assert len(sheets) == 2
+    for sheet in sheets:
+        colours = dict(re.findall(r"\.(\w+) \{ (?:fill|stroke): (#\w{6})", sheet))
+        for place in range(SERIES):
+            assert _contrast(colours[f"s{place}"], colours["paper"]) >= 3
+        for tone in ("ink", "muted"):
+            assert _contrast(colours[tone], colours["paper"]) >= 4.5

@@ -22,6 +22,7 @@ from beir_eval.report.as_json import render_json
 from beir_eval.report.html import render_html
 from beir_eval.report.latex import render_latex
 from beir_eval.report.markdown import render_markdown
+from beir_eval.report.numbers import NOTHING
 from tests.support.report_runs import DIRECT, ONE, TWO, change, made, report_on
 from tests.support.run_folders import fig2, folder_of, make_run_folders, set_values
 
@@ -75,8 +76,8 @@ def test_first_table_has_ours_and_the_papers_side_by_side(table: Path) -> None:
         "| MC: 1 recruit | <u>0.400</u> | 0.306 | <u>0.450</u> | 0.714 | 0.425 | 0.510 |",
     ]
     assert (
-        "† p \\< 0.05, ‡ p \\< 0.01: differs from DIRECT(0,10) by a paired Student's t-test, "
-        "corrected for 6 comparisons (Holm), ties drawn by lot." in text
+        "‡ p \\< 0.01: differs from DIRECT(0,10) by a paired Student's t-test, "
+        "corrected for 6 comparisons (Holm), ties in random order." in text
     )
     assert (
         "hold the paper's numbers, not ours, divided by 100: MCRanker paper (arXiv 2404.11960)"
@@ -129,8 +130,8 @@ def test_effects_equivalence_and_pairs(table: Path) -> None:
     # (2.3646 + 0.8960) x 0.05345 / sqrt(8) = 0.0616. One on touche is DIRECT itself.
     # Not worse by 0.01: t = 0.06 / 0.0189 = 3.175 on 7, p = 0.0078; the fourth of 6: times 3.
     assert effects[6] == [ONE, "scifact", "0.94", "0.062", "0.023", "1.000", "not worse by 0.01"]
-    assert effects[5][2:] == ["-", "0.000", "<0.001", "<0.001", "within ±0.01"]
-    assert effects[1][2:] == ["-", "0.000", "1.000", "1.000", "worse"]
+    assert effects[5][2:] == [NOTHING, "0.000", "<0.001", "<0.001", "within ±0.01"]
+    assert effects[1][2:] == [NOTHING, "0.000", "1.000", "1.000", "worse"]
     pairs = found["All pairs: nDCG@10 of the top 5, ties by lot"]
     assert pairs[0] == ["ranker", "letter", "touche", "scifact"]
     assert column_of(pairs, "letter") == ["a", "b", "c", "d"]
@@ -176,7 +177,7 @@ def test_tables_say_what_is_missing_what_it_cost_and_how_long_it_took(tmp_path: 
         "not ranked": "1",
         "short teams": "2",
     }
-    assert complete[1] == ["BM25", *"-----", "0", "-", "-"]
+    assert complete[1] == ["BM25", *[NOTHING] * 5, "0", NOTHING, NOTHING]
     assert found["Ties"][2][2:] == ["0.125", "0.250", "0.188"]
     assert found["Cost"] == [
         ["ranker", "calls", "tokens in", "of them cached", "tokens out", "cost"],
@@ -325,19 +326,19 @@ def test_a_report_on_nothing_finished_lists_what_is_unfinished(tmp_path: Path) -
 
 def test_numbers_as_text() -> None:
     assert [numbers.measure_text(each) for each in (0.67891, 1.0, 0.0, -0.0, None)] == [
-        *("0.679", "1.000", "0.000", "0.000", "-"),
+        *("0.679", "1.000", "0.000", "0.000", NOTHING),
     ]
     signed = [numbers.gain_text(each) for each in (0.012, -0.0045, -0.00001, 0.0, None)]
-    assert signed == ["+0.012", "\N{MINUS SIGN}0.004", "0.000", "0.000", "-"]
+    assert signed == ["+0.012", "\N{MINUS SIGN}0.004", "0.000", "0.000", NOTHING]
     assert numbers.interval(-0.01, 0.02, signed=True) == "\N{MINUS SIGN}0.010 to +0.020"
     assert numbers.interval(0.5, 0.625) == "0.500 to 0.625"
     assert [numbers.p_text(each) for each in (0.0, 0.00099, 0.001, 0.0321, 1.0, None)] == [
-        *("<0.001", "<0.001", "0.001", "0.032", "1.000", "-"),
+        *("<0.001", "<0.001", "0.001", "0.032", "1.000", NOTHING),
     ]
     assert [numbers.mark(each) for each in (0.0099, 0.01, 0.0499, 0.05, None)] == [
         *("‡", "†", "†", "", ""),
     ]
     assert [numbers.rate(*each) for each in ((0, 0), (0, 9), (1, 10**5), (15, 1000), (5, 5))] == [
-        *("-", "0.0%", "<0.1%", "1.5%", "100.0%"),
+        *(NOTHING, "0.0%", "<0.1%", "1.5%", "100.0%"),
     ]
     assert numbers.rate(99_999, 100_000) == ">99.9%"
