@@ -17,7 +17,7 @@ from personas.words import counted
 if TYPE_CHECKING:
     from rich.console import Console
 
-_STYLES = {"+": "green", "-": "red", "~": "", ">": NOTE, "!": "yellow"}
+_STYLES = {"+": "green", "-": "red", "~": "", ">": NOTE}
 _LONGEST_ID = 24
 _LONGEST = 400  # characters of a text looked at
 _MOST_LINES = 40

@@ -197,22 +197,14 @@ def test_rankings_without_scores_show_their_ranks() -> None:
     assert "Neither ranking has a team" in page.text
 
 
-def test_what_was_typed_is_told_where_all_weights_shrank_alike() -> None:
-    # 80 beside 40 and 25 is 145: 55.2%, 27.6% and 17.2%.
-    one = stored([hit(1, 1, [5])], team=team(member("Virologist", 35, 40, 25)))
-    two = stored([hit(1, 1, [5])], team=team(member("Virologist", 80, 40, 25)))
+def test_weights_of_a_ranking_are_percents_and_no_other_number_is_inferred() -> None:
+    # 1, 1, 1 and 97 sum to 100; three of them shrank alike, from 20 to 1.
+    one = stored([hit(1, 1, [5])], team=team(member("Virologist", 20, 20, 20, 40)))
+    two = stored([hit(1, 1, [5])], team=team(member("Virologist", 1, 1, 1, 97)))
     found = compare_rankings(one, two)
     assert found.team
     lines = [each.said for each in diff_lines(found.team)]
-    assert "c1: 35% → 55.2%" in lines
-    assert (
-        "the weights given sum to 145 and are brought to 100: c1, given 80, counts 55.2%" in lines
-    )
-    # Where all were typed anew, nothing is guessed.
-    anew = stored([hit(1, 1, [5])], team=team(member("Virologist", 50, 20, 30)))
-    changed = compare_rankings(one, anew).team
-    assert changed
-    assert not any("given" in each.said for each in diff_lines(changed))
+    assert lines == ["Virologist", *(f"c{n}: 20% → 1%" for n in (1, 2, 3)), "c4: 40% → 97%"]
 
 
 def several(count: int) -> tuple[list[RankingComparison], ComparedRuns]:
