@@ -37,7 +37,7 @@ def test_the_persona_whose_order_changed_moved_the_passages() -> None:
     )
     said = ["".join(each) for each in verdict(found)]
     assert "Most moves come from the scores of Virologist: 2 of 2." in said
-    assert "rank 3 → rank 1" in render_comparison([found])
+    assert "rank 3 → rank 1" in render_comparison(found)
 
 
 def test_scores_and_ranks_are_told_apart() -> None:
