@@ -99,7 +99,7 @@ def reason(passage: ComparedPassage) -> Sentence:
     if sign * passage.combining_effect > (sign * first.effect if first else 0):
         rank = passage.after.rank + passage.combining_effect
         return (
-            "Scores are combined in another way; combined as before, it would stand at rank "
+            "Scores are combined in another way; combined as before, it would be at rank "
             f"{rank:,}.",
         )
     if first is None:
@@ -110,8 +110,13 @@ def reason(passage: ComparedPassage) -> Sentence:
         return (lead, *_what(greatest), *_by(greatest), ".")
     rank = passage.after.rank + first.effect
     gave = "scores" if first.rank_before is None else "ranks"
-    otherwise = "otherwise" if first.joined or first.left else f"with its {gave} of before"
-    return (*_what(first), *_by(first), f"; {otherwise} it would stand at rank {rank:,}.")
+    past = "" if first.joined or first.left else " of before"
+    with_them = "without" if first.joined else "with"
+    return (
+        *_what(first),
+        *_by(first),
+        f"; {with_them} its {gave}{past} the passage would be at rank {rank:,}.",
+    )
 
 
 def sides(comparison: RankingComparison) -> list[tuple[str, str]]:
@@ -136,9 +141,9 @@ def label_of(each: ComparedPassage) -> str:
 
 
 def change_text(before: float | None, after: float | None) -> str:
-    """``8.1 → 7.45``; a dash where there is none."""
+    """``8.1 → 7.45``, or ``8.1`` if that stayed; a dash where there is none."""
     one, two = score_pair(before, after)
-    return f"{one} → {two}"
+    return one if one == two else f"{one} → {two}"
 
 
 def score_pair(before: float | None, after: float | None) -> tuple[str, str]:

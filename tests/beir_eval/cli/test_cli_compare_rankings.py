@@ -83,7 +83,8 @@ def test_two_rankings(pair: tuple[Path, Path]) -> None:
     page = shown(*pair)
     assert "2 of 4 passages moved; all of the first 4 are still there." in page
     assert (
-        "Virologist rose from 5 to 9; with its scores of before it would stand at rank 3." in page
+        "Virologist rose from 5 to 9; with its scores of before the passage would be at rank 3."
+        in page
     )
     rows = [line.split()[:5] for line in page.splitlines()]
     assert ["1", "3", "1", "▲2", "d1"] in rows

@@ -32,8 +32,8 @@ def test_the_persona_whose_order_changed_moved_the_passages() -> None:
     # The points are the passages that stand below.
     assert (cause.before, cause.after, cause.effect) == (0, 2, 1)
     assert "".join(reason(found.movers[0])) == (
-        "Virologist gave it rank 3 before and rank 1 now; with its ranks of before it would stand "
-        "at rank 3."
+        "Virologist gave it rank 3 before and rank 1 now; with its ranks of before the passage "
+        "would be at rank 3."
     )
     said = ["".join(each) for each in verdict(found)]
     assert "Most moves come from the scores of Virologist: 2 of 2." in said

@@ -52,10 +52,12 @@ def test_the_page_says_what_moved_and_why() -> None:
     assert words.index("nDCG@10 falls") < words.index("2 of 4 passages moved")
     assert "Most moves come from the scores of Virologist: 2 of 2." in words
     assert (
-        "Virologist rose from 5 to 9; with its scores of before it would stand at rank 3." in words
+        "Virologist rose from 5 to 9; with its scores of before the passage would be at rank 3."
+        in words
     )
     assert (
-        "Virologist fell from 9 to 4; with its scores of before it would stand at rank 1." in words
+        "Virologist fell from 9 to 4; with its scores of before the passage would be at rank 1."
+        in words
     )
     assert "Made on 2026-03-31 by MCRanker 1.0: compare" in words
     assert "2 passages kept their ranks" in words
@@ -131,10 +133,11 @@ def test_the_sentence_is_that_of_the_largest_part() -> None:
     )
     alone = stored([hit(1, 2, [9]), hit(2, 1, [5])])
     assert said(compare_rankings(alone, joined))[0] == (
-        "Nurse is new on the team and gave it 9; otherwise it would stand at rank 2."
+        "Nurse is new on the team and gave it 9; without its scores the passage would be at rank 2."
     )
     assert said(compare_rankings(joined, alone))[0] == (
-        "Nurse, who gave it 1, is not on the team any more; otherwise it would stand at rank 2."
+        "Nurse, who gave it 1, is not on the team any more; with its scores the passage would be "
+        "at rank 2."
     )
 
 
@@ -153,7 +156,7 @@ def test_a_persona_that_scored_the_others_otherwise() -> None:
     after = stored([hit(1, 2, [6]), hit(2, 1, [5])])
     assert said(compare_rankings(before, after))[1] == (
         "Virologist gave it 5 as before, and other passages other scores; with its scores of "
-        "before it would stand at rank 1."
+        "before the passage would be at rank 1."
     )
 
 
