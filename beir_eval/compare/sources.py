@@ -215,6 +215,9 @@ class _FolderRun(ComparedRun):
 class _ForeignRun(_FolderRun):
     note = "a foreign run holds no scores by persona"
 
+    def rankings(self, query_ids: Collection[str]) -> dict[str, RankingRecord]:
+        return self._filled({}, query_ids)  # nothing but the order is known
+
 
 class _FirstStageRun(ComparedRun):
     note = "the first stage has no personas"

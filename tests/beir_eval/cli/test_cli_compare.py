@@ -75,8 +75,8 @@ def test_the_table_says_what_changed_and_why(runs: tuple[str, str]) -> None:
     assert ["1", "1", "4", "▼3", "2", MINUS + "0.433", "d1", "Title", "of", "d1"] in rows
     assert ["3", "4", "2", "▲2", "-", "d3", "Title", "of", "d3"] in rows
     assert (
-        "d1 (1 → 4): Virologist fell from 9 to 2; with its scores of before the passage would be at "
-        "rank 1." in words
+        "d1 (1 → 4): Virologist fell from 9 to 2; with its scores of before the passage would be "
+        "at rank 1." in words
     )
 
 
