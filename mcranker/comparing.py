@@ -37,7 +37,7 @@ class ComparedRankings(RankingComparison):
         from personas.atomic import write_whole
         from personas.report.compare.page import render_comparison
 
-        write_whole(path, render_comparison([self]))
+        write_whole(path, render_comparison(self))
 
     def show(self, top: int = 10, *, file: TextIO | None = None) -> None:
         """Print the comparison for a terminal.
@@ -47,7 +47,7 @@ class ComparedRankings(RankingComparison):
             file: where to; standard output if None.
         """
         from personas.console import print_page
-        from personas.report.compare.terminal import show_comparison
+        from personas.report.compare.text import show_comparison
 
         print_page(lambda console: show_comparison(console, self, top=top), file)
 

@@ -65,6 +65,8 @@ def render_team_page(
     source: str = "",
 ) -> str:
     """The page that `team_to_html` writes; `source` is what the team was read from."""
+    from mcranker import __version__
+    from personas.report.site import Made
     from personas.report.team_page import render_team
 
     costs, why_not = None, ""
@@ -73,7 +75,9 @@ def render_team_page(
     except UnsupportedCapability as error:
         why_not = str(error)
     notes = [f"{note[0].upper()}{note[1:]}." for _, note in weight_notes(source)] if source else ()
-    return render_team(team, costs=costs, no_costs=why_not, notes=notes, source=source)
+    return render_team(
+        team, costs=costs, no_costs=why_not, notes=notes, source=source, made=Made(__version__)
+    )
 
 
 def team_costs(

@@ -162,14 +162,36 @@ def weight_notes(path: str | os.PathLike[str]) -> tuple[tuple[Place, str], ...]:
         145 and are brought to 100: 'Fit' 80 → 55.2%, 'Price' 65 → 44.8%"``. Nothing for a file
         that cannot be read, and for a saved ranking, whose weights sum to 100 already.
     """
+    return tuple(_weight_notes(_as_written(path)))
+
+
+def written_weights(path: str | os.PathLike[str]) -> dict[tuple[str, str], str]:
+    """Weights as a file has them, before they are made to sum to 100.
+
+    Returns:
+        (persona, criterion) -> its weight as text, e.g. ``"35"`` or ``"35%"``; the persona is
+        empty for a file of one rubric. Nothing for a criterion without a weight, a file that
+        cannot be read, and a saved ranking, which keeps no other weights than percents.
+    """
+    return {
+        (name, str(each.get("name", ""))): f"{given:.6g}"
+        if isinstance(given, float)
+        else str(given)
+        for _, name, criteria in _rubrics(_as_written(path), ())
+        for each in criteria
+        if (given := each.get("weight")) not in (None, "")
+    }
+
+
+def _as_written(path: str | os.PathLike[str]) -> Any:
+    """The document in a file of teams, members or rubrics; None if it cannot be read."""
     path = Path(path)
     if path.suffix.lower() not in FORMATS or _of_ranking(path) is not None:
-        return ()
+        return None
     try:
-        data = _parse(read_text(path), _format_of(path), str(path))
+        return _parse(read_text(path), _format_of(path), str(path))
     except SchemaError:
-        return ()
-    return tuple(_weight_notes(data, ()))
+        return None
 
 
 def line_numbers(text: str) -> dict[tuple[str | int, ...], int]:
@@ -189,11 +211,8 @@ def _of_ranking(path: Path) -> Team | None:
     return saved_team(path) if path.suffix.lower() in SUFFIXES else None
 
 
-def _weight_notes(data: Any, place: Place, whose: str = "") -> Iterator[tuple[Place, str]]:
-    if not isinstance(data, Mapping):
-        return
-    criteria = data.get("criteria")
-    if isinstance(criteria, list) and all(isinstance(each, Mapping) for each in criteria):
+def _weight_notes(data: Any) -> Iterator[tuple[Place, str]]:
+    for place, name, criteria in _rubrics(data, ()):
         told = scaled_weights([each.get("weight") for each in criteria])
         if told:
             listed = ", ".join(
@@ -204,17 +223,29 @@ def _weight_notes(data: Any, place: Place, whose: str = "") -> Iterator[tuple[Pl
             )
             more = len(criteria) - _MOST_PROBLEMS
             rest = f" and {more} more" if more > 0 else ""
+            whose = f" of {name!r}" if 0 < len(name) < _LONGEST_LINE else ""
             yield (
                 (*place, "criteria"),
                 f"the weights{whose} sum to {told.total} and are brought to 100: {listed}{rest}",
             )
+
+
+def _rubrics(
+    data: Any, place: Place, name: str = ""
+) -> Iterator[tuple[Place, str, list[Mapping[str, Any]]]]:
+    """The place of each rubric in a document, its persona's name if it has one, its criteria."""
+    if not isinstance(data, Mapping):
+        return
+    criteria = data.get("criteria")
+    if isinstance(criteria, list) and all(isinstance(each, Mapping) for each in criteria):
+        yield place, name, criteria
     persona = data.get("persona")
-    name = persona.get("name") if isinstance(persona, Mapping) else None
-    of_member = f" of {name!r}" if isinstance(name, str) and len(name) < _LONGEST_LINE else ""
-    yield from _weight_notes(data.get("rubric"), (*place, "rubric"), of_member)
+    named = persona.get("name") if isinstance(persona, Mapping) else None
+    of_member = named if isinstance(named, str) else ""
+    yield from _rubrics(data.get("rubric"), (*place, "rubric"), of_member)
     members = data.get("members")
     for number, member in enumerate(members if isinstance(members, list) else ()):
-        yield from _weight_notes(member, (*place, "members", number))
+        yield from _rubrics(member, (*place, "members", number))
 
 
 class _ExactDumper(yaml.SafeDumper):

@@ -1,7 +1,8 @@
 """What differs between two teams, two members or two rubrics.
 
 Members and criteria are matched by their names without regard to case; those left over are
-taken to be renamed where their texts are clearly the same, and else added or removed.
+taken to be renamed where their texts, or half of their criteria, are the same, and else added or
+removed.
 """
 
 from __future__ import annotations
@@ -200,6 +201,7 @@ class _Words:
 
     name: list[str]
     body: list[str]
+    criteria: frozenset[tuple[str, str]] = frozenset()
 
 
 def _diff_criteria(before: Criterion, after: Criterion) -> CriterionDiff:
@@ -281,7 +283,11 @@ def _criterion_words(criterion: Criterion) -> _Words:
 def _member_words(member: Member) -> _Words:
     criteria = member.rubric.criteria if member.rubric else ()
     texts = [text for criterion in criteria for text in (criterion.name, criterion.description)]
-    return _Words(_split(member.name), _split(" ".join([member.persona.description, *texts])))
+    return _Words(
+        _split(member.name),
+        _split(" ".join([member.persona.description, *texts])),
+        frozenset((each.name.casefold(), each.description.casefold()) for each in criteria),
+    )
 
 
 def _split(text: str) -> list[str]:
@@ -289,8 +295,14 @@ def _split(text: str) -> list[str]:
 
 
 def _likeness(before: _Words, after: _Words) -> float:
-    """Twice the words in common as a share of all words, 0 to 1; 1 for the same body."""
+    """Twice the words in common as a share of all words, 0 to 1.
+
+    1 for the same body, and where at least two criteria, and half of them all, are the same.
+    """
     if before.body == after.body and len(after.body) >= _TELLING:
+        return 1.0
+    shared = len(before.criteria & after.criteria)
+    if shared > 1 and 2 * shared >= max(len(before.criteria), len(after.criteria)):
         return 1.0
     matcher = SequenceMatcher(
         None, before.name + before.body, after.name + after.body, autojunk=False

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from beir_eval.cli.flags import count_flag, judgement_flags, run_folders
+from beir_eval.cli.made import command_line, today
 from mcranker.cli.failures import DONE, envelope
 from mcranker.cli.files import Writes, output
 from mcranker.cli.invocation import say
 from mcranker.cli.verb import Verb, output_flag
+from mcranker.paths import is_folder
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from beir_eval.compare.basis import Basis
-    from beir_eval.compare.model import RunComparison
-    from beir_eval.compare.pair import Direction
-    from beir_eval.compare.sources import Pair
+    from beir_eval.compare.runs import Direction
+    from personas.ranking.comparison import ComparedRuns
+    from personas.report.compare.text import Compared
 
 
 def _compare(ctx: click.Context) -> int:
-    from beir_eval.compare.pair import compare_pair
+    from beir_eval.compare.runs import compare_pair
     from beir_eval.compare.sources import open_pair
 
     given = ctx.params
@@ -31,31 +38,50 @@ def _compare(ctx: click.Context) -> int:
             "--html writes the page and prints nothing; leave --output and --out out", ctx
         )
     pair = open_pair(given["a"], given["b"], basis=_basis(ctx))
-    comparison = compare_pair(
-        pair,
-        measure=given["measure"],
-        top=given["top"],
-        passages=given["passages"],
-        direction=_direction(ctx),
+    found = compare_pair(
+        pair, measure=given["measure"], top=given["top"], direction=_direction(ctx)
     )
     if given["html"] is not None:
-        _write_page(pair, comparison, given["html"])
+        write_page(ctx, found, (given["a"], given["b"]), (pair.a.label, pair.b.label))
     else:
-        _write(comparison, given["output"], given["out"])
+        _write(found, given["output"], given["out"], given["passages"])
     return DONE
 
 
-def _write_page(pair: Pair, comparison: RunComparison, name: str) -> None:
-    from beir_eval.compare.pages import compared_runs
+def write_page(
+    ctx: click.Context, found: Compared, files: tuple[str, str], names: tuple[str, str]
+) -> None:
+    """Write the page of a comparison to ``--html``.
+
+    Args:
+        ctx: of the command.
+        found: what was compared.
+        files: where from; the page says when they were written.
+        names: how the page calls them.
+    """
+    from mcranker import __version__
     from personas.atomic import write_whole
     from personas.report.compare.page import render_comparison
+    from personas.report.site import Made
 
-    explained, runs = compared_runs(pair, comparison)
     page = render_comparison(
-        explained, before=comparison.a.label, after=comparison.b.label, runs=runs
+        found,
+        before=names[0],
+        after=names[1],
+        dates=(_written(files[0]), _written(files[1])),
+        made=Made(__version__, today(), command_line(ctx)),
     )
-    write_whole(name, page)
-    say(f"the page is {name}")
+    write_whole(ctx.params["html"], page)
+    say(f"the page is {ctx.params['html']}")
+
+
+def _written(name: str) -> str:
+    """The day on which a file, or the manifest of a run folder, was last written."""
+    path = Path(name)
+    with suppress(OSError):
+        seconds = (path / "manifest.json" if is_folder(path) else path).stat().st_mtime
+        return f"file of {datetime.fromtimestamp(seconds, UTC):%Y-%m-%d}"
+    return ""
 
 
 def _direction(ctx: click.Context) -> Direction:
@@ -75,19 +101,20 @@ def _basis(ctx: click.Context) -> Basis | None:
     return None
 
 
-def _write(comparison: RunComparison, form: str, out: str | None) -> None:
-    from beir_eval.compare.text import as_dict, as_markdown, show_comparison
+def _write(found: ComparedRuns, form: str, out: str | None, passages: int) -> None:
     from personas.console import print_page, rendered
+    from personas.report.compare.text import as_dict, as_markdown, show_comparison
+
+    def show(console: Console) -> None:
+        show_comparison(console, found, top=passages)
 
     if form == "table" and out is None:
-        print_page(lambda console: show_comparison(console, comparison))
+        print_page(show)
         return
     if form == "json":
-        text = envelope(DONE, [], comparison=as_dict(comparison))
-    elif form == "md":
-        text = as_markdown(comparison)
+        text = envelope(DONE, [], comparison=as_dict(found))
     else:
-        text = rendered(lambda console: show_comparison(console, comparison))
+        text = as_markdown(found, top=passages) if form == "md" else rendered(show)
     with output(out) as write:
         write(text)
 
@@ -125,7 +152,6 @@ command = Verb(
     to B: what got better is better in B.
 
     For each query: the passages whose moves made the difference, where the first stage, A and B
-    ranked them, and what each persona gave them. An effect is what a passage's move adds to the
-    measure.
+    ranked them, what each move adds to nDCG, and whose scores moved them.
     """,
 )

@@ -16,10 +16,14 @@ from mcranker.cli.reading import STDIN
 from mcranker.errors import InputError
 from mcranker.paths import is_folder
 from personas.errors import SchemaError
-from personas.ranking.comparison import RankingComparison, compare_rankings
+from personas.ranking.comparison import (
+    ComparedRuns,
+    QueryRow,
+    RankingComparison,
+    compare_rankings,
+)
 from personas.ranking.effectiveness import ndcg
 from personas.ranking.record import RankingRecord
-from personas.report.compare.page import ComparedRuns, QueryRow
 from personas.words import counted, signed
 
 _SUFFIXES = (".json", ".jsonl", ".ndjson")
@@ -61,8 +65,8 @@ def compare_files(
     queries: int = 5,
     grades: Grades | None = None,
     source: str = "",
-) -> tuple[list[RankingComparison], ComparedRuns | None]:
-    """The comparisons to be explained, and what stands above them where there are several queries.
+) -> RankingComparison | ComparedRuns:
+    """Compare saved rankings: of one query, or of several.
 
     Args:
         before: a file of rankings, or a folder of such files.
@@ -74,7 +78,8 @@ def compare_files(
         source: where the judgements are from, for messages.
 
     Returns:
-        One comparison and None where each side has one query; they may be different queries.
+        The comparison of a query where each side has one, which may be different queries, and of
+        the `query` that was asked for.
 
     Raises:
         InputError: a file cannot be read, has no ranking in it, or has a query twice; no query is
@@ -87,7 +92,7 @@ def compare_files(
     judged = None if grades is None else _Judged(grades, source)
     one, two = _orders(before), _orders(after)
     if len(one) == len(two) == 1 and query is None:
-        return [_pair(before, after, next(iter(one)), next(iter(two)), judged)], None
+        return _compared(before, after, [(next(iter(one)), next(iter(two)))], judged)[0]
     common = [key for key in one if key in two]
     if not common:
         raise InputError(
@@ -101,10 +106,10 @@ def compare_files(
     )
     keys = [key for _, key in ranked]
     chosen = keys[:queries] if query is None else [_picked(query, [one[key] for key in keys])]
-    comparisons = _pairs(before, after, chosen, judged)
+    comparisons = _compared(before, after, [(key, key) for key in chosen], judged)
     if query is not None:
-        return comparisons, None
-    return comparisons, _runs(one, two, [row for row, _ in ranked], before, after)
+        return comparisons[0]
+    return _runs(one, two, [row for row, _ in ranked], (before, after), comparisons)
 
 
 def _orders(source: str) -> dict[str, _Order]:
@@ -149,25 +154,19 @@ def _read(data: object, where: str) -> RankingRecord:
         raise InputError(f"{where}: {error}") from error
 
 
-def _pair(before: str, after: str, old: str, new: str, judged: _Judged | None) -> RankingComparison:
-    (one,) = _whole(before, [old]).values()
-    (two,) = _whole(after, [new]).values()
-    return _compared(before, after, one, two, judged)
-
-
-def _pairs(
-    before: str, after: str, keys: Sequence[str], judged: _Judged | None
-) -> list[RankingComparison]:
-    one, two = _whole(before, keys), _whole(after, keys)
-    return [_compared(before, after, one[key], two[key], judged) for key in keys]
-
-
 def _compared(
-    before: str, after: str, one: RankingRecord, two: RankingRecord, judged: _Judged | None
-) -> RankingComparison:
-    grades = judged.of(two.query.id) if judged else None
+    before: str, after: str, keys: Sequence[tuple[str, str]], judged: _Judged | None
+) -> list[RankingComparison]:
+    """The comparison of each pair of queries."""
+    one = _whole(before, [old for old, _ in keys])
+    two = _whole(after, [new for _, new in keys])
     try:
-        return compare_rankings(one, two, grades=grades)
+        return [
+            compare_rankings(
+                one[old], two[new], grades=judged.of(two[new].query.id) if judged else None
+            )
+            for old, new in keys
+        ]
     except SchemaError as error:
         raise InputError(f"{before} and {after}: {error}") from error
 
@@ -233,15 +232,15 @@ def _runs(
     one: Mapping[str, _Order],
     two: Mapping[str, _Order],
     rows: Sequence[QueryRow],
-    before: str,
-    after: str,
+    names: tuple[str, str],
+    comparisons: Sequence[RankingComparison],
 ) -> ComparedRuns:
     notes = []
     lost = [len(each.keys() - other.keys()) for each, other in ((one, two), (two, one))]
     if any(lost):
         notes.append(
-            f"{counted(lost[0], 'query', 'queries')} only in {before} and {lost[1]:,} only in "
-            f"{after}; they are left out."
+            f"{counted(lost[0], 'query', 'queries')} only in {names[0]} and {lost[1]:,} only in "
+            f"{names[1]}; they are left out."
         )
     judged = [row for row in rows if row.before is not None and row.after is not None]
     verdict = []
@@ -265,11 +264,11 @@ def _runs(
     )
     return ComparedRuns(
         title=counted(len(rows), "query", "queries"),
-        facts=(),
         notes=notes,
         verdict=verdict,
         measure="nDCG@10" if judged else "",
         rows=rows,
+        comparisons=comparisons,
     )
 
 

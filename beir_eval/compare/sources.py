@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from beir_eval.compare.basis import Basis, Texts, basis_of_folder
 from beir_eval.errors import RunFolderError
@@ -22,8 +22,7 @@ from beir_eval.experiment.run_folder import (
 )
 from mcranker.paths import is_file, is_folder
 from mcranker.trec import Run, read_trec
-from personas import Team
-from personas.ranking.record import Hit, RankingRecord
+from personas.ranking.record import RankingRecord
 from personas.ranking.types import Passage, Query, ScoreMatrix
 from personas.ranking.usage import UsageTable
 from personas.weak_judges import judge_note
@@ -34,20 +33,6 @@ FIRST_STAGE_NAME = "first-stage"
 _NO_MODEL_OPTIONS = ("model", "base_url", "ledger")
 _TOLD = 0.00005
 """Difference of two means that four decimals can show."""
-
-
-class Ranked(NamedTuple):
-    """What a run made of a query."""
-
-    #: document id -> the passage, best first
-    hits: Mapping[str, Hit]
-    #: who judged; None without a team
-    team: Team | None
-
-    @classmethod
-    def of(cls, hits: Iterable[Hit], team: Team | None = None) -> Ranked:
-        """The ranking of these passages."""
-        return cls({hit.doc_id: hit for hit in hits}, team)
 
 
 class ComparedRun(ABC):
@@ -99,29 +84,25 @@ class ComparedRun(ABC):
         """What to know of the run: its judge, changed files, ties and what is missing."""
         return ()
 
-    def ranked(self, query_ids: Collection[str]) -> dict[str, Ranked]:
-        """Query id -> its ranking, of those that were ranked.
-
-        Raises:
-            RunError, RunFolderError: the run cannot be used.
-        """
-        return {
-            query_id: Ranked.of(ranking, ranking.team)
-            for query_id, ranking in self.rankings(query_ids).items()
-        }
-
     def rankings(self, query_ids: Collection[str]) -> dict[str, RankingRecord]:
-        """Query id -> the whole ranking without texts, of those that were ranked.
+        """Query id -> the whole ranking, perhaps without texts; an empty one if there is none.
 
         Raises:
             RunError, RunFolderError: the run cannot be used.
         """
+        return self._filled({}, query_ids)
+
+    def _filled(
+        self, found: dict[str, RankingRecord], query_ids: Collection[str]
+    ) -> dict[str, RankingRecord]:
+        """The rankings found, and for other queries what the run and its failures say."""
         run, texts = self.run(), self.basis.queries
-        return {
-            query_id: _bare(Query(texts.get(query_id, ""), query_id), run[query_id], self.label)
-            for query_id in query_ids
-            if run.get(query_id)
-        }
+        for query_id in query_ids:
+            if query_id not in found:
+                why = self.failed.get(query_id, "it is not in the run")
+                query = Query(texts.get(query_id, ""), query_id)
+                found[query_id] = _bare(query, run.get(query_id, ()), self.label, why)
+        return found
 
     def _kept_values(self) -> Mapping[str, Mapping[str, float]]:
         return {}
@@ -224,7 +205,8 @@ class _FolderRun(ComparedRun):
         )
 
     def rankings(self, query_ids: Collection[str]) -> dict[str, RankingRecord]:
-        return {ranking.query.id: ranking for ranking in self._folder.rankings(query_ids)}
+        found = {ranking.query.id: ranking for ranking in self._folder.rankings(query_ids)}
+        return self._filled(found, query_ids)
 
     def _kept_values(self) -> Mapping[str, Mapping[str, float]]:
         return self._metrics.per_query
@@ -233,8 +215,8 @@ class _FolderRun(ComparedRun):
 class _ForeignRun(_FolderRun):
     note = "a foreign run holds no scores by persona"
 
-    def ranked(self, query_ids: Collection[str]) -> dict[str, Ranked]:
-        return ComparedRun.ranked(self, query_ids)  # nothing but the order is known
+    def rankings(self, query_ids: Collection[str]) -> dict[str, RankingRecord]:
+        return self._filled({}, query_ids)  # nothing but the order is known
 
 
 class _FirstStageRun(ComparedRun):
@@ -375,8 +357,10 @@ def _said(setting: Any) -> str:
     return "none" if setting is None else value(setting)
 
 
-def _bare(query: Query, run: Sequence[tuple[str, float]], label: str) -> RankingRecord:
-    """A ranking of which nothing but documents and scores is known."""
+def _bare(
+    query: Query, run: Sequence[tuple[str, float]], label: str, failure: str
+) -> RankingRecord:
+    """A ranking of which nothing but documents and scores is known, or why there is none."""
     import numpy as np
 
     return RankingRecord(
@@ -393,5 +377,6 @@ def _bare(query: Query, run: Sequence[tuple[str, float]], label: str) -> Ranking
         prompt_hashes={},
         calls=UsageTable(),
         seconds={},
+        failure="" if run else failure,
         has_texts=False,
     )

@@ -11,7 +11,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -76,7 +76,8 @@ class PersonaChange:
         before: its score of the passage, or the points of its rank, see `Hit.points`; None
             where there was none.
         after: the same now; None where there is none.
-        absent_before: why there was none, such as ``"not on the team"``; empty if there was.
+        absent_before: why there was none: ``"not on the team"``, ``"not asked for"`` or
+            ``"missing: REASON"``; empty if there was.
         absent_after: why there is none.
         edited: whether the persona, its rubric or its place on the team is not as it was.
         effect: by how many ranks this change raised (positive) or sank (negative) the passage.
@@ -125,6 +126,8 @@ class ComparedPassage:
         title: its title, or empty.
         text: its body.
         grade: the judgement, above 0 for relevant; None where there is none.
+        first_stage_rank: from 1; None if the first stage did not find it.
+        gain: what its move adds to nDCG; 0 for a passage that is not judged relevant.
         before: where it was; None if it was not ranked.
         after: where it is; None if it is not ranked.
         causes: personas with a change, the one that moved it most in the direction of its move
@@ -136,6 +139,8 @@ class ComparedPassage:
     title: str
     text: str
     grade: int | None
+    first_stage_rank: int | None
+    gain: float
     before: Hit | None
     after: Hit | None
     causes: tuple[PersonaChange, ...]
@@ -165,11 +170,12 @@ class RankingComparison:
             no team.
         settings: what else the rankings do not share.
         notes: what must be known before the rest is believed, the worst first; a sentence each.
-        passages: of either ranking, the move that counts most first, see `ComparedPassage.weight`;
-            then by rank.
+        passages: of either ranking: those whose moves changed nDCG, the greatest gain or loss
+            first; then the move that counts most, see `ComparedPassage.weight`; then by rank.
         idle: names of personas that were changed and gave each passage the score it had before.
         exact: whether the arithmetic behind `PersonaChange.effect` gives the second ranking itself.
-        ndcg_before: nDCG@10, 0 to 1; None without judgements, or without a relevant passage.
+        depth: the last rank that nDCG looks at; None for all.
+        ndcg_before: nDCG, 0 to 1; None without judgements, or without a relevant passage.
         ndcg_after: that of the second ranking.
     """
 
@@ -181,8 +187,14 @@ class RankingComparison:
     passages: tuple[ComparedPassage, ...]
     idle: tuple[str, ...]
     exact: bool
+    depth: int | None
     ndcg_before: float | None
     ndcg_after: float | None
+
+    @property
+    def measure(self) -> str:
+        """``"nDCG@10"``."""
+        return "nDCG" if self.depth is None else f"nDCG@{self.depth}"
 
     @property
     def movers(self) -> tuple[ComparedPassage, ...]:
@@ -198,11 +210,13 @@ class RankingComparison:
         """Everything, as plain values that JSON can hold; texts of passages are left out."""
         return {
             "query": {"text": self.after.query.text, "id": self.after.query.id},
+            "before": _who_ranked(self.before),
+            "after": _who_ranked(self.after),
             "notes": list(self.notes),
             "team_differs": None if self.team is None else bool(self.team),
             "idle": list(self.idle),
             "settings": [asdict(each) for each in self.settings],
-            "ndcg@10": {"before": self.ndcg_before, "after": self.ndcg_after},
+            self.measure.lower(): {"before": self.ndcg_before, "after": self.ndcg_after},
             "passages": len(self.passages),
             "moved": len(self.movers),
             "shared_top_10": self.shared_top(),
@@ -211,11 +225,77 @@ class RankingComparison:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class QueryRow:
+    """A query of two runs in the list of all.
+
+    Attributes:
+        query_id: its id; may be empty.
+        text: the query.
+        moved: passages with another rank.
+        passages: passages of either run.
+        shared: passages that both have among their first ten.
+        before: measure of the first run; None where it is not known.
+        after: measure of the second.
+    """
+
+    query_id: str
+    text: str
+    moved: int
+    passages: int
+    shared: int
+    before: float | None
+    after: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRuns:
+    """Rankings of several queries, before and after: some of them explained, and figures of all.
+
+    Attributes:
+        title: what is compared, in words.
+        notes: what must be known before the rest is believed, the worst first.
+        verdict: how much changed; a few sentences.
+        rows: queries, those that changed most first.
+        comparisons: of the queries that are explained, in the order of `rows`.
+        measure: of the rows, e.g. ``"nDCG@10"``; empty without judgements.
+        facts: label -> value, such as means.
+        settings: what the runs do not share.
+        figures: what was measured of both, for programs; plain values.
+    """
+
+    title: str
+    notes: Sequence[str]
+    verdict: Sequence[str]
+    rows: Sequence[QueryRow]
+    comparisons: Sequence[RankingComparison]
+    measure: str = ""
+    facts: Sequence[tuple[str, str]] = ()
+    settings: Sequence[SettingChange] = ()
+    figures: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain values that JSON can hold; texts of passages are left out."""
+        return {
+            "title": self.title,
+            "notes": list(self.notes),
+            "verdict": list(self.verdict),
+            "measure": self.measure,
+            "facts": dict(self.facts),
+            "settings": [asdict(each) for each in self.settings],
+            **self.figures,
+            "queries": [asdict(row) for row in self.rows],
+            "comparisons": [each.to_dict() for each in self.comparisons],
+        }
+
+
 def compare_rankings(
     before: RankingRecord | Mapping[str, Any],
     after: RankingRecord | Mapping[str, Any],
     *,
     grades: Mapping[str, int] | None = None,
+    depth: int | None = 10,
+    first_stage: Mapping[str, int] | None = None,
 ) -> RankingComparison:
     """What changed from one ranking to another, and whose scores moved each passage.
 
@@ -226,6 +306,8 @@ def compare_rankings(
         before: a ranking, or what its `to_dict` made.
         after: the same, of the second ranking.
         grades: document id -> judgement for this query, above 0 for relevant.
+        depth: the last rank that nDCG looks at; None for all.
+        first_stage: document id -> rank there; by default as the rankings have it.
 
     Raises:
         SchemaError: one of them is something else, is not complete, or has a document id twice.
@@ -240,9 +322,17 @@ def compare_rankings(
                 "cannot be told apart; make ids unique"
             )
     team = diff_teams(one.team, two.team) if one.team and two.team else None
-    settings = _setting_changes(one, two)
+    used = [_used(one), _used(two)]
+    # What only one of them used, such as a model for recruiting, was not needed by the other.
+    shared = used[0].keys() & used[1].keys()
+    settings = setting_changes(
+        *(
+            {name: said for name, said in of_side.items() if name in shared} | _chosen(side)
+            for of_side, side in zip(used, (one, two), strict=True)
+        )
+    )
     effects = _Effects(one, two, team)
-    passages = _passages(one, two, effects, grades or {})
+    passages = _passages(one, two, effects, depth, first_stage)
     return RankingComparison(
         before=one,
         after=two,
@@ -252,9 +342,21 @@ def compare_rankings(
         passages=passages,
         idle=effects.idle,
         exact=effects.exact,
-        ndcg_before=_ndcg(one),
-        ndcg_after=_ndcg(two),
+        depth=depth,
+        ndcg_before=_ndcg(one, depth),
+        ndcg_after=_ndcg(two, depth),
     )
+
+
+def setting_changes(
+    before: Mapping[str, str], after: Mapping[str, str]
+) -> tuple[SettingChange, ...]:
+    """Settings, name -> value as text, that are not the same in both."""
+    pairs = (
+        (name, before.get(name, ""), after.get(name, ""))
+        for name in dict.fromkeys((*before, *after))
+    )
+    return tuple(SettingChange(*each) for each in pairs if each[1] != each[2])
 
 
 class _Effects:
@@ -369,8 +471,15 @@ def _edited(before: Team | None, after: Team | None, team: TeamDiff | None) -> f
 
 
 def _passages(
-    before: RankingRecord, after: RankingRecord, effects: _Effects, grades: Mapping[str, int]
+    before: RankingRecord,
+    after: RankingRecord,
+    effects: _Effects,
+    depth: int | None,
+    first_stage: Mapping[str, int] | None,
 ) -> tuple[ComparedPassage, ...]:
+    grades = after.grades or {}
+    gains = sorted((grade for grade in grades.values() if grade > 0), reverse=True)[:depth]
+    ideal = math.fsum(gain / math.log2(1 + rank) for rank, gain in enumerate(gains, start=1))
     old = {hit.doc_id: hit for hit in before.hits}
     new = {hit.doc_id: hit for hit in after.hits}
     found = []
@@ -386,6 +495,13 @@ def _passages(
                 title=shown.title,
                 text=shown.text,
                 grade=grades.get(doc_id),
+                first_stage_rank=shown.first_stage_rank
+                if first_stage is None
+                else first_stage.get(doc_id),
+                gain=max(grades.get(doc_id, 0), 0)
+                * (_discount(now, depth) - _discount(was, depth))
+                / (ideal or 1.0)
+                + 0.0,
                 before=was,
                 after=now,
                 causes=causes,
@@ -398,6 +514,7 @@ def _passages(
         sorted(
             found,
             key=lambda each: (
+                -round(abs(each.gain), 12),
                 -round(each.weight, 12),
                 each.after.rank if each.after else last,
                 each.before.rank if each.before else 0,
@@ -442,7 +559,7 @@ def _absent(hit: Hit, name: str, score: float | None) -> str:
         return ""
     if not name:
         return NOT_ON_TEAM
-    return "missing" if name in hit.missing else "not asked for"
+    return f"missing: {hit.missing[name]}" if name in hit.missing else "not asked for"
 
 
 def _criteria(
@@ -482,28 +599,18 @@ def _part(score: float | None, weight: float | None) -> float:
     return 0.0 if score is None or weight is None else score * weight / 100
 
 
-def _discount(hit: Hit | None) -> float:
-    return 0.0 if hit is None else 1 / math.log2(1 + hit.rank)
+def _discount(hit: Hit | None, depth: int | None = None) -> float:
+    if hit is None or (depth is not None and hit.rank > depth):
+        return 0.0
+    return 1 / math.log2(1 + hit.rank)
 
 
-def _ndcg(side: RankingRecord) -> float | None:
+def _ndcg(side: RankingRecord, depth: int | None) -> float | None:
     grades = side.grades
     if grades is None or not any(grade > 0 for grade in grades.values()):
         return None
-    return ndcg([hit.grade for hit in side.hits], grades.values())
-
-
-def _setting_changes(before: RankingRecord, after: RankingRecord) -> tuple[SettingChange, ...]:
-    one, two = _used(before), _used(after)
-    # What only one of them used, such as a model for recruiting, was not needed by the other.
-    used = [name for name in one if name in two]
-    chosen = [_chosen(side) for side in (before, after)]
-    pairs = [(name, one[name], two[name]) for name in used]
-    pairs += [
-        (name, chosen[0].get(name, ""), chosen[1].get(name, ""))
-        for name in dict.fromkeys((*chosen[0], *chosen[1]))
-    ]
-    return tuple(SettingChange(*each) for each in pairs if each[1] != each[2])
+    found = [hit.grade for hit in side.hits]
+    return ndcg(found, grades.values(), depth or len(found) + len(grades))
 
 
 def _used(side: RankingRecord) -> dict[str, str]:
@@ -534,7 +641,9 @@ def _notes(
             f"“{before.query.text[:_LONGEST]}” before, “{after.query.text[:_LONGEST]}” after."
         )
     for side, name in sides:
-        if side.unfinished:
+        if side.failure and not side.passages:
+            yield f"There is no ranking {name}: {side.failure[:_LONGEST]}"
+        elif side.unfinished:
             yield f"The ranking {name} is not complete. {side.unfinished[:_LONGEST]}"
     if before.judge_note == after.judge_note:
         yield from filter(None, [after.judge_note])
@@ -565,7 +674,9 @@ def _passage_notes(
 ) -> Iterator[str]:
     gone = sum(each.after is None for each in passages)
     new = sum(each.before is None for each in passages)
-    if passages and gone + new == len(passages):
+    if not before.passages or not after.passages:
+        return
+    if gone + new == len(passages):
         yield "The rankings have no passage in common, so nothing can be said to have moved."
     elif gone or new:
         yield (
@@ -585,7 +696,7 @@ def _passage_notes(
         sorted(range(len(both)), key=[pair[side].first_stage_rank for pair in both].__getitem__)
         for side in (0, 1)
     ]
-    if order[0] != order[1]:
+    if order[0] != order[1] and not _without_scores(before, after):
         yield "The passages were given in another order, which decides between equal scores."
 
 
@@ -596,12 +707,13 @@ def _without_scores(*sides: RankingRecord) -> bool:
 
 def _score_notes(before: RankingRecord, after: RankingRecord) -> Iterator[str]:
     sides = ((before, "before"), (after, "after"))
-    without = [name for side, name in sides if _without_scores(side)]
+    without = [name for side, name in sides if side.passages and _without_scores(side)]
     if without:
         yield (
             f"There are no scores {' and '.join(without)}, only an order, so moves are shown "
             "without whose scores made them."
         )
+    if _without_scores(before, after):
         return
     if before.by_rank != after.by_rank:
         gave = ["ranks" if side.by_rank else "scores" for side, _ in sides]
@@ -623,17 +735,35 @@ def _score_notes(before: RankingRecord, after: RankingRecord) -> Iterator[str]:
         )
 
 
+def _who_ranked(side: RankingRecord) -> dict[str, Any]:
+    return {
+        "ranker": side.ranker,
+        "models": dict(side.models),
+        "weak_judge": side.weak_judge,
+        "personas": list(side.judges),
+    }
+
+
 def _plain(each: ComparedPassage) -> dict[str, Any]:
     sides = {"before": each.before, "after": each.after}
     return {
         "doc_id": each.doc_id,
         "title": each.title,
         "grade": each.grade,
+        "first_stage_rank": each.first_stage_rank,
         "moved": each.moved,
+        "gain": each.gain,
         **{
             name: None
             if hit is None
-            else {"rank": hit.rank, "score": hit.score, "scores": dict(hit.scores)}
+            else {
+                "rank": hit.rank,
+                "score": hit.score,
+                "at_most": hit.at_most,
+                "scores": dict(hit.scores),
+                "criteria": {persona: dict(scores) for persona, scores in hit.criteria.items()},
+                "missing": dict(hit.missing),
+            }
             for name, hit in sides.items()
         },
         "combining_effect": each.combining_effect,

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from personas.provenance import ORIGINS
-from personas.schema import Criterion, Member
-from personas.team_diff import (
-    Changed,
-    CriterionDiff,
-    MemberDiff,
-    Moved,
-    RubricDiff,
-    TeamDiff,
-)
-from personas.words import exact, weight
+from personas.schema import Criterion, Member, Rubric
+from personas.team_diff import Changed, MemberDiff, Moved, RubricDiff, TeamDiff
+from personas.words import weight
 
-Mark: TypeAlias = Literal["+", "-", "~", ">", "!"]
-"""Added, removed, changed, elsewhere, and a remark on the lines before."""
+Mark: TypeAlias = Literal["+", "-", "~", ">"]
+"""Added, removed, changed, elsewhere."""
 
+Written: TypeAlias = Mapping[tuple[str, str], str]
+"""(Persona, criterion) -> its weight as the file has it, see `personas.files.written_weights`."""
+
+_NO_FILE: Written = MappingProxyType({})
 _TINY = 1e-6
 
 
@@ -41,112 +39,119 @@ class DiffLine:
     heads: bool = False
 
 
-def diff_lines(diff: TeamDiff | MemberDiff | RubricDiff) -> Iterator[DiffLine]:
-    """Everything that differs, of the team first."""
+def diff_lines(
+    diff: TeamDiff | MemberDiff | RubricDiff,
+    *,
+    before: Written = _NO_FILE,
+    after: Written = _NO_FILE,
+) -> Iterator[DiffLine]:
+    """Everything that differs, of the team first.
+
+    Args:
+        diff: what differs.
+        before: weights as the first file has them; percents are shown beside those that differ
+            from them, and alone where there is no file.
+        after: those of the second file.
+    """
+    lines = _Lines(before, after)
     if isinstance(diff, TeamDiff):
-        yield from _team(diff)
+        yield from lines.team(diff)
     elif isinstance(diff, MemberDiff):
-        yield from _member(diff, 0)
+        yield from lines.member(diff, 0)
     else:
-        yield from _rubric(diff, 0)
+        yield from lines.rubric(diff, 0)
 
 
-def _team(diff: TeamDiff) -> Iterator[DiffLine]:
-    yield from _texts("name", diff.title, 0)
-    yield from _texts("description", diff.description, 0)
-    yield from _texts("query", diff.query, 0)
-    if diff.locked:
-        said = "locked: no → yes" if diff.locked.after else "locked: yes → no"
-        yield DiffLine("~", said, 0)
-    for member in diff.added:
-        yield from _whole_member("+", member)
-    for member in diff.removed:
-        yield from _whole_member("-", member)
-    for changed in diff.changed:
-        yield from _member(changed, 0)
-    yield from _moves(diff.moved, 0)
+class _Lines:
+    def __init__(self, before: Written, after: Written) -> None:
+        self._before = before
+        self._after = after
+
+    def team(self, diff: TeamDiff) -> Iterator[DiffLine]:
+        yield from _texts("name", diff.title, 0)
+        yield from _texts("description", diff.description, 0)
+        yield from _texts("query", diff.query, 0)
+        if diff.locked:
+            said = "locked: no → yes" if diff.locked.after else "locked: yes → no"
+            yield DiffLine("~", said, 0)
+        whole: tuple[tuple[Mark, Sequence[Member]], ...] = (
+            ("+", diff.added),
+            ("-", diff.removed),
+        )
+        for mark, members in whole:
+            for each in members:
+                yield DiffLine(mark, f"{each.name}, {ORIGINS[each.origin]}", 0, heads=True)
+                if each.persona.description:
+                    yield DiffLine(mark, each.persona.description, 1)
+                yield from self._criteria(mark, each.rubric, 1, each.name)
+        for changed in diff.changed:
+            yield from self.member(changed, 0)
+        yield from _moves(diff.moved, 0)
+
+    def member(self, diff: MemberDiff, level: int) -> Iterator[DiffLine]:
+        was = f", was {diff.renamed.before}" if diff.renamed else ""
+        yield DiffLine("~", f"{diff.name}{was}", level, heads=True)
+        yield from _texts("description", diff.description, level + 1)
+        yield from _texts("why", diff.reason, level + 1)
+        if diff.topics:
+            yield _topics(diff.topics, level + 1)
+        if diff.origin:
+            before, after = ORIGINS[diff.origin.before], ORIGINS[diff.origin.after]
+            yield DiffLine("~", f"{before} → {after}", level + 1)
+        old = diff.renamed.before if diff.renamed else diff.name
+        if diff.whole_rubric:
+            yield from self._criteria("-", diff.whole_rubric.before, level + 1, old)
+            yield from self._criteria("+", diff.whole_rubric.after, level + 1, diff.name)
+        if diff.rubric:
+            yield from self.rubric(diff.rubric, level + 1, old, diff.name)
+        if diff.by_model:
+            yield DiffLine("~", "notes on what a model wrote", level + 1)
+
+    def rubric(
+        self, diff: RubricDiff, level: int, old: str = "", new: str = ""
+    ) -> Iterator[DiffLine]:
+        """Lines of a rubric; `old` and `new` name its persona."""
+        yield from _texts("reason", diff.reason, level)
+        for criterion in diff.added:
+            yield self._criterion("+", criterion, level, new)
+        for criterion in diff.removed:
+            yield self._criterion("-", criterion, level, old)
+        for each in diff.changed:
+            name = each.renamed.before if each.renamed else each.name
+            was = f", was {name}" if each.renamed else ""
+            weights = ""
+            if each.weight:
+                before = _weight(each.weight.before, self._before.get((old, name)))
+                after = _weight(each.weight.after, self._after.get((new, each.name)))
+                if before == after:
+                    before, after = f"{each.weight.before:.6f}%", f"{each.weight.after:.6f}%"
+                weights = f": {before} → {after}"
+            yield DiffLine("~", f"{each.name}{was}{weights}", level)
+            if each.description:
+                yield from _before_and_after(each.description, level + 1)
+        yield from _moves(diff.moved, level)
+
+    def _criteria(
+        self, mark: Mark, rubric: Rubric | None, level: int, persona: str
+    ) -> Iterator[DiffLine]:
+        for criterion in rubric.criteria if rubric else ():
+            yield self._criterion(mark, criterion, level, persona)
+
+    def _criterion(self, mark: Mark, criterion: Criterion, level: int, persona: str) -> DiffLine:
+        written = self._after if mark == "+" else self._before
+        share = _weight(criterion.weight, written.get((persona, criterion.name)))
+        said = f": {criterion.description}" if criterion.description else ""
+        return DiffLine(mark, f"{share} {criterion.name}{said}", level)
 
 
-def _member(diff: MemberDiff, level: int) -> Iterator[DiffLine]:
-    was = f", was {diff.renamed.before}" if diff.renamed else ""
-    yield DiffLine("~", f"{diff.name}{was}", level, heads=True)
-    yield from _texts("description", diff.description, level + 1)
-    yield from _texts("why", diff.reason, level + 1)
-    if diff.topics:
-        yield _topics(diff.topics, level + 1)
-    if diff.origin:
-        before, after = ORIGINS[diff.origin.before], ORIGINS[diff.origin.after]
-        yield DiffLine("~", f"{before} → {after}", level + 1)
-    if diff.whole_rubric:
-        for criterion in diff.whole_rubric.before.criteria if diff.whole_rubric.before else ():
-            yield _criterion("-", criterion, level + 1)
-        for criterion in diff.whole_rubric.after.criteria if diff.whole_rubric.after else ():
-            yield _criterion("+", criterion, level + 1)
-    if diff.rubric:
-        yield from _rubric(diff.rubric, level + 1)
-    if diff.by_model:
-        yield DiffLine("~", "notes on what a model wrote", level + 1)
-
-
-def _rubric(diff: RubricDiff, level: int) -> Iterator[DiffLine]:
-    yield from _texts("reason", diff.reason, level)
-    for criterion in diff.added:
-        yield _criterion("+", criterion, level)
-    for criterion in diff.removed:
-        yield _criterion("-", criterion, level)
-    for changed in diff.changed:
-        yield from _changed_criterion(changed, level)
-    scaled = _scaled(diff)
-    if scaled:
-        yield DiffLine("!", scaled, level)
-    yield from _moves(diff.moved, level)
-
-
-def _scaled(diff: RubricDiff) -> str:
-    """What weights were typed, where those of all other criteria shrank or grew alike."""
-    kept = [
-        each for each in diff.changed if each.weight and each.weight.before and each.weight.after
-    ]
-    shares = [each.weight.after / each.weight.before for each in kept if each.weight]
-    alike = next(
-        (one for one in shares if sum(abs(other - one) < _TINY for other in shares) > 1), None
-    )
-    if alike is None or abs(alike - 1) < _TINY:
-        return ""
-    typed = [
-        (each.name, each.weight.after / alike)
-        for each, share in zip(kept, shares, strict=True)
-        if each.weight and abs(share - alike) >= _TINY
-    ]
-    typed += [(each.name, each.weight / alike) for each in diff.added]
-    if not typed:
-        return ""
-    said = ", ".join(
-        f"{name}, given {exact(round(given, 3))}, counts {weight(given * alike)}"
-        for name, given in typed
-    )
-    return f"the weights given sum to {exact(round(100 / alike, 3))} and are brought to 100: {said}"
-
-
-def _whole_member(mark: Mark, member: Member) -> Iterator[DiffLine]:
-    yield DiffLine(mark, f"{member.name}, {ORIGINS[member.origin]}", 0, heads=True)
-    if member.persona.description:
-        yield DiffLine(mark, member.persona.description, 1)
-    for criterion in member.rubric.criteria if member.rubric else ():
-        yield _criterion(mark, criterion, 1)
-
-
-def _criterion(mark: Mark, criterion: Criterion, level: int) -> DiffLine:
-    said = f": {criterion.description}" if criterion.description else ""
-    return DiffLine(mark, f"{weight(criterion.weight)} {criterion.name}{said}", level)
-
-
-def _changed_criterion(diff: CriterionDiff, level: int) -> Iterator[DiffLine]:
-    was = f", was {diff.renamed.before}" if diff.renamed else ""
-    weights = f": {_weights(diff.weight)}" if diff.weight else ""
-    yield DiffLine("~", f"{diff.name}{was}{weights}", level)
-    if diff.description:
-        yield from _before_and_after(diff.description, level + 1)
+def _weight(percent: float, written: str | None) -> str:
+    """``35%``; ``80 (55.2%)`` for a weight that was written as 80."""
+    share = weight(percent)
+    try:
+        same = written is None or abs(float(written.strip().rstrip("%")) - percent) < _TINY
+    except ValueError:
+        same = False
+    return share if same else f"{written} ({share})"
 
 
 def _topics(topics: Changed[tuple[str, ...]], level: int) -> DiffLine:
@@ -172,10 +177,3 @@ def _before_and_after(texts: Changed[str], level: int) -> Iterator[DiffLine]:
 def _moves(moved: Sequence[Moved], level: int) -> Iterator[DiffLine]:
     for each in moved:
         yield DiffLine(">", f"{each.name}: from place {each.before} to {each.after}", level)
-
-
-def _weights(weights: Changed[float]) -> str:
-    before, after = weight(weights.before), weight(weights.after)
-    if before == after:
-        before, after = f"{weights.before:.6f}%", f"{weights.after:.6f}%"
-    return f"{before} → {after}"

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from personas.files import dumps
 from personas.overlap import ALIKE, MOST_COMPARED, Overlap, overlaps
-from personas.provenance import HANDS, ORIGINS, Hand, provenance
+from personas.provenance import HANDS, ORIGINS, Hand, Provenance, provenance
 from personas.report.page import render_page
+from personas.report.site import NOBODY, Made
 from personas.schema import Criterion, Member, Team
 from personas.words import counted
 
 _MEMBERS, _OVERLAPS, _SHARED_WORDS = 100, 50, 6
 _DIGITS = 12
 _LONGEST_FILE = 200_000
-_CRITERIA = 100
+_BOUNDS = {"rows": 100, "name": 200, "line": 1000}
+
+
+_HANDS: dict[Hand, str] = {
+    "model": "written by a model",
+    "library": "from the library",
+    "human": "written or changed by a person",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +80,21 @@ class TeamCosts:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
+    """A member; what was said of another text than it has now is `rewritten` and not shown."""
+
     number: int
     member: Member
-    origin: str
-    hand: str
-    by_person: bool
-    criteria: Sequence[tuple[Criterion, str, bool]]
-    more_criteria: int
-    weights: str
+    written: str
+    rewritten: bool
+    rubric_edited: bool
+    criteria: Sequence[_SeenCriterion]
     shared: int
+
+
+@dataclass(frozen=True, slots=True)
+class _SeenCriterion:
+    criterion: Criterion
+    tag: str
 
 
 def render_team(
@@ -89,6 +104,7 @@ def render_team(
     no_costs: str = "",
     notes: Sequence[str] = (),
     source: str = "",
+    made: Made = NOBODY,
 ) -> str:
     """The team as one HTML page that needs nothing else: who, why, by what, and at what cost.
 
@@ -100,6 +116,7 @@ def render_team(
         no_costs: why that is not known.
         notes: what else must be known before it is signed off; a sentence each.
         source: where the team is from, such as its file.
+        made: what the last line of the page says.
     """
     found = overlaps(team.members)
     text = dumps(team)
@@ -128,6 +145,8 @@ def render_team(
         text=text,
         longest=_LONGEST_FILE,
         digest=team_digest(team),
+        bounds=_BOUNDS,
+        made=made,
     )
 
 
@@ -169,42 +188,61 @@ def _verdict(team: Team, found: Sequence[Overlap], costs: TeamCosts | None) -> l
 
 
 def _who_wrote(team: Team) -> str:
-    hands: dict[Hand, int] = dict.fromkeys(HANDS, 0)
-    weighed = 0
-    for member in team.members:
-        wrote = provenance(member)
-        weighed += wrote.weights == "human"
-        for hand in (wrote.persona, *wrote.criteria):
-            hands[hand] += 1
-    total = sum(hands.values())
-    parts = [
-        f"{'all' if count == total else f'{count:,}'} by {HANDS[hand]}"
-        for hand, count in hands.items()
-        if count
-    ]
-    what = counted(total, "persona and criterion", "personas and criteria")
-    said = f"Of {what}, {', '.join(parts)} as they are now"
-    weights = counted(weighed, "rubric")
-    return f"{said}; a person set the weights of {weights}." if weighed else f"{said}."
+    found = [provenance(member) for member in team.members]
+    hands = Counter(hand for each in found for hand in (each.persona, *each.criteria))
+    said = []
+    for hand, count in ((hand, hands[hand]) for hand in HANDS if hands[hand]):
+        number = "all" if count == hands.total() else f"{count:,}"
+        said.append(f"{number} {'is' if count == 1 else 'are'} {_HANDS[hand]}")
+    weighed = sum(
+        each.weights == "human" and _weights_count(member)
+        for each, member in zip(found, team.members, strict=True)
+    )
+    what = counted(hands.total(), "persona and criterion", "personas and criteria")
+    weights = f"; a person set the weights of {counted(weighed, 'rubric')}" if weighed else ""
+    return f"Of {what}, {', '.join(said)}{weights}."
+
+
+def _weights_count(member: Member) -> bool:
+    """Whether some criteria count more than others."""
+    criteria = member.rubric.criteria if member.rubric else ()
+    return len({round(each.weight, 6) for each in criteria}) > 1
 
 
 def _seen(number: int, member: Member, found: Sequence[Overlap]) -> _Seen:
     wrote = provenance(member)
     criteria = member.rubric.criteria if member.rubric else ()
+    by_others = member.origin != "human"
     return _Seen(
         number=number,
         member=member,
-        origin=ORIGINS[member.origin].capitalize(),
-        hand=f"Written by {HANDS[wrote.persona]}",
-        by_person=wrote.persona == "human",
+        written=_written(member, wrote),
+        rewritten=by_others and wrote.persona == "human",
+        rubric_edited=by_others and "human" in (wrote.weights, *wrote.criteria),
         criteria=[
-            (criterion, f"by {HANDS[hand]}", hand == "human")
-            for criterion, hand in zip(criteria[:_CRITERIA], wrote.criteria, strict=False)
+            _SeenCriterion(criterion, "Written by a person" if hand == "human" else "")
+            for criterion, hand in zip(criteria, wrote.criteria, strict=True)
         ],
-        more_criteria=max(0, len(criteria) - _CRITERIA),
-        weights="" if wrote.weights is None else f"Weights by {HANDS[wrote.weights]}",
         shared=sum(member.name in (each.first, each.second) for each in found),
     )
+
+
+def _written(member: Member, wrote: Provenance) -> str:
+    """A sentence: where the member comes from, and who else wrote what of it."""
+    own = {"human": "human", "recruited": "model"}.get(member.origin, "library")
+    said = [ORIGINS[member.origin].capitalize()]
+    for hand, who in HANDS.items():
+        number, all_of_them = wrote.criteria.count(hand), len(wrote.criteria)
+        parts = ["its name and description"] if wrote.persona == hand else []
+        if number:
+            few = f"{number} of its {all_of_them} criteria"
+            parts.append("its criteria" if number == all_of_them else few)
+        if wrote.weights == hand and _weights_count(member):
+            parts.append("the weights")
+        if parts and hand != own:
+            listed = " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
+            said.append(f"{who} wrote {listed}")
+    return f"{'; '.join(said)}."
 
 
 def _criteria_of(team: Team) -> int:

@@ -47,12 +47,55 @@ def test_who_why_by_what_and_from_whom() -> None:
     assert "Mask testers" in words
     assert "Why on the team Would ask which mask filters most." in words
     # The scientist and its four criteria are the library's.
-    assert "Of 9 personas and criteria, 5 by the library, 4 by a person as they are now" in words
-    assert "a person set the weights of 2 rubrics" in words
+    assert (
+        "Of 9 personas and criteria, 5 are from the library, 4 are written or changed by a person."
+        in words
+    )
+    # Each of the others has one criterion, so no weight counts.
+    assert "Engineer Added by a person." in words
+    assert "100%" not in words
     assert "1 pair of criteria of different personas asks for much the same" in words
     (row,) = [row for row in page.rows if row[:1] == ["Filtration efficiencyVirologist"]]
     assert row[1] == "FiltrationEngineer"
     assert team_digest(TEAM) in words
+
+
+def test_reasons_and_topics_of_an_edited_persona_are_not_shown() -> None:
+    clinician = library.member("clinician")
+    assert clinician.rubric
+    reason = {"reason": "Likely to judge it best."}
+    before = clinician.model_copy(update={"persona": clinician.persona.model_copy(update=reason)})
+    topic = before.persona.topics[0]
+    shown = Page(render_team(Team(members=(before,)))).text
+    assert "Likely to judge it best." in shown
+    assert topic in shown
+    assert "From the library." in shown
+    persona = before.persona.model_copy(update={"description": "Lets flats."})
+    first, *others = clinician.rubric.criteria
+    rubric = Rubric(
+        criteria=(first.model_copy(update={"weight": first.weight + 20}), *others), reason="Stale."
+    )
+    edited = before.model_copy(update={"persona": persona, "rubric": rubric})
+    page = " ".join(
+        Page(render_team(Team(members=(edited,)))).text.split("The team as a file")[0].split()
+    )
+    assert not any(
+        gone in page for gone in ("Likely to judge", f"Judges questions on {topic}", "Stale.")
+    )
+    assert "From the library; a person wrote its name and description and the weights." in page
+
+
+def test_weights_are_shown_only_where_they_count() -> None:
+    even = member("Nurse", ("a", ""), ("b", ""))
+    page = Page(render_team(Team(members=(even,)))).text.split("The team as a file")[0]
+    assert "50%" not in page
+    assert "All criteria have the same weight." in page
+    one, two = even.rubric.criteria if even.rubric else ()
+    rubric = Rubric(
+        criteria=(one.model_copy(update={"weight": 70}), two.model_copy(update={"weight": 30}))
+    )
+    page = Page(render_team(Team(members=(even.model_copy(update={"rubric": rubric}),)))).text
+    assert "70%" in page
 
 
 def test_any_change_has_another_digest() -> None:

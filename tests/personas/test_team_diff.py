@@ -105,6 +105,18 @@ def test_as_few_as_possible_have_moved(order: list[Member], moved: list[Moved]) 
     assert (found.added, found.removed, found.changed) == ((), (), ())
 
 
+def test_a_member_with_another_name_and_description_is_known_by_its_criteria() -> None:
+    # Two of three criteria are the same: "Effect" and "Cost".
+    rewritten = _is(SAFETY, name="Risk", description="Anything else altogether.")
+    renamed = _persona(NURSE, name="Ward sister", description="Trains new staff on a ward.")
+    renamed = renamed.model_copy(update={"rubric": _rubric(EFFECT, rewritten, COST)})
+    found = diff_teams(_team(NURSE, PARENT), _team(renamed, PARENT))
+    assert (found.added, found.removed) == ((), ())
+    assert found.changed[0].renamed == Changed("Nurse", "Ward sister")
+    other = renamed.model_copy(update={"rubric": _rubric(EFFECT, rewritten)})
+    assert diff_teams(_team(NURSE), _team(other)).added == (other,)
+
+
 def test_who_is_behind_somebody_removed_has_not_moved() -> None:
     assert diff_teams(_team(NURSE, PARENT, DOCTOR), _team(PARENT, DOCTOR)).moved == ()
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Diff: TypeAlias = TeamDiff | MemberDiff | RubricDiff
 
 INDENT = 2  # columns a level
-_STYLES = {"+": "green", "-": "red", "~": "yellow", ">": "cyan", "!": "bold"}
+_STYLES = {"+": "green", "-": "red", "~": "yellow", ">": "cyan"}
 
 
 def _diff(ctx: click.Context) -> int:
@@ -42,7 +42,7 @@ def _diff(ctx: click.Context) -> int:
     elif found:
         from personas.console import print_page
 
-        print_page(lambda console: _show_diff(console, found))
+        print_page(lambda console: _show_diff(console, found, given["a"], given["b"]))
     else:
         print_line("no differences")
     return code
@@ -84,11 +84,12 @@ def _plain_data(value: Any) -> Any:
     return value
 
 
-def _show_diff(console: Console, diff: TeamDiff | MemberDiff | RubricDiff) -> None:
-    """Everything that differs, of the team first."""
+def _show_diff(console: Console, diff: Diff, before: str, after: str) -> None:
+    """Everything that differs, of the team first; weights as the files have them."""
+    from personas.files import written_weights
     from personas.report.diff_lines import diff_lines
 
-    for each in diff_lines(diff):
+    for each in diff_lines(diff, before=written_weights(before), after=written_weights(after)):
         style = f"{'bold ' if each.heads else ''}{_STYLES[each.mark]}"
         row = Table.grid(padding=(0, 1, 0, 0))
         row.add_row(Text(each.mark, style=style), Text(plain(each.said), style=style))

@@ -16,6 +16,7 @@ from personas.words import counted, exact, fixed, signed, weight
 
 _FINE = 3.0
 _MOST_IDLE = 5
+_LABEL = 360  # characters of a text looked at for a label
 
 
 class Name(str):
@@ -71,17 +72,18 @@ def verdict(comparison: RankingComparison) -> list[Sentence]:
 
 
 def ndcg_sentence(comparison: RankingComparison) -> str:
-    """nDCG@10 before and after; empty where it is not known."""
+    """NDCG before and after; empty where it is not known."""
     before, after = comparison.ndcg_before, comparison.ndcg_after
+    measure = comparison.measure
     if before is None or after is None:
         if comparison.after.grades is None:
             return ""
-        return "No passage is judged relevant to this query, so nDCG@10 cannot be told."
+        return "No passage is judged relevant to this query, so there is no nDCG."
     difference = signed(after - before)
     if difference == "0.000":
-        return f"nDCG@10 stays at {after:.3f}; this is one query."
+        return f"{measure} stays at {after:.3f}; this is one query."
     verb = "rises" if after > before else "falls"
-    return f"nDCG@10 {verb} from {before:.3f} to {after:.3f} ({difference}); this is one query."
+    return f"{measure} {verb} from {before:.3f} to {after:.3f} ({difference}); this is one query."
 
 
 def reason(passage: ComparedPassage) -> Sentence:
@@ -97,7 +99,7 @@ def reason(passage: ComparedPassage) -> Sentence:
     if sign * passage.combining_effect > (sign * first.effect if first else 0):
         rank = passage.after.rank + passage.combining_effect
         return (
-            "Scores are combined in another way; combined as before, it would stand at rank "
+            "Scores are combined in another way; combined as before, it would be at rank "
             f"{rank:,}.",
         )
     if first is None:
@@ -108,14 +110,40 @@ def reason(passage: ComparedPassage) -> Sentence:
         return (lead, *_what(greatest), *_by(greatest), ".")
     rank = passage.after.rank + first.effect
     gave = "scores" if first.rank_before is None else "ranks"
-    otherwise = "otherwise" if first.joined or first.left else f"with its {gave} of before"
-    return (*_what(first), *_by(first), f"; {otherwise} it would stand at rank {rank:,}.")
+    past = "" if first.joined or first.left else " of before"
+    with_them = "without" if first.joined else "with"
+    return (
+        *_what(first),
+        *_by(first),
+        f"; {with_them} its {gave}{past} the passage would be at rank {rank:,}.",
+    )
+
+
+def sides(comparison: RankingComparison) -> list[tuple[str, str]]:
+    """Label -> the ranker, models and personas of both rankings; one entry if they are the same."""
+    said = []
+    for side in (comparison.before, comparison.after):
+        models = dict.fromkeys(side.models.values())
+        judge = side.models.get("scoring", "")
+        by = f"judged by {judge}" if judge else ""
+        others = [name for name in models if name != judge]
+        also = f"also asked: {', '.join(others)}" if others else ""
+        team = counted(len(side.judges), "persona") if side.judges else ""
+        said.append(", ".join(filter(None, [side.ranker, team, by, also])))
+    if said[0] == said[1]:
+        return [("Both", said[0])]
+    return [("Before", said[0]), ("After", said[1])]
+
+
+def label_of(each: ComparedPassage) -> str:
+    """Title, or beginning of the text, or id."""
+    return each.title.strip() or " ".join(each.text[:_LABEL].split()) or each.doc_id
 
 
 def change_text(before: float | None, after: float | None) -> str:
-    """``8.1 → 7.45``; a dash where there is none."""
+    """``8.1 → 7.45``, or ``8.1`` if that stayed; a dash where there is none."""
     one, two = score_pair(before, after)
-    return f"{one} → {two}"
+    return one if one == two else f"{one} → {two}"
 
 
 def score_pair(before: float | None, after: float | None) -> tuple[str, str]:
@@ -161,9 +189,9 @@ def _what(cause: PersonaChange) -> Sentence:
     if cause.before is None and cause.after is None:
         return (name, " gave it no score, and other passages other scores than before")
     if cause.before is None:
-        return (name, f" gave it {after}; before, its score was {cause.absent_before}")
+        return (name, f" gave it {after}; before, its score was ", *_absent(cause.absent_before))
     if cause.after is None:
-        return (name, f" gave it {before} before; now its score is {cause.absent_after}")
+        return (name, f" gave it {before} before; now its score is ", *_absent(cause.absent_after))
     if before == after:
         others = "other ranks" if ranks else "other scores"
         return (name, f" gave it {after} as before, and other passages {others}")
@@ -171,6 +199,11 @@ def _what(cause: PersonaChange) -> Sentence:
         return (name, f" gave it {before} before and {after} now")
     verb = "rose" if cause.after > cause.before else "fell"
     return (name, f" {verb} from {before} to {after}")
+
+
+def _absent(why: str) -> Sentence:
+    kind, colon, words = why.partition(": ")
+    return (kind, colon, Name(words))
 
 
 def _by(cause: PersonaChange) -> Sentence:

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from beir_eval.cli.verify import command
-from beir_eval.compare.pair import compare_pair
+from beir_eval.compare.runs import compare_pair
 from beir_eval.compare.sources import open_pair
 from beir_eval.experiment.run import CellResult, run_suite
 from beir_eval.experiment.run_folder import DataManifest, RunFolder, RunManifest
@@ -57,8 +57,8 @@ def test_an_edited_file_is_found_and_told(runs: tuple[Path, list[CellResult]], n
     told = [each for each in findings(report_on(out)) if "changed after the run" in each.sentence]
     assert [each.kind for each in told] == ["bad"]
     assert f"sum on tiny ({name})" in told[0].sentence
-    warned = compare_pair(open_pair(str(direct.path), str(team.path))).b.warnings
-    assert f"files were changed after the run: {name}" in warned
+    warned = compare_pair(open_pair(str(direct.path), str(team.path))).notes
+    assert f"B: files were changed after the run: {name}." in warned
     assert name in CliRunner().invoke(command, [str(out)]).stdout
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from beir_eval.compare.basis import basis_of_dataset, basis_of_qrels
-from beir_eval.compare.model import MovedPassage, SettingChange
-from beir_eval.compare.pair import compare_pair
+from beir_eval.compare.runs import compare_pair
 from beir_eval.compare.sources import FIRST_STAGE_NAME, open_pair
 from beir_eval.errors import RunFolderError
 from mcranker.errors import RunError
 from mcranker.trec import write_trec
+from personas.ranking.comparison import ComparedRuns, SettingChange
 from tests.support.compare_support import (
     QRELS,
     QUERIES,
@@ -32,36 +32,31 @@ def near(value: Any) -> Any:
     return pytest.approx(value, rel=0, abs=1e-12)
 
 
-def ids(passages: tuple[MovedPassage, ...]) -> list[str]:
-    return [passage.doc_id for passage in passages]
-
-
 def test_the_first_stage_is_a_run_too(tmp_path: Path) -> None:
     _, b = write_both(tmp_path / "tiny")
-    found = compare_pair(open_pair(FIRST_STAGE_NAME, b))
-    assert (found.a.label, found.a.note) == (
+    found = compare_pair(open_pair(FIRST_STAGE_NAME, b), direction="losses")
+    first = found.figures["runs"][0]
+    assert (first["label"], first["note"]) == (
         "first stage (BM25)",
         "the first stage has no personas",
     )
     # q1: BM25 has d1 at 1 and d4 at 4, B d4 at 3 and d1 at 4.
-    (loss,) = found.losses
     before, after = 2 + 1 / math.log2(5), 2 / math.log2(5) + 1 / 2
-    assert loss.difference == near((after - before) / (2 + THIRD))
-    assert loss.passages[0].a.score == 4.0
-    assert loss.passages[0].a.scores == ()
-    other_way = compare_pair(open_pair(b, FIRST_STAGE_NAME))
-    assert other_way.gains[0].difference == near(-loss.difference)
+    assert change(found) == near((after - before) / (2 + THIRD))
+    passage = found.comparisons[0].passages[0]
+    assert passage.before is not None
+    assert (passage.before.score, dict(passage.before.scores)) == (4.0, {})
+    other_way = compare_pair(open_pair(b, FIRST_STAGE_NAME), direction="gains")
+    assert change(other_way) == near(-change(found))
 
 
 def test_trec_files_borrow_the_judgements_of_a_folder(tmp_path: Path) -> None:
     a, b = write_both(tmp_path / "tiny")
     with_folder = compare_pair(open_pair(a, f"{b}/run.trec"))
-    assert (with_folder.b.label, with_folder.b.note) == (
-        "run",
-        "a TREC run holds no scores by persona",
-    )
-    assert with_folder.comparison == compare_pair(open_pair(a, b)).comparison
-    assert with_folder.losses[0].passages[0].title == "Title of d1"
+    run = with_folder.figures["runs"][1]
+    assert (run["label"], run["note"]) == ("run", "a TREC run holds no scores by persona")
+    assert with_folder.figures["test"] == compare_pair(open_pair(a, b)).figures["test"]
+    assert with_folder.comparisons[0].passages[0].title == "Title of d3"
 
 
 def test_trec_files_by_qrels_or_a_data_set(tmp_path: Path) -> None:
@@ -70,20 +65,30 @@ def test_trec_files_by_qrels_or_a_data_set(tmp_path: Path) -> None:
     found = compare_pair(
         open_pair(f"{a}/run.trec", f"{b}/run.trec", basis=basis_of_qrels(str(qrels)))
     )
-    assert (found.dataset, found.first_stage, found.queries) == ("qrels.tsv", "", 3)
-    assert (found.losses[0].text, found.losses[0].passages[0].title) == ("", "")
-    assert found.losses[0].passages[0].first_stage_rank is None
+    figures = found.figures
+    assert (figures["dataset"], figures["first_stage"]) == ("qrels.tsv", "")
+    assert figures["queries_compared"] == 3
+    first = found.comparisons[0].passages[0]
+    assert (found.rows[0].text, first.title, first.first_stage_rank) == ("", "", None)
     mini = basis_of_dataset("mini")
     query_id, grades = next(iter(mini.qrels.items()))
     good = max(grades, key=lambda doc_id: grades[doc_id])
     write_trec({query_id: [(good, 1.0)]}, tmp_path / "good.trec", "x")
     write_trec({query_id: [("nowhere", 1.0)]}, tmp_path / "bad.trec", "x")
     pair = open_pair(str(tmp_path / "bad.trec"), str(tmp_path / "good.trec"), basis=mini)
-    (gain,) = compare_pair(pair).gains
-    assert gain.text == mini.queries[query_id]
-    assert ids(gain.passages) == [good, "nowhere"]
+    (gain,) = compare_pair(pair).comparisons
+    assert gain.after.query.text == mini.queries[query_id]
+    assert [each.doc_id for each in gain.passages] == [good, "nowhere"]
     assert gain.passages[0].title
     assert gain.passages[1].text == ""
+
+
+def change(found: ComparedRuns) -> float:
+    """Of the only query that is explained."""
+    (row,) = found.rows
+    assert row.before is not None
+    assert row.after is not None
+    return row.after - row.before
 
 
 def test_settings_that_differ_are_listed(tmp_path: Path) -> None:
@@ -104,9 +109,10 @@ def test_other_queries_of_the_same_data_set_are_left_out(tmp_path: Path) -> None
     write_data(folder, queries=fewer)
     b = write_run(folder / "B", SCORES_B, queries=fewer)
     found = compare_pair(open_pair(a, b))
-    assert (found.queries, found.left_out) == (1, 2)
-    assert [each.query_id for each in found.losses] == ["q1"]
-    assert found.a.mean == near(found.losses[0].a.value)
+    assert (found.figures["queries_compared"], found.figures["left_out"]) == (1, 2)
+    (row,) = found.rows
+    assert row.query_id == "q1"
+    assert found.figures["runs"][0]["mean"] == near(row.before)
 
 
 def test_queries_judged_otherwise_are_left_out(tmp_path: Path) -> None:
@@ -117,8 +123,8 @@ def test_queries_judged_otherwise_are_left_out(tmp_path: Path) -> None:
     write_data(folder, queries=fewer, qrels=qrels)
     b = write_run(folder / "B", SCORES_B, queries=fewer, qrels=qrels)
     found = compare_pair(open_pair(a, b))
-    assert (found.queries, found.left_out) == (1, 2)
-    assert [each.query_id for each in found.gains] == ["q3"]
+    assert (found.figures["queries_compared"], found.figures["left_out"]) == (1, 2)
+    assert [row.query_id for row in found.rows] == ["q3"]
 
 
 def test_runs_of_different_data_sets_are_refused(tmp_path: Path) -> None:
@@ -172,6 +178,6 @@ def test_rankings_are_read_no_further_than_needed(tmp_path: Path) -> None:
         first, *_ = path.read_bytes().splitlines()
         path.write_bytes(first + b"\nno ranking\n")
     pair = open_pair(a, b)
-    assert compare_pair(pair, direction="losses").losses[0].query_id == "q1"
+    assert compare_pair(pair, direction="losses").rows[0].query_id == "q1"
     with pytest.raises(RunFolderError, match="jsonl:2: not JSON"):
         compare_pair(pair, direction="gains")

@@ -326,7 +326,7 @@ def test_other_verbs_know_that_there_is_no_judge(home: Path) -> None:
     direct, theirs = ran(home)
     pair = open_pair(str(direct.path), str(theirs.path))
     assert pair.b.note == "a foreign run holds no scores by persona"
-    assert list(pair.b.ranked(["q1", "q2"])["q1"].hits) == ["d0", "d3"]
+    assert pair.b.rankings(["q1", "q2"])["q1"].ids == ["d0", "d3"]
     sources, left_out = find_sources([home / "runs"])
     assert [each.run.manifest.label for each in sources] == ["DIRECT"]
     assert left_out == [f"{theirs.path}: a foreign run, so it is left out"]

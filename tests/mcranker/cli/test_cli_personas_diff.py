@@ -82,6 +82,21 @@ def test_diff_of_a_small_change_of_weight_shows_digits_that_tell() -> None:
     )
 
 
+def test_weights_are_those_of_the_files_with_their_share_beside_them() -> None:
+    # 80 beside 40 and 25 is 145: 55.2%, 27.6% and 17.2%.
+    persona = "persona: {name: Nurse}\nrubric:\n  criteria:\n"
+    for name, weights in {"a": (35, 40, 25), "b": (80, 40, 25), "c": (1, 1, 98)}.items():
+        listed = [f"    - {{name: c{n}, weight: {w}}}\n" for n, w in enumerate(weights, 1)]
+        Path(f"{name}.yaml").write_text(persona + "".join(listed), encoding="utf-8")
+    assert run("diff", "a.yaml", "b.yaml").stdout == (
+        "~ Nurse\n  ~ c1: 35% → 80 (55.2%)\n  ~ c2: 40% → 40 (27.6%)\n  ~ c3: 25% → 25 (17.2%)\n"
+    )
+    # 1, 1 and 98 sum to 100, whatever they have been before.
+    assert run("diff", "a.yaml", "c.yaml").stdout == (
+        "~ Nurse\n  ~ c1: 35% → 1%\n  ~ c2: 40% → 1%\n  ~ c3: 25% → 98%\n"
+    )
+
+
 def test_diff_of_equals_says_so_and_ends_well() -> None:
     assert run("diff", "clinician", "clinician", "--exit-code").stdout == "no differences\n"
     whole = said("diff", "health_questions", "health_questions")

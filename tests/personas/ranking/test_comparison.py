@@ -186,6 +186,20 @@ def test_another_way_of_combining_is_a_cause_of_its_own() -> None:
     ]
 
 
+def test_a_relevant_passage_comes_before_those_that_moved_more() -> None:
+    # d4 goes from 4 to 1; d3, the relevant one, from 3 to 4: 1 / log2(5) - 1 / log2(4).
+    before = [hit(rank, rank, [9 - rank]) for rank in (1, 2, 3, 4)]
+    after = [hit(1, 4, [9]), hit(2, 1, [8]), hit(3, 2, [7]), hit(4, 3, [6])]
+    pair = stored(before), stored(after)
+    assert compare_rankings(*pair).movers[0].doc_id == "d4"
+    first = compare_rankings(*pair, grades={"d3": 1}).movers[0]
+    assert first.doc_id == "d3"
+    assert first.gain == pytest.approx(1 / math.log2(5) - 1 / 2)
+    cut = compare_rankings(*pair, grades={"d3": 1}, depth=3)
+    assert cut.measure == "nDCG@3"
+    assert cut.movers[0].gain == pytest.approx(-1 / 2)
+
+
 def test_judgements() -> None:
     found = compare_rankings(stored(FOUR), stored(CHANGED), grades={"d2": 1, "gone": 0})
     # The one relevant passage fell from rank 1 to 3: 1 / log2(2), then 1 / log2(4).

@@ -32,12 +32,12 @@ def test_the_persona_whose_order_changed_moved_the_passages() -> None:
     # The points are the passages that stand below.
     assert (cause.before, cause.after, cause.effect) == (0, 2, 1)
     assert "".join(reason(found.movers[0])) == (
-        "Virologist gave it rank 3 before and rank 1 now; with its ranks of before it would stand "
-        "at rank 3."
+        "Virologist gave it rank 3 before and rank 1 now; with its ranks of before the passage "
+        "would be at rank 3."
     )
     said = ["".join(each) for each in verdict(found)]
     assert "Most moves come from the scores of Virologist: 2 of 2." in said
-    assert "rank 3 → rank 1" in render_comparison([found])
+    assert "rank 3 → rank 1" in render_comparison(found)
 
 
 def test_scores_and_ranks_are_told_apart() -> None:

@@ -6,13 +6,17 @@ import copy
 import re
 from typing import Any
 
-import pytest
-
-from personas.ranking.comparison import RankingComparison, compare_rankings
-from personas.report.compare.page import ComparedRuns, QueryRow, render_comparison
+from personas.ranking.comparison import (
+    ComparedRuns,
+    QueryRow,
+    RankingComparison,
+    compare_rankings,
+)
+from personas.report.compare.page import render_comparison
 from personas.report.compare.sentences import reason, score_pair, verdict
-from personas.report.compare.terminal import show_comparison
+from personas.report.compare.text import show_comparison
 from personas.report.diff_lines import diff_lines
+from personas.report.site import Made
 from tests.personas.ranking.test_comparison import CHANGED, member, team
 from tests.personas.ranking.test_inspection import FOUR, hit, stored
 from tests.support.inspection_report import Page, infested
@@ -30,7 +34,11 @@ def said(found: RankingComparison) -> list[str]:
 
 
 def page_of(found: RankingComparison) -> Page:
-    return Page(render_comparison([found], before="m1.json", after="m2.json"))
+    return Page(
+        render_comparison(
+            found, before="m1.json", after="m2.json", made=Made("1.0", "2026-03-31", "compare")
+        )
+    )
 
 
 def many(places: int) -> list[dict[str, Any]]:
@@ -44,17 +52,22 @@ def test_the_page_says_what_moved_and_why() -> None:
     assert words.index("nDCG@10 falls") < words.index("2 of 4 passages moved")
     assert "Most moves come from the scores of Virologist: 2 of 2." in words
     assert (
-        "Virologist rose from 5 to 9; with its scores of before it would stand at rank 3." in words
+        "Virologist rose from 5 to 9; with its scores of before the passage would be at rank 3."
+        in words
     )
     assert (
-        "Virologist fell from 9 to 4; with its scores of before it would stand at rank 1." in words
+        "Virologist fell from 9 to 4; with its scores of before the passage would be at rank 1."
+        in words
     )
-    assert "mcranker compare m1.json m2.json --html FILE" in words
+    assert "Made on 2026-03-31 by MCRanker 1.0: compare" in words
+    assert "2 passages kept their ranks" in words
+    # The lines between the ranks are those of the two that moved.
+    assert sum(name == "line" for name, _ in page.tags) == 2
     assert ["Virologist", "5 → 9", "+4.00", "▲up 2"] in page.rows
 
 
 def test_every_link_leads_somewhere_on_the_page() -> None:
-    text = render_comparison([comparison()])
+    text = render_comparison(comparison())
     ids = set(Page(text).attributes("id"))
     assert {"team", "ranks", "movers", "q1-p1", "q1-p2"} <= ids
     assert set(LINK.findall(text)) <= ids
@@ -62,8 +75,8 @@ def test_every_link_leads_somewhere_on_the_page() -> None:
 
 
 def test_the_same_data_give_the_same_page_without_any_request() -> None:
-    text = render_comparison([comparison()])
-    assert text == render_comparison([comparison()])
+    text = render_comparison(comparison())
+    assert text == render_comparison(comparison())
     page = Page(text)
     assert page.attributes("src") == []
     assert all(each.startswith("#") for each in page.attributes("href"))
@@ -102,13 +115,12 @@ def test_terminal_text_is_harmless() -> None:
 def test_a_long_ranking_is_drawn_and_explained_in_part() -> None:
     before = many(400)
     after = [hit(place, 401 - place, [float(400 - place)]) for place in range(1, 401)]
-    text = render_comparison([compare_rankings(stored(before), stored(after))])
+    text = render_comparison(compare_rankings(stored(before), stored(after)))
     assert len(text.encode()) < 1_000_000
     page = Page(text)
     # The first 20 of both: 40 passages on either side, from 1 to 20 and from 381 to 400.
     assert sum(name == "line" for name, _ in page.tags) == 40
     words = " ".join(page.text.split())
-    assert "on the other side; 360 more passages stay below." in words
     assert "350 more passages moved and are not explained here" in words
 
 
@@ -121,10 +133,11 @@ def test_the_sentence_is_that_of_the_largest_part() -> None:
     )
     alone = stored([hit(1, 2, [9]), hit(2, 1, [5])])
     assert said(compare_rankings(alone, joined))[0] == (
-        "Nurse is new on the team and gave it 9; otherwise it would stand at rank 2."
+        "Nurse is new on the team and gave it 9; without its scores the passage would be at rank 2."
     )
     assert said(compare_rankings(joined, alone))[0] == (
-        "Nurse, who gave it 1, is not on the team any more; otherwise it would stand at rank 2."
+        "Nurse, who gave it 1, is not on the team any more; with its scores the passage would be "
+        "at rank 2."
     )
 
 
@@ -143,7 +156,7 @@ def test_a_persona_that_scored_the_others_otherwise() -> None:
     after = stored([hit(1, 2, [6]), hit(2, 1, [5])])
     assert said(compare_rankings(before, after))[1] == (
         "Virologist gave it 5 as before, and other passages other scores; with its scores of "
-        "before it would stand at rank 1."
+        "before the passage would be at rank 1."
     )
 
 
@@ -197,25 +210,17 @@ def test_rankings_without_scores_show_their_ranks() -> None:
     assert "Neither ranking has a team" in page.text
 
 
-def test_what_was_typed_is_told_where_all_weights_shrank_alike() -> None:
-    # 80 beside 40 and 25 is 145: 55.2%, 27.6% and 17.2%.
-    one = stored([hit(1, 1, [5])], team=team(member("Virologist", 35, 40, 25)))
-    two = stored([hit(1, 1, [5])], team=team(member("Virologist", 80, 40, 25)))
+def test_weights_of_a_ranking_are_percents_and_no_other_number_is_inferred() -> None:
+    # 1, 1, 1 and 97 sum to 100; three of them shrank alike, from 20 to 1.
+    one = stored([hit(1, 1, [5])], team=team(member("Virologist", 20, 20, 20, 40)))
+    two = stored([hit(1, 1, [5])], team=team(member("Virologist", 1, 1, 1, 97)))
     found = compare_rankings(one, two)
     assert found.team
     lines = [each.said for each in diff_lines(found.team)]
-    assert "c1: 35% → 55.2%" in lines
-    assert (
-        "the weights given sum to 145 and are brought to 100: c1, given 80, counts 55.2%" in lines
-    )
-    # Where all were typed anew, nothing is guessed.
-    anew = stored([hit(1, 1, [5])], team=team(member("Virologist", 50, 20, 30)))
-    changed = compare_rankings(one, anew).team
-    assert changed
-    assert not any("given" in each.said for each in diff_lines(changed))
+    assert lines == ["Virologist", *(f"c{n}: 20% → 1%" for n in (1, 2, 3)), "c4: 40% → 97%"]
 
 
-def several(count: int) -> tuple[list[RankingComparison], ComparedRuns]:
+def several(count: int) -> ComparedRuns:
     found = []
     for place in range(count):
         one, two = copy.deepcopy(stored(FOUR)), copy.deepcopy(stored(CHANGED))
@@ -225,19 +230,19 @@ def several(count: int) -> tuple[list[RankingComparison], ComparedRuns]:
     rows = [
         QueryRow(f"q{place}", f"query {place}", 2, 4, 4, 1.0, 0.5) for place in range(count + 3)
     ]
-    return found, ComparedRuns(
+    return ComparedRuns(
         title="Two runs",
         facts=[("A", "0.5")],
         notes=["Some queries are left out."],
         verdict=["nDCG@10 falls."],
         measure="nDCG@10",
         rows=rows,
+        comparisons=found,
     )
 
 
 def test_several_queries_are_on_one_page() -> None:
-    found, runs = several(3)
-    text = render_comparison(found, before="a", after="b", runs=runs)
+    text = render_comparison(several(3), before="a", after="b")
     page = Page(text)
     ids = page.attributes("id")
     assert len(ids) == len(set(ids))
@@ -249,20 +254,13 @@ def test_several_queries_are_on_one_page() -> None:
     )
 
 
-def test_several_need_a_name() -> None:
-    found, _ = several(2)
-    with pytest.raises(ValueError, match="2 comparisons: say by runs="):
-        render_comparison(found)
-
-
 def test_runs_without_an_explained_query() -> None:
-    _, runs = several(0)
-    assert "Two runs" in Page(render_comparison([], runs=runs)).text
+    assert "Two runs" in Page(render_comparison(several(0))).text
 
 
 def test_the_page_is_as_small_as_it_may_be_for_100_passages_and_3_personas() -> None:
     text = "Masks seal when they fit the face of those who wear them. " * 20
     before = [hit(n, n, [9.0 - n / 20, 5.0, 4.0], text=text) for n in range(1, 101)]
     after = [hit(n, 101 - n, [9.0 - n / 20, 5.0, 4.0], text=text) for n in range(1, 101)]
-    page = render_comparison([compare_rankings(stored(before), stored(after))])
+    page = render_comparison(compare_rankings(stored(before), stored(after)))
     assert len(page.encode()) <= 400_000

@@ -38,7 +38,7 @@ def shown(ranking: Ranking) -> dict[str, str]:
         "passage": one.getvalue(),
         "page": Page(render_inspection(ranking.to_dict())).text,
         "comparison": moved.getvalue(),
-        "comparison page": Page(render_comparison([compared])).text,
+        "comparison page": Page(render_comparison(compared)).text,
         "comparison data": " ".join(compared.notes),
     }
 

@@ -1,0 +1,195 @@
+"""Two runs of a data set: how much they differ, and the queries on which they differ most."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Literal
+
+from beir_eval.errors import MeasureError, RunFolderError, SettingError
+from beir_eval.measures.metrics import cutoff_of
+from beir_eval.measures.overlap import rank_biased_overlap
+from beir_eval.measures.significance import EQUAL, compare_runs
+from personas.plain import plain
+from personas.ranking.comparison import (
+    ComparedRuns,
+    QueryRow,
+    RankingComparison,
+    compare_rankings,
+    setting_changes,
+)
+from personas.words import counted, p_text, signed
+
+if TYPE_CHECKING:
+    from beir_eval.compare.sources import ComparedRun, Pair
+
+Direction = Literal["both", "gains", "losses"]
+
+
+def compare_pair(
+    pair: Pair,
+    *,
+    measure: str = "nDCG@10",
+    top: int = 5,
+    direction: Direction = "both",
+    query: str | None = None,
+) -> ComparedRuns:
+    """Compare two runs, and explain the queries that changed most.
+
+    A run that holds an order and no scores, such as a TREC file, is compared by its ranks.
+
+    Args:
+        pair: the runs, as `beir_eval.compare.sources.open_pair` finds them.
+        measure: name as ir-measures writes it.
+        top: how many queries to explain, at most: those with the greatest differences.
+        direction: explain only gains, or only losses.
+        query: id of the one query to explain instead.
+
+    Returns:
+        Differences are those of the second run less the first. `ComparedRuns.figures` has
+        ``runs``, the two of them with their means; ``test``, with ties drawn by lot;
+        ``overlap``, the mean rank-biased overlap, 0 to 1; ``queries_compared``; and ``left_out``,
+        judged queries that only one run has or that were judged otherwise.
+
+    Raises:
+        SettingError: `top` is below 1.
+        MeasureError: the measure is unknown or cannot be computed.
+        RunError, RunFolderError: a run, or a file of its folder, cannot be used; `query` is not in
+            both runs.
+        ExtraMissing: a package for the measure or the significance test is not installed.
+    """
+    if top < 1:
+        raise SettingError(f"top={top!r} is below 1; give 1 or more")
+    if query is not None and query not in pair.common:
+        raise RunFolderError(
+            f"no query {query[:80]!r} is in both runs with the same judgements; "
+            f"the first is {pair.common[0]!r}"
+        )
+    sides = (pair.a, pair.b)
+    values = [run.values(measure) for run in sides]
+    ids = [each for each in pair.common if all(each in of_run for of_run in values)]
+    if not ids:
+        raise MeasureError(f"no query has a value of {measure!r} in both runs")
+    by_lot = [run.lots(measure) for run in sides]
+    tested = {
+        name: {each: lots.get(each, of_run[each]) for each in ids}
+        for name, lots, of_run in zip("ab", by_lot, values, strict=True)
+    }
+    test = compare_runs({"": tested}, "a")[""]["b"]
+    runs = [run.run() for run in sides]
+    lists = [[[doc_id for doc_id, _ in run.get(each, ())] for run in runs] for each in ids]
+    overlap = math.fsum(rank_biased_overlap(a, b) for a, b in lists) / len(ids)
+    changes = {each: values[1][each] - values[0][each] for each in ids}
+    chosen = _most_changed(changes, top, direction) if query is None else [query]
+    comparisons = _compared(pair, chosen, cutoff_of(measure))
+    means = [math.fsum(of_run[each] for each in ids) / len(ids) for of_run in values]
+    warnings = [
+        run.warnings(measure, {each: of_run[each] for each in ids})
+        for run, of_run in zip(sides, values, strict=True)
+    ]
+    notes = [
+        f"{letter}: {said}."
+        for letter, run, warned in zip("AB", sides, warnings, strict=True)
+        for said in (*warned, *filter(None, [run.note]))
+    ]
+    if pair.left_out:
+        left_out = counted(pair.left_out, "judged query", "judged queries")
+        notes.append(
+            f"{left_out} left out, which only one of the runs has or which were judged otherwise."
+        )
+    return ComparedRuns(
+        title=f"{pair.basis.dataset}: {measure} of {counted(len(ids), 'query', 'queries')}, A to B",
+        notes=notes,
+        verdict=[
+            f"B less A: {signed(test.difference, 4)}; better on {test.wins}, equal on {test.ties}, "
+            f"worse on {test.losses}; paired t-test: p {_p_value(test.p_value)}; rank-biased "
+            f"overlap {overlap:.3f}.",
+            *([] if any(map(abs, changes.values())) else ["No query differs."]),
+        ],
+        rows=[
+            QueryRow(
+                query_id=each.after.query.id,
+                text=each.after.query.text,
+                moved=len(each.movers),
+                passages=len(each.passages),
+                shared=each.shared_top(),
+                before=values[0][each.after.query.id],
+                after=values[1][each.after.query.id],
+            )
+            for each in comparisons
+        ],
+        comparisons=comparisons,
+        measure=measure,
+        facts=_facts(sides, means, measure),
+        settings=setting_changes(pair.a.settings, pair.b.settings)
+        if pair.a.settings and pair.b.settings
+        else (),
+        figures={
+            "dataset": pair.basis.dataset,
+            "first_stage": pair.basis.first_stage_name,
+            "queries_compared": len(ids),
+            "left_out": pair.left_out,
+            "runs": [
+                {
+                    "name": run.name,
+                    "label": run.label,
+                    "models": run.models,
+                    "mean": mean,
+                    "note": run.note,
+                    "warnings": list(warned),
+                }
+                for run, mean, warned in zip(sides, means, warnings, strict=True)
+            ],
+            "test": asdict(test),
+            "overlap": overlap,
+        },
+    )
+
+
+def _p_value(value: float) -> str:
+    text = p_text(value)
+    return text if text.startswith("<") else f"= {text}"
+
+
+def _facts(
+    sides: tuple[ComparedRun, ComparedRun], means: list[float], measure: str
+) -> list[tuple[str, str]]:
+    """Both runs with their means; with their names as given, where their labels are the same."""
+    same = sides[0].label == sides[1].label
+    found = []
+    for letter, when, run, mean in zip("AB", ("before", "after"), sides, means, strict=True):
+        label = f"{run.label} ({run.name})" if same else run.label
+        models = f", {plain(run.models)}" if run.models else ""
+        found.append((f"{letter}, {when}", f"{plain(label)}: {measure} {mean:.4f}{models}"))
+    return found
+
+
+def _most_changed(changes: Mapping[str, float], top: int, direction: Direction) -> list[str]:
+    """Ids by falling size of the change; equal ones stay in the data set's order."""
+    wanted = [
+        query_id
+        for query_id, change in changes.items()
+        if abs(change) > EQUAL and (direction == "both" or (change > 0) == (direction == "gains"))
+    ]
+    # Rounded, so that equal changes stay equal whatever they are made of.
+    return sorted(wanted, key=lambda query_id: -round(abs(changes[query_id]), 9))[:top]
+
+
+def _compared(pair: Pair, ids: list[str], cutoff: int | None) -> list[RankingComparison]:
+    sides = [run.rankings(ids) for run in (pair.a, pair.b)]
+    wanted = {each.id for side in sides for ranking in side.values() for each in ranking.passages}
+    # All texts at once: they are read from one large file.
+    texts = {**dict.fromkeys(wanted, ("", "")), **pair.texts(wanted)}
+    first_stage = pair.basis.first_stage
+    return [
+        compare_rankings(
+            *(side[each].with_texts(texts) for side in sides),
+            grades=pair.basis.qrels.get(each, {}),
+            depth=cutoff,
+            first_stage={
+                doc_id: rank for rank, (doc_id, _) in enumerate(first_stage.get(each, ()), 1)
+            },
+        )
+        for each in ids
+    ]
