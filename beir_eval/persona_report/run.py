@@ -162,7 +162,9 @@ class RunReport:
                 "for it."
             )
         if manifest.weak_judge == "small":
-            yield "The scoring model is weak: other defaults than the paper's were in effect."
+            yield (
+                "The scoring model is marked weak: other defaults than the paper's were in effect."
+            )
         yield from program_note(manifest.models.values())
 
 
