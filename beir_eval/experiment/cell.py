@@ -32,7 +32,8 @@ from mcranker.models import MODEL_OPTIONS
 from mcranker.trec import write_trec
 from personas.atomic import replacing
 from personas.ensembles import find_ensemble
-from personas.ranking.record import ASSESSOR, Hit, RankingRecord
+from personas.ranking.record import Hit, RankingRecord
+from personas.ranking.types import ASSESSOR
 from personas.ranking.usage import UsageTable
 
 if TYPE_CHECKING:

@@ -25,28 +25,29 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import orjson
 
 from beir_eval.errors import BeirEvalError, SettingError
+from beir_eval.experiment.rankings import RANKINGS, index_rankings
 from beir_eval.persona_report.differences import differences
-from beir_eval.persona_report.pages import Chunk, write_pages
-from beir_eval.persona_report.prepare import ReportInput, ReportInputs, ranked_queries
+from beir_eval.persona_report.pages import Chunk, index_passages, write_pages
+from beir_eval.persona_report.run import RunReport
 from beir_eval.persona_report.sources import Source, find_sources
 from mcranker import __version__
 from personas.atomic import replacing_folder
-from personas.report.site import Made
+from personas.report.site import OVERVIEW, Made, query_page
 from personas.weak_judges import judge_note
 
 if TYPE_CHECKING:
     from personas.report.dataset.pages import RunEntry
-    from personas.survey.surveyor import Surveyor
+    from personas.survey.model import Difference
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Takes how many queries have their pages, and how many there are."""
+"""Takes the number of queries that have their pages, and the number of all."""
 
 FIGURES = "figures.json"
 """The survey of a run, beside its pages."""
@@ -58,13 +59,12 @@ _WORTH_A_PROCESS = 16
 _MOST_BY_DEFAULT = 8
 _MOST = 61
 """Processes; Windows has no way to wait for more."""
-
-
-Job = TypeVar("Job")
-Result = TypeVar("Result")
 _OBJECTS_BETWEEN = 50_000
 """Objects made between two searches for cycles."""
 _JOBS_AHEAD = 2
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,8 @@ class ReportedRun:
     Attributes:
         run: its folder.
         index: the first of its pages.
-        entry: what the list of the runs says about it: title, data set, figures.
-        notes: what a reader must know.
+        entry: its row in the list of the runs: title, data set, figures.
+        notes: sentences that a reader must know.
     """
 
     run: Path
@@ -90,9 +90,9 @@ class PersonaReport:
 
     Attributes:
         index: the page to begin with.
-        runs: what it is about, in order.
-        pages: how many there are.
-        left_out: why other runs are not in it, a sentence each.
+        runs: in order.
+        pages: the number of pages.
+        left_out: the reasons why other runs are not in it, a sentence each.
     """
 
     index: Path
@@ -117,7 +117,7 @@ def write_persona_report(
     give the same pages, whatever the number of processes. Memory is bounded by a few queries a
     process, besides what the pages about all queries show.
 
-    Scripts that use several processes must be importable: what they do stands below
+    Scripts that use several processes must be importable: their code belongs below
     ``if __name__ == "__main__":``.
 
     Args:
@@ -126,11 +126,11 @@ def write_persona_report(
         out: a new folder, an empty one, or one with a report.
         against: label or folder of the run to compare with, or ``"none"``. Without: a run
             without a team over the same data, DIRECT with the same highest score first.
-        processes: how many make pages, 1 to 61. Without: one a processor, 8 at most, and fewer
-            for few queries.
-        progress: is told how far the work has come.
-        command: what the pages name as the command that made them; empty for none.
-        date: what they name as the day when they were made; empty for none.
+        processes: that make pages, 1 to 61. Without: one a processor, 8 at most, and fewer for few
+            queries.
+        progress: receives the progress of the work.
+        command: that made the pages, for their last line; empty for none.
+        date: when they were made, for their last line; empty for none.
 
     Raises:
         RunFolderError: there is no run, or none like `against`; a file is damaged, of another
@@ -155,125 +155,92 @@ def write_persona_report(
         tempfile.TemporaryDirectory(prefix="persona-report-") as scratch,
     ):
         made = Made(__version__, date, command)
-        work = _Work(sources, folder, Path(scratch), progress or _ignore, made)
-        work.do(processes)
+        work = _Work(sources, folder, Path(scratch), made)
+        work.do(processes, progress or (lambda done, total: None))
         (folder / MARKER).write_text(json.dumps({"version": 1, "runs": len(sources)}) + "\n")
-        _check_place(out)  # somebody may have been there meanwhile
+        _check_place(out)  # another program may have written there meanwhile
     runs = (
         ReportedRun(source.run.path, out / entry.page, entry, notes)
         for source, (entry, notes) in zip(sources, work.found, strict=True)
     )
-    return PersonaReport(out / "index.html", tuple(runs), work.pages, tuple(left_out))
+    return PersonaReport(out / OVERVIEW, tuple(runs), work.pages, tuple(left_out))
 
 
 class _Work:
     """The making of all pages of one report.
 
     Attributes:
-        found: what the list of the runs says about each, and the notes on it.
-        pages: how many have been written.
+        found: row in the list of the runs, and notes, of each run that is done.
+        pages: written so far.
     """
 
-    def __init__(
-        self,
-        sources: list[Source],
-        folder: Path,
-        scratch: Path,
-        progress: Progress,
-        made: Made,
-    ) -> None:
+    def __init__(self, sources: list[Source], folder: Path, scratch: Path, made: Made) -> None:
         self.found: list[tuple[RunEntry, tuple[str, ...]]] = []
         self.pages = 0
-        self._sources = sources
-        self._folder = folder
-        self._progress = progress
-        self._made = made
-        self._prepares = ReportInputs(scratch)
-        self._prepared: dict[int, ReportInput] = {}
-        self._differences = differences(sources)
+        self._sources, self._folder, self._scratch, self._made = sources, folder, scratch, made
+        self._indexes: dict[Path, Path] = {}
+        self._begun: dict[int, RunReport] = {}
 
-    def do(self, processes: int | None) -> None:
+    def do(self, processes: int | None, progress: Progress) -> None:
         """Write everything."""
         from personas.report.dataset.pages import render_runs
-        from personas.report.site import OVERVIEW
-        from personas.survey.surveyor import Surveyor
 
-        ranked = [ranked_queries(source) for source in self._sources]
+        tested = differences(self._sources)
+        ranked = [
+            index_rankings(each.run.path / RANKINGS, finished=each.run.manifest.finished)
+            for each in self._sources
+        ]
         done, total = 0, sum(len(each.offsets) for each in ranked)
+        if processes is None:
+            most = min(usable_processors(), _MOST_BY_DEFAULT, total // _WORTH_A_PROCESS)
+            processes = max(1, most)
 
         def chunks() -> Iterator[Chunk]:
             # Each run is prepared when the one before has been handed out.
             for number, (source, where) in enumerate(
                 zip(self._sources, ranked, strict=True), start=1
             ):
-                prepared = self._prepares.prepare(
-                    source, where, self._folder_of(number), self._made
-                )
-                self._prepared[number] = prepared
-                yield from prepared.chunks(number)
+                folder = self._folder / f"run-{number}" if len(ranked) > 1 else self._folder
+                (folder / query_page(1)).parent.mkdir(parents=True)
+                index = self._index(source.data.path / "passages.jsonl")
+                report = RunReport(source, where, folder, index, self._made)
+                self._begun[number] = report
+                yield from report.chunks(number)
 
-        surveyor, queries = Surveyor(), 0
-        self._progress(done, total)
-        with closing(in_order(write_pages, chunks(), processes or _usual(total))) as results:
-            for result in results:
-                surveyor.merge(result.surveyor)
-                self.pages += result.pages
-                queries, done = queries + result.queries, done + result.queries
-                self._progress(done, total)
-                if queries == self._prepared[result.number].plan.queries:
-                    self._finish(result.number, surveyor)
-                    surveyor, queries = Surveyor(), 0
+        progress(done, total)
+        with closing(in_order(write_pages, chunks(), processes)) as results:
+            for number, pages, findings in results:
+                self.pages += pages
+                done += len(findings)
+                progress(done, total)
+                if self._begun[number].add(findings):
+                    self._finish(self._begun.pop(number), tested[number - 1])
         if len(self._sources) > 1:
-            self._write(
-                self._folder / OVERVIEW, render_runs([entry for entry, _ in self.found], self._made)
-            )
+            entries = [entry for entry, _ in self.found]
+            self._write(self._folder / OVERVIEW, render_runs(entries, self._made))
 
-    def _folder_of(self, number: int) -> Path:
-        """The folder for the pages of a run, made."""
-        from personas.report.site import query_page
+    def _index(self, passages: Path) -> Path:
+        """The index of a file of texts, which several runs may have ranked."""
+        key = passages.resolve()
+        if key not in self._indexes:
+            index = self._scratch / f"passages-{len(self._indexes)}"
+            index_passages(passages, index)
+            self._indexes[key] = index
+        return self._indexes[key]
 
-        folder = self._folder if len(self._sources) == 1 else self._folder / f"run-{number}"
-        (folder / query_page(1)).parent.mkdir(parents=True)
-        return folder
-
-    def _finish(self, number: int, surveyor: Surveyor) -> None:
+    def _finish(self, run: RunReport, tested: tuple[Difference, ...]) -> None:
         """Write the pages about all queries of a run."""
         from personas.report.dataset.pages import RunEntry, survey_pages
-        from personas.report.site import OVERVIEW
 
-        run = self._prepared.pop(number)
-        for place, failed in enumerate(run.failed, start=1 + run.plan.queries):
-            surveyor.fail(
-                place,
-                failed.query_id,
-                failed.text,
-                failed.reason,
-                judged=failed.judged,
-                first_stage_ndcg=failed.first_stage_ndcg,
-                other_ndcg=failed.other_ndcg,
-            )
-        survey = surveyor.finish(
-            title=run.plan.title,
-            dataset=run.dataset,
-            first_stage=run.source.data.manifest.first_stage.name,
-            other=run.plan.other.name if run.plan.other else "",
-            models=run.source.run.manifest.models,
-            settings=run.settings,
-            notes=run.notes,
-        )
-        survey = replace(
-            survey,
-            collection=run.source.data.manifest.dataset,
-            differences=self._differences[number - 1],
-        )
-        runs = f"../{OVERVIEW}" if len(self._sources) > 1 else ""
-        (run.plan.folder / FIGURES).write_bytes(
+        survey, folder = run.survey(tested), run.plan.folder
+        (folder / FIGURES).write_bytes(
             orjson.dumps(survey, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS) + b"\n"
         )
+        runs = f"../{OVERVIEW}" if len(self._sources) > 1 else ""
         for name, page in survey_pages(survey, runs=runs, figures=FIGURES, made=self._made):
-            self._write(run.plan.folder / name, page)
+            self._write(folder / name, page)
         entry = RunEntry(
-            page=(run.plan.folder / OVERVIEW).relative_to(self._folder).as_posix(),
+            page=(folder / OVERVIEW).relative_to(self._folder).as_posix(),
             title=survey.title,
             dataset=survey.dataset,
             first_stage=survey.first_stage,
@@ -302,17 +269,8 @@ def _check_place(out: Path) -> None:
         )
 
 
-def _usual(queries: int) -> int:
-    """How many processes are worth their start."""
-    return max(1, min(usable_processors(), _MOST_BY_DEFAULT, queries // _WORTH_A_PROCESS))
-
-
-def _ignore(done: int, total: int) -> None:
-    """Nobody asked for progress."""
-
-
 def usable_processors() -> int:
-    """How many processors this process may use, at least 1."""
+    """Return the number of processors that this process may use, at least 1."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -321,7 +279,7 @@ def usable_processors() -> int:
 def in_order(
     work: Callable[[Job], Result], jobs: Iterator[Job], processes: int
 ) -> Generator[Result, None, None]:
-    """What `work` makes of each job, in the order of the jobs.
+    """Yield the result of `work` for each job, in the order of the jobs.
 
     At most three jobs a process have been taken and not been given back. Close the iterator to
     end the processes; it waits for the jobs that have been begun. They end with this process as
@@ -330,7 +288,7 @@ def in_order(
     Args:
         work: a function of a module, its arguments and results such that pickle can take them.
         jobs: taken one by one, in this process.
-        processes: how many; with 1, this process does the work.
+        processes: with 1, this process does the work.
 
     Raises:
         BeirEvalError: a process ended before its work was done.

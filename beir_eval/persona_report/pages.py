@@ -1,44 +1,37 @@
-"""The pages of some queries of one run: what a worker process does."""
+"""The pages of some queries of one run: the work of one worker process."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import ExitStack
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from beir_eval.errors import RunFolderError
 from beir_eval.experiment.rankings import place_of, ranking_at
-from beir_eval.persona_report.line_index import Passages
+from beir_eval.files import Line, read_lines
 from personas.report.site import Made
 
 if TYPE_CHECKING:
-    from personas.ranking.record import OtherRanking, RankingRecord
-    from personas.survey.surveyor import Surveyor
-
-
-@dataclass(frozen=True, slots=True)
-class OtherPlan:
-    """The run that a run is compared with: its rankings, its name, its highest score."""
-
-    rankings: Path
-    name: str
-    top: float | None
+    from personas.survey.query import QueryFindings
 
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """What is the same for all queries of a run.
+    """The files of a run, which all its queries share.
 
     Attributes:
-        folder: where the run's pages go.
+        folder: of the run's pages.
         title: of its report.
-        queries: how many have a page.
+        queries: number of those with a page.
         rankings: the file of rankings.
         passages: the file of texts.
-        index: the index of that file.
-        other: what it is compared with; None if there is nothing.
+        index: the index of that file, by `index_passages`.
+        other: the file of rankings of the run compared with; None if there is none.
+        other_name: its name.
+        other_top: its highest score.
         made: what the last line of each page says.
     """
 
@@ -48,20 +41,15 @@ class RunPlan:
     rankings: Path
     passages: Path
     index: Path
-    other: OtherPlan | None
+    other: Path | None
+    other_name: str
+    other_top: float | None
     made: Made
 
 
 @dataclass(frozen=True, slots=True)
 class QueryPlan:
-    """One ranked query.
-
-    Attributes:
-        place: from 1; names its pages.
-        offset: where its ranking begins.
-        other_offset: where the other ranking begins; None if there is none.
-        grades: document id -> judgement; None without judgements.
-    """
+    """One ranked query: its place from 1, its rankings' offsets, and its judgements, if any."""
 
     place: int
     offset: int
@@ -78,67 +66,105 @@ class Chunk:
     queries: tuple[QueryPlan, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Surveyed:
-    """What became of a chunk: its run's number, and how many queries and pages it made."""
+def write_pages(chunk: Chunk) -> tuple[int, int, list[QueryFindings]]:
+    """Write the pages of the queries.
 
-    number: int
-    queries: int
-    pages: int
-    surveyor: Surveyor
-
-
-def write_pages(chunk: Chunk) -> Surveyed:
-    """Write the pages of the queries, and survey them.
+    Returns:
+        The run's number, the number of pages, and the findings of each query.
 
     Raises:
         RunFolderError: a ranking is none, or the text of a passage is missing; names the line.
         OSError: a page cannot be written.
     """
+    from personas.ranking.record import OtherRanking
     from personas.report.query.inspection_page import inspection_pages
     from personas.report.site import PageContext, query_page
-    from personas.survey.surveyor import Surveyor
+    from personas.survey.query import QueryFindings
 
-    surveyor, run, pages = Surveyor(), chunk.run, 0
+    run, pages, findings = chunk.run, 0, []
     with ExitStack() as files:
         passages = files.enter_context(Passages(run.passages, run.index))
         rankings = files.enter_context(run.rankings.open("rb"))
-        others = files.enter_context(run.other.rankings.open("rb")) if run.other else None
+        others = files.enter_context(run.other.open("rb")) if run.other else None
         for query in chunk.queries:
-            other = _other(run.other, others, query.other_offset) if run.other and others else None
-            inspection = _inspection(run, rankings, passages, query, other)
+            other = theirs = None
+            if run.other and others:
+                if query.other_offset is not None:
+                    theirs = ranking_at(run.other, others, query.other_offset)
+                other = OtherRanking.of(run.other_name, run.other_top, theirs)
+            ranking, texts = ranking_at(run.rankings, rankings, query.offset), {}
+            for hit in ranking.hits:
+                found = passages.texts(hit.doc_id)
+                if found is None:
+                    raise RunFolderError(
+                        f"{run.passages}: has no text of passage {hit.doc_id!r}, which "
+                        f"{place_of(run.rankings, query.offset)} ranks; bring back the whole folder"
+                    )
+                texts[hit.doc_id] = found
+            ranking = ranking.with_texts(texts).beside(grades=query.grades, other=other)
             around = PageContext(run.title, query.place, run.queries, run.made)
-            for part, page in enumerate(inspection_pages(inspection, around), start=1):
+            for part, page in enumerate(inspection_pages(ranking, around), start=1):
                 path = run.folder / query_page(query.place, part)
                 path.write_text(page, encoding="utf-8", newline="")
                 pages += 1
-            surveyor.take(query.place, inspection)
-    return Surveyed(chunk.number, len(chunk.queries), pages, surveyor)
+            findings.append(QueryFindings.of(query.place, ranking))
+    return chunk.number, pages, findings
 
 
-def _inspection(
-    run: RunPlan,
-    rankings: BinaryIO,
-    passages: Passages,
-    query: QueryPlan,
-    other: OtherRanking | None,
-) -> RankingRecord:
+def index_passages(path: Path, index: Path) -> None:
+    """Write the index by which `Passages` finds the lines of a file; processes share it.
 
-    ranking = ranking_at(run.rankings, rankings, query.offset)
-    texts = {}
-    for hit in ranking.hits:
-        found = passages.texts(hit.doc_id)
-        if found is None:
-            raise RunFolderError(
-                f"{run.passages}: has no text of passage {hit.doc_id!r}, which "
-                f"{place_of(run.rankings, query.offset)} ranks; bring back the whole folder"
-            )
-        texts[hit.doc_id] = found
-    return ranking.with_texts(texts).beside(grades=query.grades, other=other)
+    Raises:
+        RunFolderError: the file cannot be read, or a line is no passage; names the line.
+        OSError: the index cannot be written.
+    """
+
+    def rows() -> Iterator[tuple[str, int]]:
+        for line in read_lines(path):
+            entry = line.entry()
+            if not _is_passage(entry):
+                raise RunFolderError(f"{line.place}: no passage: it needs _id, title and text")
+            yield entry["_id"], line.offset
+
+    try:
+        with closing(sqlite3.connect(index)) as database, database:
+            database.execute("pragma journal_mode = off")
+            database.execute("pragma synchronous = off")
+            database.execute("create table lines (id, start)")
+            database.executemany("insert into lines values (?, ?)", rows())
+            database.execute("create index by_id on lines (id, start)")
+    except sqlite3.Error as failure:
+        raise OSError(f"{index}: cannot be written: {failure}") from failure
 
 
-def _other(plan: OtherPlan, lines: BinaryIO, offset: int | None) -> OtherRanking:
-    from personas.ranking.record import OtherRanking
+class Passages:
+    """Titles and texts of the passages of a file, read when they are asked for."""
 
-    ranking = None if offset is None else ranking_at(plan.rankings, lines, offset)
-    return OtherRanking.of(plan.name, plan.top, ranking)
+    def __init__(self, path: Path, index: Path) -> None:
+        self._path = path
+        self._lines = path.open("rb")
+        self._index = sqlite3.connect(index)
+
+    def __enter__(self) -> Passages:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lines.close()
+        self._index.close()
+
+    def texts(self, doc_id: str) -> tuple[str, str] | None:
+        """Title and text of a passage; None if the file does not have it."""
+        found = self._index.execute("select min(start) from lines where id = ?", (doc_id,))
+        (start,) = found.fetchone()
+        if start is None:
+            return None
+        self._lines.seek(start)
+        place = f"{self._path}, changed while the report was made"
+        entry = Line(place, start, self._lines.readline()).entry()
+        if not _is_passage(entry):
+            raise RunFolderError(f"{place}: no passage at byte {start:,}; make the report again")
+        return entry["title"], entry["text"]
+
+
+def _is_passage(entry: Mapping[str, Any]) -> bool:
+    return all(isinstance(entry.get(name), str) for name in ("_id", "title", "text"))

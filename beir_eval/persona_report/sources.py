@@ -1,4 +1,4 @@
-"""Which runs a report is about, and which run each of them is compared with."""
+"""The runs of a report, and the run each of them is compared with."""
 
 from __future__ import annotations
 
@@ -18,18 +18,16 @@ from personas.ensembles import highest_score
 NOBODY = "none"
 """Compare with no other run."""
 
-_DIRECT = "direct"
-
 
 @dataclass(frozen=True, slots=True)
 class Source:
     """One run to report on.
 
     Attributes:
-        run: the run.
-        data: what it ranked.
+        run: its folder.
+        data: the folder of what it ranked.
         title: its label, with more words where another run of the report has the same.
-        other: the run it is compared with; None if there is none. It is finished.
+        other: the finished run it is compared with; None if there is none.
     """
 
     run: RunFolder
@@ -41,7 +39,7 @@ class Source:
 def find_sources(
     paths: Iterable[str | os.PathLike[str]], against: str | None = None
 ) -> tuple[list[Source], list[str]]:
-    """The runs in or below `paths` that a report is about.
+    """Find the runs in or below `paths` that a report is about.
 
     These are the runs of teams; if there are none, all runs. Runs without a single ranking are
     left out. Each is compared with a finished run without a team over the same data and by the
@@ -55,7 +53,7 @@ def find_sources(
 
     Returns:
         The runs, as `find_runs` gives them, but those of one data set in the order of their
-        suite; and why others are left out, a sentence each.
+        suite; and the reasons why others are left out, a sentence each.
 
     Raises:
         RunFolderError: there is no run, or none like `against`; a folder cannot be read, or
@@ -73,14 +71,19 @@ def find_sources(
             f"{given[0].path}: nothing has been ranked yet; run the same 'beir-eval run' again"
         )
     left_out = [
-        f"{run.path}: a foreign run, so it is left out"
-        if run.manifest.foreign
-        else f"{run.path}: nothing has been ranked yet, so it is left out"
+        f"{run.path}: {why}, so it is left out"
         for run in given
         if run not in ranked
+        for why in ["a foreign run" if run.manifest.foreign else "nothing has been ranked yet"]
     ]
     teams = [run for run in ranked if judged_by_team(run.path / RANKINGS)]
-    reported = _by_place(teams or ranked)
+    parents = list(dict.fromkeys(run.path.parent for run in teams or ranked))
+
+    def place(run: RunFolder) -> tuple[int, int]:
+        suite = run.manifest.suite
+        return parents.index(run.path.parent), suite.place if suite else 0
+
+    reported = sorted(teams or ranked, key=place)
     others = _others(reported, ranked, against, usual=bool(teams))
     sources = [
         Source(run, run.data(), title, other)
@@ -89,15 +92,10 @@ def find_sources(
     return sources, left_out
 
 
-def _by_place(runs: Sequence[RunFolder]) -> list[RunFolder]:
-    """The runs of each data set together, in the order of their suite."""
-    parents = list(dict.fromkeys(run.path.parent for run in runs))
-
-    def place(run: RunFolder) -> tuple[int, int]:
-        suite = run.manifest.suite
-        return parents.index(run.path.parent), suite.place if suite else 0
-
-    return sorted(runs, key=place)
+def same_judge(one: RunFolder, other: RunFolder) -> bool:
+    """Return True if the same model scored in both, on the same server."""
+    judges = [(each.manifest.models.get("scoring"), each.manifest.server) for each in (one, other)]
+    return judges[0] == judges[1]
 
 
 def _others(
@@ -109,11 +107,16 @@ def _others(
     candidates = [_candidates(run, given) for run in reported]
     if against is None:
         return [_usual(run, them) for run, them in zip(reported, candidates, strict=True)]
-    chosen = [_labelled(them, against) for them in candidates]
+    chosen = [
+        next((each for each in them if each.manifest.label == against), None) for them in candidates
+    ]
     if not any(chosen) and is_folder(against):
         folder = RunFolder.open(against)
         chosen = [
-            folder if folder.manifest.data == run.manifest.data and not _same(folder, run) else None
+            folder
+            if folder.manifest.data == run.manifest.data
+            and folder.path.resolve() != run.path.resolve()
+            else None
             for run in reported
         ]
     if not any(chosen):
@@ -131,22 +134,18 @@ def _others(
 
 def _candidates(run: RunFolder, given: Sequence[RunFolder]) -> list[RunFolder]:
     """All other runs over the same data: those beside it, then those given."""
+    beside = []
+    for manifest in sorted(run.path.resolve().parent.glob("*/manifest.json")):
+        if manifest.parent.name != DATA_FOLDER:
+            # These were not asked for; a damaged one must not stop the report.
+            with contextlib.suppress(RunFolderError):
+                beside.append(RunFolder.open(manifest.parent))
     found: dict[Path, RunFolder] = {}
-    for each in [*_beside(run), *given]:
+    for each in [*beside, *given]:
         if each.manifest.data == run.manifest.data and _has_rankings(each):
             found.setdefault(each.path.resolve(), each)
     found.pop(run.path.resolve(), None)
     return list(found.values())
-
-
-def _beside(run: RunFolder) -> list[RunFolder]:
-    found = []
-    for manifest in sorted(run.path.resolve().parent.glob("*/manifest.json")):
-        if manifest.parent.name != DATA_FOLDER:
-            # Nobody asked for these; a damaged one must not stop the report.
-            with contextlib.suppress(RunFolderError):
-                found.append(RunFolder.open(manifest.parent))
-    return found
 
 
 def _usual(run: RunFolder, candidates: Sequence[RunFolder]) -> RunFolder | None:
@@ -158,26 +157,14 @@ def _usual(run: RunFolder, candidates: Sequence[RunFolder]) -> RunFolder | None:
         and same_judge(each, run)
         and not judged_by_team(each.path / RANKINGS)
     ]
-
-    def preference(each: RunFolder) -> tuple[bool, bool]:
-        manifest = each.manifest
-        return manifest.ranker != _DIRECT, highest_score(manifest.config) != top
-
-    return min(fit, key=preference, default=None)
-
-
-def same_judge(one: RunFolder, other: RunFolder) -> bool:
-    """Whether the same model scored in both, on the same server."""
-    judges = [(each.manifest.models.get("scoring"), each.manifest.server) for each in (one, other)]
-    return judges[0] == judges[1]
-
-
-def _labelled(candidates: Sequence[RunFolder], label: str) -> RunFolder | None:
-    return next((each for each in candidates if each.manifest.label == label), None)
-
-
-def _same(one: RunFolder, other: RunFolder) -> bool:
-    return one.path.resolve() == other.path.resolve()
+    return min(
+        fit,
+        key=lambda each: (
+            each.manifest.ranker != "direct",
+            highest_score(each.manifest.config) != top,
+        ),
+        default=None,
+    )
 
 
 def _has_rankings(run: RunFolder) -> bool:

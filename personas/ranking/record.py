@@ -26,6 +26,7 @@ from personas.ensembles import (
 from personas.errors import SchemaError
 from personas.ranking.orders import points, rule_of_points
 from personas.ranking.types import (
+    ASSESSOR,
     Comparisons,
     MemberRanking,
     MissingScore,
@@ -46,9 +47,6 @@ if TYPE_CHECKING:
 
     from personas.ranking.agreement import TeamAgreement
     from personas.ranking.suspicions import Suspicion
-
-ASSESSOR = "(assessor)"
-"""The name under which the assessor's own missing scores are listed."""
 
 _DEFAULT_TOP = 10.0
 

@@ -25,8 +25,8 @@ from pydantic import (
 from personas.ensembles import HIGHEST_SCORE, Rule
 from personas.errors import SchemaError, shown
 from personas.plain import plain
-from personas.ranking.record import ASSESSOR, Hit, RankingRecord
 from personas.ranking.types import (
+    ASSESSOR,
     Comparisons,
     MemberRanking,
     Orders,
@@ -443,8 +443,8 @@ def _orders(form: StoredRanking, hits: Sequence[StoredHit]) -> Orders:
 # Written
 
 
-def stored(ranking: RankingRecord, *, texts: bool) -> dict[str, Any]:
-    """The form of a ranking, see `RankingRecord.to_dict`."""
+def stored(ranking: Any, *, texts: bool) -> dict[str, Any]:
+    """The form of a `RankingRecord`, see its `to_dict`."""
     orders = ranking.orders
     form: dict[str, Any] = {
         "version": 1,
@@ -484,8 +484,8 @@ def stored(ranking: RankingRecord, *, texts: bool) -> dict[str, Any]:
     return {**form, **{name: value for name, value in optional.items() if value}}
 
 
-def stored_hit(hit: Hit, *, texts: bool) -> dict[str, Any]:
-    """The form of a passage, see `Hit.to_dict`."""
+def stored_hit(hit: Any, *, texts: bool) -> dict[str, Any]:
+    """The form of a `Hit`, see its `to_dict`."""
     form: dict[str, Any] = {
         "rank": hit.rank,
         "doc_id": hit.doc_id,

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+ASSESSOR = "(assessor)"
+"""The name under which the assessor's own missing scores are listed."""
+
 DEADLINE = "deadline"
 """Why a score is missing that had not come when the deadline did."""
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _FILTERS = {
     formats: ("bare", "cut", "value"),
-    markup: ("bar", "change", "iso", "moved", "part"),
+    markup: ("bar", "change", "iso", "moved", "part", "tersely"),
     words: (
         "counted",
         "dollars",
@@ -31,6 +31,7 @@ _FILTERS = {
         "fixed",
         "optional",
         "p_text",
+        "percent",
         "seconds",
         "signed",
         "weight",

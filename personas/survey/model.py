@@ -1,4 +1,4 @@
-"""What a survey of many ranked queries has found; pages and terminals only show what is here."""
+"""A survey of many ranked queries; pages and terminals only show what is here."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from personas.schema import Origin
 from personas.weak_judges import WeakJudge
 
 CaseKind: TypeAlias = Literal["saw_through", "recognised", "fooled", "overlooked"]
-"""What the team made of a passage, against the other ranker.
+"""A judged passage that the team and the other ranker see differently.
 
 ``saw_through``: not relevant, the other ranker had it near the top, the team did not (the
 paper's Fig. 5). ``recognised``: relevant, the other had it far down, the team near the top
 (Fig. 6). ``fooled`` and ``overlooked`` are the same the other way round: the team was wrong.
-Near the top is rank 10 or above, far down is below. Passages that are not judged are no case.
+Near the top is rank 10 or above, far down is below.
 """
 CASE_KINDS: tuple[CaseKind, ...] = get_args(CaseKind)
 SIGNIFICANT = 0.05
@@ -24,29 +24,27 @@ SIGNIFICANT = 0.05
 
 @dataclass(frozen=True, slots=True)
 class QueryFigures:
-    """One query: a row of the index. nDCG@10 is None where the query has no judgements.
+    """One query. Figures that cannot be computed are None; nDCG@10 needs judgements.
 
     Attributes:
-        place: place among the queries, from 1; names the query's page.
-        query_id: its id, cut to 200 characters.
-        query: its text, cut to 300 characters.
-        personas: who judged; empty for rankers without a team.
-        passages: how many were ranked.
+        place: among the queries, from 1; names the query's page.
+        query_id: cut to 200 characters.
+        query: cut to 300 characters.
+        personas: the judges; empty for rankers without a team.
+        passages: ranked ones.
         missing: scores that were asked for and did not come.
         skipped: scores left out because of ``top_k``.
-        calls: calls that were made, reused answers apart.
+        calls: made, reused answers apart.
         cost: US dollars; None if a model's price is not known.
-        human: whether a person wrote a part of the team.
+        human: a person wrote a part of the team.
         disagreement: mean over the passages of the standard deviation of the personas' scores,
-            as a share of the highest score possible, 0 to 0.5; None with fewer than two.
-        alpha: Krippendorff's alpha of the personas' scores; None where it is not defined.
-        tau: mean of Kendall's tau-b over the pairs of personas; None where it is not defined.
-        ndcg: nDCG@10 of the ranking, 0 to 1.
+            as a share of the highest score possible, 0 to 0.5.
+        alpha: Krippendorff's, of the personas' scores.
+        tau: mean of Kendall's tau-b over the pairs of personas.
+        ndcg: nDCG@10 of the ranking, 0 to 1; 0 for a failed query with judgements.
         first_stage_ndcg: of the first stage.
-        other_ndcg: of the ranker compared with; None if there is none.
-        error: why the query was not ranked, cut to 300 characters; empty if it was. Then all
-            else is 0 or None, but for the nDCG@10 of the other rankers where that is known;
-            `ndcg` is 0 if the query has judgements, else None.
+        other_ndcg: of the ranker compared with.
+        error: the reason for a query that was not ranked, cut to 300 characters, else empty.
     """
 
     place: int
@@ -80,14 +78,10 @@ class QueryFigures:
 
 @dataclass(frozen=True, slots=True)
 class Without:
-    """Mean nDCG@10 with and without somebody, over the queries for which that can be told.
+    """Mean nDCG@10 with and without a persona, over the judged queries where both exist.
 
-    Attributes:
-        queries: judged queries with that persona and at least one other on the team.
-        with_all: mean nDCG@10 of the whole team there.
-        without: mean nDCG@10 of the team without the persona.
-        exact: False where the ensemble could not be recomputed (a model combines the scores, or
-            it is not installed) and the sum of the other scores stands in, with and without.
+    Not `exact` where the ensemble could not be recomputed (a model combines the scores, or it is
+    not installed); then both are by the sum of the scores.
     """
 
     queries: int
@@ -97,7 +91,7 @@ class Without:
 
     @property
     def worth(self) -> float:
-        """What the persona adds to nDCG@10; negative if the team is better without."""
+        """The persona's part of nDCG@10; negative if the team is better without."""
         return self.with_all - self.without
 
 
@@ -108,16 +102,14 @@ class PersonaFigures:
     Attributes:
         name: as it was written most often.
         origins: origin -> in how many queries.
-        queries: in how many queries it judged.
-        recruited: for how many of them a recruiter chose it: wrote it, or took it from the library.
-        human: in how many of them a person wrote a part of it.
-        mean_score: mean of its scores as a share of the highest possible, 0 to 1; None if it
-            gave none.
+        queries: judged ones.
+        recruited: those for which a recruiter wrote it, or took it from the library.
+        human: those in which a person wrote a part of it.
+        mean_score: as a share of the highest possible, 0 to 1; None if it gave none.
         missing: scores it did not give.
-        tau: mean of Kendall's tau-b with its team mates, over pairs and queries; None if it is
-            never defined.
-        without: nDCG@10 with and without it; None where no judged query has it.
-        examples: places of up to 20 queries in which it judged, first ones first.
+        tau: mean of Kendall's tau-b with its team mates, over pairs and queries.
+        without: None where no judged query has it.
+        examples: places of the first 20 queries in which it judged.
     """
 
     name: str
@@ -148,13 +140,13 @@ class CriterionFigures:
 
     Attributes:
         name: as it was written most often.
-        rubrics: in how many rubrics (a persona and query each) it stands.
-        human: in how many of them a person wrote it.
-        personas: persona -> rubrics, of up to 20 personas, most first.
+        rubrics: those with it; a rubric is of one persona and query.
+        human: those in which a person wrote it.
+        personas: persona -> rubrics, of the first 20 personas, most first.
         mean_weight: percent of the rubric, 0 to 100.
         least_weight: the lowest.
         most_weight: the highest.
-        examples: places of up to 20 queries, first ones first.
+        examples: places of the first 20 queries.
     """
 
     name: str
@@ -169,25 +161,25 @@ class CriterionFigures:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A passage that the team and the ranker compared with see differently.
+    """A judged passage that the team and the ranker compared with see differently.
 
     Attributes:
-        kind: what happened.
+        kind: of case.
         place: of the query.
-        query: its text, cut to 300 characters.
-        doc_id: the passage, cut to 200 characters.
+        query: cut to 300 characters.
+        doc_id: cut to 200 characters.
         rank: in the team's ranking; its place on the query's page.
         title: of the passage, cut to 300 characters.
         excerpt: of its text, cut to 400 characters.
         grade: the judgement.
         scores: persona -> score, or None where it is missing.
-        top: the highest score a persona could give.
-        effects: persona -> by how many ranks it raised (positive) or sank (negative) the passage,
-            as `Hit.effects`; empty where nobody can be left out.
+        top: the highest score possible.
+        effects: persona -> ranks by which it raised (positive) or lowered (negative) the passage,
+            as `Hit.effects`; empty where no persona can be left out.
         other_rank: in the other ranker's ranking.
         other_score: None where it gave none.
         first_stage_rank: in the first stage.
-        strength: by how much the discounts 1 / log2(1 + rank) of the two ranks differ, 0 to 1.
+        strength: difference of the discounts 1 / log2(1 + rank) of the two ranks, 0 to 1.
     """
 
     kind: CaseKind
@@ -209,17 +201,17 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What the team has over another order in nDCG@10, query by query, ties drawn by lot.
+    """The team's nDCG@10 and that of another order, over judged queries, with ties by lot.
 
     Attributes:
-        against: what it is compared with.
+        against: the other order's name.
         queries: judged ones.
         ours: the team's mean over them, 0 to 1.
         theirs: the other's.
         low: lower end of the 95% confidence interval of the mean difference.
         high: the upper end.
         p_value: two-sided, corrected for all differences of the report; None without a test.
-        why_not: why there is none; else empty.
+        why_not: the reason why there is no test; else empty.
     """
 
     against: str
@@ -246,28 +238,17 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What all queries took together, and how they went.
+    """Sums and means over all queries, of the fields of `QueryFigures`.
 
     Attributes:
-        queries: those given, failed ones included.
-        failed: queries that were not ranked.
-        judged: ranked queries that have judgements; the means below are theirs.
-        passages: ranked, over all queries.
-        missing: scores that did not come.
-        skipped: scores left out because of ``top_k``.
-        calls: made, reused answers apart.
+        queries: all, failed ones included.
+        failed: those not ranked.
+        judged: ranked ones that have judgements.
         reused: answers that were in the ledger.
-        cost: US dollars; None if a model's price is not known.
-        ndcg: mean nDCG@10 of the ranking, None without judgements. Failed queries that have
-            judgements count 0.
-        first_stage_ndcg: of the first stage, over the queries for which it is known.
-        other_ndcg: of the ranker compared with, over the queries for which it is known; None if
-            there is none.
-        alpha: Krippendorff's alpha over all passages of all queries, the interval metric.
-        tau: mean over the queries of their mean tau-b.
-        disagreement: mean over the queries of theirs.
-        locked: queries whose team was locked.
-        human: queries in whose team a person wrote a part.
+        ndcg: mean over the judged queries; failed ones that have judgements count 0.
+        alpha: over all passages of all queries, the interval metric.
+        locked: queries with a locked team.
+        human: queries with a team of which a person wrote a part.
     """
 
     queries: int
@@ -296,23 +277,23 @@ class Survey:
     Attributes:
         title: of the run, e.g. ``"MC: NLP scientist + 2 recruits"``.
         dataset: what was ranked, in a few words; may be empty.
-        first_stage: how the first stage is called, e.g. ``"BM25"``.
+        first_stage: its name, e.g. ``"BM25"``.
         other: name of the ranker compared with; empty if there is none.
         models: role -> model.
-        settings: choices worth a line at the top, by name.
-        notes: what a reader must know: an unfinished run, queries without judgements.
+        settings: choices that shape scores, by name.
+        notes: on the run: it is not finished, queries have no judgements.
         totals: over all queries.
         queries: in the order of the data set.
-        personas: most frequent first (Fig. 7), then by name.
-        personas_in_all: how many different personas there were; `personas` may hold fewer.
+        personas: most frequent first (Fig. 7), then by name; up to 5,000.
+        personas_in_all: number of different ones.
         pairs: most frequent first, up to 200.
-        criteria: most frequent first.
-        criteria_in_all: how many different criteria there were; `criteria` may hold fewer.
+        criteria: most frequent first; up to 5,000.
+        criteria_in_all: number of different ones.
         cases: kind -> the strongest, strongest first; empty without another ranker.
-        recruits: nDCG@10 with and without one recruit, averaged over recruits and queries: each
-            recruit of each query is left out once. Members of the library for whom a recruiter
-            gave a reason are recruits too. None if it cannot be told.
-        weak_judge: why the model that judged is weak, as `RankingRecord.weak_judge`.
+        recruits: nDCG@10 with and without one recruit, over recruits and queries: each recruit of
+            each query is left out once. Members of the library for whom a recruiter gave a
+            reason are recruits too. None without any.
+        weak_judge: as `RankingRecord.weak_judge`.
         collection: the data set's name; may be empty.
         differences: over the first stage and the other ranker, where that is known.
     """

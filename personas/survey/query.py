@@ -1,29 +1,31 @@
-"""What one ranked query adds to a survey: who judged, how they agreed, and nDCG@10."""
+"""The findings of one ranked query: its judges, their agreement, nDCG@10 and cases."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from math import fsum
 
 from personas.provenance import Provenance, provenance
 from personas.ranking.agreement import AlphaSums
 from personas.ranking.effectiveness import ndcg
 from personas.ranking.record import RankingRecord
 from personas.schema import Member, Team
-from personas.survey.model import QueryFigures
-from personas.survey.sums import cut, mean
+from personas.survey.model import Case, CaseKind, QueryFigures
+from personas.weak_judges import WeakJudge
 
 DEPTH = 10
-"""Ranks that count: nDCG is nDCG@10, and what stands higher is near the top."""
+"""Ranks that count: nDCG is nDCG@10, and these ranks are near the top."""
 MOST_NAME = 200
 MOST_TEXT = 300
+_MOST_EXCERPT = 400
 
 _CUT = 19_000
-"""A query of so many characters may stand in its team cut to the longest that a team can hold."""
+"""A longer query may be in its team cut to the longest that a team can hold."""
 
-# Teams that are used for many queries would be compared with the library anew for each.
-_hands = lru_cache(maxsize=256)(provenance)
+_hands = lru_cache(maxsize=256)(provenance)  # a team may be used for many queries
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +33,18 @@ class Judge:
     """One persona of one query.
 
     Attributes:
-        member: who.
+        member: of the team.
         hands: who wrote which part of it.
-        scores: one a passage, best first; None where it is missing or was not asked for.
+        scored: passages it scored.
+        scores: sum of its scores, each as a share of the highest possible.
         missing: scores that were asked for and did not come.
-        recruited: whether a recruiter chose it for this very query: wrote it, or took it from
-            the library.
+        recruited: a recruiter wrote it for this very query, or took it from the library.
     """
 
     member: Member
     hands: Provenance
-    scores: tuple[float | None, ...]
+    scored: int
+    scores: float
     missing: int
     recruited: bool
 
@@ -55,10 +58,10 @@ class Judge:
 class LeftOut:
     """nDCG@10 by the arithmetic of leaving personas out.
 
-    Passages without a final score stand behind the others, in the ranking's order.
+    Passages without a final score come after the others, in the ranking's order.
 
     Attributes:
-        with_all: with nobody left out.
+        with_all: with the whole team.
         without: persona -> nDCG@10 without it.
         exact: as `RankingRecord.leave_one_out_exact`.
     """
@@ -75,81 +78,104 @@ class QueryFindings:
     Attributes:
         figures: its row.
         judges: the team's members who judged; empty for rankers without a team.
-        top: the highest score one of them could give.
         taus: Kendall's tau-b of each two, by their places in `judges`; None if not defined.
         alpha: what Krippendorff's alpha needs to know of the passages.
         left_out: None without judgements, and where fewer than two personas judged.
+        cases: at most 20, in the ranking's order.
+        reused: answers that were in the ledger.
+        locked: the team was.
+        weak_judge: as `RankingRecord.weak_judge`.
     """
 
     figures: QueryFigures
     judges: tuple[Judge, ...]
-    top: float
     taus: Mapping[tuple[int, int], float | None]
     alpha: AlphaSums
     left_out: LeftOut | None
+    cases: tuple[Case, ...]
+    reused: int
+    locked: bool
+    weak_judge: WeakJudge
 
     @classmethod
-    def of(cls, place: int, inspection: RankingRecord) -> QueryFindings:
+    def of(cls, place: int, ranking: RankingRecord) -> QueryFindings:
         """The findings; `place` is the query's, from 1."""
-        judges = _judges(inspection)
-        places = {judge.name: place for place, judge in enumerate(judges)}
+        judges, hits, other = _judges(ranking), ranking.hits, ranking.other
+        places = {judge.name: number for number, judge in enumerate(judges)}
         taus = {
-            (places[one], places[other]): tau
-            for (one, other), tau in inspection.agreement.taus.items()
-            if one in places and other in places
+            (places[one], places[two]): tau
+            for (one, two), tau in ranking.agreement.taus.items()
+            if one in places and two in places
         }
-        alpha = inspection.agreement.sums if judges else AlphaSums()
-        top = inspection.top
-        spread = mean(hit.disagreement for hit in inspection.hits) if judges else None
-        hits, other = inspection.hits, inspection.other
+        alpha = ranking.agreement.sums if judges else AlphaSums()
+        spread = mean(hit.disagreement for hit in hits) if judges else None
+        grades = ranking.grades or {}
+        theirs = other.places.items() if other else ()
         figures = QueryFigures(
             place=place,
-            query_id=cut(inspection.query.id, MOST_NAME),
-            query=cut(inspection.query.text, MOST_TEXT),
+            query_id=cut(ranking.query.id, MOST_NAME),
+            query=cut(ranking.query.text, MOST_TEXT),
             personas=tuple(judge.name for judge in judges),
             passages=len(hits),
-            missing=len(inspection.missing),
-            skipped=inspection.skipped,
-            calls=inspection.usage.calls,
-            cost=inspection.cost,
+            missing=len(ranking.missing),
+            skipped=ranking.skipped,
+            calls=ranking.usage.calls,
+            cost=ranking.cost,
             human=any(judge.hands.by_human for judge in judges),
-            disagreement=None if spread is None else spread / top,
+            disagreement=None if spread is None else spread / ranking.top,
             alpha=alpha.alpha,
             tau=mean(taus.values()),
-            ndcg=_ndcg(inspection, ((hit.rank, hit.grade) for hit in hits)),
-            first_stage_ndcg=_ndcg(inspection, ((hit.first_stage_rank, hit.grade) for hit in hits)),
-            other_ndcg=None
-            if other is None
-            else _ndcg(
-                inspection,
-                (
-                    (found.rank, (inspection.grades or {}).get(doc_id))
-                    for doc_id, found in other.places.items()
-                ),
-            ),
+            ndcg=_ndcg(ranking, ((hit.rank, hit.grade) for hit in hits)),
+            first_stage_ndcg=_ndcg(ranking, ((hit.first_stage_rank, hit.grade) for hit in hits)),
+            other_ndcg=_ndcg(ranking, ((found.rank, grades.get(doc)) for doc, found in theirs))
+            if other
+            else None,
         )
-        return cls(figures, judges, top, taus, alpha, _left_out(inspection, judges))
+        return cls(
+            figures=figures,
+            judges=judges,
+            taus=taus,
+            alpha=alpha,
+            left_out=_left_out(ranking, judges),
+            cases=tuple(_cases(place, ranking)),
+            reused=ranking.reused.calls,
+            locked=ranking.team is not None and ranking.team.locked,
+            weak_judge=ranking.weak_judge,
+        )
 
 
-def _judges(inspection: RankingRecord) -> tuple[Judge, ...]:
-    team = inspection.team
+def mean(numbers: Iterable[float | None]) -> float | None:
+    """Mean of the numbers that are there, in any order; None of none."""
+    known = [number for number in numbers if number is not None]
+    return fsum(known) / len(known) if known else None
+
+
+def cut(text: str, most: int) -> str:
+    """The text in at most that many characters, the last one an ellipsis if some are left out."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _judges(ranking: RankingRecord) -> tuple[Judge, ...]:
+    team = ranking.team
     members = {member.name: member for member in team.members} if team else {}
-    for_this = team is not None and _made_for(team, inspection.query.text)
-    return tuple(
-        Judge(
-            members[name],
-            _hands(members[name]),
-            tuple(hit.scores.get(name) for hit in inspection.hits),
-            sum(name in hit.missing for hit in inspection.hits),
-            for_this and _chosen(members[name]),
+    for_this = team is not None and _made_for(team, ranking.query.text)
+    found = []
+    for name in ranking.judges:
+        if (member := members.get(name)) is None:
+            continue
+        # Only a recruiter gives a reason to a member of the library.
+        chosen = member.origin == "recruited" or (
+            member.origin == "library" and bool(member.persona.reason)
         )
-        for name in inspection.judges
-        if name in members
-    )
+        known = [each for hit in ranking.hits if (each := hit.scores.get(name)) is not None]
+        missing = sum(name in hit.missing for hit in ranking.hits)
+        share = fsum(known) / ranking.top
+        found.append(Judge(member, _hands(member), len(known), share, missing, for_this and chosen))
+    return tuple(found)
 
 
 def _made_for(team: Team, query: str) -> bool:
-    """Whether the team was recruited for the query, and is not that of another one."""
+    """Return True if the team was recruited for the query, and is not that of another one."""
     asked = query.strip()
     return bool(team.query) and (
         team.query == asked
@@ -157,47 +183,63 @@ def _made_for(team: Team, query: str) -> bool:
     )
 
 
-def _chosen(member: Member) -> bool:
-    # Only a recruiter gives a reason to a member of the library.
-    return member.origin == "recruited" or (
-        member.origin == "library" and bool(member.persona.reason)
-    )
-
-
-def _left_out(inspection: RankingRecord, judges: tuple[Judge, ...]) -> LeftOut | None:
-    judged = [hit for hit in inspection.hits if hit.rank_of_all is not None]
-    if not inspection.judged or len(inspection.judges) < 2:
+def _left_out(ranking: RankingRecord, judges: tuple[Judge, ...]) -> LeftOut | None:
+    if not ranking.judged or len(ranking.judges) < 2:
         return None
-    behind = [
-        (rank, hit.grade)
-        for rank, hit in enumerate(
-            (hit for hit in inspection.hits if hit.rank_of_all is None), start=len(judged) + 1
-        )
-    ]
-    with_all = _ndcg(
-        inspection,
-        [(hit.rank_of_all, hit.grade) for hit in judged if hit.rank_of_all is not None] + behind,
-    )
+    judged = [(hit, hit.rank_of_all) for hit in ranking.hits if hit.rank_of_all is not None]
+    others = (hit.grade for hit in ranking.hits if hit.rank_of_all is None)
+    behind = list(enumerate(others, start=len(judged) + 1))
+    with_all = _ndcg(ranking, [*((rank, hit.grade) for hit, rank in judged), *behind])
     without = {
         judge.name: _ndcg(
-            inspection, [(hit.rank_without[judge.name], hit.grade) for hit in judged] + behind
+            ranking, [*((hit.rank_without[judge.name], hit.grade) for hit, _ in judged), *behind]
         )
         for judge in judges
     }
     if with_all is None:
         return None
-    return LeftOut(
-        with_all,
-        {name: value for name, value in without.items() if value is not None},
-        inspection.leave_one_out_exact,
-    )
+    known = {name: value for name, value in without.items() if value is not None}
+    return LeftOut(with_all, known, ranking.leave_one_out_exact)
 
 
-def _ndcg(inspection: RankingRecord, placed: Iterable[tuple[int, int | None]]) -> float | None:
-    if inspection.grades is None:
+def _ndcg(ranking: RankingRecord, placed: Iterable[tuple[int, int | None]]) -> float | None:
+    if ranking.grades is None:
         return None
     grades: list[int | None] = [None] * DEPTH
     for rank, grade in placed:
         if rank <= DEPTH:
             grades[rank - 1] = grade
-    return ndcg(grades, inspection.grades.values(), DEPTH)
+    return ndcg(grades, ranking.grades.values(), DEPTH)
+
+
+def _cases(place: int, ranking: RankingRecord) -> Iterator[Case]:
+    """Judged and scored passages that one of the two rankers has near the top."""
+    for hit in ranking.hits:
+        if hit.other is None or hit.grade is None or not hit.known_scores:
+            continue
+        near = hit.rank <= DEPTH
+        if near == (hit.other.rank <= DEPTH):
+            continue
+        kind: CaseKind
+        if hit.grade > 0:
+            kind = "recognised" if near else "overlooked"
+        else:
+            kind = "fooled" if near else "saw_through"
+        scores = {} if hit.ranks else hit.scores
+        yield Case(
+            kind=kind,
+            place=place,
+            query=cut(ranking.query.text, MOST_TEXT),
+            doc_id=cut(hit.doc_id, MOST_NAME),
+            rank=hit.rank,
+            title=cut(hit.title, MOST_TEXT),
+            excerpt=cut(hit.text, _MOST_EXCERPT),
+            grade=hit.grade,
+            scores={cut(name, MOST_NAME): score for name, score in scores.items()},
+            top=ranking.top,
+            effects={cut(name, MOST_NAME): ranks for name, ranks in hit.effects.items()},
+            other_rank=hit.other.rank,
+            other_score=hit.other.score,
+            first_stage_rank=hit.first_stage_rank,
+            strength=abs(1.0 / math.log2(1 + hit.rank) - 1.0 / math.log2(1 + hit.other.rank)),
+        )

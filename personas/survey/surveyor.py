@@ -1,164 +1,86 @@
-"""Makes a survey of ranked queries, one query at a time, in one process or several."""
+"""Makes a survey of ranked queries, one query at a time."""
 
 from __future__ import annotations
 
-import math
 from bisect import insort
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import islice
 from math import fsum
+from typing import TypeVar
 
 from personas.ranking.agreement import AlphaSums
-from personas.ranking.record import Hit, OtherPlace, RankingRecord
-from personas.survey.model import CASE_KINDS, Case, CaseKind, QueryFigures, Survey, Totals
-from personas.survey.query import DEPTH, MOST_NAME, MOST_TEXT, QueryFindings
-from personas.survey.sums import cut, mean
-from personas.survey.tables import CriterionTable, PersonaTable, WithoutSums
+from personas.ranking.record import RankingRecord
+from personas.schema import Origin
+from personas.survey.model import (
+    CASE_KINDS,
+    Case,
+    CaseKind,
+    CriterionFigures,
+    PairFigures,
+    PersonaFigures,
+    QueryFigures,
+    Survey,
+    Totals,
+    Without,
+)
+from personas.survey.query import MOST_NAME, MOST_TEXT, LeftOut, QueryFindings, cut, mean
 from personas.weak_judges import WeakJudge
 
 MOST_CASES = 50
-_MOST_EXCERPT = 400
+MOST_ROWS = 5_000
+MOST_PAIRS = 200
+_MOST_EXAMPLES = 20
+
+Name = TypeVar("Name", bound=str)
 
 
-@dataclass(slots=True)
-class CaseTable:
-    """The strongest cases of each kind, found query by query.
-
-    Rank 10 is the last near the top; what stands lower is far down. Passages that no persona
-    scored or that are not judged, and those that the other ranker does not have, are no case. A
-    passage above grade 0 is relevant.
-    """
-
-    _compared: bool = False
-    _cases: dict[CaseKind, list[Case]] = field(default_factory=dict)
-
-    def take(self, place: int, inspection: RankingRecord) -> None:
-        """Look for cases in one query."""
-        if inspection.other is None:
-            return
-        self._compared = True
-        for hit in inspection.hits:
-            if hit.other is None or hit.grade is None or not hit.known_scores:
-                continue
-            kind = _kind(hit.grade, hit.rank, hit.other.rank)
-            if kind is None:
-                continue
-            kept = self._cases.setdefault(kind, [])
-            strength = _strength(hit.rank, hit.other.rank)
-            weakest = _order(kept[-1]) if len(kept) == MOST_CASES else None
-            if weakest is None or (-strength, place, hit.rank) < weakest:
-                _keep(kept, _case(kind, place, inspection, hit, hit.other))
-
-    def merge(self, other: CaseTable) -> None:
-        """Take what the other found."""
-        self._compared |= other._compared
-        for kind, cases in other._cases.items():
-            kept = self._cases.setdefault(kind, [])
-            for case in cases:
-                _keep(kept, case)
-
-    def found(self) -> Mapping[CaseKind, tuple[Case, ...]]:
-        """Kind -> its strongest cases, strongest first, ties by place and rank.
-
-        Empty if no query had another ranking to compare with.
-        """
-        if not self._compared:
-            return {}
-        return {kind: tuple(self._cases.get(kind, ())) for kind in CASE_KINDS}
-
-
-def _kind(grade: int, rank: int, other_rank: int) -> CaseKind | None:
-    near, other_near = rank <= DEPTH, other_rank <= DEPTH
-    if near == other_near:
-        return None
-    if grade > 0:
-        return "recognised" if near else "overlooked"
-    return "fooled" if near else "saw_through"
-
-
-def _case(
-    kind: CaseKind, place: int, inspection: RankingRecord, hit: Hit, other: OtherPlace
-) -> Case:
-    assert hit.grade is not None, "only judged passages are cases"
-    return Case(
-        kind=kind,
-        place=place,
-        query=cut(inspection.query.text, MOST_TEXT),
-        doc_id=cut(hit.doc_id, MOST_NAME),
-        rank=hit.rank,
-        title=cut(hit.title, MOST_TEXT),
-        excerpt=cut(hit.text, _MOST_EXCERPT),
-        grade=hit.grade,
-        scores={cut(name, MOST_NAME): score for name, score in hit.scores.items() if not hit.ranks},
-        top=inspection.top,
-        effects={cut(name, MOST_NAME): ranks for name, ranks in hit.effects.items()},
-        other_rank=other.rank,
-        other_score=other.score,
-        first_stage_rank=hit.first_stage_rank,
-        strength=_strength(hit.rank, other.rank),
-    )
-
-
-def _strength(rank: int, other_rank: int) -> float:
-    return abs(1.0 / math.log2(1 + rank) - 1.0 / math.log2(1 + other_rank))
-
-
-def _order(case: Case) -> tuple[float, int, int]:
-    return -case.strength, case.place, case.rank
-
-
-def _keep(cases: list[Case], case: Case) -> None:
-    insort(cases, case, key=_order)
-    del cases[MOST_CASES:]
-
-
-@dataclass(slots=True)
 class Surveyor:
-    """Takes inspections one by one and keeps what a survey shows of them.
+    """A survey in the making; queries come in any order and give the same survey.
 
-    Of each query one row stays, of passages only the strongest cases; besides, memory grows
-    with the different names of personas and criteria. The survey is the same, to the last bit,
-    in whatever order queries are taken and surveyors merged. Workers may send theirs back:
-    surveyors can be pickled.
-
-    >>> surveyor = Surveyor()
-    >>> surveyor.take(1, RankingRecord.from_dict(data, grades=grades))
-    >>> survey = surveyor.finish(title="MC", dataset="scifact", ...)
+    Memory grows with the queries' rows and the different personas and criteria only.
     """
 
-    _rows: dict[int, QueryFigures] = field(default_factory=dict)
-    _personas: PersonaTable = field(default_factory=PersonaTable)
-    _criteria: CriterionTable = field(default_factory=CriterionTable)
-    _cases: CaseTable = field(default_factory=CaseTable)
-    _alpha: AlphaSums = field(default_factory=AlphaSums)
-    _recruits: WithoutSums = field(default_factory=WithoutSums)
-    _reused: int = 0
-    _locked: int = 0
-    _weak: WeakJudge = ""
+    def __init__(self) -> None:
+        self._rows: dict[int, QueryFigures] = {}
+        self._personas: dict[str, _Persona] = {}
+        self._pairs: dict[tuple[str, str], _Pair] = {}
+        self._criteria: dict[str, _Criterion] = {}
+        self._cases: dict[CaseKind, list[Case]] = {kind: [] for kind in CASE_KINDS}
+        self._alpha = AlphaSums()
+        self._recruits = _Without()
+        self._reused = self._locked = 0
+        self._weak: WeakJudge = ""
 
-    def take(self, place: int, inspection: RankingRecord) -> None:
-        """Add a ranked query.
-
-        Args:
-            place: its place among the queries, from 1.
-            inspection: with judgements and another ranking, where there are any.
+    def take(self, place: int, ranking: RankingRecord) -> None:
+        """Add a ranked query; `place` is its place among the queries, from 1.
 
         Raises:
             ValueError: `place` is below 1 or was added before.
         """
-        self._check(place)
-        findings = QueryFindings.of(place, inspection)
-        self._rows[place] = findings.figures
-        self._personas.take(findings)
-        self._criteria.take(findings)
-        self._cases.take(place, inspection)
+        self.add(QueryFindings.of(place, ranking))
+
+    def add(self, findings: QueryFindings) -> None:
+        """Add the findings of a query.
+
+        Raises:
+            ValueError: its place is below 1 or was added before.
+        """
+        self._put(findings.figures)
+        self._add_judges(findings)
+        for case in findings.cases:
+            kept = self._cases[case.kind]
+            insort(kept, case, key=lambda each: (-each.strength, each.place, each.rank))
+            del kept[MOST_CASES:]
         self._alpha.merge(findings.alpha)
         if findings.left_out is not None:
             recruits = [judge.name for judge in findings.judges if judge.recruited]
-            self._recruits.take(findings.left_out, recruits)
-        self._reused += inspection.reused.calls
-        self._locked += inspection.team is not None and inspection.team.locked
-        self._weak = max(self._weak, inspection.weak_judge)
+            self._recruits.add(findings.left_out, recruits)
+        self._reused += findings.reused
+        self._locked += findings.locked
+        self._weak = max(self._weak, findings.weak_judge)
 
     def fail(
         self,
@@ -174,48 +96,30 @@ class Surveyor:
         """Add a query that was not ranked.
 
         Args:
-            place: its place among the queries, from 1.
+            place: among the queries, from 1.
             query_id: its id.
             query: its text.
             reason: why it was not ranked.
-            judged: whether it has judgements; then its nDCG@10 counts 0.
+            judged: it has judgements, and counts 0.
             first_stage_ndcg: nDCG@10 of the first stage, if known.
             other_ndcg: nDCG@10 of the ranker compared with, if known.
 
         Raises:
             ValueError: `place` is below 1 or was added before, or the reason is empty.
         """
-        self._check(place)
         if not reason:
             raise ValueError(f"query {query_id!r} failed without a reason; say what went wrong")
-        self._rows[place] = QueryFigures(
-            place=place,
-            query_id=cut(query_id, MOST_NAME),
-            query=cut(query, MOST_TEXT),
-            ndcg=0.0 if judged else None,
-            first_stage_ndcg=first_stage_ndcg,
-            other_ndcg=other_ndcg,
-            error=cut(reason, MOST_TEXT),
+        self._put(
+            QueryFigures(
+                place=place,
+                query_id=cut(query_id, MOST_NAME),
+                query=cut(query, MOST_TEXT),
+                ndcg=0.0 if judged else None,
+                first_stage_ndcg=first_stage_ndcg,
+                other_ndcg=other_ndcg,
+                error=cut(reason, MOST_TEXT),
+            )
         )
-
-    def merge(self, other: Surveyor) -> None:
-        """Add all queries of the other, which stays as it is.
-
-        Raises:
-            ValueError: both have a query of the same place.
-        """
-        twice = self._rows.keys() & other._rows.keys()
-        if twice:
-            raise ValueError(_taken(min(twice)))
-        self._rows.update(other._rows)
-        self._personas.merge(other._personas)
-        self._criteria.merge(other._criteria)
-        self._cases.merge(other._cases)
-        self._alpha.merge(other._alpha)
-        self._recruits.merge(other._recruits)
-        self._reused += other._reused
-        self._locked += other._locked
-        self._weak = max(self._weak, other._weak)
 
     def finish(
         self,
@@ -230,6 +134,8 @@ class Surveyor:
     ) -> Survey:
         """The survey of all queries so far; the arguments are the fields of `Survey`."""
         rows = tuple(self._rows[place] for place in sorted(self._rows))
+        pairs = sorted(self._pairs.items(), key=lambda each: (-each[1].queries, each[0]))
+        names = {key: persona.name for key, persona in self._personas.items()}
         return Survey(
             title=title,
             dataset=dataset,
@@ -240,15 +146,59 @@ class Surveyor:
             notes=tuple(notes),
             totals=self._totals(rows),
             queries=rows,
-            personas=self._personas.personas(),
+            personas=tuple(each.figures() for each in _most_frequent(self._personas)),
             personas_in_all=len(self._personas),
-            pairs=self._personas.pairs(),
-            criteria=self._criteria.criteria(self._personas),
+            pairs=tuple(
+                PairFigures(names[one], names[two], pair.queries, pair.tau.value)
+                for (one, two), pair in pairs[:MOST_PAIRS]
+            ),
+            criteria=tuple(each.figures(names) for each in _most_frequent(self._criteria)),
             criteria_in_all=len(self._criteria),
-            cases=self._cases.found(),
+            cases={kind: tuple(cases) for kind, cases in self._cases.items()} if other else {},
             recruits=self._recruits.figures(),
             weak_judge=self._weak,
         )
+
+    def _put(self, row: QueryFigures) -> None:
+        if row.place < 1:
+            raise ValueError(f"place {row.place!r} is below 1; queries are counted from 1")
+        if row.place in self._rows:
+            raise ValueError(
+                f"place {row.place!r} was added before; give every query a place of its own"
+            )
+        self._rows[row.place] = row
+
+    def _add_judges(self, findings: QueryFindings) -> None:
+        place, sums = findings.figures.place, []
+        for judge in findings.judges:
+            key = judge.name.casefold()
+            persona = self._personas.setdefault(key, _Persona())
+            sums.append((key, persona))
+            persona.see(judge.name, place, human=judge.hands.by_human)
+            persona.origins[judge.member.origin] += 1
+            persona.recruited += judge.recruited
+            persona.scores.add(judge.scores, judge.scored)
+            persona.missing += judge.missing
+            if findings.left_out is not None:
+                persona.without.add(findings.left_out, [judge.name])
+            if judge.member.rubric is None:
+                continue
+            criteria = judge.member.rubric.criteria
+            for criterion, hand in zip(criteria, judge.hands.criteria, strict=True):
+                known = self._criteria.setdefault(criterion.name.casefold(), _Criterion())
+                known.see(criterion.name, place, human=hand == "human")
+                known.personas[key] += 1
+                known.weight.add(criterion.weight)
+                known.least = min(known.least, criterion.weight)
+                known.most = max(known.most, criterion.weight)
+        for two, tau in findings.taus.items():
+            (one_key, one), (other_key, other) = (sums[number] for number in two)
+            names = (one_key, other_key) if one_key <= other_key else (other_key, one_key)
+            pair = self._pairs.setdefault(names, _Pair())
+            pair.queries += 1
+            if tau is not None:
+                for each in (pair, one, other):
+                    each.tau.add(tau)
 
     def _totals(self, rows: tuple[QueryFigures, ...]) -> Totals:
         costs = [row.cost for row in rows if row.cost is not None]
@@ -272,12 +222,133 @@ class Surveyor:
             human=sum(row.human for row in rows),
         )
 
-    def _check(self, place: int) -> None:
-        if place < 1:
-            raise ValueError(f"place {place!r} is below 1; queries are counted from 1")
-        if place in self._rows:
-            raise ValueError(_taken(place))
+
+@dataclass(slots=True)
+class _Mean:
+    """A mean whose sum is never rounded, so that it comes out the same in any order."""
+
+    count: int = 0
+    total: Fraction = Fraction(0)
+
+    def add(self, total: float, count: int = 1) -> None:
+        """Add one number, or the sum of `count` numbers."""
+        self.total += Fraction(total)
+        self.count += count
+
+    @property
+    def value(self) -> float | None:
+        return float(self.total / self.count) if self.count else None
 
 
-def _taken(place: int) -> str:
-    return f"place {place!r} was added before; give every query a place of its own"
+@dataclass(slots=True)
+class _Without:
+    queries: int = 0
+    with_all: _Mean = field(default_factory=_Mean)
+    without: _Mean = field(default_factory=_Mean)
+    exact: bool = True
+
+    def add(self, left_out: LeftOut, names: Iterable[str]) -> None:
+        """Add one query, once with each of these personas left out."""
+        known = [left_out.without[name] for name in names if name in left_out.without]
+        if not known:
+            return
+        self.queries += 1
+        self.exact &= left_out.exact
+        for value in known:
+            self.with_all.add(left_out.with_all)
+            self.without.add(value)
+
+    def figures(self) -> Without | None:
+        with_all, without = self.with_all.value, self.without.value
+        if with_all is None or without is None:
+            return None
+        return Without(self.queries, with_all, without, self.exact)
+
+
+@dataclass(slots=True)
+class _Pair:
+    queries: int = 0
+    tau: _Mean = field(default_factory=_Mean)
+
+
+@dataclass(slots=True)
+class _Named:
+    """A name in many queries, by its spellings."""
+
+    spellings: Counter[str] = field(default_factory=Counter)
+    human: int = 0
+    examples: list[int] = field(default_factory=list)
+
+    def see(self, name: str, place: int, *, human: bool) -> None:
+        self.spellings[name] += 1
+        self.human += human
+        if place not in self.examples:
+            insort(self.examples, place)
+            del self.examples[_MOST_EXAMPLES:]
+
+    @property
+    def name(self) -> str:
+        """The most frequent spelling; of several the first in the alphabet."""
+        return next(iter(_most_first(self.spellings)))
+
+    @property
+    def frequency(self) -> int:
+        return self.spellings.total()
+
+
+@dataclass(slots=True)
+class _Persona(_Named):
+    origins: Counter[Origin] = field(default_factory=Counter)
+    recruited: int = 0
+    scores: _Mean = field(default_factory=_Mean)
+    missing: int = 0
+    tau: _Mean = field(default_factory=_Mean)
+    without: _Without = field(default_factory=_Without)
+
+    def figures(self) -> PersonaFigures:
+        return PersonaFigures(
+            name=self.name,
+            origins=_most_first(self.origins),
+            queries=self.frequency,
+            recruited=self.recruited,
+            human=self.human,
+            mean_score=self.scores.value,
+            missing=self.missing,
+            tau=self.tau.value,
+            without=self.without.figures(),
+            examples=tuple(self.examples),
+        )
+
+
+@dataclass(slots=True)
+class _Criterion(_Named):
+    personas: Counter[str] = field(default_factory=Counter)
+    weight: _Mean = field(default_factory=_Mean)
+    least: float = 100.0
+    most: float = 0.0
+
+    def figures(self, names: Mapping[str, str]) -> CriterionFigures:
+        personas = islice(_most_first(self.personas).items(), _MOST_EXAMPLES)
+        return CriterionFigures(
+            name=self.name,
+            rubrics=self.frequency,
+            human=self.human,
+            personas={names[key]: count for key, count in personas},
+            mean_weight=self.weight.value or 0.0,
+            least_weight=self.least,
+            most_weight=self.most,
+            examples=tuple(self.examples),
+        )
+
+
+_Table = TypeVar("_Table", bound=_Named)
+
+
+def _most_frequent(table: Mapping[str, _Table]) -> list[_Table]:
+    """The most frequent first, then by name; at most 5,000."""
+    order = sorted(table, key=lambda key: (-table[key].frequency, key))
+    return [table[key] for key in order[:MOST_ROWS]]
+
+
+def _most_first(counts: Mapping[Name, int]) -> dict[Name, int]:
+    return dict(sorted(counts.items(), key=lambda each: (-each[1], each[0])))

@@ -109,13 +109,13 @@ def other(**places: int) -> OtherRanking:
     )
 
 
-def finish(surveyor: Surveyor) -> Survey:
+def finish(surveyor: Surveyor, compared: str = "DIRECT(0,10)") -> Survey:
     """The survey, with words of no account."""
     return surveyor.finish(
         title="MC",
         dataset="scifact",
         first_stage="BM25",
-        other="DIRECT(0,10)",
+        other=compared,
         models={"scoring": "scripted"},
         settings={"depth": "100"},
         notes=["4 of 300 queries"],

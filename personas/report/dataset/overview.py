@@ -1,10 +1,10 @@
-"""What the overview of a report over a data set shows, picked from the survey."""
+"""The lists of the overview of a report over a data set, picked from the survey."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
+from typing import NamedTuple
 
 from personas.survey.model import PersonaFigures, QueryFigures, Survey
 from personas.words import optional, p_text, signed
@@ -14,113 +14,53 @@ BARS = 20
 WORTHS = 15
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """One ranker's nDCG@10, and what the team has over it; empty for the team itself.
-
-    Attributes:
-        name: of the ranker.
-        ndcg: its mean.
-        difference: what the team has over it.
-        interval: of the difference; empty where it is not known.
-        p_value: likewise.
-    """
+class Effect(NamedTuple):
+    """One ranker's nDCG@10, and the team's gain over it; empty where it is not known."""
 
     name: str
     ndcg: str
-    difference: str
+    difference: str = ""
     interval: str = ""
     p_value: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """One persona of the chart.
-
-    Attributes:
-        number: in the list of all personas, from 1.
-        persona: who.
-        queries: in how many queries it was recruited.
-        share: of the ranked queries, in percent.
-        length: of the bar, in percent of the longest.
-    """
+class Bar(NamedTuple):
+    """One persona of the chart; its number in the list of all personas is from 1."""
 
     number: int
     persona: PersonaFigures
     queries: int
-    share: float
-    length: float
 
 
-@dataclass(frozen=True, slots=True)
-class Recruitment:
-    """The paper's Fig. 7: who was recruited how often, most often first.
-
-    Attributes:
-        bars: the first ones.
-        recruited: whether a recruiter chose them for their queries; else it chose nobody, and
-            these are all who judged.
-        different: how many personas were; those not in the survey's list are not counted.
-        others: (persona, in how many queries) of those who came to the team in another way.
-    """
-
-    bars: tuple[Bar, ...]
-    recruited: bool
-    different: int
-    others: tuple[tuple[PersonaFigures, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """A query in a list of the overview: what it is there for, and figures besides."""
-
-    query: QueryFigures
-    value: str
-    figures: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """A list of queries: its title, the headings of its figures, and its column's key."""
+class Listing(NamedTuple):
+    """Queries with a value and figures beside it, and the order of the page of all queries."""
 
     title: str
     headings: tuple[str, ...]
-    queries: tuple[Listed, ...]
+    queries: tuple[tuple[QueryFigures, str, tuple[str, ...]], ...]
     order: str
 
 
-@dataclass(frozen=True, slots=True)
-class Contest:
-    """How the queries went against another order: where the team did better, and where worse.
+class Contest(NamedTuple):
+    """Queries with a higher, the same and a lower nDCG@10 than another order."""
 
-    Attributes:
-        key: names its part of the page.
-        against: what it is compared with.
-        better: queries in which the team has the higher nDCG@10.
-        equal: in which it is the same.
-        worse: in which it is lower.
-        gains: the largest, largest first.
-        losses: likewise.
-    """
-
-    key: str
     against: str
     better: int
     equal: int
     worse: int
-    gains: Ranked
-    losses: Ranked
+    gains: Listing
+    losses: Listing
 
 
 def effectiveness(survey: Survey) -> tuple[Effect, ...]:
     """nDCG@10 of the team, of the first stage and of the other ranker; empty if not known.
 
-    Ties are drawn by lot; of a run that is not finished, values are as ranked and not tested.
+    Ties are broken at random; a run that is not finished is not tested, its values are as ranked.
     """
     totals = survey.totals
     if survey.differences:
         return (
-            Effect(survey.title, optional(survey.differences[0].ours), ""),
+            Effect(survey.title, optional(survey.differences[0].ours)),
             *(
                 Effect(
                     each.against,
@@ -136,7 +76,7 @@ def effectiveness(survey: Survey) -> tuple[Effect, ...]:
         return ()
     others = ((survey.first_stage, totals.first_stage_ndcg), (survey.other, totals.other_ndcg))
     return (
-        Effect(survey.title, optional(totals.ndcg), ""),
+        Effect(survey.title, optional(totals.ndcg)),
         *(
             Effect(name, optional(ndcg), signed(totals.ndcg - ndcg))
             for name, ndcg in others
@@ -146,7 +86,7 @@ def effectiveness(survey: Survey) -> tuple[Effect, ...]:
 
 
 def headline(survey: Survey) -> str:
-    """What the report is about, in words: ``How a team of 3 ranked mini``."""
+    """The report's subject in words: ``How a team of 3 ranked mini``."""
     sizes = {len(query.personas) for query in survey.queries if not query.error}
     who = survey.title
     if sizes and min(sizes) > 0:
@@ -155,36 +95,16 @@ def headline(survey: Survey) -> str:
     return f"How {who} ranked {survey.collection or 'these queries'}"
 
 
-def model_names(survey: Survey) -> tuple[tuple[str, str], ...]:
-    """(role, model), as one where all roles have the same."""
-    if len(set(survey.models.values())) == 1:
-        return (("", next(iter(survey.models.values()))),)
-    return tuple(survey.models.items())
-
-
-def recruitment(survey: Survey) -> Recruitment:
-    """Who was recruited how often; if nobody was, who judged how often."""
+def recruitment(survey: Survey) -> list[Bar]:
+    """Recruits by their number of queries, as in Fig. 7; all judges where none was recruited."""
     numbered = list(enumerate(survey.personas, start=1))
-    recruited = [(number, each, each.recruited) for number, each in numbered if each.recruited]
-    found = recruited or [(number, each, each.queries) for number, each in numbered]
-    # Sorting is stable: equally frequent ones stay in the order of the list.
-    found.sort(key=lambda entry: -entry[2])
-    ranked = survey.totals.queries - survey.totals.failed
-    longest = found[0][2] if found else 0
-    others = [(each, each.queries - each.recruited) for each in survey.personas]
-    return Recruitment(
-        tuple(
-            Bar(number, each, queries, 100 * queries / max(ranked, 1), 100 * queries / longest)
-            for number, each, queries in found[:BARS]
-        ),
-        bool(recruited),
-        len(found),
-        tuple((each, queries) for each, queries in others if queries) if recruited else (),
-    )
+    bars = [Bar(number, each, each.recruited) for number, each in numbered if each.recruited]
+    bars = bars or [Bar(number, each, each.queries) for number, each in numbered]
+    return sorted(bars, key=lambda bar: -bar.queries)
 
 
 def worths(survey: Survey) -> tuple[tuple[tuple[int, PersonaFigures], ...], int]:
-    """(Number in the list, persona) of those who change nDCG@10, and how many do not.
+    """(Number in the list, persona) of those that change nDCG@10, and the number of others.
 
     Of the most frequent ones that were left out in turn.
     """
@@ -197,13 +117,13 @@ def worths(survey: Survey) -> tuple[tuple[tuple[int, PersonaFigures], ...], int]
     return shown, len(found) - len(shown)
 
 
-def most_disputed(survey: Survey) -> Ranked:
+def most_disputed(survey: Survey) -> Listing:
     """The queries in which the personas disagree most; none where they never do."""
-    return Ranked(
+    return Listing(
         "Largest disagreement",
         ("Disagreement", "Alpha"),
         tuple(
-            Listed(query, optional(query.disagreement), (optional(query.alpha, 2),))
+            (query, optional(query.disagreement), (optional(query.alpha, 2),))
             for query in _first(survey.queries, attrgetter("disagreement"), -1)
         ),
         "-disagreement",
@@ -213,54 +133,50 @@ def most_disputed(survey: Survey) -> Ranked:
 def contests(survey: Survey) -> tuple[Contest, ...]:
     """Gains and losses against the first stage and against the other ranker, where known."""
     return tuple(
-        _contest(survey, *each)
-        for each in (
-            ("gain", survey.first_stage, attrgetter("gain")),
-            ("other", survey.other, attrgetter("gain_over_other")),
+        found
+        for found in (
+            _contest(survey, "gain", survey.first_stage, "gain", "first_stage_ndcg"),
+            _contest(survey, "other", survey.other, "gain_over_other", "other_ndcg"),
         )
-        if any(each[2](query) is not None for query in survey.queries)
+        if found.better + found.equal + found.worse
     )
 
 
-def _contest(
-    survey: Survey, key: str, against: str, of: Callable[[QueryFigures], float | None]
-) -> Contest:
-    differences = [each for query in survey.queries if (each := of(query)) is not None]
-    theirs = attrgetter("first_stage_ndcg" if key == "gain" else "other_ndcg")
+def _contest(survey: Survey, key: str, against: str, gain: str, theirs: str) -> Contest:
+    gain_of, theirs_of = attrgetter(gain), attrgetter(theirs)
+    known = [each for query in survey.queries if (each := gain_of(query)) is not None]
 
-    def ranked(title: str, sign: int, order: str) -> Ranked:
-        return Ranked(
+    def listing(title: str, sign: int, order: str) -> Listing:
+        return Listing(
             title,
             ("Difference", "nDCG@10", against),
             tuple(
-                Listed(
-                    query,
-                    signed(of(query) or 0.0),
-                    (optional(query.ndcg), optional(theirs(query))),
-                )
-                for query in _first(survey.queries, of, sign)
+                (query, signed(gain_of(query)), (optional(query.ndcg), optional(theirs_of(query))))
+                for query in _first(survey.queries, gain_of, sign)
             ),
             order,
         )
 
     return Contest(
-        key,
         against,
-        sum(each > 0 for each in differences),
-        sum(each == 0 for each in differences),
-        sum(each < 0 for each in differences),
-        ranked("Largest gains", -1, f"-{key}"),
-        ranked("Largest losses", 1, key),
+        sum(each > 0 for each in known),
+        sum(each == 0 for each in known),
+        sum(each < 0 for each in known),
+        listing("Largest gains", -1, f"-{key}"),
+        listing("Largest losses", 1, key),
     )
 
 
 def _first(
     queries: Sequence[QueryFigures], of: Callable[[QueryFigures], float | None], sign: int
 ) -> list[QueryFigures]:
-    """The `TOP` queries with the lowest (sign 1, below 0) or highest (-1, above 0) value."""
+    """The `TOP` queries with the lowest (sign 1, below 0) or highest (-1, above 0) value.
+
+    Values that are printed as 0.000 are left out.
+    """
     found = [
         (sign * each, query.place, query)
         for query in queries
-        if (each := of(query)) is not None and sign * each < 0
+        if (each := of(query)) is not None and sign * each < 0 and signed(each) != "0.000"
     ]
     return [query for _, _, query in sorted(found, key=lambda entry: entry[:2])[:TOP]]

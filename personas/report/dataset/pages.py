@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
-
-from markupsafe import Markup
+from typing import Any, NamedTuple
 
 from personas.plain import plain
 from personas.report import site
@@ -14,31 +12,24 @@ from personas.report.dataset.overview import (
     contests,
     effectiveness,
     headline,
-    model_names,
     most_disputed,
     recruitment,
     worths,
 )
 from personas.report.dataset.tables import (
-    Finder,
     common_personas,
-    criteria_finder,
-    criterion_row,
-    pair_row,
-    pairs_finder,
-    persona_row,
-    personas_finder,
-    queries_finder,
-    query_columns,
-    query_rows,
-    weights_differ,
+    criteria_table,
+    origins,
+    pairs_table,
+    personas_table,
+    queries_table,
 )
 from personas.report.dataset.verdict import findings
-from personas.report.formats import alpha_reading, judgement, printable, tau_reading, value
+from personas.report.formats import alpha_reading, judgement, tau_reading, value
 from personas.report.page import render_page
-from personas.report.site import NOBODY, PAGE_BYTES, Made, Page, query_page
+from personas.report.site import NOBODY, Made
 from personas.survey.model import CASE_KINDS, Case, CaseKind, Difference, Survey, Totals
-from personas.words import counted, decimals, fixed
+from personas.words import counted, score_column
 
 _SITE = (
     (site.OVERVIEW, "Overview"),
@@ -47,349 +38,215 @@ _SITE = (
     (site.CRITERIA, "Criteria"),
     (site.CASES, "Cases"),
 )
-_TEASERS = 2
-
-
+_CASES = 10
 _JUDGES = 12
 _DECIDING = 3
 _LEVELS = 10
 
 
-@dataclass(frozen=True, slots=True)
-class _Around:
-    """What is the same on all pages: links to the pages of the report, and the last line."""
+class CasePage(NamedTuple):
+    """Some cases of one kind, strongest first; the first of them has this number, from 1."""
 
-    site: tuple[tuple[str, str], ...]
-    made: Made
-
-
-@dataclass(frozen=True, slots=True)
-class _Listing:
-    """A table that may take several pages.
-
-    Attributes:
-        survey: what it is from.
-        around: what every page has.
-        name: of its first page.
-        template: of each page.
-        table: what a reader can do with it.
-        values: what the template shows besides.
-    """
-
-    survey: Survey
-    around: _Around
     name: str
-    template: str
-    table: Finder
-    values: dict[str, Any]
-
-    def pages(self, rows: Sequence[Markup]) -> tuple[Page, ...]:
-        """As many pages as keep each below `site.PAGE_BYTES`; at least one."""
-        empty = site.pages_of([self.name], [0])
-        room = site.PAGE_BYTES - site.LINK_BYTES - len(self.render(empty[0], empty, ()).encode())
-        sizes = [len(printable(row).encode()) + 1 for row in rows]
-        ends = site.ends_of_pages(sizes, room, room)
-        names = [site.numbered(self.name, number) for number in range(1, len(ends) + 1)]
-        return site.pages_of(names, ends)
-
-    def render(self, page: Page, pages: Sequence[Page], rows: Sequence[Markup]) -> str:
-        """The HTML of one page; `rows` are those of all pages."""
-        its = Markup("\n").join(rows[page.first - 1 : page.last])
-        values = {"table": self.table, "part": page, "parts": pages, "rows": its, **self.values}
-        return _page(self.survey, self.around, self.name, self.template, values)
+    kind: CaseKind
+    first: int
+    cases: Sequence[Case]
 
 
 def survey_pages(
     survey: Survey, *, runs: str = "", figures: str = "", made: Made = NOBODY
 ) -> Iterator[tuple[str, str]]:
-    """(name, HTML) of every page, the overview first; each is below `site.PAGE_BYTES` in UTF-8.
+    """(name, HTML) of every page, the overview first.
 
     Names are those of `personas.report.site`. The pages link to each other, and to the page of
     every query: `query_page(place)`, with ``#passage-N`` for the passage of rank N. The same
     survey gives the same pages, byte for byte. They work without scripts.
 
     Args:
-        survey: what to show.
-        runs: where the list of several reports stands, for a link to it; empty for none.
+        survey: to show.
+        runs: page of the list of several reports, for a link to it; empty for none.
         figures: the file beside them that holds the survey as JSON; empty for none.
-        made: what the pages' last line says.
+        made: the pages' last line.
     """
-    around = _Around(((runs, "All runs"), *_SITE) if runs else _SITE, made)
     survey = replace(
         survey,
-        title=_named(survey.title, "Unnamed run"),
-        first_stage=_named(survey.first_stage, "first stage"),
-        other=survey.other and _named(survey.other, "the other ranker"),
+        title=survey.title if survey.title.strip() else "Unnamed run",
+        first_stage=survey.first_stage if survey.first_stage.strip() else "first stage",
+        other=survey.other if not survey.other or survey.other.strip() else "the other ranker",
     )
-    texts = {query.place: query.query for query in survey.queries}
-    personas = _personas(survey, around, {})
-    people = [persona_row(number, each, texts) for number, each in enumerate(survey.personas, 1)]
-    where = {
+    queries, personas = queries_table(survey), personas_table(survey)
+    persona_page = {
         number: f"{page.name}#persona-{number}"
-        for page in personas.pages(people)
+        for page in personas.pages
         for number in range(page.first, page.last + 1)
     }
-    links = {each.name.casefold(): where[n] for n, each in enumerate(survey.personas, 1)}
-    ends = weights_differ(survey)
-    yield site.OVERVIEW, _overview(survey, around, where, figures)
-    for listing, rows in (
-        (_queries(survey, around), query_rows(survey, query_columns(survey))),
-        (_personas(survey, around, links), people),
-        (
-            _criteria(survey, around),
-            [criterion_row(each, texts, links, ends=ends) for each in survey.criteria],
-        ),
-    ):
-        pages = listing.pages(rows)
-        for page in pages:
-            yield page.name, listing.render(page, pages, rows)
+    cases = _case_pages(survey)
+    common = common_personas(survey.queries)
+    everywhere = {name.casefold() for name in common}
+    values: dict[str, Any] = {
+        "survey": survey,
+        "site": ((runs, "All runs"), *_SITE) if runs else _SITE,
+        "made": made,
+        "texts": {query.place: query.query for query in survey.queries},
+        "query_page": site.query_page,
+        "persona_page": persona_page,
+        "page_of": {
+            each.name.casefold(): persona_page[number]
+            for number, each in enumerate(survey.personas, 1)
+        },
+        "judgement": judgement,
+        "score_column": score_column,
+        "graded": any(case.grade > 1 for page in cases for case in page.cases),
+        "judges_of": _judges,
+        "decided": _decided,
+        "case_pages": cases,
+        "kinds": [(kind, len(survey.cases.get(kind, ()))) for kind in CASE_KINDS],
+    }
     yield (
-        site.CASES,
-        fitting(
-            survey,
-            lambda shown: _page(
-                survey, around, site.CASES, "cases.html", {"kinds": shown, "persona_page": links}
-            ),
+        site.OVERVIEW,
+        render_page(
+            "survey/index.html",
+            assets=("survey",),
+            here=site.OVERVIEW,
+            figures=figures,
+            **_overview(survey),
+            **values,
         ),
     )
+    more: dict[str, dict[str, Any]] = {
+        queries.key: {
+            "common": common,
+            "others": lambda query: [
+                name for name in query.personas if name.casefold() not in everywhere
+            ],
+        },
+        personas.key: {"pairs": pairs_table(survey), "origins": origins},
+    }
+    for table in (queries, personas, criteria_table(survey)):
+        for page in table.pages:
+            rows = table.rows[page.first - 1 : page.last]
+            yield (
+                page.name,
+                render_page(
+                    f"survey/{table.name}",
+                    assets=("survey",),
+                    here=table.name,
+                    table=table,
+                    part=page,
+                    rows=rows,
+                    **more.get(table.key, {}),
+                    **values,
+                ),
+            )
+    for number, shown in enumerate(cases or [None]):
+        yield (
+            shown.name if shown else site.CASES,
+            render_page(
+                "survey/cases.html",
+                assets=("survey",),
+                here=site.CASES,
+                shown=shown,
+                onward=cases[number + 1] if number + 1 < len(cases) else None,
+                **values,
+            ),
+        )
 
 
-def _named(name: str, otherwise: str) -> str:
-    return name if name.strip() else otherwise
-
-
-def _page(survey: Survey, around: _Around, here: str, template: str, values: dict[str, Any]) -> str:
-    return render_page(
-        f"survey/{template}",
-        assets=("survey",),
-        survey=survey,
-        here=here,
-        site=around.site,
-        made=around.made,
-        **values,
-    )
-
-
-def _overview(
-    survey: Survey, around: _Around, persona_page: Mapping[int, str], figures: str
-) -> str:
+def _overview(survey: Survey) -> dict[str, Any]:
     left_out, without_worth = worths(survey)
-    values = {
+    models = tuple(survey.models.items())
+    if len(set(survey.models.values())) == 1:
+        models = (("", models[0][1]),)
+    recruited = any(each.recruited for each in survey.personas)
+    return {
         "headline": headline(survey),
         "verdict": findings(survey),
-        "figures": figures,
         "effects": effectiveness(survey),
         "alpha_reading": alpha_reading,
         "tau_reading": tau_reading,
         "counted": sum(query.ndcg is not None for query in survey.queries),
         "chart": recruitment(survey),
+        "recruited": recruited,
+        "not_recruited": [
+            (each, queries)
+            for each in survey.personas
+            if recruited and (queries := each.queries - each.recruited)
+        ],
         "worths": left_out,
         "without_worth": without_worth,
         "worths_exact": all(each.without.exact for _, each in left_out if each.without),
         "contests": contests(survey),
         "disputed": most_disputed(survey),
-        "teasers": kinds(survey, _TEASERS),
-        "any_case": any(survey.cases.values()),
-        "models": model_names(survey),
+        "models": models,
         "settings": [
             (name.replace("_", " "), value(each)) for name, each in survey.settings.items()
         ],
-        "persona_page": persona_page,
-        "queries_page": site.QUERIES,
-        "personas_page": site.PERSONAS,
-        "cases_page": site.CASES,
-        "query_page": site.query_page,
     }
-    return _page(survey, around, site.OVERVIEW, "index.html", values)
 
 
-def _queries(survey: Survey, around: _Around) -> _Listing:
-    columns = query_columns(survey)
-    keys = {each.column.key for each in columns}
-    common = common_personas(survey.queries)
-    values = {
-        "common": common,
-        "same_team": bool(common) and "personas" not in keys,
-        "keys": keys,
-        "css": "queries named" if "personas" in keys else "queries",
-    }
-    table = queries_finder(survey, columns)
-    return _Listing(survey, around, site.QUERIES, "queries.html", table, values)
+def _case_pages(survey: Survey) -> list[CasePage]:
+    """The pages of cases, kind by kind."""
+    starts = [
+        (kind, start)
+        for kind in CASE_KINDS
+        for start in range(0, len(survey.cases.get(kind, ())), _CASES)
+    ]
+    return [
+        CasePage(
+            site.numbered(site.CASES, number),
+            kind,
+            start + 1,
+            survey.cases[kind][start : start + _CASES],
+        )
+        for number, (kind, start) in enumerate(starts, start=1)
+    ]
 
 
-def _personas(survey: Survey, around: _Around, links: Mapping[str, str]) -> _Listing:
-    rows = [pair_row(pair, links) for pair in survey.pairs]
-    values = {
-        "pairs": pairs_finder() if rows else None,
-        "pairs_page": site.pages_of([site.PERSONAS], [len(rows)])[0],
-        "pairs_rows": Markup("\n").join(rows),
-        "worths": any(each.without for each in survey.personas),
-    }
-    return _Listing(survey, around, site.PERSONAS, "personas.html", personas_finder(survey), values)
-
-
-def _criteria(survey: Survey, around: _Around) -> _Listing:
-    return _Listing(survey, around, site.CRITERIA, "criteria.html", criteria_finder(survey), {})
-
-
-@dataclass(frozen=True, slots=True)
-class Judge:
-    """One persona of a case.
-
-    Attributes:
-        persona: its name.
-        score: as it is printed; empty if it is missing.
-        level: how strong a colour that gets.
-        effect: by how many ranks it raised (positive) or sank the passage; None if that is not
-            known.
-    """
-
-    persona: str
-    score: str
-    level: int
-    effect: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Card:
-    """One case.
-
-    Attributes:
-        key: id of the card.
-        case: what it shows.
-        page: path of the query's page.
-        passage: address of the passage there.
-        judgement: in words.
-        other_score: as it is printed; empty if there is none.
-        judges: the personas, largest effect first, at most `_JUDGES`.
-        decided: who decided, in a sentence; empty if that is not known.
-        more: how many more there are.
-    """
-
-    key: str
-    case: Case
-    page: str
-    passage: str
-    judgement: str
-    other_score: str
-    judges: tuple[Judge, ...]
-    decided: str
-    more: int
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """The cases of one kind, strongest first.
-
-    Attributes:
-        key: id of its part of the page.
-        name: what happened in them.
-        cards: the cases shown.
-        found: how many the survey holds.
-    """
-
-    key: str
-    name: CaseKind
-    cards: tuple[Card, ...]
-    found: int
-
-
-def kinds(survey: Survey, most: int | None = None) -> tuple[Kind, ...]:
-    """All four kinds in their fixed order, with at most that many cases each."""
-    graded = any((case.grade or 0) > 1 for cases in survey.cases.values() for case in cases)
-    return tuple(
-        _kind(name, survey.cases.get(name, ()), most, graded=graded) for name in CASE_KINDS
-    )
-
-
-def fitting(survey: Survey, render: Callable[[Sequence[Kind]], str]) -> str:
-    """The page with as many cases as fit below `PAGE_BYTES`, strongest ones of each kind first.
-
-    Args:
-        survey: what was found.
-        render: makes the page of some cases.
-    """
-    most = max((len(survey.cases.get(name, ())) for name in CASE_KINDS), default=0)
-    while True:
-        page = render(kinds(survey, most))
-        excess = len(page.encode()) - PAGE_BYTES
-        if excess < 0 or not most:
-            return page
-        # At least one fewer of each kind, and as many as the excess makes likely.
-        most = min(most - 1, most * PAGE_BYTES // (PAGE_BYTES + excess))
-
-
-def _kind(name: CaseKind, cases: Sequence[Case], most: int | None, *, graded: bool) -> Kind:
-    key = f"cases-{name.replace('_', '-')}"
-    cards = tuple(
-        _card(f"{key}-{number}", case, graded=graded)
-        for number, case in enumerate(cases[:most], start=1)
-    )
-    return Kind(key, name, cards, len(cases))
-
-
-def _card(key: str, case: Case, *, graded: bool) -> Card:
-    other = case.other_score
-    judged = judgement(case.grade, graded=graded)
-    page = query_page(case.place)
-    known = [score for score in case.scores.values() if score is not None]
-    places = decimals(known)
-    effects = case.effects
-    order = sorted(case.scores, key=lambda name: -abs(effects.get(name, 0)))
-    judges = tuple(_judge(case, persona, places) for persona in order[:_JUDGES])
-    return Card(
-        key,
-        case,
-        page,
-        f"{page}#passage-{case.rank}",
-        judged,
-        "" if other is None else fixed(other, decimals([other])),
-        judges,
-        _decided(case),
-        len(case.scores) - len(judges),
-    )
-
-
-def _judge(case: Case, persona: str, places: int) -> Judge:
-    score = case.scores[persona]
-    share = 0.0 if score is None or not case.top else score / case.top
-    return Judge(
-        persona,
-        "" if score is None else fixed(score, places),
-        min(_LEVELS, max(0, round(_LEVELS * share))),
-        case.effects.get(persona),
-    )
+def _judges(case: Case) -> list[tuple[str, str, int, int | None]]:
+    """Persona, score, strength of its colour and effect; the largest effects first, at most 12."""
+    order = sorted(case.scores, key=lambda name: -abs(case.effects.get(name, 0)))[:_JUDGES]
+    known = {name: score for name, score in case.scores.items() if score is not None}
+    shown = dict(zip(known, score_column(list(known.values())), strict=True))
+    return [
+        (
+            name,
+            shown.get(name, ""),
+            min(_LEVELS, max(0, round(_LEVELS * known.get(name, 0.0) / (case.top or 1.0)))),
+            case.effects.get(name),
+        )
+        for name in order
+    ]
 
 
 def _decided(case: Case) -> str:
-    """Whose score did most to put the passage where the other ranker did not have it."""
+    """The personas whose scores did most to put the passage where the other ranker did not."""
     if not case.effects:
         return ""
     up = case.rank < case.other_rank
     ranks = max(each if up else -each for each in case.effects.values())
     if ranks <= 0:
-        return f"No single persona {'raised' if up else 'sank'} it: the team agreed."
+        return f"No single persona {'raised' if up else 'lowered'} it: the team agreed."
     names = [name for name, each in case.effects.items() if abs(each) == ranks and (each > 0) == up]
     shown, more = names[:_DECIDING], len(names) - _DECIDING
     if more > 0:
         shown = [*shown[:-1], f"{more + 1} others"]
     who = " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
-    return f"{who} {'raised' if up else 'sank'} it most, by {counted(ranks, 'rank')}."
+    return f"{who} {'raised' if up else 'lowered'} it most, by {counted(ranks, 'rank')}."
 
 
 @dataclass(frozen=True, slots=True)
 class RunEntry:
-    """One run of the report.
+    """One run of a report.
 
     Attributes:
         page: path of its overview below the report's folder.
         title: of the run.
         dataset: what was ranked, in a few words.
-        first_stage: how the first stage is called.
+        first_stage: its name.
         other: name of the ranker compared with; empty if there is none.
-        personas: how many different ones judged.
+        personas: number of different ones that judged.
         totals: over all its queries.
-        finished: whether every query was tried; else these are those that were.
+        finished: every query was tried; else the figures are of those that were.
         differences: over the first stage and the other ranker.
         judge: a sentence about a weak judge; empty for others.
     """
@@ -406,23 +263,17 @@ class RunEntry:
     judge: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """Runs over the same data; a name is empty where they do not share it."""
-
-    dataset: str
-    entries: tuple[RunEntry, ...]
-    first_stage: str
-    other: str
-
-
 def render_runs(entries: Sequence[RunEntry], made: Made = NOBODY) -> str:
-    """The page; runs over the same data stand together, in the order in which they come."""
-    datasets = dict.fromkeys(entry.dataset for entry in entries)
-    groups = [
-        _group(dataset, tuple(entry for entry in entries if entry.dataset == dataset))
-        for dataset in datasets
-    ]
+    """The list of runs; those over the same data are together, in the order given."""
+
+    def shared(names: set[str]) -> str:
+        return names.pop() if len(names) == 1 else ""
+
+    groups = []
+    for dataset in dict.fromkeys(entry.dataset for entry in entries):
+        its = [entry for entry in entries if entry.dataset == dataset]
+        first_stage = shared({entry.first_stage for entry in its})
+        groups.append((dataset, its, first_stage, shared({entry.other for entry in its})))
     judges = dict.fromkeys(entry.judge for entry in entries if entry.judge)
     return render_page(
         "runs.html",
@@ -431,15 +282,4 @@ def render_runs(entries: Sequence[RunEntry], made: Made = NOBODY) -> str:
         runs=len(entries),
         judges=[plain(each) for each in judges],
         made=made,
-    )
-
-
-def _group(dataset: str, entries: tuple[RunEntry, ...]) -> _Group:
-    first_stages = {entry.first_stage for entry in entries}
-    others = {entry.other for entry in entries}
-    return _Group(
-        dataset,
-        entries,
-        first_stages.pop() if len(first_stages) == 1 else "",
-        others.pop() if len(others) == 1 else "",
     )

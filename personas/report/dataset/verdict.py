@@ -1,4 +1,4 @@
-"""What to know before believing a run over a data set: who judged, then the worst news first.
+"""Warnings about a run over a data set, most severe first.
 
 Foreign text in them is on one line, with unsafe characters as visible escapes.
 """
@@ -15,25 +15,26 @@ from personas.weak_judges import judge_note
 from personas.words import counted, optional, p_text, signed, whole
 
 FEW = 20
-"""Below so many queries, intervals and tests are rough."""
+"""With fewer queries, intervals and tests are rough."""
 _NAME = 80
 _LEAST = 0.0005
-"""What a recruit adds at least, to be more than 0.000."""
+"""The smallest worth that is more than 0.000."""
 
 
 def findings(survey: Survey) -> tuple[Finding, ...]:
-    """Who judged, if that is no strong model, then the worst news first; empty if all failed."""
-    totals = survey.totals
-    if totals.queries == totals.failed:
+    """A weak judge first, then by severity; empty if all queries failed."""
+    if survey.totals.queries == survey.totals.failed:
         return ()
     found = [
         *_what_went_wrong(survey),
         *_effectiveness(survey),
-        *_recruits(survey),
         *(Finding("warn", plain(note)) for note in survey.notes),
         *_agreement(survey),
     ]
-    return (*_judge(survey), *sorted(found, key=lambda each: ORDER.index(each.kind)))
+    found.sort(key=lambda each: ORDER.index(each.kind))
+    if note := judge_note(survey.weak_judge, survey.models.get("scoring", "")):
+        found.insert(0, Finding("warn", f"{plain(note)} Treat its order as approximate."))
+    return tuple(found)
 
 
 def _what_went_wrong(survey: Survey) -> Iterator[Finding]:
@@ -56,7 +57,7 @@ def _what_went_wrong(survey: Survey) -> Iterator[Finding]:
 def _effectiveness(survey: Survey) -> Iterator[Finding]:
     totals = survey.totals
     if totals.ndcg is None:
-        yield Finding("warn", "No judgements are known, so nobody can tell whether it ranks well.")
+        yield Finding("warn", "No judgements are known, so effectiveness is not measured.")
         return
     for each in survey.differences:
         name = plain(each.against, _NAME)
@@ -80,21 +81,12 @@ def _effectiveness(survey: Survey) -> Iterator[Finding]:
             f"Only {counted(judged, 'query', 'queries')} {'has' if judged == 1 else 'have'} "
             "judgements, so intervals and tests are rough.",
         )
-
-
-def _recruits(survey: Survey) -> Iterator[Finding]:
-    found = survey.recruits
-    if found is not None and found.worth < _LEAST:
+    if (recruits := survey.recruits) is not None and recruits.worth < _LEAST:
         yield Finding(
             "warn",
-            f"A recruit adds {signed(found.worth)} to nDCG@10 on average "
-            f"({counted(found.queries, 'query', 'queries')}).",
+            f"A recruit adds {signed(recruits.worth)} to nDCG@10 on average "
+            f"({counted(recruits.queries, 'query', 'queries')}).",
         )
-
-
-def _judge(survey: Survey) -> Iterator[Finding]:
-    if note := judge_note(survey.weak_judge, survey.models.get("scoring", "")):
-        yield Finding("warn", f"{plain(note)} Treat its order as approximate.")
 
 
 def _agreement(survey: Survey) -> Iterator[Finding]:

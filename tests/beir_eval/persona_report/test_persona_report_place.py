@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from beir_eval.errors import BeirEvalError, SettingError
-from beir_eval.persona_report import build, line_index
+from beir_eval.persona_report import build, pages
 from beir_eval.persona_report.build import write_persona_report
 from tests.support.persona_reports import content, runs, team_of
 
@@ -231,8 +231,8 @@ def test_passages_are_found_by_id(tmp_path: Path) -> None:
         ),
         encoding="utf-8",
     )
-    line_index.index_passages(path, index)
-    with line_index.Passages(path, index) as passages:
+    pages.index_passages(path, index)
+    with pages.Passages(path, index) as passages:
         assert passages.texts("b") == ("T0", "text 0")
         assert passages.texts("a") == ("T1", "text 1")  # the first of its lines
         assert passages.texts("ü/../x") == ("T2", "text 2")
@@ -243,12 +243,12 @@ def test_an_index_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     path, index = tmp_path / "passages.jsonl", tmp_path / "gone" / "index"
     path.write_bytes(b"")
     with pytest.raises(OSError, match=r"gone.index: cannot be written: unable to open"):
-        line_index.index_passages(path, index)
+        pages.index_passages(path, index)
 
 
 def test_no_passages_at_all(tmp_path: Path) -> None:
     path, index = tmp_path / "passages.jsonl", tmp_path / "index"
     path.write_bytes(b"")
-    line_index.index_passages(path, index)
-    with line_index.Passages(path, index) as passages:
+    pages.index_passages(path, index)
+    with pages.Passages(path, index) as passages:
         assert passages.texts("a") is None

@@ -261,7 +261,7 @@ def test_without_recruits_the_chart_shows_who_judged() -> None:
         "Virologist",
         "Parent",
     ]
-    assert "Nobody was recruited here" in said(survey, site.OVERVIEW)
+    assert "No persona was recruited for a query" in said(survey, site.OVERVIEW)
 
 
 def test_what_a_persona_is_worth() -> None:
@@ -289,8 +289,9 @@ def test_a_team_that_is_the_same_everywhere_is_named_once() -> None:
 
 def test_columns_without_anything_to_say_are_left_out() -> None:
     bare = QueryFigures(place=1, query_id="", query="masks", personas=("Ann",), passages=3)
-    survey = replace(SURVEY, queries=(bare,), personas=(), criteria=(), cases={})
-    assert rows_of(survey, site.QUERIES, "queries") == [["1", "masks", "0", "Ann"]]
+    totals = replace(SURVEY.totals, missing=0, human=0)
+    survey = replace(SURVEY, totals=totals, queries=(bare,), personas=(), criteria=(), cases={})
+    assert rows_of(survey, site.QUERIES, "queries") == [["1", "masks", "Ann"]]
 
 
 def test_rows_of_personas_pairs_and_criteria() -> None:
@@ -323,21 +324,21 @@ def test_a_case_tells_who_saw_what() -> None:
     text = said(SURVEY, site.CASES)
     for words in (
         "Right: not relevant, moved down Judged not relevant. In the first 10 of DIRECT",
-        "DIRECT rank 2, team rank 31 not relevant",
-        "NLP scientist sank it most, by 9 ranks. Soap operas A series on television.",
+        "DIRECT rank 2, team rank 31 judged not relevant",
+        "NLP scientist lowered it most, by 9 ranks. Soap operas A series on television.",
         "DIRECT 2 8 BM25 44 Team 31 NLP scientist 2 of 10 ▼down 9 Parent missing ▲up 2",
         "Passage d7 on the query",
     ):
         assert words in text
     assert 'href="query/000002.html#passage-31"' in dict(survey_pages(SURVEY))[site.CASES]
-    assert text.count("None was found.") == 3
+    assert text.count("none") == 3
     teaser = said(SURVEY, site.OVERVIEW)
     assert "soap Soap operas DIRECT rank 2, team rank 31" in teaser
 
 
 @pytest.mark.parametrize(
     ("grade", "words"),
-    [(0, "team rank 31 not relevant"), (1, "team rank 31 relevant"), (2, "31 relevant (2)")],
+    [(0, "31 judged not relevant"), (1, "31 judged relevant"), (2, "31 judged relevant (2)")],
 )
 def test_a_case_tells_its_judgement(grade: int, words: str) -> None:
     survey = replace(SURVEY, cases={"overlooked": (replace(CASE, grade=grade),)})
@@ -357,7 +358,7 @@ def test_a_case_tells_its_judgement(grade: int, words: str) -> None:
         (make_survey(3, other=""), site.CASES, "No other ranker was given"),
         (make_survey(3, other=""), site.OVERVIEW, "Compared with no other ranker"),
         (make_survey(3, recruits=0), site.OVERVIEW, "It takes two personas on a team"),
-        (make_survey(3, cases=0), site.CASES, "None was found."),
+        (make_survey(3, cases=0), site.CASES, "there are no cases."),
     ],
 )
 def test_what_is_not_there_is_said(survey: Survey, name: str, words: str) -> None:

@@ -64,28 +64,24 @@ def test_what_cannot_be_told_is_no_case() -> None:
     surveyor.take(3, inspect(unscored, compared=compared, grades={"d1": 1, "d11": 1}))
     # The other ranker does not have these.
     surveyor.take(4, inspect(twelve(), compared=other(e=1), grades={"d1": 1, "d11": 1}))
-    whole = Surveyor()
-    whole.merge(surveyor)
-    assert found(whole) == {}
-    assert set(finish(whole).cases) == {"saw_through", "recognised", "fooled", "overlooked"}
+    assert found(surveyor) == {}
+    assert set(finish(surveyor).cases) == {"saw_through", "recognised", "fooled", "overlooked"}
 
 
 def test_without_another_ranker_there_are_no_kinds() -> None:
     surveyor = Surveyor()
     surveyor.take(1, inspect(twelve(), grades={"d1": 1}))
-    assert finish(surveyor).cases == {}
+    assert finish(surveyor, compared="").cases == {}
 
 
 def test_the_strongest_fifty_stay_strongest_first() -> None:
-    surveyor, later = Surveyor(), Surveyor()
+    surveyor = Surveyor()
     grades = {f"d{rank}": 1 for rank in range(1, 13)}
     for place in range(40, 0, -1):
         # d1 and d2 were at rank 11 + place; the further down, the stronger.
         compared = other(d1=11 + place, d2=11 + place)
-        taker = surveyor if place % 2 else later
-        taker.take(place, inspect(twelve(), grades=grades, compared=compared))
-    later.take(41, inspect(twelve(), grades=grades, compared=other(d1=51)))
-    surveyor.merge(later)
+        surveyor.take(place, inspect(twelve(), grades=grades, compared=compared))
+    surveyor.take(41, inspect(twelve(), grades=grades, compared=other(d1=51)))
     cases = finish(surveyor).cases["recognised"]
 
     def strength(rank: int, other_rank: int) -> float:

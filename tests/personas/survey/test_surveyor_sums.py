@@ -1,10 +1,9 @@
-"""A survey is the same in whatever order and by however many processes it is made; its bounds."""
+"""A survey is the same in any order of the queries; its bounds."""
 
 from __future__ import annotations
 
 import pickle
 import random
-from itertools import pairwise
 
 import pytest
 
@@ -12,6 +11,7 @@ from personas.provenance import sealed
 from personas.ranking.record import RankingRecord
 from personas.schema import Member
 from personas.survey.model import Survey
+from personas.survey.query import QueryFindings
 from personas.survey.surveyor import Surveyor
 from tests.support.surveyor_support import about, finish, hit, inspect, judge, other, rubric
 
@@ -50,31 +50,27 @@ def drawn(draws: random.Random, place: int) -> RankingRecord:
     )
 
 
-def survey_of(inspections: dict[int, RankingRecord], shares: list[list[int]]) -> Survey:
-    """Each share by a surveyor of its own, sent back, and merged into the first one's."""
-    whole = Surveyor()
-    for number, share in enumerate(shares):
-        surveyor = Surveyor() if number else whole
-        for place in share:
-            if place % 10 == 0:
-                surveyor.fail(place, f"q{place}", "lost", "timed out", judged=place % 20 == 0)
-            else:
-                surveyor.take(place, inspections[place])
-        if number:
-            whole.merge(pickle.loads(pickle.dumps(surveyor)))
-    return finish(whole)
+def survey_of(findings: list[QueryFindings | int]) -> Survey:
+    """The findings of ranked queries, sent from another process; places of those that failed."""
+    surveyor = Surveyor()
+    for each in findings:
+        if isinstance(each, int):
+            surveyor.fail(each, f"q{each}", "lost", "timed out", judged=each % 20 == 0)
+        else:
+            surveyor.add(pickle.loads(pickle.dumps(each)))
+    return finish(surveyor)
 
 
-def test_neither_order_nor_sharing_out_changes_the_survey() -> None:
+def test_the_order_of_queries_changes_nothing() -> None:
     draws = random.Random(3)
-    places = list(range(1, 61))
-    inspections = {place: drawn(draws, place) for place in places}
-    once = survey_of(inspections, [places])
-    for shares in (2, 5):
-        draws.shuffle(places)
-        cuts = [0, *sorted(draws.sample(range(60), shares - 1)), 60]
-        split = [places[start:end] for start, end in pairwise(cuts)]
-        assert survey_of(inspections, split) == once
+    findings: list[QueryFindings | int] = [
+        QueryFindings.of(place, drawn(draws, place)) if place % 10 else place
+        for place in range(1, 61)
+    ]
+    once = survey_of(findings)
+    for _ in range(2):
+        draws.shuffle(findings)
+        assert survey_of(findings) == once
     # What is compared is all there.
     assert [row.place for row in once.queries] == list(range(1, 61))
     assert once.totals.failed == 6
@@ -86,29 +82,13 @@ def test_neither_order_nor_sharing_out_changes_the_survey() -> None:
     assert len(once.pairs) == 10
 
 
-def test_merging_leaves_the_other_as_it_is() -> None:
-    draws = random.Random(4)
-    one, two, third = Surveyor(), Surveyor(), Surveyor()
-    one.take(1, drawn(draws, 1))
-    before = pickle.loads(pickle.dumps(one))
-    two.merge(one)
-    two.take(2, drawn(draws, 2))
-    third.take(3, drawn(draws, 3))
-    two.merge(third)
-    assert one == before
-    assert finish(one) == finish(before)
-
-
 def test_a_place_is_given_once() -> None:
-    surveyor, twin = Surveyor(), Surveyor()
+    surveyor = Surveyor()
     surveyor.take(7, inspect([]))
-    twin.fail(7, "q7", "seventh", "timed out", judged=False)
     with pytest.raises(ValueError, match="place 7 was added before; give every query"):
         surveyor.take(7, inspect([]))
     with pytest.raises(ValueError, match="place 7 was added before"):
         surveyor.fail(7, "q7", "seventh", "timed out", judged=False)
-    with pytest.raises(ValueError, match="place 7 was added before"):
-        surveyor.merge(twin)
     with pytest.raises(ValueError, match="place 0 is below 1"):
         surveyor.take(0, inspect([]))
     with pytest.raises(ValueError, match="failed without a reason"):
@@ -134,7 +114,7 @@ def test_a_survey_of_nothing() -> None:
     assert survey.recruits is None
     assert survey.totals.cost == 0.0
     assert {survey.queries, survey.personas, survey.pairs, survey.criteria} == {()}
-    assert survey.cases == {}
+    assert not any(survey.cases.values())
 
 
 def test_a_price_that_is_not_known_is_no_price_of_zero() -> None:
@@ -221,8 +201,8 @@ def test_examples_are_the_first_twenty_places() -> None:
 
 
 def test_tables_are_cut_and_say_how_many_there_were(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("personas.survey.tables.MOST_ROWS", 3)
-    monkeypatch.setattr("personas.survey.tables.MOST_PAIRS", 2)
+    monkeypatch.setattr("personas.survey.surveyor.MOST_ROWS", 3)
+    monkeypatch.setattr("personas.survey.surveyor.MOST_PAIRS", 2)
     surveyor = Surveyor()
     for place, names in enumerate(("AB", "AC", "AD", "AB"), start=1):
         own = rubric(**{f"criterion of {names[1]}": 60, "in all": 40})
