@@ -47,7 +47,7 @@ def _compare(ctx: click.Context) -> int:
 
 def _write_page(pair: Pair, comparison: RunComparison, name: str) -> None:
     from beir_eval.compare.pages import compared_runs
-    from personas.atomic import write_whole
+    from personas.io.atomic import write_whole
     from personas.report.compare.page import render_comparison
 
     explained, runs = compared_runs(pair, comparison)

@@ -15,7 +15,7 @@ from mcranker.cli.invocation import say
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.verb import Verb, output_flag
 from mcranker.paths import is_file
-from personas.atomic import write_whole
+from personas.io.atomic import write_whole
 from personas.words import counted
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from beir_eval.persona_report.pages import Chunk, write_pages
 from beir_eval.persona_report.prepare import ReportInput, ReportInputs, ranked_queries
 from beir_eval.persona_report.sources import Source, find_sources
 from mcranker import __version__
-from personas.atomic import replacing_folder
+from personas.io.atomic import replacing_folder
 from personas.report.site import Made
 from personas.weak_judges import judge_note
 

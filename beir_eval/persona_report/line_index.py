@@ -6,13 +6,13 @@ The index is a file of its own, which processes share.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from beir_eval.errors import RunFolderError
-from beir_eval.files import Line, read_lines
+from personas.io.lines import Line, read_records, record
+
+_PASSAGE = ("_id", "title", "text")
 
 
 def index_passages(path: Path, index: Path) -> None:
@@ -22,20 +22,15 @@ def index_passages(path: Path, index: Path) -> None:
         RunFolderError: the file cannot be read, or a line is no passage; names the line.
         OSError: the index cannot be written.
     """
-
-    def rows() -> Iterator[tuple[str, int]]:
-        for line in read_lines(path):
-            entry = line.entry()
-            if not _is_passage(entry):
-                raise RunFolderError(f"{line.place}: no passage: it needs _id, title and text")
-            yield entry["_id"], line.offset
-
+    rows = (
+        (entry["_id"], line.offset) for line, entry in read_records(path, RunFolderError, *_PASSAGE)
+    )
     try:
         with closing(sqlite3.connect(index)) as database, database:
             database.execute("pragma journal_mode = off")
             database.execute("pragma synchronous = off")
             database.execute("create table lines (id, start)")
-            database.executemany("insert into lines values (?, ?)", rows())
+            database.executemany("insert into lines values (?, ?)", rows)
             database.execute("create index by_id on lines (id, start)")
     except sqlite3.Error as failure:
         raise OSError(f"{index}: cannot be written: {failure}") from failure
@@ -62,17 +57,8 @@ class Passages:
         (start,) = found.fetchone()
         if start is None:
             return None
-        entry = self._entry_at(start)
+        self._lines.seek(start)
+        place = f"{self._path}, changed while the report was made, at byte {start:,}"
+        line = Line(place, start, self._lines.readline())
+        entry = record(line, RunFolderError, *_PASSAGE)
         return entry["title"], entry["text"]
-
-    def _entry_at(self, offset: int) -> dict[str, Any]:
-        self._lines.seek(offset)
-        place = f"{self._path}, changed while the report was made"
-        entry = Line(place, offset, self._lines.readline()).entry()
-        if not _is_passage(entry):
-            raise RunFolderError(f"{place}: no passage at byte {offset:,}; make the report again")
-        return entry
-
-
-def _is_passage(entry: Mapping[str, Any]) -> bool:
-    return all(isinstance(entry.get(name), str) for name in ("_id", "title", "text"))

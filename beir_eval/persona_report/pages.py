@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from beir_eval.errors import RunFolderError
-from beir_eval.experiment.rankings import place_of, ranking_at
+from beir_eval.experiment.rankings import ranking_at
 from beir_eval.persona_report.line_index import Passages
+from personas.io.lines import place_of
 from personas.report.site import Made
 
 if TYPE_CHECKING:
