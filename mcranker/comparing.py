@@ -34,7 +34,7 @@ class ComparedRankings(RankingComparison):
         Raises:
             OSError: the file cannot be written.
         """
-        from personas.atomic import write_whole
+        from personas.io.atomic import write_whole
         from personas.report.compare.page import render_comparison
 
         write_whole(path, render_comparison(self))

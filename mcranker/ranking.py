@@ -48,7 +48,7 @@ class Ranking(RankingRecord):
         that was possible.
 
         Tools for TREC runs sort by score, read as a 32-bit float, and break ties by document
-        id; so scores that would be equal there are set apart by the smallest such step.
+        id; so scores that would be equal there are set apart, see `mcranker.trec.write_trec`.
 
         Raises:
             InputError: the query has no id, or an id holds white space.
@@ -178,7 +178,7 @@ class Ranking(RankingRecord):
             InputError: `grades` are not document ids with whole numbers.
             OSError: the file cannot be written.
         """
-        from personas.atomic import write_whole
+        from personas.io.atomic import write_whole
         from personas.report import render_inspection
 
         write_whole(path, render_inspection(self, grades=checked_grades(grades)))

@@ -48,7 +48,7 @@ def team_to_html(
         ConfigError: a number is out of range, or there is no such model.
         OSError: the file cannot be written.
     """
-    from personas.atomic import write_whole
+    from personas.io.atomic import write_whole
 
     found = as_team(team)
     source = os.fspath(team) if isinstance(team, str | os.PathLike) else ""

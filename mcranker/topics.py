@@ -27,6 +27,7 @@ from typing import Literal, get_args
 from xml.parsers import expat
 
 from mcranker.errors import InputError
+from personas.io.lines import distinct
 from personas.ranking.types import Query
 
 TopicField = Literal["title", "desc", "narr"]
@@ -94,9 +95,14 @@ def read_topics(lines: Lines, name: str, topic_field: TopicField = "title") -> l
         raise InputError(f"{name}: there is no query in it")
     whole = chain([first], remaining)
     if not has_topics(first[1]):
-        return _distinct(_table(whole, first[1]), name)
-    topics = _sgml(whole, name) if _is_sgml(first[1]) else _xml(whole, name)
-    return _distinct(((each.where, each.query(topic_field)) for each in topics), name)
+        found = _table(whole, first[1])
+    else:
+        topics = _sgml(whole, name) if _is_sgml(first[1]) else _xml(whole, name)
+        found = ((each.where, each.query(topic_field)) for each in topics)
+    queries = list(distinct(found, InputError))
+    if not queries:
+        raise InputError(f"{name}: there is no query in it")
+    return queries
 
 
 @dataclass(slots=True)
@@ -305,19 +311,3 @@ def _cells(line: str, delimiter: str, where: str) -> list[str]:
         raise InputError(
             f"{where}: not a line of CSV: {failure}; a query may not go over several lines"
         ) from failure
-
-
-def _distinct(found: Iterable[tuple[str, Query]], name: str) -> list[Query]:
-    places: dict[str, str] = {}
-    queries = []
-    for where, query in found:
-        if query.id in places:
-            raise InputError(
-                f"{where}: the id {query.id!r} stands at {places[query.id]} already; make ids "
-                "unique"
-            )
-        places[query.id] = where
-        queries.append(query)
-    if not queries:
-        raise InputError(f"{name}: there is no query in it")
-    return queries

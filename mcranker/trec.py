@@ -12,15 +12,15 @@ import math
 import os
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from mcranker.bounded_lines import TooLong, bounded_lines
-from mcranker.errors import InputError, RunError
+from mcranker.errors import RunError
 from mcranker.logs import safe_logger
-from personas.atomic import write_whole
 from personas.ensembles import HIGHEST_SCORE
+from personas.io.atomic import write_whole
+from personas.io.lines import STDIN, named, read_texts
 
 Run: TypeAlias = Mapping[str, Sequence[tuple[str, float]]]
 """Query id -> (document id, score), best first. Ids hold no white space."""
@@ -29,68 +29,59 @@ _log = safe_logger("mcranker.trec")
 
 # The white space of the C locale, where trec_eval splits lines, and what ends a text in C.
 _NO_ID = re.compile(r"[ \t\n\r\x0b\f\0]")
+_COLUMN = re.compile(r"[^ \t\n\r\x0b\f]+")
 _COLUMNS = "query-id Q0 document-id rank score tag"
 _SHOWN = 80  # characters of a number that is none
 # Steps below a tied score in a file, at least; keeps zeros from becoming denormal numbers.
 _SMALLEST_STEP = 1e-9
 
 
-def read_trec(path: str | os.PathLike[str]) -> dict[str, list[tuple[str, float]]]:
+def read_trec(
+    source: str | os.PathLike[str], *, needed: bool = False
+) -> dict[str, list[tuple[str, float]]]:
     """Read a run file with the six columns ``query-id Q0 document-id rank score tag``.
 
     Documents come best first by score, those with the same score by rank, then by line.
     Queries come in the order of their first lines. Columns two and six are not looked at, and
     blank lines are skipped.
 
-    Raises:
-        RunError: the file cannot be read or is not UTF-8, a line has not six columns, a rank
-            or score is no number or beyond single precision, or a document appears twice for
-            one query.
-    """
-    path = Path(path)
-    try:
-        with path.open("rb") as file:
-            return parse_trec(
-                (f"{path}:{number}", line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line)
-                for number, line in enumerate(bounded_lines(file), 1)
-            )
-    except TooLong as failure:
-        raise RunError(
-            f"{path}:{failure.number}: the line is {failure}; a line of a run has six columns: "
-            f"{_COLUMNS}"
-        ) from failure
-    except OSError as failure:
-        raise RunError(f"cannot read the run {str(path)!r}: {failure.strerror}") from failure
-
-
-def parse_trec(lines: Iterable[tuple[str, bytes]]) -> dict[str, list[tuple[str, float]]]:
-    """The run of these lines, each with its place as ``FILE:LINE``, as `read_trec` has it.
+    Args:
+        source: the file, plain or packed by gzip (``.gz``); ``"-"`` for standard input.
+        needed: whether a file without a line is an error.
 
     Raises:
-        RunError: as `read_trec`.
+        RunError: the file cannot be read, is damaged or is not UTF-8, a line has not six columns,
+            a rank or score is no number or beyond single precision, or a document appears twice
+            for one query.
     """
+    file = source if source == STDIN else Path(source)
     found: dict[str, dict[str, tuple[float, float]]] = {}
-    for place, line in lines:
-        fields = line.split()
-        if not fields:
-            continue
-        query_id, doc_id, rank, score = _parse_line(fields, place)
+    for place, line in read_texts(file, RunError, too_long=f"a line of a run has six: {_COLUMNS}"):
+        fields = columns(line)
+        if len(fields) != 6:
+            raise RunError(f"{place}: {len(fields)} columns; a line of a run has six: {_COLUMNS}")
+        query_id, _, doc_id, rank, score, _ = fields
         documents = found.setdefault(query_id, {})
         if doc_id in documents:
             raise RunError(
                 f"{place}: document {doc_id!r} appears twice under query {query_id!r}; "
                 "a run lists it once"
             )
-        documents[doc_id] = (score, rank)
+        documents[doc_id] = -_number(score, "score", place), _number(rank, "rank", place)
+    if needed and not found:
+        raise RunError(f"{named(file)}: there is no line of a run in it")
     return {
         query_id: [
-            (doc_id, score)
-            for doc_id, (score, _) in sorted(
-                documents.items(), key=lambda item: (-item[1][0], item[1][1])
-            )
+            (doc_id, -falling)
+            for doc_id, (falling, _) in sorted(documents.items(), key=lambda item: item[1])
         ]
         for query_id, documents in found.items()
     }
+
+
+def columns(line: str) -> list[str]:
+    """The columns of a line of a run or of judgements, parted as trec_eval does it."""
+    return _COLUMN.findall(line)
 
 
 def write_trec(run: Run, path: str | os.PathLike[str], tag: str) -> None:
@@ -113,17 +104,12 @@ def write_trec(run: Run, path: str | os.PathLike[str], tag: str) -> None:
             one query, a score is not a finite number of single precision, or the file cannot
             be written.
     """
-
-    def below(single: float) -> tuple[float, str]:
-        written = single - _step(single)
-        return written, repr(written)
-
     check_name(tag, "the tag")
     lines: list[str] = []
     for query_id, documents in run.items():
         if not documents:
             _log.warning("query %r has no documents: it leaves no line in a TREC run", query_id)
-        lines += _lines(query_id, documents, tag, below)
+        lines += _lines(query_id, documents, tag)
     try:
         write_whole(path, "".join(lines))
     except UnicodeEncodeError as failure:
@@ -147,7 +133,7 @@ def with_ties(documents: Sequence[tuple[str, float]]) -> list[tuple[str, float]]
 
 
 def trec_run(query_id: str, ids: Sequence[str], scores: Sequence[float], tag: str) -> str:
-    """One query's lines of a run; equal scores are set apart by the smallest 32-bit step.
+    """One query's lines of a run, as `write_trec` writes them.
 
     Args:
         query_id: names the query.
@@ -156,36 +142,17 @@ def trec_run(query_id: str, ids: Sequence[str], scores: Sequence[float], tag: st
         tag: names the run.
 
     Raises:
-        InputError: the query has no id, or an id holds white space.
+        RunError: the query has no id, or an id holds white space.
     """
-    import numpy as np
-
     for what, name in [("query", query_id), *(("passage", each) for each in ids)]:
         if not can_be_named(name):
-            raise InputError(
+            raise RunError(
                 f"a TREC run cannot name the {what} {name!r}; "
                 "ids must not be empty or hold white space or a zero byte"
             )
-
-    def below(single: float) -> tuple[float, str]:
-        written = np.nextafter(np.float32(single), np.float32(-math.inf))
-        return float(written), str(written)
-
     floor = min((score for score in scores if not math.isnan(score)), default=0.0) - 1.0
     falling = (floor if math.isnan(score) else score for score in scores)
-    return "".join(_lines(query_id, zip(ids, falling, strict=True), tag, below))
-
-
-def _parse_line(fields: list[bytes], place: str) -> tuple[str, str, float, float]:
-    if len(fields) != 6:
-        raise RunError(f"{place}: {len(fields)} columns; a line of a run has six: {_COLUMNS}")
-    try:
-        query_id, doc_id, rank, score = (fields[column].decode() for column in (0, 2, 3, 4))
-    except UnicodeDecodeError as failure:
-        raise RunError(f"{place}: not UTF-8; convert the file first") from failure
-    if b"\0" in b"".join(fields):
-        raise RunError(f"{place}: a zero byte, so it is no line of text")
-    return query_id, doc_id, _number(rank, "rank", place), _number(score, "score", place)
+    return "".join(_lines(query_id, zip(ids, falling, strict=True), tag))
 
 
 def _number(text: str, what: str, place: str) -> float:
@@ -216,9 +183,7 @@ def _lines(
     query_id: str,
     documents: Iterable[tuple[str, float]],
     tag: str,
-    below: Callable[[float], tuple[float, str]],
 ) -> Iterator[str]:
-    """One query's lines; `below` gives the number under a 32-bit one, and how to write it."""
     check_name(query_id, "query id")
     seen = set()
     before = math.inf
@@ -230,13 +195,13 @@ def _lines(
             )
         seen.add(doc_id)
         place = f"query {query_id!r}, document {doc_id!r}"
-        written, text = float(score), repr(float(score))
+        written = float(score)
         single = _single(written, place)
         if single >= before:
-            written, text = below(before)
+            written = before - _step(before)
             single = _single(written, place)
         before = single
-        yield f"{query_id} Q0 {doc_id} {rank} {text} {tag}\n"
+        yield f"{query_id} Q0 {doc_id} {rank} {written!r} {tag}\n"
 
 
 def _single(number: float, place: str) -> float:
@@ -261,7 +226,7 @@ def _step(single: float) -> float:
 
 
 def can_be_named(name: str) -> bool:
-    """Whether `trec_run` can hold this id: some text without white space or a zero byte."""
+    """Whether every reader of runs finds this id, those that part columns at any space too."""
     return name.split() == [name] and "\0" not in name
 
 

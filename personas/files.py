@@ -20,9 +20,10 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from personas import library
-from personas.atomic import write_whole
 from personas.errors import SchemaError, shown
-from personas.saved_teams import SUFFIXES, saved_team
+from personas.io import lines
+from personas.io.atomic import write_whole
+from personas.io.rankings import saved_team
 from personas.schema import Criterion, Member, Persona, Rubric, Team
 from personas.weights import scaled_weights
 
@@ -66,7 +67,7 @@ def load(model: type[M], path: str | os.PathLike[str]) -> M:
             ``file:line: place: what is wrong``.
     """
     path = Path(path)
-    if model is Team and (team := _of_ranking(path)) is not None:
+    if model is Team and (team := saved_team(path)) is not None:
         return cast("M", team)
     format_ = _format_of(path)
     return loads(model, read_text(path), format=format_, source=str(path))
@@ -86,7 +87,7 @@ def load_any(path: str | os.PathLike[str]) -> Team | Member | Rubric | Persona:
         SchemaError: as for `load`.
     """
     path = Path(path)
-    if (team := _of_ranking(path)) is not None:
+    if (team := saved_team(path)) is not None:
         return team
     format_ = _format_of(path)
     return loads_any(read_text(path), format=format_, source=str(path))
@@ -138,17 +139,8 @@ def read_text(path: Path) -> str:
     Raises:
         SchemaError: the file is missing, unreadable, not UTF-8 or larger than `LARGEST`.
     """
-    try:
-        with path.open("rb") as file:
-            content = file.read(LARGEST + 1)
-        if len(content) > LARGEST:
-            raise SchemaError(f"{path}: has more than {LARGEST:,} bytes; make it smaller")
-        return content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
-    except UnicodeDecodeError as error:
-        raise SchemaError(f"{path}: is not UTF-8 (byte {error.start}); save it as UTF-8") from error
-    except (OSError, ValueError) as error:  # a zero byte in the name is the latter
-        why = getattr(error, "strerror", None) or error
-        raise SchemaError(f"{path}: cannot be read: {why}") from error
+    text = lines.read_text(path, SchemaError, LARGEST, "make it smaller")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def weight_notes(path: str | os.PathLike[str]) -> tuple[tuple[Place, str], ...]:
@@ -186,7 +178,7 @@ def written_weights(path: str | os.PathLike[str]) -> dict[tuple[str, str], str]:
 def _as_written(path: str | os.PathLike[str]) -> Any:
     """The document in a file of teams, members or rubrics; None if it cannot be read."""
     path = Path(path)
-    if path.suffix.lower() not in FORMATS or _of_ranking(path) is not None:
+    if path.suffix.lower() not in FORMATS or saved_team(path) is not None:
         return None
     try:
         return _parse(read_text(path), _format_of(path), str(path))
@@ -205,10 +197,6 @@ def line_numbers(text: str) -> dict[tuple[str | int, ...], int]:
     except (yaml.YAMLError, RecursionError):
         return {}
     return dict(_walk(root, (), set())) if root is not None else {}
-
-
-def _of_ranking(path: Path) -> Team | None:
-    return saved_team(path) if path.suffix.lower() in SUFFIXES else None
 
 
 def _weight_notes(data: Any) -> Iterator[tuple[Place, str]]:

@@ -60,7 +60,7 @@ def write_page(
         names: how the page calls them.
     """
     from mcranker import __version__
-    from personas.atomic import write_whole
+    from personas.io.atomic import write_whole
     from personas.report.compare.page import render_comparison
     from personas.report.site import Made
 

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from beir_eval.cli.inspect_sources import Grades, grades_of, read_rankings, unknown_query
-from mcranker.cli.reading import STDIN
+from beir_eval.cli.inspect_sources import Grades, grades_of, unknown_query
 from mcranker.errors import InputError
 from mcranker.paths import is_folder
 from personas.errors import SchemaError
+from personas.io.lines import STDIN
+from personas.io.rankings import read_rankings
 from personas.ranking.comparison import (
     ComparedRuns,
     QueryRow,
@@ -131,7 +132,7 @@ def _orders(source: str) -> dict[str, _Order]:
 
 def _rankings(source: str) -> Iterator[tuple[str, object]]:
     if not is_folder(source):
-        yield from read_rankings(source)
+        yield from read_rankings(source, InputError)
         return
     files = sorted(
         each
@@ -144,7 +145,7 @@ def _rankings(source: str) -> Iterator[tuple[str, object]]:
             "--save' wrote, or a run folder of 'beir-eval run'"
         )
     for file in files:
-        yield from read_rankings(str(file))
+        yield from read_rankings(file, InputError)
 
 
 def _read(data: object, where: str) -> RankingRecord:

@@ -13,9 +13,9 @@ from beir_eval.cli.flags import run_folders
 from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.files import Reads, Writes
 from mcranker.cli.number_types import WholeNumber
-from mcranker.cli.reading import STDIN
 from mcranker.cli.verb import Verb, output_flag
-from personas.atomic import write_whole
+from personas.io.atomic import write_whole
+from personas.io.lines import STDIN
 from personas.provenance import provenance
 from personas.ranking.record import Hit, RankingRecord
 from personas.ranking.usage import Usage
@@ -25,7 +25,7 @@ from personas.words import counted
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from beir_eval.cli.inspect_sources import Chosen, Listed
+    from beir_eval.cli.inspect_sources import Listed
 
 _LONGEST_ID = 24
 _OF_CALLS = ("calls", "input_tokens", "cached_input_tokens", "output_tokens")
@@ -48,7 +48,10 @@ def _inspect(ctx: click.Context) -> int:
             )
         _list(chosen, given["output"])
     elif given["html"] is not None:
-        _write_page(chosen, given["html"])
+        from personas.report import render_inspection
+
+        page = render_inspection(chosen, grades=chosen.grades, other=chosen.other)
+        write_whole(given["html"], page)
     else:
         _show(chosen, given)
     return DONE
@@ -64,26 +67,25 @@ def _check_usage(ctx: click.Context) -> None:
         raise click.UsageError("--html writes the page and prints nothing; leave --output out", ctx)
 
 
-def _chosen(ctx: click.Context) -> Chosen | list[Listed]:
+def _chosen(ctx: click.Context) -> RankingRecord | list[Listed]:
     from beir_eval.cli.inspect_runs import choose_from_run, run_folder_of
-    from beir_eval.cli.inspect_sources import Chosen, choose, grades_of, read_rankings
+    from beir_eval.cli.inspect_sources import choose, grades_of
     from beir_eval.data.qrels import read_qrels
+    from mcranker.errors import InputError
+    from personas.io.rankings import read_rankings
 
     source, query, judgements = (ctx.params[name] for name in ("file", "query", "qrels"))
     grades = None if judgements is None else read_qrels(judgements)
     folder = None if source == STDIN else run_folder_of(source)
-    found: Chosen | list[Listed]
-    if folder is not None:
-        found = choose_from_run(folder, query, grades)
+    if folder is None:
+        found = choose(read_rankings(source, InputError), query, grades)
     else:
-        one = choose(read_rankings(source), query, grades)
-        found = one if isinstance(one, list) else Chosen(*one)
+        found = choose_from_run(folder, query, grades)
     if isinstance(found, list) or grades is None:
         return found
-    ranking = found.ranking
-    named = ranking.query.id or (query if query in grades else "")
-    of_query = grades_of(grades, named, judgements, [hit.doc_id for hit in ranking.hits])
-    return Chosen(found.where, found.ranking, of_query, found.other)
+    named = found.query.id or (query if query in grades else "")
+    of_query = grades_of(grades, named, judgements, found.ids)
+    return found.beside(grades=of_query, other=found.other)
 
 
 def _list(rows: list[Listed], output: str) -> None:
@@ -95,27 +97,17 @@ def _list(rows: list[Listed], output: str) -> None:
     print_page(lambda console: _show_list(console, rows))
 
 
-def _write_page(chosen: Chosen, name: str) -> None:
-    from personas.report import render_inspection
-
-    chosen.inspection()  # its error says where the ranking stands
-    page = render_inspection(chosen.ranking, grades=chosen.grades, other=chosen.other)
-    write_whole(name, page)
-
-
-def _show(chosen: Chosen, given: dict[str, Any]) -> None:
+def _show(ranking: RankingRecord, given: dict[str, Any]) -> None:
     from personas.report.terminal.terminal import find_hit, show_inspection
 
-    inspection, passage = chosen.inspection(), given["passage"]
-    hits = inspection.hits if passage is None else (find_hit(inspection, passage),)
+    passage = given["passage"]
+    hits = ranking.hits if passage is None else (find_hit(ranking, passage),)
     if given["output"] == "json":
-        print_json(inspection=_inspection_dict(inspection, hits))
+        print_json(inspection=_inspection_dict(ranking, hits))
         return
     from personas.console import print_page
 
-    print_page(
-        lambda console: show_inspection(console, inspection, top=given["top"], passage=passage)
-    )
+    print_page(lambda console: show_inspection(console, ranking, top=given["top"], passage=passage))
 
 
 def _show_list(console: Console, rows: Sequence[Listed]) -> None:

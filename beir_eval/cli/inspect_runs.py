@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from beir_eval.cli.inspect_sources import Chosen, Grades, Listed, choose, unknown_query
+from beir_eval.cli.inspect_sources import Grades, Listed, choose, unknown_query
 from beir_eval.errors import RunFolderError
-from beir_eval.experiment.rankings import (
-    RANKINGS,
-    Ranked,
-    index_rankings,
-    place_of,
-    ranking_at,
-)
+from beir_eval.experiment.rankings import RANKINGS, Ranked, index_rankings, ranking_at
 from beir_eval.experiment.run_folder import DATA_FOLDER, DataFolder, RunFolder
 from beir_eval.persona_report.sources import Source, find_sources
 from mcranker.cli.invocation import say
 from mcranker.paths import is_file, is_folder
 from personas.ensembles import highest_score
+from personas.io.lines import place_of
 from personas.ranking.record import OtherRanking, RankingRecord
 from personas.words import counted
 
@@ -53,7 +48,7 @@ def run_folder_of(source: str) -> Path | None:
 
 def choose_from_run(
     folder: Path, query: str | None, grades: Grades | None
-) -> Chosen | list[Listed]:
+) -> RankingRecord | list[Listed]:
     """The ranking of a run that `query` names; or a list, if it is None and there are several.
 
     Args:
@@ -63,26 +58,32 @@ def choose_from_run(
 
     Raises:
         RunFolderError: the run cannot be read, or the query was not ranked; says why.
-        InputError: there is no such query.
     """
-    run = RunFolder.open(folder)
+    run, path = RunFolder.open(folder), folder / RANKINGS
     source = next(found for found in find_sources([folder])[0] if found.run.path == run.path)
-    ranked = index_rankings(folder / RANKINGS, finished=run.manifest.finished)
+    ranked = index_rankings(path, finished=run.manifest.finished)
     texts = source.data.queries()
     known = source.data.qrels() if grades is None else grades
     ids = [query_id for query_id in texts if query_id in ranked.offsets]
     if query is None and len(ids) > 1:
         _say_what_is_lacking(source, ids, texts)
-        found = choose(_lines(folder / RANKINGS, ranked, ids), None, known)
-        assert isinstance(found, list), "there are several"
-        return found
+        return choose(_lines(path, ranked, ids), None, known)
     query_id = _picked(source, query, ids, texts)
-    where = place_of(folder / RANKINGS, ranked.offsets[query_id])
-    ranking = _ranking(folder / RANKINGS, ranked, query_id)
-    whole = _joined(source.data, ranking, where)
-    other = _other(source.other, query_id) if source.other else None
-    of_query = known.get(query_id)
-    return Chosen(where, whole, of_query, other)
+    ranking = _ranking(path, ranked, query_id)
+    assert ranking is not None, "it was picked among those"
+    wanted = set(ranking.ids)
+    passages = source.data.passages(wanted)
+    if lost := sorted(wanted - passages.keys()):
+        raise RunFolderError(
+            f"{source.data.path / 'passages.jsonl'}: has no text of passage {lost[0]!r}, which "
+            f"{place_of(path, ranked.offsets[query_id])} ranks; bring back the whole folder"
+        )
+    other = None
+    if source.other:
+        beside, choices = source.other.path / RANKINGS, source.other.manifest
+        found = _ranking(beside, index_rankings(beside, finished=True), query_id)
+        other = OtherRanking.of(choices.label, highest_score(choices.config), found)
+    return ranking.with_texts(passages).beside(grades=known.get(query_id), other=other)
 
 
 def _picked(source: Source, query: str | None, ids: list[str], texts: Collection[str]) -> str:
@@ -123,29 +124,11 @@ def _lines(path: Path, ranked: Ranked, ids: list[str]) -> Iterator[tuple[str, by
             yield f"{path}: query {query_id!r}", lines.readline()
 
 
-def _ranking(path: Path, ranked: Ranked, query_id: str) -> RankingRecord:
+def _ranking(path: Path, ranked: Ranked, query_id: str) -> RankingRecord | None:
+    if query_id not in ranked.offsets:
+        return None
     with path.open("rb") as lines:
         return ranking_at(path, lines, ranked.offsets[query_id])
-
-
-def _joined(data: DataFolder, ranking: RankingRecord, where: str) -> RankingRecord:
-    """The ranking with titles and texts; the other passages of the data set are read over."""
-    wanted = {hit.doc_id for hit in ranking.hits}
-    texts = data.passages(wanted)
-    lost = sorted(wanted - texts.keys())
-    if lost:
-        raise RunFolderError(
-            f"{data.path / 'passages.jsonl'}: has no text of passage {lost[0]!r}, which {where} "
-            "ranks; bring back the whole folder"
-        )
-    return ranking.with_texts(texts)
-
-
-def _other(run: RunFolder, query_id: str) -> OtherRanking:
-    path = run.path / RANKINGS
-    ranked = index_rankings(path, finished=True)
-    ranking = _ranking(path, ranked, query_id) if query_id in ranked.offsets else None
-    return OtherRanking.of(run.manifest.label, highest_score(run.manifest.config), ranking)
 
 
 def _named(folder: Path) -> Path:

@@ -33,12 +33,13 @@ from mcranker.cli.options import (
     team_flag,
     with_criteria_flag,
 )
-from mcranker.cli.reading import read_lines
 from mcranker.cli.verb import GroupedOption, output_flag, quiet_flag
 from mcranker.config import RankerConfig
+from mcranker.errors import InputError
 from mcranker.models import MODEL_OPTIONS, ROLES
 from mcranker.paths import is_file
 from mcranker.rankers import RANKERS
+from personas.io.lines import read_texts
 from personas.plain import plain
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ def _query_ids(ctx: click.Context, given: str | None) -> tuple[str, ...]:
     if given is None:
         return ()
     if is_file(given):
-        found = tuple(line.split()[0] for _, line in read_lines(given))
+        found = tuple(line.split()[0] for _, line in read_texts(given, InputError))
     else:
         found = tuple(part.strip() for part in given.split(",") if part.strip())
     if not found:

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
-from beir_eval.data.qrels import add_grade, read_qrels
+from beir_eval.data.qrels import check_id, read_qrels
 from beir_eval.errors import DatasetError
-from beir_eval.text_files import read_lines
 from mcranker.errors import InputError
 from mcranker.logs import safe_logger
 from mcranker.topics import read_topics
+from personas.io.lines import distinct, read_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -53,8 +53,6 @@ TOPIC_FILES = tuple(
 """Files of queries that `mcranker.topics.read_topics` reads, where there is no queries.jsonl."""
 _TREC_QRELS = (".txt", ".qrels", ".trec")
 
-_BLANK = " \t\n\r\x0b\f"
-_ID = re.compile(f"[^{_BLANK}\0]+")  # tools in C end a text at a zero byte
 _log = safe_logger("mcranker.beir_eval.datasets")
 
 
@@ -195,18 +193,6 @@ def log_absent(name: str, absent: int) -> None:
         _log.warning("%s: %d judgements are of documents outside the corpus", name, absent)
 
 
-def check_id(value: str, what: str, place: str) -> None:
-    """See that an id can stand in a TREC run, whose columns are parted by white space.
-
-    Raises:
-        DatasetError: it is empty, or holds white space or a zero byte.
-    """
-    if not _ID.fullmatch(value):
-        raise DatasetError(
-            f"{place}: {what} {value!r} is empty or holds white space or a zero byte"
-        )
-
-
 class _CorpusLine(BaseModel, strict=True):
     id: str = Field(alias="_id")
     title: str | None = None
@@ -250,7 +236,7 @@ def _read_queries(folder: Traversable, topic_field: TopicField) -> dict[str, str
             f"{folder}: holds queries twice, as {others[0]} and as {others[1]}; keep one of them"
         )
     file = folder / others[0]
-    lines = ((place, line) for place, _, line in read_lines(file))
+    lines = read_texts(file, DatasetError)
     try:
         return {query.id: query.text for query in read_topics(lines, str(file), topic_field)}
     except InputError as failure:
@@ -258,22 +244,21 @@ def _read_queries(folder: Traversable, topic_field: TopicField) -> dict[str, str
 
 
 def _read_jsonl(folder: Traversable, name: str, form: type[_Line]) -> Iterator[_Line]:
-    first_seen: dict[str, int] = {}
     file, packed = folder / name, folder / f"{name}.gz"
     if packed.is_file() and not file.is_file():
         file = packed
-    for place, number, line in read_lines(file, hint="; a data set in BEIR format has it"):
-        try:
-            entry = form.model_validate_json(line)
-        except ValidationError as failure:
-            raise DatasetError(f"{place}: {_explain(failure)}") from failure
-        check_id(entry.id, "_id", place)
-        if entry.id in first_seen:
-            raise DatasetError(
-                f"{place}: _id {entry.id!r} stands in line {first_seen[entry.id]} already"
-            )
-        first_seen[entry.id] = number
-        yield entry
+
+    def entries() -> Iterator[tuple[str, _Line]]:
+        missing = "; a data set in BEIR format has it"
+        for place, line in read_texts(file, DatasetError, missing=missing):
+            try:
+                entry = form.model_validate_json(line)
+            except ValidationError as failure:
+                raise DatasetError(f"{place}: {_explain(failure)}") from failure
+            check_id(entry.id, "_id", place)
+            yield place, entry
+
+    return distinct(entries(), DatasetError)
 
 
 def _read_qrels(folder: Traversable, split: str) -> dict[str, dict[str, int]]:
@@ -288,23 +273,7 @@ def _read_qrels(folder: Traversable, split: str) -> dict[str, dict[str, int]]:
         others = _splits(folder)
         found = f"there is {', '.join(others)}" if others else "there is no qrels/*.tsv at all"
         raise DatasetError(f"{file}: no judgements of split {split!r}; {found}")
-    qrels: dict[str, dict[str, int]] = {}
-    for place, number, line in read_lines(file):
-        fields = line.rstrip("\r\n").split("\t")
-        if number == 1 and fields[-1].strip().lower() == "score":
-            continue
-        if len(fields) != 3:
-            raise DatasetError(
-                f"{place}: {len(fields)} columns; a line of judgements has three, parted by "
-                "tabs: query id, document id, grade"
-            )
-        query_id, doc_id, grade_text = (field.strip(_BLANK) for field in fields)
-        check_id(query_id, "query id", place)
-        check_id(doc_id, "document id", place)
-        add_grade(qrels, query_id, doc_id, grade_text, place)
-    if not qrels:
-        raise DatasetError(f"{file}: no judgement in it; the split is empty")
-    return qrels
+    return read_qrels(file, tabs=True)
 
 
 def _splits(folder: Traversable) -> list[str]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+import zipfile
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from contextlib import redirect_stdout
 from dataclasses import replace
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 from beir_eval.data.catalogue import CATALOGUE, Known
@@ -16,12 +18,12 @@ from beir_eval.data.datasets import (
     Document,
     Wanted,
     assemble,
-    check_id,
     log_absent,
 )
 from beir_eval.data.ir_failures import home, plainly
+from beir_eval.data.qrels import check_id
 from beir_eval.errors import DatasetError, ExtraMissing
-from beir_eval.text_files import check_zip
+from personas.io.lines import MOST_UNPACKED, is_bomb, megabytes
 
 BATCH = 1000  # documents that are in memory at once while ids are looked up
 SPLITS = 8  # of a data set that an error names, at most
@@ -166,6 +168,26 @@ def load_id(identifier: str, wanted: Wanted) -> Dataset:
         wanted.name, sum(doc_id in absent for grades in judgements.values() for doc_id in grades)
     )
     return dataset
+
+
+def check_zip(path: Path) -> None:
+    """See that an archive says of itself to unpack to no more than it may; no byte is unpacked.
+
+    What it says holds: more than that is never taken out of it. Parts that share bytes count
+    each by itself.
+
+    Raises:
+        DatasetError: it unpacks to far more than its size.
+        OSError, zipfile.BadZipFile: it cannot be read.
+    """
+    with zipfile.ZipFile(path) as archive:
+        size = sum(part.file_size for part in archive.infolist())
+    packed = path.stat().st_size
+    if is_bomb(packed, size):
+        raise DatasetError(
+            f"{path}: {megabytes(size)} would come out of {megabytes(packed)}, over "
+            f"{MOST_UNPACKED} times as much; delete it, and load the data set again"
+        )
 
 
 def _check_archives(identifier: str) -> None:

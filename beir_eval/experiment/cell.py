@@ -24,14 +24,15 @@ from beir_eval.experiment.run_folder import (
     Taken,
     digests,
 )
-from beir_eval.files import append_whole, read_lines, write_form
+from beir_eval.files import append_whole, write_form
 from beir_eval.measures.ties import Tied, measured
 from mcranker.llm.masking import shown_url
 from mcranker.logs import safe_logger
 from mcranker.models import MODEL_OPTIONS
 from mcranker.trec import write_trec
-from personas.atomic import replacing
 from personas.ensembles import find_ensemble
+from personas.io.atomic import replacing
+from personas.io.lines import LONGEST_RANKING, read_lines
 from personas.ranking.record import Hit, RankingRecord
 from personas.ranking.types import ASSESSOR
 from personas.ranking.usage import UsageTable
@@ -289,7 +290,7 @@ def _plain(value: Any) -> Any:
 def _cut_torn_line(path: Path) -> None:
     """Take off a last line that was not written to its end."""
     size = torn = 0
-    for line in read_lines(path):
+    for line in read_lines(path, RunFolderError, longest=LONGEST_RANKING):
         size += len(line.content)
         torn = 0 if line.content.endswith(b"\n") else len(line.content)
     if torn:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from beir_eval.errors import DatasetError, RunFolderError, SuiteError
+from beir_eval.errors import RunFolderError, SuiteError
 from beir_eval.experiment.rankings import RANKINGS
 from beir_eval.experiment.run_folder import (
     FOREIGN,
@@ -20,10 +19,9 @@ from beir_eval.experiment.run_folder import (
 )
 from beir_eval.files import write_form
 from beir_eval.measures.ties import Tied, measured
-from beir_eval.text_files import read_lines
 from mcranker.errors import RunError
 from mcranker.logs import safe_logger
-from mcranker.trec import Run, parse_trec, with_ties, write_trec
+from mcranker.trec import Run, read_trec, with_ties, write_trec
 from personas.words import counted
 
 if TYPE_CHECKING:
@@ -134,13 +132,8 @@ class ForeignFile:
             RunError: the file is not there, damaged, empty or not UTF-8; a line has not six
                 columns, a rank or score is no number, or a document appears twice under a query.
         """
-        try:
-            listed = parse_trec((place, line.encode()) for place, _, line in read_lines(path))
-        except DatasetError as failure:
-            raise RunError(str(failure)) from failure
-        if not listed:
-            raise RunError(f"{path}: there is no line of a run in it")
-        return cls(path, _digest(path), listed)
+        listed = read_trec(path, needed=True)
+        return cls(path, digests(path.parent, [path.name])[path.name], listed)
 
     def of(
         self,
@@ -213,11 +206,3 @@ def _unknown(run: Run, dataset: Dataset) -> int:
     from beir_eval.retrieval.first_stage import absent_documents
 
     return len(absent_documents(run, dataset.corpus))
-
-
-def _digest(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as failure:
-        raise RunError(f"cannot read the run {str(path)!r}: {failure.strerror}") from failure

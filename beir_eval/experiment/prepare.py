@@ -28,7 +28,7 @@ from beir_eval.lock import locked
 from beir_eval.measures.ties import Tied, measured
 from mcranker.logs import safe_logger
 from mcranker.trec import write_trec
-from personas.atomic import replacing_folder
+from personas.io.atomic import replacing_folder
 
 if TYPE_CHECKING:
     from beir_eval.data.datasets import Dataset

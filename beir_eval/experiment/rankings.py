@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO
 
 import orjson
 
 from beir_eval.errors import RunFolderError
-from beir_eval.files import Line, read_lines
 from personas.errors import SchemaError
+from personas.io.lines import LONGEST_RANKING, Line, place_of, read_lines
+from personas.io.rankings import checked
 from personas.ranking.record import RankingRecord
 from personas.ranking.stored import StoredHead
 
 RANKINGS = "rankings.jsonl"
 """Name of the file in a run folder."""
-
-_BLOCK = 1 << 20
-_Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +45,15 @@ def read_rankings(path: Path, wanted: Collection[str] | None = None) -> Iterator
         RunFolderError: the file cannot be read, or a line is no ranking; names the line.
     """
     left = None if wanted is None else set(wanted)
-    for line in read_lines(path):
+    for line in _lines(path):
         if left is not None:
             if not left:
                 return
-            query_id = _read(StoredHead.read, line).query.id
+            query_id = _head(line).query.id
             if query_id not in left:
                 continue
             left.remove(query_id)
-        yield _read(RankingRecord.from_dict, line)
+        yield _ranking(line)
 
 
 def index_rankings(path: Path, *, finished: bool) -> Ranked:
@@ -70,10 +68,10 @@ def index_rankings(path: Path, *, finished: bool) -> Ranked:
         RunFolderError: the file cannot be read, or a line is no ranking; names the line.
     """
     offsets: dict[str, int] = {}
-    for line in read_lines(path):
+    for line in _lines(path):
         if not (finished or line.content.endswith(b"\n")):
             return Ranked(offsets, torn=True)
-        offsets.setdefault(_read(StoredHead.read, line).query.id, line.offset)
+        offsets.setdefault(_head(line).query.id, line.offset)
     return Ranked(offsets, torn=False)
 
 
@@ -96,27 +94,22 @@ def judged_by_team(path: Path) -> bool:
     Raises:
         RunFolderError: the file cannot be read, or a line before that is no ranking.
     """
-    for line in read_lines(path):
+    for line in _lines(path):
         if not line.content.endswith(b"\n"):
             break
-        ranking = _read(RankingRecord.from_dict, line)
+        ranking = _ranking(line)
         if ranking.team is not None or ranking.hits:
             return ranking.team is not None
     return False
 
 
-def place_of(path: Path, offset: int) -> str:
-    """``FILE:LINE`` of what begins at `offset`."""
-    number, left = 1, offset
-    with path.open("rb") as file:
-        while left and (block := file.read(min(left, _BLOCK))):
-            number += block.count(b"\n")
-            left -= len(block)
-    return f"{path}:{number}"
+def _lines(path: Path) -> Iterator[Line]:
+    return read_lines(path, RunFolderError, longest=LONGEST_RANKING)
 
 
-def _read(reader: Callable[[bytes], _Read], line: Line) -> _Read:
-    try:
-        return reader(line.content)
-    except SchemaError as failure:
-        raise RunFolderError(f"{line.place}: {failure}") from failure
+def _head(line: Line) -> StoredHead:
+    return checked(StoredHead.read, line.content, line.place, RunFolderError)
+
+
+def _ranking(line: Line) -> RankingRecord:
+    return checked(RankingRecord.from_dict, line.content, line.place, RunFolderError)

@@ -35,9 +35,10 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from beir_eval.data.qrels import read_qrels
 from beir_eval.errors import DatasetError, RunFolderError
 from beir_eval.experiment.rankings import RANKINGS, read_rankings
-from beir_eval.files import read_form, read_records
+from beir_eval.files import read_form
 from mcranker.paths import is_folder
 from mcranker.trec import read_trec
+from personas.io.lines import read_records
 from personas.ranking.record import RankingRecord
 from personas.ranking.stored import check_plain
 from personas.weak_judges import WeakJudge
@@ -392,8 +393,8 @@ class DataFolder:
 
     def queries(self) -> dict[str, str]:
         """Query id -> text, in the order of the data set."""
-        lines = read_records(self.path / "queries.jsonl", "_id", "text")
-        return {line["_id"]: line["text"] for line in lines}
+        found = read_records(self.path / "queries.jsonl", RunFolderError, "_id", "text")
+        return {each["_id"]: each["text"] for _, each in found}
 
     def qrels(self) -> dict[str, dict[str, int]]:
         """Query id -> document id -> grade."""
@@ -404,10 +405,11 @@ class DataFolder:
 
     def passages(self, wanted: Container[str] | None = None) -> dict[str, tuple[str, str]]:
         """Document id -> title and text, of those `wanted` if not of all."""
+        path = self.path / "passages.jsonl"
         return {
-            line["_id"]: (line["title"], line["text"])
-            for line in read_records(self.path / "passages.jsonl", "_id", "title", "text")
-            if wanted is None or line["_id"] in wanted
+            each["_id"]: (each["title"], each["text"])
+            for _, each in read_records(path, RunFolderError, "_id", "title", "text")
+            if wanted is None or each["_id"] in wanted
         }
 
     def first_stage(self) -> dict[str, list[tuple[str, float]]]:

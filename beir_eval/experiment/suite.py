@@ -57,8 +57,8 @@ from typing import TYPE_CHECKING, Any
 from beir_eval.errors import SuiteError
 from beir_eval.experiment.run_folder import FOREIGN, SuiteNote
 from beir_eval.experiment.suite_form import SuiteForm, hint, read_form
-from mcranker.bounded_lines import TooLong, bounded_whole
 from mcranker.paths import is_file, is_folder
+from personas.io.lines import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -149,8 +149,8 @@ def suite_text(name_or_path: str | os.PathLike[str]) -> str:
     Raises:
         SuiteError: there is no such suite or file, or it is not UTF-8.
     """
-    file, place, _ = _find(name_or_path)
-    return _text(file, place)
+    file, _, _ = _find(name_or_path)
+    return _text(file)
 
 
 def load_suite(
@@ -171,7 +171,7 @@ def load_suite(
     from beir_eval.experiment.suite_options import Options, beside
 
     source, place, base = _find(name_or_path)
-    form = read_form(_text(source, place), place)
+    form = read_form(_text(source), place)
     options = Options(base, form.settings, _models(form, place, base, models or {}))
     name = Path(name_or_path).name.removesuffix(_SUFFIX)
     rankers = []
@@ -253,18 +253,8 @@ def _find(name_or_path: str | os.PathLike[str]) -> tuple[Traversable, str, Path 
     return path, given, path.parent
 
 
-def _text(file: Traversable, place: str) -> str:
-    try:
-        with file.open("rb") as content:
-            return bounded_whole(content, LONGEST).decode("utf-8-sig")
-    except TooLong as failure:
-        raise SuiteError(f"{place}: {failure}, so it is no suite; name its TOML file") from failure
-    except OSError as failure:
-        raise SuiteError(f"{place}: cannot be read: {failure.strerror}") from failure
-    except UnicodeDecodeError as failure:
-        raise SuiteError(
-            f"{place}: byte {failure.start + 1} is not UTF-8; save the file as UTF-8"
-        ) from failure
+def _text(file: Traversable) -> str:
+    return read_text(file, SuiteError, LONGEST, "name the TOML file of a suite")
 
 
 def _models(

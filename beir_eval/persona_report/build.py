@@ -38,7 +38,7 @@ from beir_eval.persona_report.pages import Chunk, index_passages, write_pages
 from beir_eval.persona_report.run import RunReport
 from beir_eval.persona_report.sources import Source, find_sources
 from mcranker import __version__
-from personas.atomic import replacing_folder
+from personas.io.atomic import replacing_folder
 from personas.report.site import OVERVIEW, Made, query_page
 from personas.weak_judges import judge_note
 

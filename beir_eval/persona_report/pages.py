@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from beir_eval.errors import RunFolderError
-from beir_eval.experiment.rankings import place_of, ranking_at
-from beir_eval.files import Line, read_lines
+from beir_eval.experiment.rankings import ranking_at
+from personas.io.lines import Line, place_of, read_records, record
 from personas.report.site import Made
 
 if TYPE_CHECKING:
     from personas.survey.query import QueryFindings
+
+_PASSAGE = ("_id", "title", "text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,20 +120,15 @@ def index_passages(path: Path, index: Path) -> None:
         RunFolderError: the file cannot be read, or a line is no passage; names the line.
         OSError: the index cannot be written.
     """
-
-    def rows() -> Iterator[tuple[str, int]]:
-        for line in read_lines(path):
-            entry = line.entry()
-            if not _is_passage(entry):
-                raise RunFolderError(f"{line.place}: no passage: it needs _id, title and text")
-            yield entry["_id"], line.offset
-
+    rows = (
+        (entry["_id"], line.offset) for line, entry in read_records(path, RunFolderError, *_PASSAGE)
+    )
     try:
         with closing(sqlite3.connect(index)) as database, database:
             database.execute("pragma journal_mode = off")
             database.execute("pragma synchronous = off")
             database.execute("create table lines (id, start)")
-            database.executemany("insert into lines values (?, ?)", rows())
+            database.executemany("insert into lines values (?, ?)", rows)
             database.execute("create index by_id on lines (id, start)")
     except sqlite3.Error as failure:
         raise OSError(f"{index}: cannot be written: {failure}") from failure
@@ -159,12 +156,7 @@ class Passages:
         if start is None:
             return None
         self._lines.seek(start)
-        place = f"{self._path}, changed while the report was made"
-        entry = Line(place, start, self._lines.readline()).entry()
-        if not _is_passage(entry):
-            raise RunFolderError(f"{place}: no passage at byte {start:,}; make the report again")
+        place = f"{self._path}, changed while the report was made, at byte {start:,}"
+        line = Line(place, start, self._lines.readline())
+        entry = record(line, RunFolderError, *_PASSAGE)
         return entry["title"], entry["text"]
-
-
-def _is_passage(entry: Mapping[str, Any]) -> bool:
-    return all(isinstance(entry.get(name), str) for name in ("_id", "title", "text"))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import orjson
 
 from mcranker.logs import safe_logger
-from personas.atomic import replacing_folder
+from personas.io.atomic import replacing_folder
 
 if TYPE_CHECKING:
     from beir_eval.data.datasets import Document

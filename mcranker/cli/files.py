@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 from mcranker.paths import is_file, is_folder
-from personas.atomic import check_place, descriptor, replacing
+from personas.io.atomic import check_place, descriptor, replacing
 from personas.plain import shown
 
 Write = Callable[[str], None]

@@ -30,14 +30,7 @@ from mcranker.cli.options import (
     with_criteria_flag,
 )
 from mcranker.cli.progress import Live, QueryTracker, RunTracker, live_is_wanted
-from mcranker.cli.reading import (
-    FORMATS,
-    STDIN,
-    read_corpus,
-    read_passages,
-    read_queries,
-    read_run,
-)
+from mcranker.cli.reading import FORMATS, read_corpus, read_passages, read_queries
 from mcranker.cli.results import OUTPUTS, Destinations, Results, opened
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import GroupedOption, Verb, quiet_flag
@@ -49,8 +42,9 @@ from mcranker.paths import is_file
 from mcranker.rankers import FATAL_ERRORS, RankedQuery, Ranker
 from mcranker.ranking import Ranking
 from mcranker.topics import TOPIC_FIELDS
-from mcranker.trec import can_be_named
+from mcranker.trec import can_be_named, read_trec
 from personas.files import FORMATS as TEAM_FORMATS
+from personas.io.lines import STDIN
 from personas.ranking.types import Passage, Query
 from personas.words import counted
 
@@ -223,7 +217,7 @@ def _given_passages(ctx: click.Context) -> list[Passage]:
 
 def _run_job(ctx: click.Context) -> _Job:
     given = ctx.params
-    run = read_run(given["run"])
+    run = read_trec(given["run"], needed=True)
     queries = read_queries(given["queries"], given["topic_field"])
     known = {query.id for query in queries}
     strays = [query_id for query_id in run if query_id not in known]

@@ -1,39 +1,40 @@
 """Input files and standard input: passages, queries, runs and corpora.
 
-Everything is read as UTF-8, with or without a byte order mark; blank lines are skipped.
-Every complaint is one line that begins with ``FILE:LINE``. A line may have 64 MB, a JSON document
-1,000 MB, so that no file takes all memory.
+Everything is read as UTF-8, with or without a byte order mark, plain or packed by gzip (``.gz``);
+blank lines are skipped. Every complaint is one line that begins with ``FILE:LINE``. A line may have
+64 MB, a JSON document 1,000 MB, so that no file takes all memory.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 from collections.abc import Container, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, get_args
+from typing import Any, Literal, get_args
 
-from mcranker.bounded_lines import (
-    LONGEST_LINE,
-    LONGEST_RANKING,
-    TooLong,
-    bounded_lines,
-    megabytes,
-)
 from mcranker.documents import ID_KEYS, TEXT_KEYS
 from mcranker.errors import InputError
 from mcranker.inputs import as_passages
 from mcranker.topics import TopicField, has_headings, has_topics, read_topics
-from mcranker.trec import decimal, parse_trec
+from mcranker.trec import decimal
 from personas.ensembles import HIGHEST_SCORE
 from personas.errors import shown
+from personas.io.lines import (
+    LONGEST_LINE,
+    LONGEST_RANKING,
+    distinct,
+    joined,
+    megabytes,
+    named,
+    parsed,
+    read_texts,
+)
 from personas.ranking.types import Passage, Query
 from personas.words import counted
 
 Format = Literal["jsonl", "json", "tsv", "text"]
 FORMATS = get_args(Format)
-STDIN = "-"
 
 _SUFFIXES: dict[str, Format] = {
     ".jsonl": "jsonl",
@@ -76,22 +77,13 @@ def read_passages(
     Raises:
         InputError: the file cannot be read, is empty, or an entry of it is no passage.
     """
-    found: dict[str, Passage] = {}
-    places: dict[str, str] = {}
     entries = _entries(source, format, lines)
     if what == "query":
         entries = ((where, _with_usual_keys(entry)) for where, entry in entries)
-    for where, passage in _passages(entries, named=what != "passage"):
-        if passage.id in places:
-            raise InputError(
-                f"{where}: the id {passage.id!r} stands at {places[passage.id]} already; "
-                "make ids unique"
-            )
-        places[passage.id] = where
-        found[passage.id] = passage
+    found = list(distinct(_passages(entries, named=what != "passage"), InputError))
     if not found:
-        raise InputError(f"{named_source(source)}: there is no {what} in it")
-    return list(found.values())
+        raise InputError(f"{named(source)}: there is no {what} in it")
+    return found
 
 
 def read_queries(source: str, topic_field: TopicField = "title") -> list[Query]:
@@ -107,17 +99,16 @@ def read_queries(source: str, topic_field: TopicField = "title") -> list[Query]:
     Raises:
         InputError: as `read_passages` and `read_topics`; or an empty text.
     """
-    is_json = _SUFFIXES.get(Path(source).suffix.lower()) == "json"
-    lines = read_lines(source, longest=LONGEST_RANKING if is_json else LONGEST_LINE)
+    lines = _read_lines(source, json=_format_of(source) == "json")
     first = next(lines, None)
     if first is not None:
-        lines = _again(first, lines)
+        lines = chain([first], lines)
         if has_topics(first[1]) or has_headings(first[1]):
-            return read_topics(lines, named_source(source), topic_field)
+            return read_topics(lines, named(source), topic_field)
     passages = read_passages(source, what="query", lines=lines)
     for passage in passages:
         if not passage.text.strip():
-            raise InputError(f"{named_source(source)}: query {passage.id!r} has no text")
+            raise InputError(f"{named(source)}: query {passage.id!r} has no text")
     return [Query(passage.text, passage.id) for passage in passages]
 
 
@@ -125,80 +116,22 @@ def read_corpus(source: str, wanted: Container[str]) -> dict[str, Passage]:
     """The wanted passages of a corpus, by id; the others are read over and not kept.
 
     Raises:
-        InputError: as `read_passages`; or a wanted id stands twice.
+        InputError: as `read_passages`; or a wanted id is there twice.
     """
-    found: dict[str, Passage] = {}
-    for where, passage in _passages(_entries(source, None), named=True):
-        if passage.id in wanted:
-            if passage.id in found:
-                raise InputError(f"{where}: the id {passage.id!r} stands there a second time")
-            found[passage.id] = passage
-    return found
+    entries = _passages(_entries(source, None), named=True)
+    found = ((where, passage) for where, passage in entries if passage.id in wanted)
+    return {passage.id: passage for passage in distinct(found, InputError)}
 
 
-def read_run(source: str) -> dict[str, list[tuple[str, float]]]:
-    """A TREC run: query id -> (document id, score), best first by score, then by rank.
-
-    Raises:
-        InputError: the file cannot be read or is empty, or as `mcranker.trec.read_trec`.
-    """
-    found = parse_trec((where, line.encode()) for where, line in read_lines(source))
-    if not found:
-        raise InputError(f"{named_source(source)}: there is no line of a run in it")
-    return found
+def _format_of(source: str) -> Format | None:
+    return _SUFFIXES.get(Path(source.lower().removesuffix(".gz")).suffix)
 
 
-def read_lines(source: str, *, longest: int = LONGEST_LINE) -> Iterator[tuple[str, str]]:
-    """Where each line that is not blank stands, as ``FILE:LINE``, and the line.
-
-    Args:
-        source: the file, or ``-`` for standard input.
-        longest: bytes of a line.
-
-    Raises:
-        InputError: the file cannot be read, or a line of it is too long or not UTF-8.
-    """
-    name = named_source(source)
-    try:
-        if source == STDIN:
-            yield from _decoded(sys.stdin.buffer, name, longest)
-        else:
-            with Path(source).open("rb") as file:
-                yield from _decoded(file, name, longest)
-    except TooLong as error:
-        of_json = f"; a JSON document may have {megabytes(LONGEST_RANKING)}: name it FILE.json"
-        raise InputError(
-            f"{name}:{error.number}: the line is {error}; see whether it is the right file"
-            f"{of_json if longest < LONGEST_RANKING else ''}"
-        ) from error
-    except OSError as error:
-        raise InputError(f"{name}: cannot be read: {error.strerror or error}") from error
-
-
-def joined(lines: Iterable[tuple[str, str]], name: str) -> tuple[str, list[str]]:
-    """The text of a JSON document on many lines, and where each of them stands.
-
-    Raises:
-        InputError: it is longer than `LONGEST_RANKING`.
-    """
-    places: list[str] = []
-    texts: list[str] = []
-    size = 0
-    for where, line in lines:
-        size += len(line)
-        if size > LONGEST_RANKING:
-            raise InputError(
-                f"{name}: the JSON document is longer than {megabytes(LONGEST_RANKING)}, and it is "
-                "read as a whole; give JSONL, which is read line by line"
-            )
-        places.append(where)
-        texts.append(line)
-    return "".join(texts), places
-
-
-def named_source(source: str) -> str:
-    """What messages call a file, or standard input for ``-``."""
-    return "standard input" if source == STDIN else source
+def _read_lines(source: str, *, json: bool) -> Iterator[tuple[str, str]]:
+    hint = "see whether it is the right file; a JSON document may have "
+    hint += f"{megabytes(LONGEST_RANKING)}: name it FILE.json"
+    longest = LONGEST_RANKING if json else LONGEST_LINE
+    return read_texts(source, InputError, longest=longest, too_long=hint)
 
 
 def _with_usual_keys(entry: str | dict[str, Any]) -> str | dict[str, Any]:
@@ -222,16 +155,12 @@ def _passages(entries: Iterable[_Entry], *, named: bool) -> Iterator[tuple[str, 
                     raise InputError(
                         f"{where}: the entry has no {what}; put it under one of {', '.join(keys)}"
                     )
-        (passage,) = _checked(entry, place, where)
+        try:
+            (passage,) = as_passages((entry,), first=place)
+        except InputError as error:
+            message = str(error).replace(f"docs[{place}]", "the entry")
+            raise InputError(f"{where}: {message}") from error
         yield where, passage
-
-
-def _checked(entry: str | dict[str, Any], place: int, where: str) -> tuple[Passage, ...]:
-    try:
-        return as_passages((entry,), first=place)
-    except InputError as error:
-        message = str(error).replace(f"docs[{place}]", "the entry")
-        raise InputError(f"{where}: {message}") from error
 
 
 def _entries(
@@ -239,14 +168,14 @@ def _entries(
     format: Format | None,  # noqa: A002
     lines: Iterator[tuple[str, str]] | None = None,
 ) -> Iterator[_Entry]:
-    format = format or _SUFFIXES.get(Path(source).suffix.lower())  # noqa: A001
+    format = format or _format_of(source)  # noqa: A001
     if lines is None:
-        lines = read_lines(source, longest=LONGEST_RANKING if format == "json" else LONGEST_LINE)
+        lines = _read_lines(source, json=format == "json")
     if format is None:
         first = next(lines, None)
         if first is None:
             return
-        lines = _again(first, lines)
+        lines = chain([first], lines)
         start = first[1].lstrip()
         format = "jsonl" if start.startswith("{") else "text"  # noqa: A001
         if start.startswith("[") and _is_json_start(start):
@@ -256,10 +185,10 @@ def _entries(
     elif format == "tsv":
         yield from _tsv(lines)
     elif format == "json":
-        yield from _json_entries(lines, named_source(source))
+        yield from _json_entries(lines, named(source))
     else:
         for where, line in lines:
-            yield where, _record(_parsed(line, where), where)
+            yield where, _record(parsed(line, [where], InputError, loose=True), where)
 
 
 def _tsv(lines: Iterator[tuple[str, str]]) -> Iterator[_Entry]:
@@ -283,10 +212,10 @@ def _tsv(lines: Iterator[tuple[str, str]]) -> Iterator[_Entry]:
 
 
 def _json_entries(lines: Iterator[tuple[str, str]], name: str) -> Iterator[_Entry]:
-    text, places = joined(lines, name)
+    text, places = joined(lines, name, InputError)
     if not places:
         return
-    data = _parsed(text, *places)
+    data = parsed(text, places, InputError, loose=True)
     if isinstance(data, dict):
         data = [
             {"_id": key, **value} if isinstance(value, dict) else {"_id": key, "text": value}
@@ -307,17 +236,6 @@ def _record(entry: Any, where: str) -> str | dict[str, Any]:
     )
 
 
-def _parsed(text: str, *places: str) -> Any:
-    """The JSON value of `text`, whose lines stand at `places`."""
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        where = places[min(error.lineno, len(places)) - 1]
-        raise InputError(f"{where}: not JSON: {error.msg} (column {error.colno})") from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{places[0]}: JSON that cannot be used: {error}") from error
-
-
 def _is_json_start(text: str) -> bool:
     rest = text[1:].lstrip()
     return not rest or rest[0] in '"{]'
@@ -333,23 +251,3 @@ def _number(text: str, where: str, what: str) -> float:
             f"{where}: the {what} {shown(text)} is no finite number of up to {HIGHEST_SCORE:.3g}"
         )
     return value
-
-
-def _again(first: tuple[str, str], rest: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    yield first
-    yield from rest
-
-
-def _decoded(file: BinaryIO, name: str, longest: int) -> Iterator[tuple[str, str]]:
-    for number, raw in enumerate(bounded_lines(file, longest), start=1):
-        where = f"{name}:{number}"
-        if b"\0" in raw:
-            raise InputError(f"{where}: holds a zero byte, so it is no text file")
-        try:
-            line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"{where}: not UTF-8 (byte {error.start + 1} of the line); save it as UTF-8"
-            ) from error
-        if line.strip():
-            yield where, line

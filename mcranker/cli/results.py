@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from mcranker.cli.failures import DONE, ERROR, MISSING_SCORES, Failure, envelope, failure
 from mcranker.cli.files import Write, output, saying_where
 from mcranker.cli.invocation import say
-from personas.atomic import write_whole
+from personas.io.atomic import write_whole
 from personas.plain import json_text, one_line
 from personas.words import counted
 

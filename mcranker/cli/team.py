@@ -27,9 +27,9 @@ from mcranker.cli.verb import GroupedOption, Verb, output_flag, quiet_flag
 from mcranker.events import Event
 from mcranker.rankers.mcranker import MCRanker
 from personas import Team, dumps
-from personas.atomic import write_whole
 from personas.console import print_page
 from personas.files import FORMATS
+from personas.io.atomic import write_whole
 from personas.ranking.types import Query
 
 _FIELDS = (

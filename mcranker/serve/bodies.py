@@ -11,9 +11,9 @@ import numpy as np
 import orjson
 from starlette.requests import ClientDisconnect, Request
 
-from mcranker.bounded_lines import megabytes
 from mcranker.serve.problems import Problem
 from mcranker.serve.settings import Limits
+from personas.io.lines import megabytes
 
 T = TypeVar("T")
 

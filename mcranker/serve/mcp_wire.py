@@ -31,13 +31,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mcranker.bounded_lines import megabytes
 from mcranker.errors import ConfigError
 from mcranker.runtime.bridge import apart, task_group
 from mcranker.serve.bodies import ClientDisconnected, json_object, read_body
 from mcranker.serve.problems import STATUS, Problem
 from mcranker.serve.requests import bounded
 from mcranker.serve.settings import Limits
+from personas.io.lines import megabytes
 
 _EDGE = 200  # bytes at both ends of a line in which a request's id is looked for
 _NAMED = rb'"(?:jsonrpc|method)"\s*:\s*"[^"\\]{1,80}"\s*,\s*'

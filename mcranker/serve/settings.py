@@ -15,13 +15,13 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from mcranker.bounded_lines import TooLong, bounded_whole
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError
 from mcranker.paths import is_file, is_folder
 from mcranker.rankers import RANKERS
 from mcranker.serve.keys import check_hash
 from personas.errors import shown
+from personas.io.lines import read_text
 
 LONGEST_FILE = 1_000_000
 """Bytes of a configuration file."""
@@ -209,16 +209,9 @@ def load_settings(path: str | os.PathLike[str]) -> Settings:
         ConfigError: the file cannot be read, is no TOML, or has a key or value that cannot be.
     """
     path = Path(path)
+    text = read_text(path, ConfigError, LONGEST_FILE)
     try:
-        with path.open("rb") as file:
-            text = bounded_whole(file, LONGEST_FILE).decode("utf-8-sig")
         data = tomllib.loads(text)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except TooLong as error:
-        raise ConfigError(f"{path}: {error}; see whether it is the right file") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not UTF-8; save it as UTF-8") from error
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: not TOML: {error}") from error
     try:

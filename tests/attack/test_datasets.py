@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import math
 import random
@@ -17,16 +16,16 @@ from typing import Any
 import pytest
 
 from beir_eval import DatasetError, evaluate, load
+from beir_eval.data.ir_source import check_zip
 from beir_eval.data.qrels import read_qrels
 from beir_eval.errors import BeirEvalError, MeasureError, SuiteError
 from beir_eval.experiment.suite import load_suite
-from beir_eval.text_files import check_zip, read_lines
 from mcranker import InputError
-from mcranker.bounded_lines import LONGEST_LINE, TooLong, bounded_lines, bounded_whole
-from mcranker.cli.reading import read_corpus, read_passages, read_queries, read_run
+from mcranker.cli.reading import read_corpus, read_passages, read_queries
 from mcranker.errors import RunError
 from mcranker.grades import HIGHEST_GRADE
 from mcranker.trec import read_trec, write_trec
+from personas.io.lines import LONGEST_LINE, read_lines, read_texts, read_whole
 from tests.attack.commands import refused, written
 from tests.attack.scale import scaled
 from tests.support.beir_folder import write_folder
@@ -103,7 +102,6 @@ READERS: dict[str, tuple[Callable[[Path, bytes], object], bytes]] = {
     "qrels of BEIR": (_file(read_qrels, "q.tsv"), QRELS),
     "qrels of TREC": (_file(read_qrels, "q.qrels"), TREC_QRELS),
     "run": (_file(read_trec, "r.trec"), RUN),
-    "run to rank again": (_file(lambda path: read_run(str(path)), "r.trec"), RUN),
     "JSONL": (_file(_passages, "p.jsonl"), CORPUS),
     "JSON": (_file(_passages, "p.json"), b"[" + CORPUS.strip().replace(b"\n", b",") + b"]"),
     "TSV": (_file(_passages, "p.tsv"), TSV),
@@ -112,7 +110,10 @@ READERS: dict[str, tuple[Callable[[Path, bytes], object], bytes]] = {
     "queries": (_file(lambda path: read_queries(str(path)), "q.jsonl"), QUERIES),
     "corpus": (_file(lambda path: read_corpus(str(path), {"d1", "d4"}), "c.jsonl"), CORPUS),
     "suite": (_file(load_suite, "s.toml"), SUITE),
-    "packed": (_file(lambda path: list(read_lines(path)), "c.jsonl.gz"), gzip.compress(CORPUS)),
+    "packed": (
+        _file(lambda path: list(read_texts(path, DatasetError)), "c.jsonl.gz"),
+        gzip.compress(CORPUS),
+    ),
 }
 
 
@@ -197,8 +198,6 @@ def test_scores_of_runs(score: str, tmp_path: Path) -> None:
     run = written(tmp_path / "r.trec", f"q1 Q0 d1 1 {score} x\n")
     with pytest.raises(RunError, match=r"r\.trec:1: score"):
         read_trec(run)
-    with pytest.raises(InputError, match=r"r\.trec:1: score"):
-        read_run(str(run))
 
 
 @pytest.mark.parametrize(
@@ -241,23 +240,24 @@ def test_white_space_of_unicode_is_part_of_an_id(tmp_path: Path) -> None:
     odd = "d\u00a01\u3000\u2028"
     run = written(tmp_path / "r.trec", f"q1 Q0 {odd} 1 2.5 x\n")
     qrels = written(tmp_path / "q.qrels", f"q1 0 {odd} 1\n")
-    assert read_trec(run) == read_run(str(run)) == {"q1": [(odd, 2.5)]}
+    assert read_trec(run) == {"q1": [(odd, 2.5)]}
     assert read_qrels(qrels) == {"q1": {odd: 1}}
 
 
 # --- lines without end, and archives that unpack without end --------------------------------
 
 
-def test_lines_are_bounded() -> None:
-    assert list(bounded_lines(io.BytesIO(b"ab\ncd\n\ne"), 3)) == [b"ab\n", b"cd\n", b"\n", b"e"]
-    lines = bounded_lines(io.BytesIO(b"ab\nabc\n"), 3)
-    assert next(lines) == b"ab\n"
-    with pytest.raises(TooLong, match="longer than 3 bytes") as caught:
+def test_lines_are_bounded(tmp_path: Path) -> None:
+    short = written(tmp_path / "short", b"ab\ncd\n\ne")
+    found = [line.content for line in read_lines(short, InputError, longest=3)]
+    assert found == [b"ab\n", b"cd\n", b"\n", b"e"]
+    lines = read_lines(written(tmp_path / "long", b"ab\nabc\n"), InputError, longest=3)
+    assert next(lines).content == b"ab\n"
+    with pytest.raises(InputError, match="long:2: the line is longer than 3 bytes"):
         next(lines)
-    assert caught.value.number == 2
-    assert bounded_whole(io.BytesIO(b"abc"), 3) == b"abc"
-    with pytest.raises(TooLong):
-        bounded_whole(io.BytesIO(b"abcd"), 3)
+    assert read_whole(short, InputError, 8) == b"ab\ncd\n\ne"
+    with pytest.raises(InputError, match="short: longer than 7 bytes"):
+        read_whole(short, InputError, 7)
 
 
 @pytest.fixture(scope="module")
@@ -283,7 +283,7 @@ from mcranker.cli.reading import *
 source, data = sys.argv[1], Path(sys.argv[2])
 readers = (
     lambda: read_passages(source), lambda: read_passages(source, "tsv"),
-    lambda: read_queries(source), lambda: read_corpus(source, ()), lambda: read_run(source),
+    lambda: read_queries(source), lambda: read_corpus(source, ()),
     lambda: read_qrels(source), lambda: read_trec(source), lambda: load(data),
     lambda: load_suite(source),
 )
@@ -313,9 +313,9 @@ def test_a_line_without_end_takes_no_more_memory_than_is_said(
         cwd=Path(__file__).parent.parent.parent,
     )
     *lines, suite = done.stdout.splitlines()
-    assert len(lines) == 8, done
+    assert len(lines) == 7, done
     assert all(":1: the line is longer than 64 MB" in line for line in lines), done.stdout
-    assert "no suite" in suite or "longer than 4 MB, so it is no suite" in suite
+    assert "no suite" in suite or "longer than 4 MB; name the TOML file" in suite
 
 
 def packed(path: Path, lines: int, line: bytes) -> Path:
@@ -338,17 +338,18 @@ def test_what_unpacks_too_far_is_refused(tmp_path: Path) -> None:
     line = json.dumps({"_id": "d", "text": " " * 1000}).encode() + b"\n"
     bomb = packed(tmp_path / "corpus.jsonl.gz", 70_000, line)
     with pytest.raises(DatasetError, match=r"over 100 times as much; .* unpack it with gunzip"):
-        list(read_lines(bomb))
+        list(read_lines(bomb, DatasetError))
     plain = tmp_path / "corpus.jsonl"
     with gzip.open(bomb) as file, plain.open("wb") as target:
         target.write(file.read())
     assert plain.stat().st_size > LONGEST_LINE
-    assert sum(1 for _ in read_lines(plain)) == 70_000
+    assert sum(1 for _ in read_lines(plain, DatasetError)) == 70_000
 
 
 def test_small_files_may_pack_well(tmp_path: Path) -> None:
     line = json.dumps({"_id": "d", "text": " " * 1000}).encode() + b"\n"
-    assert sum(1 for _ in read_lines(packed(tmp_path / "c.jsonl.gz", 1000, line))) == 1000
+    small = packed(tmp_path / "c.jsonl.gz", 1000, line)
+    assert sum(1 for _ in read_lines(small, DatasetError)) == 1000
 
 
 def test_an_archive_that_unpacks_too_far_is_refused(

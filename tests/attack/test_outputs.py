@@ -14,7 +14,7 @@ import pytest
 
 from beir_eval.experiment.run_folder import DATA_FILES, RUN_FILES
 from mcranker.cli.files import Reads, Writes
-from personas.atomic import write_whole
+from personas.io.atomic import write_whole
 from tests.attack.commands import COMMANDS, call, refused
 from tests.support.cli_support import Connected, scripted
 

@@ -133,10 +133,14 @@ def test_damaged_files_are_named_or_read(here: Path) -> None:
         ("data/qrels.tsv", b"query-id\tcorpus-id\tscore\nq1\td3", "qrels.tsv:2: 2 columns"),
         ("data/qrels.tsv", b"q\td\ts\nq1\td3\t1" + b"0" * 22, "qrels.tsv:1: grade 's'"),
         ("data/qrels.tsv", b"q1\td3\t1" + b"0" * 22, "qrels.tsv:1: grade 10000000000000000000000"),
-        ("data/qrels.tsv", b"q1\td\xff\t1\n", "qrels.tsv:1: byte 5 of the line is not UTF-8"),
+        ("data/qrels.tsv", b"q1\td\xff\t1\n", "qrels.tsv:1: not UTF-8 (byte 5 of the line)"),
         ("data/qrels.tsv", b"", "qrels.tsv: no judgement in it"),
         ("data/queries.jsonl", b'{"_id": "q1"}\n', "queries.jsonl:1: no record: it needs texts"),
-        ("data/queries.jsonl", b"[]\n", "queries.jsonl:1: no object"),
+        (
+            "data/queries.jsonl",
+            b"[]\n",
+            "queries.jsonl:1: no record: it needs texts under _id, text",
+        ),
         ("data/queries.jsonl", b'{"_id": "q1", "te', "queries.jsonl:1: not JSON"),
         ("data/first_stage.trec", b"q1 Q0 d3 1\n", "first_stage.trec:1: 4 columns"),
         ("data/manifest.json", b'{"version": 1, ', "data/manifest.json: the file: Invalid JSON"),
@@ -182,7 +186,7 @@ def test_a_line_that_is_no_ranking(line: bytes) -> None:
 
 @pytest.mark.usefixtures("here")
 def test_a_line_without_end_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("beir_eval.files.LONGEST_RANKING", 20_000_000)
+    monkeypatch.setattr("beir_eval.experiment.rankings.LONGEST_RANKING", 20_000_000)
     path = Path(TEAM, "rankings.jsonl")
     with path.open("wb") as file:
         file.truncate(3_000_000_000)

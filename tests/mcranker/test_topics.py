@@ -113,7 +113,7 @@ def test_tables(text: str, expected: list[tuple[str, str]]) -> None:
         ("<top><num>1<desc>a</top>", "topic '1' has no text for the field 'title'; choose desc"),
         (
             "<top><num>1<title>a</top>\n<top><num>1<title>b</top>",
-            "f:2: the id '1' stands at f:1 already",
+            "f:2: the id '1' is at f:1 already",
         ),
         ('<topics>\n<topic number="1"><query>a</topic>', "f:2: not XML: mismatched tag"),
         ('<topics>\n<topic number="1"><query>a</query>', "f:2: not XML: no element found"),
@@ -128,7 +128,7 @@ def test_tables(text: str, expected: list[tuple[str, str]]) -> None:
         ('qid,query\n1,"a\n', "f:2: not a line of CSV"),
         ("qid\tquery\n1\t \n", "f:2: query '1' has no text"),
         ("qid\tquery\n1 2\ta\n", "f:2: the id '1 2' is empty or holds white space"),
-        ("1\ta\n1\tb\n", "f:2: the id '1' stands at f:1 already; make ids unique"),
+        ("1\ta\n1\tb\n", "f:2: the id '1' is at f:1 already; make ids unique"),
     ],
 )
 def test_what_is_wrong_is_named(text: str, message: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import ir_measures
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beir_eval import Run, RunError, evaluate, read_trec, write_trec
+from mcranker.trec import trec_run, with_ties
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -172,7 +174,7 @@ def test_a_bad_line_is_named(tmp_path: Path, line: bytes, complaint: str) -> Non
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"cannot read the run .*nowhere\.txt"):
+    with pytest.raises(RunError, match=r"nowhere\.txt: cannot be read"):
         read_trec(tmp_path / "nowhere.txt")
     with pytest.raises(RunError, match="cannot write the run"):
         write_trec(TIED, tmp_path / "no folder" / "run.txt", "t")
@@ -202,3 +204,12 @@ def test_what_cannot_be_written_leaves_the_old_file(
 
     assert path.read_text(encoding="utf-8") == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_ties_of_a_ranking_are_found_again(tmp_path: Path) -> None:
+    path = tmp_path / "run.trec"
+    path.write_text(trec_run("q", ["a", "b", "c"], [0.0, 0.0, math.nan], "t"), encoding="utf-8")
+    found = read_trec(path)["q"]
+    # 1e-9 below 0 is the least step; what has no score is 1 below the lowest score, 0.
+    assert found == [("a", 0.0), ("b", -1e-9), ("c", -1.0)]
+    assert with_ties(found) == [("a", 0.0), ("b", 0.0), ("c", -1.0)]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from personas.atomic import replacing, replacing_folder, write_whole
+from personas.io.atomic import replacing, replacing_folder, write_whole
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="permissions, links and pipes of POSIX")
 

@@ -11,7 +11,6 @@ import pytest
 from mcranker.method.seats import as_team
 from personas import Member, Persona, SchemaError, Team, library, load, save
 from personas.files import LARGEST, load_any, weight_notes
-from personas.saved_teams import is_saved_ranking
 from tests.personas.ranking.test_inspection import FOUR, stored
 
 NURSES = Team(members=(Member(persona=Persona(name="Nurse")), library.member("clinician")))
@@ -44,7 +43,6 @@ def envelope(**inside: object) -> dict[str, object]:
 def test_the_team_of_a_ranking(tmp_path: Path, values: list[object], suffix: str) -> None:
     path = written(tmp_path / f"saved{suffix}", *values)
     assert load(Team, path) == load_any(path) == as_team(str(path)) == as_team(path) == NURSES
-    assert is_saved_ranking(path)
     assert weight_notes(path) == ()
 
 
@@ -96,7 +94,6 @@ def test_a_team_that_speaks_of_hits_is_a_team(tmp_path: Path) -> None:
     team = NURSES.model_copy(update={"description": 'looks for "hits" and "version"'})
     save(team, path)
     assert load(Team, path) == team
-    assert not is_saved_ranking(path)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"members": []}', "\x00", '"hits"'])

@@ -321,7 +321,7 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
 def test_other_encodings_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "team.yaml"
     path.write_bytes("name: Café\n".encode("latin-1"))
-    with pytest.raises(SchemaError, match=r"team\.yaml: is not UTF-8 \(byte 9\); save it as UTF-8"):
+    with pytest.raises(SchemaError, match=r"team\.yaml: not UTF-8 \(byte 10\); save it as UTF-8"):
         load(Team, path)
 
 
@@ -335,7 +335,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("personas.atomic.os.fsync", full)
+    monkeypatch.setattr("personas.io.atomic.os.fsync", full)
     with pytest.raises(SchemaError, match=r"team\.json: cannot be written: No space left"):
         save(_pair(1, 3), path)
     assert path.read_text(encoding="utf-8") == before
@@ -348,7 +348,7 @@ def test_an_interrupted_save_leaves_nothing_behind(
     def interrupted(_: int) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("personas.atomic.os.fsync", interrupted)
+    monkeypatch.setattr("personas.io.atomic.os.fsync", interrupted)
     with pytest.raises(KeyboardInterrupt):
         save(_pair(1, 3), tmp_path / "team.json")
     assert not list(tmp_path.iterdir())

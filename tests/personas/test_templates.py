@@ -132,7 +132,7 @@ def test_a_prompt_that_cannot_work_is_refused(
 def test_other_encodings_are_refused(tmp_path: Path) -> None:
     _folder(tmp_path)
     (tmp_path / "repair.txt").write_bytes("{{problem}} à revoir".encode("latin-1"))
-    with pytest.raises(PromptError, match=r"repair\.txt: is not UTF-8 \(byte 12\); save it as"):
+    with pytest.raises(PromptError, match=r"repair\.txt: not UTF-8 \(byte 13\); save it as"):
         PromptSet.load(tmp_path)
 
 

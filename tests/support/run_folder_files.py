@@ -39,7 +39,7 @@ from mcranker import (
     Usage,
 )
 from mcranker.trec import read_trec, write_trec
-from personas.atomic import write_whole
+from personas.io.atomic import write_whole
 from tests.support.scripted import RECRUITS, RUBRIC
 
 __all__ = ["MEASURE", "PAPER_QUERIES", "Plan", "write_data", "write_run"]

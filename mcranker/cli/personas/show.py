@@ -61,7 +61,7 @@ def _show(ctx: click.Context) -> int:
 def _write_page(ctx: click.Context, found: list[tuple[str, Record]]) -> None:
     from mcranker.team_page import render_team_page
     from personas import Team
-    from personas.atomic import write_whole
+    from personas.io.atomic import write_whole
 
     given = ctx.params
     if given["output"] != "table":

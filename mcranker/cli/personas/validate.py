@@ -95,12 +95,12 @@ def _hidden(path: Path, folder: Path) -> bool:
 def _check(path: Path) -> _Checked:
     from personas import SchemaError
     from personas.files import line_numbers, load_any, read_text, weight_notes
-    from personas.saved_teams import is_saved_ranking
+    from personas.io.rankings import saved_team
 
     try:
         record = load_any(path)
         # Nobody edits a saved ranking by its lines.
-        lines = {} if is_saved_ranking(path) else line_numbers(read_text(path))
+        lines = {} if saved_team(path) else line_numbers(read_text(path))
     except SchemaError as error:
         return _Checked(path, problems=str(error).splitlines())
     odd = []

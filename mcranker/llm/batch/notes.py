@@ -29,7 +29,7 @@ from mcranker.errors import LedgerError
 from mcranker.llm.chat import ChatRequest, Tag
 from mcranker.llm.masking import shown_url
 from mcranker.logs import safe_logger
-from personas.atomic import write_whole
+from personas.io.atomic import write_whole
 from personas.ranking.usage import Stage
 
 logger = safe_logger("mcranker.llm")

@@ -154,8 +154,8 @@ def test_bad_usage(arguments: list[str], complaint: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["none.trec"], "cannot read the run 'none.trec'"),
-        (["none.trec", "--measures", "NDCG"], "cannot read the run"),
+        (["none.trec"], "none.trec: cannot be read"),
+        (["none.trec", "--measures", "NDCG"], "none.trec: cannot be read"),
         (["none.trec", "--measures", "ndcg@10"], "measure 'ndcg@10': measure not found"),
         (["first.trec", "--measures", " , "], "no measure is given"),
     ],

@@ -180,7 +180,7 @@ def test_judgements(many: Path, tmp_path: Path) -> None:
     picked = (many, "--qrels", qrels, "--query")
     assert "nDCG@10 0.631, first stage 0.500" in shown(*picked, "q1")
     assert refused(*picked, "q3") == f"{qrels}: no judgement of query 'q3'"
-    assert "gone: no such file" in refused(many, "--qrels", tmp_path / "gone")
+    assert "gone: cannot be read: No such file" in refused(many, "--qrels", tmp_path / "gone")
 
 
 def test_judgements_of_a_ranking_without_an_id(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def test_forms(text: str, tmp_path: Path) -> None:
         (b"q1 a 1.5\n", r"qrels:1: grade '1\.5' is no whole number"),
         (b"q1 a 1\nq1 a 2\n", r"qrels:2: query 'q1' and document 'a' were given grade 1 before"),
         (b"query-id corpus-id score\n", r"qrels: no judgement in it"),
-        (b"q1 \xff 1\n", r"qrels:1: byte 4 of the line is not UTF-8; convert"),
+        (b"q1 \xff 1\n", r"qrels:1: not UTF-8 \(byte 4 of the line\); save it"),
     ],
 )
 def test_bad_files(content: bytes, complaint: str, tmp_path: Path) -> None:
@@ -47,5 +47,5 @@ def test_bad_files(content: bytes, complaint: str, tmp_path: Path) -> None:
 
 
 def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match=r"none: no such file"):
+    with pytest.raises(DatasetError, match=r"none: cannot be read: No such file"):
         read_qrels(tmp_path / "none")

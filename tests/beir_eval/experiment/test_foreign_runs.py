@@ -146,7 +146,7 @@ def test_a_packed_file_with_a_byte_order_mark(home: Path) -> None:
             b"q1 Q0 d1 1 2.0 t\nq1 Q0 d1 2 1.0 t\n",
             ":2: document 'd1' appears twice under query 'q1",
         ),
-        (b"q1 Q0 d\xff 1 2.0 t\n", ":1: byte 8 of the line is not UTF-8"),
+        (b"q1 Q0 d\xff 1 2.0 t\n", ":1: not UTF-8 (byte 8 of the line)"),
         (b"q1 Q0 d1 1 high t\n", ":1: score 'high' is no number"),
         (b"q1 Q0 d1 1 nan t\n", ":1: score 'nan' is not finite"),
         (b"\n \n", ": there is no line of a run in it"),
@@ -165,7 +165,7 @@ def test_a_file_that_is_no_run_stops_before_anybody_is_asked(
 
 def test_a_file_that_is_not_there_or_damaged(home: Path) -> None:
     (home / "theirs-notes.trec").unlink()
-    with pytest.raises(RunError, match=r"theirs-notes\.trec: no such file"):
+    with pytest.raises(RunError, match=r"theirs-notes\.trec: cannot be read: No such"):
         ran(home)
     damaged = home / "damaged.trec.gz"
     damaged.write_bytes(gzip.compress(THEIRS.encode())[:-9])
@@ -318,7 +318,7 @@ def test_a_file_stands_where_its_queries_are(home: Path, tmp_path: Path) -> None
     stranger.write_text(lines(("elsewhere", "d1", 1.0)), encoding="utf-8")
     with pytest.raises(RunError, match="has none of the queries that were ranked; there is notes"):
         build_report(runs, foreign={"stranger": str(stranger)})
-    with pytest.raises(RunError, match=r"gone-notes\.trec: no such file"):
+    with pytest.raises(RunError, match=r"gone-notes\.trec: cannot be read: No such"):
         build_report(runs, foreign={"gone": str(tmp_path / "gone-{dataset}.trec")})
 
 

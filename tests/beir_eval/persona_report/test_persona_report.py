@@ -268,7 +268,7 @@ def spoil_query(made: Path) -> None:
         (spoil_form, "rankings.jsonl:4: this is no ranking as Ranking.to_dict() makes it"),
         (spoil_other, "rankings.jsonl:2: this is no ranking as Ranking.to_dict() makes it"),
         (spoil_texts, "passages.jsonl: has no text of passage 'scifact-q4-d5', which "),
-        (spoil_passage, "passages.jsonl:5: no passage: it needs _id, title and text"),
+        (spoil_passage, "passages.jsonl:5: no record: it needs texts under _id, title, text"),
         (spoil_query, "ranks query 'scifact-q1', which "),
     ],
 )

@@ -286,7 +286,7 @@ def test_a_run_with_an_unknown_document_is_refused(pets: Dataset, tmp_path: Path
 def test_a_run_of_other_queries_is_refused(pets: Dataset, tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"none of the 2 queries of pets.*begins with query '17'"):
         find(pets, run_file(tmp_path, "17 Q0 d1 1 5 t"))
-    with pytest.raises(RunError, match=r"cannot read the run"):
+    with pytest.raises(RunError, match=r"cannot be read: No such file"):
         find(pets, FirstStage("file", run=tmp_path / "none.trec"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +13,9 @@ from mcranker.cli.reading import (
     read_corpus,
     read_passages,
     read_queries,
-    read_run,
 )
 from mcranker.errors import InputError
+from mcranker.trec import read_trec
 from personas.ranking.types import Passage, Query
 
 Make = Callable[[str, str | bytes], str]
@@ -86,10 +87,10 @@ def test_the_format_can_be_said(make: Make) -> None:
         (
             "a.jsonl",
             '{"id": "x", "text": "a"}\n\n{"id": "x", "text": "b"}',
-            "a.jsonl:3: the id 'x' stands at a.jsonl:1 already; make ids unique",
+            "a.jsonl:3: the id 'x' is at a.jsonl:1 already; make ids unique",
         ),
         ("a.txt", b"good\nbad \xff\xfe", "a.txt:2: not UTF-8 (byte 5 of the line)"),
-        ("a.gz", b"\x1f\x8b\x08", "a.gz:1: not UTF-8"),
+        ("a.gz", b"\x1f\x8b\x08", "a.gz: damaged or incomplete"),
         ("a.txt", b"ab\0c", "a.txt:1: holds a zero byte, so it is no text file"),
         ("a.tsv", "x\ta\tb", "a.tsv:1: 3 columns instead of 2; give an id, a tab and a text"),
         ("a.tsv", "only text", "a.tsv:1: 1 column instead of 2"),
@@ -162,9 +163,23 @@ def test_passages_of_a_file_need_no_ids(make: Make) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("p.jsonl.gz", '{"id": "x", "text": "a"}\n'),
+        ("p.json.gz", '[\n{"id": "x", "text": "a"}]'),
+        ("p.TSV.GZ", "x\ta\n"),
+        ("p.gz", '{"id": "x", "text": "a"}\n'),
+    ],
+)
+def test_packed_files_go_by_the_suffix_before(make: Make, name: str, content: str) -> None:
+    packed = make(name, gzip.compress(content.encode()))
+    assert read_passages(packed) == list(read_corpus(packed, {"x"}).values()) == [Passage("x", "a")]
+
+
 def test_a_run_goes_by_score_then_rank(make: Make) -> None:
     run = "q1 Q0 a 3 1.0 x\nq1 Q0 b 2 1 x\nq2 Q0 a 1 -4 x\n\nq1\tQ0\tc\t9\t7e0\tx\n"
-    assert read_run(make("r.trec", run)) == {
+    assert read_trec(make("r.trec", run)) == {
         "q1": [("c", 7.0), ("b", 1.0), ("a", 1.0)],
         "q2": [("a", -4.0)],
     }
@@ -182,12 +197,12 @@ def test_a_run_goes_by_score_then_rank(make: Make) -> None:
 )
 def test_bad_runs(make: Make, content: str, expected: str) -> None:
     with pytest.raises(InputError) as caught:
-        read_run(make("r.trec", content))
+        read_trec(make("r.trec", content), needed=True)
     assert expected in str(caught.value)
 
 
 def test_of_a_corpus_only_what_is_wanted_is_kept(make: Make) -> None:
     source = make("c.tsv", "a\t1\nb\t2\nb\t3\nc\t4\n")
     assert list(read_corpus(source, {"c", "a"})) == ["a", "c"]
-    with pytest.raises(InputError, match=r"c\.tsv:3: the id 'b' stands there a second time"):
+    with pytest.raises(InputError, match=r"c\.tsv:3: the id 'b' is at .*:2 already"):
         read_corpus(source, {"b"})

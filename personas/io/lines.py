@@ -1,0 +1,320 @@
+"""Files from outside, read line by line or whole; none takes more memory than is said here.
+
+An error is of the class that the caller gives, and names the file, or ``FILE:LINE``. A file whose
+name ends in ``.gz`` is unpacked as it is read. It may unpack to a hundred times its size: text
+packs to a third, and what packs to less than a hundredth was made to fill a disk or a memory.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+
+import orjson
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+LONGEST_LINE = 64_000_000
+"""Bytes of a line that holds one passage, one query, or one entry of a run."""
+
+LONGEST_RANKING = 1_000_000_000
+"""Bytes of a line that holds a whole ranking, and of a JSON document on many lines."""
+
+MOST_UNPACKED = 100
+"""Bytes that come out of one packed byte, at most; not looked at up to `LONGEST_LINE` in all."""
+
+STDIN = "-"
+
+Source: TypeAlias = "str | Traversable"
+"""A file, or ``"-"`` for standard input."""
+
+_PIECE = 1 << 20
+
+
+class _Identified(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+_Entry = TypeVar("_Entry", bound=_Identified)
+
+
+class Line(NamedTuple):
+    """A line of a file.
+
+    Attributes:
+        place: ``FILE:LINE``.
+        offset: where it begins, in bytes.
+        content: its bytes, with the line's end if there is one.
+    """
+
+    place: str
+    offset: int
+    content: bytes
+
+
+def read_lines(
+    source: Source,
+    error: type[Exception],
+    *,
+    longest: int = LONGEST_LINE,
+    missing: str = "",
+    too_long: str = "see whether it is the right file, with an end to each line",
+) -> Iterator[Line]:
+    """The lines of a file, one at a time.
+
+    Args:
+        source: the file.
+        error: class of the errors.
+        longest: bytes of a line, its end included; not much more of a longer one is read.
+        missing: follows the words that there is no such file.
+        too_long: what to do about a line that is too long.
+
+    Raises:
+        error: the file cannot be read, is damaged or unpacks to far more than its size; a line is
+            too long.
+    """
+    name, offset, number = named(source), 0, 0
+    try:
+        with _opened(source) as (file, packed):
+            while content := file.readline(longest + 1):
+                number += 1
+                place = f"{name}:{number}"
+                if len(content) > longest:
+                    raise error(
+                        f"{place}: the line is longer than {megabytes(longest)}; {too_long}"
+                    )
+                # What was read so far is no more than the file has: a bomb shows at its beginning.
+                if packed and is_bomb(packed.tell(), offset + len(content)):
+                    raise error(
+                        f"{name}: more than {megabytes(offset + len(content))} come out of "
+                        f"{megabytes(packed.tell())}, over {MOST_UNPACKED} times as much; if it is "
+                        "right, unpack it with gunzip"
+                    )
+                yield Line(place, offset, content)
+                offset += len(content)
+    except error:
+        raise
+    except (EOFError, zlib.error, gzip.BadGzipFile) as failure:
+        raise error(f"{name}: damaged or incomplete ({failure}); get it again") from failure
+    except (OSError, ValueError) as failure:  # a zero byte in the name is the latter
+        raise error(f"{name}: cannot be read: {_why(failure, missing)}") from failure
+
+
+def read_texts(
+    source: Source,
+    error: type[Exception],
+    *,
+    longest: int = LONGEST_LINE,
+    missing: str = "",
+    too_long: str = "see whether it is the right file, with an end to each line",
+) -> Iterator[tuple[str, str]]:
+    """``FILE:LINE`` and text of every line that is not blank, with or without a byte order mark.
+
+    Raises:
+        error: as `read_lines`; or a line is not UTF-8, or holds a zero byte.
+    """
+    lines = read_lines(source, error, longest=longest, missing=missing, too_long=too_long)
+    for place, offset, content in lines:
+        if b"\0" in content:
+            raise error(f"{place}: holds a zero byte, so it is no text file")
+        try:
+            text = content.decode("utf-8" if offset else "utf-8-sig")
+        except UnicodeDecodeError as failure:
+            raise error(
+                f"{place}: not UTF-8 (byte {failure.start + 1} of the line); save it as UTF-8"
+            ) from failure
+        if text.strip():
+            yield place, text
+
+
+def read_records(
+    source: Source, error: type[Exception], *keys: str
+) -> Iterator[tuple[Line, dict[str, Any]]]:
+    """Every line and the object in it, with texts under these keys.
+
+    Raises:
+        error: as `read_lines`; or a line is something else.
+    """
+    for line in read_lines(source, error, longest=LONGEST_RANKING):
+        yield line, record(line, error, *keys)
+
+
+def record(line: Line, error: type[Exception], *keys: str) -> dict[str, Any]:
+    """The object in a line, with texts under these keys.
+
+    Raises:
+        error: there is none.
+    """
+    found = parsed(line.content, [line.place], error, "; bring back the whole file")
+    if not isinstance(found, dict) or not all(isinstance(found.get(key), str) for key in keys):
+        raise error(f"{line.place}: no record: it needs texts under {', '.join(keys)}")
+    return found
+
+
+def read_whole(
+    source: Traversable,
+    error: type[Exception],
+    longest: int = LONGEST_RANKING,
+    too_long: str = "see whether it is the right file",
+) -> bytes:
+    """Everything in a file.
+
+    Raises:
+        error: it cannot be read, or holds more than `longest` bytes.
+    """
+    content = bytearray()
+    try:
+        with source.open("rb") as file:
+            while piece := file.read(_PIECE):  # what may be read at most is not taken at once
+                content += piece
+                if len(content) > longest:
+                    raise error(f"{source}: longer than {megabytes(longest)}; {too_long}")
+    except error:
+        raise
+    except (OSError, ValueError) as failure:  # a zero byte in the name is the latter
+        raise error(f"{source}: cannot be read: {_why(failure)}") from failure
+    return bytes(content)
+
+
+def read_text(
+    source: Traversable,
+    error: type[Exception],
+    longest: int,
+    too_long: str = "see whether it is the right file",
+) -> str:
+    """The text of a file, with or without a byte order mark.
+
+    Raises:
+        error: as `read_whole`; or it is not UTF-8.
+    """
+    try:
+        return read_whole(source, error, longest, too_long).decode("utf-8-sig")
+    except UnicodeDecodeError as failure:
+        raise error(
+            f"{source}: not UTF-8 (byte {failure.start + 1}); save it as UTF-8"
+        ) from failure
+
+
+def distinct(found: Iterable[tuple[str, _Entry]], error: type[Exception]) -> Iterator[_Entry]:
+    """The entries of a file.
+
+    Args:
+        found: where each is, and the entry.
+        error: class of the errors.
+
+    Raises:
+        error: two have the same id; names both places.
+    """
+    places: dict[str, str] = {}
+    for place, entry in found:
+        if entry.id in places:
+            raise error(
+                f"{place}: the id {entry.id!r} is at {places[entry.id]} already; make ids unique"
+            )
+        places[entry.id] = place
+        yield entry
+
+
+def parsed(
+    text: str | bytes,
+    places: Sequence[str],
+    error: type[Exception],
+    hint: str = "",
+    *,
+    loose: bool = False,
+) -> Any:
+    """The JSON value in a text.
+
+    Args:
+        text: of one or several lines.
+        places: where each line is.
+        error: class of the errors.
+        hint: follows the words that it is no JSON.
+        loose: take halves of surrogate pairs, and numbers of any size, as they are.
+
+    Raises:
+        error: it is no JSON.
+    """
+    try:
+        return json.loads(text) if loose else orjson.loads(text)
+    except json.JSONDecodeError as failure:  # orjson's is one
+        place = places[min(failure.lineno, len(places)) - 1]
+        raise error(f"{place}: not JSON: {failure.msg} (column {failure.colno}){hint}") from failure
+    except (ValueError, RecursionError) as failure:
+        raise error(f"{places[0]}: JSON that cannot be used: {failure}") from failure
+
+
+def joined(
+    lines: Iterator[tuple[str, str]], name: str, error: type[Exception]
+) -> tuple[str, list[str]]:
+    """The text of a JSON document on many lines, and where each of them is.
+
+    Raises:
+        error: it is longer than `LONGEST_RANKING`.
+    """
+    places: list[str] = []
+    texts: list[str] = []
+    size = 0
+    for place, line in lines:
+        size += len(line)
+        if size > LONGEST_RANKING:
+            raise error(
+                f"{name}: the JSON document is longer than {megabytes(LONGEST_RANKING)}, and it is "
+                "read as a whole; give JSONL, which is read line by line"
+            )
+        places.append(place)
+        texts.append(line)
+    return "".join(texts), places
+
+
+def place_of(source: Traversable, offset: int) -> str:
+    """``FILE:LINE`` of what begins at `offset`."""
+    number, left = 1, offset
+    with source.open("rb") as file:
+        while left and (block := file.read(min(left, _PIECE))):
+            number += block.count(b"\n")
+            left -= len(block)
+    return f"{source}:{number}"
+
+
+def named(source: Source) -> str:
+    """What messages call a file, or standard input for ``"-"``."""
+    return "standard input" if source == STDIN else str(source)
+
+
+def megabytes(size: int) -> str:
+    """A limit in bytes as messages name it: ``64 MB``."""
+    return f"{size / 1_000_000:,.4g} MB" if size >= 1_000_000 else f"{size:,} bytes"
+
+
+def is_bomb(packed: int, unpacked: int) -> bool:
+    """Whether far more bytes came out of a packed file than text would."""
+    return unpacked > max(LONGEST_LINE, MOST_UNPACKED * packed)
+
+
+@contextmanager
+def _opened(source: Source) -> Iterator[tuple[IO[bytes], IO[bytes] | None]]:
+    """The lines of a file, and the packed file that they come from if it is packed."""
+    if source == STDIN:
+        yield sys.stdin.buffer, None
+        return
+    file = Path(source) if isinstance(source, str) else source
+    with file.open("rb") as raw:
+        if not file.name.lower().endswith(".gz"):
+            yield raw, None
+            return
+        with gzip.open(raw) as unpacked:
+            yield cast("IO[bytes]", unpacked), raw
+
+
+def _why(failure: Exception, missing: str = "") -> str:
+    why = getattr(failure, "strerror", None) or str(failure)
+    return f"{why}{missing}" if isinstance(failure, FileNotFoundError) else why
