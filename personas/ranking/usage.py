@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Stage = Literal["recruit", "criteria", "score", "assess", "probe"]
+Stage = Literal["recruit", "criteria", "score", "assess", "explain", "probe"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Calls:
     cost: float | None
 
 
-_STAGES = ("probe", "recruit", "criteria", "score", "assess")
+_STAGES = ("probe", "recruit", "criteria", "score", "assess", "explain")
 
 
 class UsageTable(Mapping[tuple[Stage, str, str], Usage]):
