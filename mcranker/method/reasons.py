@@ -33,7 +33,7 @@ from personas.templates import Template
 logger = safe_logger("mcranker")
 
 AT_ONCE = 10
-"""Passages that one call asks about, at most."""
+"""Passages that one call asks about, at most; a weak model is asked about each by itself."""
 
 LONGEST_REASON, LONGEST_QUOTE = 400, 300
 """Characters that are kept."""
@@ -208,6 +208,7 @@ async def _ask_all(
     ranking: Ranking, session: Session, tasks: Sequence[_Task], found: _Found
 ) -> None:
     places = anyio.CapacityLimiter(session.calls_at_once(session.models.scoring))
+    at_once = 1 if session.models.scoring.capabilities.weak else AT_ONCE
 
     async def ask(task: _Task, template: Template, rows: Rows) -> None:
         async with places:
@@ -226,8 +227,8 @@ async def _ask_all(
             about = {"persona": name, "description": description, "query": session.query.text}
             template = session.prompts[prompt].bind({**about, **texts})
             rows = list(task.given)
-            for start in range(0, len(rows), AT_ONCE):
-                group.start_soon(ask, task, template, tuple(rows[start : start + AT_ONCE]))
+            for start in range(0, len(rows), at_once):
+                group.start_soon(ask, task, template, tuple(rows[start : start + at_once]))
 
 
 async def _ask(

@@ -27,6 +27,7 @@ from mcranker import (
 from mcranker.errors import RequestRejected
 from mcranker.method.reasons import LONGEST_QUOTE, quoted
 from personas.ranking.types import Reason
+from tests.support.loopback import Body, completion, serve
 from tests.support.scripted import scripted
 from tests.support.tiny_encoder import judge, use
 
@@ -192,6 +193,47 @@ async def test_a_judge_that_does_not_keep_the_form_is_given_up(
     assert [shown(request) for request in asked] == [8, 4, 2, 1]
     assert not explained.reasons
     assert "8 reasons are missing" in caplog.text
+
+
+async def test_a_weak_model_is_asked_about_one_passage_at_a_time() -> None:
+    asked: list[ChatRequest] = []
+    weak = Capabilities(json_schema=True, weak=True)
+
+    def answer(request: ChatRequest) -> str:
+        if request.tag.stage != "explain":
+            return '{"Score": 5}'
+        asked.append(request)
+        return json.dumps({"Passages": said(("", "r"))})
+
+    chat = scripted(answer, capabilities=weak)
+    async with DirectRanker(model=chat, ledger=None, scoring="integer") as ranker:
+        explained = await ranker.aexplain(await ranker.arank("q", DOCS))
+    assert [request.max_tokens for request in asked] == [150] * 3
+    assert len(explained.reasons) == 3
+
+
+async def test_over_http_with_a_real_client() -> None:
+    def script(body: Body) -> Body:
+        prompt = body["messages"][-1]["content"]
+        if '"Quote"' not in prompt:
+            return completion('{"Score": 7}')
+        words = re.findall(r"<<<\w{8}\n(\S+ \S+)", prompt)
+        return completion(json.dumps({"Passages": said(*[(each, "So.") for each in words])}))
+
+    async with (
+        serve(script) as server,
+        DirectRanker(
+            model="openai:m", base_url=f"{server.url}/v1", api_key="k", ledger=None
+        ) as ranker,
+    ):
+        ranking = await ranker.arank("q", DOCS)
+        explained = await ranker.aexplain(ranking)
+    assert [hit.reasons["DIRECT"].quote for hit in explained] == [
+        "N95 masks",
+        "The trial",
+        "Shares fell",
+    ]
+    assert explained.usage.calls == 4
 
 
 async def test_the_estimate_counts_the_calls_and_asking_again_is_free(tmp_path: Path) -> None:
