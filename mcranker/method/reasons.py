@@ -83,7 +83,6 @@ async def explain(
     models: Models,
     prompts: PromptSet,
     deadline: float | None = None,
-    gives_up: bool = True,
 ) -> Ranking:
     """Ask each judge why it gave the first passages what it gave them.
 
@@ -94,7 +93,6 @@ async def explain(
         models: whose scoring model is asked.
         prompts: the wording.
         deadline: seconds, after which what has come counts; None to wait for all.
-        gives_up: whether a judge is given up whose replies cannot be read.
 
     Returns:
         The ranking with its `reasons` and `false_quotes`, in place of those that it had; the calls
@@ -122,7 +120,6 @@ async def explain(
         memory=Memory(),
         emit=None,
     )
-    session.gives_up = gives_up
     rows = session.group_of.tolist()
     tasks = []
     for name in ranking.judges or (ranking.ranker,):
@@ -142,6 +139,11 @@ async def explain(
             len(found.lost),
             found.lost[0],
         )
+    calls = UsageTable()
+    calls.add_all(ranking.calls)
+    calls.add_all(session.usage)
+    known = ranking.calls.costs.items()
+    calls.costs.update({key: cost for key, cost in known if key not in session.usage})
     seconds = session.seconds.get("explain", 0.0)
     hashes = prompts.hashes_of(["reasons", "reasons_without_criteria"])
     return replace(
@@ -153,7 +155,7 @@ async def explain(
             if (row, task.name) in found.reasons
         },
         false_quotes=found.false_quotes,
-        calls=_with_calls(ranking.calls, session.usage),
+        calls=calls,
         seconds={
             **ranking.seconds,
             "explain": ranking.seconds.get("explain", 0.0) + seconds,
@@ -376,13 +378,3 @@ def _by_words(query: str, sentence: str) -> Reason:
 
 def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[:most].rpartition(" ")[0] or text[:most]
-
-
-def _with_calls(table: UsageTable, more: UsageTable) -> UsageTable:
-    together = UsageTable()
-    together.costs.update({key: cost for key, cost in table.costs.items() if key not in more})
-    for each in (table, more):
-        for part, reused in ((each, False), (each.reused, True)):
-            for key, usage in part.items():
-                together.add(*key, usage, reused=reused)
-    return together

@@ -348,7 +348,17 @@ class Ranker(ABC):
         self, ranking: Ranking, top: int = 10, *, deadline: float | None = None
     ) -> Ranking:
         """`explain` for callers with an event loop."""
-        return await self._explained(ranking, top, deadline)
+        from mcranker.method.reasons import explain  # needed by few
+
+        self.check_reasons(top)
+        return await explain(
+            ranking,
+            top,
+            config=self.config,
+            models=self.models,
+            prompts=PromptSet.load(self.config.prompts),
+            deadline=deadline,
+        )
 
     def estimate_explain(self, ranking: Ranking, top: int = 10) -> Estimate:
         """Estimate calls, tokens and cost of `explain` without sending anything."""
@@ -357,9 +367,7 @@ class Ranker(ABC):
     async def aestimate_explain(self, ranking: Ranking, top: int = 10) -> Estimate:
         """`estimate_explain` for callers with an event loop."""
         forecast = Forecast(self.config)
-        await self._double(forecast.models(self.models))._explained(  # noqa: SLF001 - of this class
-            ranking, top, gives_up=False
-        )
+        await self._double(forecast.models(self.models)).aexplain(ranking, top)
         forecast.end_query(ranking.passages)
         return forecast.estimate()
 
@@ -473,9 +481,7 @@ class Ranker(ABC):
                         checked, passages, None
                     )
                     if reasons:
-                        await ranker._explained(  # noqa: SLF001 - of this class
-                            ranking, reasons, gives_up=False
-                        )
+                        await ranker.aexplain(ranking, reasons)
                 forecast.end_query(passages, self._fewest(passages))
         return forecast.estimate()
 
@@ -511,22 +517,6 @@ class Ranker(ABC):
                 f"ranker={self.name!r} gives no reasons: {why}; leave them out, or use a ranker "
                 "whose judges score passages, such as MCRanker, with a chat model"
             )
-
-    async def _explained(
-        self, ranking: Ranking, top: int, deadline: float | None = None, *, gives_up: bool = True
-    ) -> Ranking:
-        from mcranker.method.reasons import explain  # needed by few
-
-        self.check_reasons(top)
-        return await explain(
-            ranking,
-            top,
-            config=self.config,
-            models=self.models,
-            prompts=PromptSet.load(self.config.prompts),
-            deadline=deadline,
-            gives_up=gives_up,
-        )
 
     def _check_instruction(self) -> None:
         if self.config.instruction and not self.takes_instruction:

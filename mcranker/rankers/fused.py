@@ -177,9 +177,7 @@ class FusedRanker(Ranker):
         failures = [each.failure for each in lists if each.asked]
         calls = UsageTable()
         for each in lists:
-            for table, reused in ((each.calls, False), (each.calls.reused, True)):
-                for key, usage in table.items():
-                    calls.add(*key, usage, reused=reused)
+            calls.add_all(each.calls)
         if failures and all(failures):
             order = self.ranking_by_order(query, passages, range(len(passages)), calls=calls)
             ranking = dataclasses.replace(order, failure=failures[0])

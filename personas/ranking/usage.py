@@ -82,6 +82,12 @@ class UsageTable(Mapping[tuple[Stage, str, str], Usage]):
         known = rows.get(key)
         rows[key] = usage if known is None else known + usage
 
+    def add_all(self, other: UsageTable) -> None:
+        """Count all calls of another table, and its answers that needed none."""
+        for table, reused in ((other, False), (other.reused, True)):
+            for key, usage in table.items():
+                self.add(*key, usage, reused=reused)
+
     @property
     def reused(self) -> UsageTable:
         """What the answers that were there already had taken when they were given."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from mcranker import (
@@ -125,7 +126,7 @@ async def test_ten_passages_a_call_and_only_those_that_were_scored() -> None:
     async with team(scripted(answer), reask=0) as ranker:
         ranking = await ranker.arank("q", [*docs, docs[3]])
         explained = await ranker.aexplain(ranking, 13)
-        counts = {name: [] for name in NAMES}
+        counts: dict[str, list[int]] = {name: [] for name in NAMES}
         for request in asked:
             counts[request.tag.persona].append(shown(request))
     # Of 13 hits (ties are in first-stage order) two say the same: passages 0 to 12, or one less.
@@ -325,16 +326,39 @@ async def test_an_encoder_gives_its_nearest_sentence_and_the_words_in_it(
     assert explained.ids == ranking.ids
 
 
+async def test_the_deadline_ends_it() -> None:
+    async def answer(request: ChatRequest) -> str:
+        if request.tag.stage == "explain":
+            await anyio.sleep_forever()
+        return '{"Score": 5}'
+
+    async with DirectRanker(model=ScriptedChat(answer), ledger=None) as ranker:
+        ranking = await ranker.arank("q", DOCS)
+        explained = await ranker.aexplain(ranking, deadline=0.05)
+    assert explained.ids == ranking.ids
+    assert not explained.reasons
+
+
+async def test_another_depth_leaves_no_passage_out() -> None:
+    async with DirectRanker(model=model(), ledger=None) as ranker:
+        ranking = await ranker.arank("q", DOCS)
+    async with DirectRanker(model=model(), ledger=None, depth=1) as ranker:
+        assert len((await ranker.aexplain(ranking)).reasons) == 3
+
+
 def test_a_stored_ranking_is_explained_by_the_model_that_it_is_given() -> None:
     with team(model()) as ranker:
-        stored = ranker.rank("q", DOCS).to_json()
+        stored = ranker.explain(ranker.rank("q", DOCS)).to_json()
     ranking = Ranking.from_dict(json.loads(stored))
     explained = ranking.explain(top=1, model=model(), ledger=None)
     assert {name: each.text for name, each in explained[0].reasons.items()} == {
         name: f"{name} on 1 of 1" for name in NAMES
     }
-    assert len(explained.reasons) == 2
+    assert len(explained.reasons) == 2  # of the first passage; those that it had are replaced
     assert explained.ids == ranking.ids
+    # What was stored is no price of calls that have become more.
+    assert {stage for stage, _, _ in ranking.calls.costs} == {"criteria", "score", "explain"}
+    assert {stage for stage, _, _ in explained.calls.costs} == {"criteria", "score"}
 
 
 def test_quotes() -> None:
