@@ -90,10 +90,8 @@ class Estimate:
 
     def __add__(self, other: Estimate) -> Estimate:
         table = UsageTable()
-        for each in (self.table, other.table):
-            for part, reused in ((each, False), (each.reused, True)):
-                for key, usage in part.items():
-                    table.add(*key, usage, reused=reused)
+        table.add_all(self.table)
+        table.add_all(other.table)
         return Estimate(
             table,
             self.calls_at_least + other.calls_at_least,

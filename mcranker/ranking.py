@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import TYPE_CHECKING, Any, Self, TextIO, Unpack
 
 from mcranker.errors import ConfigError, InputError, MissingScoreError
 from mcranker.grades import checked_grades
@@ -23,7 +23,15 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from mcranker.models import LedgerSpec, ModelSpec
+    from mcranker.options import RankerOptions
     from personas.ranking.usage import Usage
+
+_AS_ASKED = (
+    *("prompts", "lowercase_query", "title_separator", "max_passage_words", "single_quotes"),
+    *("temperature", "seed", "sample", "reask"),
+)
+"""Options that say how models were asked, whatever the ranker."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -157,6 +165,50 @@ class Ranking(RankingRecord):
         if not changed.bounds.keys().isdisjoint(first):
             raise ConfigError(_left_out(config))
         return changed
+
+    def explain(
+        self,
+        top: int = 10,
+        *,
+        model: ModelSpec = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        ledger: LedgerSpec = "default",
+        **options: Unpack[RankerOptions],
+    ) -> Ranking:
+        """Ask why each judge gave the first passages what it gave them. Order and scores stay.
+
+        >>> mcranker.Ranking.from_dict(stored).explain(top=5)[0].reasons
+
+        `Ranker.explain`, which says more, does the same with the models of a ranker that is open.
+
+        Args:
+            top: passages that are asked about.
+            model: which is asked; the one that judged if None.
+            base_url: of an OpenAI- or Anthropic-compatible server.
+            api_key: instead of the environment's.
+            ledger: the file that keeps every answer.
+            options: fields of `RankerConfig`, such as ``max_calls``; the wording of prompts and the
+                form of passages are those of the ranking unless given.
+
+        Raises:
+            ConfigError, InputError, ModelError, BudgetExceeded: as `Ranker.explain`.
+        """
+        from mcranker.config import RankerConfig
+        from mcranker.rankers import RANKERS
+        from mcranker.rankers.direct import DirectRanker
+
+        if self.ranker in RANKERS.names and (why := RANKERS.get(self.ranker).unexplained):
+            raise ConfigError(f"a ranking by {self.ranker!r} gives no reasons: {why}")
+        kept = {name: self.config[name] for name in _AS_ASKED if name in self.config}
+        with DirectRanker(
+            model=model or self.models.get("scoring"),
+            base_url=base_url,
+            api_key=api_key,
+            ledger=ledger,
+            config=RankerConfig.of(RankerConfig(**kept), options),
+        ) as ranker:
+            return ranker.explain(self, top)
 
     def to_json(self, *, indent: int | None = None) -> str:
         """`to_dict` as JSON text, with control characters as escapes."""

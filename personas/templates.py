@@ -175,10 +175,20 @@ PERSONA_COMPARISONS: dict[str, Placeholders] = {
 }
 """Prompts of teams that compare. A folder may leave them out; the shipped ones then stand in."""
 
+REASON_PROMPTS: dict[str, Placeholders] = {
+    # Our addition: why a judge has scored passages as it did, with a rubric and without
+    "reasons": _placeholders("query passages scores", f"{_PERSON} description count", _CRITERIA),
+    "reasons_without_criteria": _placeholders(
+        "query passages scores", f"{_PERSON} description count"
+    ),
+}
+"""Prompts that ask for reasons. A folder may leave them out; the shipped ones then stand in."""
+
 _FAMILIES = {
     "rebel": REBEL_PROMPTS,
     "examples": EXAMPLE_PROMPTS,
     "by_persona": PERSONA_COMPARISONS,
+    "reasons": REASON_PROMPTS,
 }
 """Prompts that a folder may leave out, by the folder that has the shipped ones."""
 

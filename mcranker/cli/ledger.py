@@ -238,7 +238,9 @@ command = click.Group(
                 ),
                 click.Option(
                     ["--stage"],
-                    type=click.Choice(["recruit", "criteria", "score", "assess", "probe"]),
+                    type=click.Choice(
+                        ["recruit", "criteria", "score", "assess", "explain", "probe"]
+                    ),
                     help="Answers of this stage.",
                 ),
                 click.Option(["--unusable"], is_flag=True, help="Answers that could not be read."),

@@ -224,9 +224,7 @@ def merged(tables: Iterable[UsageTable]) -> UsageTable:
 
     whole = UsageTable()
     for table in tables:
-        for part, reused in ((table, False), (table.reused, True)):
-            for key, usage in part.items():
-                whole.add(*key, usage, reused=reused)
+        whole.add_all(table)
     return whole
 
 

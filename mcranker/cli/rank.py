@@ -34,7 +34,7 @@ from mcranker.cli.reading import FORMATS, read_corpus, read_passages, read_queri
 from mcranker.cli.results import OUTPUTS, Destinations, Results, opened
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import GroupedOption, Verb, quiet_flag
-from mcranker.errors import InputError
+from mcranker.errors import BudgetExceeded, InputError, ModelError
 from mcranker.events import RankingDone
 from mcranker.llm.connect import DEFAULT_LOCAL, default_judge_note
 from mcranker.models import ROLES
@@ -102,14 +102,20 @@ def _rank(ctx: click.Context) -> int:
         ranker = make_ranker(ctx, given["ranker"])
     if wanted.save_team is not None:
         _check_team(ctx, ranker)
+    reasons = given["reasons"]
+    ranker.check_reasons(reasons)
     if not quiet and not given["model"] and model_names(ctx) == [DEFAULT_LOCAL]:
         say(default_judge_note())
     with opened(wanted) as results:
         live = live_is_wanted(quiet=quiet)
         if wanted.many:
-            run_loop(partial(_rank_many, ranker, job, results, invocation, live=live))
+            run_loop(
+                partial(_rank_many, ranker, job, results, invocation, reasons=reasons, live=live)
+            )
         else:
-            ranking = run_loop(partial(_rank_one, ranker, job, invocation, live=live))
+            ranking = run_loop(
+                partial(_rank_one, ranker, job, invocation, reasons=reasons, live=live)
+            )
             invocation.doing("writing the report" if wanted.report else "writing the results")
             results.add(ranking)
         code = results.finish(len(job.queries))
@@ -146,10 +152,14 @@ def _dry_run(ctx: click.Context, job: _Job) -> int:
 
     check_local_models(model_names(ctx))
     with make_ranker(ctx, ctx.params["ranker"]) as ranker:
-        return show_estimate(ranker.estimate_many(job.work()), ctx.params["output"])
+        return show_estimate(
+            ranker.estimate_many(job.work(), reasons=ctx.params["reasons"]), ctx.params["output"]
+        )
 
 
-async def _rank_one(ranker: Ranker, job: _Job, invocation: Invocation, *, live: bool) -> Ranking:
+async def _rank_one(
+    ranker: Ranker, job: _Job, invocation: Invocation, *, reasons: int, live: bool
+) -> Ranking:
     ((query, passages),) = job.work()
     tracker = QueryTracker.of(ranker)
     invocation.reached = lambda: tracker.reached
@@ -158,19 +168,31 @@ async def _rank_one(ranker: Ranker, job: _Job, invocation: Invocation, *, live: 
             async for event in events:
                 tracker.take(event)
                 display.update()
-    assert isinstance(event, RankingDone), "the last event of every ranking"
-    return event.ranking
+        assert isinstance(event, RankingDone), "the last event of every ranking"
+        if not reasons:
+            return event.ranking
+        try:
+            return await ranker.aexplain(event.ranking, reasons)
+        except (ModelError, BudgetExceeded) as error:
+            say(f"warning: there are no reasons: {error}")
+            return event.ranking
 
 
 async def _rank_many(
-    ranker: Ranker, job: _Job, results: Results, invocation: Invocation, *, live: bool
+    ranker: Ranker,
+    job: _Job,
+    results: Results,
+    invocation: Invocation,
+    *,
+    reasons: int,
+    live: bool,
 ) -> None:
     tracker = RunTracker(len(job.queries))
     invocation.reached = lambda: tracker.reached
     early: dict[int, RankedQuery] = {}
     place = 0
     with Live(tracker, wanted=live) as display:
-        async with ranker, ranker.arank_many(job.work()) as stream:
+        async with ranker, ranker.arank_many(job.work(), reasons=reasons) as stream:
             with invocation.held():
                 async for ranked in stream:
                     tracker.take(ranked.ranking.calls if ranked.ranking else None)
@@ -338,6 +360,14 @@ def _flags() -> list[click.Parameter]:
             default=20,
             show_default=True,
             help="Passages listed in a table.",
+        ),
+        out(
+            ["--reasons"],
+            type=WholeNumber(min=0),
+            metavar="N",
+            default=0,
+            help="Then ask each judge why it gave the first N passages what it gave them: a "
+            "sentence and a quote each, about ten passages a call. Scores stay as they are.",
         ),
         out(["--save"], type=Writes(), help="Keep the whole ranking as JSON; a line a query."),
         out(

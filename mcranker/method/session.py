@@ -244,7 +244,7 @@ class Session:
             ReplyError, ModelError: as `mcranker.replies.ask`.
         """
         watched: AbstractAsyncContextManager[None] = nullcontext()
-        if self.gives_up and stage in ("score", "assess"):
+        if self.gives_up and stage in ("score", "assess", "explain"):
             watched = self.forms[stage, persona].asking(passages, divisible=divisible)
         async with watched:
             self.mark(stage)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcranker.config import RankerConfig
-from mcranker.errors import ConfigError, ModelError, ReplyError
+from mcranker.errors import BudgetExceeded, ConfigError, ModelError, ReplyError
 from mcranker.estimate import Estimate, Forecast
 from mcranker.events import Emit, Event, RankingDone
 from mcranker.inputs import Docs, as_passages, as_query
@@ -29,6 +29,7 @@ from mcranker.rankers.dispatch import FATAL_ERRORS, RankedQuery, Work, dispatch,
 from mcranker.ranking import Ranking, check_first_stage
 from mcranker.runtime.bridge import Bridge, Stream
 from mcranker.tracing import ranking_span
+from personas import PromptSet
 from personas.errors import shown
 from personas.ranking.types import Passage, Query, ScoreMatrix
 from personas.ranking.usage import UsageTable
@@ -40,6 +41,7 @@ _ROLE_OF = {
     "criteria": "criteria",
     "score": "scoring",
     "assess": "assessor",
+    "explain": "scoring",
 }
 
 
@@ -81,6 +83,9 @@ class Ranker(ABC):
     """Whether its hits have a relevance, 0 to 1, that means the same for every query.
 
     `ranking_by_scores` takes the scores of such a ranker for relevance."""
+
+    unexplained: ClassVar[str] = ""
+    """Why its rankings have no reasons to ask for, as the end of a sentence; empty if they have."""
 
     takes_instruction: bool = False
     """Whether an ``instruction`` counts; if not, rankings with one are refused."""
@@ -311,6 +316,61 @@ class Ranker(ABC):
 
         return Stream(produce)
 
+    def explain(self, ranking: Ranking, top: int = 10, *, deadline: float | None = None) -> Ranking:
+        """Ask why each judge gave the first passages what it gave them. Order and scores stay.
+
+        >>> ranking = ranker.explain(ranking, top=5)
+        >>> ranking[0].reasons["clinician"].text
+
+        Each persona (the ranker, where there are none) gives a sentence and a quote, which are in
+        `Hit.reasons`, about ten passages a call. A quote that is not in the passage is dropped and
+        counted in ``false_quotes``. An encoder says nothing: its `Reason` is of the kind
+        ``"words"``, the nearest sentence and the query's words in it. Answers are kept in the
+        ledger, so that asking again costs nothing.
+
+        Args:
+            ranking: one of this ranker, of another one or a stored one.
+            top: passages that are asked about; those that a judge gave no score are left out.
+            deadline: seconds, after which the reasons that have come are all; None to wait.
+
+        Returns:
+            The ranking with reasons, in place of those that it had. Calls, tokens and seconds are
+            added to its own. Reasons that could not be had are left out, and logged.
+
+        Raises:
+            ConfigError: the model writes nothing, or nothing can be said of such rankings.
+            InputError: the ranking has no texts.
+            ModelError, BudgetExceeded: as for `rank`; the ranking stays as it is.
+        """
+        return self._bridge.call(lambda: self.aexplain(ranking, top, deadline=deadline))
+
+    async def aexplain(
+        self, ranking: Ranking, top: int = 10, *, deadline: float | None = None
+    ) -> Ranking:
+        """`explain` for callers with an event loop."""
+        from mcranker.method.reasons import explain  # needed by few
+
+        self.check_reasons(top)
+        return await explain(
+            ranking,
+            top,
+            config=self.config,
+            models=self.models,
+            prompts=PromptSet.load(self.config.prompts),
+            deadline=deadline,
+        )
+
+    def estimate_explain(self, ranking: Ranking, top: int = 10) -> Estimate:
+        """Estimate calls, tokens and cost of `explain` without sending anything."""
+        return self._bridge.call(lambda: self.aestimate_explain(ranking, top))
+
+    async def aestimate_explain(self, ranking: Ranking, top: int = 10) -> Estimate:
+        """`estimate_explain` for callers with an event loop."""
+        forecast = Forecast(self.config)
+        await self._double(forecast.models(self.models)).aexplain(ranking, top)
+        forecast.end_query(ranking.passages)
+        return forecast.estimate()
+
     def rank_many(self, work: Iterable[tuple[str | Query, Docs]]) -> Iterator[RankedQuery]:
         """Rank many queries; results come as they finish.
 
@@ -333,16 +393,32 @@ class Ranker(ABC):
         finally:
             loop.leave(stream.aclose)
 
-    def arank_many(self, work: Work, *, emit: Emit | None = None) -> Stream[RankedQuery]:
+    def arank_many(
+        self, work: Work, *, emit: Emit | None = None, reasons: int = 0
+    ) -> Stream[RankedQuery]:
         """`rank_many` as an async iterator; leaving it cancels what is in progress.
 
         Args:
             work: queries with their passages.
             emit: takes the events of all queries as they happen, without `RankingDone`.
+            reasons: passages of each query to `explain`; where that fails, the log says why, and
+                the ranking has none.
+
+        Raises:
+            ConfigError: as `explain`, if `reasons` are asked for.
         """
-        return dispatch(
-            work, lambda query, docs: self._ranked(query, docs, emit), self._queries_at_once()
-        )
+        self.check_reasons(reasons)
+
+        async def rank(query: str | Query, docs: Docs) -> Ranking:
+            ranking = await self._ranked(query, docs, emit)
+            try:
+                return await self.aexplain(ranking, reasons) if reasons else ranking
+            except (ModelError, BudgetExceeded) as error:
+                about = ranking.query.id or ranking.query.text[:80]
+                logger.warning("query %r: there are no reasons: %s", about, error)
+                return ranking
+
+        return dispatch(work, rank, self._queries_at_once())
 
     def estimate(
         self, query: str | Query, docs: Docs, *, instruction: str | None = None
@@ -364,7 +440,11 @@ class Ranker(ABC):
         return await ranker.aestimate_many([(query, docs)])
 
     def estimate_many(
-        self, work: Iterable[tuple[str | Query, Docs]], *, counted: set[bytes] | None = None
+        self,
+        work: Iterable[tuple[str | Query, Docs]],
+        *,
+        counted: set[bytes] | None = None,
+        reasons: int = 0,
     ) -> Estimate:
         """What `rank_many` would take for all of `work`, which is read to its end.
 
@@ -372,16 +452,23 @@ class Ranker(ABC):
             work: queries with their passages.
             counted: what estimates of other rankers with the same ledger have counted, and so
                 is not counted again; what this one counts is added. One set for all of them.
+            reasons: passages of each query to `explain` as well.
 
         Raises:
+            ConfigError: as `explain`, if `reasons` are asked for.
             InputError: a query or its docs cannot be ranked as given.
             LedgerError: the ledger cannot be read.
         """
-        return self._bridge.call(lambda: self.aestimate_many(work, counted=counted))
+        return self._bridge.call(
+            lambda: self.aestimate_many(work, counted=counted, reasons=reasons)
+        )
 
-    async def aestimate_many(self, work: Work, *, counted: set[bytes] | None = None) -> Estimate:
+    async def aestimate_many(
+        self, work: Work, *, counted: set[bytes] | None = None, reasons: int = 0
+    ) -> Estimate:
         """`estimate_many` for callers with an event loop."""
         self._check_instruction()
+        self.check_reasons(reasons)
         forecast = Forecast(self.config, counted)
         double = self._double(forecast.models(self.models))
         async for query, docs in each_of(work):
@@ -390,7 +477,11 @@ class Ranker(ABC):
                 ranker = double._with_share_of(passages)  # noqa: SLF001 - of this class
                 # A query whose recruiter's unusable answers are in the ledger ends early.
                 with contextlib.suppress(ReplyError):
-                    await ranker._rank(checked, passages, None)  # noqa: SLF001 - of this class
+                    ranking = await ranker._rank(  # noqa: SLF001 - of this class
+                        checked, passages, None
+                    )
+                    if reasons:
+                        await ranker.aexplain(ranking, reasons)
                 forecast.end_query(passages, self._fewest(passages))
         return forecast.estimate()
 
@@ -406,6 +497,26 @@ class Ranker(ABC):
             update={"top_k": None, "missing": "lowest", "deadline": None, "on_failure": "error"}
         )
         return double
+
+    def check_reasons(self, top: int) -> None:
+        """Refuse to `explain` what has no reasons; 0 passages never are.
+
+        Raises:
+            ConfigError: nothing can be said of this ranker's rankings, or by its model.
+        """
+        offers = self.models.scoring.capabilities
+        if isinstance(top, bool) or not isinstance(top, int) or top < 0:
+            raise ConfigError(f"{top!r} passages cannot be explained; give a whole number from 1")
+        if not top:
+            return
+        why = self.unexplained or ("it asks no model" if not self.needs_model else "")
+        if not why and not offers.prompts and offers.reasons:
+            why = f"{self.models.scoring.name} answers no prompts"
+        if why:
+            raise ConfigError(
+                f"ranker={self.name!r} gives no reasons: {why}; leave them out, or use a ranker "
+                "whose judges score passages, such as MCRanker, with a chat model"
+            )
 
     def _check_instruction(self) -> None:
         if self.config.instruction and not self.takes_instruction:

@@ -86,6 +86,7 @@ class FusedRanker(Ranker):
     """
 
     name: ClassVar[str] = "fused"
+    unexplained: ClassVar[str] = "it joins rankings, whose judges are not its own"
 
     def __init__(
         self,
@@ -140,7 +141,10 @@ class FusedRanker(Ranker):
                     hashes[f"{member.label}: {prompt}"] = value
         return hashes
 
-    async def aestimate_many(self, work: Work, *, counted: set[bytes] | None = None) -> Estimate:
+    async def aestimate_many(
+        self, work: Work, *, counted: set[bytes] | None = None, reasons: int = 0
+    ) -> Estimate:
+        self.check_reasons(reasons)
         self._check_instruction()
         depth = self.config.depth
         given = [(query, as_passages(docs)[:depth]) async for query, docs in each_of(work)]
@@ -173,9 +177,7 @@ class FusedRanker(Ranker):
         failures = [each.failure for each in lists if each.asked]
         calls = UsageTable()
         for each in lists:
-            for table, reused in ((each.calls, False), (each.calls.reused, True)):
-                for key, usage in table.items():
-                    calls.add(*key, usage, reused=reused)
+            calls.add_all(each.calls)
         if failures and all(failures):
             order = self.ranking_by_order(query, passages, range(len(passages)), calls=calls)
             ranking = dataclasses.replace(order, failure=failures[0])

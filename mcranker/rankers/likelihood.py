@@ -221,6 +221,7 @@ class QGRanker(_LikelihoodRanker):
     """
 
     name: ClassVar[str] = "qg"
+    unexplained: ClassVar[str] = "its score is how likely the query's words are, and no judgement"
     absolute = False  # how likely a query is depends on its own words
 
     def __init__(

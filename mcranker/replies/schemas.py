@@ -48,6 +48,13 @@ def window_schema(count: int, properties: Sequence[str]) -> ReplySchema:
     return ReplySchema("window", _object({"Passages": _object(passages)}))
 
 
+def reasons_schema(count: int) -> ReplySchema:
+    """Under ``Passages``, a quote and a sentence for each number of a passage, from 1."""
+    each = _object({"Quote": _STRING, "Reason": _STRING})
+    passages = {str(number): each for number in range(1, count + 1)}
+    return ReplySchema("reasons", _object({"Passages": _object(passages)}))
+
+
 def library_team_schema(names: Sequence[str]) -> ReplySchema:
     """The schema of a team whose identities are among `names`."""
     return _team({"type": "string", "enum": list(names)})

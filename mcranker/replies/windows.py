@@ -88,13 +88,7 @@ def read_window(text: str, *, count: int, properties: int, least: int) -> ReadWi
     Raises:
         Unreadable: there are no such passages, or not one of them has its scores.
     """
-    said: dict[int, list[Mapping[str, Any]]] = {}
-    unknown = 0
-    for number, record in _entries(find(text, "Passages").value):
-        if number is None or not 1 <= number <= count:
-            unknown += 1
-        else:
-            said.setdefault(number - 1, []).append(record)
+    said, unknown = _by_place(text, count)
     scores: dict[int, PassageScores] = {}
     problems: dict[int, str] = {}
     keys = property_keys(properties)
@@ -114,6 +108,50 @@ def read_window(text: str, *, count: int, properties: int, least: int) -> ReadWi
         repeated=sum(len(records) - 1 for records in said.values()),
         unknown=unknown,
     )
+
+
+def read_reasons(text: str, *, count: int) -> Mapping[int, tuple[str, str]]:
+    """The sentence and the quote for each passage, by its place; those without a sentence lack.
+
+    The reply is like ``{"Passages": {"1": {"Quote": "…", "Reason": "…"}}}``, or a list as in
+    `read_window`.
+
+    Raises:
+        Unreadable: there are no such passages, or not one of them has a sentence.
+    """
+    found: dict[int, tuple[str, str]] = {}
+    for place, records in _by_place(text, count)[0].items():
+        said = {_reason(record) for record in records}
+        if len(said) == 1 and (each := said.pop())[0]:
+            found[place] = each
+    if not found:
+        raise Unreadable(f'it has a "Reason" for none of the {count} passages.')
+    return found
+
+
+def _reason(record: Mapping[str, Any]) -> tuple[str, str]:
+    fields = {fold(name): value for name, value in record.items()}
+    reason, quote = (fields.get(key) for key in ("reason", "quote"))
+    return (
+        " ".join(reason.split()) if isinstance(reason, str) else "",
+        quote if isinstance(quote, str) else "",
+    )
+
+
+def _by_place(text: str, count: int) -> tuple[dict[int, list[Mapping[str, Any]]], int]:
+    """What a reply has of each passage that was shown, and how many entries it has of others.
+
+    Raises:
+        Unreadable: there are no passages.
+    """
+    said: dict[int, list[Mapping[str, Any]]] = {}
+    unknown = 0
+    for number, record in _entries(find(text, "Passages").value):
+        if number is None or not 1 <= number <= count:
+            unknown += 1
+        else:
+            said.setdefault(number - 1, []).append(record)
+    return said, unknown
 
 
 def _entries(passages: Any) -> Iterator[tuple[int | None, Mapping[str, Any]]]:

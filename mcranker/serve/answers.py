@@ -95,8 +95,8 @@ def scores_of(ranking: Ranking, policy: Unscored, *, raw: bool = False) -> Score
     return Scored(filled[::-1], relevance, unscored, tuple(warnings))
 
 
-def warnings_of(ranking: Ranking) -> tuple[str, ...]:
-    """What a client should know of how a ranking came about."""
+def warnings_of(ranking: Ranking, reasons: int = 0) -> tuple[str, ...]:
+    """Return warnings about how a ranking was made, for which `reasons` were asked."""
     warnings = []
     if ranking.failure:
         warnings.append("the model failed: the order is the one that was given")
@@ -106,6 +106,8 @@ def warnings_of(ranking: Ranking) -> tuple[str, ...]:
         constant = ranking.config.get("missing") == "constant"
         instead = f"; {ranking.config['missing_constant']:g} is imputed" if constant else ""
         warnings.append(f"{missing} of {ranking.matrix.values.size} scores are missing{instead}")
+    if reasons and len(ranking) and not ranking.reasons:
+        warnings.append("no reason could be had")
     # Without their names: warnings are in headers too, and names are a model's.
     if ranking.orders is not None and (left_out := len(ranking.orders.left_out)):
         judges = counted(len(ranking.orders.personas), "judge")

@@ -311,12 +311,13 @@ class _Service:
             seconds,
             request.top_n,
             instruction=request.instruction,
+            reasons=request.reasons,
         )
         call.about = f"{served.name}, {len(passages)} documents"
         ranked = await _unless_gone(call.request, lambda: self._ranked(call, served, job))
         ranking = ranked.ranking
         scored = scores_of(ranking, policy, raw=request.raw)
-        warnings = (*warnings_of(ranking), *scored.warnings, *warnings)
+        warnings = (*warnings_of(ranking, request.reasons), *scored.warnings, *warnings)
         meta = meta_of(ranking, scored, warnings)
         returned = request.return_documents
         wanted = call.dialect.returns_documents if returned is None else returned
@@ -325,7 +326,12 @@ class _Service:
             model=served.name,
             request=request,
             results=[
-                Result(hit.index, score, request.documents[hit.index] if wanted else None)
+                Result(
+                    hit.index,
+                    score,
+                    request.documents[hit.index] if wanted else None,
+                    hit.reasons,
+                )
                 for hit, score in zip(ranking, scored.scores, strict=True)
             ],
             seconds=call.seconds,
@@ -337,8 +343,8 @@ class _Service:
     async def _rank(self, call: _Call) -> Response:
         served, job = await self._job(call)
         ranked = await _unless_gone(call.request, lambda: self._ranked(call, served, job))
-        whole = await anyio.to_thread.run_sync(_whole, served, ranked)
-        unscored, warnings = whole["meta"]["unscored"], warnings_of(ranked.ranking)
+        whole = await anyio.to_thread.run_sync(_whole, served, ranked, job.reasons)
+        unscored, warnings = whole["meta"]["unscored"], whole["meta"].get("warnings", ())
         return _json(whole, 200, headers_of(ranked.id, ranked.ranking, unscored, warnings))
 
     async def _stream(self, call: _Call) -> Response:
@@ -352,7 +358,7 @@ class _Service:
             try:
                 with self._stoppable():
                     ranked = await self._ranked(call, served, job, emit)
-                    whole = await anyio.to_thread.run_sync(_whole, served, ranked)
+                    whole = await anyio.to_thread.run_sync(_whole, served, ranked, job.reasons)
                 queue.put("ranking_done", whole)
             except Exception as error:  # noqa: BLE001 - the reader gets it
                 if not queue.refuse(self._refused(call, error)):
@@ -500,14 +506,14 @@ def _json(value: Any, status: int, headers: Mapping[str, str] | None = None) -> 
     )
 
 
-def _whole(served: ServedRanker, ranked: _Ranked) -> dict[str, Any]:
+def _whole(served: ServedRanker, ranked: _Ranked, reasons: int) -> dict[str, Any]:
     """Everything a ranking holds."""
     ranking = ranked.ranking
     return {
         "id": ranked.id,
         "ranker": served.name,
         "returned": ranking.ids,
-        "meta": meta_of(ranking, scores_of(ranking, "null"), warnings_of(ranking)),
+        "meta": meta_of(ranking, scores_of(ranking, "null"), warnings_of(ranking, reasons)),
         "ranking": public_form(ranking),
     }
 

@@ -11,20 +11,25 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from mcranker.serve.problems import STATUS, Kind, Problem
 from mcranker.serve.requests import Document, RerankRequest
+from personas.ranking.types import Reason
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One document of an answer; `score` is None if it has none and none is made up."""
+    """One document of an answer; `score` is None if it has none and none is made up.
+
+    `reasons` are those of each judge, where a request asked for them.
+    """
 
     index: int
     score: float | None
     document: Document | None
+    reasons: Mapping[str, Reason] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +141,8 @@ class ApiDialect:
         if document is not None:
             is_object = self.bare or isinstance(document, dict)
             found[self.document] = document if is_object else {"text": document}
+        if result.reasons:
+            found["reasons"] = {name: asdict(each) for name, each in result.reasons.items()}
         return found
 
 

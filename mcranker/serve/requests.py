@@ -46,6 +46,7 @@ class RerankRequest:
         timeout: seconds; None for the service's own.
         raw: whether scores are those of the ranker instead of relevance from 0 to 1.
         instruction: what else matters; empty for nothing.
+        reasons: first documents whose scores are explained.
         warnings: what was asked and has no effect.
     """
 
@@ -59,6 +60,7 @@ class RerankRequest:
     timeout: float | None = None
     raw: bool = False
     instruction: str = ""
+    reasons: int = 0
     warnings: tuple[str, ...] = ()
 
     @classmethod
@@ -188,6 +190,9 @@ _name = _that(
 _seconds = _that(lambda value: _number(value) and value > 0, "seconds, a number above 0")
 _share = _that(lambda value: _number(value) and 0 <= value <= 1, "a number from 0 to 1")
 _count = _that(lambda value: _whole(value) and value >= 0, "a whole number above 0, or 0 for all")
+_none_too = _that(
+    lambda value: _whole(value) and value >= 0, "a whole number above 0, or 0 for none"
+)
 _minus_one_too = _that(
     lambda value: _whole(value) and value >= -1, "a whole number above 0, or 0 for all"
 )
@@ -195,6 +200,10 @@ _minus_one_too = _that(
 
 def _at_most(value: Any, name: str, limits: Limits) -> int:
     return min(int(_count(value, name, limits)), limits.documents)
+
+
+def _reasons(value: Any, name: str, limits: Limits) -> int:
+    return min(int(_none_too(value, name, limits)), limits.documents)
 
 
 def _tokens(value: Any, name: str, limits: Limits) -> int:
@@ -300,6 +309,7 @@ RERANK_FIELDS: Fields = {
     "raw_scores": ("raw", _flag),
     **dict.fromkeys(("use_activation", "activation", "softmax"), ("raw", _not)),
     **dict.fromkeys(("instruction", "instruct"), ("instruction", _instruction)),
+    "reasons": ("reasons", _reasons),
 }
 """Of rerank clients, whatever their dialect."""
 
@@ -312,6 +322,7 @@ RANK_FIELDS: Fields = {
     "min_relevance": ("min_relevance", _share),
     "timeout": ("timeout", _seconds),
     "instruction": ("instruction", _instruction),
+    "reasons": ("reasons", _reasons),
 }
 """Of ``/v1/rank`` and ``/v1/rank/stream``."""
 

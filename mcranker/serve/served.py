@@ -16,7 +16,7 @@ import anyio
 import orjson
 from pydantic import ValidationError
 
-from mcranker.errors import ConfigError, UnsupportedCapability
+from mcranker.errors import BudgetExceeded, ConfigError, ModelError, UnsupportedCapability
 from mcranker.estimate import Estimate
 from mcranker.events import Emit, RankingDone
 from mcranker.llm.limits.budget import Budget
@@ -57,9 +57,11 @@ class Job:
         top_n: how many are returned; 0 for all.
         min_relevance: of what is returned.
         instruction: what else matters; empty for nothing.
+        reasons: first passages whose scores are explained.
 
     Raises:
-        Problem: the ranker takes no instruction, or gives no relevance that could be a threshold.
+        Problem: the ranker takes no instruction, gives no relevance that could be a threshold, or
+            no reasons.
     """
 
     ranker: Ranker
@@ -69,6 +71,7 @@ class Job:
     top_n: int = 0
     min_relevance: float | None = None
     instruction: str = ""
+    reasons: int = 0
 
     def __post_init__(self) -> None:
         if self.instruction and not self.ranker.takes_instruction:
@@ -79,6 +82,10 @@ class Job:
             raise Problem(
                 "invalid", f"min_relevance: the ranker {self.ranker.name!r} gives no relevance"
             )
+        try:
+            self.ranker.check_reasons(self.reasons)
+        except ConfigError as error:
+            raise Problem("invalid", f"reasons: {discreet(str(error))}") from error
 
     async def estimate(self) -> Estimate:
         """What it would take; nothing is sent."""
@@ -174,7 +181,9 @@ class ServedRanker:
             left = max(job.seconds - (time.monotonic() - began), _SHORTEST)
             try:
                 with anyio.fail_after(left + GRACE):
-                    return await self._rank(job, left, emit)
+                    ranking = await self._rank(job, left, emit)
+                    left = max(job.seconds - (time.monotonic() - began), _SHORTEST)
+                    return await _explained(job, ranking, left) if job.reasons else ranking
             except TimeoutError:
                 raise Problem("timeout", f"no ranking after {job.seconds:g} seconds") from None
 
@@ -224,6 +233,15 @@ class ServedRanker:
         for part, known in zip(made.parts, base.parts, strict=True):
             part.models = known.models
         return made
+
+
+async def _explained(job: Job, ranking: Ranking, seconds: float) -> Ranking:
+    """The ranking with the reasons that come in time; without any where asking for them fails."""
+    try:
+        return await job.ranker.aexplain(ranking, job.reasons, deadline=seconds)
+    except (ModelError, BudgetExceeded) as error:
+        logger.warning("there are no reasons: %s", error)
+        return ranking
 
 
 class ServedRankers:

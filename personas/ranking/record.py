@@ -764,8 +764,11 @@ class Hit:
 
     @property
     def reasons(self) -> Mapping[str, Reason]:
-        """Persona -> why it scored the passage so, for those that were asked for; in team order."""
-        reasons, judges = self.ranking.reasons, self.ranking.judges
+        """Persona -> why it scored the passage so, for those that were asked for; in team order.
+
+        The ranker's name is there instead where no persona judged.
+        """
+        reasons, judges = self.ranking.reasons, self.ranking.judges or (self.ranking.ranker,)
         return {name: reasons[self.row, name] for name in judges if (self.row, name) in reasons}
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Stage = Literal["recruit", "criteria", "score", "assess", "probe"]
+Stage = Literal["recruit", "criteria", "score", "assess", "explain", "probe"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Calls:
     cost: float | None
 
 
-_STAGES = ("probe", "recruit", "criteria", "score", "assess")
+_STAGES = ("probe", "recruit", "criteria", "score", "assess", "explain")
 
 
 class UsageTable(Mapping[tuple[Stage, str, str], Usage]):
@@ -81,6 +81,12 @@ class UsageTable(Mapping[tuple[Stage, str, str], Usage]):
         key = (stage, persona, model)
         known = rows.get(key)
         rows[key] = usage if known is None else known + usage
+
+    def add_all(self, other: UsageTable) -> None:
+        """Count all calls of another table, and its answers that needed none."""
+        for table, reused in ((other, False), (other.reused, True)):
+            for key, usage in table.items():
+                self.add(*key, usage, reused=reused)
 
     @property
     def reused(self) -> UsageTable:

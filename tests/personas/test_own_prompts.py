@@ -17,6 +17,7 @@ from personas.templates import (
     PERSONA_COMPARISONS,
     PIECES,
     PROMPTS,
+    REASON_PROMPTS,
     REBEL_PROMPTS,
 )
 from personas.words import with_article
@@ -169,6 +170,7 @@ ALL = {
     **PERSONA_COMPARISONS,
     **REBEL_PROMPTS,
     **EXAMPLE_PROMPTS,
+    **REASON_PROMPTS,
 }
 
 

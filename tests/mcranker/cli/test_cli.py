@@ -153,6 +153,44 @@ def test_json_is_one_object_with_the_whole_ranking(run: Run, docs: Path, tmp_pat
     assert json.loads(saved.read_text()) == whole["ranking"]
 
 
+def with_reasons(request: ChatRequest) -> str:
+    if request.tag.stage != "explain":
+        return answer(request)
+    return json.dumps({"Passages": {"1": {"Quote": "two", "Reason": "It says so."}}})
+
+
+def test_reasons_are_asked_for_after_the_ranking(run: Run, models: Connected, docs: Path) -> None:
+    models.answer = with_reasons
+    asked = ["rank", "q", "--docs", docs, "--reasons", "1", "--output", "json"]
+    planned = json.loads(run(*asked, "--dry-run").stdout)["estimate"]["by_stage"]
+    assert sum(row["calls"] for row in planned if row["stage"] == "explain") == 3
+    first, second = json.loads(run(*asked).stdout)["ranking"]["hits"]
+    assert first["reasons"] == {
+        name: {"text": "It says so.", "quote": "two", "kind": "said"} for name in first["scores"]
+    }
+    assert "reasons" not in second
+    assert sum(request.tag.stage == "explain" for request in models.requests) == 3
+
+
+def test_many_queries_with_reasons_and_a_budget_that_ends_them(
+    run: Run, models: Connected, many: list[str | Path], docs: Path
+) -> None:
+    models.answer = with_reasons
+    flags = ["--reasons", "1", "--output", "json", "--ranker", "direct"]
+    found = json.loads(run(*many, *flags).stdout)["rankings"]
+    assert [list(each["hits"][0]["reasons"]) for each in found] == [["DIRECT"]] * 2
+    # Two scores, and no call for reasons: the ranking is written all the same.
+    one = run(
+        *("rank", "q", "--docs", docs, *flags),
+        *("--sample", "1", "--max-calls", "2"),
+    )
+    assert one.exit_code == 0
+    assert "there are no reasons" in one.stderr
+    assert "reasons" not in json.loads(one.stdout)["ranking"]["hits"][0]
+    refused = run("rank", "q", "--docs", docs, "--ranker", "qg", "--reasons", "1")
+    assert refused.exit_code != 0
+
+
 def test_trec_goes_to_a_file_and_names_the_query(run: Run, docs: Path, tmp_path: Path) -> None:
     out = tmp_path / "team.trec"
     result = run("rank", "q", "--docs", docs, "--output", "trec", "--out", out)

@@ -22,6 +22,7 @@ from mcranker import (
     Capabilities,
     ChatReply,
     ChatRequest,
+    ConfigError,
     FormNotKept,
     ModelError,
     Ranker,
@@ -284,6 +285,9 @@ TRIED_ELSEWHERE = {
 }
 
 
+UNEXPLAINED = ("qg", "rerank", "fused")
+
+
 def made(name: str, model: Any, **options: Any) -> Ranker:
     make: Any = RANKERS.get(name)
     ranker: Ranker = make(model=model, ledger=None, **options)
@@ -314,6 +318,38 @@ def test_a_ranking_by_hand(name: str) -> None:
         assert hit.score == pytest.approx(entry.expected[hit.doc_id])
     assert not ranking.missing
     assert ranking.usage.calls > 0
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_reasons_for_what_each_judge_gave_or_an_error_that_says_why_there_are_none(
+    name: str,
+) -> None:
+    entry, asked = ENTRIES[name], list[ChatRequest]()
+
+    def answer(request: ChatRequest) -> Any:
+        if request.tag.stage != "explain":
+            return entry.by_hand(request)
+        asked.append(request)
+        said = {"Quote": "", "Reason": f"{request.tag.persona} says"}
+        return json.dumps({"Passages": {str(number): said for number in range(1, 4)}})
+
+    with made(name, ScriptedChat(answer, capabilities=entry.offers), **entry.options) as ranker:
+        ranking = ranker.rank("masks", DOCS)
+        if name in UNEXPLAINED:
+            with pytest.raises(ConfigError, match="gives no reasons"):
+                ranker.explain(ranking)
+            return
+        planned = ranker.estimate_explain(ranking).calls
+        explained = ranker.explain(ranking)
+    judges = ranking.judges or (name,)
+    for hit in explained:
+        assert {judge: each.text for judge, each in hit.reasons.items()} == {
+            judge: f"{judge} says" for judge in judges
+        }
+    assert planned == len(asked) == len(judges)
+    for member in ranking.team.members if ranking.team else ():
+        for criterion in member.rubric.criteria if member.rubric else ():
+            assert any(criterion.name in each.messages[-1].content for each in asked)
 
 
 @pytest.mark.local_model

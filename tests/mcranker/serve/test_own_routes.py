@@ -13,10 +13,12 @@ import pytest
 from mcranker import (
     AuthenticationFailed,
     BudgetExceeded,
+    Capabilities,
     ChatRequest,
     ConfigError,
     Ranking,
     RequestRejected,
+    ScriptedChat,
 )
 from mcranker.events import PassagesCompared
 from mcranker.serve import Limits, RankerSettings, Settings
@@ -67,6 +69,49 @@ async def test_top_n_and_min_relevance_say_what_is_returned() -> None:
         good = await http.post("/v1/rank", json={**ASKED, "min_relevance": 0.15})
     assert first.json()["returned"] == good.json()["returned"] == ["1"]
     assert len(first.json()["ranking"]["hits"]) == 2
+
+
+def with_reasons(request: ChatRequest) -> str:
+    if request.tag.stage != "explain":
+        return by_place(request)
+    return json.dumps({"Passages": {"1": {"Quote": "surgical", "Reason": "It names one."}}})
+
+
+async def test_reasons_are_given_where_a_request_asks_for_them() -> None:
+    documents = {"query": "best masks", "documents": ["cloth", "surgical"]}
+    reasons = {"text": "It names one.", "quote": "surgical", "kind": "said"}
+    names = ("NLP scientist", "Virologist", "Worried parent")
+    async with client(score=with_reasons) as http:
+        whole = (await http.post("/v1/rank", json={**ASKED, "reasons": 1})).json()
+        rerank = (await http.post("/v1/rerank", json={**documents, "reasons": 1})).json()
+        plain = (await http.post("/v1/rerank", json=documents)).json()
+        wrong = await http.post("/v1/rank", json={**ASKED, "reasons": -1})
+    assert whole["ranking"]["hits"][0]["reasons"] == dict.fromkeys(names, reasons)
+    assert "reasons" not in whole["ranking"]["hits"][1]
+    assert rerank["results"][0]["reasons"] == dict.fromkeys(names, reasons)
+    assert "reasons" not in rerank["results"][1]
+    assert [each["relevance_score"] for each in rerank["results"]] == [
+        each["relevance_score"] for each in plain["results"]
+    ]
+    assert "reasons" not in plain["results"][0]
+    assert wrong.status_code == 400
+
+
+async def test_reasons_that_fail_leave_the_ranking_and_a_warning() -> None:
+    def speechless(request: ChatRequest) -> str:
+        return by_place(request) if request.tag.stage == "score" else "I do not know."
+
+    async with client(score=speechless) as http:
+        answer = await http.post("/v1/rank", json={**ASKED, "reasons": 2})
+    body = answer.json()
+    assert body["returned"] == ["1", "0"]
+    assert body["meta"]["warnings"] == ["no reason could be had"]
+    typed = ScriptedChat(lambda _: "", capabilities=Capabilities(prompts=False, max_questions=9))
+    ranker = RankerSettings("direct", "direct", {"model": typed, "ledger": None})
+    async with client(Settings(rankers=(ranker,))) as http:
+        refused = await http.post("/v1/rank", json={**ASKED, "reasons": 2})
+    assert refused.status_code == 400
+    assert "answers no prompts" in refused.json()["error"]["message"]
 
 
 async def test_a_threshold_needs_a_relevance() -> None:
