@@ -38,23 +38,23 @@ def show_ranking(screen: Screen, inspection: RankingRecord, top: int) -> None:
     if not inspection.hits:
         screen.words("No passages were given, so there was nothing to rank.", NOTE)
         return
-    if inspection.unfinished:
-        screen.words(clipped(inspection.unfinished, 300), "bold yellow")
-    for name, why in inspection.left_out.items():
-        reason = clipped(why, 300) or "no reason is known"
-        screen.words(f"{clipped(name, 80)} gave no order and is left out: {reason}", "yellow")
     hits = inspection.hits[: max(1, top)]
-    tables, gap = _tables(screen, inspection, hits)
-    for place, columns in enumerate(tables):
-        if place:
-            screen.line()
-        screen.cells(columns, gap)
+    show_table(screen, inspection, hits)
     rest = len(inspection.hits) - len(hits)
     if rest:
         screen.words(f"{rest:,} more passages below these", NOTE)
     screen.words(_legend(inspection), NOTE)
     _show_notable(screen, inspection)
-    _show_missing(screen, inspection)
+    show_missing(screen, inspection)
+
+
+def show_table(screen: Screen, inspection: RankingRecord, hits: Sequence[Hit]) -> None:
+    """The heat map of these passages."""
+    tables, gap = _tables(screen, inspection, hits)
+    for place, columns in enumerate(tables):
+        if place:
+            screen.line()
+        screen.cells(columns, gap)
 
 
 def _score_text(inspection: RankingRecord, hit: Hit, persona: str, places: int) -> str:
@@ -291,7 +291,8 @@ def _show_hit(screen: Screen, said: str, figure: Text, hit: Hit) -> None:
     screen.line(line)
 
 
-def _show_missing(screen: Screen, inspection: RankingRecord) -> None:
+def show_missing(screen: Screen, inspection: RankingRecord) -> None:
+    """How many scores are missing, and why the first ones are."""
     missing = len(inspection.missing)
     if not missing:
         return
@@ -306,4 +307,4 @@ def _show_missing(screen: Screen, inspection: RankingRecord) -> None:
         )
     if missing > _REASONS:
         rest = counted(missing - _REASONS, "score")
-        screen.words(f"and {rest} more; a passage's own view says why", NOTE)
+        screen.words(f"and {rest} more; a passage's own view shows why", NOTE)
