@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from personas.console import letter
-from personas.report.terminal.ranking import show_missing, show_table
+from personas.report.terminal.ranking import show_legend, show_missing, show_table
 from personas.report.terminal.screen import NOTE, Screen, clipped
 from personas.report.terminal.summary import show_warnings
 from personas.words import counted, dollars, seconds, weight
@@ -36,6 +36,8 @@ def show_ranking(console: Console, ranking: Ranking, top: int) -> None:
     rest = len(ranking) - len(hits)
     if rest:
         screen.words(f"{rest:,} more; --top {len(ranking)} shows all", NOTE)
+    if hits:
+        show_legend(screen, ranking)
     screen.line()
     show_warnings(screen, ranking)
     if len(ranking) + len(ranking.dropped) < len(ranking.passages):

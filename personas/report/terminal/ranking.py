@@ -43,7 +43,7 @@ def show_ranking(screen: Screen, inspection: RankingRecord, top: int) -> None:
     rest = len(inspection.hits) - len(hits)
     if rest:
         screen.words(f"{rest:,} more passages below these", NOTE)
-    screen.words(_legend(inspection), NOTE)
+    show_legend(screen, inspection)
     _show_notable(screen, inspection)
     show_missing(screen, inspection)
 
@@ -228,7 +228,8 @@ def _taken(columns: Sequence[Column], gap: int) -> int:
     return sum(column.width + gap for column in columns) - gap
 
 
-def _legend(inspection: RankingRecord) -> str:
+def show_legend(screen: Screen, inspection: RankingRecord) -> None:
+    """The columns and signs of the table, explained."""
     parts = [f"Scores go from 0 to {exact(inspection.top)}"] if inspection.judges else []
     if any(hit.members for hit in inspection.hits):
         parts = ["#3 the rank that a member gave"]
@@ -262,7 +263,7 @@ def _legend(inspection: RankingRecord) -> str:
             f"{SKIPPED} a score not asked for ({inspection.skipped:,} in all), because the "
             f"passage could not reach {goal}; {AT_MOST} the score it could have got at most"
         )
-    return "; ".join(parts) + "."
+    screen.words("; ".join(parts) + ".", NOTE)
 
 
 def _filled(inspection: RankingRecord) -> bool:

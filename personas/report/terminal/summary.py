@@ -46,7 +46,6 @@ def show_head(screen: Screen, inspection: RankingRecord) -> None:
         ),
     ]
     screen.words(", ".join(parts), NOTE)
-    show_warnings(screen, inspection)
 
 
 def show_warnings(screen: Screen, inspection: RankingRecord) -> None:
