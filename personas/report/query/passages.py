@@ -108,8 +108,9 @@ class PassageFormat:
         self.last_rank = record.last_sure_rank or len(hits)
         self.columns = 2 + (not record.unscored) + len(record.judges) + self.several
         self.columns += (record.grades is not None) + (record.other is not None)
-        self._words = words = _decisive(record.query.text)
-        self._marked = re.compile("|".join(map(re.escape, words)), re.IGNORECASE)
+        self._words = _decisive(record.query.text)
+        any_word = "|".join(map(re.escape, self._words))
+        self._marked = re.compile(any_word, re.IGNORECASE)
 
     def shown(
         self, hits: Sequence[Hit], limit: int
