@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import os
 
     import numpy as np
+    import pandas
     from numpy.typing import NDArray
 
     from mcranker.models import LedgerSpec, ModelSpec
@@ -259,6 +260,40 @@ class Ranking(RankingRecord):
 
         known = checked_grades(grades)
         print_inspection(self, top=top, passage=passage, grades=known, file=file)
+
+    def _repr_html_(self) -> str:
+        """The first passages and their scores, as a notebook shows them."""
+        from personas.report.notebook import ranking_html
+
+        return ranking_html(self)
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """The hits as a pandas data frame, a row each, best first.
+
+        Columns are ``rank``, ``doc_id``, ``score``, ``relevance``, ``first_stage_rank``,
+        ``first_stage_score``, ``title``, ``text``, and one per persona, ``score: NAME``, or
+        ``rank: NAME`` where the team compared passages. Missing values are NaN.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError("to_dataframe needs pandas: pip install pandas") from error
+        kind = "rank" if self.by_rank else "score"
+        columns = ["rank", "doc_id", "score", "relevance", "first_stage_rank"]
+        columns += ["first_stage_score", "title", "text"]
+        rows = []
+        for hit in self:
+            given = hit.ranks if self.by_rank else hit.scores
+            rows.append(
+                [getattr(hit, name) for name in columns] + [given.get(name) for name in self.judges]
+            )
+        names = [f"{kind}: {name}" for name in self.judges]
+        table = pandas.DataFrame(rows, columns=[*columns, *names])
+        numbers = ["score", "relevance", "first_stage_score", *names]
+        return table.astype(dict.fromkeys(numbers, float))
 
     @classmethod
     def from_dict(cls, data: object) -> Self:

@@ -164,6 +164,12 @@ class Team(_Record):
         """The personas' names, in order."""
         return tuple(member.name for member in self.members)
 
+    def _repr_html_(self) -> str:
+        """The team as a notebook shows it."""
+        from personas.report.notebook import team_html
+
+        return team_html(self)
+
     def lock(self) -> Team:
         """The same team, to be used as it is: nothing is recruited or rewritten."""
         return self.model_copy(update={"locked": True})

@@ -89,6 +89,11 @@ def judgement(grade: int | None, *, graded: bool) -> str:
     return f"relevant ({grade})" if graded else "relevant"
 
 
+def place(rank: int, score: float | None, otherwise: str = "") -> str:
+    """A rank, and the score there."""
+    return f"rank {rank}{otherwise if score is None else f', score {score:.6g}'}"
+
+
 def _balanced(line: str) -> str:
     depth = 0
 

@@ -13,7 +13,7 @@ from html import escape
 import markupsafe
 from markupsafe import Markup
 
-from personas.report.formats import clean, cut
+from personas.report.formats import bare, clean, cut
 from personas.words import whole
 
 EMPTY_QUERY = "(empty query)"
@@ -30,60 +30,23 @@ _SAME = Markup(
 
 
 _CHANGE = Markup('<span class="{}">{}</span>')
-_MOST_GROWTH = 6
-"""Bytes that a character takes at most, once escaped: a quotation mark, an isolate closed."""
-_CONTROLS = bytes({*range(0x20), 0x7F} - set(b"\t\n\r"))
-"""Of one byte each, they become the replacement character, which has three."""
-_GROWING = (
-    (b"&", 4),
-    (b"<", 3),
-    (b">", 3),
-    (b'"', 5),
-    (b"'", 5),
-    (b"\xc2", 1),  # begins the control characters of two bytes
-    (b"\xe2\x81", 3),  # begins the isolates, each of which may have to be closed
-)
-"""Beginning of a character -> by how many bytes it grows."""
+_TOOLTIP = 200
 
 
-def escaped(text: str, limit: int) -> str:
-    """Untrusted text, cut to `limit` characters, as markup to be put between tags.
+def escaped(text: str, limit: int, *, quote: bool = True) -> Markup:
+    """Untrusted text, cut to `limit` characters, as markup.
 
-    What is returned is plain text to Python, for pages that are put together by hand: never
-    escape it again, and never put anything else there.
+    Without `quote` it may stand between tags only, in fewer bytes.
     """
-    return escape(clean(text if len(text) <= limit else f"{text[:limit]}…"))
+    shown = clean(text if len(text) <= limit else f"{text[:limit]}…")
+    if quote:
+        return markupsafe.escape(shown)
+    return Markup(escape(shown, quote=False))  # noqa: S704 - is escaped
 
 
-def shortened(text: str, room: int) -> tuple[str, int]:
-    """`escaped` text of up to `room` bytes in UTF-8, and how many characters are left out."""
-    kept = fitting(text, room)
-    # Between tags quotation marks are nothing else.
-    return escape(clean(text[:kept]), quote=False), len(text) - kept
-
-
-def fitting(text: str, room: int) -> int:
-    """How many characters, from the first, take up to `room` bytes once they are `escaped`."""
-    if _MOST_GROWTH * len(text) <= room:
-        return len(text)
-    kept = min(len(text), room)
-    if page_bytes(text[:kept]) <= room:
-        return kept
-    fits = 0
-    while fits + 1 < kept:
-        middle = (fits + kept) // 2
-        if page_bytes(text[:middle]) <= room:
-            fits = middle
-        else:
-            kept = middle
-    return fits
-
-
-def page_bytes(text: str) -> int:
-    """Bytes in UTF-8 that the `escaped` text takes, or some more: it is not put together."""
-    data = text.encode(errors="surrogatepass")
-    size = len(data) + sum(more * data.count(mark) for mark, more in _GROWING)
-    return size + 2 * (len(data) - len(data.translate(None, _CONTROLS)))
+def tooltip(text: str) -> str:
+    """Untrusted text for a place where markup cannot isolate it."""
+    return cut(bare(text[: 4 * _TOOLTIP]), _TOOLTIP)
 
 
 def iso(text: str, limit: int = 300) -> Markup:

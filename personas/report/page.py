@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 _FILTERS = {
-    formats: ("bare", "cut", "value"),
-    markup: ("bar", "change", "iso", "moved", "part", "tersely"),
+    formats: ("alpha_reading", "bare", "cut", "judgement", "place", "tau_reading", "value"),
+    markup: ("bar", "change", "escaped", "iso", "moved", "part", "tersely", "tooltip"),
     words: (
         "counted",
         "dollars",
@@ -44,7 +44,6 @@ def render_page(
     template: str,
     *,
     assets: Sequence[str] = (),
-    filled: Mapping[str, str] | None = None,
     **values: Any,
 ) -> str:
     """The page that `template`, a file of ``templates/``, makes of `values`.
@@ -56,19 +55,13 @@ def render_page(
         assets: what the page has besides, e.g. ``("survey",)``: ``survey.css`` and
             ``survey.js`` of this package follow the others, in the order given. One of the
             two files may be absent.
-        filled: name -> large markup to be put where the template says ``<!--name-->``. It has
-            to be escaped and printable already; no text from outside can hold such a mark.
         values: what the template shows.
 
     Raises:
         FileNotFoundError: an asset has neither file.
     """
     made = environment().get_template(f"templates/{template}")
-    page = formats.printable(made.render({**_frame(tuple(assets)), **values}))
-    for name, large in (filled or {}).items():
-        before, _, after = page.partition(f"<!--{name}-->")
-        page = f"{before}{large}{after}"
-    return page
+    return formats.printable(made.render({**_frame(tuple(assets)), **values}))
 
 
 @cache

@@ -19,20 +19,7 @@
   if (!table) return;
   const passages = [...table.querySelectorAll(".passage")];
   const linkOf = (passage) => passage.querySelector(".label");
-  const rubrics = [...document.querySelectorAll("#rubrics > li")];
-  /* The criteria of whoever gave one score stand in the page once. */
-  const tell = (passage) => {
-    const judges = [...passage.querySelectorAll(".judgements tbody > tr:not(.sub) > .name")];
-    judges.forEach((judge, place) => {
-      const whole = judge.querySelector("small");
-      const rubric = rubrics[place];
-      if (!whole || whole.dataset.told || !rubric.textContent) return;
-      whole.dataset.told = "yes";
-      whole.append(" by: ", ...rubric.cloneNode(true).childNodes);
-    });
-  };
   const show = (passage, open) => {
-    if (open) tell(passage);
     passage.classList.toggle("open", open);
     linkOf(passage).setAttribute("aria-expanded", open);
   };

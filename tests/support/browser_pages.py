@@ -89,7 +89,7 @@ def write_query(folder: Path, data: dict[str, Any] | None = None) -> Path:
 def write_long_query(folder: Path) -> list[Path]:
     """The pages of a ranking of 40 passages, the second of three queries of a report.
 
-    They are three, as if no page could have more than 90,000 bytes.
+    They are three, as if no page could have more than 15 passages.
     """
     kinds = stored()["hits"][:DEPTH]
     hits = [
@@ -105,8 +105,7 @@ def write_long_query(folder: Path) -> list[Path]:
     found = RankingRecord.of({**stored(), "hits": hits})
     (folder / query_page(2)).parent.mkdir()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("personas.report.query.inspection_page.PAGE_BYTES", 90_000)
-        patch.setattr("personas.report.query.inspection_page.LINK_BYTES", 100)
+        patch.setattr("personas.report.query.inspection_page.ROWS", 15)
         pages = inspection_pages(found, PageContext("A report", 2, 3))
     paths = [folder / query_page(2, part) for part in range(1, len(pages) + 1)]
     for path, page in zip(paths, pages, strict=True):

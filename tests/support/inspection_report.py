@@ -41,6 +41,8 @@ class Page(HTMLParser):
             self.rows[-1].append("")
         if tag == "td":
             self.cells.append("")
+        if found.get("class") in ("id", "snippet"):
+            self.rows[-1][-1] += "\n"
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         assert tag in VOID

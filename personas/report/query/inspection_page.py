@@ -7,7 +7,6 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from markupsafe import Markup
@@ -15,44 +14,34 @@ from markupsafe import Markup
 from personas.ensembles import Rule
 from personas.files import dumps
 from personas.provenance import ORIGINS, Provenance, provenance
-from personas.ranking.record import Hit, OtherRanking, RankingRecord
-from personas.report.formats import alpha_reading, cut, tau_reading
-from personas.report.markup import page_bytes
+from personas.ranking.record import OtherRanking, RankingRecord
+from personas.report.formats import cut
 from personas.report.page import render_page
-from personas.report.query.passages import (
-    GENEROUS,
-    IMPUTED,
-    MISSING,
-    SKIPPED,
-    SUSPICIOUS,
-    TEXT_LIMIT,
-    TIGHT,
-    Limits,
-    PassageFormat,
-    passage,
-)
+from personas.report.query.passages import MISSING, SKIPPED, PassageFormat
 from personas.report.query.verdict import judgements, verdict
 from personas.report.site import (
-    LINK_BYTES,
     OVERVIEW,
-    PAGE_BYTES,
     PERSONAS,
     QUERIES,
     Page,
     PageContext,
-    ends_of_pages,
     pages_of,
     query_page,
 )
 from personas.schema import Criterion, Member
-from personas.words import exact, fixed, optional
+from personas.words import exact, fixed
 
-PAGE_LIMIT = 600_000
-"""Bytes of all passages' texts on a page by itself; long ones are cut alike to fit."""
+PAGE_LIMIT = 400_000
+"""Characters of all passages' texts on a page; long ones are cut alike to fit."""
+TEXT_LIMIT = 20_000
+"""Characters of one passage's text that are shown, at most."""
+ROWS = 100
+"""Passages on a page of a report, with up to six personas; with more, fewer."""
+_LEAST_ROWS = 10
 
 _LONG_WORD = 16
 _TEAM_FILE = 30_000
-"""Bytes of a team's file, up to which a page holds it."""
+"""Characters of a team as JSON, up to which a page holds its file."""
 _CROWD = 6
 _IN_SHORT = (
     "preset",
@@ -69,9 +58,6 @@ _IN_SHORT = (
 )
 
 
-MOST_PAIRS = 200
-"""Pairs of personas that are shown, at most."""
-_PLACES = 2
 _WRITTEN, _EDITED = "Written by a person", "Edited by a person"
 
 
@@ -95,13 +81,9 @@ class _Bounds:
     criteria: int = 20
 
 
-_BOUNDS = (
-    _Bounds(),
-    _Bounds(text=400, line=200, name=100, rows=100),
-    _Bounds(text=60, line=30, name=30, rows=40, criteria=5),
-    _Bounds(text=20, line=10, name=20, rows=3, criteria=3),
-)
-"""From generous to tight, for what would otherwise fill a page."""
+_TIGHT = _Bounds(text=300, line=150, name=80, rows=100, criteria=5)
+"""For a team of more than `_MANY` members."""
+_MANY = 12
 
 
 def render_inspection(
@@ -112,9 +94,9 @@ def render_inspection(
 ) -> str:
     """The inspection report of one ranked query: one HTML page that needs nothing else.
 
-    The same data give the same page, byte for byte. Passages are cut to `TEXT_LIMIT` bytes,
-    and further where all of them together exceed `PAGE_LIMIT`; the page says how much was
-    left out. Bytes are those of the page: UTF-8, with markup in the text escaped.
+    The same data give the same page, byte for byte. A passage is cut to `TEXT_LIMIT` characters,
+    and further where all of them together exceed `PAGE_LIMIT`; the page shows how much was left
+    out.
 
     Args:
         data: a ranking, or what its `to_dict` made.
@@ -125,176 +107,94 @@ def render_inspection(
     Raises:
         SchemaError: `data` is something else.
     """
-    inspection = RankingRecord.of(data).beside(grades=grades, other=other)
-    hits = inspection.hits
-    limit = _fair_limit([hit.text for hit in hits], TEXT_LIMIT, PAGE_LIMIT)
-    page = _QueryPages(inspection)
-    pieces = [page.piece(hit, Limits(text=limit)) for hit in hits]
-    return page.render(pages_of([""], [len(hits)]), 0, pieces)
+    record = RankingRecord.of(data).beside(grades=grades, other=other)
+    return _render(record, pages_of([""], [len(record.hits)]))[0]
 
 
-def inspection_pages(inspection: RankingRecord, around: PageContext) -> list[str]:
-    """The page of one query within a report, in several parts where one would be too large.
+def inspection_pages(record: RankingRecord, around: PageContext) -> list[str]:
+    """The page of one query within a report, in several parts where it has many passages.
 
-    Each has less than `PAGE_BYTES` bytes in UTF-8, with links to the report, to the queries
-    before and after, and to its other parts. Every part has the next passages, best first,
-    with their rows of the heat map; the team, the calls and the settings stand on part 1. That
-    holds for teams of some hundred personas at most.
+    Each links to the report, to the queries before and after, and to the other parts. A part has
+    `ROWS` passages, fewer with large teams, best first; the team, the calls and the settings are on
+    part 1.
 
     Args:
-        inspection: the query.
+        record: the ranking.
         around: its place in the report; part n is to be called
             ``query_page(around.place, n)``.
     """
-    page = _QueryPages(inspection, around)
-    pieces, left = [], PAGE_BYTES
-    for hit in inspection.hits:
-        piece = page.piece(hit)
-        left -= len(piece)  # characters, of a byte or more
-        if left <= 0:
-            return _in_parts(inspection, around)
-        pieces.append(piece)
-    made = page.render(pages_of([_name(around, 1)], [len(pieces)]), 0, pieces)
-    return [made] if len(made.encode()) < PAGE_BYTES else _in_parts(inspection, around)
+    count = len(record.hits)
+    rows = max(_LEAST_ROWS, min(ROWS, 6 * ROWS // max(1, len(record.judges))))
+    ends = [*range(rows, count, rows), count]
+    names = [query_page(around.place, each + 1).rpartition("/")[2] for each in range(len(ends))]
+    return _render(record, pages_of(names, ends), around)
 
 
-def _in_parts(inspection: RankingRecord, around: PageContext) -> list[str]:
-    hits, room = inspection.hits, PAGE_BYTES - LINK_BYTES
-    page = _QueryPages(inspection, around, team_page=_name(around, 1))
-    for bounds in _BOUNDS:
-        page.bounds = bounds
-        # What stands around the passages may fill half a page.
-        first, other = _frames(page, around)
-        if 2 * max(first, other) <= room:
-            break
-    pieces = [page.piece(hit) for hit in hits]
-    for place, hit in enumerate(hits):
-        if 2 * len(pieces[place].encode()) > room:
-            pieces[place] = page.piece(hit, TIGHT)
-    sizes = [len(piece.encode()) for piece in pieces]
-    ends = ends_of_pages(sizes, room - first, room - other)
-    parts = pages_of([_name(around, each) for each in range(1, len(ends) + 1)], ends)
-    return [page.render(parts, place, pieces) for place in range(len(parts))]
+def _render(
+    inspection: RankingRecord, parts: Sequence[Page], around: PageContext | None = None
+) -> list[str]:
+    """The pages, one for each of `parts`; without `around` it is a page by itself."""
+    form, judged = PassageFormat(inspection), judgements(inspection)
+    members = seen_members(inspection)
+    values: dict[str, Any] = {
+        "inspection": inspection,
+        "around": around,
+        "links": _links(around) if around else {},
+        "form": form,
+        "judgements": judged,
+        "columns": _columns(inspection, form),
+        "crowd": len(inspection.judges) > _CROWD,
+        "warnings": verdict(inspection),
+        "imputed": any(hit.imputed for hit in inspection.hits),
+        "last_rank": inspection.last_sure_rank,
+        "members": members,
+        "by_person": [each for each in members if each.parts],
+        "written": _written(members),
+        "team_file": _team_file(inspection),
+        "shared_reason": _shared_reason(members),
+        "in_short": [
+            (name.replace("_", " "), inspection.config[name])
+            for name in _in_short(inspection)
+            if inspection.config.get(name) not in (None, "", [], (), 0.0)
+        ],
+        "ensemble": _ensemble(inspection),
+        "judged": len(inspection.judged),
+        "partly": len(inspection.partly_judged),
+        "missing": [
+            (hit.rank, name, why) for hit in inspection.hits for name, why in hit.missing.items()
+        ],
+        "missing_mark": MISSING,
+        "skipped_mark": SKIPPED,
+        "star": "*",
+        "flag": "\N{BLACK FLAG}",
+        "suspicious": any(hit.suspicions for hit in inspection.hits),
+        "models": _models(inspection),
+        "bounds": _TIGHT if len(members) > _MANY else _Bounds(),
+        "parts": parts,
+    }
+    starts = [each.first for each in parts]
 
-
-def _frames(page: _QueryPages, around: PageContext) -> tuple[int, int]:
-    """Bytes of part 1 and of another part without passages."""
-    parts = pages_of([_name(around, 1), _name(around, 2)], [0, len(page.inspection.hits)])
-    first, other = (len(page.render(parts, place, []).encode()) for place in (0, 1))
-    return first, other
-
-
-def _name(around: PageContext, part: int) -> str:
-    return query_page(around.place, part).rpartition("/")[2]
-
-
-class _QueryPages:
-    """Renders the page of one query, or any part of it.
-
-    Args:
-        inspection: the query.
-        around: its place in a report; None for a page by itself.
-        team_page: name of the page that has the team; empty if it is the same one.
-
-    Attributes:
-        inspection: the query.
-        bounds: how much is shown around the passages.
-    """
-
-    def __init__(
-        self,
-        inspection: RankingRecord,
-        around: PageContext | None = None,
-        *,
-        team_page: str = "",
-    ) -> None:
-        self.inspection = inspection
-        self.bounds = _BOUNDS[0]
-        judged = judgements(inspection)
-        self._form = PassageFormat(
-            inspection, team_page=team_page, graded=judged is not None and judged.graded
-        )
-        members = seen_members(inspection)
-        self._values: dict[str, Any] = {
-            "inspection": inspection,
-            "around": around,
-            "links": _links(around) if around else {},
-            "form": self._form,
-            "judgements": judged,
-            "agreement": agreement(inspection),
-            "columns": _columns(inspection, self._form),
-            "crowd": len(inspection.judges) > _CROWD,
-            "verdict": verdict(inspection),
-            "imputed": any(hit.imputed for hit in inspection.hits),
-            "last_rank": inspection.last_sure_rank,
-            "members": members,
-            "by_person": by_person(members),
-            "written": _written(members),
-            "team_file": _team_file(inspection),
-            "shared_reason": _shared_reason(members),
-            "in_short": [
-                (name.replace("_", " "), inspection.config[name])
-                for name in _in_short(inspection)
-                if inspection.config.get(name) not in (None, "", [], (), 0.0)
-            ],
-            "ensemble": _ensemble(inspection),
-            "judged": len(inspection.judged),
-            "partly": len(inspection.partly_judged),
-            "missing": [
-                (hit.rank, name, why)
-                for hit in inspection.hits
-                for name, why in hit.missing.items()
-            ],
-            "missing_mark": MISSING,
-            "skipped_mark": SKIPPED,
-            "star": IMPUTED,
-            "flag": SUSPICIOUS,
-            "suspicious": any(hit.suspicions for hit in inspection.hits),
-            "models": _models(inspection),
-        }
-
-    def piece(self, hit: Hit, limits: Limits = GENEROUS) -> str:
-        """The passage's row and details, as markup."""
-        return passage(self._form, hit, limits)
-
-    def render(self, parts: Sequence[Page], place: int, pieces: Sequence[str]) -> str:
-        """The part in that place; `pieces` are those of all parts, or none to measure its frame."""
-        part = parts[place]
-        its = pieces[part.first - 1 : part.last]
-        starts = [each.first for each in parts]
-
+    def render(part: Page) -> str:
         def page_of(rank: int) -> str:
             """The page with the passage's details; empty if it is the same one."""
             if part.first <= rank <= part.last:
                 return ""
             return parts[bisect_right(starts, rank) - 1].name
 
-        bounds = self.bounds
-        rubrics = self._form.rubrics(most=bounds.criteria, name=bounds.name)
+        hits = inspection.hits[part.first - 1 : part.last]
+        limit = _fair_limit([len(hit.text) for hit in hits])
+        home = "" if part.number == 1 else parts[0].name
         return render_page(
             "inspection.html",
-            **self._values,
-            bounds=self.bounds,
-            rubrics=[Markup(each) for each in rubrics],  # noqa: S704 - is escaped already
+            **values,
             part=part,
-            parts=parts,
             page_of=page_of,
-            filled={"passages": self._with_line(its, part.first)},
+            hits=hits,
+            home=home,
+            text_limit=limit,
         )
 
-    def _with_line(self, pieces: Sequence[str], first: int) -> str:
-        """The passages from rank `first` on, with a line below the last rank asked for."""
-        last = self.inspection.last_sure_rank
-        if last is None or not first <= last < first + len(pieces):
-            return "".join(pieces)
-        what = "Ranks below were not asked for"
-        if not (self.inspection.top_k or self.inspection.comparisons):
-            how = "dropped or not judged" if self.inspection.dropped else "not judged"
-            what = f"Passages below were {how} and keep first-stage order"
-        cell = f'<td colspan="{self._form.columns}">{what}.</td>'
-        line = f'<tbody class="line"><tr>{cell}</tr></tbody>\n'
-        above = last - first + 1
-        return "".join([*pieces[:above], line, *pieces[above:]])
+    return [render(part) for part in parts]
 
 
 def _links(around: PageContext) -> dict[str, str]:
@@ -316,7 +216,11 @@ def _columns(inspection: RankingRecord, form: PassageFormat) -> list[_Column]:
     for name in inspection.judges:
         scores = [hit.scores.get(name) for hit in inspection.hits]
         known = [score for score in scores if score is not None]
-        mean = fixed(math.fsum(known) / len(known), max(2, form.score_places)) if known else MISSING
+        mean = (
+            fixed(math.fsum(known) / len(known), max(2, form.score_places))
+            if known
+            else "\N{EN DASH}"
+        )
         longest = max(map(len, name.split()), default=0)
         columns.append(_Column(name, mean, longest > _LONG_WORD))
     return columns
@@ -355,67 +259,15 @@ def _models(inspection: RankingRecord) -> list[tuple[str, str]]:
     return [(f"{cut(role, 40)} model", name) for role, name in roles]
 
 
-def _fair_limit(texts: Sequence[str], most: int, room: int) -> int:
-    """The longest limit up to `most` that keeps all texts together in `room`.
-
-    All in bytes of the page, with markup in the texts escaped.
-    """
-    sizes = [min(most, page_bytes(text[:most])) for text in texts]
-    for place, size in enumerate(sorted(sizes)):
-        share = room // (len(sizes) - place)
-        if size > share:
+def _fair_limit(lengths: Sequence[int]) -> int:
+    """The longest limit up to `TEXT_LIMIT` that keeps all texts together in `PAGE_LIMIT`."""
+    room = PAGE_LIMIT
+    for place, length in enumerate(sorted(min(TEXT_LIMIT, each) for each in lengths)):
+        share = room // (len(lengths) - place)
+        if length > share:
             return share
-        room -= size
-    return most
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """Two personas: Kendall's tau, and in words what it says; a dash where it is not defined."""
-
-    first: str
-    second: str
-    tau: str
-    reading: str
-
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """How far a team agrees.
-
-    Attributes:
-        reading: what `alpha` says, to follow "The personas"; empty if it is not defined.
-        alpha: Krippendorff's alpha.
-        pairs: every two personas, in the order of the team, up to `MOST_PAIRS`.
-        more_pairs: how many are not among them.
-    """
-
-    reading: str
-    alpha: str
-    pairs: tuple[Pair, ...]
-    more_pairs: int
-
-
-def agreement(inspection: RankingRecord) -> Agreement | None:
-    """How far the personas agree; None where fewer than two judged."""
-    number = len(inspection.judges)
-    if number < 2 or not inspection.hits:
-        return None
-    alpha, taus = inspection.agreement.sums.alpha, inspection.agreement.taus
-    return Agreement(
-        reading="" if alpha is None else alpha_reading(alpha),
-        alpha=optional(alpha, _PLACES),
-        pairs=tuple(
-            _pair(first, second, tau) for (first, second), tau in islice(taus.items(), MOST_PAIRS)
-        ),
-        more_pairs=max(0, number * (number - 1) // 2 - MOST_PAIRS),
-    )
-
-
-def _pair(first: str, second: str, tau: float | None) -> Pair:
-    if tau is None:
-        return Pair(first, second, "\N{EN DASH}", "cannot be told")
-    return Pair(first, second, optional(tau, _PLACES), tau_reading(tau))
+        room -= length
+    return TEXT_LIMIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -459,9 +311,9 @@ def _team_file(inspection: RankingRecord) -> Markup | None:
     """The team as a YAML file that the page holds; None without one, or for a very large one."""
     if inspection.team is None:
         return None
+    if len(inspection.team.model_dump_json()) > _TEAM_FILE:
+        return None  # before it is written as YAML, which is slow
     data = dumps(inspection.team).encode()
-    if len(data) > _TEAM_FILE:
-        return None
     # Letters and digits alone, whatever the team says.
     return Markup(f"data:text/yaml;base64,{base64.b64encode(data).decode()}")  # noqa: S704
 
@@ -470,11 +322,6 @@ def _shared_reason(members: tuple[SeenMember, ...]) -> str:
     """Why they were recruited, where all who have a reason have the same; else empty."""
     reasons = [seen.member.persona.reason for seen in members if seen.member.persona.reason]
     return reasons[0] if len(reasons) > 1 and len(set(reasons)) == 1 else ""
-
-
-def by_person(members: tuple[SeenMember, ...]) -> tuple[SeenMember, ...]:
-    """Those of whom a person wrote a part."""
-    return tuple(each for each in members if each.parts)
 
 
 def _written(members: tuple[SeenMember, ...]) -> str:

@@ -1,77 +1,78 @@
-"""The passages of a query's page, each a row of the table and its details below it, as markup.
-
-There are a hundred passages on a page and a hundred thousand in a report, so their markup is put
-together by hand, not by a template. Every text from outside goes through `markup.escaped` or
-`markup.shortened`; whatever else stands between the tags are numbers and our own words.
-"""
+"""Passages as the page of a query shows them: what its template asks for beside the record."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from itertools import islice
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from markupsafe import Markup
 
 from personas.ranking.record import Hit, RankingRecord
-from personas.report.formats import bare, judgement
-from personas.report.markup import escaped, shortened, tersely
-from personas.schema import Rubric
-from personas.words import decimals, exact, fixed, percent, weight, whole
+from personas.report.formats import place
+from personas.report.markup import escaped, iso, tooltip
+from personas.words import decimals, fixed, percent
 
-TEXT_LIMIT = 20_000
-"""Bytes of one passage's text that are shown at most, as they stand in the page."""
-
-NOT_SCORED = "not scored"
-MISSING = "\N{EN DASH}"
-SKIPPED = "\N{MIDDLE DOT}"
-IMPUTED = "*"
-SUSPICIOUS = "\N{BLACK FLAG}"
+MISSING, SKIPPED = "\N{EN DASH}", "\N{MIDDLE DOT}"
+"""In place of a score that did not come, and of one that was not asked for."""
 
 _LEVELS = 10
 _LABEL = 160
-_SNIPPET = 90
-_NAME = 80
-_ID, _SHORT_ID = 160, 80
-_TOOLTIP = 200
-_MOST_NAMES = 3
+_SNIPPET = 130
+_BEGINNING = 90
+_SEARCHED = 20_000  # characters of a text in which words of the query are looked for
+_MOST_WORDS = 20
+_MOST_PLACES = 20  # of one word
 _FINE = 3.0
-_UNASKED = "not asked for"
-_UNREACHING = "not asked: it could not reach the first ranks"
-_DROPPED = "dropped"
-_AT_MOST = "\N{LESS-THAN OR EQUAL TO} "
+_WORD = re.compile(r"\w+")
+_COMMON = frozenset(
+    """a about all also an and any are as at be been but by can could did do does for from had has
+    have how i if in into is it its may more most no not of on or our should so some such than
+    that the their them then there these they this those to was we were what when where which
+    who why will with would you your""".split()  # noqa: SIM905 - shorter than a list
+)
+"""English words that decide nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """One passage, with what both its row and its details show.
+class Snippet(NamedTuple):
+    """One line of why a passage is relevant; `who` is the persona that says so, if one does."""
+
+    who: str
+    text: Markup
+
+
+class Cell(NamedTuple):
+    """What a persona made of a passage, as its cells of the table and of the details show it.
 
     Attributes:
-        hit: the passage.
-        label: title or beginning, as markup.
-        cut: whether the label does not hold the whole title.
-        final: what it is ranked by; None if it was not scored.
-        score: that as text, empty for None.
-        effects: `Hit.effects`.
-        raised: `Hit.raised_most_by`.
-        sunk: `Hit.sunk_most_by`.
-        apart: `Hit.disagreement`.
+        persona: its name.
+        number: its place on the team, from 1; 0 where it is no member.
+        kind: class of the cell: ``h0`` to ``h10`` with a score; else ``missing``, ``skipped``,
+            ``unasked`` or ``none``.
+        text: what the cell says.
+        value: by which the column is sorted; empty without a score.
+        title: a tooltip.
+        without: rank of the passage without the persona; None if that is not known.
+        effect: by how many ranks the persona raised (positive) or sank (negative) the passage.
+        moved_most: whether no other one raised, or sank, it more.
     """
 
-    hit: Hit
-    label: str
-    cut: bool
-    final: float | None
-    score: str
-    effects: Mapping[str, int]
-    raised: tuple[str, ...]
-    sunk: tuple[str, ...]
-    apart: float | None
+    persona: str
+    number: int
+    kind: str
+    text: str
+    value: str
+    title: str
+    without: int | None
+    effect: int
+    moved_most: bool
 
 
 class PassageFormat:
     """How the passages of one query are shown.
 
     Attributes:
-        inspection: the query.
+        record: the ranking.
         several: whether there are several personas.
         exact: whether leaving a persona out is exact.
         lowest: the score of the palest colour, an end of the scale.
@@ -82,31 +83,18 @@ class PassageFormat:
         final_places: decimals of a final score.
         other_places: decimals of a score by the ranker compared with.
         apart_places: decimals of a disagreement.
-        graded: whether judgements above 1 occur.
         last_rank: the last rank that was asked for.
         columns: how many the table has.
         names: persona -> name as markup.
-        judges: persona -> name as markup, with a link to the team where it is a member.
-        other_name: name of the ranker compared with as markup; empty if there is none.
     """
 
-    def __init__(
-        self, inspection: RankingRecord, *, team_page: str = "", graded: bool = False
-    ) -> None:
-        """Look at all passages.
-
-        Args:
-            inspection: the query.
-            team_page: name of the page that has the team; empty if it is the same one.
-            graded: whether judgements above 1 occur.
-        """
-        hits = inspection.hits
+    def __init__(self, record: RankingRecord) -> None:
+        hits = record.hits
         known = [score for hit in hits for score in hit.known_scores]
-        self.inspection = inspection
-        self.several = len(inspection.judges) > 1
-        self.by_rank = inspection.by_rank
-        self.exact = inspection.leave_one_out_exact
-        self.lowest, self.highest = 0.0, inspection.top
+        self.record = record
+        self.several = len(record.judges) > 1
+        self.exact = record.leave_one_out_exact
+        self.lowest, self.highest = 0.0, record.top
         self.known = (min(known), max(known)) if known else None
         self.score_places = decimals(known)
         self.final_places = decimals([each for hit in hits if (each := _final(hit)) is not None])
@@ -114,479 +102,177 @@ class PassageFormat:
             [hit.other.score for hit in hits if hit.other and hit.other.score is not None]
         )
         self.apart_places = 3 if known and max(known) <= _FINE else 2
-        self.names = {name: escaped(name, _NAME) for name in inspection.judges}
-        self.judges = _judges(inspection, self.names, team_page)
-        self.other_name = escaped(inspection.other.name, _NAME) if inspection.other else ""
-        self.graded = graded
-        self._levels: dict[float, int] = {}
-        self._rubrics: dict[str, Rubric | None] = {}
-        last = inspection.last_sure_rank
-        self.last_rank = len(hits) if last is None else last
-        self.columns = 2 + (not inspection.unscored) + len(inspection.judges) + self.several
-        self.columns += (inspection.grades is not None) + (inspection.other is not None)
+        members = record.team.names if record.team else ()
+        self.names = {name: iso(name, 80) for name in record.judges}
+        self._numbers = {name: number for number, name in enumerate(members, start=1)}
+        self.last_rank = record.last_sure_rank or len(hits)
+        self.columns = 2 + (not record.unscored) + len(record.judges) + self.several
+        self.columns += (record.grades is not None) + (record.other is not None)
+        self._words = _decisive(record.query.text)
+        any_word = "|".join(map(re.escape, self._words))
+        self._marked = re.compile(any_word, re.IGNORECASE)
 
-    def shown(self, hit: Hit) -> Shown:
-        """The passage, ready to be shown."""
-        title = hit.title.strip()
-        label = escaped(title or excerpt(hit.text), _LABEL)
-        final = _final(hit)
-        bound = "" if hit.at_most is None else _AT_MOST
-        return Shown(
-            hit=hit,
-            label=label or "(no text)",
-            cut=len(title) > _LABEL,
-            final=final,
-            score="" if final is None else bound + fixed(final, self.final_places),
-            effects=hit.effects,
-            raised=hit.raised_most_by,
-            sunk=hit.sunk_most_by,
-            apart=hit.disagreement,
-        )
-
-    def level(self, score: float) -> int:
-        """The step of the colours for a score, 0 to 10."""
-        level = self._levels.get(score)
-        if level is None:
-            share = (score - self.lowest) / (self.highest - self.lowest)
-            level = self._levels[score] = min(_LEVELS, max(0, round(_LEVELS * share)))
-        return level
-
-    def mark(self, hit: Hit, persona: str) -> tuple[str, str]:
-        """A persona's score, or its rank, as text; and the value by which the column is sorted."""
-        rank = hit.ranks.get(persona)
-        if rank is not None:
-            return f"{rank}{'+' if self.inspection.tails.get(persona) == rank else ''}", str(rank)
-        score = hit.scores.get(persona)
-        return fixed(score or 0.0, self.score_places), f"{score:.6g}"
-
-    def without_score(self, hit: Hit, persona: str) -> str:
-        """The cell of a persona who gave no score."""
-        if persona in hit.missing:
-            title, stood = _missing_title(hit.missing[persona]), hit.imputed.get(persona)
-            if stood is None:
-                return _marked("missing", MISSING, title)
-            return _marked("missing", f"({stood:.4g})", f"{stood:.4g} is imputed; {title}")
-        if persona in hit.skipped:
-            return _marked("skipped", SKIPPED, _UNREACHING)
-        if hit.judged:
-            return _marked("unasked", SKIPPED, _UNASKED)
-        return '<td class="none"></td>'
-
-    def judgement(self, grade: int | None) -> tuple[str, str]:
-        """Class and words of a judgement."""
-        kind = "unjudged" if grade is None else "relevant" if grade > 0 else "irrelevant"
-        return kind, judgement(grade, graded=self.graded)
-
-    def rubric(self, persona: str) -> Rubric | None:
-        """The criteria of a persona of the team; None where it has none."""
-        if persona not in self._rubrics:
-            member = self.inspection.member(persona)
-            self._rubrics[persona] = member.rubric if member else None
-        return self._rubrics[persona]
-
-    judged_as_a_whole = "<small>judged as a whole</small>"
-    """What stands beside a persona that gave one score; a script adds `rubrics` to it."""
-
-    def rubrics(self, *, most: int, name: int) -> list[str]:
-        """Criteria and weights of each persona that gave one score, as markup; else empty.
-
-        A page has them once: beside every score they would take half of it.
+    def shown(
+        self, hits: Sequence[Hit], limit: int
+    ) -> Iterator[
+        tuple[Hit, Markup, list[Cell], list[tuple[tuple[str, ...], str]], Snippet | None, Markup]
+    ]:
+        """Each passage with its label, cells, the personas that moved it most, a snippet, text.
 
         Args:
-            most: criteria of a persona.
-            name: characters of a criterion's name.
+            hits: the passages.
+            limit: characters of a text.
         """
-        by_criterion = {name for hit in self.inspection.hits for name in hit.criteria}
-        said = []
-        for persona in self.inspection.judges:
-            rubric = None if persona in by_criterion else self.rubric(persona)
-            criteria = rubric.criteria if rubric else ()
-            named = [
-                f"{tersely(each.name, min(_NAME, name))} {weight(each.weight)}"
-                for each in criteria[:most]
-            ]
-            if len(criteria) > most:
-                named.append(f"{whole(len(criteria) - most)} more")
-            said.append(", ".join(named))
-        return said
+        for hit in hits:
+            raised, sunk = hit.raised_most_by, hit.sunk_most_by
+            moves = [each for each in ((raised, "raised"), (sunk, "sank")) if each[0]]
+            cells = self._cells(hit, raised + sunk)
+            label, snippet = self._label(hit), self._snippet(hit, raised)
+            yield hit, label, cells, moves, snippet, self._text(hit, limit)
+
+    def _cells(self, hit: Hit, movers: Sequence[str]) -> list[Cell]:
+        """What each persona made of the passage, in the order of the columns."""
+        effects, without, ranks = hit.effects, hit.rank_without, hit.ranks
+        confidence, members = hit.confidence, hit.members
+        cells = []
+        for name, score in hit.marks.items():
+            if score is None:
+                kind, text, title = self._absent(hit, name)
+                value = ""
+            else:
+                kind, title = f"h{self._level(score)}", f"{score:.6g}"
+                value, text = title, fixed(score, self.score_places)
+                if name in ranks:
+                    value, title = str(ranks[name]), ""
+                    text = f"{value}{'+' if self.record.tails.get(name) == ranks[name] else ''}"
+                if name in members:
+                    title = place(members[name].rank, members[name].score)
+                if name in without:
+                    title += f"; without it rank {without[name]}"
+                if name in confidence:
+                    title += f"; {percent(confidence[name])} sure"
+                title = title.removeprefix("; ")
+            number = self._numbers.get(name, 0)
+            at, by = without.get(name), effects.get(name, 0)
+            cells.append(Cell(name, number, kind, text, value, title, at, by, name in movers))
+        return cells
+
+    def _level(self, score: float) -> int:
+        """The step of the colours for a score, 0 to 10."""
+        share = (score - self.lowest) / (self.highest - self.lowest)
+        return min(_LEVELS, max(0, round(_LEVELS * share)))
+
+    def _absent(self, hit: Hit, name: str) -> tuple[str, str, str]:
+        """Kind, text and tooltip of the cell of a persona that gave no score."""
+        if name in hit.missing:
+            why = f"missing: {tooltip(hit.missing[name]) or 'no reason is known'}"
+            instead = hit.imputed.get(name)
+            if instead is None:
+                return "missing", MISSING, why
+            return "missing", f"({instead:.4g})", f"{instead:.4g} is imputed; {why}"
+        if name in hit.skipped:
+            return "skipped", SKIPPED, "not asked: it could not reach the first ranks"
+        return ("unasked", SKIPPED, "not asked for") if hit.judged else ("none", "", "")
+
+    def weights(self, persona: str) -> Mapping[str, float]:
+        """Criterion -> its weight, of a persona of the team."""
+        member = self.record.member(persona)
+        rubric = member.rubric if member else None
+        return {each.name: each.weight for each in rubric.criteria} if rubric else {}
+
+    def _label(self, hit: Hit) -> Markup:
+        """The title, or the beginning of the text."""
+        said = escaped(hit.title.strip() or _beginning(hit.text), _LABEL)
+        return said or Markup("(no text)")
+
+    def has_more_title(self, hit: Hit) -> bool:
+        """Whether the label does not hold the whole title."""
+        return len(hit.title.strip()) > _LABEL
+
+    def _snippet(self, hit: Hit, raised: Sequence[str]) -> Snippet | None:
+        """Why the passage is relevant: a persona's reason, or its text around the query's words.
+
+        None where it has neither, or would only repeat the label.
+        """
+        reasons = hit.reasons
+        for name in (*raised, *reasons):
+            if name in reasons and reasons[name].kind == "said":
+                return Snippet(name, escaped(" ".join(reasons[name].text.split()), _SNIPPET))
+        text = hit.text[:_SEARCHED]
+        start = self._start(text)
+        if not start and not hit.title.strip():
+            return None
+        line = " ".join(text[start : start + 2 * _SNIPPET].split())
+        return Snippet("", self.marked(f"{'…' if start else ''}{line}", _SNIPPET)) if line else None
+
+    def marked(self, text: str, limit: int) -> Markup:
+        """The text with the query's decisive words in bold."""
+        shown = text if len(text) <= limit else f"{text[:limit]}…"
+        if not self._words:
+            return escaped(shown, len(shown))
+        parts, done = [], 0
+        for found in self._marked.finditer(shown):
+            start = found.start()
+            if start and shown[start - 1].isalnum():
+                continue
+            parts += [escaped(shown[done:start], limit), "<b>", escaped(found[0], limit), "</b>"]
+            done = found.end()
+        return Markup("".join([*parts, escaped(shown[done:], limit)]))  # noqa: S704 - escaped
+
+    def _text(self, hit: Hit, limit: int) -> Markup:
+        """The beginning of the text, with the quotes of reasons marked."""
+        text = hit.text
+        quotes = [each.quote for each in hit.reasons.values() if each.quote and each.quote in text]
+        parts, done = [], 0
+        for start, end in sorted((at := text.index(each), at + len(each)) for each in quotes):
+            if done <= start and end <= limit:
+                before, quote = text[done:start], text[start:end]
+                parts += [escaped(before, limit), "<mark>", escaped(quote, limit), "</mark>"]
+                done = end
+        rest = escaped(text[done:], limit - done, quote=False)
+        return Markup("".join([*parts, rest])) if parts else rest  # noqa: S704 - escaped
+
+    def _start(self, line: str) -> int:
+        """Where the part of the text begins that has most of the query's words; 0 for the first."""
+        low = line.lower()
+        if len(low) != len(line):
+            low = line
+        places = []
+        for word in self._words:
+            at = low.find(word)
+            for _ in range(_MOST_PLACES):
+                if at < 0:
+                    break
+                if not at or not low[at - 1].isalnum():
+                    places.append((at, word))
+                at = low.find(word, at + 1)
+        best, start = 0, 0
+        for at, _ in sorted(places):
+            words = {word for other, word in places if at <= other < at + _SNIPPET - 30}
+            if len(words) > best:
+                best, start = len(words), at
+        if start < _BEGINNING:
+            return 0
+        # From the beginning of the sentence, or of a word, near before it.
+        before = line.rfind(". ", start - 60, start)
+        return before + 2 if before >= 0 else line.find(" ", start - 30) + 1
 
 
-def excerpt(text: str) -> str:
+def _decisive(query: str) -> Sequence[str]:
+    """Words of the query that decide whether a passage is relevant, in lower case."""
+    words = dict.fromkeys(_WORD.findall(query[:2000].lower()))
+    return [each for each in words if each not in _COMMON and len(each) > 1][:_MOST_WORDS]
+
+
+def _beginning(text: str) -> str:
     """The beginning of a text on one line, cut between words and with an ellipsis."""
-    line = " ".join(text[: 4 * _SNIPPET].split())
-    if len(line) <= _SNIPPET and len(text) <= 4 * _SNIPPET:
+    line = " ".join(text[: 4 * _BEGINNING].split())
+    if len(line) <= _BEGINNING and len(text) <= 4 * _BEGINNING:
         return line
-    kept = line[: _SNIPPET + 1].rpartition(" ")[0][:_SNIPPET]
+    kept = line[: _BEGINNING + 1].rpartition(" ")[0][:_BEGINNING]
     # Without blanks, as in Chinese, a word may be cut.
-    return f"{kept if 2 * len(kept) > _SNIPPET else line[:_SNIPPET]}…"
-
-
-def _missing_title(why: str) -> str:
-    """Why a score is missing, for a tooltip."""
-    return f"missing: {escaped(bare(why[: 4 * _TOOLTIP]), _TOOLTIP) or 'no reason is known'}"
-
-
-def value_cell(level: int, value: str, text: str, title: str = "", hint: str = "") -> str:
-    """A coloured cell of the table: a score, a rank, or whatever else has a place on a scale.
-
-    Args:
-        level: the step of the colours, 0 to 10.
-        value: what the column is sorted by, a number.
-        text: what the cell says.
-        title: a tooltip, as markup; empty for none.
-        hint: markup that follows the value.
-    """
-    tip = f' title="{title}"' if title else ""
-    return f'<td class="cell h{level}" data-v="{value}"{tip}>{text}{hint}</td>'
-
-
-def _row(form: PassageFormat, shown: Shown) -> str:
-    """The passage's row of the table."""
-    hit = shown.hit
-    rank, first = hit.rank, hit.first_stage_rank
-    flag = ""
-    if hit.suspicions:
-        said = bare("; ".join([each.sentence for each in hit.suspicions]))
-        flag = (
-            f'<abbr class="flag" title="{escaped(said, _TOOLTIP)}">'
-            f'<span aria-hidden="true">{SUSPICIOUS}</span><span class="sr">suspicious</span></abbr>'
-        )
-    # Asked for nowhere: below the line a move is no finding.
-    where = _moved(hit.moved) if rank <= form.last_rank else ""
-    parts = [
-        f'<tr><th class="name" data-v="{rank}"><span class="rank">{rank}</span>{flag}'
-        f'<a class="label" href="#passage-{rank}" dir="auto">{shown.label}</a>'
-        f'<bdi class="id">{escaped(hit.doc_id, _SHORT_ID)}</bdi></th>',
-    ]
-    add = parts.append
-    if not form.inspection.unscored:
-        add(_final_cell(form, shown))
-    movers = shown.raised + shown.sunk
-    for name, score in hit.marks.items():
-        if score is None:
-            add(form.without_score(hit, name))
-        else:
-            text, value = form.mark(hit, name)
-            hint = _hint(shown.effects[name]) if name in movers else ""
-            add(value_cell(form.level(score), value, text, _tip(hit, name, score), hint))
-    if form.several:
-        apart = shown.apart
-        said = "" if apart is None else fixed(apart, form.apart_places)
-        value = "" if apart is None else f' data-v="{apart:.6g}"'
-        add(f'<td class="quiet apart"{value}>{said}</td>')
-    add(f'<td class="from" data-v="{first}">{first}{where}</td>')
-    if form.inspection.grades is not None:
-        add(_grade_cell(form, hit.grade))
-    if form.inspection.other:
-        add(_other_cell(hit, form.other_places))
-    add("</tr>")
-    return "".join(parts)
-
-
-def _tip(hit: Hit, name: str, score: float) -> str:
-    """What a cell is about: exact score, rank without the persona, confidence."""
-    at = hit.members.get(name)
-    said = _place(at.rank, at.score, "") if at else "" if hit.ranks else f"{score:.6g}"
-    if name in hit.rank_without:
-        said += f"; without it rank {hit.rank_without[name]}"
-    if name in hit.confidence:
-        said += f"; {percent(hit.confidence[name])} sure"
-    return said.removeprefix("; ")
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How much of a passage's details is shown.
-
-    Attributes:
-        text: bytes of the text, and of a title too long for the label.
-        reason: characters of why a score is missing.
-        criteria: scores by criterion, of each persona.
-    """
-
-    text: int = TEXT_LIMIT
-    reason: int = 1000
-    criteria: int = 100
-
-
-GENEROUS = Limits()
-TIGHT = Limits(text=2_000, reason=80, criteria=0)
-"""For a passage that would otherwise fill a page by itself."""
-
-
-def passage(form: PassageFormat, hit: Hit, limits: Limits = GENEROUS) -> str:
-    """The passage's row, and its details in a row of their own, as markup."""
-    shown = form.shown(hit)
-    beyond = " beyond" if hit.rank > form.last_rank else ""
-    return (
-        f'<tbody class="passage{beyond}" id="passage-{hit.rank}">{_row(form, shown)}\n'
-        f'<tr class="detail"><td colspan="{form.columns}">{_details(form, shown, limits)}</td></tr>'
-        "</tbody>\n"
-    )
-
-
-def _details(form: PassageFormat, shown: Shown, limits: Limits) -> str:
-    hit = shown.hit
-    parts = ['<div class="inside"><div>\n']
-    add = parts.append
-    if shown.effects:
-        add(f'<p class="why">{_why(form, shown)}</p>\n')
-    for each in hit.suspicions:
-        add(
-            f'<p class="gap"><strong>{SUSPICIOUS} Suspicious.</strong> '
-            f'<span class="iso">{escaped(each.sentence, limits.reason)}</span></p>\n'
-        )
-    for name, why in hit.missing.items():
-        who = form.names.get(name) or escaped(name, _NAME)
-        stood = hit.imputed.get(name)
-        instead = "" if stood is None else f" {stood:.4g} is imputed."
-        add(
-            f'<p class="gap"><strong>No score by <bdi>{who}</bdi>.{instead}</strong> '
-            f'<span class="iso">{escaped(why or "No reason is known.", limits.reason)}</span></p>\n'
-        )
-    if hit.marks and (shown.final is not None or hit.dropped is not None):
-        add(_scores(form, shown, limits.criteria))
-    add(f'<dl class="terms">{_facts(form, shown)}</dl></div>\n<div>')
-    if shown.cut:
-        title, more = shortened(hit.title, limits.text)
-        add(f'<h3 dir="auto">{title}</h3>\n{_cut_here(more, "title")}')
-    text, more = shortened(hit.text, limits.text)
-    if text:
-        add(f'<div class="text" dir="auto">{text}</div>\n')
-    elif not hit.text:
-        add('<p class="none">The passage has no text.</p>\n')
-    if hit.cut:
-        add(f'<p class="note">The model did not see the last {whole(hit.cut)} characters.</p>\n')
-    add(f"{_cut_here(more, 'passage')}</div></div>")
-    return "".join(parts)
+    return f"{kept if 2 * len(kept) > _BEGINNING else line[:_BEGINNING]}…"
 
 
 def _final(hit: Hit) -> float | None:
     return hit.score if hit.at_most is None else hit.at_most
-
-
-def _without_final(hit: Hit) -> str:
-    """What stands in place of the final score of a passage that has none."""
-    if hit.dropped is None:
-        return NOT_SCORED
-    return f"{_DROPPED}: relevance {hit.dropped:.6g}"
-
-
-def _judges(
-    inspection: RankingRecord, names: Mapping[str, str], team_page: str
-) -> Mapping[str, str]:
-    team = inspection.team.names if inspection.team else ()
-    numbers = {name: number for number, name in enumerate(team, start=1)}
-    page = escaped(team_page, len(team_page))
-    return {
-        name: f'<a href="{page}#member-{numbers[name]}"><bdi>{text}</bdi></a>'
-        if name in numbers
-        else f"<bdi>{text}</bdi>"
-        for name, text in names.items()
-    }
-
-
-def _marked(kind: str, mark: str, title: str) -> str:
-    return (
-        f'<td class="cell {kind}" title="{title}"><span aria-hidden="true">{mark}</span>'
-        f'<span class="sr">{title}</span></td>'
-    )
-
-
-def _final_cell(form: PassageFormat, shown: Shown) -> str:
-    hit, final = shown.hit, shown.final
-    if final is None:
-        if hit.dropped is None:
-            return f'<td class="final none">{NOT_SCORED}</td>'
-        return f'<td class="final none" title="{_without_final(hit)}">{_DROPPED}</td>'
-    if not hit.judged:
-        return (
-            f'<td class="final none" data-v="{final:.6g}" title="at most: not all were asked">'
-            f"{shown.score}</td>"
-        )
-    star = ""
-    if hit.imputed:
-        who = ", ".join(
-            [f"{value:.4g} for {_plain_name(name)}" for name, value in hit.imputed.items()]
-        )
-        star = f'<abbr title="imputed: {who}">{IMPUTED}</abbr>'
-    elif "(assessor)" in hit.missing:
-        star = f'<abbr title="{_missing_title(hit.missing["(assessor)"])}">{IMPUTED}</abbr>'
-    formula = hit.formula
-    title = f' title="{formula}"' if formula else ""
-    return f'<td class="final" data-v="{final:.6g}"{title}>{shown.score}{star}</td>'
-
-
-def _plain_name(name: str) -> str:
-    return escaped(bare(name[: 4 * _NAME]), _NAME)
-
-
-def _grade_cell(form: PassageFormat, grade: int | None) -> str:
-    if grade is None:
-        return '<td class="grade"><span class="sr">not judged</span></td>'
-    kind, _ = form.judgement(grade)
-    mark = "\N{CHECK MARK}" if grade > 0 else "\N{BALLOT X}"
-    if grade > 0 and form.graded:
-        mark += f"\N{THIN SPACE}{grade}"
-    return f'<td class="grade {kind}" data-v="{grade}">{mark}</td>'
-
-
-def _moved(ranks: int) -> str:
-    """Ranks gained or lost; the style adds the arrow, and words for screen readers."""
-    if not ranks:
-        return ' <b class="same"></b>'
-    return f' <b class="{"up" if ranks > 0 else "down"}">{abs(ranks)}</b>'
-
-
-def _hint(effect: int) -> str:
-    return f'<small class="{"up" if effect > 0 else "down"}">{abs(effect)}</small>'
-
-
-def _other_cell(hit: Hit, places: int) -> str:
-    if hit.other is None:
-        return '<td class="quiet other">not ranked</td>'
-    rank, score = hit.other.rank, hit.other.score
-    said = "no score" if score is None else fixed(score, places)
-    return f'<td class="quiet other" data-v="{rank}">{rank} <small>{said}</small></td>'
-
-
-def _facts(form: PassageFormat, shown: Shown) -> str:
-    hit = shown.hit
-    final, inspection = _without_final(hit), form.inspection
-    if shown.final is not None:
-        final = f"{'' if hit.at_most is None else 'at most '}{shown.final:.6g}"
-    facts = [
-        *([] if inspection.unscored else [("Final score", hit.formula or final)]),
-        *([] if hit.relevance is None else [("Relevance", f"{hit.relevance:.3f}")]),
-        ("First stage", _place(hit.first_stage_rank, hit.first_stage_score, "")),
-    ]
-    if len(hit.doc_id) > _SHORT_ID:
-        facts.insert(0, ("Id", f"<bdi>{escaped(hit.doc_id, _ID)}</bdi>"))
-    if inspection.grades is not None:
-        facts.append(("Judgement", form.judgement(hit.grade)[1]))
-    if inspection.other:
-        place = "not ranked"
-        if hit.other is not None:
-            place = _place(hit.other.rank, hit.other.score, ", no score")
-        facts.append((f"<bdi>{form.other_name}</bdi>", place))
-    for name, at in hit.members.items():
-        said = _place(at.rank, at.score, "")
-        facts.append((f"<bdi>{form.names.get(name) or escaped(name, _NAME)}</bdi>", said))
-    span = hit.score_range
-    if shown.apart is not None and span is not None:
-        facts.append(
-            (
-                "Disagreement",
-                f"{fixed(shown.apart, form.apart_places)} "
-                f'<span class="aside">range {fixed(span, form.score_places)}</span>',
-            )
-        )
-    return "".join([f"<dt>{term}</dt><dd>{what}</dd>" for term, what in facts])
-
-
-def _place(rank: int, score: float | None, otherwise: str) -> str:
-    return f"rank {rank}{otherwise if score is None else f', score {score:.6g}'}"
-
-
-def _why(form: PassageFormat, shown: Shown) -> str:
-    """Who raised and who sank the passage, in sentences."""
-    hit, said = shown.hit, []
-    for names, verb in ((shown.raised, "raised"), (shown.sunk, "sank")):
-        if not names:
-            continue
-        who = " or ".join(
-            f"without <strong><bdi>{form.names[name]}</bdi></strong>"
-            for name in names[:_MOST_NAMES]
-        )
-        if len(names) > _MOST_NAMES:
-            who += f", or without any of {len(names) - _MOST_NAMES} more,"
-        each = "this persona" if len(names) == 1 else "each of them"
-        said.append(
-            f"{who[0].upper()}{who[1:]} it would stand at rank {hit.rank_without[names[0]]}: "
-            f"{each} {verb} it by {abs(shown.effects[names[0]])}."
-        )
-    if not shown.raised and not shown.sunk:
-        who = "them" if form.by_rank else "those who scored it"
-        said.append(f"It would keep its rank without any one of {who}.")
-    if not form.exact:
-        what = "ranks" if form.by_rank else "scores"
-        said.append(f"By the {what} alone it stands at rank {hit.rank_of_all}.")
-    elif hit.rank_of_all != hit.rank:
-        said.append(f"Among the passages that all have scored it stands at rank {hit.rank_of_all}.")
-    return " ".join(said)
-
-
-def _scores(form: PassageFormat, shown: Shown, most_criteria: int) -> str:
-    hit = shown.hit
-    without, effects = hit.rank_without, shown.effects
-    head, what = "", "Rank" if form.by_rank else "Score"
-    if without:
-        head = '<th>Rank without</th><th class="words">Effect</th>'
-    width = 4 if without else 2
-    parts = [
-        f'<table class="judgements"><thead><tr><th class="name">Judge</th><th>{what}</th>'
-        f"{head}</tr></thead><tbody>\n"
-    ]
-    add = parts.append
-    for name, score in hit.marks.items():
-        if score is None:
-            cell = form.without_score(hit, name)
-        else:
-            text = form.mark(hit, name)[0]
-            cell = f'<td class="cell h{form.level(score)}">{text}</td>'
-        said = form.judges[name]
-        if score is not None and name not in hit.criteria and form.rubric(name):
-            said += form.judged_as_a_whole
-        add(f'<tr><th class="name">{said}</th>{cell}')
-        if without:
-            add(f"<td>{without[name]}</td>{_effect(effects[name], score)}")
-        add("</tr>\n")
-        if name in hit.criteria:
-            add(_by_criterion(form, name, hit.criteria[name], most_criteria, width))
-    add("</tbody></table>\n")
-    return "".join(parts)
-
-
-def _by_criterion(
-    form: PassageFormat, persona: str, scores: Mapping[str, float], most: int, width: int
-) -> str:
-    """What each criterion adds to the persona's score: weight times score, of the most it could."""
-    rubric = form.rubric(persona)
-    weights = {each.name: each.weight for each in rubric.criteria} if rubric else {}
-    rows = []
-    for name, score in islice(scores.items(), most):
-        share, added = weights.get(name), ""
-        label = str(tersely(name, _NAME))
-        if share is not None:
-            label += f" {weight(share)}"
-            part = min(max(score / form.highest, 0.0), 1.0) * share
-            added = (
-                f"+{exact(round(share * score / 100, 2))}"
-                f'<svg class="bar"><rect width="{share:.4g}%"/><rect width="{part:.4g}%"/></svg>'
-            )
-        rest = f'<td colspan="{width - 2}">{added}</td>' if width > 2 else ""
-        if not rest:
-            label += added
-        rows.append(f'<tr class="sub"><th>{label}</th><td>{score:.6g}</td>{rest}</tr>\n')
-    if len(scores) > most:
-        more = f"{whole(len(scores) - most)} more criteria"
-        rows.append(f'<tr class="sub"><th colspan="{width}">{more}</th></tr>\n')
-    return "".join(rows)
-
-
-def _effect(effect: int, score: float | None) -> str:
-    if score is None or not effect:
-        said = "none" if score is not None else "gave no score"
-        return f'<td class="words same">{said}</td>'
-    kind, verb = ("up", "raised") if effect > 0 else ("down", "sank")
-    return f'<td class="words {kind}">{verb} it by {abs(effect)}</td>'
-
-
-def _cut_here(more: int, what: str) -> str:
-    if not more:
-        return ""
-    characters = "character" if more == 1 else "characters"
-    return (
-        f'<p class="note">Cut here: {whole(more)} more {characters} of this {what} are not '
-        "shown.</p>\n"
-    )

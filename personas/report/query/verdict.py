@@ -1,4 +1,4 @@
-"""What to know before believing a ranking, in sentences, worst news first.
+"""Warnings about a ranking and notes on it, in sentences, most severe first.
 
 Foreign text in them is on one line, with unsafe characters as visible escapes.
 """
@@ -19,7 +19,7 @@ from personas.words import counted, decimals, exact, fixed, optional, percent, w
 Kind: TypeAlias = Literal["bad", "warn", "note", "good"]
 
 NARROW = 1 / 3
-"""Share of the scale; scores that lie closer together hardly tell passages apart."""
+"""Share of the scale; scores that lie closer together hardly separate passages."""
 MANY_TIES = 0.25
 """Share of the passages that share their final score with others."""
 UNSURE = 0.5
@@ -32,7 +32,7 @@ _REASON = 300
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One sentence about a ranking, and how bad the news is."""
+    """A sentence about a ranking, and how severe it is."""
 
     kind: Kind
     sentence: str
@@ -40,7 +40,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Judgements:
-    """What the judgements say of a ranking.
+    """Summary of the judgements of a ranking.
 
     Attributes:
         ndcg: nDCG@10, 0 to 1; None where no passage is relevant.
@@ -58,13 +58,14 @@ class Judgements:
 
 
 def verdict(inspection: RankingRecord) -> tuple[Finding, ...]:
-    """What to know before believing the ranking, worst news first; empty without passages."""
+    """Warnings and notes, most severe first; empty without passages."""
     if not inspection.hits:
         return ()
     found = [
         *_what_went_wrong(inspection),
         *_effectiveness(inspection),
         *_judge(inspection),
+        *_suspicious(inspection),
         *_scores(inspection),
         *_left_out(inspection),
         *_agreement(inspection),
@@ -91,14 +92,6 @@ def _what_went_wrong(inspection: RankingRecord) -> Iterator[Finding]:
         if any(hit.imputed for hit in hits):
             said += "; what was imputed counts in the final scores marked *"
         yield Finding("bad", f"{said}.")
-    if suspicious := [hit.rank for hit in hits if hit.suspicions]:
-        one = len(suspicious) == 1
-        where = f"rank {suspicious[0]}" if one else f"the first of them at rank {suspicious[0]}"
-        yield Finding(
-            "bad",
-            f"{counted(len(suspicious), 'passage')} {'looks' if one else 'look'} as if written to "
-            f"be ranked high, {where}.",
-        )
     for name, why in inspection.left_out.items():
         reason = _ended(plain(why, _REASON)) if why else "no reason is known."
         yield Finding(
@@ -117,7 +110,7 @@ def _what_went_wrong(inspection: RankingRecord) -> Iterator[Finding]:
             (counts.odd, "odd in form"),
             (counts.missing, "left out"),
             (counts.repeated, "named twice"),
-            (counts.unknown, "named that nobody showed"),
+            (counts.unknown, "named that were not shown"),
             (counts.tied, "pairs undecided"),
             (counts.inconsistent, "pairs answered by the order they were shown in"),
         )
@@ -162,6 +155,14 @@ def _judge(inspection: RankingRecord) -> Iterator[Finding]:
         )
 
 
+def _suspicious(inspection: RankingRecord) -> Iterator[Finding]:
+    if ranks := [hit.rank for hit in inspection.hits if hit.suspicions]:
+        where = f"rank {ranks[0]}"
+        if len(ranks) > 1:
+            where = f"{counted(len(ranks), 'passage')}, the first at {where}"
+        yield Finding("warn", f"Possible spam or prompt injection: {where}.")
+
+
 def _scores(inspection: RankingRecord) -> Iterator[Finding]:
     known = [score for hit in inspection.hits for score in hit.known_scores]
     if known and not inspection.by_rank:
@@ -171,7 +172,9 @@ def _scores(inspection: RankingRecord) -> Iterator[Finding]:
             f"{exact(inspection.top)}"
         )
         if low == high:
-            yield Finding("bad", f"All scores are {fixed(low, places)}: they tell nothing apart.")
+            yield Finding(
+                "bad", f"All scores are {fixed(low, places)}: they do not tell passages apart."
+            )
         elif high - low < NARROW * inspection.top:
             yield Finding("warn", f"Scores lie close together, {span}.")
         else:
@@ -179,11 +182,10 @@ def _scores(inspection: RankingRecord) -> Iterator[Finding]:
     finals = Counter(hit.score for hit in inspection.judged)
     tied = sum(number for number in finals.values() if number > 1)
     if tied and inspection.judges and len(finals) > 1:
-        of = whole(len(inspection.judged))
+        of = counted(len(inspection.judged), "passage")
         yield Finding(
             "warn" if tied >= MANY_TIES * len(inspection.judged) else "note",
-            f"{whole(tied)} of {of} passages share their final score with others, among which the "
-            "first stage's order decides.",
+            f"{whole(tied)} of {of} are tied; ties keep the first stage's order.",
         )
 
 
@@ -216,13 +218,13 @@ def _agreement(inspection: RankingRecord) -> Iterator[Finding]:
         return
     said = f"The personas {alpha_reading(alpha)} (Krippendorff's alpha {optional(alpha, 2)})"
     if alpha > 0:
-        # One model speaks for all: that it agrees with itself proves nothing.
-        said += ", but one model speaks for all of them"
+        # That a model agrees with itself proves nothing.
+        said += ", but all personas use the same model"
     yield Finding("note", f"{said}.")
 
 
 def judgements(inspection: RankingRecord) -> Judgements | None:
-    """What the judgements say; None if none are known."""
+    """Summary of the judgements; None if none are known."""
     grades = inspection.grades
     if grades is None:
         return None
@@ -250,7 +252,7 @@ def _grades_of(other: OtherRanking, grades: Mapping[str, int]) -> list[int | Non
 def _nothing(grades: Mapping[str, int]) -> str:
     if not grades:
         return "There are no judgements for this query."
-    return "No passage is judged relevant to this query, so nDCG@10 cannot be told."
+    return "No passage is judged relevant to this query, so nDCG@10 is not defined."
 
 
 def _found(relevant: int, found: int, passages: int) -> str:

@@ -38,23 +38,23 @@ def show_ranking(screen: Screen, inspection: RankingRecord, top: int) -> None:
     if not inspection.hits:
         screen.words("No passages were given, so there was nothing to rank.", NOTE)
         return
-    if inspection.unfinished:
-        screen.words(clipped(inspection.unfinished, 300), "bold yellow")
-    for name, why in inspection.left_out.items():
-        reason = clipped(why, 300) or "no reason is known"
-        screen.words(f"{clipped(name, 80)} gave no order and is left out: {reason}", "yellow")
     hits = inspection.hits[: max(1, top)]
+    show_table(screen, inspection, hits)
+    rest = len(inspection.hits) - len(hits)
+    if rest:
+        screen.words(f"{rest:,} more passages below these", NOTE)
+    show_legend(screen, inspection)
+    _show_notable(screen, inspection)
+    show_missing(screen, inspection)
+
+
+def show_table(screen: Screen, inspection: RankingRecord, hits: Sequence[Hit]) -> None:
+    """The heat map of these passages."""
     tables, gap = _tables(screen, inspection, hits)
     for place, columns in enumerate(tables):
         if place:
             screen.line()
         screen.cells(columns, gap)
-    rest = len(inspection.hits) - len(hits)
-    if rest:
-        screen.words(f"{rest:,} more passages below these", NOTE)
-    screen.words(_legend(inspection), NOTE)
-    _show_notable(screen, inspection)
-    _show_missing(screen, inspection)
 
 
 def _score_text(inspection: RankingRecord, hit: Hit, persona: str, places: int) -> str:
@@ -228,7 +228,8 @@ def _taken(columns: Sequence[Column], gap: int) -> int:
     return sum(column.width + gap for column in columns) - gap
 
 
-def _legend(inspection: RankingRecord) -> str:
+def show_legend(screen: Screen, inspection: RankingRecord) -> None:
+    """The columns and signs of the table, explained."""
     parts = [f"Scores go from 0 to {exact(inspection.top)}"] if inspection.judges else []
     if any(hit.members for hit in inspection.hits):
         parts = ["#3 the rank that a member gave"]
@@ -262,7 +263,7 @@ def _legend(inspection: RankingRecord) -> str:
             f"{SKIPPED} a score not asked for ({inspection.skipped:,} in all), because the "
             f"passage could not reach {goal}; {AT_MOST} the score it could have got at most"
         )
-    return "; ".join(parts) + "."
+    screen.words("; ".join(parts) + ".", NOTE)
 
 
 def _filled(inspection: RankingRecord) -> bool:
@@ -291,7 +292,8 @@ def _show_hit(screen: Screen, said: str, figure: Text, hit: Hit) -> None:
     screen.line(line)
 
 
-def _show_missing(screen: Screen, inspection: RankingRecord) -> None:
+def show_missing(screen: Screen, inspection: RankingRecord) -> None:
+    """How many scores are missing, and why the first ones are."""
     missing = len(inspection.missing)
     if not missing:
         return
@@ -306,4 +308,4 @@ def _show_missing(screen: Screen, inspection: RankingRecord) -> None:
         )
     if missing > _REASONS:
         rest = counted(missing - _REASONS, "score")
-        screen.words(f"and {rest} more; a passage's own view says why", NOTE)
+        screen.words(f"and {rest} more; a passage's own view shows why", NOTE)

@@ -32,7 +32,9 @@ WIDE = 100
 
 _BAR, _HALF_BAR, _RULE, _CUT = "━", "╸", "─", "…"
 # What stands for these signs where the encoding has no others than ASCII's.
-_ASCII = str.maketrans(f"▲▼{AT_MOST}{SKIPPED}{SPREAD}{_BAR}{_HALF_BAR}{_RULE}{_CUT}×", "+-<.*=--~x")  # noqa: RUF001
+_SIGNS = f"▲▼{AT_MOST}{SKIPPED}{SPREAD}{_BAR}{_HALF_BAR}{_RULE}{_CUT}"
+_SIGNS += "\N{MULTIPLICATION SIGN}\N{MINUS SIGN}"
+_ASCII = str.maketrans(_SIGNS, "+-<.*=--~x-")
 
 # Backgrounds from a low score to a high one, from grey to a strong blue, all of about the same
 # lightness: white can be read on each, and none stands out on a dark terminal that does not on

@@ -11,6 +11,7 @@ from personas.console import letter
 from personas.ranking.record import RankingRecord
 from personas.ranking.usage import Calls, Usage
 from personas.report.formats import alpha_reading
+from personas.report.query.verdict import verdict
 from personas.report.terminal.screen import NOTE, Screen, clipped
 from personas.survey.query import DEPTH, QueryFindings
 from personas.words import counted, dollars, seconds
@@ -19,6 +20,12 @@ _MOST_QUERY = 1000
 _MOST_PAIRS = 10
 _MOST_STAGES = 20
 _MOST_IDS = 5
+_MARKS = {
+    "bad": ("x", "bold red"),
+    "warn": ("!", "yellow"),
+    "note": ("-", NOTE),
+    "good": ("+", "green"),
+}
 
 
 def show_head(screen: Screen, inspection: RankingRecord) -> None:
@@ -39,8 +46,13 @@ def show_head(screen: Screen, inspection: RankingRecord) -> None:
         ),
     ]
     screen.words(", ".join(parts), NOTE)
-    if inspection.judge_note:
-        screen.words(clipped(inspection.judge_note, 300), "yellow")
+
+
+def show_warnings(screen: Screen, inspection: RankingRecord) -> None:
+    """Warnings and notes, as the page has them."""
+    for each in verdict(inspection):
+        mark, style = _MARKS[each.kind]
+        screen.words(f"{mark} {clipped(each.sentence, 800)}", style, hang=2)
 
 
 def show_agreement(screen: Screen, inspection: RankingRecord) -> None:

@@ -63,16 +63,24 @@ def show_inspection(
     """
     from personas.report.terminal.passage import show_passage
     from personas.report.terminal.ranking import show_ranking
-    from personas.report.terminal.screen import Screen
-    from personas.report.terminal.summary import show_agreement, show_calls, show_head
+    from personas.report.terminal.screen import Screen, clipped
+    from personas.report.terminal.summary import (
+        show_agreement,
+        show_calls,
+        show_head,
+        show_warnings,
+    )
     from personas.report.terminal.team import show_team
 
     screen = Screen(console)
     hit = None if passage is None else find_hit(inspection, passage)
     show_head(screen, inspection)
     if hit is not None:
+        if inspection.judge_note:
+            screen.words(clipped(inspection.judge_note, 300), "yellow")
         show_passage(screen, inspection, hit)
         return
+    show_warnings(screen, inspection)
     show_team(screen, inspection)
     show_ranking(screen, inspection, top)
     show_agreement(screen, inspection)

@@ -183,7 +183,7 @@ def test_the_terminal_marks_what_was_not_asked(ranking: Ranking) -> None:
     ]
     assert rows[4][1] == "e"
     assert "≤" not in rows[4][2]
-    assert "4 scores not asked for (·): those passages could not reach rank 1" in text
+    assert "· a score not asked for (4 in all)" in text
     full = rendered(lambda console: show_ranking(console, _full(), 10))
     assert "not asked" not in full
 

@@ -224,17 +224,6 @@ def test_a_click_anywhere_on_a_row_opens_it_in_place(path: Path, visit: Visit) -
     assert "#" not in page.url
 
 
-def test_criteria_stand_beside_every_judge(path: Path, visit: Visit) -> None:
-    page = visit(path)
-    page.locator("#passage-1 .label").click()
-    said = texts(page, "#passage-1 .judgements small")
-    assert len(said) == 3
-    assert all(each.startswith("judged as a whole by: ") and "%" in each for each in said)
-    page.locator("#passage-1 .label").click()
-    page.locator("#passage-1 .label").click()
-    assert texts(page, "#passage-1 .judgements small") == said
-
-
 def test_colours_can_be_stretched_to_the_range(path: Path, visit: Visit) -> None:
     page = visit(path)
     levels = """all => all.map((each) => [

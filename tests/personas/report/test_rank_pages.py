@@ -99,7 +99,7 @@ def test_a_persona_that_is_left_out_has_no_column_and_is_told() -> None:
     assert "all others share it" in text
     assert "failed</span>" in text
     shown = terminal(ranking)
-    assert f"{TEAM[2]} gave no order and is left out" in shown
+    assert f"{TEAM[2]} gave no order, so the others' count alone" in shown
     assert "3+" in shown
 
 

@@ -230,8 +230,10 @@ def test_passages_beyond_depth_are_not_scored() -> None:
 
 def test_calls_tokens_and_cost() -> None:
     data = data_of()
-    data["usage"].update(input_tokens=41_234, cost=None)
-    data["usage"]["by_stage"][0].update(cost=0.0123, cached_input_tokens=5_678)
+    rows = data["usage"]["by_stage"]
+    others = sum(row["input_tokens"] for row in rows[1:])
+    rows[0].update(cost=0.0123, cached_input_tokens=5_678, input_tokens=41_234 - others)
+    rows[1].update(cost=None)
     data["seconds"] = {"score": 1.234, "total": 200.0}
     page = seen(data)
     for words in ("41,234", "5,678", "$0.012", "price not known", "1.23 s", "3 min 20 s"):
