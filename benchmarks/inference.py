@@ -28,7 +28,9 @@ from numpy.typing import NDArray
 
 from beir_eval.measures.significance import compare_runs, confidence_intervals
 from beir_eval.measures.ties import Tied, tie_figures
-from personas.ranking.stored import RankingRecord, StoredHit, StoredQuery, StoredUsage
+from personas.ranking.record import RankingRecord
+from personas.ranking.types import Passage, Query, ScoreMatrix
+from personas.ranking.usage import UsageTable
 
 Numbers = NDArray[np.float64]
 
@@ -101,7 +103,7 @@ def by_chance(rng: np.random.Generator, queries: int) -> tuple[Numbers, Numbers]
 
     Both are moved to the same mean by lot, which they have but for chance.
     """
-    from personas.ensembles import Rule, descending
+    from personas.ensembles import Rule
 
     qrels, tied = {}, ({}, {})
     rules = [
@@ -117,20 +119,8 @@ def by_chance(rng: np.random.Generator, queries: int) -> tuple[Numbers, Numbers]
         values = scores(rng, np.zeros(PASSAGES), 0.0)
         for rule, into in zip(rules, tied, strict=True):
             final = Rule.of(rule).final(values, np.arange(PASSAGES), [None] * PASSAGES)
-            hits = [
-                StoredHit(
-                    rank=rank,
-                    doc_id=f"d{first[row]}",
-                    score=float(final[row]),
-                    scores={str(n): float(each) for n, each in enumerate(values[row])},
-                    missing={},
-                    criteria={},
-                    first_stage_rank=int(row) + 1,
-                    first_stage_score=None,
-                )
-                for rank, row in enumerate(descending(final), 1)
-            ]
-            into[f"q{place}"] = Tied.of_ranking(stored(hits, rule))
+            ids = [f"d{n}" for n in first.tolist()]
+            into[f"q{place}"] = Tied.of_ranking(record(ids, final, values, rule))
     ranked = np.array([as_ranked(each, qrels) for each in tied])
     drawn = np.array([list(honest(each, qrels).values()) for each in tied])
     return ranked, drawn - drawn.mean(axis=1, keepdims=True) + drawn.mean()
@@ -148,22 +138,22 @@ def scores(rng: np.random.Generator, gains: Numbers, signal: float) -> Numbers:
     return np.where(sure, TOP, drawn).astype(np.float64)
 
 
-def stored(hits: list[StoredHit], rule: dict[str, str]) -> RankingRecord:
-    usage = StoredUsage(
-        calls=0, input_tokens=0, cached_input_tokens=0, output_tokens=0, cost=None, by_stage=[]
-    )
+def record(ids: list[str], final: Numbers, values: Numbers, rule: dict[str, str]) -> RankingRecord:
     return RankingRecord(
-        version=1,
-        query=StoredQuery(text="", id=""),
-        ranker="mcranker",
+        query=Query(""),
+        passages=tuple([Passage(each, "") for each in ids]),
+        order=np.argsort(-final, kind="stable"),
+        final=final,
+        matrix=ScoreMatrix(values),
+        personas=tuple([str(n) for n in range(PERSONAS)]),
         team=None,
-        personas=[str(n) for n in range(PERSONAS)],
-        hits=hits,
+        ranker="mcranker",
         config=rule,
         models={},
         prompt_hashes={},
-        usage=usage,
+        calls=UsageTable(),
         seconds={},
+        has_texts=False,
     )
 
 

@@ -195,12 +195,8 @@ class Ranking(RankingRecord):
         Raises:
             ConfigError, InputError, ModelError, BudgetExceeded: as `Ranker.explain`.
         """
-        from mcranker.config import RankerConfig
-        from mcranker.rankers import RANKERS
-        from mcranker.rankers.direct import DirectRanker
+        from mcranker import DirectRanker, RankerConfig
 
-        if self.ranker in RANKERS.names and (why := RANKERS.get(self.ranker).unexplained):
-            raise ConfigError(f"a ranking by {self.ranker!r} gives no reasons: {why}")
         kept = {name: self.config[name] for name in _AS_ASKED if name in self.config}
         with DirectRanker(
             model=model or self.models.get("scoring"),
@@ -263,7 +259,7 @@ class Ranking(RankingRecord):
 
     def _repr_html_(self) -> str:
         """The first passages and their scores, as a notebook shows them."""
-        from personas.report.notebook import ranking_html
+        from personas.report.query.notebook import ranking_html
 
         return ranking_html(self)
 

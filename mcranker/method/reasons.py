@@ -44,7 +44,7 @@ _JUDGE = "search expert"  # of rankers without personas
 # A sentence ends with a mark (and closing quotation marks), a blank line or before a list item.
 _SENTENCE = re.compile(
     r"\S.*?(?:[.!?][\"')\]\u00bb\u201d\u2019]*(?=\s)|[\u3002\uff01\uff1f]"
-    r"|(?=\n\s*(?:\n|[-*\u2022]))|\Z)",
+    r"|(?=\n[ \t\r]{0,40}(?:\n|[-*\u2022]))|\Z)",
     re.DOTALL,
 )
 _QUOTE_MARKS = str.maketrans(
@@ -99,7 +99,7 @@ async def explain(
         and seconds are added to its own. Reasons that could not be had are left out and logged.
 
     Raises:
-        ConfigError: the ranking is a fused one.
+        ConfigError: the ranking is a fused one, or by likelihoods of the query.
         InputError: the ranking has no texts.
         ModelError, BudgetExceeded: as for rankings.
     """
@@ -108,6 +108,8 @@ async def explain(
         raise ConfigError(
             "a fused ranking has no judges of its own; explain a ranking by one of its members"
         )
+    if ranking.ranker == "qg":
+        raise ConfigError("a ranking by 'qg' gives no reasons: its scores are no judgements")
     if not ranking.has_texts:
         raise InputError("the ranking has no texts, and reasons are found in them; rank again")
     hits = [] if ranking.failure else ranking[:top]

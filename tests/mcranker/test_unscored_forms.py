@@ -316,7 +316,7 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         assert [line[2] for line in run] == ids
         assert [float(line[4]) for line in run] == sorted((float(x[4]) for x in run), reverse=True)
         (row,) = [line.split() for line in outputs["table"].stdout.splitlines() if " b " in line]
-        assert row[2:4] == (["-", "▼1"] if number is None else ["5", "(5)"])
+        assert row[2:4] == (["-", "2"] if number is None else ["5", "(5)"])
 
 
 # Nothing was scored at all

@@ -52,7 +52,7 @@ def test_a_run_folder_has_everything(folder: Path, tmp_path: Path) -> None:
     assert metrics.scores.asked == 3 * passages
     assert list(run.run()) == ["q1", "q2"]
     texts = data.passages()
-    ranking = Ranking.from_dict(next(run.rankings()).with_texts(texts))
+    ranking = next(run.rankings()).with_texts(texts)
     assert [hit.doc_id for hit in ranking] == [doc_id for doc_id, _ in run.run()["q1"]]
     assert (ranking[0].passage.title, ranking[0].passage.text) == texts[ranking[0].doc_id]
 

@@ -105,7 +105,7 @@ def test_a_model_that_is_down_may_leave_the_order(
 
 def test_passages_that_were_cut_are_told(run: Run, docs: Path) -> None:
     result = run("rank", "q", "one two three", "four", "--max-passage-words", "2", "--top", "1")
-    assert "1 passage cut to 2 words for the model" in result.stdout
+    assert "for the model, and judged by its beginning" in result.stdout
     refused = run("rank", "q", "--docs", docs, "--max-passage-tokens", "20")
     assert refused.exit_code == 1
     assert "which --max-passage-tokens 20 needs; use --max-passage-words instead" in refused.stderr

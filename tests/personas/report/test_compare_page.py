@@ -248,9 +248,9 @@ def test_several_queries_are_on_one_page() -> None:
     assert len(ids) == len(set(ids))
     assert set(LINK.findall(text)) <= set(ids)
     assert {"q1", "q2", "q3", "q3-p2"} <= set(ids)
-    assert ["query 1q1", "1.000", "0.500", "−0.500", "2 of 4", "4"] in page.rows  # noqa: RUF001
+    assert ["query 1\nq1", "1.000", "0.500", "−0.500", "2 of 4", "4"] in page.rows  # noqa: RUF001
     assert (
-        sum(row[:1] == [f"query {place}q{place}"] for row in page.rows for place in range(6)) == 6
+        sum(row[:1] == [f"query {place}\nq{place}"] for row in page.rows for place in range(6)) == 6
     )
 
 
