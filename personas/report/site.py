@@ -17,8 +17,6 @@ CASES = "cases.html"
 
 PAGE_BYTES = 1_000_000
 """No page of such a report has more bytes."""
-LINK_BYTES = 50_000
-"""Of them, kept free for the links between the pages of a list: some 500 of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,21 +89,3 @@ def pages_of(names: Sequence[str], ends: Sequence[int]) -> tuple[Page, ...]:
             zip(names, pairwise((0, *ends)), strict=True), start=1
         )
     )
-
-
-def ends_of_pages(sizes: Sequence[int], first_room: int, room: int) -> list[int]:
-    """The place of the last entry of each page; at least one page.
-
-    Args:
-        sizes: bytes of each entry.
-        first_room: bytes that the entries of page 1 may have together.
-        room: those of any other page. An entry larger than that has a page of its own.
-    """
-    ends: list[int] = []
-    left = first_room
-    for place, size in enumerate(sizes):
-        if size > left and place:
-            ends.append(place)
-            left = room
-        left -= size
-    return [*ends, len(sizes)]

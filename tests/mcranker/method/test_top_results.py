@@ -174,7 +174,7 @@ def test_a_strange_top_k_does_no_harm(ranking: Ranking, top_k: Any) -> None:
 
 def test_the_terminal_marks_what_was_not_asked(ranking: Ranking) -> None:
     text = rendered(lambda console: show_ranking(console, ranking, 10))
-    rows = [line.split() for line in text.splitlines() if re.match(r" +\d+  [a-e] ", line)]
+    rows = [line.split() for line in text.splitlines() if re.match(r" +\d+ +[a-e] ", line)]
     assert [row[1:6] for row in rows[:4]] == [
         ["b", "27", "9", "9", "9"],
         ["d", "≤23", "-", "3", "·"],

@@ -10,7 +10,7 @@ import pytest
 
 from personas.ranking.record import RankingRecord
 from personas.report.query.inspection_page import inspection_pages
-from personas.report.site import PAGE_BYTES, PageContext, ends_of_pages
+from personas.report.site import PAGE_BYTES, PageContext
 from personas.report.site import pages_of as numbered_pages
 from tests.support.inspection_report import Page, data_of
 
@@ -180,10 +180,6 @@ def test_the_same_inspection_gives_the_same_pages() -> None:
 
 
 def test_parts_are_filled_in_order() -> None:
-    # 60 bytes for part 1, 100 for the others: 50, then 30 + 70, then 90, then 120 by itself, 10.
-    assert ends_of_pages([50, 30, 70, 90, 120, 10], 60, 100) == [1, 3, 4, 5, 6]
-    assert ends_of_pages([], 60, 100) == [0]
-    assert ends_of_pages([99], 60, 100) == [1]
     one, two = numbered_pages(["a", "b"], [3, 5])
     assert (one.number, one.name, one.first, one.last) == (1, "a", 1, 3)
     assert (two.number, two.name, two.first, two.last) == (2, "b", 4, 5)
