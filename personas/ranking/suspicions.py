@@ -58,8 +58,8 @@ _INSTRUCTIONS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
             ("relevan",),
             rf"\b(?:this|the (?:following|above)|my) {_TEXT}\b[^.!?\n]{{0,80}}?(?<=\s)(?:is|are|"
             rf"must be|should be|deserves to be)\b[^.!?\n]{{0,40}}?\b(?:(?:{_PRAISE}) relevant|"
-            r"relevant to (?:the|this|your|any|every) (?:query|question|search|topic)|(?:rated|marked|judged|"
-            r"labell?ed|ranked|scored)[^.!?\n]{0,20} relevant)",
+            r"relevant to (?:the|this|your|any|every) (?:query|question|search|topic)|(?:rated|"
+            r"marked|judged|labell?ed|ranked|scored)[^.!?\n]{0,20} relevant)",
         ),
         (
             tuple(f"{verb} {what}" for verb in _VERBS.split("|") for what in ("it ", "th")),
