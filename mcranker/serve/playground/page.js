@@ -534,7 +534,8 @@ function row(hit, columns, before, grades, more) {
 
 // A judge that gives no reasons has the sentence nearest to the query.
 function because({ text, quote, kind }) {
-  return [kind === "words" ? "nearest sentence: " : null, text, quote && quote !== text ? element("q", { dir: "auto" }, quote) : null].filter(Boolean).flatMap((each) => [each, " "]);
+  const said = quote && quote !== text ? element("q", { dir: "auto" }, quote) : null;
+  return (kind === "words" ? ["nearest sentence: ", said ?? text] : [text, said]).filter(Boolean).flatMap((each) => [each, " "]);
 }
 
 function details(hit, columns, before) {

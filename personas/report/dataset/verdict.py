@@ -96,5 +96,5 @@ def _agreement(survey: Survey) -> Iterator[Finding]:
     said = f"The personas {alpha_reading(alpha)} (Krippendorff's alpha {optional(alpha, 2)})"
     if alpha > 0 and len(set(survey.models.values())) <= 1:
         # One model speaks for all: that it agrees with itself proves nothing.
-        said += ", but one model speaks for all of them"
+        said += ", but all personas use the same model"
     yield Finding("note", f"{said}.")
