@@ -62,9 +62,9 @@ class Ranking(RankingRecord):
         Raises:
             InputError: the query has no id, or an id holds white space.
         """
-        rows = [int(self.order[place]) for place in self._returned]
-        scores = [self.bounds.get(row, float(self.final[row])) for row in rows]
-        return trec_run(self.query.id, self.ids, scores, tag or self.ranker)
+        run = self.run
+        ids, scores = [doc_id for doc_id, _ in run], [score for _, score in run]
+        return trec_run(self.query.id, ids, scores, tag or self.ranker)
 
     def reensemble(
         self,

@@ -33,8 +33,7 @@ from mcranker.trec import write_trec
 from personas.ensembles import find_ensemble
 from personas.io.atomic import replacing
 from personas.io.lines import LONGEST_RANKING, read_lines
-from personas.ranking.record import Hit, RankingRecord
-from personas.ranking.types import ASSESSOR
+from personas.ranking.record import RankingRecord
 from personas.ranking.usage import UsageTable
 
 if TYPE_CHECKING:
@@ -332,23 +331,26 @@ class Outcome:
 
     def take(self, ranking: RankingRecord) -> None:
         """Count a ranking; texts may be left out."""
+        import numpy as np
+
         query_id = ranking.query.id
         self._tied[query_id] = Tied.of_ranking(ranking, self.texts)
-        self.run[query_id] = _with_numbers(ranking)
+        self.run[query_id] = _with_numbers(ranking.run)
         size = ranking.config.get("team_size")
         if ranking.team is not None and isinstance(size, int):
             self._short_teams += len(ranking.team.members) < size
         ensemble = find_ensemble(ranking.config)
         assessed = ensemble is not None and ensemble.asks
-        for hit in ranking.hits:
-            missing = hit.missing
-            self._missing += len(missing)
-            self._skipped += len(hit.skipped)
-            given = sum(score is not None for score in hit.scores.values())
-            # The assessor's score is the final one and stands with no persona.
-            given += assessed and hit.score is not None and ASSESSOR not in missing
-            self._asked += given + len(missing)
-            self._reasons.update(_in_short(reason) for reason in missing.values())
+        missing = ranking.missing
+        self._missing += len(missing)
+        self._skipped += ranking.skipped
+        given = int(np.isfinite(ranking.matrix.values).sum())
+        if assessed:  # whose score is the final one, and no persona's
+            scored = np.isfinite(ranking.final)
+            scored[list(ranking.assessor_reasons)] = False
+            given += int(scored.sum())
+        self._asked += given + len(missing)
+        self._reasons.update(_in_short(each.reason) for each in missing)
         for member in ranking.members:
             self._asked += max(member.asked, member.missing)
             self._missing += member.missing
@@ -433,13 +435,11 @@ def _percentiles(seconds: Sequence[float]) -> Percentiles | None:
     return Percentiles(queries=len(seconds), p50=p50, p90=p90, p99=p99)
 
 
-def _with_numbers(hits: Iterable[Hit]) -> list[tuple[str, float]]:
+def _with_numbers(run: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
     numbered: list[tuple[str, float]] = []
-    for hit in hits:
-        score = hit.score if hit.score is not None else hit.at_most
-        if score is None:
-            score = min([0.0, *(before for _, before in numbered[-1:])]) - 1.0
-        numbered.append((hit.doc_id, score))
+    for doc_id, score in run:
+        below = min([0.0, *(before for _, before in numbered[-1:])]) - 1.0
+        numbered.append((doc_id, below if math.isnan(score) else score))
     return numbered
 
 

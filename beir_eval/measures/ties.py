@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from mcranker.trec import Run
-    from personas.ranking.record import Hit, RankingRecord
-    from personas.ranking.types import MemberRanking
+    from personas.ranking.record import RankingRecord
 
     Places = NDArray[np.intp]
     Numbers = NDArray[np.float64]
@@ -80,19 +79,20 @@ class Tied:
             texts: document id -> title and text; equal passages were judged as one. Without,
                 all are taken to be different.
         """
-        hits = ranking.hits
+        rows = ranking.order.tolist()
         rule = Rule.of(ranking.config)
         again: Callable[[Places], Numbers] | None = None
         # Of orders the final scores tell the ties: what a persona has sorted is no tie of its own.
         if not ranking.orders and rule.keeps_order and find_ensemble(ranking.config) is not None:
-            again = _Again(rule, hits, ranking.personas, texts)
+            again = _Again(rule, ranking, texts)
         members, by_rank = ranking.members, ranking.config.get("method") == "rrf"
         if members and (by_rank or any(each.undecided for each in members)):
-            again = _AgainFused(hits, members)
-        scores = [hit.score for hit in hits]
+            again = _AgainFused(ranking)
+        finals = ranking.final[rows].tolist()
+        scores = [None if math.isnan(each) else each for each in finals]
         for first, last in ranking.undecided:
             scores[first - 1 : last] = [-float(first)] * (last - first + 1)
-        return cls([hit.doc_id for hit in hits], scores, again, len(ranking))
+        return cls([ranking.passages[row].id for row in rows], scores, again, len(ranking))
 
     @property
     def has_ties(self) -> bool:
@@ -309,33 +309,29 @@ class _Again:
 
     Args:
         rule: of the ranking.
-        hits: best first.
-        personas: columns of the scores.
+        ranking: it.
         texts: as `Tied.of_ranking` has it.
     """
 
     def __init__(
-        self,
-        rule: Rule,
-        hits: Sequence[Hit],
-        personas: Sequence[str],
-        texts: Mapping[str, tuple[str, str]] | None,
+        self, rule: Rule, ranking: RankingRecord, texts: Mapping[str, tuple[str, str]] | None
     ) -> None:
         import numpy as np
 
+        rows = ranking.order.tolist()
+        passages = [ranking.passages[row] for row in rows]
         self._rule = rule
-        rows = [[hit.scores[name] for name in personas] for hit in hits]
-        values = np.array(rows, dtype=np.float64)
-        self._values = values.reshape(len(hits), len(personas))
-        self._contents = [
-            texts[hit.doc_id] if texts and hit.doc_id in texts else hit.doc_id for hit in hits
-        ]
-        known = [hit.first_stage_score for hit in hits if hit.score is not None]
-        # Where a score is unknown, the place in the first stage's true order stands in.
+        self._values = ranking.matrix.values[rows]
+        self._contents = [(texts or {}).get(each.id, each.id) for each in passages]
+        scored = np.isfinite(ranking.final[rows]).tolist()
+        # Where a score is unknown, the place in the first stage's true order is used.
+        unknown = any(
+            there and each.score is None for there, each in zip(scored, passages, strict=True)
+        )
         self._first_stage = (
-            [-float(hit.first_stage_rank) for hit in hits]
-            if None in known
-            else [hit.first_stage_score or 0.0 for hit in hits]
+            [-float(row + 1) for row in rows]
+            if unknown
+            else [each.score or 0.0 for each in passages]
         )
 
     def __call__(self, places: Places) -> Numbers:
@@ -353,25 +349,25 @@ class _AgainFused:
     decided, change places, and what it gave to them goes with the place.
 
     Args:
-        hits: best first.
-        members: of the ranking.
+        ranking: it.
     """
 
-    def __init__(self, hits: Sequence[Hit], members: Sequence[MemberRanking]) -> None:
+    def __init__(self, ranking: RankingRecord) -> None:
         import numpy as np
 
-        self._count = len(hits)
+        rows, values = ranking.order.tolist(), np.nan_to_num(ranking.matrix.values)
+        self._count = len(rows)
         self._lists = []
-        for member in members:
-            ranks = [member.ranks[hit.first_stage_rank - 1] for hit in hits]
+        for column, member in enumerate(ranking.members):
+            ranks = [member.ranks[row] for row in rows]
             known = [place for place, rank in enumerate(ranks) if rank is not None]
-            scores = [member.scores[hits[place].first_stage_rank - 1] for place in known]
+            scores = [member.scores[rows[place]] for place in known]
             by_score = [-score for score in scores if score is not None]
             at = np.array([ranks[place] for place in known], dtype=np.float64)
             levels = at.copy() if len(by_score) < len(known) else np.array(by_score)
             for first, last in member.undecided:
                 levels[(first <= at) & (at <= last)] = first
-            given = [hits[known[place]].scores[member.label] or 0.0 for place in np.argsort(at)]
+            given = [float(values[rows[known[place]], column]) for place in np.argsort(at)]
             self._lists.append((np.array(known, dtype=np.intp), levels, np.array(given)))
 
     def __call__(self, places: Places) -> Numbers:

@@ -201,7 +201,18 @@ class RankingRecord(Sequence["Hit"]):
     @property
     def ids(self) -> list[str]:
         """The passages' ids, best first."""
-        return [self.passages[self.order[place]].id for place in self._returned]
+        return [doc_id for doc_id, _ in self.run]
+
+    @property
+    def run(self) -> list[tuple[str, float]]:
+        """Id and final score of each passage that is returned, best first.
+
+        The score is the highest that was possible for a passage of `bounds`, and NaN without one.
+        """
+        rows = [int(self.order[place]) for place in self._returned]
+        return [
+            (self.passages[row].id, self.bounds.get(row, float(self.final[row]))) for row in rows
+        ]
 
     @cached_property
     def hits(self) -> tuple[Hit, ...]:
