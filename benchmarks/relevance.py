@@ -1,4 +1,4 @@
-"""What a relevance meant on judged collections, and that it does not depend on what is beside.
+"""The meaning of a relevance on judged collections, and that it does not depend on other passages.
 
     python benchmarks/relevance.py --model local:minilm mini
     python benchmarks/relevance.py DATA/scifact:train DATA/scifact DATA/cranfield mini

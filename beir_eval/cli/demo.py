@@ -49,7 +49,7 @@ works, not how well. A larger model may: --model openai:NAME, anthropic:NAME."""
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What was ranked, the measures of both orders, and what to make of them."""
+    """The demo's rankings, the measures of both orders, and a reading of them."""
 
     rankings: tuple[Ranking, ...]
     measures: dict[str, Evaluation]

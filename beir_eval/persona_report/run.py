@@ -142,7 +142,7 @@ class RunReport:
             )
 
     def _notes(self) -> Iterator[str]:
-        """What a reader of the report must know, a sentence or two each."""
+        """Notes for readers of the report, a sentence or two each."""
         manifest, other, ranked = self.source.run.manifest, self.source.other, len(self._queries)
         if not manifest.finished:
             torn = " The last ranking was not written to its end and is left out."

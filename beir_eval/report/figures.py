@@ -27,7 +27,7 @@ Lines = Sequence[tuple[str, Sequence[Point]]]
 
 _TITLE, _NAME, _TICK, _NOTE = 17.0, 14.0, 13.0, 13.0
 _BOLD = 1.12
-"""How much wider than usual text bold text is, at most."""
+"""The width of bold text by that of usual text, at most."""
 _WHISKERS = "Ties drawn by lot. Whiskers: confidence interval of the mean over queries."
 _NOTHING = "No finished run has a place in this figure yet."
 _LONGEST = 208.0

@@ -174,7 +174,7 @@ def _of_section(report: Report, section: Section) -> Iterator[Finding]:
         )
         yield Finding(
             "bad",
-            f"More than 1% of the {units} are missing: {lost}. The values that stand for them "
+            f"More than 1% of the {units} are missing: {lost}. The values imputed for them "
             "count; such rows are never the best, and no comparison with them is marked.",
         )
     if bounded := named(lambda cell: BOUNDS_SIGN in cell.signs, nothing):

@@ -67,7 +67,7 @@ class Entry:
 
     @property
     def lettered(self) -> bool:
-        """Whether the mark is letters of other rows."""
+        """Return true if the mark is letters of other rows."""
         return bool(self.mark) and not self.mark.strip(ascii_lowercase + ",")
 
 
