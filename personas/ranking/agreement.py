@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,8 @@ from itertools import combinations, islice
 
 MOST_PAIRS = 1000
 """Pairs of a team that are compared, at most: all up to 45 personas."""
+
+_BITS = 1074  # every float is a whole number of 2 ** -1074; scores are counted in it
 
 
 def kendall_tau(first: Sequence[float | None], second: Sequence[float | None]) -> float | None:
@@ -35,21 +38,25 @@ def kendall_tau(first: Sequence[float | None], second: Sequence[float | None]) -
         raise ValueError(
             f"{len(first)} scores and {len(second)}; give one a passage from each judge"
         )
-    both = [
-        (one, other)
-        for one, other in zip(first, second, strict=True)
-        if one is not None and other is not None
-    ]
-    if any(math.isnan(one) or math.isnan(other) for one, other in both):
+    pairs = zip(first, second, strict=True)
+    both = sorted((one, two) for one, two in pairs if one is not None and two is not None)
+    if any(math.isnan(one) or math.isnan(two) for one, two in both):
         raise ValueError("a score is nan; give None where a score is missing")
-    pairs = _pairs(len(both))
-    tied_first = _tied(one for one, _ in both)
-    tied_second = _tied(other for _, other in both)
-    if pairs in (tied_first, tied_second):
+    told_first = _told_apart(one for one, _ in both)
+    told_second = _told_apart(two for _, two in both)
+    if not told_first or not told_second:
         return None
-    concordant_and_discordant = pairs - tied_first - tied_second + _tied(both)
-    difference = concordant_and_discordant - 2 * _discordant(both)
-    return difference / math.sqrt((pairs - tied_first) * (pairs - tied_second))
+    # In order of the first score, a pair is discordant where the second falls; of passages that
+    # tie in the first, the lower second score comes first and none falls.
+    earlier: list[float] = []
+    discordant = 0
+    for _, two in both:
+        place = bisect_right(earlier, two)
+        discordant += len(earlier) - place
+        earlier.insert(place, two)
+    # Pairs that neither ties: told apart by the first, and by the second, less by any of the two.
+    decided = told_first + told_second - _told_apart(both)
+    return (decided - 2 * discordant) / math.sqrt(told_first * told_second)
 
 
 def krippendorff_alpha(units: Iterable[Sequence[float | None]]) -> float | None:
@@ -85,13 +92,10 @@ class AlphaSums:
         Do = 2 / n · sum over u of (m_u · Σv² - (Σv)²) / (m_u - 1), the sums over u's scores
         De = 2 / (n · (n - 1)) · (n · Σv² - (Σv)²), the sums over all scores
 
-    The sums are kept as whole multiples of a power of two, as every float is one: nothing is
-    rounded before the last step, so that it does not matter in what order passages are added,
-    nor how they were shared out among processes.
+    The sums are whole numbers, so that nothing is rounded before the last step, and it does not
+    matter in what order passages are added, nor how they were shared out among processes.
     """
 
-    _denominator: int = 1
-    """Scores are counted in this part of one, sums of squares in its square; a power of two."""
     _count: int = 0
     _total: int = 0
     _squares: int = 0
@@ -110,25 +114,13 @@ class AlphaSums:
         if not all(map(math.isfinite, known)):
             raise ValueError(f"scores {known!r}: not all are finite; give None for missing ones")
         ratios = [value.as_integer_ratio() for value in known]
-        self._refine(max(denominator for _, denominator in ratios))
-        scores = [
-            numerator * (self._denominator // denominator) for numerator, denominator in ratios
-        ]
+        scores = [over << _BITS + 1 - under.bit_length() for over, under in ratios]
         total, squares, count = sum(scores), sum(score * score for score in scores), len(scores)
-        self._count += count
-        self._total += total
-        self._squares += squares
-        self._within[count] = self._within.get(count, 0) + count * squares - total * total
+        self._add(count, total, squares, {count: count * squares - total * total})
 
     def merge(self, other: AlphaSums) -> None:
         """Add all passages of the other."""
-        self._refine(other._denominator)
-        factor = self._denominator // other._denominator
-        self._count += other._count
-        self._total += other._total * factor
-        self._squares += other._squares * factor**2
-        for count, within in other._within.items():
-            self._within[count] = self._within.get(count, 0) + within * factor**2
+        self._add(other._count, other._total, other._squares, other._within)
 
     @property
     def alpha(self) -> float | None:
@@ -139,15 +131,12 @@ class AlphaSums:
         within = sum(Fraction(each, count - 1) for count, each in self._within.items())
         return float(1 - (self._count - 1) * within / apart)
 
-    def _refine(self, denominator: int) -> None:
-        if denominator <= self._denominator:
-            return
-        factor = denominator // self._denominator
-        self._denominator = denominator
-        self._total *= factor
-        self._squares *= factor**2
-        for count in self._within:
-            self._within[count] *= factor**2
+    def _add(self, count: int, total: int, squares: int, within: Mapping[int, int]) -> None:
+        self._count += count
+        self._total += total
+        self._squares += squares
+        for size, each in within.items():
+            self._within[size] = self._within.get(size, 0) + each
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,33 +164,7 @@ class TeamAgreement:
         )
 
 
-def _pairs(number: int) -> int:
-    return number * (number - 1) // 2
-
-
-def _tied(values: Iterable[object]) -> int:
-    return sum(_pairs(number) for number in Counter(values).values())
-
-
-def _discordant(both: Sequence[tuple[float, float]]) -> int:
-    # Passages in order of the first score: a pair is discordant where the second score falls.
-    # A binary indexed tree counts the earlier passages whose second score is no higher; of
-    # passages that tie in the first score, the lower second score comes first and none falls.
-    levels = {
-        score: level for level, score in enumerate(sorted({other for _, other in both}), start=1)
-    }
-    tree = [0] * (len(levels) + 1)
-    found = 0
-    for earlier, (_, other) in enumerate(sorted(both)):
-        level = levels[other]
-        place = level
-        no_higher = 0
-        while place:
-            no_higher += tree[place]
-            place &= place - 1
-        found += earlier - no_higher
-        place = level
-        while place < len(tree):
-            tree[place] += 1
-            place += place & -place
-    return found
+def _told_apart(values: Iterable[object]) -> int:
+    """Pairs of values that differ."""
+    counts = Counter(values)
+    return math.comb(counts.total(), 2) - sum(math.comb(each, 2) for each in counts.values())

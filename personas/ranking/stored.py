@@ -10,28 +10,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from personas.ensembles import HIGHEST_SCORE, Rule
+from personas.ensembles import Rule
 from personas.errors import SchemaError, shown
 from personas.plain import plain
 from personas.ranking.types import (
     ASSESSOR,
     Comparisons,
+    Count,
     MemberRanking,
+    Number,
     Orders,
     Passage,
     Query,
+    Rank,
     Reason,
     ScoreMatrix,
     WindowCounts,
@@ -46,35 +42,17 @@ if TYPE_CHECKING:
 
 _FORM = "this is no ranking as Ranking.to_dict() makes it, version 1"
 _MOST_PROBLEMS = 5
-_LONGEST_VERSION = 40
+_LONGEST_NAME = 40
 _LARGEST = 2**63 - 1
 _DEEPEST = 20  # lists and mappings in one another in a configuration
 _LONGEST_ERROR = 1000
 _USAGE = tuple(each.name for each in fields(Usage))
 
-_Score = Annotated[float, Field(ge=-HIGHEST_SCORE, le=HIGHEST_SCORE)]
 _Share = Annotated[float, Field(ge=0, le=1)]
-_Count = Annotated[int, Field(ge=0, le=_LARGEST)]
-_Ranks = Annotated[tuple[int, int], Field(strict=False)]
 
 
 class _Stored(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore", allow_inf_nan=False)
-
-
-class StoredQuery(_Stored):
-    """What was asked; the id may be empty."""
-
-    text: str
-    id: str
-
-
-class StoredReason(_Stored):
-    """See `personas.ranking.types.Reason`."""
-
-    text: str
-    quote: str = ""
-    kind: Literal["said", "words"] = "said"
 
 
 class StoredHit(_Stored):
@@ -83,108 +61,60 @@ class StoredHit(_Stored):
     `title` and `text` are None where they are stored elsewhere, as in run folders.
     """
 
-    rank: int = Field(ge=1)
+    rank: Rank
     doc_id: str
-    score: _Score | None
-    scores: dict[str, _Score | None]
+    score: Number | None
+    scores: dict[str, Number | None]
     missing: dict[str, str]
     skipped: tuple[str, ...] = Field((), strict=False)
-    at_most: _Score | None = None
-    relevance: Annotated[float, Field(ge=0, le=1)] | None = None
-    cut: _Count = 0
-    criteria: dict[str, dict[str, _Score]]
+    at_most: Number | None = None
+    relevance: _Share | None = None
+    cut: Count = 0
+    criteria: dict[str, dict[str, Number]]
     confidence: dict[str, _Share] = {}
     probabilities: dict[str, Annotated[tuple[_Share, ...], Field(strict=False)]] = {}
-    reasons: dict[str, StoredReason] = {}
-    dropped: _Score | None = None
-    ranks: dict[str, Annotated[int, Field(ge=1)]] = {}
-    first_stage_rank: int = Field(ge=1)
-    first_stage_score: _Score | None
+    reasons: dict[str, Reason] = {}
+    dropped: Number | None = None
+    ranks: dict[str, Rank] = {}
+    first_stage_rank: Rank
+    first_stage_score: Number | None
     title: str | None = None
     text: str | None = None
     metadata: dict[str, Any] = {}
 
 
-class _Counts(_Stored):
-    calls: _Count
-    input_tokens: _Count
-    cached_input_tokens: _Count
-    output_tokens: _Count
-    seconds: _Score = 0.0
-    unreadable: _Count = 0
-    cost: _Score | None
-
-
-class _Caller(_Stored):
-    stage: str
-    persona: str
-    model: str
-
-
-class StoredCalls(_Counts, _Caller):
+class StoredCalls(_Stored):
     """Calls of one stage by one persona (empty where there is none) to one model.
 
     `seconds` are those of all answers added up, `cost` is in US dollars and None where no price is
     known.
     """
 
+    stage: str
+    persona: str
+    model: str
+    calls: Count
+    input_tokens: Count
+    cached_input_tokens: Count
+    output_tokens: Count
+    seconds: Number = 0.0
+    unreadable: Count = 0
+    cost: Number | None
 
-class StoredUsage(_Counts):
+
+class StoredUsage(StoredCalls):
     """Calls of the ranking: all together and one by one; answers of the ledger apart."""
 
+    stage: str = ""
+    persona: str = ""
+    model: str = ""
     by_stage: list[StoredCalls]
     reused: list[StoredCalls] = []
 
 
-class StoredComparisons(_Stored):
-    """See `personas.ranking.types.Comparisons`."""
-
-    asked: _Count
-    odd: _Count = 0
-    missing: _Count = 0
-    repeated: _Count = 0
-    unknown: _Count = 0
-    as_shown: _Count = 0
-    tied: _Count = 0
-    inconsistent: _Count = 0
-    failed: _Count = 0
-    reason: str = ""
-
-
-class StoredWindows(_Stored):
-    """See `personas.ranking.types.WindowCounts`."""
-
-    asked: _Count
-    odd: _Count = 0
-    missing: _Count = 0
-    repeated: _Count = 0
-    unknown: _Count = 0
-    unreadable: _Count = 0
-    failed: _Count = 0
-    sums: _Count = 0
-    differing: _Count = 0
-
-
-class StoredMember(_Stored):
-    """What a member of a fused ranking said, as `personas.ranking.types.MemberRanking` explains.
-
-    `ranks` and `scores` are of the passages in first-stage order.
-    """
-
-    label: str
-    ranker: str
-    weight: Annotated[float, Field(ge=0, le=HIGHEST_SCORE)]
-    ranks: Annotated[tuple[Annotated[int, Field(ge=1)] | None, ...], Field(strict=False)]
-    scores: Annotated[tuple[_Score | None, ...], Field(strict=False)]
-    undecided: Annotated[tuple[_Ranks, ...], Field(strict=False)] = ()
-    missing: _Count = 0
-    asked: _Count = 0
-    partial: bool = False
-    failure: str = ""
-
-
-class StoredOrder(StoredComparisons):
-    """The same of one persona; `left_out` says why its order does not count, and is empty else."""
+@dataclass(frozen=True)
+class StoredOrder(Comparisons):
+    """What came of a persona's replies; `left_out` says why its order does not count, if so."""
 
     left_out: str = ""
 
@@ -193,7 +123,7 @@ class StoredHead(_Stored):
     """What a ranking is of; read in passing over a file of many."""
 
     version: Literal[1]
-    query: StoredQuery
+    query: Query
 
     @classmethod
     def read(cls, data: object) -> Self:
@@ -226,28 +156,17 @@ class StoredRanking(StoredHead):
     models: dict[str, str]
     prompt_hashes: dict[str, str]
     usage: StoredUsage
-    seconds: dict[str, _Score]
+    seconds: dict[str, Number]
     absolute: bool | None = None
     partial: bool = False
     failure: str = ""
-    comparisons: StoredComparisons | None = None
-    windows: StoredWindows | None = None
-    members: list[StoredMember] = []
+    comparisons: Comparisons | None = None
+    windows: WindowCounts | None = None
+    members: list[MemberRanking] = []
     orders: dict[str, StoredOrder] = {}
-    undecided: list[_Ranks] = []
+    undecided: list[Annotated[tuple[int, int], Field(strict=False)]] = []
     weak_judge: WeakJudge = ""
-    false_quotes: _Count = 0
-
-    @property
-    def ordered_by(self) -> tuple[str, ...]:
-        """The personas whose orders of the passages count, in team order."""
-        return tuple(name for name, order in self.orders.items() if not order.left_out)
-
-    def criteria_of(self, persona: str) -> tuple[str, ...]:
-        """Names of a persona's criteria, in their order; none where it has no rubric."""
-        members = self.team.members if self.team else ()
-        rubric = next((each.rubric for each in members if each.name == persona), None)
-        return tuple(each.name for each in rubric.criteria) if rubric else ()
+    false_quotes: Count = 0
 
     @field_validator("config")
     @classmethod
@@ -282,7 +201,7 @@ class StoredRanking(StoredHead):
         ends = [rank for first_and_last in self.undecided for rank in first_and_last]
         if ends != sorted(set(ends)) or not places.issuperset(ends):
             raise ValueError(f"undecided: the ranks must rise, from 1 to {len(self.hits)}")
-        by = set(self.ordered_by)
+        by = {name for name, order in self.orders.items() if not order.left_out}
         for hit in self.hits:
             if hit.ranks and hit.ranks.keys() != by:
                 raise ValueError(
@@ -294,14 +213,7 @@ class StoredRanking(StoredHead):
 
 
 def read_fields(data: object) -> dict[str, Any]:
-    """The fields of the `RankingRecord` that was stored.
-
-    Args:
-        data: what its `to_dict` made, or the JSON text of that.
-
-    Raises:
-        SchemaError: it is something else, is not complete, or contradicts itself.
-    """
+    """The fields of the `RankingRecord` that was stored; takes and raises what `read` does."""
     import numpy as np
 
     form = StoredRanking.read(data)
@@ -315,8 +227,17 @@ def read_fields(data: object) -> dict[str, Any]:
     else:
         absolute = form.absolute
     return {
-        "query": Query(form.query.text, form.query.id),
-        "passages": tuple([_passage(hit) for hit in hits]),
+        "query": form.query,
+        "passages": tuple(
+            Passage(
+                each.doc_id,
+                each.text or "",
+                each.title or "",
+                each.first_stage_score,
+                each.metadata,
+            )
+            for each in hits
+        ),
         "order": np.argsort([hit.rank for hit in hits]).astype(np.intp),
         "final": final,
         "matrix": matrix,
@@ -329,9 +250,9 @@ def read_fields(data: object) -> dict[str, Any]:
         "calls": _usage_table(form.usage),
         "seconds": form.seconds,
         "assessor_reasons": {
-            row: hit.missing[ASSESSOR]
+            row: why
             for row, hit in enumerate(hits)
-            if ASSESSOR in hit.missing and ASSESSOR not in form.personas
+            if (why := hit.missing.get(ASSESSOR)) is not None and ASSESSOR not in form.personas
         },
         "bounds": {row: hit.at_most for row, hit in enumerate(hits) if hit.at_most is not None},
         "absolute": absolute,
@@ -339,26 +260,19 @@ def read_fields(data: object) -> dict[str, Any]:
         "partial": form.partial,
         "failure": form.failure,
         "cut": {row: hit.cut for row, hit in enumerate(hits) if hit.cut},
-        "comparisons": Comparisons(**dict(form.comparisons)) if form.comparisons else None,
+        "comparisons": form.comparisons,
         "dropped": {row: hit.dropped for row, hit in enumerate(hits) if hit.dropped is not None},
-        "windows": WindowCounts(**dict(form.windows)) if form.windows else None,
-        "members": tuple([MemberRanking(**dict(each)) for each in form.members]),
+        "windows": form.windows,
+        "members": tuple(form.members),
         "orders": _orders(form, hits) if form.orders else None,
         "undecided": tuple(form.undecided),
         "weak_judge": form.weak_judge,
         "reasons": {
-            (row, name): Reason(**dict(reason))
-            for row, hit in enumerate(hits)
-            for name, reason in hit.reasons.items()
+            (row, name): why for row, hit in enumerate(hits) for name, why in hit.reasons.items()
         },
         "false_quotes": form.false_quotes,
         "has_texts": all(hit.text is not None and hit.title is not None for hit in hits),
     }
-
-
-def _passage(hit: StoredHit) -> Passage:
-    title, text = hit.title or "", hit.text or ""
-    return Passage(hit.doc_id, text, title, hit.first_stage_score, hit.metadata)
 
 
 def _matrix(form: StoredRanking, hits: Sequence[StoredHit]) -> ScoreMatrix:
@@ -367,27 +281,37 @@ def _matrix(form: StoredRanking, hits: Sequence[StoredHit]) -> ScoreMatrix:
     names = form.personas
     rows = [[hit.scores[name] for name in names] for hit in hits]
     values = np.array(rows, dtype=np.float64).reshape(len(hits), len(names))
-    matrix = ScoreMatrix(values)
-    for row, hit in enumerate(hits):
-        if not (hit.missing or hit.criteria or hit.confidence or hit.probabilities):
-            continue
-        for column, name in enumerate(names):
-            place = row, column
-            if name in hit.missing:
-                matrix.reasons[place] = hit.missing[name]
-            if name in hit.confidence:
-                matrix.confidence[place] = hit.confidence[name]
-            if name in hit.probabilities:
-                matrix.probabilities[place] = hit.probabilities[name]
-            if given := hit.criteria.get(name):
-                listed = form.criteria_of(name)
-                if set(given) != set(listed):
-                    raise SchemaError(
-                        f"this is no complete ranking: the hit of rank {hit.rank} has scores "
-                        f"of other criteria than {name!r} has"
-                    )
-                matrix.criteria[place] = tuple([given[each] for each in listed])
-    return matrix
+
+    def cells(kind: str) -> dict[tuple[int, int], Any]:
+        by_row = ((row, given) for row, hit in enumerate(hits) if (given := getattr(hit, kind)))
+        return {
+            (row, column): given[name]
+            for row, given in by_row
+            for column, name in enumerate(names)
+            if name in given
+        }
+
+    criteria = {}
+    given: dict[str, float]
+    for (row, column), given in cells("criteria").items():
+        listed = criteria_names(form.team, names[column])
+        if given and set(given) != set(listed):
+            raise SchemaError(
+                f"this is no complete ranking: the hit of rank {hits[row].rank} has scores "
+                f"of other criteria than {names[column]!r} has"
+            )
+        if given:
+            criteria[row, column] = tuple([given[each] for each in listed])
+    return ScoreMatrix(
+        values, cells("missing"), criteria, cells("confidence"), cells("probabilities")
+    )
+
+
+def criteria_names(team: Team | None, persona: str) -> tuple[str, ...]:
+    """Names of a persona's criteria, in their order; none where it has no rubric."""
+    members = team.members if team else ()
+    rubric = next((each.rubric for each in members if each.name == persona), None)
+    return tuple(each.name for each in rubric.criteria) if rubric else ()
 
 
 def _is_unscored(hit: StoredHit, rule: Rule) -> bool:
@@ -433,7 +357,7 @@ def _orders(form: StoredRanking, hits: Sequence[StoredHit]) -> Orders:
         personas=names,
         ranks=np.array(rows, dtype=np.float64).reshape(len(hits), len(names)),
         comparisons={
-            name: Comparisons(**each.model_dump(exclude={"left_out"}))
+            name: Comparisons(*(getattr(each, count.name) for count in fields(Comparisons)))
             for name, each in form.orders.items()
         },
         left_out={name: each.left_out for name, each in form.orders.items() if each.left_out},
@@ -471,12 +395,11 @@ def stored(ranking: Any, *, texts: bool) -> dict[str, Any]:
         "comparisons": ranking.comparisons and asdict(ranking.comparisons),
         "windows": ranking.windows and asdict(ranking.windows),
         "members": [_listed(asdict(each)) for each in ranking.members],
-        "orders": {
+        "orders": orders
+        and {
             name: {**asdict(orders.comparisons[name]), "left_out": orders.left_out.get(name, "")}
-            for name in (orders.personas if orders else ())
-        }
-        if orders
-        else {},
+            for name in orders.personas
+        },
         "undecided": [list(each) for each in ranking.undecided],
         "weak_judge": ranking.weak_judge,
         "false_quotes": ranking.false_quotes,
@@ -545,28 +468,18 @@ def _plain_value(value: object, depth: int) -> Any:
     return shown(value) if isinstance(value, Mapping | list | tuple) else str(value)
 
 
-def check_plain(value: object, depth: int = 0) -> None:
+def check_plain(values: Mapping[str, Any]) -> None:
     """Refuse values that JSON cannot hold, or that are too great to be shown or reckoned with.
 
     Raises:
-        ValueError: there is one in `value`, or lists and mappings nest too deep.
+        ValueError: there is one in `values`, or lists and mappings nest too deep.
     """
-    if depth > _DEEPEST:
-        raise ValueError(f"it nests deeper than {_DEEPEST} levels")
-    match value:
-        case None | bool() | str():
-            return
-        case int() | float() if abs(value) <= _LARGEST:
-            return
-        case dict():
-            for name, inner in value.items():
-                check_plain(name if isinstance(name, str) else object(), depth)
-                check_plain(inner, depth + 1)
-        case list() | tuple():
-            for inner in value:
-                check_plain(inner, depth + 1)
-        case _:
-            raise ValueError(f"it holds a {type(value).__name__} that JSON and sums cannot hold")
+    for name, value in values.items():
+        if _plain_value(value, 2) != value:
+            raise ValueError(
+                f"{name[:_LONGEST_NAME]}: holds what JSON and sums cannot hold, such as numbers "
+                f"beyond {_LARGEST:,}, or lists nested deeper than {_DEEPEST} levels"
+            )
 
 
 def _explain(error: ValidationError) -> str:
@@ -576,7 +489,7 @@ def _explain(error: ValidationError) -> str:
     if first["type"] == "json_invalid":
         return f"not JSON: {first['msg'].removeprefix('Invalid JSON: ')}"
     if first["loc"] == ("version",) and first["type"] == "literal_error":
-        found = repr(error.errors(include_url=False)[0]["input"])[:_LONGEST_VERSION]
+        found = repr(error.errors(include_url=False)[0]["input"])[:_LONGEST_NAME]
         return (
             f"a ranking of version {found}, and this program reads version 1; use the program "
             "that made it"

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import ConfigDict, Field
+
+from personas.ensembles import HIGHEST_SCORE
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-T = TypeVar("T")
-
+# As rankings are read; see personas.ranking.stored.
+Count = Annotated[int, Field(strict=True, ge=0, le=2**63 - 1)]
+Rank = Annotated[int, Field(strict=True, ge=1)]
+Number = Annotated[
+    float, Field(strict=True, ge=-HIGHEST_SCORE, le=HIGHEST_SCORE, allow_inf_nan=False)
+]
+_AS_MARKED = ConfigDict()
 
 ASSESSOR = "(assessor)"
 """The name under which the assessor's own missing scores are listed."""
@@ -24,6 +33,7 @@ DEADLINE = "deadline"
 class Query:
     """What is searched for. `id` names it in runs and reports and may be empty."""
 
+    __pydantic_config__: ClassVar[ConfigDict] = _AS_MARKED
     text: str
     id: str = ""
 
@@ -87,6 +97,7 @@ class Reason:
             passage and the query's words in it, from a judge that gives no reasons.
     """
 
+    __pydantic_config__: ClassVar[ConfigDict] = _AS_MARKED
     text: str
     quote: str = ""
     kind: Literal["said", "words"] = "said"
@@ -169,20 +180,15 @@ class ScoreMatrix:
         values = self.values[rows]
         values[rows < 0] = np.nan
 
-        def taken(cells: dict[tuple[int, int], T]) -> dict[tuple[int, int], T]:
+        def taken(cells: Mapping[tuple[int, int], Any]) -> dict[tuple[int, int], Any]:
             return {
                 (i, column): each
                 for (row, column), each in cells.items()
                 for i in places.get(row, ())
             }
 
-        return ScoreMatrix(
-            values,
-            taken(self.reasons),
-            taken(self.criteria),
-            taken(self.confidence),
-            taken(self.probabilities),
-        )
+        cells = (self.reasons, self.criteria, self.confidence, self.probabilities)
+        return ScoreMatrix(values, *[taken(each) for each in cells])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -229,14 +235,15 @@ class MemberRanking:
         failure: why it said nothing; else empty.
     """
 
+    __pydantic_config__: ClassVar[ConfigDict] = _AS_MARKED
     label: str
     ranker: str
-    weight: float
-    ranks: tuple[int | None, ...]
-    scores: tuple[float | None, ...]
-    undecided: tuple[tuple[int, int], ...] = ()
-    missing: int = 0
-    asked: int = 0
+    weight: Annotated[Number, Field(ge=0)]
+    ranks: tuple[Rank | None, ...]
+    scores: tuple[Number | None, ...]
+    undecided: tuple[tuple[Rank, Rank], ...] = ()
+    missing: Count = 0
+    asked: Count = 0
     partial: bool = False
     failure: str = ""
 
@@ -260,15 +267,16 @@ class Comparisons:
         reason: why the first of those failed; else empty.
     """
 
-    asked: int = 0
-    odd: int = 0
-    missing: int = 0
-    repeated: int = 0
-    unknown: int = 0
-    as_shown: int = 0
-    tied: int = 0
-    inconsistent: int = 0
-    failed: int = 0
+    __pydantic_config__: ClassVar[ConfigDict] = _AS_MARKED
+    asked: Count = 0
+    odd: Count = 0
+    missing: Count = 0
+    repeated: Count = 0
+    unknown: Count = 0
+    as_shown: Count = 0
+    tied: Count = 0
+    inconsistent: Count = 0
+    failed: Count = 0
     reason: str = ""
 
 
@@ -289,12 +297,13 @@ class WindowCounts:
         differing: those of them that are not what its scores add up to. What they add up to counts.
     """
 
-    asked: int = 0
-    odd: int = 0
-    missing: int = 0
-    repeated: int = 0
-    unknown: int = 0
-    unreadable: int = 0
-    failed: int = 0
-    sums: int = 0
-    differing: int = 0
+    __pydantic_config__: ClassVar[ConfigDict] = _AS_MARKED
+    asked: Count = 0
+    odd: Count = 0
+    missing: Count = 0
+    repeated: Count = 0
+    unknown: Count = 0
+    unreadable: Count = 0
+    failed: Count = 0
+    sums: Count = 0
+    differing: Count = 0

@@ -79,8 +79,7 @@ class UsageTable(Mapping[tuple[Stage, str, str], Usage]):
         """Count one call, or one answer that needed none."""
         rows = self.reused._rows if reused else self._rows  # noqa: SLF001 - of the same class
         key = (stage, persona, model)
-        known = rows.get(key)
-        rows[key] = usage if known is None else known + usage
+        rows[key] = rows.get(key, Usage()) + usage
 
     def add_all(self, other: UsageTable) -> None:
         """Count all calls of another table, and its answers that needed none."""
