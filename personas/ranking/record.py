@@ -1,18 +1,16 @@
 """A ranking: what led to the order of a query's passages, and what follows from it without a call.
 
-What is stored is what is shown. A `RankingRecord` holds what was asked, answered and counted; its
-`Hit` works out the rest when it is asked for: moves, agreement, ranks without a persona, signs of
-manipulation.
+What is stored is what is shown. A `RankingRecord` holds what was asked, answered and counted; it
+and its hits work out the rest when it is asked for: moves, agreement, ranks without a persona.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from personas.ensembles import (
     Ensemble,
@@ -24,6 +22,7 @@ from personas.ensembles import (
     unit_range,
 )
 from personas.errors import SchemaError
+from personas.ranking.hit import Hit, OtherPlace
 from personas.ranking.orders import points, rule_of_points
 from personas.ranking.types import (
     ASSESSOR,
@@ -50,15 +49,7 @@ if TYPE_CHECKING:
 
 _DEFAULT_TOP = 10.0
 
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class OtherPlace:
-    """Where another ranker has a passage: rank from 1, and score, None where it gave none."""
-
-    rank: int
-    score: float | None
+__all__ = ["Hit", "OtherPlace", "OtherRanking", "RankingRecord"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,12 +218,11 @@ class RankingRecord(Sequence["Hit"]):
         nothing was judged at all; ``top_n`` then leaves the first so many.
         """
         least, most = self.config.get("min_relevance"), self.config.get("top_n")
-        rows = enumerate(self.order.tolist())
-        places = [(place, row) for place, row in rows if row not in self.dropped]
+        left = list(enumerate(self.order.tolist()))
         if isinstance(least, int | float) and self.relevances:
-            places = [each for each in places if self.relevances.get(each[1], -1.0) >= least]
+            left = [each for each in left if self.relevances.get(each[1], -1.0) >= least]
         few = most if isinstance(most, int) and most > 0 else None
-        return [place for place, _ in places[:few]]
+        return [place for place, row in left if row not in self.dropped][:few]
 
     # What was used
 
@@ -253,21 +243,18 @@ class RankingRecord(Sequence["Hit"]):
     def rows_of_calls(self, *, reused: bool = False) -> list[Calls]:
         """Calls by stage, persona and model, with what they cost; or answers of the ledger."""
         table = self.calls.reused if reused else self.calls
-        rows = []
-        for key, usage in table.items():
-            known = key in table.costs
-            rows.append(
-                Calls(*key, usage, table.costs[key] if known else self.price(key[2], usage))
-            )
-        return rows
+        known = table.costs
+        return [
+            Calls(*key, usage, known[key] if key in known else self.price(key[2], usage))
+            for key, usage in table.items()
+        ]
 
     @property
     def cost(self) -> float | None:
         """US dollars for all calls; None if a model's price is not known."""
-        # Reused answers cost nothing now.
-        costs = [row.cost for row in self.rows_of_calls()]
-        known = [each for each in costs if each is not None]
-        return math.fsum(known) if len(known) == len(costs) else None
+        rows = self.rows_of_calls()  # reused answers cost nothing now
+        known = [row.cost for row in rows if row.cost is not None]
+        return math.fsum(known) if len(known) == len(rows) else None
 
     # Who judged
 
@@ -287,9 +274,7 @@ class RankingRecord(Sequence["Hit"]):
     def unfilled(self) -> int:
         """How many recruits lack, because fewer were named than asked for."""
         size = self.config.get("team_size")
-        if self.team is None or not isinstance(size, int):
-            return 0
-        return max(0, size - len(self.team.members))
+        return max(0, size - len(self.team.members)) if self.team and isinstance(size, int) else 0
 
     @property
     def judge_note(self) -> str:
@@ -299,13 +284,7 @@ class RankingRecord(Sequence["Hit"]):
     def member(self, persona: str) -> Member | None:
         """The team's member of that name; None if there is none."""
         members = self.team.members if self.team else ()
-        return next((member for member in members if member.name == persona), None)
-
-    def criteria_of(self, persona: str) -> tuple[str, ...]:
-        """Names of a persona's criteria, in their order; none where it has no rubric."""
-        member = self.member(persona)
-        rubric = member.rubric if member else None
-        return tuple(each.name for each in rubric.criteria) if rubric else ()
+        return next((each for each in members if each.name == persona), None)
 
     # What scores mean
 
@@ -327,19 +306,17 @@ class RankingRecord(Sequence["Hit"]):
     @cached_property
     def top(self) -> float:
         """The highest score one persona could give, or the most points."""
-        said = None if self.by_rank else highest_score(self.config)
-        known = chain.from_iterable(hit.known_scores for hit in self.hits) if said is None else ()
-        return said or max(known, default=0.0) or _DEFAULT_TOP
+        if not self.by_rank and (said := highest_score(self.config)):
+            return said
+        given = (score for hit in self.hits for score in hit.known_scores)
+        return max(given, default=0.0) or _DEFAULT_TOP
 
     @property
     def relevance_note(self) -> str:
         """Why hits have no relevance, in a sentence; empty where they can have one."""
-        if self.absolute:
-            return ""
-        return (
-            f"{self.ranker} gives an order and no relevance: its scores cannot be compared from "
-            "query to query."
-        )
+        of_ranker = f"{self.ranker} gives an order and no relevance"
+        why = "its scores cannot be compared from query to query."
+        return "" if self.absolute else f"{of_ranker}: {why}"
 
     # What is not there
 
@@ -362,21 +339,15 @@ class RankingRecord(Sequence["Hit"]):
 
     @property
     def was_judged(self) -> bool:
-        """Whether the order comes from judges, not from the first stage.
-
-        False where nothing was scored and no comparison was answered: replies or calls failed, or
-        the deadline came first.
-        """
+        """Whether the order comes from judges; false where nothing was scored or compared."""
         import numpy as np
 
         if np.isfinite(self.final).any() or self.bounds:
             return True
         if self.failure or self.matrix.reasons or self.orders is not None:
             return False
-        counts = self.comparisons
-        if counts is not None and counts.asked > counts.failed:
-            return True
-        return not (self.partial or self.dropped)
+        answered = self.comparisons is not None and self.comparisons.asked > self.comparisons.failed
+        return answered or not (self.partial or self.dropped)
 
     @property
     def unfinished(self) -> str:
@@ -387,15 +358,12 @@ class RankingRecord(Sequence["Hit"]):
 
     @cached_property
     def tails(self) -> Mapping[str, int]:
-        """Persona -> rank that all passages share which it has not sorted out.
-
-        Without those who have sorted out all.
-        """
+        """Persona -> rank shared by all passages that it has not sorted out, if there are any."""
         tails = {}
         for name in self.judges if self.orders else ():
-            last = max((hit.ranks.get(name, 0) for hit in self.hits), default=0)
-            same = {hit.passage.content for hit in self.hits if hit.ranks.get(name) == last}
-            if len(same) > 1:
+            ranked = [(hit.ranks[name], hit.passage.content) for hit in self.hits if hit.ranks]
+            last = max(ranked, default=(0,))[0]
+            if len({content for rank, content in ranked if rank == last}) > 1:
                 tails[name] = last
         return tails
 
@@ -437,20 +405,20 @@ class RankingRecord(Sequence["Hit"]):
     @property
     def most_disputed(self) -> Hit | None:
         """The passage on which the personas disagree most; None if they never do."""
-        found = max(self.hits, key=lambda hit: hit.disagreement or 0.0, default=None)
-        return found if found is not None and found.disagreement else None
+        disputed = [hit for hit in self.hits if hit.disagreement]
+        return max(disputed, key=lambda hit: hit.disagreement or 0.0, default=None)
 
     @property
     def climbed_most(self) -> Hit | None:
         """The passage that rose most ranks, of those `ranked_for_sure`; None if none rose."""
-        found = max(self.ranked_for_sure, key=lambda hit: hit.moved, default=None)
-        return found if found is not None and found.moved > 0 else None
+        risen = [hit for hit in self.ranked_for_sure if hit.moved > 0]
+        return max(risen, key=lambda hit: hit.moved, default=None)
 
     @property
     def fell_most(self) -> Hit | None:
         """The passage that fell most ranks, of those `ranked_for_sure`; None if none fell."""
-        found = min(self.ranked_for_sure, key=lambda hit: hit.moved, default=None)
-        return found if found is not None and found.moved < 0 else None
+        fallen = [hit for hit in self.ranked_for_sure if hit.moved < 0]
+        return min(fallen, key=lambda hit: hit.moved, default=None)
 
     # What follows from the scores
 
@@ -511,9 +479,8 @@ class RankingRecord(Sequence["Hit"]):
         names = self.judges
         # Passages that were judged as one have the same scores.
         scores = [tuple([hit.marks[name] for name in names]) for hit in asked]
-        rows, group_of = distinct(
-            (hit.title, hit.text, *each) for hit, each in zip(asked, scores, strict=True)
-        )
+        judged_as = ((*hit.passage.content, *each) for hit, each in zip(asked, scores, strict=True))
+        rows, group_of = distinct(judged_as)
         values = np.array([scores[row] for row in rows], dtype=np.float64)
         values = values.reshape(len(rows), len(names))
         first_stage = [hit.first_stage_score for hit in asked]
@@ -574,11 +541,9 @@ class RankingRecord(Sequence["Hit"]):
         Raises:
             KeyError: those of a passage are not there.
         """
-        passages = []
-        for each in self.passages:
-            title, text = texts[each.id]
-            passages.append(replace(each, title=title, text=text))
-        return replace(self, passages=tuple(passages), has_texts=True)
+        found = [(each, *texts[each.id]) for each in self.passages]
+        passages = tuple(replace(each, title=title, text=text) for each, title, text in found)
+        return replace(self, passages=passages, has_texts=True)
 
     def to_dict(self, *, texts: bool = True) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold; `from_dict` takes it back.
@@ -611,324 +576,3 @@ class RankingRecord(Sequence["Hit"]):
         from personas.ranking.stored import read_fields
 
         return cls(**read_fields(data))
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Hit:
-    """One passage of a ranking. Two are equal if what is stored of them is.
-
-    Attributes:
-        ranking: of which it is a part.
-        row: place of the passage in `RankingRecord.passages`, and so in the docs that were given.
-        rank: from 1, best first.
-    """
-
-    ranking: RankingRecord
-    row: int
-    rank: int
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Hit) and self.to_dict() == other.to_dict()
-
-    def __hash__(self) -> int:
-        return hash((self.row, self.rank))
-
-    def __repr__(self) -> str:
-        return f"<Hit {self.rank}: {self.doc_id!r}, score {self.score}>"
-
-    # The passage
-
-    @property
-    def passage(self) -> Passage:
-        """Title, text, the first stage's score and what else came with it."""
-        return self.ranking.passages[self.row]
-
-    @property
-    def doc_id(self) -> str:
-        """The passage's id."""
-        return self.passage.id
-
-    @property
-    def title(self) -> str:
-        """The passage's title, or empty."""
-        return self.passage.title
-
-    @property
-    def text(self) -> str:
-        """The passage's body."""
-        return self.passage.text
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """What came with the passage and is not shown to models."""
-        return self.passage.metadata
-
-    @property
-    def index(self) -> int:
-        """Place of the passage in the docs that were given, from 0."""
-        return self.row
-
-    @property
-    def first_stage_rank(self) -> int:
-        """Rank in the order in which the passages were given, from 1."""
-        return self.row + 1
-
-    @property
-    def first_stage_score(self) -> float | None:
-        """The first stage's score; None if not known."""
-        return self.passage.score
-
-    @property
-    def moved(self) -> int:
-        """How many ranks the passage rose (positive) or fell (negative)."""
-        return self.first_stage_rank - self.rank
-
-    @property
-    def cut(self) -> int:
-        """Characters at the end of the passage that models did not see."""
-        return self.ranking.cut.get(self.row, 0)
-
-    @property
-    def grade(self) -> int | None:
-        """The judgement, above 0 for relevant; None where none is known."""
-        return (self.ranking.grades or {}).get(self.doc_id)
-
-    @property
-    def other(self) -> OtherPlace | None:
-        """Where the ranker that this one is compared with has it; None if nowhere."""
-        return self.ranking.other.places.get(self.doc_id) if self.ranking.other else None
-
-    @cached_property
-    def suspicions(self) -> tuple[Suspicion, ...]:
-        """Signs that the passage was written to be ranked high."""
-        return self.ranking._suspicions_of(self.title, self.text)  # noqa: SLF001 - part of it
-
-    # What it got
-
-    @property
-    def score(self) -> float | None:
-        """Final score; None for a passage that no judge scored, and with `skipped` personas."""
-        final = float(self.ranking.final[self.row])
-        return None if math.isnan(final) else final
-
-    @property
-    def judged(self) -> bool:
-        """Whether the passage has a final score."""
-        return self.score is not None
-
-    @property
-    def relevance(self) -> float | None:
-        """The mean judge's score by k, 0 to 1, with what is imputed for missing scores.
-
-        The assessor's, where there is one. It does not depend on other passages. None without a
-        score, and where `RankingRecord.absolute` is false.
-        """
-        return self.ranking.relevances.get(self.row)
-
-    @cached_property
-    def scores(self) -> Mapping[str, float | None]:
-        """Persona -> score, 0 to k, or None where there is none; in team order.
-
-        Where a team compared passages the personas have `ranks` instead.
-        """
-        values = self.ranking.matrix.values[self.row].tolist()
-        return {
-            name: None if math.isnan(value) else value
-            for name, value in zip(self.ranking.personas, values, strict=True)
-        }
-
-    @cached_property
-    def missing(self) -> Mapping[str, str]:
-        """Persona, or `ASSESSOR`, -> why its score is missing."""
-        found = self._of(self.ranking.matrix.reasons)
-        if (why := self.ranking.assessor_reasons.get(self.row)) is not None:
-            found[ASSESSOR] = why
-        return found
-
-    @cached_property
-    def imputed(self) -> Mapping[str, float]:
-        """Persona -> what is taken for its missing score in `score`; empty without one."""
-        ranking = self.ranking
-        if not self.missing or not self.judged or ranking.members or ranking.ensemble is None:
-            return {}
-        import numpy as np
-
-        rule = ranking.rule
-        filled = rule.filled(np.array([list(self.scores.values())], dtype=np.float64))
-        if rule.ensemble.asks:
-            # The model that combined the scores saw that some are missing.
-            if ASSESSOR not in self.missing:
-                return {}
-            if rule.missing == "mean_of_team":
-                return {ASSESSOR: float(filled.mean())}
-            return {ASSESSOR: float(rule.filled(np.array([[np.nan]]))[0, 0])}
-        found = zip(self.scores, filled[0].tolist(), strict=True)
-        return {name: score for name, score in found if name in self.missing}
-
-    @property
-    def criteria(self) -> Mapping[str, Mapping[str, float]]:
-        """Persona -> criterion -> score, where criteria were scored one by one."""
-        return {
-            name: dict(zip(self.ranking.criteria_of(name), scores, strict=True))
-            for name, scores in self._of(self.ranking.matrix.criteria).items()
-        }
-
-    @property
-    def reasons(self) -> Mapping[str, Reason]:
-        """Persona -> why it scored the passage so, for those that were asked for; in team order.
-
-        The ranker's name is there instead where no persona judged.
-        """
-        reasons, judges = self.ranking.reasons, self.ranking.judges or (self.ranking.ranker,)
-        return {name: reasons[self.row, name] for name in judges if (self.row, name) in reasons}
-
-    @property
-    def confidence(self) -> Mapping[str, float]:
-        """Persona -> how sure the model said it was, 0 to 1, where it said so."""
-        return self._of(self.ranking.matrix.confidence)
-
-    @property
-    def probabilities(self) -> Mapping[str, tuple[float, ...]]:
-        """Persona -> probability of each level, from 0 to k at equal distances, where known."""
-        return self._of(self.ranking.matrix.probabilities)
-
-    @cached_property
-    def skipped(self) -> tuple[str, ...]:
-        """Personas who were not asked, as it could not reach the first ``top_k`` ranks any more."""
-        if self.row not in self.ranking.bounds:
-            return ()
-        missing = self._of(self.ranking.matrix.reasons)
-        return tuple(
-            name for name, score in self.scores.items() if score is None and name not in missing
-        )
-
-    @property
-    def at_most(self) -> float | None:
-        """The highest final score it could have got from them; None if none was skipped."""
-        return self.ranking.bounds.get(self.row)
-
-    @property
-    def dropped(self) -> float | None:
-        """The relevance, 0 to 10, for which REBEL dropped the passage; None for others."""
-        return self.ranking.dropped.get(self.row)
-
-    @cached_property
-    def ranks(self) -> Mapping[str, int]:
-        """Persona -> rank in its order, from 1, where a team compared passages; see `Orders`."""
-        orders = self.ranking.orders
-        ranks = zip(orders.personas, orders.ranks[self.row].tolist(), strict=True) if orders else ()
-        return {name: int(rank) for name, rank in ranks if not math.isnan(rank)}
-
-    @property
-    def members(self) -> Mapping[str, OtherPlace]:
-        """Member of a fused ranking -> where that has the passage, if it has it."""
-        return {
-            each.label: OtherPlace(rank, each.scores[self.row])
-            for each in self.ranking.members
-            if (rank := each.ranks[self.row]) is not None
-        }
-
-    # What follows from that
-
-    @property
-    def points(self) -> Mapping[str, float]:
-        """Persona -> what the ensemble makes of its rank, see `personas.ranking.orders.points`."""
-        return self.ranking._points_and_rule[0].get(self.row, {})  # noqa: SLF001 - part of it
-
-    @property
-    def marks(self) -> Mapping[str, float | None]:
-        """What the final score combines: the points where there are any, else the scores."""
-        return self.points or (
-            dict.fromkeys(self.ranking.judges) if self.ranking.orders else self.scores
-        )
-
-    @property
-    def known_scores(self) -> tuple[float, ...]:
-        """The personas' scores that are there, or their points."""
-        return tuple([score for score in self.marks.values() if score is not None])
-
-    @property
-    def score_range(self) -> float | None:
-        """Highest less lowest of the personas' scores, or points; None for fewer than two."""
-        known = self.known_scores
-        return max(known) - min(known) if len(known) > 1 else None
-
-    @cached_property
-    def disagreement(self) -> float | None:
-        """Population standard deviation of the scores, or points; None for fewer than two."""
-        known = self.known_scores
-        if len(known) < 2:
-            return None
-        mean = math.fsum(known) / len(known)
-        return math.sqrt(math.fsum([(each - mean) ** 2 for each in known]) / len(known))
-
-    @property
-    def rank_of_all(self) -> int | None:
-        """Rank by the arithmetic of `rank_without` with all personas; None without a score."""
-        found = self.ranking._leave_one_out.get(self.row)  # noqa: SLF001 - part of it
-        return found[0] if found else None
-
-    @property
-    def rank_without(self) -> Mapping[str, int]:
-        """Persona -> rank of the passage if that persona is left out.
-
-        Empty for a passage without a score, and where fewer than two personas judged.
-        """
-        found = self.ranking._leave_one_out.get(self.row)  # noqa: SLF001 - part of it
-        return found[1] if found else {}
-
-    @property
-    def effects(self) -> Mapping[str, int]:
-        """Persona -> by how many ranks it raised (positive) or sank (negative) the passage."""
-        if self.rank_of_all is None:
-            return {}
-        return {name: rank - self.rank_of_all for name, rank in self.rank_without.items()}
-
-    @property
-    def raised_most_by(self) -> tuple[str, ...]:
-        """The personas that raised the passage most, by scores they gave; equals together."""
-        return self._with_effect(max)
-
-    @property
-    def sunk_most_by(self) -> tuple[str, ...]:
-        """The personas that sank the passage most, by scores they gave; equals together."""
-        return self._with_effect(min)
-
-    @property
-    def shares(self) -> tuple[float, float] | None:
-        """The personas' score and the first stage's, each from 0 to 1 over the passages.
-
-        None where the final score is not made of both.
-        """
-        return self.ranking._shares.get(self.row)  # noqa: SLF001 - part of it
-
-    @property
-    def formula(self) -> str:
-        """How the final score is made of `shares`, with its numbers; empty if it is not."""
-        if self.shares is None or self.score is None:
-            return ""
-        weight = Rule.of(self.ranking.config).first_stage_weight
-        own, first = self.shares
-        return f"{1 - weight:.2f} × {own:.2f} + {weight:.2f} × {first:.2f} = {self.score:.3f}"  # noqa: RUF001
-
-    def to_dict(self, *, texts: bool = True) -> dict[str, Any]:
-        """What is stored of it, as plain values that JSON can hold.
-
-        Args:
-            texts: whether title and text are in it.
-        """
-        from personas.ranking.stored import stored_hit
-
-        return stored_hit(self, texts=texts)
-
-    def _with_effect(self, extreme: Callable[[Iterable[int]], int]) -> tuple[str, ...]:
-        # What is imputed for a missing score has an effect too, but that is not the persona's.
-        effects = {
-            name: ranks for name, ranks in self.effects.items() if self.marks[name] is not None
-        }
-        most = extreme([0, *effects.values()])
-        return tuple([name for name, ranks in effects.items() if ranks == most]) if most else ()
-
-    def _of(self, cells: Mapping[tuple[int, int], T]) -> dict[str, T]:
-        places = {name: (self.row, column) for column, name in enumerate(self.ranking.personas)}
-        return {name: cells[place] for name, place in places.items() if place in cells}

@@ -46,6 +46,16 @@ _LONGEST_NAME = 40
 _LARGEST = 2**63 - 1
 _DEEPEST = 20  # lists and mappings in one another in a configuration
 _LONGEST_ERROR = 1000
+_SAME = (
+    *("query", "ranker", "team", "config", "models", "prompt_hashes", "seconds", "partial"),
+    *("failure", "comparisons", "windows", "weak_judge", "false_quotes"),
+)
+"""Fields of a record that are stored as they are."""
+_OF_HIT = (
+    *("rank", "doc_id", "score", "scores", "missing", "skipped", "at_most", "relevance", "cut"),
+    *("criteria", "first_stage_rank", "first_stage_score"),
+)
+_IF_KNOWN = ("imputed", "confidence", "ranks", "dropped")
 _USAGE = tuple(each.name for each in fields(Usage))
 
 _Share = Annotated[float, Field(ge=0, le=1)]
@@ -220,14 +230,17 @@ def read_fields(data: object) -> dict[str, Any]:
     hits = sorted(form.hits, key=lambda hit: hit.first_stage_rank)
     matrix = _matrix(form, hits)
     final = np.array([hit.score for hit in hits], dtype=np.float64)
-    relevances = {row: hit.relevance for row, hit in enumerate(hits) if hit.relevance is not None}
-    if form.absolute is None:
+
+    def of_rows(name: str) -> dict[int, Any]:
+        given = ((row, getattr(hit, name)) for row, hit in enumerate(hits))
+        return {row: value for row, value in given if value is not None}
+
+    absolute, relevances = form.absolute, of_rows("relevance")
+    if absolute is None:
         final[[_is_unscored(hit, Rule.of(form.config)) for hit in hits]] = np.nan
         absolute, relevances = _relevance_of_scores(form, matrix.values, final)
-    else:
-        absolute = form.absolute
     return {
-        "query": form.query,
+        **{name: getattr(form, name) for name in _SAME},
         "passages": tuple(
             Passage(
                 each.doc_id,
@@ -242,35 +255,23 @@ def read_fields(data: object) -> dict[str, Any]:
         "final": final,
         "matrix": matrix,
         "personas": tuple(form.personas),
-        "team": form.team,
-        "ranker": form.ranker,
-        "config": form.config,
-        "models": form.models,
-        "prompt_hashes": form.prompt_hashes,
         "calls": _usage_table(form.usage),
-        "seconds": form.seconds,
         "assessor_reasons": {
             row: why
             for row, hit in enumerate(hits)
             if (why := hit.missing.get(ASSESSOR)) is not None and ASSESSOR not in form.personas
         },
-        "bounds": {row: hit.at_most for row, hit in enumerate(hits) if hit.at_most is not None},
+        "bounds": of_rows("at_most"),
         "absolute": absolute,
         "relevances": relevances,
-        "partial": form.partial,
-        "failure": form.failure,
-        "cut": {row: hit.cut for row, hit in enumerate(hits) if hit.cut},
-        "comparisons": form.comparisons,
-        "dropped": {row: hit.dropped for row, hit in enumerate(hits) if hit.dropped is not None},
-        "windows": form.windows,
+        "cut": {row: length for row, length in of_rows("cut").items() if length},
+        "dropped": of_rows("dropped"),
         "members": tuple(form.members),
         "orders": _orders(form, hits) if form.orders else None,
         "undecided": tuple(form.undecided),
-        "weak_judge": form.weak_judge,
         "reasons": {
             (row, name): why for row, hit in enumerate(hits) for name, why in hit.reasons.items()
         },
-        "false_quotes": form.false_quotes,
         "has_texts": all(hit.text is not None and hit.title is not None for hit in hits),
     }
 
@@ -409,34 +410,14 @@ def stored(ranking: Any, *, texts: bool) -> dict[str, Any]:
 
 def stored_hit(hit: Any, *, texts: bool) -> dict[str, Any]:
     """The form of a `Hit`, see its `to_dict`."""
-    form: dict[str, Any] = {
-        "rank": hit.rank,
-        "doc_id": hit.doc_id,
-        "score": hit.score,
-        "scores": dict(hit.scores),
-        "missing": dict(hit.missing),
-        "skipped": list(hit.skipped),
-        "at_most": hit.at_most,
-        "relevance": hit.relevance,
-        "cut": hit.cut,
-        "criteria": hit.criteria,
-        "first_stage_rank": hit.first_stage_rank,
-        "first_stage_score": hit.first_stage_score,
-        "metadata": plain_values(hit.metadata),
-    }
-    optional = {
-        "imputed": hit.imputed,
-        "confidence": hit.confidence,
-        "probabilities": {name: list(each) for name, each in hit.probabilities.items()},
-        "ranks": hit.ranks,
-        "reasons": {name: asdict(each) for name, each in hit.reasons.items()},
-    }
-    form |= {name: dict(value) for name, value in optional.items() if value}
-    if hit.dropped is not None:
-        form["dropped"] = hit.dropped
-    if texts:
-        form |= {"title": hit.title, "text": hit.text}
-    return form
+    form = {name: getattr(hit, name) for name in _OF_HIT}
+    form |= {"scores": dict(hit.scores), "missing": dict(hit.missing), "skipped": list(hit.skipped)}
+    form["metadata"] = plain_values(hit.metadata)
+    optional = {name: getattr(hit, name) for name in _IF_KNOWN}
+    optional["probabilities"] = {name: list(each) for name, each in hit.probabilities.items()}
+    optional["reasons"] = {name: asdict(each) for name, each in hit.reasons.items()}
+    form |= {name: value for name, value in optional.items() if value not in (None, {})}
+    return form | ({"title": hit.title, "text": hit.text} if texts else {})
 
 
 def _calls(row: Calls) -> dict[str, Any]:
