@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,6 @@ from personas.errors import SchemaError
 from personas.ranking.effectiveness import ndcg
 from personas.ranking.orders import rule_of_points
 from personas.ranking.record import Hit, RankingRecord
-from personas.schema import Rubric, Team
 from personas.team_diff import TeamDiff, diff_teams
 from personas.words import counted, exact
 
@@ -31,6 +30,8 @@ NOT_ON_TEAM = "not on the team"
 
 _TINY = 1e-9
 _LONGEST = 200  # characters of a query or a reason within a note
+_EDITS = ("renamed", "description", "whole_rubric", "rubric", "topics")
+_Columns: TypeAlias = Mapping[str, NDArray[np.float64]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +49,8 @@ class CriterionChange:
 
     Attributes:
         name: its name now, or as it was if it is gone.
-        before: its score; None where there was none.
-        after: its score now; None where there is none.
-        weight_before: its weight in percent; None if it is new.
-        weight_after: its weight now; None if it is gone.
+        before: its score; None where there was none, as `after` where there is none now.
+        weight_before: its weight in percent; None if it is new, as `weight_after` if it is gone.
     """
 
     name: str
@@ -63,7 +62,8 @@ class CriterionChange:
     @property
     def added(self) -> float:
         """What the change adds to the persona's score: weight x score now, less before."""
-        return _part(self.after, self.weight_after) - _part(self.before, self.weight_before)
+        now = (self.after or 0.0) * (self.weight_after or 0.0)
+        return now / 100 - (self.before or 0.0) * (self.weight_before or 0.0) / 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +74,15 @@ class PersonaChange:
         persona: its name now, or as it was if it is gone.
         was: its name before, where that was another.
         before: its score of the passage, or the points of its rank, see `Hit.points`; None
-            where there was none.
-        after: the same now; None where there is none.
+            where there was none. `after` likewise.
         absent_before: why there was none: ``"not on the team"``, ``"not asked for"`` or
-            ``"missing: REASON"``; empty if there was.
-        absent_after: why there is none.
+            ``"missing: REASON"``; empty if there was. `absent_after` likewise.
         edited: whether the persona, its rubric or its place on the team is not as it was.
         effect: by how many ranks this change raised (positive) or sank (negative) the passage.
         criteria: those that changed, the greatest part in the persona's score first; empty where
             a side has no scores by criterion.
         rank_before: its rank of the passage, from 1, where it compared passages; else None.
-        rank_after: the same now.
+            `rank_after` likewise.
     """
 
     persona: str
@@ -122,14 +120,11 @@ class ComparedPassage:
     """One passage of either ranking.
 
     Attributes:
-        doc_id: its id.
-        title: its title, or empty.
-        text: its body.
+        title: may be empty.
         grade: the judgement, above 0 for relevant; None where there is none.
         first_stage_rank: from 1; None if the first stage did not find it.
         gain: what its move adds to nDCG; 0 for a passage that is not judged relevant.
-        before: where it was; None if it was not ranked.
-        after: where it is; None if it is not ranked.
+        before: where it was; None if it was not ranked. `after` likewise.
         causes: personas with a change, the one that moved it most in the direction of its move
             first; empty unless both rankings judged it.
         combining_effect: by how many ranks it was moved by scores being combined in another way.
@@ -164,8 +159,6 @@ class RankingComparison:
     """Two rankings of a query.
 
     Attributes:
-        before: the first, as it can be inspected.
-        after: the second.
         team: what differs between the teams, false where nothing does; None where a ranking has
             no team.
         settings: what else the rankings do not share.
@@ -176,7 +169,6 @@ class RankingComparison:
         exact: whether the arithmetic behind `PersonaChange.effect` gives the second ranking itself.
         depth: the last rank that nDCG looks at; None for all.
         ndcg_before: nDCG, 0 to 1; None without judgements, or without a relevant passage.
-        ndcg_after: that of the second ranking.
     """
 
     before: RankingRecord
@@ -230,13 +222,10 @@ class QueryRow:
     """A query of two runs in the list of all.
 
     Attributes:
-        query_id: its id; may be empty.
-        text: the query.
-        moved: passages with another rank.
-        passages: passages of either run.
+        query_id: may be empty.
+        moved: passages with another rank, of the `passages` of either run.
         shared: passages that both have among their first ten.
-        before: measure of the first run; None where it is not known.
-        after: measure of the second.
+        before: measure of the first run; None where it is not known. `after`: of the second.
     """
 
     query_id: str
@@ -321,23 +310,20 @@ def compare_rankings(
                 f"the ranking {name} has the id {found[0][0][:_LONGEST]!r} twice, so its passages "
                 "cannot be told apart; make ids unique"
             )
-    team = diff_teams(one.team, two.team) if one.team and two.team else None
+    effects = _Effects(one, two, diff_teams(one.team, two.team) if one.team and two.team else None)
+    passages = _passages(effects, depth, first_stage)
     used = [_used(one), _used(two)]
     # What only one of them used, such as a model for recruiting, was not needed by the other.
     shared = used[0].keys() & used[1].keys()
-    settings = setting_changes(
-        *(
-            {name: said for name, said in of_side.items() if name in shared} | _chosen(side)
-            for of_side, side in zip(used, (one, two), strict=True)
-        )
-    )
-    effects = _Effects(one, two, team)
-    passages = _passages(one, two, effects, depth, first_stage)
+    settings = [
+        {name: said for name, said in of_side.items() if name in shared} | _chosen(side)
+        for of_side, side in zip(used, (one, two), strict=True)
+    ]
     return RankingComparison(
         before=one,
         after=two,
-        team=team,
-        settings=settings,
+        team=effects.team,
+        settings=setting_changes(*settings),
         notes=tuple(_notes(one, two, passages)),
         passages=passages,
         idle=effects.idle,
@@ -352,10 +338,8 @@ def setting_changes(
     before: Mapping[str, str], after: Mapping[str, str]
 ) -> tuple[SettingChange, ...]:
     """Settings, name -> value as text, that are not the same in both."""
-    pairs = (
-        (name, before.get(name, ""), after.get(name, ""))
-        for name in dict.fromkeys((*before, *after))
-    )
+    names = dict.fromkeys((*before, *after))
+    pairs = ((name, before.get(name, ""), after.get(name, "")) for name in names)
     return tuple(SettingChange(*each) for each in pairs if each[1] != each[2])
 
 
@@ -363,8 +347,14 @@ class _Effects:
     """What each persona's change did to the rank of each passage that both rankings judged."""
 
     def __init__(self, before: RankingRecord, after: RankingRecord, team: TeamDiff | None) -> None:
-        self.pairs = _pairs(before, after, team)
-        self.edited = _edited(before.team, after.team, team)
+        self.before, self.after, self.team = before, after, team
+        edits = team.changed if team else ()
+        self.edited = {each.name for each in edits if any(getattr(each, edit) for edit in _EDITS)}
+        renamed = {each.renamed.after: each.renamed.before for each in edits if each.renamed}
+        known = {name.casefold(): name for name in before.judges}
+        pairs = [(known.pop(renamed.get(new, new).casefold(), ""), new) for new in after.judges]
+        self.pairs = (*pairs, *((old, "") for old in known.values()))
+        """Columns that belong together: name before and name after, one of them perhaps empty."""
         self.by_pair: dict[tuple[str, str], dict[str, int]] = {}
         self.combining: dict[str, int] = {}
         self.idle: tuple[str, ...] = ()
@@ -372,21 +362,17 @@ class _Effects:
         given = sorted(after.judged, key=lambda hit: hit.first_stage_rank)
         self._hits = [hit for hit in given if hit.doc_id in self._before]
         self.known = not _without_scores(before, after)
-        self._rules = Rule.of(before.config), Rule.of(after.config)
+        old_rule, self._rule = Rule.of(before.config), Rule.of(after.config)
         if after.by_rank:
-            texts = {(hit.title, hit.text) for hit in after.hits if hit.ranks}
-            one, two = (rule_of_points(rule, len(texts)) for rule in self._rules)
-            self._rules = one, two
-        self._scaling = after.top / before.top
-        columns = {name: self._column(name, self._hits) for name in after.judges}
-        now = self._ranks(columns)
-        order = [hit.doc_id for hit in sorted(self._hits, key=lambda hit: hit.rank)]
-        self.exact = (
-            bool(columns)
-            and after.ensemble is not None
-            and not after.ensemble.asks
-            and sorted(order, key=lambda doc_id: now[doc_id]) == order
-        )
+            count = len({hit.passage.content for hit in after.hits if hit.ranks})
+            old_rule, self._rule = (rule_of_points(each, count) for each in (old_rule, self._rule))
+        columns = {name: _column(name, self._hits) for name in after.judges}
+        self._now = self._ranks(columns, self._rule)
+        places = [
+            self._now[hit.doc_id] for hit in sorted(self._hits, key=lambda hit: hit.rank) if columns
+        ]
+        added_up = after.ensemble is not None and not after.ensemble.asks
+        self.exact = bool(columns) and added_up and places == sorted(places)
         if not columns or not self.known:
             return
         self.idle = tuple(
@@ -394,164 +380,115 @@ class _Effects:
             for old, new in self.pairs
             if old and new in self.edited and all(self._gave_same(old, new, hit) for hit in given)
         )
+        former = [self._before[hit.doc_id] for hit in self._hits]
         for old, new in self.pairs:
             changed = dict(columns)
             if old:
-                past = self._column(old, [self._before[hit.doc_id] for hit in self._hits])
-                changed[new or old] = past * self._scaling
+                past = _column(old, former) * (after.top / before.top)
+                if new and np.allclose(past, columns[new], rtol=0, atol=_TINY, equal_nan=True):
+                    continue
+                changed[new or old] = past
             else:
                 del changed[new]
-            if changed and not _same(changed, columns):
-                self.by_pair[old, new] = self._against(now, self._ranks(changed))
-        if self._rules[0] != self._rules[1]:
-            self.combining = self._against(now, self._ranks(columns, self._rules[0]))
+            if changed:
+                self.by_pair[old, new] = self._against(changed, self._rule)
+        if old_rule != self._rule:
+            self.combining = self._against(columns, old_rule)
+
+    def causes(self, was: Hit, now: Hit) -> list[PersonaChange]:
+        """Personas with a change of this passage, the one that moved it most first."""
+        found = []
+        for old, new in self.pairs if self.known else ():
+            before, after = was.marks.get(old), now.marks.get(new)
+            effect = self.by_pair.get((old, new), {}).get(now.doc_id, 0)
+            criteria = _criteria(was, now, old, new)
+            if old and new and before == after and not criteria and not effect:
+                continue
+            found.append(
+                PersonaChange(
+                    persona=new or old,
+                    was=old if old and new and old != new else "",
+                    before=before,
+                    after=after,
+                    absent_before=_absent(was, old, before),
+                    absent_after=_absent(now, new, after),
+                    edited=not (old and new) or new in self.edited,
+                    effect=effect,
+                    criteria=criteria,
+                    rank_before=was.ranks.get(old),
+                    rank_after=now.ranks.get(new),
+                )
+            )
+        sign = 1 if was.rank >= now.rank else -1
+        return sorted(found, key=lambda each: (-sign * each.effect, -abs(each.change or 0.0)))
 
     def _gave_same(self, old: str, new: str, hit: Hit) -> bool:
         """Whether the persona gave the passage the score that it had before, if it was there."""
         was = self._before.get(hit.doc_id)
         return was is None or was.marks[old] == hit.marks[new]
 
-    @staticmethod
-    def _against(now: Mapping[str, int], then: Mapping[str, int]) -> dict[str, int]:
-        return {doc_id: then[doc_id] - rank for doc_id, rank in now.items()}
+    def _against(self, columns: _Columns, rule: Rule) -> dict[str, int]:
+        """Document id -> by how many ranks it is better now than by these scores and this rule."""
+        then = self._ranks(columns, rule)
+        return {doc_id: then[doc_id] - rank for doc_id, rank in self._now.items()}
 
-    @staticmethod
-    def _column(name: str, hits: Sequence[Hit]) -> NDArray[np.float64]:
-        return np.array([hit.marks.get(name) for hit in hits], dtype=np.float64)
-
-    def _ranks(
-        self, columns: Mapping[str, NDArray[np.float64]], rule: Rule | None = None
-    ) -> dict[str, int]:
+    def _ranks(self, columns: _Columns, rule: Rule) -> dict[str, int]:
         """Document id -> rank by these scores among the passages that both rankings judged."""
         hits = self._hits
         if not hits or not columns:
             return {}
         values = np.stack(list(columns.values()), axis=1)
-        rows, group_of = distinct(
-            (hit.title, hit.text, *map(repr, row))
-            for hit, row in zip(hits, values.tolist(), strict=True)
-        )
+        judged = zip(hits, values.tolist(), strict=True)
+        rows, group_of = distinct((*hit.passage.content, *map(repr, row)) for hit, row in judged)
         first_stage = [hit.first_stage_score for hit in hits]
-        order = descending((rule or self._rules[1]).final(values[rows], group_of, first_stage))
+        order = descending(rule.final(values[rows], group_of, first_stage))
         return {hits[place].doc_id: rank for rank, place in enumerate(order.tolist(), start=1)}
 
 
-def _same(one: Mapping[str, NDArray[np.float64]], other: Mapping[str, NDArray[np.float64]]) -> bool:
-    return one.keys() == other.keys() and all(
-        np.allclose(column, other[name], rtol=0, atol=_TINY, equal_nan=True)
-        for name, column in one.items()
-    )
-
-
-def _pairs(
-    before: RankingRecord, after: RankingRecord, team: TeamDiff | None
-) -> tuple[tuple[str, str], ...]:
-    """Score columns that belong together: name before and name after, one of them perhaps empty."""
-    renamed = (
-        {each.renamed.after: each.renamed.before for each in team.changed if each.renamed}
-        if team
-        else {}
-    )
-    known = {name.casefold(): name for name in before.judges}
-    pairs = []
-    for name in after.judges:
-        old = known.pop(renamed.get(name, name).casefold(), "")
-        pairs.append((old, name))
-    return (*pairs, *((old, "") for old in known.values()))
-
-
-def _edited(before: Team | None, after: Team | None, team: TeamDiff | None) -> frozenset[str]:
-    """Names of those whose persona or rubric differs, as they are now."""
-    if team is None:
-        return frozenset()
-    looked_at = ("renamed", "description", "whole_rubric", "rubric", "topics")
-    return frozenset(
-        each.name for each in team.changed if any(getattr(each, name) for name in looked_at)
-    )
+def _column(name: str, hits: Sequence[Hit]) -> NDArray[np.float64]:
+    return np.array([hit.marks.get(name) for hit in hits], dtype=np.float64)
 
 
 def _passages(
-    before: RankingRecord,
-    after: RankingRecord,
-    effects: _Effects,
-    depth: int | None,
-    first_stage: Mapping[str, int] | None,
+    effects: _Effects, depth: int | None, first_stage: Mapping[str, int] | None
 ) -> tuple[ComparedPassage, ...]:
-    grades = after.grades or {}
+    grades = effects.after.grades or {}
     gains = sorted((grade for grade in grades.values() if grade > 0), reverse=True)[:depth]
     ideal = math.fsum(gain / math.log2(1 + rank) for rank, gain in enumerate(gains, start=1))
-    old = {hit.doc_id: hit for hit in before.hits}
-    new = {hit.doc_id: hit for hit in after.hits}
+    old = {hit.doc_id: hit for hit in effects.before.hits}
+    new = {hit.doc_id: hit for hit in effects.after.hits}
     found = []
     for doc_id in dict.fromkeys((*new, *old)):
         was, now = old.get(doc_id), new.get(doc_id)
         shown = now or old[doc_id]
-        causes: tuple[PersonaChange, ...] = ()
-        if was is not None and now is not None and was.judged and now.judged:
-            causes = tuple(_causes(before, after, was, now, effects))
+        rank = shown.first_stage_rank if first_stage is None else first_stage.get(doc_id)
+        risen = _discount(now, depth) - _discount(was, depth)
         found.append(
             ComparedPassage(
                 doc_id=doc_id,
                 title=shown.title,
                 text=shown.text,
                 grade=grades.get(doc_id),
-                first_stage_rank=shown.first_stage_rank
-                if first_stage is None
-                else first_stage.get(doc_id),
-                gain=max(grades.get(doc_id, 0), 0)
-                * (_discount(now, depth) - _discount(was, depth))
-                / (ideal or 1.0)
-                + 0.0,
+                first_stage_rank=rank,
+                gain=max(grades.get(doc_id, 0), 0) * risen / (ideal or 1.0) + 0.0,
                 before=was,
                 after=now,
-                causes=causes,
+                causes=tuple(effects.causes(was, now))
+                if was and now and was.judged and now.judged
+                else (),
                 combining_effect=effects.combining.get(doc_id, 0),
             )
         )
-    last = len(new) + 1
-    # Rounded, so that equal weights stay equal.
-    return tuple(
-        sorted(
-            found,
-            key=lambda each: (
-                -round(abs(each.gain), 12),
-                -round(each.weight, 12),
-                each.after.rank if each.after else last,
-                each.before.rank if each.before else 0,
-            ),
-        )
-    )
 
-
-def _causes(
-    before: RankingRecord, after: RankingRecord, was: Hit, now: Hit, effects: _Effects
-) -> list[PersonaChange]:
-    found = []
-    for old, new in effects.pairs if effects.known else ():
-        score_before = was.marks.get(old)
-        score_after = now.marks.get(new)
-        effect = effects.by_pair.get((old, new), {}).get(now.doc_id, 0)
-        criteria = _criteria(before, after, was, now, old, new) if old and new else ()
-        same = old and new and score_before == score_after and not criteria
-        if same and not effect:
-            continue
-        found.append(
-            PersonaChange(
-                persona=new or old,
-                was=old if old and new and old != new else "",
-                before=score_before,
-                after=score_after,
-                absent_before=_absent(was, old, score_before),
-                absent_after=_absent(now, new, score_after),
-                edited=not (old and new) or new in effects.edited,
-                effect=effect,
-                criteria=criteria,
-                rank_before=was.ranks.get(old),
-                rank_after=now.ranks.get(new),
-            )
+    def place(each: ComparedPassage) -> tuple[float, float, int, int]:
+        ranks = (
+            each.after.rank if each.after else len(new) + 1,
+            each.before.rank if each.before else 0,
         )
-    sign = 1 if was.rank >= now.rank else -1
-    return sorted(found, key=lambda each: (-sign * each.effect, -abs(each.change or 0.0)))
+        # Rounded, so that equal weights stay equal.
+        return (-round(abs(each.gain), 12), -round(each.weight, 12), *ranks)
+
+    return tuple(sorted(found, key=place))
 
 
 def _absent(hit: Hit, name: str, score: float | None) -> str:
@@ -562,23 +499,20 @@ def _absent(hit: Hit, name: str, score: float | None) -> str:
     return f"missing: {hit.missing[name]}" if name in hit.missing else "not asked for"
 
 
-def _criteria(
-    before: RankingRecord, after: RankingRecord, was: Hit, now: Hit, old: str, new: str
-) -> tuple[CriterionChange, ...]:
-    scores_before, scores_after = was.criteria.get(old), now.criteria.get(new)
-    if not scores_before or not scores_after:
+def _criteria(was: Hit, now: Hit, old: str, new: str) -> tuple[CriterionChange, ...]:
+    before, after = was.criteria.get(old), now.criteria.get(new)
+    if not before or not after:
         return ()
-    weights_before, weights_after = _weights(before, old), _weights(after, new)
-    names = dict.fromkeys((*scores_after, *scores_before))
+    weights_before, weights_after = _weights(was.ranking, old), _weights(now.ranking, new)
     found = [
         CriterionChange(
             name,
-            scores_before.get(name),
-            scores_after.get(name),
+            before.get(name),
+            after.get(name),
             weights_before.get(name),
             weights_after.get(name),
         )
-        for name in names
+        for name in dict.fromkeys((*after, *before))
     ]
     changed = [
         each
@@ -589,14 +523,10 @@ def _criteria(
     return tuple(sorted(changed, key=lambda each: -abs(each.added)))
 
 
-def _weights(inspection: RankingRecord, persona: str) -> dict[str, float]:
-    member = inspection.member(persona)
-    rubric: Rubric | None = member.rubric if member else None
-    return {each.name: each.weight for each in rubric.criteria} if rubric else {}
-
-
-def _part(score: float | None, weight: float | None) -> float:
-    return 0.0 if score is None or weight is None else score * weight / 100
+def _weights(side: RankingRecord, persona: str) -> dict[str, float]:
+    member = side.member(persona)
+    criteria = member.rubric.criteria if member and member.rubric else ()
+    return {each.name: each.weight for each in criteria}
 
 
 def _discount(hit: Hit | None, depth: int | None = None) -> float:
@@ -614,21 +544,17 @@ def _ndcg(side: RankingRecord, depth: int | None) -> float | None:
 
 
 def _used(side: RankingRecord) -> dict[str, str]:
-    found = {"ranker": side.ranker}
-    found |= {f"{role} model": name for role, name in side.models.items()}
-    return found | {f"prompt {name}": each[:12] for name, each in side.prompt_hashes.items()}
+    models = {f"{role} model": name for role, name in side.models.items()}
+    prompts = {f"prompt {name}": each[:12] for name, each in side.prompt_hashes.items()}
+    return {"ranker": side.ranker, **models, **prompts}
 
 
 def _chosen(side: RankingRecord) -> dict[str, str]:
-    return {
-        name.replace("_", " "): _said(setting)
-        for name, setting in side.config.items()
-        if setting is not None
-    }
+    def said(setting: Any) -> str:
+        return setting if isinstance(setting, str) else json.dumps(setting, ensure_ascii=False)
 
-
-def _said(setting: Any) -> str:
-    return setting if isinstance(setting, str) else json.dumps(setting, ensure_ascii=False)
+    chosen = {name: setting for name, setting in side.config.items() if setting is not None}
+    return {name.replace("_", " "): said(setting) for name, setting in chosen.items()}
 
 
 def _notes(
@@ -654,13 +580,14 @@ def _notes(
     yield from _passage_notes(before, after, passages)
     yield from _score_notes(before, after)
     missing = [
-        f"{counted(len(side.missing), 'score')} missing {name}"
+        (side, f"{counted(len(side.missing), 'score')} missing {name}")
         for side, name in sides
         if side.missing
     ]
     if missing:
-        counts = any(side.missing and not _without_scores(side) for side, _ in sides)
-        yield f"{' and '.join(missing)}{'; what was imputed counts in the ranks' * counts}."
+        counts = any(not _without_scores(side) for side, _ in missing)
+        said = " and ".join(lost for _, lost in missing)
+        yield f"{said}{'; what was imputed counts in the ranks' * counts}."
     for side, name in sides:
         if side.partly_judged:
             yield (
@@ -672,31 +599,23 @@ def _notes(
 def _passage_notes(
     before: RankingRecord, after: RankingRecord, passages: Sequence[ComparedPassage]
 ) -> Iterator[str]:
-    gone = sum(each.after is None for each in passages)
-    new = sum(each.before is None for each in passages)
     if not before.passages or not after.passages:
         return
-    if gone + new == len(passages):
+    both = [(each.before, each.after) for each in passages if each.before and each.after]
+    gone = sum(each.after is None for each in passages)
+    new = sum(each.before is None for each in passages)
+    if not both:
         yield "The rankings have no passage in common, so nothing can be said to have moved."
     elif gone or new:
         yield (
             f"The rankings are not of the same passages: {gone:,} only before, {new:,} only after. "
             "Ranks are those among the passages that each was given."
         )
-    other = sum(
-        each.before is not None
-        and each.after is not None
-        and (each.before.title, each.before.text) != (each.after.title, each.after.text)
-        for each in passages
-    )
-    if other:
+    if other := sum(was.passage.content != now.passage.content for was, now in both):
         yield f"{counted(other, 'passage')} with the same id and another text."
-    both = [(each.before, each.after) for each in passages if each.before and each.after]
-    order = [
-        sorted(range(len(both)), key=[pair[side].first_stage_rank for pair in both].__getitem__)
-        for side in (0, 1)
-    ]
-    if order[0] != order[1] and not _without_scores(before, after):
+    given = sorted((was.first_stage_rank, now.first_stage_rank) for was, now in both)
+    of_after = [rank for _, rank in given]
+    if of_after != sorted(of_after) and not _without_scores(before, after):
         yield "The passages were given in another order, which decides between equal scores."
 
 
@@ -736,43 +655,25 @@ def _score_notes(before: RankingRecord, after: RankingRecord) -> Iterator[str]:
 
 
 def _who_ranked(side: RankingRecord) -> dict[str, Any]:
-    return {
-        "ranker": side.ranker,
-        "models": dict(side.models),
-        "weak_judge": side.weak_judge,
-        "personas": list(side.judges),
-    }
+    who = {"ranker": side.ranker, "models": dict(side.models), "weak_judge": side.weak_judge}
+    return {**who, "personas": list(side.judges)}
 
 
 def _plain(each: ComparedPassage) -> dict[str, Any]:
-    sides = {"before": each.before, "after": each.after}
+    names = ("doc_id", "title", "grade", "first_stage_rank", "moved", "gain")
     return {
-        "doc_id": each.doc_id,
-        "title": each.title,
-        "grade": each.grade,
-        "first_stage_rank": each.first_stage_rank,
-        "moved": each.moved,
-        "gain": each.gain,
-        **{
-            name: None
-            if hit is None
-            else {
-                "rank": hit.rank,
-                "score": hit.score,
-                "at_most": hit.at_most,
-                "scores": dict(hit.scores),
-                "criteria": {persona: dict(scores) for persona, scores in hit.criteria.items()},
-                "missing": dict(hit.missing),
-            }
-            for name, hit in sides.items()
-        },
+        **{name: getattr(each, name) for name in names},
+        "before": each.before and _plain_hit(each.before),
+        "after": each.after and _plain_hit(each.after),
         "combining_effect": each.combining_effect,
         "causes": [
-            {
-                **asdict(cause),
-                "change": cause.change,
-                "criteria": [asdict(criterion) for criterion in cause.criteria],
-            }
+            asdict(cause)
+            | {"change": cause.change, "criteria": [asdict(each) for each in cause.criteria]}
             for cause in each.causes
         ],
     }
+
+
+def _plain_hit(hit: Hit) -> dict[str, Any]:
+    names = ("rank", "score", "at_most", "scores", "criteria", "missing")
+    return {name: getattr(hit, name) for name in names}
