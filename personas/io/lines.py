@@ -13,6 +13,7 @@ import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
@@ -47,13 +48,7 @@ _Entry = TypeVar("_Entry", bound=_Identified)
 
 
 class Line(NamedTuple):
-    """A line of a file.
-
-    Attributes:
-        place: ``FILE:LINE``.
-        offset: where it begins, in bytes.
-        content: its bytes, with the line's end if there is one.
-    """
+    """A line: ``FILE:LINE``, where it begins in bytes, and its bytes with the line's end."""
 
     place: str
     offset: int
@@ -81,31 +76,23 @@ def read_lines(
         error: the file cannot be read, is damaged or unpacks to far more than its size; a line is
             too long.
     """
-    name, offset, number = named(source), 0, 0
-    try:
-        with _opened(source) as (file, packed):
-            while content := file.readline(longest + 1):
-                number += 1
-                place = f"{name}:{number}"
-                if len(content) > longest:
-                    raise error(
-                        f"{place}: the line is longer than {megabytes(longest)}; {too_long}"
-                    )
-                # What was read so far is no more than the file has: a bomb shows at its beginning.
-                if packed and is_bomb(packed.tell(), offset + len(content)):
-                    raise error(
-                        f"{name}: more than {megabytes(offset + len(content))} come out of "
-                        f"{megabytes(packed.tell())}, over {MOST_UNPACKED} times as much; if it is "
-                        "right, unpack it with gunzip"
-                    )
-                yield Line(place, offset, content)
-                offset += len(content)
-    except error:
-        raise
-    except (EOFError, zlib.error, gzip.BadGzipFile) as failure:
-        raise error(f"{name}: damaged or incomplete ({failure}); get it again") from failure
-    except (OSError, ValueError) as failure:  # a zero byte in the name is the latter
-        raise error(f"{name}: cannot be read: {_why(failure, missing)}") from failure
+    name, offset = named(source), 0
+    with _readable(name, error, missing), _opened(source) as (file, packed):
+        for number in count(1):
+            if not (content := file.readline(longest + 1)):
+                return
+            place = f"{name}:{number}"
+            if len(content) > longest:
+                raise error(f"{place}: the line is longer than {megabytes(longest)}; {too_long}")
+            # What was read so far is no more than the file has: a bomb shows at its beginning.
+            if packed and is_bomb(packed.tell(), offset + len(content)):
+                raise error(
+                    f"{name}: more than {megabytes(offset + len(content))} come out of "
+                    f"{megabytes(packed.tell())}, over {MOST_UNPACKED} times as much; if it is "
+                    "right, unpack it with gunzip"
+                )
+            yield Line(place, offset, content)
+            offset += len(content)
 
 
 def read_texts(
@@ -128,9 +115,8 @@ def read_texts(
         try:
             text = content.decode("utf-8" if offset else "utf-8-sig")
         except UnicodeDecodeError as failure:
-            raise error(
-                f"{place}: not UTF-8 (byte {failure.start + 1} of the line); save it as UTF-8"
-            ) from failure
+            where = f"{place}: not UTF-8 (byte {failure.start + 1} of the line)"
+            raise error(f"{where}; save it as UTF-8") from failure
         if text.strip():
             yield place, text
 
@@ -148,11 +134,7 @@ def read_records(
 
 
 def record(line: Line, error: type[Exception], *keys: str) -> dict[str, Any]:
-    """The object in a line, with texts under these keys.
-
-    Raises:
-        error: there is none.
-    """
+    """The object in a line, with texts under these keys; `error` if there is none."""
     found = parsed(line.content, [line.place], error, "; bring back the whole file")
     if not isinstance(found, dict) or not all(isinstance(found.get(key), str) for key in keys):
         raise error(f"{line.place}: no record: it needs texts under {', '.join(keys)}")
@@ -165,22 +147,13 @@ def read_whole(
     longest: int = LONGEST_RANKING,
     too_long: str = "see whether it is the right file",
 ) -> bytes:
-    """Everything in a file.
-
-    Raises:
-        error: it cannot be read, or holds more than `longest` bytes.
-    """
+    """Everything in a file; `error` if it cannot be read, or holds more than `longest` bytes."""
     content = bytearray()
-    try:
-        with source.open("rb") as file:
-            while piece := file.read(_PIECE):  # what may be read at most is not taken at once
-                content += piece
-                if len(content) > longest:
-                    raise error(f"{source}: longer than {megabytes(longest)}; {too_long}")
-    except error:
-        raise
-    except (OSError, ValueError) as failure:  # a zero byte in the name is the latter
-        raise error(f"{source}: cannot be read: {_why(failure)}") from failure
+    with _readable(str(source), error), source.open("rb") as file:
+        while piece := file.read(_PIECE):  # what may be read at most is not taken at once
+            content += piece
+            if len(content) > longest:
+                raise error(f"{source}: longer than {megabytes(longest)}; {too_long}")
     return bytes(content)
 
 
@@ -190,29 +163,16 @@ def read_text(
     longest: int,
     too_long: str = "see whether it is the right file",
 ) -> str:
-    """The text of a file, with or without a byte order mark.
-
-    Raises:
-        error: as `read_whole`; or it is not UTF-8.
-    """
+    """The text of a file, with or without a byte order mark; `error` also if it is not UTF-8."""
     try:
         return read_whole(source, error, longest, too_long).decode("utf-8-sig")
     except UnicodeDecodeError as failure:
-        raise error(
-            f"{source}: not UTF-8 (byte {failure.start + 1}); save it as UTF-8"
-        ) from failure
+        where = f"{source}: not UTF-8 (byte {failure.start + 1})"
+        raise error(f"{where}; save it as UTF-8") from failure
 
 
 def distinct(found: Iterable[tuple[str, _Entry]], error: type[Exception]) -> Iterator[_Entry]:
-    """The entries of a file.
-
-    Args:
-        found: where each is, and the entry.
-        error: class of the errors.
-
-    Raises:
-        error: two have the same id; names both places.
-    """
+    """The entries of a file, given with their places; `error` names both if two share an id."""
     places: dict[str, str] = {}
     for place, entry in found:
         if entry.id in places:
@@ -231,17 +191,9 @@ def parsed(
     *,
     loose: bool = False,
 ) -> Any:
-    """The JSON value in a text.
+    """The JSON value in a text whose lines are at `places`; `error` if it is no JSON, with `hint`.
 
-    Args:
-        text: of one or several lines.
-        places: where each line is.
-        error: class of the errors.
-        hint: follows the words that it is no JSON.
-        loose: take halves of surrogate pairs, and numbers of any size, as they are.
-
-    Raises:
-        error: it is no JSON.
+    With `loose`, halves of surrogate pairs and numbers of any size are taken as they are.
     """
     try:
         return json.loads(text) if loose else orjson.loads(text)
@@ -255,11 +207,7 @@ def parsed(
 def joined(
     lines: Iterator[tuple[str, str]], name: str, error: type[Exception]
 ) -> tuple[str, list[str]]:
-    """The text of a JSON document on many lines, and where each of them is.
-
-    Raises:
-        error: it is longer than `LONGEST_RANKING`.
-    """
+    """The text of a JSON document on many lines, up to `LONGEST_RANKING`, and where each is."""
     places: list[str] = []
     texts: list[str] = []
     size = 0
@@ -315,6 +263,16 @@ def _opened(source: Source) -> Iterator[tuple[IO[bytes], IO[bytes] | None]]:
             yield cast("IO[bytes]", unpacked), raw
 
 
-def _why(failure: Exception, missing: str = "") -> str:
-    why = getattr(failure, "strerror", None) or str(failure)
-    return f"{why}{missing}" if isinstance(failure, FileNotFoundError) else why
+@contextmanager
+def _readable(name: str, error: type[Exception], missing: str = "") -> Iterator[None]:
+    """Let errors of reading be of the class `error`, and name the file."""
+    try:
+        yield
+    except error:
+        raise
+    except (EOFError, zlib.error, gzip.BadGzipFile) as failure:
+        raise error(f"{name}: damaged or incomplete ({failure}); get it again") from failure
+    except (OSError, ValueError) as failure:  # a zero byte in the name is the latter
+        why = getattr(failure, "strerror", None) or str(failure)
+        hint = missing if isinstance(failure, FileNotFoundError) else ""
+        raise error(f"{name}: cannot be read: {why}{hint}") from failure

@@ -6,7 +6,7 @@ A file holds a ranking, a ranking a line, or the envelope of ``mcranker rank --o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -55,11 +55,7 @@ def read_rankings(
 def checked(
     reader: Callable[[object], _Read], data: object, place: str, error: type[Exception]
 ) -> _Read:
-    """What `reader`, such as `RankingRecord.from_dict`, makes of a ranking.
-
-    Raises:
-        error: it is none; says where.
-    """
+    """What `reader`, such as `RankingRecord.from_dict`, makes of a ranking; errors say where."""
     try:
         return reader(data)
     except SchemaError as failure:
@@ -77,14 +73,12 @@ def saved_team(path: Path) -> Team | None:
         return None
     values = _values(path, SchemaError)
     try:
-        first = next(values, None)
+        first = list(islice(values, 1))
     except SchemaError:
         return None  # a team's file, perhaps, and its own reader says more
-    if first is None:
-        return None
     teams: list[Team] = []
     count = 0
-    for place, value in chain([first], values):
+    for place, value in chain(first, values):
         for data in _unpacked(value) or ():
             if not isinstance(data, dict) or "hits" not in data:
                 continue
