@@ -34,29 +34,22 @@ SCORES = st.one_of(
 UNITS = st.lists(st.lists(SCORES, max_size=5), max_size=12)
 
 
-def test_tau_counts_pairs_in_the_same_order_less_those_in_opposite_orders() -> None:
-    # 6 pairs; only the second and third passage are in opposite orders: (5 - 1) / 6
-    assert kendall_tau([1, 2, 3, 4], [1, 3, 2, 4]) == pytest.approx(4 / 6, abs=1e-15)
-
-
-def test_tau_b_corrects_for_ties() -> None:
-    # 6 pairs: the first judge tells 5 apart, the second 5; 4 are in the same order, and 2 are
-    # tied for one judge: (4 - 0) / sqrt(5 · 5)
-    assert kendall_tau([1, 2, 2, 3], [1, 2, 3, 3]) == 4 / 5
-    # (1, 1), (1, 2), (2, 1), (2, 1): pairs told apart by the first: 4, by the second: 3.
-    # In opposite orders: the second passage and either of the last two: (0 - 2) / sqrt(12)
-    assert kendall_tau([1, 1, 2, 2], [1, 2, 1, 1]) == pytest.approx(-2 / math.sqrt(12))
-
-
-def test_tau_is_exactly_one_for_the_same_order_and_minus_one_for_the_opposite() -> None:
-    scores = [number / 7 for number in range(1000)] * 2
-    assert kendall_tau(scores, scores) == 1.0
-    assert kendall_tau(scores, [-score for score in scores]) == -1.0
-
-
-def test_tau_is_over_the_passages_that_both_judged() -> None:
-    # Without the second and the third: (1, 5), (4, 7), (6, 6): in the same order 2, opposite 1.
-    assert kendall_tau([1, None, 9, 4, 6], [5, 8, None, 7, 6]) == pytest.approx(1 / 3)
+@pytest.mark.parametrize(
+    ("first", "second", "tau"),
+    [
+        # 6 pairs; only the second and third passage are in opposite orders: (5 - 1) / 6
+        ([1, 2, 3, 4], [1, 3, 2, 4], 4 / 6),
+        # 6 pairs: each judge tells 5 apart; 4 are in the same order, and 2 are tied for one judge
+        ([1, 2, 2, 3], [1, 2, 3, 3], 4 / 5),
+        # Pairs told apart by the first: 4, by the second: 3. In opposite orders: the second
+        # passage and either of the last two: (0 - 2) / sqrt(12)
+        ([1, 1, 2, 2], [1, 2, 1, 1], -2 / math.sqrt(12)),
+        # Without the second and the third: (1, 5), (4, 7), (6, 6): in the same order 2, opposite 1
+        ([1, None, 9, 4, 6], [5, 8, None, 7, 6], 1 / 3),
+    ],
+)
+def test_tau_by_hand(first: Unit, second: Unit, tau: float) -> None:
+    assert kendall_tau(first, second) == pytest.approx(tau, abs=1e-15)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +69,10 @@ def test_tau_is_not_defined_without_two_passages_told_apart(first: Unit, second:
     assert kendall_tau(second, first) is None
 
 
-def test_tau_refuses_what_is_no_score() -> None:
+def test_tau_and_alpha_refuse_what_is_no_score() -> None:
+    for value in (math.nan, math.inf):
+        with pytest.raises(ValueError, match="not all are finite"):
+            krippendorff_alpha([(1.0, value)])
     with pytest.raises(ValueError, match="2 scores and 1; give one a passage"):
         kendall_tau([1, 2], [1])
     with pytest.raises(ValueError, match="a score is nan; give None"):
@@ -106,37 +102,33 @@ def test_tau_of_many_passages_takes_no_time_that_grows_with_their_pairs() -> Non
     first = [draws.random() for _ in range(20_000)]
     second = [score + draws.random() for score in first]
     assert kendall_tau(first, second) == pytest.approx(float(kendalltau(first, second).statistic))
+    assert (kendall_tau(first, first), kendall_tau(first, [-each for each in first])) == (1.0, -1.0)
 
 
 def test_alpha_of_the_published_example() -> None:
     assert krippendorff_alpha(zip(*PUBLISHED, strict=True)) == pytest.approx(0.849, abs=0.0005)
 
 
-def test_alpha_by_hand() -> None:
-    # The last passage has one score and does not count. Do: 2 · (1 - 2)² / 4 = 1/2.
-    # De over 1, 2, 3, 3: 2 · (1 + 4 + 4 + 1 + 1 + 0) / (4 · 3) = 22/12. 1 - (1/2) / (22/12)
-    assert krippendorff_alpha([(1, 2), (3, None, 3), (5,)]) == pytest.approx(8 / 11, abs=1e-15)
-    # Three scores: of 0, 0, 3 the ordered pairs differ by 4 · 9 = 36, over m - 1 = 2: 18.
-    # Do = 18 / 6 = 3; De: 2 zeros and 4 threes: 2 · 8 · 9 / (6 · 5) = 4.8. 1 - 3 / 4.8
-    assert krippendorff_alpha([(0, 0, 3), (3, 3, 3)]) == 0.375
-
-
-def test_alpha_is_negative_where_judges_agree_less_than_by_chance() -> None:
-    # Do = (2 + 2) / 4 = 1, De = 8 / 12: 1 - 12/8
-    assert krippendorff_alpha([(0, 1), (1, 0)]) == -0.5
-
-
-def test_alpha_is_one_for_full_agreement_and_not_defined_without_variation() -> None:
-    assert krippendorff_alpha([(1, 1), (0.1, 0.1, 0.1)]) == 1.0
-    assert krippendorff_alpha([(7, 7), (7, 7, 7)]) is None
-    assert krippendorff_alpha([(7,), (None, 3), ()]) is None
-    assert krippendorff_alpha([]) is None
-
-
-def test_alpha_refuses_what_is_not_finite() -> None:
-    for value in (math.nan, math.inf):
-        with pytest.raises(ValueError, match="not all are finite"):
-            krippendorff_alpha([(1.0, value)])
+@pytest.mark.parametrize(
+    ("units", "alpha"),
+    [
+        # The last passage has one score and does not count. Do: 2 · (1 - 2)² / 4 = 1/2.
+        # De over 1, 2, 3, 3: 2 · (1 + 4 + 4 + 1 + 1 + 0) / (4 · 3) = 22/12. 1 - (1/2) / (22/12)
+        ([(1, 2), (3, None, 3), (5,)], 8 / 11),
+        # Three scores: of 0, 0, 3 the ordered pairs differ by 4 · 9 = 36, over m - 1 = 2: 18.
+        # Do = 18 / 6 = 3; De: 2 zeros and 4 threes: 2 · 8 · 9 / (6 · 5) = 4.8. 1 - 3 / 4.8
+        ([(0, 0, 3), (3, 3, 3)], 0.375),
+        ([(0, 1), (1, 0)], -0.5),  # Do = (2 + 2) / 4 = 1, De = 8 / 12: 1 - 12/8
+        ([(0.0, 5e-324), (5e-324, 0.0)], -0.5),  # the least float above 0; its square is none
+        ([(1, 1), (0.1, 0.1, 0.1)], 1.0),
+        ([(7, 7), (7, 7, 7)], None),
+        ([(7,), (None, 3), ()], None),
+    ],
+)
+def test_alpha_by_hand(units: list[Unit], alpha: float | None) -> None:
+    assert krippendorff_alpha(units) == (
+        alpha if alpha is None else pytest.approx(alpha, abs=1e-15)
+    )
 
 
 def test_alpha_does_not_suffer_from_a_shift() -> None:
@@ -144,11 +136,6 @@ def test_alpha_does_not_suffer_from_a_shift() -> None:
     units = list(zip(*PUBLISHED, strict=True))
     shifted = [[None if v is None else v + 2.0**52 for v in values] for values in units]
     assert krippendorff_alpha(shifted) == krippendorff_alpha(units)
-
-
-def test_alpha_of_the_smallest_floats() -> None:
-    # 5e-324 is the least float above 0; its square is none.
-    assert krippendorff_alpha([(0.0, 5e-324), (5e-324, 0.0)]) == -0.5
 
 
 @settings(deadline=None)

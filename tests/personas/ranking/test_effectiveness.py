@@ -14,35 +14,26 @@ SECOND = 1 / math.log2(3)
 """The discount of rank 2; that of rank 1 is 1, of rank 3 1/2, of rank 4 1 / log2(5)."""
 
 
-def test_by_hand() -> None:
-    # Gains 0, 1, nothing known, 2 at the first ranks; the best order is 2, 1, 1, 0.
-    found = SECOND + 2 / math.log2(5)
-    best = 2 + SECOND + 1 / 2
-    assert ndcg([0, 1, None, 2], [0, 1, 2, 1]) == pytest.approx(found / best, abs=1e-15)
-
-
-def test_the_best_order_is_exactly_one() -> None:
-    assert ndcg([3, 2, 1, 0, None], [1, 3, 0, 2]) == 1.0
-
-
-def test_grades_below_zero_gain_nothing() -> None:
-    # 1 at rank 2 of 1 at rank 1
-    assert ndcg([-2, 1], [-2, 1, -1]) == pytest.approx(SECOND)
+@pytest.mark.parametrize(
+    ("found", "known", "expected"),
+    [
+        # Gains 0, 1, nothing known, 2 at the first ranks; the best order is 2, 1, 1, 0.
+        ([0, 1, None, 2], [0, 1, 2, 1], (SECOND + 2 / math.log2(5)) / (2 + SECOND + 1 / 2)),
+        ([3, 2, 1, 0, None], [1, 3, 0, 2], 1.0),
+        ([-2, 1], [-2, 1, -1], SECOND),  # grades below 0 gain nothing: 1 at rank 2 of 1 at rank 1
+        ([None] * 10 + [1], [1], 0.0),
+        ([0, None, -1], [0, -1], 0.0),
+        ([], [1], 0.0),
+        ([None, None], [], None),
+    ],
+)
+def test_by_hand(found: list[int | None], known: list[int], expected: float | None) -> None:
+    assert ndcg(found, known) == (expected if expected is None else pytest.approx(expected))
 
 
 def test_only_the_first_ranks_count_in_the_ranking_and_in_the_best_order() -> None:
     # Found: rank 2 only; best: 1 + 1 / log2(3), the third relevant one does not count
     assert ndcg([0, 1, 1], [1, 1, 1, 0], depth=2) == pytest.approx(SECOND / (1 + SECOND))
-    assert ndcg([None] * 10 + [1], [1]) == 0.0
-
-
-def test_nothing_relevant_is_zero_and_nothing_known_is_none() -> None:
-    assert ndcg([0, None, -1], [0, -1]) == 0.0
-    assert ndcg([], [1]) == 0.0
-    assert ndcg([None, None], []) is None
-
-
-def test_depth_is_at_least_one() -> None:
     with pytest.raises(ValueError, match="depth=0 is below 1"):
         ndcg([1], [1], depth=0)
 
