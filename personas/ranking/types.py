@@ -197,10 +197,10 @@ class Orders:
 
     Attributes:
         personas: names of the columns, in team order.
-        ranks: float array of shape (passages, personas), rows in first-stage order: ranks from 1,
-            best first. Equal passages are ranked as one. Those whose order a persona has not
-            decided share the first of their ranks: with 3 of 8 sorted out, 5 have rank 4. NaN for
-            passages beyond ``depth``, and for all of a persona in `left_out`.
+        ranks: of shape (passages, personas), rows in first-stage order: ranks from 1, best first.
+            Equal passages are ranked as one. Those whose order a persona has not decided share
+            the first of their ranks: with 3 of 8 sorted out, 5 have rank 4. NaN for passages
+            beyond ``depth``, and for all of a persona in `left_out`.
         comparisons: persona -> what came of its replies.
         left_out: persona -> why its order does not count: none of its comparisons was answered, or
             the ``deadline`` came before it had sorted out the first rank.
@@ -226,7 +226,7 @@ class MemberRanking:
         ranker: its name; ``"run"`` or ``"first stage"`` for what is none.
         weight: what it counts.
         ranks: of each passage, in first-stage order, its rank there from 1; None if it has none.
-        scores: likewise its score there; None without one.
+            `scores` likewise.
         undecided: first and last rank there of each group of passages whose order it has not
             decided, as in `mcranker.Ranking`.
         missing: scores that it missed, of its personas.
@@ -249,61 +249,58 @@ class MemberRanking:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparisons:
-    """What came of the replies of a ranker that compares passages.
+class Replies:
+    """What came of replies about several passages.
 
     Attributes:
-        asked: replies that were wanted, of one comparison each.
-        odd: replies that were read, and left out passages, repeated some or named unknown ones.
-        missing: passages that were left out; they keep their order, behind those that were named.
-        repeated: times that a passage was named again; its first place counts.
+        asked: replies that were wanted of comparisons, or could be read of windows.
+        odd: of those that were read, the ones that do not simply have each passage once.
+        missing: passages that were left out; in comparisons they follow those that were named.
+        repeated: times that a passage was named again; in comparisons its first place counts.
         unknown: names of no passage that was shown; they count for nothing.
+        failed: replies that could not be read or did not come.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _AS_MARKED
+    asked: Count = 0
+    odd: Count = 0
+    missing: Count = 0
+    repeated: Count = 0
+    unknown: Count = 0
+    failed: Count = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Comparisons(Replies):
+    """What came of the replies of a ranker that compares passages, one comparison each.
+
+    Passages of replies that failed keep their order.
+
+    Attributes:
         as_shown: replies that gave the order, or chose the first, as the passages were shown.
         tied: pairs that the replies left undecided, since they contradict each other; they keep
             their order.
         inconsistent: those of them of which both orders were shown, and the first was chosen
             twice, or the second.
-        failed: replies that could not be read or did not come; their passages keep their order.
-        reason: why the first of those failed; else empty.
+        reason: why the first of those that failed did; else empty.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = _AS_MARKED
-    asked: Count = 0
-    odd: Count = 0
-    missing: Count = 0
-    repeated: Count = 0
-    unknown: Count = 0
     as_shown: Count = 0
     tied: Count = 0
     inconsistent: Count = 0
-    failed: Count = 0
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class WindowCounts:
+class WindowCounts(Replies):
     """What came of the replies of a ranker that scores several passages in one call.
 
     Attributes:
-        asked: calls whose reply could be read.
-        odd: those that were not simply all scores of all passages, each once; why is in the
-            next four.
-        missing: passages that were left out.
-        repeated: times that a passage stood there again.
-        unknown: entries of no passage that was shown.
         unreadable: passages with a score that is missing, or is none of the scale.
-        failed: calls whose reply could not be read or did not come.
         sums: final scores that the model added up itself.
         differing: those of them that are not what its scores add up to. What they add up to counts.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = _AS_MARKED
-    asked: Count = 0
-    odd: Count = 0
-    missing: Count = 0
-    repeated: Count = 0
-    unknown: Count = 0
     unreadable: Count = 0
-    failed: Count = 0
     sums: Count = 0
     differing: Count = 0
