@@ -23,13 +23,8 @@ def kendall_tau(first: Sequence[float | None], second: Sequence[float | None]) -
     first (second) judge told apart, it is ``(C - D) / sqrt(X · Y)`` (Kendall 1945, "The
     Treatment of Ties in Ranking Problems"). Time O(n log n); all counts are whole numbers.
 
-    Args:
-        first: one score a passage; None where it is missing.
-        second: the other judge's, in the same order.
-
-    Returns:
-        tau-b over the passages that both judged; None for fewer than two such passages, and
-        where one of the judges gave them all the same score.
+    The scores are one a passage, None where it is missing; only passages count that both judged.
+    None for fewer than two of them, and where a judge gave them all the same score.
 
     Raises:
         ValueError: the lists differ in length, or a score is not a number.
@@ -59,31 +54,11 @@ def kendall_tau(first: Sequence[float | None], second: Sequence[float | None]) -
     return (decided - 2 * discordant) / math.sqrt(told_first * told_second)
 
 
-def krippendorff_alpha(units: Iterable[Sequence[float | None]]) -> float | None:
-    """Krippendorff's alpha of a team's scores with the interval metric, at most 1.
-
-    1 is full agreement, 0 what chance would give, below 0 is less than that. See `AlphaSums`.
-
-    Args:
-        units: for each passage the judges' scores, None where one is missing. Passages with
-            fewer than two scores do not count.
-
-    Returns:
-        None where alpha is not defined: no passage has two scores, or all scores that count
-        are equal.
-
-    Raises:
-        ValueError: a score is not a finite number.
-    """
-    sums = AlphaSums()
-    for values in units:
-        sums.add(values)
-    return sums.alpha
-
-
 @dataclass(slots=True)
 class AlphaSums:
-    """All that Krippendorff's alpha needs to know of any number of passages.
+    """Krippendorff's alpha of any number of passages, at most 1: what it needs to know of them.
+
+    1 is full agreement, 0 what chance would give, below 0 is less than that.
 
     ``alpha = 1 - Do / De``, where Do is the mean squared difference of two scores of the same
     passage, and De that of any two scores (Krippendorff 2011, "Computing Krippendorff's
@@ -124,7 +99,7 @@ class AlphaSums:
 
     @property
     def alpha(self) -> float | None:
-        """Krippendorff's alpha of all passages added; None where it is not defined."""
+        """Alpha of all passages added; None without two scores of one, or if all are equal."""
         apart = self._count * self._squares - self._total**2
         if not apart:
             return None

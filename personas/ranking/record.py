@@ -54,13 +54,7 @@ __all__ = ["Hit", "OtherPlace", "OtherRanking", "RankingRecord"]
 
 @dataclass(frozen=True, slots=True)
 class OtherRanking:
-    """What another ranker made of the same query.
-
-    Attributes:
-        name: how it is called, e.g. ``"DIRECT(0,10)"``.
-        top: the highest score it could give; None if not known.
-        places: document id -> where it has that passage.
-    """
+    """The places, by document id, that another ranker gave; `top` is its highest score possible."""
 
     name: str
     top: float | None
@@ -434,9 +428,8 @@ class RankingRecord(Sequence["Hit"]):
     def leave_one_out_exact(self) -> bool:
         """Whether the arithmetic of `Hit.rank_without` gives this very ranking.
 
-        An assessor would have to be asked again; for its rankings, and where the ensemble is not
-        known here, the sum of the remaining scores is used. Passages that were not judged by all
-        are left out of the arithmetic.
+        It adds scores up where an assessor would have to be asked again, or the ensemble is not
+        known here, and leaves out passages that were not judged by all.
         """
         if len(self.judged) > 1 and (self.ensemble is None or self.ensemble.asks):
             return False
@@ -523,11 +516,7 @@ class RankingRecord(Sequence["Hit"]):
     def beside(
         self, *, grades: Mapping[str, int] | None = None, other: OtherRanking | None = None
     ) -> Self:
-        """The ranking with judgements and another ranking to be shown beside it.
-
-        Raises:
-            SchemaError: it has no texts.
-        """
+        """The ranking with judgements and another one beside it; a `SchemaError` without texts."""
         if not self.has_texts:
             raise SchemaError(
                 "a ranking without texts, as run folders keep them; give the run folder itself, "
@@ -536,11 +525,7 @@ class RankingRecord(Sequence["Hit"]):
         return replace(self, grades=grades, other=other)
 
     def with_texts(self, texts: Mapping[str, tuple[str, str]]) -> Self:
-        """The ranking with title and text of each passage, by document id.
-
-        Raises:
-            KeyError: those of a passage are not there.
-        """
+        """The ranking with title and text of each passage, by document id, all of them there."""
         found = [(each, *texts[each.id]) for each in self.passages]
         passages = tuple(replace(each, title=title, text=text) for each, title, text in found)
         return replace(self, passages=passages, has_texts=True)
@@ -548,10 +533,8 @@ class RankingRecord(Sequence["Hit"]):
     def to_dict(self, *, texts: bool = True) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold; `from_dict` takes it back.
 
-        Metadata that JSON cannot hold, such as dates, is stored as text.
-
-        Args:
-            texts: whether titles and texts of the passages are in it.
+        Metadata that JSON cannot hold, such as dates, is stored as text. Titles and texts of
+        passages are in it only with `texts`.
         """
         from personas.ranking.stored import stored
 
@@ -559,11 +542,7 @@ class RankingRecord(Sequence["Hit"]):
 
     @classmethod
     def of(cls, data: object) -> Self:
-        """The ranking itself, or from what `to_dict` made.
-
-        Raises:
-            SchemaError: as `from_dict`.
-        """
+        """The ranking itself, or as `from_dict` reads it."""
         return data if isinstance(data, cls) else cls.from_dict(data)
 
     @classmethod

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, fields
+from operator import add, attrgetter
+from typing import Literal, get_args
 
-Stage = Literal["recruit", "criteria", "score", "assess", "explain", "probe"]
+Stage = Literal["probe", "recruit", "criteria", "score", "assess", "explain"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +32,10 @@ class Usage:
     unreadable: int = 0
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.calls + other.calls,
-            self.input_tokens + other.input_tokens,
-            self.cached_input_tokens + other.cached_input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.seconds + other.seconds,
-            self.unreadable + other.unreadable,
-        )
+        return Usage(*map(add, _amounts(self), _amounts(other)))
+
+
+_amounts = attrgetter(*(each.name for each in fields(Usage)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +51,6 @@ class Calls:
     model: str
     usage: Usage
     cost: float | None
-
-
-_STAGES = ("probe", "recruit", "criteria", "score", "assess", "explain")
 
 
 class UsageTable(Mapping[tuple[Stage, str, str], Usage]):
@@ -104,16 +98,15 @@ class UsageTable(Mapping[tuple[Stage, str, str], Usage]):
         place = ("stage", "persona", "model").index(what)
         sums: dict[str, Usage] = {}
         for key, usage in self._rows.items():
-            known = sums.get(key[place])
-            sums[key[place]] = usage if known is None else known + usage
+            sums[key[place]] = sums.get(key[place], Usage()) + usage
         return sums
 
     def __getitem__(self, key: tuple[Stage, str, str]) -> Usage:
         return self._rows[key]
 
     def __iter__(self) -> Iterator[tuple[Stage, str, str]]:
-        stages = {stage: place for place, stage in enumerate(_STAGES)}
-        return iter(sorted(self._rows, key=lambda key: stages.get(key[0], len(stages))))
+        places: dict[str, int] = {stage: place for place, stage in enumerate(get_args(Stage))}
+        return iter(sorted(self._rows, key=lambda key: places.get(key[0], len(places))))
 
     def __len__(self) -> int:
         return len(self._rows)

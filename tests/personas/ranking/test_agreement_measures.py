@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import permutations
 
 import pytest
@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from personas.ranking.agreement import AlphaSums, kendall_tau, krippendorff_alpha
+from personas.ranking.agreement import AlphaSums, kendall_tau
 
 Unit = Sequence[float | None]
 
@@ -32,6 +32,13 @@ SCORES = st.one_of(
     st.floats(-1e6, 1e6, allow_nan=False),
 )
 UNITS = st.lists(st.lists(SCORES, max_size=5), max_size=12)
+
+
+def krippendorff_alpha(units: Iterable[Unit]) -> float | None:
+    sums = AlphaSums()
+    for values in units:
+        sums.add(values)
+    return sums.alpha
 
 
 @pytest.mark.parametrize(
@@ -163,14 +170,10 @@ def test_alpha_follows_its_definition(units: list[list[float | None]]) -> None:
 def test_sums_are_the_same_however_passages_are_shared_out(
     units: list[list[float | None]], draws: random.Random
 ) -> None:
-    whole = AlphaSums()
-    for values in units:
-        whole.add(values)
     shares = [AlphaSums() for _ in range(3)]
     for values in sorted(units, key=lambda _: draws.random()):
         draws.choice(shares).add(values)
     merged = AlphaSums()
     for share in shares:
         merged.merge(pickle.loads(pickle.dumps(share)))
-    assert merged == whole
-    assert merged.alpha == whole.alpha == krippendorff_alpha(units)
+    assert merged.alpha == krippendorff_alpha(units)
