@@ -137,11 +137,7 @@ class StoredHead(_Stored):
 
     @classmethod
     def read(cls, data: object) -> Self:
-        """The ranking in JSON text, or in what `Ranking.to_dict` made.
-
-        Raises:
-            SchemaError: it is something else, is not complete, or contradicts itself.
-        """
+        """The ranking in JSON text, or in what `Ranking.to_dict` made; else a `SchemaError`."""
         try:
             if isinstance(data, str | bytes):
                 return cls.model_validate_json(data)
@@ -450,11 +446,7 @@ def _plain_value(value: object, depth: int) -> Any:
 
 
 def check_plain(values: Mapping[str, Any]) -> None:
-    """Refuse values that JSON cannot hold, or that are too great to be shown or reckoned with.
-
-    Raises:
-        ValueError: there is one in `values`, or lists and mappings nest too deep.
-    """
+    """Raise a `ValueError` for what JSON cannot hold, and what is too great or too deep."""
     for name, value in values.items():
         if _plain_value(value, 2) != value:
             raise ValueError(

@@ -94,12 +94,7 @@ _COMMON = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """One sign.
-
-    Attributes:
-        sign: which rule.
-        found: what was found, on one line, up to some 100 characters.
-    """
+    """One sign: which rule, and what was found, on one line of up to some 100 characters."""
 
     sign: Sign
     found: str
@@ -119,11 +114,7 @@ _SENTENCES: dict[Sign, str] = {
 
 
 class Watch:
-    """Looks at the passages of one query.
-
-    Args:
-        query: what was asked.
-    """
+    """Looks at the passages of one query."""
 
     def __init__(self, query: str) -> None:
         words = _WORD.findall(query.lower())
@@ -136,10 +127,8 @@ class Watch:
         one = "|".join(map(re.escape, self._keywords))
         self._row = re.compile(rf"\b({one})(?:\W+\1\b){{{IN_A_ROW - 1}}}")
         self._any = re.compile(rf"\b(?:{one})\b")
-        self._block = None
-        if len(self._keywords) > 1:
-            block = _PARTED.join([*map(re.escape, self._keywords)] * IN_A_ROW)
-            self._block = re.compile(rf"\b{block}\b")
+        several = len(self._keywords) > 1
+        self._block = _sequence([*self._keywords] * IN_A_ROW) if several else None
 
     def suspicions(self, title: str, text: str) -> tuple[Suspicion, ...]:
         """The signs of a passage, one of a kind at most, in the order of the rules."""
@@ -182,8 +171,7 @@ class Watch:
 
 
 def _sequence(words: list[str]) -> re.Pattern[str]:
-    sequence = _PARTED.join(map(re.escape, words))
-    return re.compile(rf"\b{sequence}\b")
+    return re.compile(rf"\b{_PARTED.join(map(re.escape, words))}\b")
 
 
 def _addressed(text: str, low: str) -> str:
