@@ -75,7 +75,6 @@ class RankingRecord(Sequence["Hit"]):
     leave, and so has `ids`. `hits` and the arrays have all passages.
 
     Attributes:
-        query: what was asked.
         passages: in first-stage order.
         order: places in `passages`, best first; an integer array of length n.
         final: final score by place in `passages`; NaN beyond ``depth``, for passages that no judge
@@ -96,25 +95,22 @@ class RankingRecord(Sequence["Hit"]):
             so that a threshold means the same for every query; see `relevance_note`.
         relevances: place in `passages` -> relevance, for those that were scored; empty for rankers
             that give none.
-        partial: whether the ``deadline`` came before all scores. What was not answered by then is
-            missing with the reason ``"deadline"``.
+        partial: whether the ``deadline`` came before all scores, which is why some are missing.
         failure: why no passage was judged and the order is the first stage's, with
             ``on_failure="first_stage"``; else empty.
         cut: place in `passages` -> characters that ``max_passage_words`` or
             ``max_passage_tokens`` took off its end before models saw it.
         comparisons: what came of the replies, for rankers that compare passages; None for others.
-        dropped: place in `passages` -> the relevance, 0 to 10, for which REBEL dropped it. Dropped
-            passages have no final score and are no hits; here they follow the others, in
-            first-stage order.
-        windows: what came of the replies, for rankers that score several passages in one call; None
-            for others.
+        dropped: place in `passages` -> the relevance, 0 to 10, for which REBEL dropped it; dropped
+            passages have no final score and follow the others.
+        windows: likewise for rankers that score several passages in one call.
         members: what was fused; empty for rankings that are of one ranker. The columns of `matrix`
             then hold what each member gave to a passage, and `personas` its labels.
         orders: the order of each persona, where a team compared passages: then `matrix` has no
             columns, and `final` combines the ranks. None for others.
-        undecided: first and last rank of each group of passages that a ranker has compared and
-            whose order among each other its replies have not decided: they failed or contradict
-            each other, or those ranks were not asked for. Empty for what is ordered by scores.
+        undecided: first and last rank of each group of passages whose order the replies of a
+            ranker that compares have not decided: they failed, contradict each other, or were not
+            asked for.
         weak_judge: why the model that judged is weak: ``"small"``, or ``"encoder"``, which does
             not reason; empty where it is not known to be.
         reasons: (place in `passages`, persona) -> why it scored the passage so, for those that
