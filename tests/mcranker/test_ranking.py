@@ -280,20 +280,14 @@ def test_rows_of_a_matrix_are_taken_with_their_reasons() -> None:
     assert matrix.values[1, 0] == 7.0
 
 
-@pytest.mark.parametrize(
-    ("capabilities", "weak"),
-    [
-        (Capabilities(), ""),
-        (Capabilities(weak=True), "small"),
-        (Capabilities(reasons=False), "encoder"),
-    ],
-)
-def test_a_weak_judge_is_kept_with_the_ranking(capabilities: Capabilities, weak: str) -> None:
-    model = ScriptedChat(lambda _: '{"Score": 3}', capabilities=capabilities)
-    with DirectRanker(model=model) as ranker:
-        ranking = ranker.rank("masks", ["one", "two"])
-    assert ranking.weak_judge == capabilities.weak_judge == weak
-    stored = ranking.to_dict()
-    assert ("weak_judge" in stored) == bool(weak)
-    assert Ranking.from_dict(stored).to_dict() == stored
+def test_a_weak_judge_is_kept_with_the_ranking() -> None:
+    for capabilities, weak in ((Capabilities(reasons=False), "encoder"), (Capabilities(), "")):
+        model = ScriptedChat(lambda _: '{"Score": 3}', capabilities=capabilities)
+        with DirectRanker(model=model) as ranker:
+            ranking = ranker.rank("masks", ["one", "two"])
+        assert ranking.weak_judge == capabilities.weak_judge == weak
+        stored = ranking.to_dict()
+        assert ("weak_judge" in stored) == bool(weak)
+        assert Ranking.from_dict(stored).to_dict() == stored
+    assert Capabilities(weak=True).weak_judge == "small"
     assert Capabilities(prompts=False).weak_judge == ""
