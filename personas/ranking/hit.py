@@ -1,5 +1,7 @@
 """A passage of a ranking: what it got, and what follows from that."""
 
+# ruff: noqa: SLF001 - what several hits need is worked out once, in private names of the ranking
+
 from __future__ import annotations
 
 import math
@@ -39,9 +41,6 @@ class Hit:
     ranking: RankingRecord
     row: int
     rank: int
-
-    # What several hits need is worked out once, by `ranking`, so its private names are used here.
-    # ruff: noqa: SLF001
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Hit) and self.to_dict() == other.to_dict()
