@@ -125,7 +125,7 @@ async def explain(
     rows = session.group_of.tolist()
     tasks = []
     for name in ranking.judges or (ranking.ranker,):
-        given = {row: _given(hit, name) for row, hit in zip(rows, hits, strict=True)}
+        given = {row: _given(ranking, hit, name) for row, hit in zip(rows, hits, strict=True)}
         tasks.append(_Task(name, {row: said for row, said in given.items() if said}))
     found = _Found()
     with anyio.move_on_after(deadline):
@@ -182,9 +182,8 @@ def quoted(quote: str, passage: str) -> str | None:
     return None if place is None else _cut(passage[place.start() : place.end()], LONGEST_QUOTE)
 
 
-def _given(hit: Hit, judge: str) -> str:
+def _given(ranking: Ranking, hit: Hit, judge: str) -> str:
     """What the judge gave the passage, in words; empty where it gave nothing."""
-    ranking = hit.ranking
     if ranking.judges:
         score, rank = hit.scores.get(judge), hit.ranks.get(judge)
         if rank is not None:

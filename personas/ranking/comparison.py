@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from personas.ensembles import Rule, descending, distinct
 from personas.errors import SchemaError
+from personas.ranking.columns import RankingColumns
 from personas.ranking.effectiveness import ndcg
 from personas.ranking.orders import rule_of_points
 from personas.ranking.record import Hit, RankingRecord
@@ -523,7 +524,7 @@ def _criteria(was: Hit, now: Hit, old: str, new: str) -> tuple[CriterionChange, 
     return tuple(sorted(changed, key=lambda each: -abs(each.added)))
 
 
-def _weights(side: RankingRecord, persona: str) -> dict[str, float]:
+def _weights(side: RankingColumns, persona: str) -> dict[str, float]:
     member = side.member(persona)
     criteria = member.rubric.criteria if member and member.rubric else ()
     return {each.name: each.weight for each in criteria}

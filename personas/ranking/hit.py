@@ -11,21 +11,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from personas.ensembles import Rule
+from personas.ranking.columns import OtherPlace, RankingColumns
 from personas.ranking.types import ASSESSOR, Passage, Reason
 
 if TYPE_CHECKING:
-    from personas.ranking.record import RankingRecord
     from personas.ranking.suspicions import Suspicion
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class OtherPlace:
-    """Where another ranker has a passage: rank from 1, and score, None where it gave none."""
-
-    rank: int
-    score: float | None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -34,11 +26,11 @@ class Hit:
 
     Attributes:
         ranking: of which it is a part.
-        row: place of the passage in `RankingRecord.passages`, and so in the docs that were given.
+        row: place of the passage in `RankingColumns.passages`, and so in the docs that were given.
         rank: from 1, best first.
     """
 
-    ranking: RankingRecord
+    ranking: RankingColumns
     row: int
     rank: int
 

@@ -1,0 +1,262 @@
+"""What a ranking is made of, and what of it passages are worked out from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import isnan
+from typing import TYPE_CHECKING, Any
+
+from personas.ensembles import Ensemble, Rule, descending, distinct, find_ensemble, unit_range
+from personas.ranking.orders import points, rule_of_points
+from personas.ranking.types import (
+    Comparisons,
+    MemberRanking,
+    Orders,
+    Passage,
+    Query,
+    Reason,
+    ScoreMatrix,
+    WindowCounts,
+)
+from personas.ranking.usage import UsageTable
+from personas.schema import Member, Team
+from personas.weak_judges import WeakJudge, judge_note
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from personas.ranking.suspicions import Suspicion
+
+
+@dataclass(frozen=True, slots=True)
+class OtherPlace:
+    """Where another ranker has a passage: rank from 1, and score, None where it gave none."""
+
+    rank: int
+    score: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class OtherRanking:
+    """The places, by document id, that another ranker gave; `top` is its highest score possible."""
+
+    name: str
+    top: float | None
+    places: Mapping[str, OtherPlace]
+
+    @classmethod
+    def of(cls, name: str, top: float | None, ranking: RankingColumns | None) -> OtherRanking:
+        """The places of a ranking; none if there is none."""
+        if ranking is None:
+            return cls(name, top, {})
+        places = {}
+        for rank, row in enumerate(ranking.order.tolist(), 1):
+            score = float(ranking.final[row])
+            places[ranking.passages[row].id] = OtherPlace(rank, None if isnan(score) else score)
+        return cls(name, top, places)
+
+
+@dataclass(frozen=True, eq=False)
+class RankingColumns:
+    """What a ranking is made of: what was asked, answered and counted, by passage and persona.
+
+    Attributes:
+        passages: in first-stage order.
+        order: places in `passages`, best first; an integer array of length n.
+        final: final score by place in `passages`; NaN beyond ``depth``, for passages that no judge
+            scored, which follow the others, and for the places in `bounds`; length n.
+        matrix: scores by passage (rows as `passages`) and persona.
+        personas: names of the matrix's columns.
+        team: who judged, with rubrics; None for rankers without a team.
+        ranker: the ranker's name, e.g. ``"mcranker"``.
+        config: the configuration in effect, as plain values.
+        models: role -> model name, for the roles that were needed.
+        prompt_hashes: prompt -> SHA-256 of its text.
+        calls: usage by stage, persona and model.
+        seconds: wall time by stage, and ``total``.
+        assessor_reasons: place in `passages` -> why the assessor's score is missing.
+        bounds: place in `passages` -> the highest final score possible, for passages that
+            ``top_k`` left without some of their scores; they are ranked by it.
+        absolute: whether hits have a relevance, 0 to 1, that does not depend on the other passages,
+            so that a threshold means the same for every query; see `relevance_note`.
+        relevances: place in `passages` -> relevance, for those that were scored; empty for rankers
+            that give none.
+        partial: whether the ``deadline`` came before all scores, which is why some are missing.
+        failure: why no passage was judged and the order is the first stage's, with
+            ``on_failure="first_stage"``; else empty.
+        cut: place in `passages` -> characters that ``max_passage_words`` or
+            ``max_passage_tokens`` took off its end before models saw it.
+        comparisons: what came of the replies, for rankers that compare passages; None for others.
+        dropped: place in `passages` -> the relevance, 0 to 10, for which REBEL dropped it; dropped
+            passages have no final score and follow the others.
+        windows: likewise for rankers that score several passages in one call.
+        members: what was fused; empty for rankings that are of one ranker. The columns of `matrix`
+            then hold what each member gave to a passage, and `personas` its labels.
+        orders: the order of each persona, where a team compared passages: then `matrix` has no
+            columns, and `final` combines the ranks. None for others.
+        undecided: first and last rank of each group of passages whose order the replies of a
+            ranker that compares have not decided: they failed, contradict each other, or were not
+            asked for.
+        weak_judge: why the model that judged is weak: ``"small"``, or ``"encoder"``, which does
+            not reason; empty where it is not known to be.
+        reasons: (place in `passages`, persona) -> why it scored the passage so, for those that
+            were asked for; see `mcranker.Ranking.explain`.
+        false_quotes: reasons whose quote was dropped, because it is not in the passage.
+        has_texts: whether the passages have titles and texts; run folders keep them elsewhere.
+        grades: document id -> judgement, above 0 for relevant, of passages that were not found as
+            well; None if no judgements are known. Not stored.
+        other: a ranking of the same query by another ranker, such as DIRECT. Not stored.
+    """
+
+    query: Query
+    passages: tuple[Passage, ...]
+    order: NDArray[np.intp]
+    final: NDArray[np.float64]
+    matrix: ScoreMatrix
+    personas: tuple[str, ...]
+    team: Team | None
+    ranker: str
+    config: Mapping[str, Any]
+    models: Mapping[str, str]
+    prompt_hashes: Mapping[str, str]
+    calls: UsageTable
+    seconds: Mapping[str, float]
+    assessor_reasons: Mapping[int, str] = field(default_factory=dict)
+    bounds: Mapping[int, float] = field(default_factory=dict)
+    absolute: bool = False
+    relevances: Mapping[int, float] = field(default_factory=dict)
+    partial: bool = False
+    failure: str = ""
+    cut: Mapping[int, int] = field(default_factory=dict)
+    comparisons: Comparisons | None = None
+    dropped: Mapping[int, float] = field(default_factory=dict)
+    windows: WindowCounts | None = None
+    members: tuple[MemberRanking, ...] = ()
+    orders: Orders | None = None
+    undecided: tuple[tuple[int, int], ...] = ()
+    weak_judge: WeakJudge = ""
+    reasons: Mapping[tuple[int, str], Reason] = field(default_factory=dict)
+    false_quotes: int = 0
+    has_texts: bool = True
+    grades: Mapping[str, int] | None = None
+    other: OtherRanking | None = None
+
+    # Who judged
+
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """The personas whose scores count, or whose orders do, in team order."""
+        if self.orders is None:
+            return self.personas
+        return tuple(name for name in self.orders.personas if name not in self.orders.left_out)
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """Persona -> why its order does not count, where a team compared."""
+        return self.orders.left_out if self.orders else {}
+
+    @property
+    def unfilled(self) -> int:
+        """How many recruits lack, because fewer were named than asked for."""
+        size = self.config.get("team_size")
+        return max(0, size - len(self.team.members)) if self.team and isinstance(size, int) else 0
+
+    @property
+    def judge_note(self) -> str:
+        """What to know of a weak judge, in a sentence; empty where it is not known to be weak."""
+        return judge_note(self.weak_judge, self.models.get("scoring", ""))
+
+    def member(self, persona: str) -> Member | None:
+        """The team's member of that name; None if there is none."""
+        members = self.team.members if self.team else ()
+        return next((each for each in members if each.name == persona), None)
+
+    # What follows from the scores
+
+    @property
+    def ensemble(self) -> Ensemble | None:
+        """How the scores became one a passage; None if that is not known here."""
+        return find_ensemble(self.config)
+
+    @cached_property
+    def rule(self) -> Rule:
+        """How scores, or points, become final scores."""
+        return self._points_and_rule[1]
+
+    @cached_property
+    def _points_and_rule(self) -> tuple[Mapping[int, Mapping[str, float]], Rule]:
+        """Row -> persona -> its points, where a team compared passages; and the rule for them."""
+        rule = Rule.of(self.config)
+        if self.orders is None or not self.judges:
+            return {}, rule
+        import numpy as np
+
+        ranks = self.orders.counted
+        judged = np.flatnonzero(np.isfinite(self.final) & ~np.isnan(ranks).any(axis=1))
+        rows, group_of = distinct(self.passages[row].content for row in judged.tolist())
+        found = points(ranks[judged[rows]])[group_of].tolist()
+        by_row = {
+            row: dict(zip(self.judges, each, strict=True))
+            for row, each in zip(judged.tolist(), found, strict=True)
+        }
+        return by_row, rule_of_points(rule, len(rows))
+
+    @cached_property
+    def _leave_one_out(self) -> Mapping[int, tuple[int, Mapping[str, int]]]:
+        """Row -> rank by all scores, and for each persona by those of the others."""
+        import numpy as np
+
+        # Without a persona, a passage that only it has scored comes among those without a score.
+        lacking = self.assessor_reasons.keys() | {row for row, _ in self.matrix.reasons}
+        skipped = set(np.flatnonzero(self.matrix.unasked.any(axis=1)).tolist()) & self.bounds.keys()
+        scored = set(np.flatnonzero(np.isfinite(self.final)).tolist())
+        asked = sorted(scored | (lacking - self.dropped.keys() - skipped))
+        names = self.judges
+        marks = self.matrix.values
+        if self.orders is not None:
+            marks = np.full((len(self.passages), len(names)), np.nan)
+            for row, given in self._points_and_rule[0].items():
+                marks[row] = list(given.values())
+        # Passages that were judged as one have the same scores.
+        judged_as = (
+            (*self.passages[row].content, *map(repr, marks[row].tolist())) for row in asked
+        )
+        rows, group_of = distinct(judged_as)
+        values = marks[[asked[row] for row in rows]]
+        first_stage = [self.passages[row].score for row in asked]
+
+        def ranks(values: NDArray[np.float64]) -> list[int]:
+            order = descending(self.rule.final(values, group_of, first_stage))
+            return [int(place) + 1 for place in np.argsort(order)]
+
+        left_out = names if len(names) > 1 else ()
+        without = [ranks(np.delete(values, place, axis=1)) for place in range(len(left_out))]
+        return {
+            row: (of_all, dict(zip(left_out, others, strict=True)))
+            for row, of_all, *others in zip(asked, ranks(values), *without, strict=True)
+        }
+
+    @cached_property
+    def _shares(self) -> Mapping[int, tuple[float, float]]:
+        """Row -> what of the final score is the personas', and what the first stage's, 0 to 1."""
+        weight = Rule.of(self.config).first_stage_weight
+        import numpy as np
+
+        judged = np.flatnonzero(np.isfinite(self.final)).tolist()
+        given = [each for row in judged if (each := self.passages[row].score) is not None]
+        if not weight or len(given) < len(judged):
+            return {}
+        found = {}
+        for row, first in zip(judged, unit_range(np.array(given)).tolist(), strict=True):
+            own = (float(self.final[row]) - weight * first) / (1 - weight) if weight < 1 else 0.0
+            found[row] = min(max(own, 0.0), 1.0), first
+        return found
+
+    @cached_property
+    def _suspicions_of(self) -> Callable[[str, str], tuple[Suspicion, ...]]:
+        from personas.ranking.suspicions import Watch
+
+        return Watch(self.query.text).suspicions
