@@ -10,16 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from personas import PromptError, PromptSet
-from personas.templates import (
-    BUILTIN_SETS,
-    COMPARATIVE_PROMPTS,
-    EXAMPLE_PROMPTS,
-    PERSONA_COMPARISONS,
-    PIECES,
-    PROMPTS,
-    REASON_PROMPTS,
-    REBEL_PROMPTS,
-)
+from personas.templates import BUILTIN_SETS, OPTIONAL_PROMPTS, PIECES, PROMPTS
 from personas.words import with_article
 
 BEFORE = {
@@ -163,15 +154,9 @@ def test_every_piece_is_checked_by_its_own_placeholders() -> None:
         assert shipped[piece].placeholders <= needed.known
 
 
-ALL = {
-    **PROMPTS,
-    **PIECES,
-    **COMPARATIVE_PROMPTS,
-    **PERSONA_COMPARISONS,
-    **REBEL_PROMPTS,
-    **EXAMPLE_PROMPTS,
-    **REASON_PROMPTS,
-}
+ALL = {**PROMPTS, **PIECES}
+for family, needed in OPTIONAL_PROMPTS.items():
+    ALL |= {} if family == "typed" else needed
 
 
 def test_the_documentation_lists_every_file_and_value() -> None:
