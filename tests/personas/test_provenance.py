@@ -244,6 +244,16 @@ def test_changes_to_a_member_of_the_library_are_seen(name: str) -> None:
     assert found == Provenance("library", ("library", "library", *kept), "library", edited=False)
 
 
+def test_names_that_differ_in_white_space_alone_are_no_trouble() -> None:
+    # Both have the digest of "Effect"; "Safety" and "Cost" are gone, and nothing takes their place.
+    found = provenance(_with(RECRUIT, EFFECT, _changed(EFFECT, name="Effect  x", weight=20)))
+    assert found.weights == "human"
+    twice = [_changed(EFFECT, name=name, weight=50) for name in ("Ef fect", "Ef  fect")]
+    assert provenance(_with(RECRUIT, *twice, COST)).weights == "human"
+    same = sealed(_recruit(twice[0], COST), persona=True, rubric=True)
+    assert provenance(_with(same, *twice)).weights == "human"
+
+
 def test_what_only_looks_like_the_library_is_the_persons() -> None:
     usual = (40.0, 25.0, 20.0, 15.0)  # as most of the library has them
     own = [_changed(EFFECT, name=f"Own {weight}", weight=weight) for weight in usual]
