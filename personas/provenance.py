@@ -100,6 +100,35 @@ def provenance(member: Member) -> Provenance:
     return replace(found, edited=changed or _seal_broken(member))
 
 
+def written(member: Member, found: Provenance) -> str:
+    """Where the member comes from, and who else wrote what of it, in half a sentence.
+
+    >>> written(landlord, provenance(landlord))
+    'from the library; a person wrote its name and description and the weights'
+    """
+    own = {"human": "human", "recruited": "model"}.get(member.origin, "library")
+    said = [ORIGINS[member.origin]]
+    for hand, who in HANDS.items():
+        count, of_all = found.criteria.count(hand), len(found.criteria)
+        parts = ["its name and description"] * (found.persona == hand)
+        if count:
+            parts.append("its criteria" if count == of_all else f"{count} of its {of_all} criteria")
+        if found.weights == hand and weights_count(member):
+            parts.append("the weights")
+        if parts and hand != own:
+            listed = " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
+            said.append(f"{who} wrote {listed}")
+    if found.edited and not found.by_human:
+        said.append("edited by a person")
+    return "; ".join(said)
+
+
+def weights_count(member: Member) -> bool:
+    """Return true if some criteria of the member weigh more than others."""
+    criteria = member.rubric.criteria if member.rubric else ()
+    return len({round(each.weight, _DECIMALS) for each in criteria}) > 1
+
+
 def _seal_broken(member: Member) -> bool:
     """Whether something is gone or changed that a model had written."""
     persona = _persona_digest(member.persona)
