@@ -51,6 +51,12 @@ MOST_VALUES = 20_000
 DEEPEST = 50
 """Levels of lists and mappings in a YAML file; a team has 6."""
 
+_KINDS: dict[str, type[Team | Member | Rubric | Persona]] = {
+    "members": Team,
+    "persona": Member,
+    "criteria": Rubric,
+    "name": Persona,
+}
 _LONGEST_NUMBER = 40
 _LONGEST_LINE = 400
 _MOST_PROBLEMS = 10
@@ -331,15 +337,9 @@ def _with_members(data: Any, text: str, source: str) -> Any:
 
 
 def _model_of(data: Any, source: str) -> type[Team | Member | Rubric | Persona]:
-    if isinstance(data, Mapping):
-        if "members" in data:
-            return Team
-        if "persona" in data:
-            return Member
-        if "criteria" in data:
-            return Rubric
-        if "name" in data:
-            return Persona
+    for key, model in _KINDS.items() if isinstance(data, Mapping) else ():
+        if key in data:
+            return model
     raise SchemaError(
         f"{source}:1: holds no team, member, rubric or persona; write one with the key members, "
         "persona, criteria or name"
