@@ -312,7 +312,8 @@ def _validated(model: type[M], data: Any, text: str, source: str) -> M:
         ]
         kept: list[str] = []
         for detail in details[:_MOST_PROBLEMS]:
-            problem = _problem(source, lines, detail, model)
+            said = _cut(_explain(detail, model))
+            problem = located(source, lines, tuple(detail["loc"])) + said
             if kept and sum(map(len, kept)) + len(problem) > _LONGEST_MESSAGE:
                 break
             kept.append(problem)
@@ -410,16 +411,14 @@ def _walk(node: yaml.Node, place: Place, seen: set[int]) -> Iterator[tuple[Place
             yield from _walk(value, (*place, index), seen)
 
 
-def _problem(
-    source: str, lines: Mapping[Place, int], detail: Mapping[str, Any], model: type[BaseModel]
-) -> str:
-    known = place = tuple(detail["loc"])
+def located(source: str, lines: Mapping[Place, int], place: Place) -> str:
+    """The beginning of a message: ``file:line: members[0].name: ``, its line as far as known."""
+    known = place
     while known and known not in lines:
         known = known[:-1]
     where = f"{source}:{lines[known]}" if known in lines else source
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
-    label = f"{_cut(path.lstrip('.'))}: " if path else ""
-    return f"{where}: {label}{_cut(_explain(detail, model))}"
+    return f"{where}: {_cut(path.lstrip('.'))}: " if path else f"{where}: "
 
 
 def _explain(detail: Mapping[str, Any], model: type[BaseModel]) -> str:
