@@ -43,8 +43,7 @@ def show_member(console: Console, member: Member) -> None:
     """Who it is, who wrote what of it, and its criteria with their weights as bars."""
     found = provenance(member)
     title = Text(plain(member.name), style="bold cyan")
-    by_person = found.edited or found.by_human
-    style = "not bold yellow" if by_person else "not bold dim"
+    style = "not bold yellow" if found.edited else "not bold dim"
     title.append(f"  {written(member, found)}", style=style)
     line(console, title, wrap=True)
     _show_about(console, member.persona)

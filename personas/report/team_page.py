@@ -114,9 +114,8 @@ def render_team(
 
 def team_digest(team: Team) -> str:
     """12 hexadecimal digits of the SHA-256 of the team as JSON; others for any change."""
-    return hashlib.sha256(team.model_dump_json(exclude_defaults=True).encode()).hexdigest()[
-        :_DIGITS
-    ]
+    text = team.model_dump_json(exclude_defaults=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
 
 
 def _verdict(team: Team, found: Sequence[Overlap], costs: TeamCosts | None) -> list[str]:
