@@ -92,7 +92,7 @@ if TYPE_CHECKING:
         WindowCounts,
     )
     from personas.ranking.usage import Usage, UsageTable
-    from personas.weak_judges import WeakJudgeWarning
+    from personas.ranking.weak_judges import WeakJudgeWarning
 
 _EXPORTS = {
     "personas.ranking.types": "Query Passage Score MissingScore MemberRanking Comparisons Orders "
@@ -130,7 +130,7 @@ _EXPORTS = {
     "AuthenticationFailed ModelNotFound ModelFileError RateLimited ServerFailed RequestRejected "
     "ContextTooLong ContentRefused UnsupportedCapability ReplyError FormNotKept",
     "personas.ranking.usage": "Usage UsageTable",
-    "personas.weak_judges": "WeakJudgeWarning",
+    "personas.ranking.weak_judges": "WeakJudgeWarning",
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 

@@ -63,8 +63,13 @@ def render_team_page(
     words: int = 150,
     model: str | ChatModel | None = None,
     source: str = "",
+    date: str = "",
+    command: str = "",
 ) -> str:
-    """The page that `team_to_html` writes; `source` is what the team was read from."""
+    """The page that `team_to_html` writes.
+
+    `source` is what the team was read from, `date` and `command` what the last line says.
+    """
     from mcranker import __version__
     from personas.report.site import Made
     from personas.report.team_page import render_team
@@ -75,9 +80,8 @@ def render_team_page(
     except UnsupportedCapability as error:
         why_not = str(error)
     notes = [f"{note[0].upper()}{note[1:]}." for _, note in weight_notes(source)] if source else ()
-    return render_team(
-        team, costs=costs, no_costs=why_not, notes=notes, source=source, made=Made(__version__)
-    )
+    made = Made(__version__, date, command)
+    return render_team(team, costs=costs, no_costs=why_not, notes=notes, source=source, made=made)
 
 
 def team_costs(

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     Matrix: TypeAlias = NDArray[np.float64]
 
 HIGHEST_SCORE = (2 - 2**-23) * 2.0**127
-"""What a score may be, and its negative: TREC runs hold single precision, and squares and sums of
-such scores are still finite in double precision."""
-
+"""The largest score, of either sign: single precision, as TREC runs hold; sums of squares are still
+finite in double precision."""
 
 RRF_K = 60
 """Of reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009)."""
@@ -33,10 +32,10 @@ MissingPolicy = Literal["mean_of_team", "lowest", "constant"]
 """What stands in for a missing score; a ranker may also refuse to go on without it (``fail``)."""
 
 RankTies = Literal["average", "min", "ordinal"]
-"""The rank of passages with equal scores, where an ensemble ranks them persona by persona: the
-mean of the ranks that they share (2 and 3 become 2.5), the first of them (2), or each its own in
-first-stage order (2, then 3). The paper does not say. With ``"ordinal"`` the first stage's order
-counts once for each persona, as much as the scores do where few levels are used."""
+"""The rank of equal scores, where an ensemble ranks them persona by persona: the mean of the ranks
+that they share (2 and 3 become 2.5), the first of them (2), or each its own in first-stage order
+(2, then 3). The paper does not say. With ``"ordinal"`` the first stage's order counts once for each
+persona, as much as the scores do where few levels are used."""
 
 _RANK_TIES: Mapping[str, RankTies] = {"average": "average", "min": "min"}
 
@@ -66,17 +65,14 @@ class Ensemble:
 
     Attributes:
         name: the name under which it is found.
-        combine: takes scores of shape (passages, personas), at least one of each and none
-            missing, equal passages as one row, rows in first-stage order; returns one finite
-            score a row, the higher the better. Equal ones keep first-stage order.
+        combine: takes scores of shape (passages, personas), none missing, equal passages as one
+            row, rows in first-stage order; returns one finite score a row, the higher the better.
+            Equal ones keep first-stage order.
         description: where the final score comes from; a sentence for reports.
-        monotone: whether each row is combined by itself, and a higher score never gives a lower
-            result. Then the highest possible result of a passage is known while some scores are
-            open, and ``top_k`` can leave calls out.
-        asks: whether a model combines the scores, so that they cannot be combined again without
-            a call; `combine` stands in for it where they are.
-        ranks: whether `combine` ranks the passages persona by persona; then it takes the keyword
-            `rank_ties`, one of `RankTies`.
+        monotone: each row is combined by itself, and a higher score never gives a lower result.
+            Then ``top_k`` can leave calls out.
+        asks: a model combines the scores; `combine` stands in where it is not to be called.
+        ranks: `combine` ranks the passages persona by persona, and takes the keyword `rank_ties`.
     """
 
     name: str
@@ -96,11 +92,9 @@ class Rule:
 
     Attributes:
         ensemble: combines the personas' scores.
-        missing: what stands in for a missing score of a passage that has others: their mean, 0,
-            or `constant`.
+        missing: stands in for a missing score of a passage: the mean of its others, 0, `constant`.
         constant: the score that stands in with ``missing="constant"``.
-        first_stage_weight: share of the first stage's score, 0 to 1; it counts where all passages
-            have one.
+        first_stage_weight: share of the first stage, 0 to 1, where it scored all passages.
         top: the highest score that a persona can give.
         rank_ties: the rank of equal scores, where `ensemble` ranks.
         assessor_top: the highest score that the assessor can give.
@@ -152,9 +146,9 @@ class Rule:
         Args:
             values: scores of distinct passages.
             group_of: the row of each passage.
-            first_stage: the first stage's score of each passage, None where it is not known.
+            first_stage: the first stage's score of each passage, None if unknown.
             unasked: where a score is open; only for monotone ensembles.
-            assessed: the assessor's score of each row, where there was one.
+            assessed: the assessor's score of each row, if there was one.
         """
         import numpy as np
 
@@ -177,10 +171,6 @@ class Rule:
         """The mean judge's score by k, 0 to 1, of each row; the assessor's, where there was one.
 
         It does not depend on other passages, on the ensemble or on the first stage.
-
-        Args:
-            values: scores of distinct passages.
-            assessed: the assessor's score of each row.
         """
         import numpy as np
 
@@ -202,9 +192,8 @@ class Rule:
     def reach(self, values: Matrix, unasked: NDArray[np.bool_]) -> Matrix:
         """The highest result that each row can have, whatever scores are still to come or missing.
 
-        Without an open score it is the result itself. It holds for rounded results too: what
-        stands in for a score is at least as high as anything that may come in its place. A row
-        that can have none is at minus infinity. Only for monotone ensembles.
+        Without an open score it is the result itself, minus infinity if there can be none. It holds
+        for rounded results too. Only for monotone ensembles.
         """
         import numpy as np
 
@@ -218,12 +207,9 @@ class Rule:
         return np.where(nothing, -np.inf, self._combined(filled))
 
     def _without_score(
-        self,
-        values: Matrix,
-        unasked: NDArray[np.bool_] | None,
-        assessed: Matrix | None,
+        self, values: Matrix, unasked: NDArray[np.bool_] | None, assessed: Matrix | None
     ) -> NDArray[np.bool_]:
-        """The rows that nobody has scored, or will, and for which nothing stands in."""
+        """The rows without a score, now or later, for which nothing stands in."""
         import numpy as np
 
         if self.missing == "constant" and values.shape[1]:
@@ -288,11 +274,7 @@ def highest_score(config: Mapping[str, Any]) -> float | None:
 
 
 def distinct(contents: Iterable[Hashable]) -> tuple[list[int], NDArray[np.intp]]:
-    """Passages of equal content are judged as one.
-
-    Returns:
-        The places of the first of each, which are the rows; and the row of each passage.
-    """
+    """The places of the first of each of equal passages, which are the rows; the row of each."""
     import numpy as np
 
     rows: dict[Hashable, int] = {}
@@ -392,12 +374,7 @@ def _number(value: object) -> float:
     return number if math.isfinite(number) and number >= 0 else 0.0
 
 
-SUM = Ensemble(
-    "sum",
-    score_sum,
-    "The sum of the personas’ scores.",  # noqa: RUF001
-    monotone=True,
-)
+SUM = Ensemble("sum", score_sum, "The sum of the personas’ scores.", monotone=True)  # noqa: RUF001
 RECIPROCAL_RANK = Ensemble(
     "reciprocal_rank",
     reciprocal_rank,
@@ -407,8 +384,8 @@ RECIPROCAL_RANK = Ensemble(
 RRF = Ensemble(
     "rrf",
     partial(reciprocal_rank, constant=RRF_K),
-    "Reciprocal rank fusion: the sum of 1 / (60 + rank) over the personas, each of whom ranks all "
-    "passages.",
+    f"Reciprocal rank fusion: the sum of 1 / ({RRF_K} + rank) over the personas, each of whom "
+    "ranks all passages.",
     ranks=True,
 )
 ASSESSOR = Ensemble(
@@ -419,10 +396,8 @@ ENSEMBLES: Registry[Ensemble] = Registry(
     "ensemble",
     "mcranker.ensembles",
     {
-        "sum": "personas.ensembles:SUM",
-        "reciprocal_rank": "personas.ensembles:RECIPROCAL_RANK",
-        "rrf": "personas.ensembles:RRF",
-        "assessor": "personas.ensembles:ASSESSOR",
+        name: f"personas.ensembles:{name.upper()}"
+        for name in ("sum", "reciprocal_rank", "rrf", "assessor")
     },
     PersonasError,
     lambda found: isinstance(found, Ensemble),

@@ -11,7 +11,7 @@ import difflib
 import json
 import os
 import re
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
@@ -51,6 +51,12 @@ MOST_VALUES = 20_000
 DEEPEST = 50
 """Levels of lists and mappings in a YAML file; a team has 6."""
 
+_KINDS: dict[str, type[Team | Member | Rubric | Persona]] = {
+    "members": Team,
+    "persona": Member,
+    "criteria": Rubric,
+    "name": Persona,
+}
 _LONGEST_NUMBER = 40
 _LONGEST_LINE = 400
 _MOST_PROBLEMS = 10
@@ -69,8 +75,7 @@ def load(model: type[M], path: str | os.PathLike[str]) -> M:
     path = Path(path)
     if model is Team and (team := saved_team(path)) is not None:
         return cast("M", team)
-    format_ = _format_of(path)
-    return loads(model, read_text(path), format=format_, source=str(path))
+    return _validated(model, *_read(path), str(path))
 
 
 def loads(model: type[M], text: str, *, format: str = "yaml", source: str = "text") -> M:  # noqa: A002
@@ -89,19 +94,8 @@ def load_any(path: str | os.PathLike[str]) -> Team | Member | Rubric | Persona:
     path = Path(path)
     if (team := saved_team(path)) is not None:
         return team
-    format_ = _format_of(path)
-    return loads_any(read_text(path), format=format_, source=str(path))
-
-
-def loads_any(
-    text: str,
-    *,
-    format: str = "yaml",  # noqa: A002
-    source: str = "text",
-) -> Team | Member | Rubric | Persona:
-    """Like `load_any`, from a string. Which of them it is, is told by its keys."""
-    data = _parse(text, format, source)
-    return _validated(_model_of(data, source), data, text, source)
+    data, text = _read(path)
+    return _validated(_model_of(data, str(path)), data, text, str(path))
 
 
 def dumps(record: BaseModel, *, format: str = "yaml") -> str:  # noqa: A002
@@ -144,17 +138,32 @@ def read_text(path: Path) -> str:
 
 
 def weight_notes(path: str | os.PathLike[str]) -> tuple[tuple[Place, str], ...]:
-    """What becomes of the weights in a file that do not sum to 100, where that is no small change.
+    """Weights in a file that do not sum to 100, and what they become, where that changes much.
 
-    Fractions that sum to 1, and small whole proportions such as 3, 2, 1, mean no percentages, so
-    nothing is said of them.
+    Fractions that sum to 1 and small whole proportions, such as 3, 2, 1, are no percentages.
 
     Returns:
         The place of each such rubric, and a sentence, e.g. ``"the weights of 'Nurse' sum to
         145 and are brought to 100: 'Fit' 80 → 55.2%, 'Price' 65 → 44.8%"``. Nothing for a file
         that cannot be read, and for a saved ranking, whose weights sum to 100 already.
     """
-    return tuple(_weight_notes(_as_written(path)))
+    notes = []
+    for place, name, criteria in _rubrics(_as_written(path), ()):
+        scaled = scaled_weights([each.get("weight") for each in criteria])
+        if scaled is None:
+            continue
+        listed = ", ".join(
+            f"{_cut(repr(criterion.get('name', '')))} {given} → {percent}"
+            for criterion, (given, percent) in islice(
+                zip(criteria, scaled.each, strict=True), _MOST_PROBLEMS
+            )
+        )
+        more = len(criteria) - _MOST_PROBLEMS
+        rest = f" and {more} more" if more > 0 else ""
+        of = f" of {name!r}" if 0 < len(name) < _LONGEST_LINE else ""
+        said = f"the weights{of} sum to {scaled.total} and are brought to 100: {listed}{rest}"
+        notes.append(((*place, "criteria"), said))
+    return tuple(notes)
 
 
 def written_weights(path: str | os.PathLike[str]) -> dict[tuple[str, str], str]:
@@ -163,7 +172,7 @@ def written_weights(path: str | os.PathLike[str]) -> dict[tuple[str, str], str]:
     Returns:
         (persona, criterion) -> its weight as text, e.g. ``"35"`` or ``"35%"``; the persona is
         empty for a file of one rubric. Nothing for a criterion without a weight, a file that
-        cannot be read, and a saved ranking, which keeps no other weights than percents.
+        cannot be read, and a saved ranking, which keeps percents only.
     """
     return {
         (name, str(each.get("name", ""))): f"{given:.6g}"
@@ -181,41 +190,18 @@ def _as_written(path: str | os.PathLike[str]) -> Any:
     if path.suffix.lower() not in FORMATS or saved_team(path) is not None:
         return None
     try:
-        return _parse(read_text(path), _format_of(path), str(path))
+        return _read(path)[0]
     except SchemaError:
         return None
 
 
-def line_numbers(text: str) -> dict[tuple[str | int, ...], int]:
-    """Place in a YAML or JSON document -> its line, counted from 1.
-
-    A place is the keys and, counted from 0, the items that lead there. Empty if YAML cannot read
-    the text.
-    """
+def line_numbers(text: str) -> dict[Place, int]:
+    """Place in a YAML or JSON document -> its line, from 1; empty if YAML cannot read the text."""
     try:
         root = yaml.compose(text, Loader=_StrictLoader)
     except (yaml.YAMLError, RecursionError):
         return {}
     return dict(_walk(root, (), set())) if root is not None else {}
-
-
-def _weight_notes(data: Any) -> Iterator[tuple[Place, str]]:
-    for place, name, criteria in _rubrics(data, ()):
-        told = scaled_weights([each.get("weight") for each in criteria])
-        if told:
-            listed = ", ".join(
-                f"{_cut(repr(criterion.get('name', '')))} {given} → {percent}"
-                for criterion, (given, percent) in islice(
-                    zip(criteria, told.each, strict=True), _MOST_PROBLEMS
-                )
-            )
-            more = len(criteria) - _MOST_PROBLEMS
-            rest = f" and {more} more" if more > 0 else ""
-            whose = f" of {name!r}" if 0 < len(name) < _LONGEST_LINE else ""
-            yield (
-                (*place, "criteria"),
-                f"the weights{whose} sum to {told.total} and are brought to 100: {listed}{rest}",
-            )
 
 
 def _rubrics(
@@ -324,19 +310,16 @@ def _validated(model: type[M], data: Any, text: str, source: str) -> M:
             for detail in error.errors(include_url=False)
             if not (detail["type"] == "too_short" and detail["input"])
         ]
-        problems = [_problem(source, lines, detail, model) for detail in details[:_MOST_PROBLEMS]]
-        raise SchemaError(_listed(problems, len(details))) from error
-
-
-def _listed(problems: Sequence[str], total: int) -> str:
-    """The problems, a line each, as many as fit; and how many more there are."""
-    kept: list[str] = []
-    for problem in problems:
-        if kept and sum(map(len, kept)) + len(problem) > _LONGEST_MESSAGE:
-            break
-        kept.append(problem)
-    more = [f"and {total - len(kept):,} more problems"] if len(kept) < total else []
-    return "\n".join([*kept, *more])
+        kept: list[str] = []
+        for detail in details[:_MOST_PROBLEMS]:
+            said = _cut(_explain(detail, model))
+            problem = located(source, lines, tuple(detail["loc"])) + said
+            if kept and sum(map(len, kept)) + len(problem) > _LONGEST_MESSAGE:
+                break
+            kept.append(problem)
+        if more := len(details) - len(kept):
+            kept.append(f"and {more:,} more problems")
+        raise SchemaError("\n".join(kept)) from error
 
 
 def _with_members(data: Any, text: str, source: str) -> Any:
@@ -355,15 +338,9 @@ def _with_members(data: Any, text: str, source: str) -> Any:
 
 
 def _model_of(data: Any, source: str) -> type[Team | Member | Rubric | Persona]:
-    if isinstance(data, Mapping):
-        if "members" in data:
-            return Team
-        if "persona" in data:
-            return Member
-        if "criteria" in data:
-            return Rubric
-        if "name" in data:
-            return Persona
+    for key, model in _KINDS.items() if isinstance(data, Mapping) else ():
+        if key in data:
+            return model
     raise SchemaError(
         f"{source}:1: holds no team, member, rubric or persona; write one with the key members, "
         "persona, criteria or name"
@@ -371,20 +348,22 @@ def _model_of(data: Any, source: str) -> type[Team | Member | Rubric | Persona]:
 
 
 def _format_of(path: Path) -> str:
-    try:
-        return FORMATS[path.suffix.lower()]
-    except KeyError:
-        raise SchemaError(
-            f"{path}: has the suffix {path.suffix!r}; use .yaml, .yml or .json"
-        ) from None
+    if format_ := FORMATS.get(path.suffix.lower()):
+        return format_
+    raise SchemaError(f"{path}: has the suffix {path.suffix!r}; use .yaml, .yml or .json")
+
+
+def _read(path: Path) -> tuple[Any, str]:
+    """The document in a file, and its text."""
+    format_ = _format_of(path)
+    text = read_text(path)
+    return _parse(text, format_, str(path)), text
 
 
 def _parse(text: str, format: str, source: str) -> Any:  # noqa: A002
     try:
         if format == "json":
-            return json.loads(
-                text, object_pairs_hook=_refuse_repeated_keys, parse_int=_json_integer
-            )
+            return json.loads(text, object_pairs_hook=_distinct_keys, parse_int=_json_integer)
         return yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - derives from SafeLoader
     except RecursionError as error:
         raise SchemaError(f"{source}: cannot be parsed: it is nested too deeply") from error
@@ -397,7 +376,7 @@ def _parse(text: str, format: str, source: str) -> Any:  # noqa: A002
         raise SchemaError(f"{source}: cannot be parsed: {_cut(str(error))}") from error
 
 
-def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     data: dict[str, Any] = {}
     for key, value in pairs:
         if key in data:
@@ -416,9 +395,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST_LINE else text[: _LONGEST_LINE - 3] + "..."
 
 
-def _walk(
-    node: yaml.Node, place: tuple[str | int, ...], seen: set[int]
-) -> Iterator[tuple[tuple[str | int, ...], int]]:
+def _walk(node: yaml.Node, place: Place, seen: set[int]) -> Iterator[tuple[Place, int]]:
     yield place, node.start_mark.line + 1
     # An alias leads to a node that was seen, and may lead back to where it stands.
     if id(node) in seen:
@@ -434,38 +411,27 @@ def _walk(
             yield from _walk(value, (*place, index), seen)
 
 
-def _problem(
-    source: str,
-    lines: Mapping[tuple[str | int, ...], int],
-    detail: Mapping[str, Any],
-    model: type[BaseModel],
-) -> str:
-    place = tuple(detail["loc"])
+def located(source: str, lines: Mapping[Place, int], place: Place) -> str:
+    """The beginning of a message: ``file:line: members[0].name: ``, its line as far as known."""
     known = place
     while known and known not in lines:
         known = known[:-1]
     where = f"{source}:{lines[known]}" if known in lines else source
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
-    label = f"{_cut(path.lstrip('.'))}: " if path else ""
-    return f"{where}: {label}{_cut(_explain(detail, model))}"
+    return f"{where}: {_cut(path.lstrip('.'))}: " if path else f"{where}: "
 
 
 def _explain(detail: Mapping[str, Any], model: type[BaseModel]) -> str:
     kind = detail["type"]
     if kind == "extra_forbidden":
         key = str(detail["loc"][-1])[:_LONGEST_NUMBER]
-        close = difflib.get_close_matches(key, _all_keys(model), n=1)
+        records = (model, Team, Member, Persona, Rubric, Criterion)
+        keys = sorted({key for record in records for key in record.model_fields})
+        close = difflib.get_close_matches(key, keys, n=1)
         return "unknown key" + (f"; did you mean {close[0]!r}?" if close else "; remove it")
     if kind == "missing":
         return "is missing; add it"
     if kind == "value_error":
         return str(detail["ctx"]["error"])
-    if kind in {"string_type", "model_type", "dict_type", "mapping_type"}:
-        quotes = " (put it in quotes)" if kind == "string_type" else ""
-        return f"{detail['msg']}, got {shown(detail['input'])}{quotes}"
-    return f"{detail['msg']}, got {shown(detail['input'])}"
-
-
-def _all_keys(model: type[BaseModel]) -> Sequence[str]:
-    records = (model, Team, Member, Persona, Rubric, Criterion)
-    return sorted({key for record in records for key in record.model_fields})
+    quotes = " (put it in quotes)" if kind == "string_type" else ""
+    return f"{detail['msg']}, got {shown(detail['input'])}{quotes}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
@@ -44,13 +44,9 @@ _LEAST_SHARED = 2  # words; one alone may be an accident
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Two criteria of two personas.
+    """Two criteria of two personas, the one that stands first on the team first.
 
     Attributes:
-        first: the persona that stands first on the team.
-        first_criterion: its criterion.
-        second: the other persona.
-        second_criterion: its criterion.
         share: how much they overlap, 0 to 1.
         words: what both say, as the first one writes it, the most telling first.
     """
@@ -70,10 +66,7 @@ def overlaps(members: Sequence[Member], *, least: float = ALIKE) -> tuple[Overla
     many are compared.
     """
     known = [
-        (member.name, criterion.name, _words(criterion))
-        for member in members
-        if member.rubric is not None
-        for criterion in member.rubric.criteria
+        (member.name, criterion.name, _words(criterion)) for member, criterion in _criteria(members)
     ][:MOST_COMPARED]
     weights, rare = _weights()
     sums = [math.fsum(weights.get(stem, rare) for stem in words) for _, _, words in known]
@@ -96,12 +89,7 @@ def overlaps(members: Sequence[Member], *, least: float = ALIKE) -> tuple[Overla
 @cache
 def _weights() -> tuple[Mapping[str, float], float]:
     """Stem -> how much it tells, of the words in the library's criteria; and of any other word."""
-    criteria = [
-        criterion
-        for member in library.members()
-        if member.rubric is not None
-        for criterion in member.rubric.criteria
-    ]
+    criteria = [criterion for _, criterion in _criteria(library.members())]
     counts = Counter(stem for criterion in criteria for stem in _words(criterion))
     whole = 1 + len(criteria)
     common = _COMMON * len(criteria)
@@ -110,6 +98,12 @@ def _weights() -> tuple[Mapping[str, float], float]:
         for stem, count in counts.items()
     }
     return weights, math.log(whole)
+
+
+def _criteria(members: Sequence[Member]) -> Iterator[tuple[Member, Criterion]]:
+    for member in members:
+        for criterion in member.rubric.criteria if member.rubric else ():
+            yield member, criterion
 
 
 def _words(criterion: Criterion) -> dict[str, str]:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from personas import library
-from personas.errors import SchemaError
 from personas.schema import Criterion, Member, Persona, Rubric
 
 Hand: TypeAlias = Literal["model", "library", "human"]
@@ -54,23 +53,18 @@ class Provenance:
 
 
 def sealed(member: Member, *, persona: bool, rubric: bool) -> Member:
-    """The member with a note that a model wrote these parts as they are now.
+    """The member with a note that a model wrote its name and description, or its rubric, as now.
 
-    Args:
-        member: whose parts. The hands of its other parts stay as they are.
-        persona: whether a model wrote its name and description.
-        rubric: whether a model wrote its criteria and their weights, if it has a rubric.
+    The hands of its other parts stay as they are.
     """
     seals = member.by_model
     if not seals and member.origin == "recruited":
         # Without any seal all of a recruit counts as the model's; with one it would not.
         persona, rubric = True, True
     own = _persona_digest(member.persona)
+    kept = tuple(seal for seal in seals if seal != own)
     of_persona = (own,) if persona or own in seals else ()
-    if rubric and member.rubric is not None:
-        of_rubric = _rubric_digests(member.rubric)
-    else:
-        of_rubric = tuple(seal for seal in seals if seal != own)
+    of_rubric = _rubric_digests(member.rubric) if rubric and member.rubric is not None else kept
     return member.model_copy(update={"by_model": (*of_persona, *of_rubric)})
 
 
@@ -79,48 +73,72 @@ def provenance(member: Member) -> Provenance:
 
     A recruit without any seal, as older files have it, is taken to be the model's as a whole.
     """
-    rubric = member.rubric
-    seals = member.by_model
+    rubric, seals = member.rubric, member.by_model
     if not seals and member.origin == "recruited":
-        by_model: Hand = "model"
-        each_criterion = (by_model,) * (len(rubric.criteria) if rubric else 0)
-        return Provenance(by_model, each_criterion, by_model if rubric else None, edited=False)
+        model: Hand = "model"
+        count = len(rubric.criteria) if rubric else 0
+        return Provenance(model, (model,) * count, model if rubric else None, edited=False)
     original = _original(member)
-    shipped = _digests(original) if original else ()
+    shipped: tuple[str, ...] = ()
+    if original is not None:
+        own = () if original.rubric is None else _rubric_digests(original.rubric)
+        shipped = (_persona_digest(original.persona), *own)
 
     def hand(digest: str) -> Hand:
         return "model" if digest in seals else "library" if digest in shipped else "human"
 
-    persona = hand(_persona_digest(member.persona))
-    criteria: tuple[Hand, ...] = ()
-    weights: Hand | None = None
+    found = Provenance(hand(_persona_digest(member.persona)), (), None, edited=False)
     if rubric is not None:
-        criteria = tuple(hand(_criterion_digest(each)) for each in rubric.criteria)
-        weights = "human"
+        weights: Hand = "human"
         if _weights_as_sealed(rubric, seals):
             weights = "model"
         elif _weights_as_sealed(rubric, shipped):
             weights = "library"
-    by_human = "human" in (persona, weights, *criteria)
-    return Provenance(
-        persona,
-        criteria,
-        weights,
-        edited=_seal_broken(member) or (by_human and member.origin in {"fixed", "library"}),
-    )
+        criteria = tuple(hand(_criterion_digest(each)) for each in rubric.criteria)
+        found = replace(found, criteria=criteria, weights=weights)
+    changed = found.by_human and member.origin in {"fixed", "library"}
+    return replace(found, edited=changed or _seal_broken(member))
+
+
+def written(member: Member, found: Provenance) -> str:
+    """Where the member comes from, and who else wrote what of it, in half a sentence.
+
+    >>> written(landlord, provenance(landlord))
+    'from the library; a person wrote its name and description and the weights'
+    """
+    own = {"human": "human", "recruited": "model"}.get(member.origin, "library")
+    said = [ORIGINS[member.origin]]
+    for hand, who in HANDS.items():
+        count, of_all = found.criteria.count(hand), len(found.criteria)
+        parts = ["its name and description"] * (found.persona == hand)
+        if count:
+            parts.append("its criteria" if count == of_all else f"{count} of its {of_all} criteria")
+        if found.weights == hand and weights_count(member):
+            parts.append("the weights")
+        if parts and hand != own:
+            listed = " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
+            said.append(f"{who} wrote {listed}")
+    if found.edited and not found.by_human:
+        said.append("edited by a person")
+    return "; ".join(said)
+
+
+def weights_count(member: Member) -> bool:
+    """Return true if some criteria of the member weigh more than others."""
+    criteria = member.rubric.criteria if member.rubric else ()
+    return len({round(each.weight, _DECIMALS) for each in criteria}) > 1
 
 
 def _seal_broken(member: Member) -> bool:
     """Whether something is gone or changed that a model had written."""
-    there = {_persona_digest(member.persona)}
+    persona = _persona_digest(member.persona)
+    there = {persona}
     if member.rubric is not None:
         there.update(map(_criterion_digest, member.rubric.criteria))
         if _weights_as_sealed(member.rubric, member.by_model):
             there.add(member.by_model[-1])
-    recruit_renamed = member.origin == "recruited" and (
-        _persona_digest(member.persona) not in member.by_model
-    )
-    return recruit_renamed or not there.issuperset(member.by_model)
+    renamed = member.origin == "recruited" and persona not in member.by_model
+    return renamed or not there.issuperset(member.by_model)
 
 
 def _original(member: Member) -> Member | None:
@@ -130,22 +148,17 @@ def _original(member: Member) -> Member | None:
     if member.origin == "fixed":
         return library.nlp_scientist()
     slug = member.name.casefold().replace(" ", "_").replace("-", "_")
-    try:
-        found = library.member(slug)
-    except SchemaError:
-        pass
-    else:
-        return found
+    if slug in library.member_names():
+        return library.member(slug)
     # Renamed: the criteria tell which it was.
-    own = {_criterion_digest(each) for each in member.rubric.criteria} if member.rubric else set()
-    shared = {other: len(own.intersection(_digests(other))) for other in library.members()}
+    own = _criterion_digests(member)
+    shared = {other: len(own & _criterion_digests(other)) for other in library.members()}
     closest = max(shared, key=shared.__getitem__)
     return closest if shared[closest] else None
 
 
-def _digests(member: Member) -> tuple[str, ...]:
-    rubric = () if member.rubric is None else _rubric_digests(member.rubric)
-    return (_persona_digest(member.persona), *rubric)
+def _criterion_digests(member: Member) -> set[str]:
+    return {_criterion_digest(each) for each in member.rubric.criteria} if member.rubric else set()
 
 
 def _rubric_digests(rubric: Rubric) -> tuple[str, ...]:
@@ -163,16 +176,10 @@ def _weights_as_sealed(rubric: Rubric, seals: tuple[str, ...]) -> bool:
     places = seals[-1 - len(rubric.criteria) : -1]
     if len(places) < len(rubric.criteria):
         return False
-    weights: list[float | None] = [None] * len(places)
-    rest = []
-    for criterion in rubric.criteria:
-        digest = _criterion_digest(criterion)
-        if digest in places:
-            weights[places.index(digest)] = criterion.weight
-        else:
-            rest.append(criterion.weight)
-    others = iter(rest)
-    ordered = [next(others) if weight is None else weight for weight in weights]
+    weighed = [(_criterion_digest(each), each.weight) for each in rubric.criteria]
+    known = dict(weighed)
+    others = iter([weight for digest, weight in weighed if digest not in places])
+    ordered = [known[place] if place in known else next(others, -1.0) for place in places]
     return _weights_digest(ordered) == seals[-1]
 
 

@@ -26,7 +26,7 @@ class Registry(Generic[T]):
         group: the entry point group, e.g. ``"mcranker.ensembles"``.
         builtin: name -> ``module:attribute``.
         error: raised, with a message, where there is no such object.
-        fits: whether something is an object of this kind.
+        fits: true for an object of this kind.
     """
 
     def __init__(

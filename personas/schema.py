@@ -81,11 +81,8 @@ class Rubric(_Record):
         if not all(isinstance(criterion, Mapping) for criterion in criteria):
             return data
         weights = normalize_weights([criterion.get("weight") for criterion in criteria])
-        weighted = [
-            {**criterion, "weight": weight}
-            for criterion, weight in zip(criteria, weights, strict=True)
-        ]
-        return {**data, "criteria": weighted}
+        pairs = zip(criteria, weights, strict=True)
+        return {**data, "criteria": [{**each, "weight": weight} for each, weight in pairs]}
 
     @model_validator(mode="after")
     def _distinct(self) -> Rubric:

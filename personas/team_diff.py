@@ -34,13 +34,7 @@ class Changed(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A member or criterion that stands elsewhere among those that stayed.
-
-    Attributes:
-        name: its name now.
-        before: its place before, counted from 1.
-        after: its place now.
-    """
+    """A member or criterion that stands elsewhere among those that stayed; places count from 1."""
 
     name: str
     before: int
@@ -49,21 +43,15 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class _Diff:
+    """A difference, false if there is none; texts and values that are the same are None."""
+
     def __bool__(self) -> bool:
-        """Whether anything differs."""
         return any(getattr(self, field.name) for field in fields(self) if field.name != "name")
 
 
 @dataclass(frozen=True, slots=True)
 class CriterionDiff(_Diff):
-    """What differs in one criterion; None where nothing does.
-
-    Attributes:
-        name: its name now.
-        renamed: its names.
-        description: its descriptions.
-        weight: its weights in percent.
-    """
+    """What differs in one criterion; `name` is the one it has now, weights are in percent."""
 
     name: str
     renamed: Changed[str] | None
@@ -73,15 +61,7 @@ class CriterionDiff(_Diff):
 
 @dataclass(frozen=True, slots=True)
 class RubricDiff(_Diff):
-    """What differs between two rubrics.
-
-    Attributes:
-        added: criteria that are new, in their order.
-        removed: criteria that are gone, in their order.
-        changed: criteria that are others now, in the order they have now.
-        moved: criteria that stand elsewhere, as few as explain the new order.
-        reason: the reasons given for the rubric; None where they are the same.
-    """
+    """What differs between two rubrics; `moved` are as few as explain the new order."""
 
     added: tuple[Criterion, ...]
     removed: tuple[Criterion, ...]
@@ -92,18 +72,10 @@ class RubricDiff(_Diff):
 
 @dataclass(frozen=True, slots=True)
 class MemberDiff(_Diff):
-    """What differs in one member; None where nothing does.
+    """What differs in one member; `name` is the one it has now.
 
-    Attributes:
-        name: its name now.
-        renamed: its names.
-        description: what it looks for.
-        topics: kinds of query it judges.
-        reason: why it was chosen.
-        origin: where it comes from.
-        whole_rubric: the rubrics, where it had none before or has none now.
-        rubric: what differs in the rubric, where it had one and has one.
-        by_model: its notes on what a model wrote.
+    `whole_rubric` has the rubrics where one of them is missing, `rubric` what differs in them
+    elsewhere.
     """
 
     name: str
@@ -119,17 +91,10 @@ class MemberDiff(_Diff):
 
 @dataclass(frozen=True, slots=True)
 class TeamDiff(_Diff):
-    """What differs between two teams; false if nothing does.
+    """What differs between two teams, false if nothing does; None for what is the same.
 
-    Attributes:
-        added: members that are new, in their order.
-        removed: members that are gone, in their order.
-        changed: members that are others now, in the order they have now.
-        moved: members that stand elsewhere, as few as explain the new order.
-        title: the names of the team; None where they are the same, as below.
-        description: what the team is for.
-        query: the query it was recruited for.
-        locked: whether it is used as it is.
+    Members that were added and removed are in their order, those that changed in the order of now;
+    `moved` are as few as explain the new order. `title` is about the names of the teams.
     """
 
     added: tuple[Member, ...]
@@ -144,14 +109,12 @@ class TeamDiff(_Diff):
 
 def diff_teams(before: Team, after: Team) -> TeamDiff:
     """What was done to `before` to get `after`."""
-    pairs = _pairs(before.members, after.members, _member_words)
-    added, removed = _unpaired(pairs, before.members, after.members)
-    diffs = (diff_members(before.members[old], after.members[new]) for old, new in pairs)
+    pairs, added, removed, moved = _matched(before.members, after.members, _member_words)
     return TeamDiff(
-        added=added,
-        removed=removed,
-        changed=tuple(diff for diff in diffs if diff),
-        moved=_moved(pairs, after.members),
+        added,
+        removed,
+        tuple(diff for each in pairs if (diff := diff_members(*each))),
+        moved,
         title=_changed(before.name, after.name),
         description=_changed(before.description, after.description),
         query=_changed(before.query, after.query),
@@ -162,12 +125,7 @@ def diff_teams(before: Team, after: Team) -> TeamDiff:
 def diff_members(before: Member, after: Member) -> MemberDiff:
     """What was done to `before` to get `after`."""
     old, new = before.persona, after.persona
-    rubric: RubricDiff | None = None
-    whole_rubric: Changed[Rubric | None] | None = None
-    if before.rubric is None or after.rubric is None:
-        whole_rubric = _changed(before.rubric, after.rubric)
-    else:
-        rubric = diff_rubrics(before.rubric, after.rubric) or None
+    both = (before.rubric, after.rubric) if before.rubric and after.rubric else None
     return MemberDiff(
         name=new.name,
         renamed=_changed(old.name, new.name),
@@ -175,24 +133,17 @@ def diff_members(before: Member, after: Member) -> MemberDiff:
         topics=_changed(old.topics, new.topics),
         reason=_changed(old.reason, new.reason),
         origin=_changed(str(before.origin), str(after.origin)),
-        whole_rubric=whole_rubric,
-        rubric=rubric,
+        whole_rubric=None if both else _changed(before.rubric, after.rubric),
+        rubric=(diff_rubrics(*both) or None) if both else None,
         by_model=_changed(before.by_model, after.by_model),
     )
 
 
 def diff_rubrics(before: Rubric, after: Rubric) -> RubricDiff:
     """What was done to `before` to get `after`."""
-    pairs = _pairs(before.criteria, after.criteria, _criterion_words)
-    added, removed = _unpaired(pairs, before.criteria, after.criteria)
-    diffs = (_diff_criteria(before.criteria[old], after.criteria[new]) for old, new in pairs)
-    return RubricDiff(
-        added=added,
-        removed=removed,
-        changed=tuple(diff for diff in diffs if diff),
-        moved=_moved(pairs, after.criteria),
-        reason=_changed(before.reason, after.reason),
-    )
+    pairs, added, removed, moved = _matched(before.criteria, after.criteria, _criterion_words)
+    changed = tuple(diff for each in pairs if (diff := _diff_criteria(*each)))
+    return RubricDiff(added, removed, changed, moved, _changed(before.reason, after.reason))
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,10 +169,10 @@ def _changed(before: T, after: T) -> Changed[T] | None:
     return None if before == after else Changed(before, after)
 
 
-def _pairs(
+def _matched(
     before: Sequence[N], after: Sequence[N], words: Callable[[N], _Words]
-) -> list[tuple[int, int]]:
-    """Places of the same in both, counted from 0, in the order of `after`."""
+) -> tuple[list[tuple[N, N]], tuple[N, ...], tuple[N, ...], tuple[Moved, ...]]:
+    """Pairs of the same in the order of `after`; those added, removed and moved."""
     places = {each.name.casefold(): place for place, each in enumerate(before)}
     found = {
         new: places.pop(name)
@@ -239,24 +190,13 @@ def _pairs(
     for _, new, old in sorted(alike):
         if new not in found and old not in found.values():
             found[new] = old
-    return [(old, new) for new, old in sorted(found.items())]
-
-
-def _unpaired(
-    pairs: Sequence[tuple[int, int]], before: Sequence[N], after: Sequence[N]
-) -> tuple[tuple[N, ...], tuple[N, ...]]:
-    """Those added and those removed."""
-    old_places = {old for old, _ in pairs}
-    new_places = {new for _, new in pairs}
-    added = tuple(each for place, each in enumerate(after) if place not in new_places)
-    removed = tuple(each for place, each in enumerate(before) if place not in old_places)
-    return added, removed
-
-
-def _moved(pairs: Sequence[tuple[int, int]], after: Sequence[N]) -> tuple[Moved, ...]:
+    pairs = [(old, new) for new, old in sorted(found.items())]
     stayed = _longest_rise([old for old, _ in pairs])
-    return tuple(
-        Moved(after[new].name, old + 1, new + 1) for old, new in pairs if old not in stayed
+    return (
+        [(before[old], after[new]) for old, new in pairs],
+        tuple(each for new, each in enumerate(after) if new not in found),
+        tuple(each for old, each in enumerate(before) if old not in found.values()),
+        tuple(Moved(after[new].name, old + 1, new + 1) for old, new in pairs if old not in stayed),
     )
 
 

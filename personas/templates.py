@@ -36,11 +36,11 @@ BUILTIN_SETS = ("paper", "compact")
 
 
 class Placeholders(NamedTuple):
-    """What a prompt must contain, what it may, and of what it must contain at least one."""
+    """Placeholders that a prompt must have, may have, and of which it must have at least one."""
 
     required: frozenset[str]
-    optional: frozenset[str] = frozenset()
-    one_of: frozenset[str] = frozenset()
+    optional: frozenset[str]
+    one_of: frozenset[str]
 
     @property
     def known(self) -> frozenset[str]:
@@ -48,7 +48,7 @@ class Placeholders(NamedTuple):
         return self.required | self.optional | self.one_of
 
 
-def _placeholders(required: str, optional: str = "", one_of: str = "") -> Placeholders:
+def _placeholders(required: str = "", optional: str = "", one_of: str = "") -> Placeholders:
     return Placeholders(*(frozenset(names.split()) for names in (required, optional, one_of)))
 
 
@@ -113,95 +113,83 @@ _INSTEAD = {
 """What a folder's own prompts have in place of a piece that they lack."""
 
 _LINES = frozenset(PIECES) - {"criteria_dataset_scientist"}
-_PARTS = frozenset(
-    {"compared_passage", "rebel_property", "criteria_examples", "comparing_persona"}
-    | {"comparing_persona_without_criteria"}
-)
-TYPED_PROMPTS: dict[str, Placeholders] = {
-    # Our addition: typed questions about a state of query, judges and passages
-    "typed_task": _placeholders(""),
-    "typed_judge": _placeholders("persona", "description criteria"),
-    "typed_score": _placeholders("passage judge"),
-    "typed_criterion": _placeholders("passage judge criterion"),
-    "typed_direct": _placeholders("passage", "criteria"),
-    # A line for each level that is described, the lowest first
-    "typed_levels": _placeholders(""),
-    "typed_recruit": _placeholders(""),
-    "typed_suits": _placeholders("persona topics"),
-    # The same in one prompt, for models that answer in text
-    "typed_reply": _placeholders("query passages questions levels", "judges task"),
-}
-"""Prompts of typed questions. A folder may leave them out; the shipped ones then stand in."""
+_PARTS = _LINES | {"compared_passage", "rebel_property", "criteria_examples"}
+_PARTS |= {"comparing_persona", "comparing_persona_without_criteria"}
 
-COMPARATIVE_PROMPTS: dict[str, Placeholders] = {
-    # Our addition: several passages in one call, put in order or chosen among
-    "rankgpt": _placeholders("query passages", "count"),
-    "setwise": _placeholders("query passages", "count labels"),
-    "pairwise": _placeholders("query passages", "count labels"),
-    # One of {{passages}}, with the number or letter that it is called by
-    "compared_passage": _placeholders("name passage"),
+OPTIONAL_PROMPTS: dict[str, dict[str, Placeholders]] = {
+    # Typed questions about a state of query, judges and passages
+    "typed": {
+        "typed_task": _placeholders(),
+        "typed_judge": _placeholders("persona", "description criteria"),
+        "typed_score": _placeholders("passage judge"),
+        "typed_criterion": _placeholders("passage judge criterion"),
+        "typed_direct": _placeholders("passage", "criteria"),
+        # A line for each level that is described, the lowest first
+        "typed_levels": _placeholders(),
+        "typed_recruit": _placeholders(),
+        "typed_suits": _placeholders("persona topics"),
+        # The same in one prompt, for models that answer in text
+        "typed_reply": _placeholders("query passages questions levels", "judges task"),
+    },
+    # Several passages in one call, put in order or chosen among
+    "comparative": {
+        "rankgpt": _placeholders("query passages", "count"),
+        "setwise": _placeholders("query passages", "count labels"),
+        "pairwise": _placeholders("query passages", "count labels"),
+        # One of {{passages}}, with the number or letter that it is called by
+        "compared_passage": _placeholders("name passage"),
+    },
+    "rebel": {
+        # The first call of two: which properties, and how they are scored
+        "rebel_infer": _placeholders("query"),
+        "rebel_infer_relevance": _placeholders("query"),
+        # The call that scores a window of passages
+        "rebel": _placeholders("query passages properties keys", "relevance formula count"),
+        "rebel_relevance": _placeholders("query passages", "relevance count"),
+        # An entry of {{properties}}
+        "rebel_property": _placeholders("number name", "weight explanation"),
+        # What one turn has in place of the first call: a line a property, and {{relevance}}
+        "rebel_criteria": _placeholders(),
+        "rebel_rubric": _placeholders(),
+    },
+    # Rubrics that criteria writers see: put in for {{examples}} of a criteria prompt, or behind it
+    "examples": {"criteria_examples": _placeholders("examples")},
+    # Several passages in one call, compared by a persona of a team
+    "by_persona": {
+        "rankgpt_by_persona": _placeholders("judge query passages", "count"),
+        "setwise_by_persona": _placeholders("judge query passages", "count labels"),
+        "pairwise_by_persona": _placeholders("judge query passages", "count labels"),
+        # Put in for {{judge}}: who compares, with a rubric and without
+        "comparing_persona": _placeholders("", f"{_PERSON} description", _CRITERIA),
+        "comparing_persona_without_criteria": _placeholders("", "description", _PERSON),
+    },
+    # Why a judge has scored passages as it did, with a rubric and without
+    "reasons": {
+        "reasons": _placeholders(
+            "query passages scores", f"{_PERSON} description count", _CRITERIA
+        ),
+        "reasons_without_criteria": _placeholders(
+            "query passages scores", f"{_PERSON} description count"
+        ),
+    },
 }
-"""Prompts of rankers that compare. A folder may leave them out; the shipped ones then stand in."""
+"""Our additions, by the folder that has the shipped ones, which stand in where a folder of one's
+own leaves them out."""
 
-REBEL_PROMPTS: dict[str, Placeholders] = {
-    # The first call of two: which properties, and how they are scored
-    "rebel_infer": _placeholders("query"),
-    "rebel_infer_relevance": _placeholders("query"),
-    # The call that scores a window of passages
-    "rebel": _placeholders("query passages properties keys", "relevance formula count"),
-    "rebel_relevance": _placeholders("query passages", "relevance count"),
-    # An entry of {{properties}}
-    "rebel_property": _placeholders("number name", "weight explanation"),
-    # What one turn has in place of the first call: a line a property, and {{relevance}}
-    "rebel_criteria": _placeholders(""),
-    "rebel_rubric": _placeholders(""),
+_OPTIONAL = {
+    prompt: needed for family in OPTIONAL_PROMPTS.values() for prompt, needed in family.items()
 }
-"""Prompts of REBEL. A folder may leave them out; the shipped ones then stand in."""
-
-EXAMPLE_PROMPTS: dict[str, Placeholders] = {
-    # Put in for {{examples}} of a criteria prompt, or behind it
-    "criteria_examples": _placeholders("examples"),
-}
-"""What shows rubrics to criteria writers. A folder may leave it out; the shipped one stands in."""
-
-PERSONA_COMPARISONS: dict[str, Placeholders] = {
-    # Our addition: the same by a persona of a team
-    "rankgpt_by_persona": _placeholders("judge query passages", "count"),
-    "setwise_by_persona": _placeholders("judge query passages", "count labels"),
-    "pairwise_by_persona": _placeholders("judge query passages", "count labels"),
-    # Put in for {{judge}}: who compares, with a rubric and without
-    "comparing_persona": _placeholders("", f"{_PERSON} description", _CRITERIA),
-    "comparing_persona_without_criteria": _placeholders("", "description", _PERSON),
-}
-"""Prompts of teams that compare. A folder may leave them out; the shipped ones then stand in."""
-
-REASON_PROMPTS: dict[str, Placeholders] = {
-    # Our addition: why a judge has scored passages as it did, with a rubric and without
-    "reasons": _placeholders("query passages scores", f"{_PERSON} description count", _CRITERIA),
-    "reasons_without_criteria": _placeholders(
-        "query passages scores", f"{_PERSON} description count"
-    ),
-}
-"""Prompts that ask for reasons. A folder may leave them out; the shipped ones then stand in."""
-
-_FAMILIES = {
-    "rebel": REBEL_PROMPTS,
-    "examples": EXAMPLE_PROMPTS,
-    "by_persona": PERSONA_COMPARISONS,
-    "reasons": REASON_PROMPTS,
-}
-"""Prompts that a folder may leave out, by the folder that has the shipped ones."""
+_KNOWN = {**PROMPTS, **PIECES, **_OPTIONAL}
 
 _PLACEHOLDER = re.compile(r"\{\{(?!\{)\s*+((?:[^{}\n]*[^\s{}])?)\s*+\}\}")
 _ROLE_LINE = re.compile(r"^\[(system|user|assistant)\][ \t]*$", re.MULTILINE)
 _HEADING = re.compile(r"^([A-Za-z][\w -]{0,40}):", re.MULTILINE)
 _LETTERS = re.compile(r"[^\W\d_]{3}")
-_OF_OTHERS = frozenset(
-    "query persona description dataset criterion others members problem name explanation".split()  # noqa: SIM905 - readable
-) | {"relevance"}
+_OF_OTHERS = {"query", "persona", "description", "dataset", "criterion", "others", "members"}
+_OF_OTHERS |= {"problem", "name", "explanation", "relevance"}
 """Placeholders whose values others wrote."""
 
-_NAMES = frozenset({"persona", "name"})
+_NAMES = {"persona", "name"}
 
 
 class Turn(NamedTuple):
@@ -250,9 +238,16 @@ class Template:
     def bind(self, values: Mapping[str, str]) -> Template:
         """The template with some values put in; the others stay open."""
         values = self._cleaned(values)
-        return replace(
-            self, turns=tuple((role, _merge(parts, values)) for role, parts in self.turns)
-        )
+        turns = []
+        for role, (first, *rest) in self.turns:
+            merged = [first]
+            for name, literal in zip(rest[::2], rest[1::2], strict=True):
+                if name in values:
+                    merged[-1] += values[name] + literal
+                else:
+                    merged += [name, literal]
+            turns.append((role, tuple(merged)))
+        return replace(self, turns=tuple(turns))
 
     def render(self, values: Mapping[str, str]) -> tuple[Turn, ...]:
         """The finished turns, which know how far they are the same for all values.
@@ -291,45 +286,30 @@ class PromptSet:
         cleaner: neutralises texts that others wrote, for these prompts.
     """
 
-    def __init__(
-        self,
-        name: str,
-        texts: Mapping[str, str],
-        *,
-        source: str,
-        typed: Mapping[str, str] | None = None,
-        comparative: Mapping[str, str] | None = None,
-        others: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, name: str, texts: Mapping[str, str], *, source: str) -> None:
         self.name = name
-        self._texts = dict(texts)
-        complete = {**_shipped("paper"), **texts}
+        self._texts = {prompt: texts[prompt] for prompt in texts if prompt not in _OPTIONAL}
+        complete = {**_shipped("paper"), **self._texts}
         for piece, other in _INSTEAD.items():
             complete[piece] = texts.get(piece, complete[other])
-        self._typed = {**_shipped("typed"), **(typed or {})}
-        self._comparative = {**_shipped("comparative"), **(comparative or {})}
-        given = others or {}
-        others_by_family = [
-            {**_shipped(family), **{name: given[name] for name in known & given.keys()}}
-            for family, known in _FAMILIES.items()
+        families = [
+            {**_shipped(folder), **{prompt: texts[prompt] for prompt in known & texts.keys()}}
+            for folder, known in OPTIONAL_PROMPTS.items()
         ]
-        self._others = {name: text for family in others_by_family for name, text in family.items()}
-        families = (self._typed, self._comparative, *others_by_family)
+        self._others = {prompt: text for family in families for prompt, text in family.items()}
         templates = {
             prompt: _checked(Template.parse(prompt, text), f"{source}/{prompt}.txt")
-            for texts_of in (complete, *families)
-            for prompt, text in texts_of.items()
+            for prompt, text in {**complete, **self._others}.items()
         }
-        headings = {found for text in texts.values() for found in _HEADING.findall(text)}
+        headings = _headings(self._texts)
         entries = sorted({_beginning(templates[piece]) for piece in _LINES} - {""})
         self.cleaner = Cleaner(headings, entries)
+        cleaners = dict.fromkeys(complete, self.cleaner)
         # Each family adds its own headings only, so that no text changes in others' prompts.
-        cleaners: dict[str, Cleaner] = {}
         for family in families:
-            own = {found for text in family.values() for found in _HEADING.findall(text)}
-            cleaners |= dict.fromkeys(family, Cleaner(headings | own, entries))
+            cleaners |= dict.fromkeys(family, Cleaner(headings | _headings(family), entries))
         self._templates = {
-            prompt: replace(template, cleaner=cleaners.get(prompt, self.cleaner))
+            prompt: replace(template, cleaner=cleaners[prompt])
             for prompt, template in templates.items()
         }
 
@@ -343,38 +323,28 @@ class PromptSet:
         """
         if name_or_folder in BUILTIN_SETS:
             name = str(name_or_folder)
-            others: dict[str, str] = {}
-            for family in _FAMILIES if name != "paper" else ():
-                others |= _shipped(f"{family}_{name}")
-            return cls(name, _shipped(name), source=f"prompts/{name}", others=others)
+            texts = dict(_shipped(name))
+            for family in OPTIONAL_PROMPTS if name != "paper" else ():
+                texts |= _shipped(f"{family}_{name}")
+            return cls(name, texts, source=f"prompts/{name}")
         path = Path(name_or_folder).expanduser()
         if not path.is_dir():
             raise PromptError(
                 f"there is no prompt folder {str(name_or_folder)!r}; "
                 f"name a folder, or one of {_listed(BUILTIN_SETS)}"
             )
-        more = {prompt for family in _FAMILIES.values() for prompt in family}
-        optional = (*PIECES, *TYPED_PROMPTS, *COMPARATIVE_PROMPTS, *sorted(more))
-        missing = [prompt for prompt in PROMPTS if not (path / f"{prompt}.txt").is_file()]
-        if missing:
+        files = {prompt: path / f"{prompt}.txt" for prompt in _KNOWN}
+        there = {prompt: file for prompt, file in files.items() if file.is_file()}
+        if missing := PROMPTS.keys() - there.keys():
             raise PromptError(
                 f"{path}: misses {_listed(f'{prompt}.txt' for prompt in missing)}; "
                 "a folder holds every prompt, so start from a copy of a shipped set"
             )
         try:
-            found = {
-                prompt: read_text(path / f"{prompt}.txt")
-                for prompt in (*PROMPTS, *optional)
-                if (path / f"{prompt}.txt").is_file()
-            }
+            found = {prompt: read_text(file) for prompt, file in there.items()}
         except ValueError as error:
             raise PromptError(str(error)) from error
-        typed = {prompt: found.pop(prompt) for prompt in TYPED_PROMPTS & found.keys()}
-        compared = {prompt: found.pop(prompt) for prompt in COMPARATIVE_PROMPTS & found.keys()}
-        others = {prompt: found.pop(prompt) for prompt in more & found.keys()}
-        return cls(
-            path.name, found, source=str(path), typed=typed, comparative=compared, others=others
-        )
+        return cls(path.name, found, source=str(path))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write every prompt and piece as a file into `folder`, which must be new or empty.
@@ -388,8 +358,7 @@ class PromptSet:
             if any(path.iterdir()):
                 raise PromptError(f"{path}: is not empty; name a new folder")
             shipped = {piece: text for piece, text in _shipped("paper").items() if piece in _LINES}
-            own = {**self._texts, **self._typed, **self._comparative, **self._others}
-            for prompt, text in {**shipped, **own}.items():
+            for prompt, text in {**shipped, **self._texts, **self._others}.items():
                 (path / f"{prompt}.txt").write_text(text, encoding="utf-8")
         except OSError as error:
             raise PromptError(f"{path}: cannot be written: {error.strerror or error}") from error
@@ -403,15 +372,15 @@ class PromptSet:
         Where the set's ``passage`` has no ``{{token}}`` to do that, what could pass for a part of
         the prompt is neutralised instead.
         """
-        template = self["passage"]
-        if "token" in template.placeholders:
-            text = without_tokens(text)
-            return _text(template, {"text": text, "token": marker(text, query=query)})
-        return _text(template, {"text": self.cleaner.text(text)})
+        if "token" not in self["passage"].placeholders:
+            return self.piece("passage", {"text": self.cleaner.text(text)})
+        text = without_tokens(text)
+        return self.piece("passage", {"text": text, "token": marker(text, query=query)})
 
     def piece(self, name: str, values: Mapping[str, str]) -> str:
         """A piece of a prompt, e.g. ``criterion``, with its values."""
-        return _text(self[name], values)
+        (turn,) = self[name].render(values)
+        return turn.text
 
     @cached_property
     def hashes(self) -> Mapping[str, str]:
@@ -428,26 +397,15 @@ class PromptSet:
             }
         )
 
-    @cached_property
-    def typed_hashes(self) -> Mapping[str, str]:
-        """The same for the prompts of typed questions."""
-        return _hashes(self._typed)
-
     def comparative_hashes(self, prompt: str) -> Mapping[str, str]:
         """The same for a prompt of a ranker that compares, and what goes with it."""
-        used = {name: self._comparative[name] for name in (prompt, "compared_passage")}
         shared = {name: self.hashes[name] for name in ("passage", "repair") if name in self.hashes}
-        return {**_hashes(used), **shared}
+        return {**self.hashes_of((prompt, "compared_passage")), **shared}
 
     def persona_hashes(self, prompt: str) -> Mapping[str, str]:
         """The same for a prompt of a ranker that compares by a team, with the prompts of teams."""
-        pieces = ("comparing_persona", "comparing_persona_without_criteria")
-        shown = {"compared_passage": self._comparative["compared_passage"]}
-        return {
-            **self.hashes,
-            **self.hashes_of((f"{prompt}_by_persona", *pieces)),
-            **_hashes(shown),
-        }
+        used = (f"{prompt}_by_persona", "comparing_persona", "comparing_persona_without_criteria")
+        return {**self.hashes, **self.hashes_of((*used, "compared_passage"))}
 
     def hashes_of(self, prompts: Iterable[str]) -> Mapping[str, str]:
         """The same for prompts that a folder may leave out."""
@@ -464,17 +422,14 @@ def _hashes(texts: Mapping[str, str]) -> Mapping[str, str]:
 def _shipped(folder: str) -> Mapping[str, str]:
     """The prompts and pieces of a folder that is shipped."""
     path = resources.files("personas") / "prompts" / folder
-    families = (PROMPTS, PIECES, TYPED_PROMPTS, COMPARATIVE_PROMPTS, *_FAMILIES.values())
-    names = [prompt for family in families for prompt in family]
-    files = {prompt: path / f"{prompt}.txt" for prompt in names}
+    files = {prompt: path / f"{prompt}.txt" for prompt in _KNOWN}
     return {
         prompt: file.read_text(encoding="utf-8") for prompt, file in files.items() if file.is_file()
     }
 
 
-def _text(template: Template, values: Mapping[str, str]) -> str:
-    (turn,) = template.render(values)
-    return turn.text
+def _headings(texts: Mapping[str, str]) -> set[str]:
+    return {found for text in texts.values() for found in _HEADING.findall(text)}
 
 
 def _beginning(piece: Template) -> str:
@@ -486,19 +441,8 @@ def _beginning(piece: Template) -> str:
     return re.escape(words) + (rf"\d{{1,4}}{re.escape(rest[1][:1])}" if numbered else "")
 
 
-def _merge(parts: tuple[str, ...], values: Mapping[str, str]) -> tuple[str, ...]:
-    merged = [parts[0]]
-    for name, literal in zip(parts[1::2], parts[2::2], strict=True):
-        if name in values:
-            merged[-1] += values[name] + literal
-        else:
-            merged += [name, literal]
-    return tuple(merged)
-
-
 def _checked(template: Template, where: str) -> Template:
-    families = (PROMPTS, PIECES, TYPED_PROMPTS, COMPARATIVE_PROMPTS, *_FAMILIES.values())
-    needed = next(family[template.name] for family in families if template.name in family)
+    needed = _KNOWN[template.name]
     if not template.turns:
         raise PromptError(f"{where}: is empty")
     missing = needed.required - template.placeholders
@@ -513,7 +457,7 @@ def _checked(template: Template, where: str) -> Template:
             f"known here: {_braced(needed.known)}"
         )
     roles = [role for role, _ in template.turns]
-    if template.name in _LINES | _PARTS and roles != ["user"]:
+    if template.name in _PARTS and roles != ["user"]:
         raise PromptError(
             f"{where}: is a part of other prompts, so it has no turns; leave out {roles}"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from personas.errors import shown
 from personas.words import weight as percent
@@ -22,16 +22,14 @@ RawWeight = float | int | str | None
 def normalize_weights(weights: Sequence[RawWeight]) -> tuple[float, ...]:
     """Weights in percent that sum to 100, in the order given.
 
-    Accepts percent (``35``, ``"35%"``), fractions (``0.35``), any other positive
-    proportions (``3, 2, 1``), and missing weights (None or an empty string): those share
-    equally what the others leave of the whole. Weights that sum to 100 already come back
-    unchanged, so that a saved rubric reads back exactly.
+    Accepts percent (``35``, ``"35%"``), fractions (``0.35``), any other positive proportions
+    (``3, 2, 1``), and missing weights (None or an empty string): those share equally what the
+    others leave of the whole. Weights that sum to 100 come back unchanged.
 
     Raises:
-        ValueError: nothing to weigh; a weight that is negative, above 10^12 or not a
-            number; percent signs next to fractions; all weights zero; or a weight missing
-            where the others leave nothing. The text names the weight by its position,
-            counted from 1.
+        ValueError: nothing to weigh; a weight that is negative, above 10^12 or no number; percent
+            signs next to fractions; all weights zero; or a weight missing where the others leave
+            nothing. The text names the weight by its position, counted from 1.
     """
     if not weights:
         raise ValueError("there is no criterion to weigh; write at least one")
@@ -39,41 +37,33 @@ def normalize_weights(weights: Sequence[RawWeight]) -> tuple[float, ...]:
     given = [number for number in numbers if number is not None]
     if not given:
         return (_TOTAL / len(numbers),) * len(numbers)
-    percent_signs = any(isinstance(weight, str) and "%" in weight for weight in weights)
-    plain = [
-        number
-        for weight, number in zip(weights, numbers, strict=True)
-        if number is not None and not (isinstance(weight, str) and "%" in weight)
-    ]
-    if percent_signs and any(0 < number < 1 for number in plain):
+    signs = [_has_sign(weight) for weight in weights]
+    if any(signs) and any(
+        not sign and 0 < (number or 0) < 1 for sign, number in zip(signs, numbers, strict=True)
+    ):
         raise ValueError("percent signs and fractions are mixed; write all weights one way")
     total = math.fsum(given)
-    if len(given) < len(numbers):
-        whole = 1.0 if not percent_signs and max(given) < 1 else _TOTAL
-        share = (whole - total) / (len(numbers) - len(given))
+    missing = len(numbers) - len(given)
+    share = 0.0
+    if missing:
+        whole = 1.0 if not any(signs) and max(given) < 1 else _TOTAL
+        share = (whole - total) / missing
         if share <= _TOLERANCE * whole:
             raise ValueError(
-                f"the weights given sum to {total:g}, which leaves nothing for the "
-                f"{len(numbers) - len(given)} without one; give every criterion a weight"
+                f"the weights given sum to {total:g}, which leaves nothing for the {missing} "
+                "without one; give every criterion a weight"
             )
-        numbers = [share if number is None else number for number in numbers]
         total = whole
     if total <= 0:
         raise ValueError("all weights are zero; give at least one criterion a positive weight")
-    filled = [number for number in numbers if number is not None]
+    filled = [share if number is None else number for number in numbers]
     if abs(total - _TOTAL) <= _TOLERANCE:
         return tuple(filled)
     return tuple(number / total * _TOTAL for number in filled)
 
 
-@dataclass(frozen=True, slots=True)
-class Scaled:
-    """Weights that were brought to 100.
-
-    Attributes:
-        total: what they summed to, as text.
-        each: as given and in percent, as text, in the order given.
-    """
+class Scaled(NamedTuple):
+    """The sum of weights that were brought to 100; each as given and in percent. All as text."""
 
     total: str
     each: tuple[tuple[str, str], ...]
@@ -88,12 +78,13 @@ def scaled_weights(weights: Sequence[RawWeight]) -> Scaled | None:
     """
     try:
         normal = normalize_weights(weights)
-        numbers = [_number(weight, place) for place, weight in enumerate(weights, start=1)]
     except ValueError:
         return None
+    numbers = [_number(weight, place) for place, weight in enumerate(weights, start=1)]
     given = [number for number in numbers if number is not None]
-    signs = any(isinstance(weight, str) and "%" in weight for weight in weights)
-    if len(given) < len(numbers) or not (signs or max(given) >= _LEAST_PERCENT):
+    if len(given) < len(numbers):
+        return None
+    if max(given) < _LEAST_PERCENT and not any(map(_has_sign, weights)):
         return None
     if all(abs(one - other) < 1 for one, other in zip(given, normal, strict=True)):
         return None
@@ -101,23 +92,18 @@ def scaled_weights(weights: Sequence[RawWeight]) -> Scaled | None:
     return Scaled(f"{math.fsum(given):.6g}", each)
 
 
+def _has_sign(weight: RawWeight) -> bool:
+    return isinstance(weight, str) and "%" in weight
+
+
 def _number(weight: RawWeight, place: int) -> float | None:
     if weight is None or (isinstance(weight, str) and not weight.strip()):
         return None
-    value: float
-    if isinstance(weight, str):
-        match = _NUMBER.fullmatch(weight.strip())
-        if match is None:
-            raise _no_number(weight, place)
-        value = float(match.group(1))
-    elif isinstance(weight, bool) or not isinstance(weight, int | float):
-        raise _no_number(weight, place)
-    else:
-        value = weight
+    match = _NUMBER.fullmatch(weight.strip()) if isinstance(weight, str) else None
+    value = float(match[1]) if match else weight
+    if isinstance(value, bool | str) or not isinstance(value, int | float):
+        said = f"weight {place} is {shown(weight)}; write a number, as 35, '35%' or 0.35"
+        raise ValueError(said)  # noqa: TRY004 - a wrong value of a file
     if not 0 <= value <= _LARGEST:
         raise ValueError(f"weight {place} is {shown(weight)}; a weight is a number from 0 to 10^12")
     return float(value)
-
-
-def _no_number(weight: object, place: int) -> ValueError:
-    return ValueError(f"weight {place} is {shown(weight)}; write a number, as 35, '35%' or 0.35")

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from beir_eval.cli.flags import count_flag, judgement_flags, run_folders
-from beir_eval.cli.made import command_line, today
 from mcranker.cli.failures import DONE, envelope
 from mcranker.cli.files import Writes, output
 from mcranker.cli.invocation import say
+from mcranker.cli.made import command_line, today
 from mcranker.cli.verb import Verb, output_flag
 from mcranker.paths import is_folder
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from beir_eval.cli.made import command_line, today
 from mcranker.cli.failures import DONE, envelope
 from mcranker.cli.files import output
 from mcranker.cli.invocation import Invocation, say
+from mcranker.cli.made import command_line, today
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.progress import Live, live_is_wanted
 from mcranker.cli.verb import Verb, output_flag, quiet_flag

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from beir_eval.cli.flags import STATISTICS, run_folders, statistics_flags
-from beir_eval.cli.made import command_line, today
 from mcranker.cli.files import Reads, Writes, output
 from mcranker.cli.invocation import say
+from mcranker.cli.made import command_line, today
 from mcranker.cli.number_types import RealNumber
 from mcranker.cli.verb import GroupedOption, Verb, quiet_flag
 from mcranker.paths import is_file

@@ -25,7 +25,7 @@ from mcranker.trec import Run, read_trec
 from personas.ranking.record import RankingRecord
 from personas.ranking.types import Passage, Query, ScoreMatrix
 from personas.ranking.usage import UsageTable
-from personas.weak_judges import judge_note
+from personas.ranking.weak_judges import judge_note
 
 FIRST_STAGE_NAME = "first-stage"
 """Stands for the first stage's run of what the other run has ranked."""

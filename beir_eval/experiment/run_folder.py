@@ -41,7 +41,7 @@ from mcranker.trec import read_trec
 from personas.io.lines import read_records
 from personas.ranking.record import RankingRecord
 from personas.ranking.stored import check_plain
-from personas.weak_judges import WeakJudge
+from personas.ranking.weak_judges import WeakJudge
 
 VERSION = 1
 DATA_FOLDER = "data"

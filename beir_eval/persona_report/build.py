@@ -39,8 +39,8 @@ from beir_eval.persona_report.run import RunReport
 from beir_eval.persona_report.sources import Source, find_sources
 from mcranker import __version__
 from personas.io.atomic import replacing_folder
+from personas.ranking.weak_judges import judge_note
 from personas.report.site import OVERVIEW, Made, query_page
-from personas.weak_judges import judge_note
 
 if TYPE_CHECKING:
     from personas.report.dataset.pages import RunEntry

@@ -12,7 +12,7 @@ from beir_eval.experiment.run_folder import DataManifest, FigureNote, Metrics, R
 from beir_eval.measures.across import Pooled
 from beir_eval.measures.significance import Comparison, Interval
 from beir_eval.report.numbers import BOUNDS_SIGN, MISSING_SIGN, measure_text
-from personas.weak_judges import WeakJudge
+from personas.ranking.weak_judges import WeakJudge
 
 
 @dataclass(frozen=True, slots=True)

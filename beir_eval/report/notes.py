@@ -24,8 +24,8 @@ from beir_eval.report.numbers import (
     rate,
 )
 from personas.plain import plain
+from personas.ranking.weak_judges import judge_note
 from personas.report.query.verdict import ORDER, Finding, Kind
-from personas.weak_judges import judge_note
 from personas.words import counted, whole
 
 MOST_MISSING = 0.01

@@ -32,7 +32,7 @@ from mcranker.cli.failures import (
 from mcranker.cli.invocation import Invocation, say, say_as_it_is, speak_as
 from mcranker.cli.plugins import LazyVerb, load_plugin, plugin_help, plugins
 from personas.plain import shown
-from personas.weak_judges import WeakJudgeWarning
+from personas.ranking.weak_judges import WeakJudgeWarning
 
 VERBS = {
     "rank": LazyVerb("mcranker.cli.rank", "Rank passages for a query."),

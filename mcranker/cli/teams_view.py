@@ -11,21 +11,15 @@ from rich.table import Table
 from rich.text import Text
 
 from personas.plain import plain
-from personas.provenance import HANDS, ORIGINS, provenance
+from personas.provenance import HANDS, provenance, written
 from personas.words import counted, weight
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from personas import Member, Persona, Rubric, Team
-    from personas.provenance import Hand, Provenance
+    from personas.provenance import Provenance
 
-_BY_ORIGIN: dict[str, Hand] = {
-    "fixed": "library",
-    "recruited": "model",
-    "library": "library",
-    "human": "human",
-}
 BAR = 16  # columns of a weight of 100%
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
@@ -49,16 +43,13 @@ def show_member(console: Console, member: Member) -> None:
     """Who it is, who wrote what of it, and its criteria with their weights as bars."""
     found = provenance(member)
     title = Text(plain(member.name), style="bold cyan")
-    title.append(f"  {ORIGINS[member.origin]}", style="not bold dim")
-    if found.edited:
-        title.append(", edited by a person", style="not bold yellow")
-    line(console, title)
+    style = "not bold yellow" if found.edited else "not bold dim"
+    title.append(f"  {written(member, found)}", style=style)
+    line(console, title, wrap=True)
     _show_about(console, member.persona)
     if member.rubric is None:
         line(console, Text("no criteria", style="dim"))
         return
-    if _distinct(found) != {_BY_ORIGIN[member.origin]}:
-        line(console, Text(_who_wrote(found), style="dim"), wrap=True)
     show_rubric(console, member.rubric, found)
 
 
@@ -112,21 +103,6 @@ def _labelled(label: str, said: str) -> Text:
     text = Text(f"{label}: ", style="dim")
     text.append(plain(said), style="not dim")
     return text
-
-
-def _who_wrote(found: Provenance) -> str:
-    parts = [f"persona by {HANDS[found.persona]}"]
-    if found.criteria:
-        hands = [said for hand, said in HANDS.items() if hand in found.criteria]
-        parts.append(f"criteria by {' and '.join(hands)}")
-    if found.weights is not None:
-        parts.append(f"weights by {HANDS[found.weights]}")
-    return ", ".join(parts)
-
-
-def _distinct(found: Provenance) -> set[Hand]:
-    weights = () if found.weights is None else (found.weights,)
-    return {found.persona, *found.criteria, *weights}
 
 
 def _bar(weight: float) -> str:

@@ -22,7 +22,7 @@ from mcranker.llm.providers.rerank import FORMS, RerankChat
 from mcranker.llm.providers.systemone import SystemOneChat
 from mcranker.logs import safe_logger
 from personas.plain import can_be_encoded
-from personas.weak_judges import WeakJudgeWarning, judge_note
+from personas.ranking.weak_judges import WeakJudgeWarning, judge_note
 from personas.words import file_size
 
 if TYPE_CHECKING:

@@ -24,6 +24,7 @@ from mcranker.ranking import Ranking, combined, relevances_of
 from personas import Member, PromptError, PromptSet, Team
 from personas.ensembles import Rule
 from personas.ranking.types import Passage, Query, ScoreMatrix
+from personas.templates import OPTIONAL_PROMPTS
 
 logger = safe_logger("mcranker")
 
@@ -79,7 +80,7 @@ class PointwiseRanker(Ranker):
     def prompt_hashes(self) -> Mapping[str, str]:
         hashes = dict(self.prompts.hashes)
         if self.config.questions is not None:
-            hashes |= self.prompts.typed_hashes
+            hashes |= self.prompts.hashes_of(OPTIONAL_PROMPTS["typed"])
         if self.config.criteria_examples:
             hashes |= self.prompts.hashes_of(["criteria_examples"])
         return hashes

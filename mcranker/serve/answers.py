@@ -10,7 +10,7 @@ from mcranker.ranking import Ranking
 from mcranker.serve.problems import Problem
 from mcranker.serve.served import public_name
 from mcranker.serve.settings import Unscored
-from personas.weak_judges import judge_note
+from personas.ranking.weak_judges import judge_note
 from personas.words import counted
 
 SMALL = 0.01

@@ -90,10 +90,9 @@ def _read(kind: str, name: str) -> dict[str, Any]:
     known = _names(kind)
     if name not in known:
         close = difflib.get_close_matches(name[:_LONGEST], known, n=3)
+        hint = f"it has {', '.join(known)}; a file's name ends in .yaml, .yml or .json"
         if close:
             hint = f"did you mean {' or '.join(close)}?"
-        else:
-            hint = f"it has {', '.join(known)}; a file's name ends in .yaml, .yml or .json"
         raise SchemaError(f"the library has no {kind.removesuffix('s')} {shown(name)}; {hint}")
     data: dict[str, Any] = yaml.safe_load((_folder(kind) / f"{name}.yaml").read_bytes())
     return data

@@ -21,8 +21,8 @@ from personas.ranking.types import (
     WindowCounts,
 )
 from personas.ranking.usage import UsageTable
+from personas.ranking.weak_judges import WeakJudge, judge_note
 from personas.schema import Member, Team
-from personas.weak_judges import WeakJudge, judge_note
 
 if TYPE_CHECKING:
     import numpy as np

@@ -33,8 +33,8 @@ from personas.ranking.types import (
     WindowCounts,
 )
 from personas.ranking.usage import Calls, Stage, Usage, UsageTable
+from personas.ranking.weak_judges import WeakJudge
 from personas.schema import Team
-from personas.weak_judges import WeakJudge
 
 if TYPE_CHECKING:
     import numpy as np

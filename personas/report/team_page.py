@@ -9,18 +9,16 @@ from dataclasses import dataclass
 
 from personas.files import dumps
 from personas.overlap import ALIKE, MOST_COMPARED, Overlap, overlaps
-from personas.provenance import HANDS, ORIGINS, Hand, Provenance, provenance
+from personas.provenance import HANDS, Hand, provenance, weights_count, written
 from personas.report.page import render_page
 from personas.report.site import NOBODY, Made
-from personas.schema import Criterion, Member, Team
+from personas.schema import Member, Team
 from personas.words import counted
 
 _MEMBERS, _OVERLAPS, _SHARED_WORDS = 100, 50, 6
 _DIGITS = 12
-_LONGEST_FILE = 200_000
+_LARGEST_FILE = 200_000  # bytes as JSON; of a larger team the page does not hold the file
 _BOUNDS = {"rows": 100, "name": 200, "line": 1000}
-
-
 _HANDS: dict[Hand, str] = {
     "model": "written by a model",
     "library": "from the library",
@@ -30,15 +28,7 @@ _HANDS: dict[Hand, str] = {
 
 @dataclass(frozen=True, slots=True)
 class MemberCost:
-    """What a member takes, estimated.
-
-    Attributes:
-        persona: its name.
-        calls: to a model.
-        input_tokens: of all prompts.
-        output_tokens: of all replies.
-        cost: US dollars; None if no price is known.
-    """
+    """Calls and tokens of a member, estimated; US dollars, None if no price is known."""
 
     persona: str
     calls: int
@@ -49,14 +39,10 @@ class MemberCost:
 
 @dataclass(frozen=True, slots=True)
 class TeamCosts:
-    """What a team takes to judge the passages of one query, estimated.
+    """What a team takes to judge `passages` of so many `words` for one query, estimated.
 
-    Attributes:
-        passages: how many.
-        words: of each passage.
-        model: who is asked; empty for any.
-        members: what each takes, in the team's order; what no persona takes for itself under an
-            empty name.
+    `members` are in the team's order; what no persona takes for itself has an empty name. `model`
+    is empty for any.
     """
 
     passages: int
@@ -76,25 +62,6 @@ class TeamCosts:
             sum(each.output_tokens for each in self.members),
             sum(known) if len(known) == len(costs) else None,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """A member; what was said of another text than it has now is `rewritten` and not shown."""
-
-    number: int
-    member: Member
-    written: str
-    rewritten: bool
-    rubric_edited: bool
-    criteria: Sequence[_SeenCriterion]
-    shared: int
-
-
-@dataclass(frozen=True, slots=True)
-class _SeenCriterion:
-    criterion: Criterion
-    tag: str
 
 
 def render_team(
@@ -119,31 +86,26 @@ def render_team(
         made: what the last line of the page says.
     """
     found = overlaps(team.members)
-    text = dumps(team)
-    members = [
-        _seen(number, member, found)
-        for number, member in enumerate(team.members[:_MEMBERS], start=1)
-    ]
+    small = len(team.model_dump_json()) <= _LARGEST_FILE  # the YAML of a large one takes long
+    criteria = sum(len(member.rubric.criteria) for member in team.members if member.rubric)
     return render_page(
         "team_page.html",
         assets=("team_page",),
         team=team,
         title=team.name or f"Team of {counted(len(team.members), 'persona')}",
         source=source,
-        members=members,
+        members=[_seen(member, found) for member in team.members[:_MEMBERS]],
         verdict=_verdict(team, found, costs),
         notes=notes,
-        overlaps=[
-            (each, f"{100 * each.share:.0f}%", ", ".join(each.words[:_SHARED_WORDS]))
-            for each in found[:_OVERLAPS]
-        ],
+        overlaps=found[:_OVERLAPS],
         more_overlaps=max(0, len(found) - _OVERLAPS),
-        alike=f"{100 * ALIKE:.0f}%",
-        uncompared=max(0, _criteria_of(team) - MOST_COMPARED),
+        words=_SHARED_WORDS,
+        alike=ALIKE,
+        uncompared=max(0, criteria - MOST_COMPARED),
         costs=costs,
         no_costs=no_costs,
-        text=text,
-        longest=_LONGEST_FILE,
+        text=dumps(team) if small else "",
+        longest=2 * _LARGEST_FILE,
         digest=team_digest(team),
         bounds=_BOUNDS,
         made=made,
@@ -151,32 +113,31 @@ def render_team(
 
 
 def team_digest(team: Team) -> str:
-    """12 hexadecimal digits of the SHA-256 of the team as YAML; others for any change."""
-    return hashlib.sha256(dumps(team).encode()).hexdigest()[:_DIGITS]
+    """12 hexadecimal digits of the SHA-256 of the team as JSON; others for any change."""
+    text = team.model_dump_json(exclude_defaults=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
 
 
 def _verdict(team: Team, found: Sequence[Overlap], costs: TeamCosts | None) -> list[str]:
     """What a person signs, in sentences, the worst first."""
     said = []
-    without = [member for member in team.members if member.rubric is None]
+    without = sum(member.rubric is None for member in team.members)
     if without:
-        said.append(
-            f"{len(without):,} of {counted(len(team.members), 'persona')} "
-            f"{'has' if len(without) == 1 else 'have'} no criteria; "
-            + (
-                "the team is locked, so it cannot judge by criteria."
-                if team.locked
-                else "a model writes them for each query, and they are not on this page."
-            )
-        )
+        has = "has" if without == 1 else "have"
+        rest = "a model writes them for each query, and they are not on this page."
+        if team.locked:
+            rest = "the team is locked, so it cannot judge by criteria."
+        of_all = counted(len(team.members), "persona")
+        said.append(f"{without:,} of {of_all} {has} no criteria; {rest}")
     if found:
+        ask = "asks" if len(found) == 1 else "ask"
         said.append(
-            f"{counted(len(found), 'pair')} of criteria of different personas "
-            f"{'asks' if len(found) == 1 else 'ask'} for much the same, and so count twice."
+            f"{counted(len(found), 'pair')} of criteria of different personas {ask} for much the "
+            "same, and so count twice."
         )
     said.append(_who_wrote(team))
     if team.locked:
-        said.append("Locked: nobody joins it, and nothing is rewritten.")
+        said.append("Locked: no persona joins it, and nothing is rewritten.")
     if costs is not None and costs.members:
         total = costs.total
         said.append(
@@ -191,11 +152,12 @@ def _who_wrote(team: Team) -> str:
     found = [provenance(member) for member in team.members]
     hands = Counter(hand for each in found for hand in (each.persona, *each.criteria))
     said = []
-    for hand, count in ((hand, hands[hand]) for hand in HANDS if hands[hand]):
-        number = "all" if count == hands.total() else f"{count:,}"
-        said.append(f"{number} {'is' if count == 1 else 'are'} {_HANDS[hand]}")
+    for hand in HANDS:
+        if count := hands[hand]:
+            number = "all" if count == hands.total() else f"{count:,}"
+            said.append(f"{number} {'is' if count == 1 else 'are'} {_HANDS[hand]}")
     weighed = sum(
-        each.weights == "human" and _weights_count(member)
+        each.weights == "human" and weights_count(member)
         for each, member in zip(found, team.members, strict=True)
     )
     what = counted(hands.total(), "persona and criterion", "personas and criteria")
@@ -203,47 +165,20 @@ def _who_wrote(team: Team) -> str:
     return f"Of {what}, {', '.join(said)}{weights}."
 
 
-def _weights_count(member: Member) -> bool:
-    """Whether some criteria count more than others."""
-    criteria = member.rubric.criteria if member.rubric else ()
-    return len({round(each.weight, 6) for each in criteria}) > 1
-
-
-def _seen(number: int, member: Member, found: Sequence[Overlap]) -> _Seen:
+def _seen(member: Member, found: Sequence[Overlap]) -> dict[str, object]:
+    """A member for the page; what was said of another text than it has now is not shown."""
     wrote = provenance(member)
+    text = written(member, wrote)
     criteria = member.rubric.criteria if member.rubric else ()
     by_others = member.origin != "human"
-    return _Seen(
-        number=number,
-        member=member,
-        written=_written(member, wrote),
-        rewritten=by_others and wrote.persona == "human",
-        rubric_edited=by_others and "human" in (wrote.weights, *wrote.criteria),
-        criteria=[
-            _SeenCriterion(criterion, "Written by a person" if hand == "human" else "")
-            for criterion, hand in zip(criteria, wrote.criteria, strict=True)
+    return {
+        "member": member,
+        "written": f"{text[0].upper()}{text[1:]}.",
+        "rewritten": by_others and wrote.persona == "human",
+        "rubric_edited": by_others and "human" in (wrote.weights, *wrote.criteria),
+        "criteria": [
+            {"criterion": each, "tag": "Written by a person" * (by_others and hand == "human")}
+            for each, hand in zip(criteria, wrote.criteria, strict=True)
         ],
-        shared=sum(member.name in (each.first, each.second) for each in found),
-    )
-
-
-def _written(member: Member, wrote: Provenance) -> str:
-    """A sentence: where the member comes from, and who else wrote what of it."""
-    own = {"human": "human", "recruited": "model"}.get(member.origin, "library")
-    said = [ORIGINS[member.origin].capitalize()]
-    for hand, who in HANDS.items():
-        number, all_of_them = wrote.criteria.count(hand), len(wrote.criteria)
-        parts = ["its name and description"] if wrote.persona == hand else []
-        if number:
-            few = f"{number} of its {all_of_them} criteria"
-            parts.append("its criteria" if number == all_of_them else few)
-        if wrote.weights == hand and _weights_count(member):
-            parts.append("the weights")
-        if parts and hand != own:
-            listed = " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
-            said.append(f"{who} wrote {listed}")
-    return f"{'; '.join(said)}."
-
-
-def _criteria_of(team: Team) -> int:
-    return sum(len(member.rubric.criteria) for member in team.members if member.rubric)
+        "shared": sum(member.name in (each.first, each.second) for each in found),
+    }

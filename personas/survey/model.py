@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
+from personas.ranking.weak_judges import WeakJudge
 from personas.schema import Origin
-from personas.weak_judges import WeakJudge
 
 CaseKind: TypeAlias = Literal["saw_through", "recognised", "fooled", "overlooked"]
 """A judged passage that the team and the other ranker see differently.

@@ -12,9 +12,9 @@ from personas.provenance import Provenance, provenance
 from personas.ranking.agreement import AlphaSums
 from personas.ranking.effectiveness import ndcg
 from personas.ranking.record import RankingRecord
+from personas.ranking.weak_judges import WeakJudge
 from personas.schema import Member, Team
 from personas.survey.model import Case, CaseKind, QueryFigures
-from personas.weak_judges import WeakJudge
 
 DEPTH = 10
 """Ranks that count: nDCG is nDCG@10, and these ranks are near the top."""

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from personas.ranking.agreement import AlphaSums
 from personas.ranking.record import RankingRecord
+from personas.ranking.weak_judges import WeakJudge
 from personas.schema import Origin
 from personas.survey.model import (
     CASE_KINDS,
@@ -27,7 +28,6 @@ from personas.survey.model import (
     Without,
 )
 from personas.survey.query import MOST_NAME, MOST_TEXT, LeftOut, QueryFindings, cut, mean
-from personas.weak_judges import WeakJudge
 
 MOST_CASES = 50
 MOST_ROWS = 5_000

@@ -11,7 +11,7 @@ import pytest
 
 from mcranker import ConfigError, InputError, MCRanker, ScriptedChat, compare, team_to_html
 from mcranker.llm.chat import Capabilities
-from mcranker.team_page import team_costs
+from mcranker.team_page import render_team_page, team_costs
 from personas import Criterion, Member, Persona, Rubric, SchemaError, Team, library, save
 from personas.report.team_page import render_team, team_digest
 from tests.personas.ranking.test_comparison import CHANGED
@@ -123,14 +123,27 @@ def test_hostile_text_stays_text() -> None:
     assert all(each.startswith("#") for each in page.attributes("href"))
 
 
-def test_a_huge_team_has_a_page_of_bounded_size() -> None:
+def test_a_huge_team_has_a_page_of_bounded_size_without_its_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     crowd = Team(
         members=tuple(
             member(f"Persona {n}", *((f"c{n}-{k}", "word " * 100) for k in range(20)))
             for n in range(100)
         )
     )
-    assert len(render_team(crowd).encode()) < 3_000_000
+    # Its YAML, which takes long, is not written.
+    monkeypatch.setattr("personas.report.team_page.dumps", None)
+    page = render_team(crowd)
+    assert len(page.encode()) < 3_000_000
+    assert "too large for this page to hold it as a file" in page
+
+
+def test_the_last_line_says_when_and_by_what_command() -> None:
+    page = render_team_page(TEAM, passages=1, words=1, date="2026-03-31", command="personas show")
+    said = " ".join(Page(page).text.split())
+    assert "Made on 2026-03-31 by MCRanker" in said
+    assert said.endswith(": personas show")
 
 
 def test_costs_are_those_of_the_method() -> None:

@@ -14,6 +14,7 @@ from hypothesis.extra import numpy as hnp
 
 from personas.ensembles import (
     ENSEMBLES,
+    HIGHEST_SCORE,
     Ensemble,
     RankTies,
     Rule,
@@ -43,48 +44,6 @@ SCORES = np.array(
 GAPS = np.array([[7.0, NAN, 5.0], [NAN, NAN, NAN], [1.0, 2.0, NAN]])
 
 
-def test_sum() -> None:
-    # 7+3+5, 9+3+0, 7+10+5, 0+1+5, 9+0+8
-    assert score_sum(SCORES).tolist() == [15, 12, 22, 6, 17]
-    assert descending(score_sum(SCORES)).tolist() == [2, 4, 0, 1, 3]
-
-
-def test_reciprocal_rank() -> None:
-    # Ranks of the first persona's 7 9 7 0 9, ties at their mean:  3.5 1.5 3.5 5 1.5
-    # of the second's               3 3 10 1 0:                    2.5 2.5 1 4 5
-    # of the third's                5 0 5 5 8:                     3 5 3 3 1
-    expected = [
-        1 / 3.5 + 1 / 2.5 + 1 / 3,
-        1 / 1.5 + 1 / 2.5 + 1 / 5,
-        1 / 3.5 + 1 / 1 + 1 / 3,
-        1 / 5 + 1 / 4 + 1 / 3,
-        1 / 1.5 + 1 / 5 + 1 / 1,
-    ]
-    assert reciprocal_rank(SCORES) == pytest.approx(expected, rel=1e-12)
-    assert descending(reciprocal_rank(SCORES)).tolist() == [4, 2, 1, 0, 3]
-
-
-def test_reciprocal_rank_where_ties_share_the_first_rank() -> None:
-    # 7 9 7 0 9: 3 1 3 5 1;  3 3 10 1 0: 2 2 1 4 5;  5 0 5 5 8: 2 5 2 2 1
-    expected = [1 / 3 + 1 / 2 + 1 / 2, 1.7, 1 / 3 + 1 + 1 / 2, 1 / 5 + 1 / 4 + 1 / 2, 2.2]
-    assert reciprocal_rank(SCORES, "min") == pytest.approx(expected, rel=1e-12)
-
-
-def test_reciprocal_rank_where_row_order_parts_ties() -> None:
-    # Ranks of the first persona's 7 9 7 0 9, ties by row:  3 1 4 5 2
-    # of the second's               3 3 10 1 0:             2 3 1 4 5
-    # of the third's                5 0 5 5 8:              2 5 3 4 1
-    expected = [
-        1 / 3 + 1 / 2 + 1 / 2,  # 1.3333
-        1 / 1 + 1 / 3 + 1 / 5,  # 1.5333
-        1 / 4 + 1 / 1 + 1 / 3,  # 1.5833
-        1 / 5 + 1 / 4 + 1 / 4,  # 0.7
-        1 / 2 + 1 / 5 + 1 / 1,  # 1.7
-    ]
-    assert reciprocal_rank(SCORES, "ordinal") == pytest.approx(expected, rel=1e-12)
-    assert descending(reciprocal_rank(SCORES, "ordinal")).tolist() == [4, 2, 1, 0, 3]
-
-
 @pytest.mark.parametrize("rank_ties", ["average", "min"])
 def test_first_stage_order_is_not_in_the_ranks(rank_ties: RankTies) -> None:
     # The same passages in another order get the same sums, and scores that are all equal give none.
@@ -93,6 +52,88 @@ def test_first_stage_order_is_not_in_the_ranks(rank_ties: RankTies) -> None:
         reciprocal_rank(SCORES, rank_ties)[order].tolist()
     )
     assert len(set(reciprocal_rank(np.full((5, 3), 5.0), rank_ties).tolist())) == 1
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "order"),
+    [
+        # 7+3+5, 9+3+0, 7+10+5, 0+1+5, 9+0+8
+        (score_sum(SCORES), [15, 12, 22, 6, 17], [2, 4, 0, 1, 3]),
+        # Ranks of 7 9 7 0 9, ties at their mean: 3.5 1.5 3.5 5 1.5
+        # of 3 3 10 1 0: 2.5 2.5 1 4 5; of 5 0 5 5 8: 3 5 3 3 1
+        (
+            reciprocal_rank(SCORES),
+            [
+                1 / 3.5 + 1 / 2.5 + 1 / 3,
+                1 / 1.5 + 1 / 2.5 + 1 / 5,
+                1 / 3.5 + 1 / 1 + 1 / 3,
+                1 / 5 + 1 / 4 + 1 / 3,
+                1 / 1.5 + 1 / 5 + 1 / 1,
+            ],
+            [4, 2, 1, 0, 3],
+        ),
+        # Ties at the first rank: 3 1 3 5 1; 2 2 1 4 5; 2 5 2 2 1
+        (
+            reciprocal_rank(SCORES, "min"),
+            [1 / 3 + 1 / 2 + 1 / 2, 1.7, 1 / 3 + 1 + 1 / 2, 1 / 5 + 1 / 4 + 1 / 2, 2.2],
+            [4, 2, 1, 0, 3],
+        ),
+        # Ties by row: 3 1 4 5 2; 2 3 1 4 5; 2 5 3 4 1
+        (
+            reciprocal_rank(SCORES, "ordinal"),
+            [
+                1 / 3 + 1 / 2 + 1 / 2,  # 1.3333
+                1 / 1 + 1 / 3 + 1 / 5,  # 1.5333
+                1 / 4 + 1 / 1 + 1 / 3,  # 1.5833
+                1 / 5 + 1 / 4 + 1 / 4,  # 0.7
+                1 / 2 + 1 / 5 + 1 / 1,  # 1.7
+            ],
+            [4, 2, 1, 0, 3],
+        ),
+        (score_sum(np.empty((0, 3))), [], []),
+        (reciprocal_rank(np.empty((0, 3))), [], []),
+        # 15 12 6 scaled: 1, (12-6)/9 = 2/3, 0; 2 8 5 scaled: 0, 1, (5-2)/6 = 1/2
+        # 0.75 and 0.25 of them: 0.75, 0.5 + 0.25, 0.125
+        (
+            interpolate(np.array([15.0, 12, 6]), np.array([2.0, 8, 5]), 0.25),
+            [0.75, 0.75, 0.125],
+            [0, 1, 2],
+        ),
+        (interpolate(np.array([1.0, 2.0]), np.array([4.0, 3.0]), 0.0), [0, 1], [1, 0]),
+        (interpolate(np.array([1.0, 2.0]), np.array([4.0, 3.0]), 1.0), [1, 0], [0, 1]),
+        (interpolate(np.array([3.0]), np.array([1.0]), 0.5), [0], [0]),
+        (interpolate(np.array([]), np.array([]), 0.5), [], []),
+    ],
+)
+def test_scores_and_their_order(found: np.ndarray, expected: list[float], order: list[int]) -> None:
+    assert found.tolist() == pytest.approx(expected, rel=1e-12)
+    assert descending(found).tolist() == order
+
+
+RANKS = np.array([[1, 3, 7], [2, 2, 2], [3, 7, 1], [4, 4, 4], [5, 5, 5], [6, 6, 6], [7, 1, 3]])
+
+
+@pytest.mark.parametrize(
+    ("totals", "tied"),
+    [
+        # In binary, 0.1 + 0.2 + 0.3 differs from 0.3 + 0.2 + 0.1 unless rounded once.
+        (score_sum(np.array([[0.1, 0.2, 0.3], [0.3, 0.2, 0.1], [0.2, 0.3, 0.1]])), [0, 1, 2]),
+        # Weighted means of criteria: 20/3 three times, and 20 by three others.
+        (score_sum(np.array([[20 / 3] * 3, [6.0, 7.0, 7.0], [7.3, 6.1, 6.6]])), [0, 1, 2]),
+        # So do 1, 1/3 and 1/7, and means that stand in.
+        (reciprocal_rank(-RANKS.astype(np.float64)), [0, 2, 6]),
+        (
+            score_sum(fill_missing(np.array([[0.1, 0.2, 0.3, NAN], [0.3, 0.2, 0.1, NAN]]))),
+            [0, 1],
+        ),
+    ],
+)
+def test_float_noise_breaks_no_tie(totals: np.ndarray, tied: list[int]) -> None:
+    assert len(set(totals[tied].tolist())) == 1
+
+
+def test_scores_that_differ_in_earnest_stay_apart() -> None:
+    assert len(set(score_sum(np.array([[1.0, 1e-9], [1.0, 2e-9]])).tolist())) == 2
 
 
 def test_a_configuration_says_how_ties_are_ranked() -> None:
@@ -110,29 +151,6 @@ def test_a_configuration_says_how_ties_are_ranked() -> None:
     assert Rule.of({"ensemble": "reciprocal_rank"}).rank_ties == "ordinal"
 
 
-def test_means_that_stand_in_are_the_same_whoever_gave_the_scores() -> None:
-    # In binary, (0.1 + 0.2) + 0.3 is not 0.3 + (0.2 + 0.1), which would part a tie.
-    gaps = np.array([[0.1, 0.2, 0.3, NAN], [0.3, 0.2, 0.1, NAN]])
-    totals = score_sum(fill_missing(gaps))
-    assert totals[0] == totals[1]
-
-
-def test_equal_ranks_from_other_personas_tie_exactly() -> None:
-    # Rows 0 to 6 get the ranks 1 3 7, 3 7 1, ... of three personas: the same sum for
-    # rows 0, 2 and 6, whatever the order in which 1, 1/3 and 1/7 are added.
-    ranks = np.array([[1, 3, 7], [2, 2, 2], [3, 7, 1], [4, 4, 4], [5, 5, 5], [6, 6, 6], [7, 1, 3]])
-    totals = reciprocal_rank(-ranks.astype(np.float64))
-    assert totals[0] == totals[2] == totals[6]
-    assert descending(totals).tolist() == [1, 0, 2, 6, 3, 4, 5]
-
-
-def test_equal_scores_from_other_personas_tie_exactly() -> None:
-    # In binary, 0.1 + 0.2 + 0.3 differs from 0.3 + 0.2 + 0.1 unless rounded once.
-    totals = score_sum(np.array([[0.1, 0.2, 0.3], [0.3, 0.2, 0.1], [0.2, 0.3, 0.1]]))
-    assert totals[0] == totals[1] == totals[2]
-    assert descending(totals).tolist() == [0, 1, 2]
-
-
 @pytest.mark.parametrize(
     ("policy", "filled"),
     [
@@ -146,18 +164,8 @@ def test_missing_scores(policy: str, filled: list[list[float]]) -> None:
     given_gaps = GAPS.copy()
     assert fill_missing(given_gaps, policy, constant=5.0).tolist() == filled  # type: ignore[arg-type]  # plain strings
     assert np.array_equal(given_gaps, GAPS, equal_nan=True)
-
-
-def test_the_constant_is_0_by_default() -> None:
+    assert fill_missing(np.empty((0, 3))).shape == (0, 3)
     assert fill_missing(GAPS, "constant").tolist() == fill_missing(GAPS, "lowest").tolist()
-
-
-def test_interpolate_with_first_stage_scores() -> None:
-    # scores 15 12 6 scaled: (15-6)/9 = 1, (12-6)/9 = 2/3, 0
-    # first  2 8 5 scaled:   0, (8-2)/6 = 1, (5-2)/6 = 1/2
-    # 0.75 and 0.25 of them: 0.75, 0.5 + 0.25, 0.125
-    combined = interpolate(np.array([15.0, 12.0, 6.0]), np.array([2.0, 8.0, 5.0]), 0.25)
-    assert combined == pytest.approx([0.75, 0.75, 0.125])
 
 
 def test_the_first_stage_counts_only_where_it_has_scored_every_passage() -> None:
@@ -165,23 +173,6 @@ def test_the_first_stage_counts_only_where_it_has_scored_every_passage() -> None
     values, rows = np.array([[4.0], [8.0]]), np.arange(2)
     assert rule.final(values, rows, [1.0, 0.0]).tolist() == [0.5, 0.5]
     assert rule.final(values, rows, [1.0, None]).tolist() == [4.0, 8.0]
-
-
-@pytest.mark.parametrize(("weight", "expected"), [(0.0, [0, 1]), (1.0, [1, 0])])
-def test_interpolate_at_its_ends(weight: float, expected: list[float]) -> None:
-    assert interpolate(np.array([1.0, 2.0]), np.array([4.0, 3.0]), weight).tolist() == expected
-
-
-def test_interpolate_one_passage_and_none() -> None:
-    assert interpolate(np.array([3.0]), np.array([1.0]), 0.5).tolist() == [0]
-    assert interpolate(np.array([]), np.array([]), 0.5).tolist() == []
-
-
-def test_no_passages() -> None:
-    empty = np.empty((0, 3))
-    assert score_sum(empty).tolist() == reciprocal_rank(empty).tolist() == []
-    assert fill_missing(empty).shape == (0, 3)
-    assert descending(score_sum(empty)).tolist() == []
 
 
 def final(
@@ -293,14 +284,43 @@ def test_an_ensemble_must_give_a_finite_score_a_passage(combined: np.ndarray) ->
     rule = Rule(Ensemble("odd", lambda _: combined, "Odd."))
     with pytest.raises(PersonasError, match="the ensemble 'odd' gave an array of shape"):
         rule.final(np.ones((3, 2)), np.arange(3), [None] * 3)
-
-
-def test_an_ensemble_is_not_asked_about_nothing() -> None:
-    rule = Rule(Ensemble("mean", lambda scores: scores.mean(axis=1), "The mean."))
+    # It is not asked about nothing.
     assert rule.final(np.ones((0, 2)), np.arange(0), []).tolist() == []
-    assert rule.final(np.ones((2, 0)), np.arange(2), [None] * 2).tolist() == pytest.approx(
-        [NAN, NAN], nan_ok=True
+    assert np.isnan(rule.final(np.ones((2, 0)), np.arange(2), [None] * 2)).all()
+
+
+def test_relevance_is_a_share_of_the_highest_score() -> None:
+    # (6 + 9) / 2 of 10; none; (2 + 4) / 2 of 10. The assessor gave 4 of 5 to the first alone.
+    values = np.array([[6.0, 9.0], [NAN, NAN], [2.0, 4.0]])
+    assert Rule.of({"scale": 10}).relevance(values).tolist() == pytest.approx(
+        [0.75, NAN, 0.3], nan_ok=True
     )
+    rule = Rule.of({"top_score": 10, "scale": 5})
+    assessed = np.array([4.0, NAN, NAN])
+    assert rule.relevance(values, assessed).tolist() == pytest.approx([0.8, NAN, 0.3], nan_ok=True)
+    lowest = Rule.of({"top_score": 10, "scale": 5, "missing": "lowest"})
+    assert lowest.relevance(values, assessed).tolist() == pytest.approx([0.8, NAN, 0], nan_ok=True)
+    half = Rule.of({"top_score": 10, "scale": 5, "missing": "constant", "missing_constant": 2.5})
+    assert half.relevance(values, assessed).tolist() == [0.8, 0.5, 0.5]
+    assert np.isnan(Rule.of({}).relevance(values)).all()
+
+
+def test_a_first_stage_weight_above_1_is_1_and_scores_fit_single_precision() -> None:
+    assert Rule.of({"first_stage_weight": 7}).first_stage_weight == 1
+    assert np.float64(HIGHEST_SCORE) == np.finfo(np.float32).max
+
+
+@pytest.mark.parametrize(
+    ("name", "ties", "keeps"),
+    [
+        ("sum", "ordinal", False),
+        ("assessor", "ordinal", False),
+        ("rrf", "ordinal", True),
+        ("rrf", "average", False),
+    ],
+)
+def test_first_stage_order_can_count_beyond_final_ties(name: str, ties: str, keeps: bool) -> None:
+    assert Rule.of({"ensemble": name, "rank_ties": ties}).keeps_order is keeps
 
 
 matrices = hnp.arrays(
@@ -329,14 +349,6 @@ def test_the_order_of_the_personas_does_not_matter(scores: np.ndarray, random: o
     assert reciprocal_rank(scores).tolist() == reciprocal_rank(scores[:, order]).tolist()
 
 
-@given(matrices)
-def test_a_better_score_never_lowers_the_sum(scores: np.ndarray) -> None:
-    better = scores.copy()
-    better[0, 0] += 1
-    assert score_sum(better)[0] >= score_sum(scores)[0]
-    assert reciprocal_rank(better)[0] >= reciprocal_rank(scores)[0]
-
-
 @given(gappy, st.sampled_from(["mean_of_team", "lowest", "constant"]))
 def test_filling_keeps_what_is_there(scores: np.ndarray, policy: str) -> None:
     filled = fill_missing(scores, policy, constant=3.0)  # type: ignore[arg-type]  # plain strings
@@ -347,18 +359,3 @@ def test_filling_keeps_what_is_there(scores: np.ndarray, policy: str) -> None:
         if policy == "mean_of_team" and known[row].any():
             assert before[known[row]].min() - 1e-9 <= after.min()
             assert after.max() <= before[known[row]].max() + 1e-9
-
-
-@given(matrices, st.floats(0, 1))
-def test_interpolated_scores_are_between_0_and_1(scores: np.ndarray, weight: float) -> None:
-    combined = interpolate(score_sum(scores), np.arange(float(len(scores))), weight)
-    assert ((combined >= 0) & (combined <= 1 + 1e-12)).all()
-
-
-def test_float_noise_breaks_no_tie() -> None:
-    # Weighted means of criteria: 20/3 three times, and 20 by three others.
-    third = 20 / 3
-    totals = score_sum(np.array([[third, third, third], [6.0, 7.0, 7.0], [7.3, 6.1, 6.6]]))
-    assert totals.tolist() == [20.0, 20.0, 20.0]
-    # Scores that differ in earnest stay apart.
-    assert len(set(score_sum(np.array([[1.0, 1e-9], [1.0, 2e-9]])).tolist())) == 2

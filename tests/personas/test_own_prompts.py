@@ -10,16 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from personas import PromptError, PromptSet
-from personas.templates import (
-    BUILTIN_SETS,
-    COMPARATIVE_PROMPTS,
-    EXAMPLE_PROMPTS,
-    PERSONA_COMPARISONS,
-    PIECES,
-    PROMPTS,
-    REASON_PROMPTS,
-    REBEL_PROMPTS,
-)
+from personas.templates import BUILTIN_SETS, OPTIONAL_PROMPTS, PIECES, PROMPTS
 from personas.words import with_article
 
 BEFORE = {
@@ -59,14 +50,10 @@ def test_a_folder_of_former_versions_asks_what_it_asked(tmp_path: Path) -> None:
     assert turn.text == "NLP scientist: News"
     line = {"number": "1", "persona": "Nurse", "score": "7", "k": "10"}
     assert prompts.piece("assessment_scientist", line) == "Expert 1, Nurse: 7 (from 0 to 10)"
-
-
-def test_the_scientists_line_is_that_of_others_unless_it_has_its_own(tmp_path: Path) -> None:
-    line = {"number": "3", "persona": "NLP scientist", "score": "7", "k": "10"}
-    ours = folder(tmp_path / "a", assessment="{{persona}} says {{score}}")
-    assert PromptSet.load(ours).piece("assessment_scientist", line) == "NLP scientist says 7"
-    ours = folder(tmp_path / "b", assessment_scientist="language: {{score}}")
-    assert PromptSet.load(ours).piece("assessment_scientist", line) == "language: 7"
+    own = PromptSet.load(folder(tmp_path / "a", assessment="{{persona}} says {{score}}"))
+    assert own.piece("assessment_scientist", line) == "Nurse says 7"
+    own = PromptSet.load(folder(tmp_path / "b", assessment_scientist="language: {{score}}"))
+    assert own.piece("assessment_scientist", line) == "language: 7"
 
 
 def test_hashes_tell_other_pieces_and_no_copies(tmp_path: Path) -> None:
@@ -157,21 +144,9 @@ def _least(prompt: str) -> str:
     return "Say " + " ".join("{{" + name + "}}" for name in names)
 
 
-def test_every_piece_is_checked_by_its_own_placeholders() -> None:
-    shipped = PromptSet.load("paper")
-    for piece, needed in PIECES.items():
-        assert shipped[piece].placeholders <= needed.known
-
-
-ALL = {
-    **PROMPTS,
-    **PIECES,
-    **COMPARATIVE_PROMPTS,
-    **PERSONA_COMPARISONS,
-    **REBEL_PROMPTS,
-    **EXAMPLE_PROMPTS,
-    **REASON_PROMPTS,
-}
+ALL = {**PROMPTS, **PIECES}
+for family, needed in OPTIONAL_PROMPTS.items():
+    ALL |= {} if family == "typed" else needed
 
 
 def test_the_documentation_lists_every_file_and_value() -> None:

@@ -141,6 +141,7 @@ def test_weights_that_are_brought_to_100_are_told(
         ["3", "2"],
         ["33", "33", "33"],  # no weight changes by a point
         ["60", "~"],
+        ["~", "~"],
         ["-5", "10"],
         ["60%", "40%"],
     ],

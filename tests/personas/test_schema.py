@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -310,19 +309,24 @@ def test_another_suffix_is_refused(name: str, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
-    with pytest.raises(SchemaError, match=r"gone\.yaml: cannot be read: No such file"):
-        load(Team, tmp_path / "gone.yaml")
+def test_what_cannot_be_read_or_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "folder.yaml").mkdir()
-    with pytest.raises(SchemaError, match=r"folder\.yaml: cannot be read: Is a directory"):
-        load(Team, tmp_path / "folder.yaml")
-
-
-def test_other_encodings_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "team.yaml"
-    path.write_bytes("name: Café\n".encode("latin-1"))
-    with pytest.raises(SchemaError, match=r"team\.yaml: not UTF-8 \(byte 10\); save it as UTF-8"):
-        load(Team, path)
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    (tmp_path / "latin.yaml").write_bytes("name: Café\n".encode("latin-1"))
+    for name, problem in (
+        ("gone.yaml", "cannot be read: No such file"),
+        ("folder.yaml", "cannot be read: Is a directory"),
+        ("latin.yaml", r"not UTF-8 \(byte 10\); save it as UTF-8"),
+    ):
+        with pytest.raises(SchemaError, match=f"{name}: {problem}"):
+            load(Team, tmp_path / name)
+    for name, problem in (
+        ("gone/team.yaml", "No such file"),
+        ("file/team.yaml", "Not a directory"),
+        ("folder.yaml", ""),
+    ):
+        with pytest.raises(SchemaError, match=f"{name}: cannot be written: {problem}"):
+            save(_pair(1, 1), tmp_path / name)
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(
@@ -340,32 +344,3 @@ def test_a_file_is_replaced_whole_or_not_at_all(
         save(_pair(1, 3), path)
     assert path.read_text(encoding="utf-8") == before
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_an_interrupted_save_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(_: int) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("personas.io.atomic.os.fsync", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        save(_pair(1, 3), tmp_path / "team.json")
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SchemaError, match=r"team\.yaml: cannot be written: No such file"):
-        save(_pair(1, 1), tmp_path / "gone" / "team.yaml")
-    (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(SchemaError, match=r"team\.yaml: cannot be written: Not a directory"):
-        save(_pair(1, 1), tmp_path / "file" / "team.yaml")
-    (tmp_path / "team.yaml").mkdir()
-    with pytest.raises(SchemaError, match=r"team\.yaml: cannot be written: "):
-        save(_pair(1, 1), tmp_path / "team.yaml")
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "team.yaml"]
-
-
-def test_json_is_readable_by_others() -> None:
-    data = json.loads(dumps(_pair(30, 70), format="json"))
-    assert data["members"][0]["rubric"]["criteria"][1] == {"name": "1e3", "weight": 70.0}

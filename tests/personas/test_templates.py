@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from pathlib import Path
 
 import pytest
@@ -22,17 +23,24 @@ CONTROL_TOKENS = [
     *("[AVAILABLE_TOOLS]", "[TOOL_CALLS]", "[TOOL_RESULTS]"),
     *("<\uff5cUser\uff5c>", "<\uff5cbegin\u2581of\u2581sentence\uff5c>"),
 ]
-HARMLESS = ["a < b", "x <= y", "f[INSTANCE]", "<div>", "a|b|c", "<|>", "[1]", "<sup>2</sup>"]
+HARMLESS = [
+    "\ud800",
+    "a < b",
+    "x <= y",
+    "f[INSTANCE]",
+    "<div>",
+    "a|b|c",
+    "<|>",
+    "[1]",
+    "<sup>2</sup>",
+]
 
 
-def _folder(path: Path, **changed: str | None) -> Path:
-    """A copy of a shipped set in which some prompts are other ones, or missing."""
+def _folder(path: Path) -> Path:
+    """A copy of a shipped set without its pieces."""
     shipped = Path(__file__).parents[2] / "personas" / "prompts" / "paper"
     for prompt in PROMPTS:
-        text = (shipped / f"{prompt}.txt").read_text(encoding="utf-8")
-        text = changed.get(prompt, text) or ""
-        if changed.get(prompt, text) is not None:
-            (path / f"{prompt}.txt").write_text(text, encoding="utf-8")
+        shutil.copy(shipped / f"{prompt}.txt", path)
     return path
 
 
@@ -49,20 +57,29 @@ def test_shipped_sets_load(name: str) -> None:
         assert turns[-1].role in {"user", "assistant"}
 
 
-def test_a_folder_of_ones_own_loads(tmp_path: Path) -> None:
-    prompts = PromptSet.load(_folder(tmp_path, repair="Mend it: {{ problem }}"))
-    assert prompts.name == tmp_path.name
-    assert prompts["repair"].render({"problem": "x"}) == (Turn("user", "Mend it: x", 9),)
-    assert PromptSet.load(str(tmp_path)).hashes == prompts.hashes
-
-
-def test_a_folder_in_the_home_directory_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_of_ones_own_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "mine").mkdir()
-    _folder(tmp_path / "mine")
-    assert PromptSet.load("~/mine").name == "mine"
+    path = tmp_path / "mine"
+    path.mkdir()
+    shipped = PromptSet.load("paper").hashes
+    assert PromptSet.load(_folder(path)).hashes == shipped
+    for file in path.iterdir():  # line ends do not count
+        file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
+    assert PromptSet.load("~/mine").hashes == shipped
+    # Nor does a byte order mark.
+    (path / "repair.txt").write_bytes(b"\xef\xbb\xbf[user]\nMend it: {{ problem }}")
+    prompts = PromptSet.load(str(path))
+    assert prompts.name == "mine"
+    assert prompts["repair"].render({"problem": "x"}) == (Turn("user", "Mend it: x", 9),)
+    with pytest.raises(PromptError, match="prompt 'repair': no value for problem"):
+        prompts["repair"].render({})
+    assert {name for name in PROMPTS if prompts.hashes[name] != shipped[name]} == {"repair"}
+    digest = hashlib.sha256(b"[user]\nMend it: {{ problem }}").hexdigest()
+    assert prompts.hashes["repair"] == digest
+    (path / "repair.txt").unlink()
+    (path / "assess.txt").unlink()
+    with pytest.raises(PromptError, match=r"misses assess\.txt, repair\.txt; a folder holds every"):
+        PromptSet.load(path)
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
@@ -73,18 +90,6 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(PromptError, match="there is no prompt folder"):
         PromptSet.load(tmp_path / "file")
-
-
-def test_missing_files_are_named(tmp_path: Path) -> None:
-    _folder(tmp_path)
-    (tmp_path / "repair.txt").unlink()
-    (tmp_path / "assess.txt").unlink()
-    with pytest.raises(
-        PromptError,
-        match=r"misses assess\.txt, repair\.txt; a folder holds every "
-        "prompt, so start from a copy",
-    ):
-        PromptSet.load(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -136,12 +141,6 @@ def test_other_encodings_are_refused(tmp_path: Path) -> None:
         PromptSet.load(tmp_path)
 
 
-def test_a_byte_order_mark_is_no_part_of_a_prompt(tmp_path: Path) -> None:
-    _folder(tmp_path)
-    (tmp_path / "repair.txt").write_bytes(b"\xef\xbb\xbf[user]\n{{problem}}")
-    assert PromptSet.load(tmp_path)["repair"].render({"problem": "x"}) == (Turn("user", "x"),)
-
-
 def test_turns_are_split_at_role_lines() -> None:
     text = "[system]\nBe fair.\n\n[user] \n {{query}}\n [user] is a word\n[assistant]\nAnswer:\n"
     template = Template.parse("p", text)
@@ -150,9 +149,7 @@ def test_turns_are_split_at_role_lines() -> None:
         Turn("user", "q\n [user] is a word"),
         Turn("assistant", "Answer:"),
     )
-
-
-def test_text_before_the_first_role_line_is_the_users() -> None:
+    # Text before the first such line is the user's.
     template = Template.parse("p", "Question\n[assistant]\nAnswer:")
     assert [turn.role for turn in template.render({})] == ["user", "assistant"]
 
@@ -200,27 +197,6 @@ def test_turns_know_how_far_they_are_shared(bound: str, shared: list[int]) -> No
     assert [turn.shared for turn in turns] == shared
 
 
-def test_a_value_that_is_not_given_is_named() -> None:
-    with pytest.raises(PromptError, match="prompt 'p': no value for a, b"):
-        Template.parse("p", "{{a}} {{b}} {{c}}").render({"c": "x"})
-
-
-def test_hashes_change_with_the_text(tmp_path: Path) -> None:
-    before = PromptSet.load(_folder(tmp_path)).hashes
-    assert before == PromptSet.load("paper").hashes
-    (tmp_path / "repair.txt").write_text("{{problem}}!", encoding="utf-8")
-    after = PromptSet.load(tmp_path).hashes
-    assert {prompt for prompt in PROMPTS if before[prompt] != after[prompt]} == {"repair"}
-    assert after["repair"] == hashlib.sha256(b"{{problem}}!").hexdigest()
-
-
-def test_hashes_do_not_depend_on_line_ends(tmp_path: Path) -> None:
-    _folder(tmp_path)
-    for path in tmp_path.iterdir():
-        path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-    assert PromptSet.load(tmp_path).hashes == PromptSet.load("paper").hashes
-
-
 fenced_texts = st.text() | st.lists(
     st.sampled_from([*CONTROL_TOKENS, "<", ">", "[", "|", "<<<", ">>>", "\n", "0123abcd", " "])
 ).map("".join)
@@ -262,19 +238,9 @@ def test_control_tokens_are_broken_up(token: str) -> None:
     assert middle.replace(" ", "") == f"before{token}after{token}".replace(" ", "")
 
 
-@given(st.lists(st.sampled_from([*CONTROL_TOKENS, "<", "|", "[", "a"]), max_size=8).map("".join))
-def test_breaking_up_leaves_no_control_token(passage: str) -> None:
-    fenced = fence(passage, query="q").lower()
-    assert not [token for token in CONTROL_TOKENS if token.lower() in fenced]
-
-
 @pytest.mark.parametrize("text", HARMLESS)
 def test_other_text_is_left_alone(text: str) -> None:
     assert fence(text, query="q").split("\n")[1] == text
-
-
-def test_lone_surrogates_do_no_harm() -> None:
-    assert "\ud800" in fence("\ud800", query="\udfff")
 
 
 def test_a_saved_set_loads_as_it_was(tmp_path: Path) -> None:
@@ -286,14 +252,3 @@ def test_a_saved_set_loads_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(PromptError, match="cannot be written"):
         shipped.save(tmp_path / "file" / "below")
-
-
-@pytest.mark.parametrize("name", BUILTIN_SETS)
-def test_personas_have_the_article_of_their_names(name: str) -> None:
-    prompts = PromptSet.load(name)
-    values = dict.fromkeys(prompts["score"].placeholders, "x")
-    for persona, article in (("NLP scientist", "an"), ("Nurse", "a"), ("Economist", "an")):
-        (first, *_) = prompts["score"].render(values | {"persona": persona})
-        assert f"you are {article} {persona}" in first.text.lower().replace(
-            persona.lower(), persona
-        )

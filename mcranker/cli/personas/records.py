@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -34,7 +35,8 @@ def find(name: str) -> Record:
         return library.team(slug)
     if slug in library.member_names():
         return library.member(slug)
-    close = _close(slug)
+    names = (*library.member_names(), *library.team_names())
+    close = difflib.get_close_matches(slug, names, n=3)
     hint = (
         f"did you mean {' or '.join(close)}?"
         if close
@@ -72,10 +74,3 @@ def hands(record: Record) -> list[dict[str, Any]]:
             }
         )
     return entries
-
-
-def _close(slug: str) -> list[str]:
-    import difflib
-
-    names = (*library.member_names(), *library.team_names())
-    return difflib.get_close_matches(slug, names, n=3)

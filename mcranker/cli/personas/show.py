@@ -9,6 +9,7 @@ import click
 from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.files import Reads, Writes, output
 from mcranker.cli.invocation import say
+from mcranker.cli.made import command_line, today
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.verb import Verb, output_flag
 from personas.plain import plain
@@ -78,6 +79,8 @@ def _write_page(ctx: click.Context, found: list[tuple[str, Record]]) -> None:
         words=given["words"],
         model=given["model"],
         source=source,
+        date=today(),
+        command=command_line(ctx),
     )
     write_whole(html, page)
     say(f"the page is {html}")

@@ -80,7 +80,9 @@ def _files(names: tuple[str, ...]) -> list[Path]:
         below = sorted(
             each
             for each in path.rglob("*")
-            if each.suffix.lower() in FORMATS and each.is_file() and not _hidden(each, path)
+            if each.suffix.lower() in FORMATS
+            and each.is_file()
+            and not any(part.startswith(".") for part in each.relative_to(path).parts)
         )
         if not below:
             raise SchemaError(f"{path}: has no .yaml, .yml or .json file below it")
@@ -88,13 +90,9 @@ def _files(names: tuple[str, ...]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def _hidden(path: Path, folder: Path) -> bool:
-    return any(part.startswith(".") for part in path.relative_to(folder).parts)
-
-
 def _check(path: Path) -> _Checked:
     from personas import SchemaError
-    from personas.files import line_numbers, load_any, read_text, weight_notes
+    from personas.files import line_numbers, load_any, located, read_text, weight_notes
     from personas.io.rankings import saved_team
 
     try:
@@ -103,14 +101,10 @@ def _check(path: Path) -> _Checked:
         lines = {} if saved_team(path) else line_numbers(read_text(path))
     except SchemaError as error:
         return _Checked(path, problems=str(error).splitlines())
-    odd = []
-    for place, message in (*weight_notes(path), *_oddities(record)):
-        known = place
-        while known and known not in lines:
-            known = known[:-1]
-        where = f"{path}:{lines[known]}" if known in lines else str(path)
-        label = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
-        odd.append(f"{where}: {label.lstrip('.')}: {message}")
+    odd = [
+        located(str(path), lines, place) + message
+        for place, message in (*weight_notes(path), *_oddities(record))
+    ]
     return _Checked(path, summary=_summary(record), warnings=odd)
 
 
@@ -139,15 +133,10 @@ def _oddities(record: Record) -> list[tuple[Place, str]]:
     if not isinstance(record, Team):
         return []
     odd: list[tuple[Place, str]] = []
+    said = "has no rubric and the team is locked; write one, or rank with --criteria none"
     for place, member in enumerate(record.members):
         if member.rubric is None and record.locked:
-            odd.append(
-                (
-                    ("members", place),
-                    f"{member.name!r} has no rubric and the team is locked; write one, or rank "
-                    "with --criteria none",
-                )
-            )
+            odd.append((("members", place), f"{member.name!r} {said}"))
         odd += _heavy(member.rubric, ("members", place, "rubric", "criteria"))
     return odd
 

@@ -12,8 +12,8 @@ from mcranker import __version__
 from mcranker.logs import safe_logger
 from mcranker.rankers.pointwise import PointwiseRanker
 from mcranker.serve.served import ServedRanker, public_name
+from personas.ranking.weak_judges import judge_note
 from personas.report.page import asset
-from personas.weak_judges import judge_note
 
 __all__ = ["FILES", "HEADERS", "examples", "file_of", "ranker_of"]
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from personas.plain import plain
+from personas.ranking.weak_judges import judge_note
 from personas.report.formats import alpha_reading
 from personas.report.query.verdict import ORDER, Finding
 from personas.survey.model import Survey
-from personas.weak_judges import judge_note
 from personas.words import counted, optional, p_text, signed, whole
 
 FEW = 20

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from rich.text import Text
 
 from personas.console import letter
-from personas.provenance import HANDS, ORIGINS, Hand, Provenance, provenance
+from personas.provenance import Provenance, provenance, written
 from personas.ranking.record import RankingRecord
 from personas.report.terminal.screen import NOTE, Screen, clipped
 from personas.schema import Criterion, Member
@@ -44,8 +43,9 @@ def _show_member(screen: Screen, mark: str, member: Member) -> None:
     hands = provenance(member)
     head = Text(f"{mark:<{_INDENT}}", style="bold")
     head.append(clipped(member.name, 200), style="bold cyan")
-    head.append(f"  {ORIGINS[member.origin]}; ", style="not bold")
-    head.append(_written(hands), style="not bold yellow" if hands.by_human else "not bold")
+    by_person = hands.by_human or hands.edited
+    style = "not bold yellow" if by_person else "not bold"
+    head.append(f"  {written(member, hands)}", style=style)
     screen.words(head, hang=_INDENT)
     for intro, said in (("", member.persona.description), ("Why: ", member.persona.reason)):
         if said:
@@ -61,11 +61,13 @@ def _show_member(screen: Screen, mark: str, member: Member) -> None:
 
 def _show_criteria(screen: Screen, criteria: Sequence[Criterion], hands: Provenance) -> None:
     length = 20 if screen.width >= 70 else 10
-    listed = list(zip(criteria, hands.criteria, strict=True))[:_MOST_CRITERIA]
-    names = [_named(criterion.name, hand) for criterion, hand in listed]
+    listed = criteria[:_MOST_CRITERIA]
+    names = [Text(clipped(each.name, 200)) for each in listed]
+    for name, hand in zip(names, hands.criteria, strict=False):
+        name.append(" (by a person)" if hand == "human" else "", style="yellow")
     longest = min(max(name.cell_len for name in names), _MOST_NAME) + 2
     room = screen.width - _INDENT - 6 - length - 2 - longest
-    for (criterion, _), name in zip(listed, names, strict=True):
+    for criterion, name in zip(listed, names, strict=True):
         line = Text(f"{'':{_INDENT}}{weight(criterion.weight):>5} ")
         line.append_text(screen.bar(criterion.weight / 100, length))
         line.append(" ")
@@ -77,30 +79,3 @@ def _show_criteria(screen: Screen, criteria: Sequence[Criterion], hands: Provena
     rest = len(criteria) - _MOST_CRITERIA
     if rest > 0:
         screen.words(f"and {rest} more", NOTE, indent=_INDENT)
-
-
-def _named(criterion: str, hand: Hand) -> Text:
-    name = Text(clipped(criterion, 200))
-    if hand == "human":
-        name.append(" (by a person)", style="yellow")
-    return name
-
-
-def _written(hands: Provenance) -> str:
-    """Who wrote what, in a line."""
-    parts = {hands.persona, *hands.criteria}
-    if hands.weights is not None:
-        parts.add(hands.weights)
-    if len(parts) == 1:
-        said = f"written by {HANDS[hands.persona]}"
-    else:
-        said = f"persona by {HANDS[hands.persona]}"
-        counts = Counter(hands.criteria)
-        if len(counts) == 1:
-            said += f", criteria by {HANDS[hands.criteria[0]]}"
-        elif counts:
-            shares = [f"{count} by {HANDS[hand]}" for hand, count in counts.most_common()]
-            said += f", criteria: {' and '.join(shares)}"
-        if hands.weights is not None:
-            said += f", weights by {HANDS[hands.weights]}"
-    return f"{said}, edited by a person" if hands.edited else said

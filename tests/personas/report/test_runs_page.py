@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from personas.ranking.weak_judges import judge_note
 from personas.report.dataset.pages import RunEntry, render_runs
 from personas.survey.model import Difference, Totals
-from personas.weak_judges import judge_note
 
 
 def totals(**changed: Any) -> Totals:
