@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from beir_eval.compare.basis import basis_of_dataset, basis_of_qrels
 from beir_eval.compare.runs import compare_pair
-from beir_eval.compare.sources import FIRST_STAGE_NAME, open_pair
+from beir_eval.compare.sources import FIRST_STAGE_NAME, ComparisonData, open_pair
 from beir_eval.errors import RunFolderError
 from mcranker.errors import RunError
 from mcranker.trec import write_trec
@@ -63,19 +62,19 @@ def test_trec_files_by_qrels_or_a_data_set(tmp_path: Path) -> None:
     a, b = write_both(tmp_path / "tiny")
     qrels = tmp_path / "tiny" / "data" / "qrels.tsv"
     found = compare_pair(
-        open_pair(f"{a}/run.trec", f"{b}/run.trec", basis=basis_of_qrels(str(qrels)))
+        open_pair(f"{a}/run.trec", f"{b}/run.trec", data=ComparisonData.of_qrels(str(qrels)))
     )
     figures = found.figures
     assert (figures["dataset"], figures["first_stage"]) == ("qrels.tsv", "")
     assert figures["queries_compared"] == 3
     first = found.comparisons[0].passages[0]
     assert (found.rows[0].text, first.title, first.first_stage_rank) == ("", "", None)
-    mini = basis_of_dataset("mini")
+    mini = ComparisonData.of_dataset("mini")
     query_id, grades = next(iter(mini.qrels.items()))
     good = max(grades, key=lambda doc_id: grades[doc_id])
     write_trec({query_id: [(good, 1.0)]}, tmp_path / "good.trec", "x")
     write_trec({query_id: [("nowhere", 1.0)]}, tmp_path / "bad.trec", "x")
-    pair = open_pair(str(tmp_path / "bad.trec"), str(tmp_path / "good.trec"), basis=mini)
+    pair = open_pair(str(tmp_path / "bad.trec"), str(tmp_path / "good.trec"), data=mini)
     (gain,) = compare_pair(pair).comparisons
     assert gain.after.query.text == mini.queries[query_id]
     assert [each.doc_id for each in gain.passages] == [good, "nowhere"]
@@ -151,7 +150,7 @@ def test_runs_without_a_query_in_common_are_refused(tmp_path: Path) -> None:
 def test_what_cannot_be_opened_is_refused_in_a_line(tmp_path: Path) -> None:
     a, b = write_both(tmp_path / "tiny")
     unfinished = write_run(tmp_path / "tiny" / "C", SCORES_A, finished=False)
-    basis = basis_of_qrels(str(tmp_path / "tiny" / "data" / "qrels.tsv"))
+    basis = ComparisonData.of_qrels(str(tmp_path / "tiny" / "data" / "qrels.tsv"))
     (tmp_path / "empty").mkdir()
     with pytest.raises(RunFolderError, match="nowhere' is not there; give"):
         open_pair(a, str(tmp_path / "nowhere"))
@@ -164,9 +163,9 @@ def test_what_cannot_be_opened_is_refused_in_a_line(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match="so there are no judgements"):
         open_pair(FIRST_STAGE_NAME, FIRST_STAGE_NAME)
     with pytest.raises(RunFolderError, match="'first-stage' is the first stage of the other"):
-        open_pair(FIRST_STAGE_NAME, f"{b}/run.trec", basis=basis)
+        open_pair(FIRST_STAGE_NAME, f"{b}/run.trec", data=basis)
     with pytest.raises(RunFolderError, match="brings its own judgements"):
-        open_pair(a, b, basis=basis)
+        open_pair(a, b, data=basis)
     with pytest.raises(RunError, match="columns; a line of a run has six"):
         open_pair(a, str(tmp_path / "tiny" / "data" / "qrels.tsv"))
 
