@@ -19,9 +19,9 @@ from beir_eval.experiment.run import CellResult, Experiment
 from beir_eval.experiment.run_folder import FOREIGN, ForeignNote
 from beir_eval.experiment.suite import Suite
 from beir_eval.persona_report.sources import find_sources
-from beir_eval.report.latex import render_latex
 from beir_eval.report.notes import findings
 from beir_eval.report.numbers import NOTHING
+from beir_eval.report.texts import render_latex
 from mcranker.errors import RunError
 from tests.support.beir_folder import knowing, write_folder
 from tests.support.experiment_support import MEASURE, plan

@@ -18,10 +18,9 @@ from beir_eval.experiment.run_folder import (
     TieBounds,
 )
 from beir_eval.report.html import render_html
-from beir_eval.report.latex import render_latex
-from beir_eval.report.markdown import render_markdown
 from beir_eval.report.notes import findings
 from beir_eval.report.numbers import BOUNDS_SIGN, MISSING_SIGN, TIES_SIGN
+from beir_eval.report.texts import render_latex, render_markdown
 from tests.support.report_runs import DIRECT, TWO, cell_of, change, made, only, report_on, row_of
 from tests.support.run_folder_files import MEASURE
 from tests.support.run_folders import (

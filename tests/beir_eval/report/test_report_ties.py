@@ -16,10 +16,10 @@ from beir_eval.experiment.run import run_suite
 from beir_eval.experiment.run_folder import FIRST_STAGE, Metrics, ScoreCounts, TieBounds
 from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite
 from beir_eval.measures.ties import Tied, tie_figures
-from beir_eval.report.markdown import render_markdown
 from beir_eval.report.model import Report
 from beir_eval.report.notes import findings
 from beir_eval.report.numbers import MISSING_SIGN, TIES_SIGN
+from beir_eval.report.texts import render_markdown
 from beir_eval.retrieval.first_stage import FirstStage
 from mcranker import ChatRequest, RankGPTRanker, ScriptedChat
 from personas.ranking.record import RankingRecord
