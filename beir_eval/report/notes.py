@@ -335,13 +335,10 @@ def notes(section: Section) -> tuple[str, ...]:
     if several := [name for name, count in times.items() if count > 1]:
         names = ", ".join(several)
         said.append(f"No averages: {names} is here with different depths, queries or settings.")
-    has_paper = any(
-        row.paper(place) is not None for row in section.rows for place in range(len(row.cells))
-    )
     smaller = [
         column.name
         for column in section.columns
-        if has_paper
+        if section.has_paper
         and column.paper_queries is not None
         and (column.data.queries < column.paper_queries or column.data.depth < paper.DEPTH)
     ]

@@ -38,7 +38,7 @@ class Measured:
     overlap: float | None = None
 
 
-class Shelf:
+class MetricsCache:
     """Metrics of run folders, all with one measure.
 
     What folders of former versions lack, such as the measure or its ties drawn by lot, is computed
