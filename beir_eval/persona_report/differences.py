@@ -9,8 +9,8 @@ from beir_eval.experiment.run_folder import Metrics, RunFolder, ScoreCounts
 from beir_eval.measures.significance import compare_runs, confidence_intervals
 from beir_eval.persona_report.sources import Source, same_judge
 from beir_eval.report.metrics_cache import MetricsCache, by_lot
-from beir_eval.report.notes import flaws_of
 from beir_eval.report.numbers import BOUNDS_SIGN, MISSING_SIGN
+from beir_eval.report.warnings import flaws_of
 from personas.survey.model import Difference
 from personas.survey.query import DEPTH
 

@@ -21,7 +21,8 @@ from beir_eval.measures.significance import (
 from beir_eval.report.arrangement import NO_SUITE_TITLE, Arrangement, Slot, arrange, with_foreign
 from beir_eval.report.metrics_cache import Measured, MetricsCache, by_lot
 from beir_eval.report.model import Column, Figure, Point, Report, Row, Section, TableCell
-from beir_eval.report.notes import (
+from beir_eval.report.numbers import TIES_SIGN, mark
+from beir_eval.report.warnings import (
     bounded_at,
     flaws_of,
     measured_to,
@@ -29,7 +30,6 @@ from beir_eval.report.notes import (
     model_names,
     notes,
 )
-from beir_eval.report.numbers import TIES_SIGN, mark
 from personas.words import counted
 
 MEASURE = "nDCG@10"

@@ -13,7 +13,6 @@ from beir_eval.measures.overlap import PERSISTENCE
 from beir_eval.measures.significance import POWER, SIGNIFICANT
 from beir_eval.measures.ties import DRAWS
 from beir_eval.report.model import Figure, Report, Section, TableCell
-from beir_eval.report.notes import MOST_MISSING
 from beir_eval.report.numbers import (
     BOUNDS_SIGN,
     LEVELS,
@@ -26,6 +25,7 @@ from beir_eval.report.numbers import (
     p_text,
     rate,
 )
+from beir_eval.report.warnings import MOST_MISSING
 from personas.words import counted, dollars, fixed, optional, seconds, whole
 
 PAPER = "paper"

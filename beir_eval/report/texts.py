@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 
 from beir_eval.report.model import Report
-from beir_eval.report.notes import findings, paper_note
 from beir_eval.report.tables import figure_table, section_tables
+from beir_eval.report.warnings import paper_note, warnings
 from personas.plain import plain
 
 # Everything that could begin markup, wherever it stands.
@@ -84,7 +84,7 @@ def _rendered(
     made.filters.update(e=escaped, paper_note=paper_note)
     text = made.get_template(name).render(
         report=report,
-        warnings=findings(report),
+        warnings=warnings(report),
         figures=figures or {},
         tables=section_tables,
         figure_table=figure_table,

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from beir_eval.experiment.run_folder import FigureNote, ScoreCounts, Taken
+from beir_eval.experiment.run_folder import FigureNote, ScoreCounts
 from beir_eval.measures.significance import Interval
 from beir_eval.report.as_json import render_json
 from beir_eval.report.html import render_html
 from beir_eval.report.model import Figure, Point, Section
-from beir_eval.report.notes import findings
 from beir_eval.report.numbers import BOUNDS_SIGN, MISSING_SIGN, NOTHING
+from beir_eval.report.warnings import warnings
 from personas.report.query.verdict import ORDER
 from personas.report.site import Made
 from tests.support.report_support import Page, cell, column, report, row, section
@@ -95,7 +95,7 @@ def test_the_same_report_makes_the_same_page() -> None:
 
 
 def test_the_page_opens_with_the_judge_and_then_the_worst_news() -> None:
-    first, *found = findings(report(replace(usual(), unfinished=(("Touche", "MC"),))))
+    first, *found = warnings(report(replace(usual(), unfinished=(("Touche", "MC"),))))
     judged = "judged by openai:m, an encoder: compares meaning, does not reason."
     assert first.sentence == f"MC: 2 recruits: {judged}"
     kinds = [ORDER.index(each.kind) for each in found]
@@ -115,7 +115,7 @@ def test_many_comparisons_are_counted() -> None:
     rows = [row("BASE", cell(0.5), is_baseline=True)]
     rows += [row(f"R{p}", cell(0.6, p=p)) for p in (0.01, 0.001, 0.9)]
     rows += [row("WORSE", cell(0.4, p=0.01))]
-    (first, *_) = findings(report(section(*rows)))
+    (first, *_) = warnings(report(section(*rows)))
     assert first.kind == "bad"
     assert "Of 4 comparisons with DIRECT" in first.sentence
     assert "1 is worse, 1 undecided, 2 better" in first.sentence
@@ -127,14 +127,14 @@ def test_the_verdict_leaves_out_what_lacks_scores_and_what_is_by_bounds() -> Non
     rows = [row("DIRECT", cell(0.5), is_baseline=True)]
     rows += [row(f"flawed {n}", each) for n, each in enumerate(flawed)]
     rows += [row("A", cell(0.6, p=0.01)), row("B", cell(0.5, p=0.9))]
-    sentences = " ".join(each.sentence for each in findings(report(section(*rows))))
+    sentences = " ".join(each.sentence for each in warnings(report(section(*rows))))
     assert "A is better than DIRECT" in sentences
     assert "flawed 0 is" not in sentences
     assert "flawed 1 is" not in sentences
     assert "sorted out, because top_k is smaller: flawed 1 on SciFact." in sentences
     # With a flawed baseline nothing can be said of the others.
     baseline = row("DIRECT", flawed[0], is_baseline=True)
-    nothing = " ".join(each.sentence for each in findings(report(section(baseline, *rows[1:]))))
+    nothing = " ".join(each.sentence for each in warnings(report(section(baseline, *rows[1:]))))
     assert "than DIRECT" not in nothing
 
 
@@ -156,14 +156,14 @@ def test_what_is_not_significant_is_no_equality(
         row("DIRECT", cell(0.5), is_baseline=True),
         row("A", replace(tested, comparison=changed)),
     )
-    (found,) = findings(report(section(*rows)))
+    (found,) = warnings(report(section(*rows)))
     assert found.sentence.startswith("A is not significantly better or worse than DIRECT on")
     assert found.sentence.endswith(f"corrected p 0.400){said}")
 
 
 def test_files_that_were_changed_are_told_first() -> None:
     changed = replace(usual(), changed=("MC on Touche (run.trec)",))
-    told = [each.sentence for each in findings(report(changed))]
+    told = [each.sentence for each in warnings(report(changed))]
     assert told[1] == "Files were changed after the run: MC on Touche (run.trec)."
 
 
@@ -298,11 +298,6 @@ def test_completeness_and_cost() -> None:
     assert complete[1] == ["A", "400", "6 (1.5%)", "3", "7", "2", "1", "3"]
     assert cost[1] == ["A", "1,234", "5,678", "99", "42", "$0"]
     assert time[1] == ["A", "75.0 s"]
-
-
-def test_a_price_that_is_not_known_is_said() -> None:
-    page = Page(render_html(report(section(row("A", cell(0.5, taken=Taken(calls=1, cost=None)))))))
-    assert page.texts(4)[1][5] == "not known"
 
 
 def test_a_figure_stands_with_its_values_and_the_papers_words() -> None:

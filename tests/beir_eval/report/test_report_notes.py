@@ -18,9 +18,9 @@ from beir_eval.experiment.run_folder import (
     TieBounds,
 )
 from beir_eval.report.html import render_html
-from beir_eval.report.notes import findings
 from beir_eval.report.numbers import BOUNDS_SIGN, MISSING_SIGN, TIES_SIGN
 from beir_eval.report.texts import render_latex, render_markdown
+from beir_eval.report.warnings import warnings
 from tests.support.report_runs import DIRECT, TWO, cell_of, change, made, only, report_on, row_of
 from tests.support.run_folder_files import MEASURE
 from tests.support.run_folders import (
@@ -191,7 +191,7 @@ def test_notes_tell_who_leads_by_ties(
     set_values(tmp_path, "scifact", TWO, [0.6] * 4, by_lot=[by_lot] * 4)
     report = report_on(tmp_path)
     section = only(report)
-    found = [each.sentence for each in findings(report)]
+    found = [each.sentence for each in warnings(report)]
     said = [each for each in found if each.startswith("Tied passages")]
     assert bool(said) is warned
     assert (TIES_SIGN in cell_of(section, TWO).signs) is warned
@@ -219,7 +219,7 @@ def test_notes_tell_where_ties_by_lot_are_not_known(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("queries", "told"), [(19, True), (20, False)])
 def test_notes_tell_of_few_queries(tmp_path: Path, queries: int, *, told: bool) -> None:
-    said = [each.sentence for each in findings(report_on(made(tmp_path, queries=queries)))]
+    said = [each.sentence for each in warnings(report_on(made(tmp_path, queries=queries)))]
     few = "Fewer than 20 queries, so intervals and tests are rough: scifact."
     assert (few in said) is told
 
@@ -243,7 +243,7 @@ def test_what_lacks_scores_is_neither_best_nor_better(
     assert (two.rank, direct.rank) == ((0, 1) if told else (1, 2))
     assert two.signs == (MISSING_SIGN if told else "\N{DOUBLE DAGGER}")
     units = "comparisons" if compared else "scores"
-    found = [each.sentence for each in findings(report)]
+    found = [each.sentence for each in warnings(report)]
     said = [each for each in found if each.startswith(f"More than 1% of the {units} are")]
     assert bool(said) is told
     assert f"Why {units} are missing: ? (1)." in section.notes
@@ -275,7 +275,7 @@ def test_ranks_that_are_bounds_make_no_value(
     assert (two.rank, direct.rank) == ((0, 1) if told else (1, 2))
     assert ("\N{DOUBLE DAGGER}" in two.signs) is not told
     assert two.beats == (() if told else ("BM25", DIRECT))
-    assert any("is smaller: MC: 2" in each.sentence for each in findings(report)) is told
+    assert any("is smaller: MC: 2" in each.sentence for each in warnings(report)) is told
     for text in (render_markdown(report), render_html(report)):
         assert ("counts ranks below top" in text) is told
 

@@ -13,8 +13,8 @@ from markdown_it import MarkdownIt
 from beir_eval.experiment.run_folder import (
     Metrics,
     Percentiles,
+    RunCost,
     ScoreCounts,
-    Taken,
     TieBounds,
 )
 from beir_eval.report import numbers, texts
@@ -148,7 +148,7 @@ def test_tables_say_what_is_missing_what_it_cost_and_how_long_it_took(tmp_path: 
         path,
         Metrics,
         scores=ScoreCounts(asked=2000, missing=30, skipped=7, unreadable=61, tied=5),
-        taken=Taken(
+        taken=RunCost(
             calls=1234,
             input_tokens=56789,
             cached_input_tokens=1000,

@@ -17,9 +17,9 @@ from beir_eval.experiment.run_folder import FIRST_STAGE, Metrics, ScoreCounts, T
 from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite
 from beir_eval.measures.ties import Tied, tie_figures
 from beir_eval.report.model import Report
-from beir_eval.report.notes import findings
 from beir_eval.report.numbers import MISSING_SIGN, TIES_SIGN
 from beir_eval.report.texts import render_markdown
+from beir_eval.report.warnings import warnings
 from beir_eval.retrieval.first_stage import FirstStage
 from mcranker import ChatRequest, RankGPTRanker, ScriptedChat
 from personas.ranking.record import RankingRecord
@@ -128,7 +128,7 @@ def test_chance_is_worth_the_same_to_every_ensemble(chance: Report) -> None:
 
 def test_the_report_says_that_the_lead_is_of_ties(chance: Report) -> None:
     said = render_markdown(chance)
-    sentences = [each.sentence for each in findings(chance)]
+    sentences = [each.sentence for each in warnings(chance)]
     (note,) = (each for each in sentences if each.startswith("Tied passages keep"))
     ranks = cell_of(only(chance), "ranks")
     assert f"ranks on many ({ranks.value:.3f} as ranked, {ranks.honest:.3f} with" in note

@@ -12,7 +12,7 @@ from beir_eval.experiment.run_folder import DataManifest, Metrics, RunManifest, 
 from beir_eval.measures import paper
 from beir_eval.measures.metrics import cutoff_of
 from beir_eval.measures.significance import SIGNIFICANT, Comparison
-from beir_eval.report.model import Report, Section, TableCell
+from beir_eval.report.model import Report, Row, Section, TableCell
 from beir_eval.report.numbers import (
     BOUNDS_SIGN,
     MISSING_SIGN,
@@ -123,7 +123,7 @@ def paper_note(source: str) -> str:
     )
 
 
-def findings(report: Report) -> tuple[Finding, ...]:
+def warnings(report: Report) -> tuple[Finding, ...]:
     """Return warnings and results: weak judges first, then the most severe."""
     judges = [each for section in report.sections for each in _judges(section)]
     found = [each for section in report.sections for each in _of_section(report, section)]
@@ -133,16 +133,15 @@ def findings(report: Report) -> tuple[Finding, ...]:
 
 def _judges(section: Section) -> Iterator[Finding]:
     ranked = [row for row in section.rows if row.models]
-    notes = {}
-    for row in ranked:
+
+    def note(row: Row) -> str:
         models = (c.manifest.models.get("scoring", "") for c in row.cells if c and c.manifest)
-        notes[row.label] = judge_note(row.weak_judge, ", ".join(dict.fromkeys(models)))
-    for note in filter(None, dict.fromkeys(notes.values())):
-        judged = [label for label, each in notes.items() if each == note]
-        if len(judged) < len(ranked):
-            yield Finding("warn", f"{_names(judged)}: {note[0].lower()}{plain(note[1:])}")
-        else:
-            yield Finding("warn", plain(note))
+        return judge_note(row.weak_judge, ", ".join(dict.fromkeys(models)))
+
+    for said, labels in _grouped((note(row), row.label) for row in ranked).items():
+        some = f"{_names(labels)}: {said[:1].lower()}{plain(said[1:])}"
+        if said:
+            yield Finding("warn", some if len(labels) < len(ranked) else plain(said))
 
 
 def _of_section(report: Report, section: Section) -> Iterator[Finding]:
@@ -369,18 +368,27 @@ def _grouped(pairs: Iterable[tuple[_Key, str]]) -> dict[_Key, list[str]]:
 def _weak_settings(config: Mapping[str, object]) -> str:
     from mcranker.config import WEAK_MODEL_DEFAULTS
 
-    in_effect = []
-    for name, value in WEAK_MODEL_DEFAULTS.items():
-        wanted = list(value) if isinstance(value, tuple) else value
-        found = config.get(name)
-        if (list(found) if isinstance(found, tuple) else found) == wanted:
-            shown = "/".join(wanted) if isinstance(wanted, list) else wanted
-            in_effect.append(f"{name.replace('_', ' ')} {shown}")
-    return ", ".join(in_effect)
+    def listed(value: object) -> object:
+        return list(value) if isinstance(value, tuple) else value
+
+    in_effect = {
+        name: listed(value)
+        for name, value in WEAK_MODEL_DEFAULTS.items()
+        if listed(config.get(name)) == listed(value)
+    }
+    return ", ".join(
+        f"{name.replace('_', ' ')} {'/'.join(value) if isinstance(value, list) else value}"
+        for name, value in in_effect.items()
+    )
 
 
 def _reasons(metrics: Sequence[Metrics]) -> Iterator[str]:
     """Yield why scores are missing and why queries failed."""
+
+    def cut(reason: str) -> str:
+        line = " ".join(reason.split())
+        return line if len(line) <= LONGEST_REASON else f"{line[: LONGEST_REASON - 3]}..."
+
     lost = [each.scores for each in metrics if each.scores and each.scores.reasons]
     missing = sum((Counter(each.reasons) for each in lost), Counter[str]())
     failed = Counter(why for each in metrics for why in each.failed.values())
@@ -388,11 +396,6 @@ def _reasons(metrics: Sequence[Metrics]) -> Iterator[str]:
     for what, reasons in ((f"Why {units} are missing", missing), ("Why queries failed", failed)):
         ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
         rest = sum(number for _, number in ordered[REASONS:])
-        shown = [f"{_cut(why)} ({whole(number)})" for why, number in ordered[:REASONS]]
+        shown = [f"{cut(why)} ({whole(number)})" for why, number in ordered[:REASONS]]
         if shown:
             yield f"{what}: {'; '.join([*shown, *[f'others ({whole(rest)})'] * bool(rest)])}."
-
-
-def _cut(reason: str) -> str:
-    line = " ".join(reason.split())
-    return line if len(line) <= LONGEST_REASON else f"{line[: LONGEST_REASON - 3]}..."
