@@ -212,7 +212,7 @@ class ComparedRun:
         if scores and scores.missing:
             said.append(
                 f"{scores.missing:,} of its {scores.asked:,} {ScoreCounts.unit([scores])[1]} are "
-                "missing, and what stood in for them counts"
+                "missing, and the values imputed for them count"
             )
         return tuple(said)
 

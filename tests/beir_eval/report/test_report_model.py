@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from beir_eval.errors import MeasureError, RunFolderError, SettingError, SuiteError
-from beir_eval.experiment.labels import natural
 from beir_eval.experiment.run_folder import (
     FIRST_STAGE,
     DataManifest,
@@ -65,10 +64,6 @@ def test_sections_columns_and_rows_have_an_order_that_does_not_depend_on_the_fol
     ]
     random.Random(1).shuffle(runs)
     assert build_report(runs) == report
-
-
-def test_natural_order_takes_numbers_as_numbers() -> None:
-    assert sorted(["t10", "t9", "t", "2", "t9a"], key=natural) == ["2", "t", "t9", "t9a", "t10"]
 
 
 def test_values_averages_and_ranks(tmp_path: Path) -> None:
@@ -130,12 +125,6 @@ def test_papers_bm25_does_not_stand_beside_another_first_stage(tmp_path: Path) -
     assert cell_of(section, "dense").paper is None
     assert cell_of(section, DIRECT).paper == 0.7008
     assert "top 5 by dense (" in section.columns[0].conditions
-
-
-def test_a_suite_without_a_table_has_no_numbers_of_the_paper(tmp_path: Path) -> None:
-    section = only(report_on(made(tmp_path, suite=fig2)))
-    assert all(cell.paper is None for row in section.rows for cell in row.cells if cell)
-    assert section.paper_source == ""
 
 
 def test_a_table_that_the_paper_has_not_is_an_error(tmp_path: Path) -> None:
@@ -209,11 +198,6 @@ def test_baseline_is_the_one_asked_for_where_a_section_has_it(tmp_path: Path) ->
         report_on(tmp_path, baseline="z")
 
 
-def test_without_the_suites_baseline_the_first_stage_is_it(tmp_path: Path) -> None:
-    made(tmp_path, labels=[DIRECT, TWO], unfinished=[("scifact", DIRECT)])
-    assert only(report_on(tmp_path)).baseline == BM25
-
-
 def test_unfinished_runs_are_listed_and_not_counted(tmp_path: Path) -> None:
     unfinished = [("touche", TWO), ("nfcorpus", DIRECT), ("nfcorpus", TWO)]
     made(tmp_path, datasets=["touche", "nfcorpus", "scifact"], unfinished=unfinished)
@@ -260,25 +244,6 @@ def test_one_label_twice_in_one_folder_is_told_apart_by_the_runs_folders(tmp_pat
     assert labels == [BM25, f"{DIRECT} (DIRECT(0,10))", f"{DIRECT} (MC_2_recruits)"]
 
 
-def test_a_folder_inside_the_other_is_told_apart_as_well(tmp_path: Path) -> None:
-    made(tmp_path / "out", labels=[DIRECT])
-    made(tmp_path / "out" / "again", labels=[DIRECT])
-    labels = [row.label for row in only(report_on(tmp_path)).rows]
-    assert labels == [BM25, f"{DIRECT} (out/again)", f"{DIRECT} (out)"]
-
-
-def test_one_data_set_with_other_queries_makes_two_columns(tmp_path: Path) -> None:
-    made(tmp_path / "a", queries=4, datasets=["scifact", "touche"])
-    made(tmp_path / "b", queries=3)
-    section = only(report_on(tmp_path))
-    assert [column.name for column in section.columns] == [
-        "touche",
-        "scifact (3 queries, top 5)",
-        "scifact (4 queries, top 5)",
-    ]
-    assert len(section.rows) == 3
-
-
 def test_data_that_differ_in_nothing_that_can_be_named_show_their_content(tmp_path: Path) -> None:
     made(tmp_path / "a", seed=1)
     made(tmp_path / "b", seed=2)
@@ -286,15 +251,6 @@ def test_data_that_differ_in_nothing_that_can_be_named_show_their_content(tmp_pa
     content = [column.data.content[:8] for column in section.columns]
     assert [column.name for column in section.columns] == [
         f"scifact (4 queries, top 5, split test, by BM25, content {each})" for each in content
-    ]
-
-
-def test_conditions_say_how_much_was_ranked(tmp_path: Path) -> None:
-    made(tmp_path, datasets=["scifact", "mini"], queries=4, passages=5)
-    columns = only(report_on(tmp_path)).columns
-    assert [column.conditions for column in columns] == [
-        "4 of 300 queries, top 5 by BM25 (bm25s, k1 0.9, b 0.4); the paper: 300 queries, top 100",
-        "4 queries, top 5 by BM25 (bm25s, k1 0.9, b 0.4)",
     ]
 
 

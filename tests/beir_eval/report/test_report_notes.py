@@ -24,7 +24,6 @@ from beir_eval.report.warnings import warnings
 from tests.support.report_runs import DIRECT, TWO, cell_of, change, made, only, report_on, row_of
 from tests.support.run_folder_files import MEASURE
 from tests.support.run_folders import (
-    SuiteOf,
     fig2,
     fig4,
     folder_of,
@@ -35,115 +34,84 @@ from tests.support.run_folders import (
 )
 
 
-def test_line_figure_goes_from_left_to_right_a_line_a_data_set(tmp_path: Path) -> None:
+def figure_of(out: Path) -> list[tuple[str, list[float | str]]]:
+    figure = only(report_on(out)).figure
+    return (
+        [(name, [point.x for point in points]) for name, points in figure.lines] if figure else []
+    )
+
+
+def test_figures_are_of_the_suite(tmp_path: Path) -> None:
+    """Lines go from left to right, one a data set or series; bars are in the order of the rows."""
+
     def backwards(place: int, label: str) -> SuiteNote:
         return fig2(place, label).model_copy(update={"x": 3.0 - place})
 
-    made(tmp_path, datasets=["scifact", "touche"], labels=["c", "b", "a"], suite=backwards)
-    set_values(tmp_path, "touche", "c", [0.5] * 4)
-    section = only(report_on(tmp_path))
-    assert section.figure is not None
-    assert [name for name, _ in section.figure.lines] == ["touche", "scifact"]
-    points = section.figure.lines[0][1]
-    assert [point.x for point in points] == [1.0, 2.0, 3.0]
-    assert points[2].value == pytest.approx(0.5, abs=1e-15)
-    assert points[2].interval == cell_of(section, "c").interval
-    assert "best at 2" in section.figure.paper
-
-
-def test_line_figure_with_series(tmp_path: Path) -> None:
     def series(place: int, label: str) -> SuiteNote:
         update = {"series": "small" if place < 2 else "large", "x": float(place % 2)}
         return fig2(place, label).model_copy(update=update)
 
-    made(tmp_path / "one", labels=["a", "b", "c", "d"], suite=series)
-    figure = only(report_on(tmp_path / "one")).figure
-    assert figure is not None
-    assert [(name, len(points)) for name, points in figure.lines] == [("small", 2), ("large", 2)]
-    made(tmp_path / "two", datasets=["scifact", "touche"], labels=["a", "c"], suite=series)
-    figure = only(report_on(tmp_path / "two")).figure
-    assert figure is not None
-    assert [name for name, _ in figure.lines] == ["small, touche", "small, scifact"]
-
-
-def test_bars_stand_in_the_order_of_the_rows_in_a_group_a_data_set(tmp_path: Path) -> None:
-    made(tmp_path, datasets=["scifact", "touche"], labels=["weak", "strong"], suite=fig4)
-    figure = only(report_on(tmp_path)).figure
-    assert figure is not None
-    assert [(name, [point.x for point in points]) for name, points in figure.lines] == [
-        ("touche", ["weak", "strong"]),
-        ("scifact", ["weak", "strong"]),
-    ]
-
-
-@pytest.mark.parametrize("suite", [table1, no_suite])
-def test_suites_without_a_figure_make_none(tmp_path: Path, suite: SuiteOf) -> None:
-    assert only(report_on(made(tmp_path, suite=suite))).figure is None
-
-
-def test_runs_without_a_place_on_the_axis_are_left_out_of_the_figure(tmp_path: Path) -> None:
     def off_axis(place: int, label: str) -> SuiteNote:
         note = FigureNote(kind="line", title="t")
         return SuiteNote(name="f", title="t", figure=note, place=place, x=None)
 
-    assert only(report_on(made(tmp_path, suite=off_axis))).figure is None
+    two: dict[str, Any] = {"datasets": ["scifact", "touche"]}
+    lines = made(tmp_path / "lines", labels=["c", "b", "a"], suite=backwards, **two)
+    assert figure_of(lines) == [("touche", [1.0, 2.0, 3.0]), ("scifact", [1.0, 2.0, 3.0])]
+    set_values(lines, "touche", "c", [0.5] * 4)
+    section = only(report_on(lines))
+    assert section.figure is not None
+    point = section.figure.lines[0][1][2]
+    assert point.value == pytest.approx(0.5, abs=1e-15)
+    assert point.interval == cell_of(section, "c").interval
+    assert "best at 2" in section.figure.paper
+    made(tmp_path / "one", labels=["a", "b", "c", "d"], suite=series)
+    assert figure_of(tmp_path / "one") == [("small", [0.0, 1.0]), ("large", [0.0, 1.0])]
+    made(tmp_path / "two", labels=["a", "c"], suite=series, **two)
+    assert [name for name, _ in figure_of(tmp_path / "two")] == ["small, touche", "small, scifact"]
+    bars = made(tmp_path / "bars", labels=["weak", "strong"], suite=fig4, **two)
+    assert figure_of(bars) == [("touche", ["weak", "strong"]), ("scifact", ["weak", "strong"])]
+    for name, suite in {"table": table1, "flags": no_suite, "off": off_axis}.items():
+        assert figure_of(made(tmp_path / name, suite=suite)) == []
 
 
 def test_notes_name_the_models_and_that_a_program_answers(tmp_path: Path) -> None:
-    section = only(report_on(made(tmp_path)))
+    section = only(report_on(made(tmp_path / "program")))
     assert section.notes[0] == "Model: scripted:by-chance."
     assert section.notes[1].startswith("scripted:by-chance answers by a program: ")
     assert row_of(section, TWO).models == "scripted:by-chance"
     assert row_of(section, "BM25").models == ""
-    real = only(report_on(made(tmp_path / "real", model="openai:gpt-5-mini")))
-    assert not any("by a program" in note for note in real.notes)
-
-
-def test_models_that_differ_by_role_or_data_set_are_told_apart(tmp_path: Path) -> None:
-    made(tmp_path, datasets=["scifact", "touche"], model="a:b")
+    out = made(tmp_path / "real", datasets=["scifact", "touche"], model="a:b")
     roles = {"recruiter": "a:strong", "criteria": "a:strong", "scoring": "a:b"}
-    path = folder_of(tmp_path, "scifact", TWO) / "manifest.json"
-    change(path, RunManifest, models=roles)
-    section = only(report_on(tmp_path))
+    change(folder_of(out, "scifact", TWO) / "manifest.json", RunManifest, models=roles)
+    section = only(report_on(out))
     by_role = "recruiter a:strong, criteria a:strong, scoring a:b"
     assert row_of(section, TWO).models == f"touche: a:b; scifact: {by_role}"
     assert section.notes[0] == f"Models: a:b ({DIRECT}); touche: a:b; scifact: {by_role} ({TWO})."
+    assert not any("by a program" in note for note in section.notes)
 
 
-def test_notes_say_which_defaults_a_weak_model_got(tmp_path: Path) -> None:
+def test_notes_say_which_settings_make_a_score_another(tmp_path: Path) -> None:
     made(tmp_path, weak=True)
     config: dict[str, Any] = {"prompts": "compact", "recruiting": "library", "criteria": "query"}
     config |= {"scoring": "expected", "labels": ["No", "Yes"], "max_passage_words": None}
     path = folder_of(tmp_path, "scifact", TWO) / "manifest.json"
-    change(path, RunManifest, config=config)
+    change(path, RunManifest, config={**config, "first_stage_weight": 0.3})
     section = only(report_on(tmp_path))
-    assert row_of(section, TWO).weak_judge == "small"
-    assert row_of(section, "BM25").weak_judge == ""
-    weak = [note for note in section.notes if "marked weak" in note]
-    assert weak == [
+    assert [row_of(section, each).weak_judge for each in (TWO, "BM25")] == ["small", ""]
+    assert section.notes[2:5] == (
         f"The scoring model is marked weak ({DIRECT}); none of the defaults for such models is "
         "in effect.",
         f"The scoring model is marked weak ({TWO}); in effect for it instead of the paper's: "
         "prompts compact, recruiting library, scoring expected, labels No/Yes.",
-    ]
-
-
-def test_notes_say_who_has_a_share_of_the_first_stage(tmp_path: Path) -> None:
-    made(tmp_path)
-    path = folder_of(tmp_path, "scifact", TWO) / "manifest.json"
-    change(path, RunManifest, config={"first_stage_weight": 0.3})
-    shares = [note for note in only(report_on(tmp_path)).notes if "has a share" in note]
-    assert shares == [f"The first stage's score has a share of 0.3 in the final ones of {TWO}."]
+        f"The first stage's score has a share of 0.3 in the final ones of {TWO}.",
+    )
 
 
 def test_notes_say_why_scores_are_missing_and_queries_failed(tmp_path: Path) -> None:
-    make_run_folders(tmp_path, faults=True, queries=12)
-    section = only(report_on(tmp_path))
+    section = only(report_on(make_run_folders(tmp_path, faults=True, queries=12)))
     missing = sum(
-        cell.metrics.scores.missing
-        for row in section.rows
-        for cell in row.cells
-        if cell and cell.metrics.scores
+        each.metrics.scores.missing for *_, each in section.cells() if each.metrics.scores
     )
     assert missing > 0
     assert f"Why scores are missing: no score in the reply ({missing})." in section.notes
@@ -209,12 +177,9 @@ def test_notes_tell_where_ties_by_lot_are_not_known(tmp_path: Path) -> None:
     change(path, Metrics, ties={MEASURE: TieBounds(worst=0.1, best=0.9)})
     section = only(report_on(tmp_path))
     cell = cell_of(section, TWO)
-    assert cell.by_lot is None
-    assert cell.honest == cell.value
-    assert any(
-        note.startswith("Ties in random order are not known") and f"{TWO} on scifact." in note
-        for note in section.notes
-    )
+    assert (cell.by_lot, cell.honest) == (None, cell.value)
+    (note,) = (each for each in section.notes if each.startswith("Ties in random order are not"))
+    assert note.endswith(f"{TWO} on scifact.")
 
 
 @pytest.mark.parametrize(("queries", "told"), [(19, True), (20, False)])

@@ -315,14 +315,6 @@ def test_the_same_folders_make_the_same_bytes_wherever_they_lie(tmp_path: Path) 
     assert all(str(tmp_path) not in text for text in forms[0])
 
 
-def test_a_report_on_nothing_finished_lists_what_is_unfinished(tmp_path: Path) -> None:
-    made(tmp_path, labels=[DIRECT], unfinished=[("scifact", DIRECT)])
-    report = report_on(tmp_path)
-    for text in (render_markdown(report), render_latex(report)):
-        assert "1 run not finished and left out: DIRECT(0,10) on scifact;" in text
-    assert json.loads(render_json(report))["sections"][0]["rows"] == []
-
-
 def test_numbers_as_text() -> None:
     assert [numbers.measure_text(each) for each in (0.67891, 1.0, 0.0, -0.0, None)] == [
         *("0.679", "1.000", "0.000", "0.000", NOTHING),
