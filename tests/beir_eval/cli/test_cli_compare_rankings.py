@@ -207,7 +207,7 @@ def test_runs_have_the_same_page(tmp_path: Path) -> None:
     page = Page(pages[1].read_text(encoding="utf-8"))
     assert sum(name == "line" for name, _ in page.tags) == 6  # three passages of two queries moved
     # q3 rises from 0.5 to 1, on 100 pixels that begin at 6.
-    assert [at["class"] for _, at in page.tags if "leap" in at.get("class", "")] == [
+    assert [at["class"] for _, at in page.tags if "leap " in at.get("class", "")] == [
         "leap up",
         "leap down",
     ]

@@ -101,48 +101,34 @@ def test_settings_that_differ_are_listed(tmp_path: Path) -> None:
     }
 
 
-def test_other_queries_of_the_same_data_set_are_left_out(tmp_path: Path) -> None:
+def other_run(folder: Path, queries: dict[str, str], **data: Any) -> str:
+    """A run over other queries, or over others' judgements."""
+    write_data(folder, queries=queries, **data)
+    qrels = {"qrels": data["qrels"]} if "qrels" in data else {}
+    return write_run(folder / "B", SCORES_B, queries=queries, **qrels)
+
+
+def test_queries_of_one_run_and_those_judged_otherwise_are_left_out(tmp_path: Path) -> None:
     a, _ = write_both(tmp_path / "one" / "tiny")
-    fewer = {"q1": QUERIES["q1"]}
-    folder = tmp_path / "two" / "tiny"
-    write_data(folder, queries=fewer)
-    b = write_run(folder / "B", SCORES_B, queries=fewer)
-    found = compare_pair(open_pair(a, b))
+    fewer = other_run(tmp_path / "two" / "tiny", {"q1": QUERIES["q1"]})
+    found = compare_pair(open_pair(a, fewer))
     assert (found.figures["queries_compared"], found.figures["left_out"]) == (1, 2)
     (row,) = found.rows
     assert row.query_id == "q1"
     assert found.figures["runs"][0]["mean"] == near(row.before)
-
-
-def test_queries_judged_otherwise_are_left_out(tmp_path: Path) -> None:
-    a, _ = write_both(tmp_path / "one" / "tiny")
-    folder = tmp_path / "two" / "tiny"
-    fewer = {"q1": "other words", "q3": QUERIES["q3"]}
+    queries = {"q1": "other words", "q3": QUERIES["q3"]}
     qrels = {**QRELS, "q1": {"d1": 1}}
-    write_data(folder, queries=fewer, qrels=qrels)
-    b = write_run(folder / "B", SCORES_B, queries=fewer, qrels=qrels)
-    found = compare_pair(open_pair(a, b))
+    found = compare_pair(open_pair(a, other_run(tmp_path / "3" / "tiny", queries, qrels=qrels)))
     assert (found.figures["queries_compared"], found.figures["left_out"]) == (1, 2)
     assert [row.query_id for row in found.rows] == ["q3"]
 
 
-def test_runs_of_different_data_sets_are_refused(tmp_path: Path) -> None:
+def test_runs_of_other_data_or_other_queries_are_refused(tmp_path: Path) -> None:
     a, _ = write_both(tmp_path / "tiny")
-    folder = tmp_path / "small"
-    fewer = {"q1": QUERIES["q1"]}
-    write_data(folder, name="small", queries=fewer)
-    b = write_run(folder / "B", SCORES_B, queries=fewer)
+    one, two = ({each: QUERIES[each]} for each in ("q1", "q2"))
     with pytest.raises(RunFolderError, match=r"ranks tiny \(test\) and .* small \(test\)"):
-        open_pair(a, b)
-
-
-def test_runs_without_a_query_in_common_are_refused(tmp_path: Path) -> None:
-    names = []
-    for query_id in ("q1", "q2"):
-        folder = tmp_path / query_id / "tiny"
-        one = {query_id: QUERIES[query_id]}
-        write_data(folder, queries=one)
-        names.append(write_run(folder / "A", SCORES_A, queries=one))
+        open_pair(a, other_run(tmp_path / "small", one, name="small"))
+    names = [other_run(tmp_path / f"{n}" / "tiny", each) for n, each in enumerate((one, two))]
     with pytest.raises(RunFolderError, match=r"no query of tiny .* in common"):
         open_pair(*names)
 
