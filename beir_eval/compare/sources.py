@@ -37,25 +37,15 @@ _TOLD = 0.00005
 
 @dataclass(frozen=True, slots=True)
 class ComparisonData:
-    """Judgements that runs are measured by, and what there is to show of queries and passages.
-
-    Attributes:
-        dataset: its name.
-        split: which judgements; empty if not known.
-        qrels: query id -> document id -> grade.
-        queries: query id -> text; empty if they are not at hand.
-        texts: gives the titles and texts of those documents that are at hand.
-        first_stage: the first stage's run; empty if there is none.
-        first_stage_name: e.g. ``"BM25"``; empty if there is none.
-    """
+    """Judgements that runs are measured by, and what there is to show of queries and passages."""
 
     dataset: str
-    split: str
-    qrels: Mapping[str, Mapping[str, int]]
-    queries: Mapping[str, str] = field(default_factory=dict)
-    texts: Callable[[Collection[str]], Texts] = lambda _: {}
-    first_stage: Run = field(default_factory=dict)
-    first_stage_name: str = ""
+    split: str  # which judgements; empty if not known
+    qrels: Mapping[str, Mapping[str, int]]  # query id -> document id -> grade
+    queries: Mapping[str, str] = field(default_factory=dict)  # texts, if they are at hand
+    texts: Callable[[Collection[str]], Texts] = lambda _: {}  # of those documents at hand
+    first_stage: Run = field(default_factory=dict)  # empty if there is none
+    first_stage_name: str = ""  # e.g. "BM25"
 
     @classmethod
     def of_folder(cls, data: DataFolder) -> ComparisonData:
@@ -104,25 +94,15 @@ class ComparisonData:
 
 @dataclass(frozen=True, slots=True)
 class ComparedRun:
-    """One of the two runs.
+    """One of the two runs."""
 
-    Attributes:
-        name: as it was given.
-        label: of its row in tables.
-        data: what it is measured by.
-        run: query id -> (document id, score), best first.
-        note: why there are no scores by persona; empty if there are.
-        source: its folder, or the data's for the first stage; None for a TREC file.
-        metrics: those of the folder.
-    """
-
-    name: str
-    label: str
+    name: str  # as it was given
+    label: str  # of its row in tables
     data: ComparisonData
-    run: Run
-    note: str = ""
-    source: RunFolder | DataFolder | None = None
-    metrics: Metrics | None = None
+    run: Run  # query id -> (document id, score), best first
+    note: str = ""  # why there are no scores by persona; empty if there are
+    source: RunFolder | DataFolder | None = None  # the data's for the first stage; None for TREC
+    metrics: Metrics | None = None  # those of the folder
 
     @classmethod
     def of_folder(cls, name: str, folder: RunFolder, data: ComparisonData) -> ComparedRun:
@@ -254,19 +234,12 @@ class ComparedRun:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two runs that can be compared.
-
-    Attributes:
-        a: the first.
-        b: the second.
-        common: ids of the judged queries that both have, with the same judgements.
-        left_out: how many judged queries are not among them.
-    """
+    """Two runs that can be compared."""
 
     a: ComparedRun
     b: ComparedRun
-    common: Sequence[str]
-    left_out: int
+    common: Sequence[str]  # ids of the judged queries that both have, with the same judgements
+    left_out: int  # judged queries that are not among them
 
     def texts(self, doc_ids: Collection[str]) -> Texts:
         """Document id -> title and text, of those that either run has at hand."""

@@ -56,12 +56,7 @@ class MetricsCache:
         self._files: dict[tuple[str, str], Any] = {}
 
     def of_first_stage(self, data: DataFolder) -> Measured:
-        """Metrics of the first stage's run.
-
-        Raises:
-            RunFolderError, RunError: a file cannot be read.
-            MeasureError: the measure is unknown, or has values outside 0 to 1.
-        """
+        """Metrics of the first stage's run; raises as `of_run` does."""
         if data.path not in self._kept:
             file = data.path / "first_stage.trec"
             metrics = self._completed(
@@ -75,8 +70,7 @@ class MetricsCache:
         """Metrics of a finished run, over the same queries as those of its first stage.
 
         Raises:
-            RunFolderError: they are of other queries, or a file cannot be read.
-            RunError: the run cannot be read.
+            RunFolderError, RunError: they are of other queries, or a file cannot be read.
             MeasureError: the measure is unknown, or has values outside 0 to 1.
         """
         first_stage = self.of_first_stage(data)
@@ -107,12 +101,7 @@ class MetricsCache:
         return measured
 
     def of_foreign(self, run: ForeignRun, data: DataFolder) -> Measured:
-        """Metrics of a foreign run that is in no folder.
-
-        Raises:
-            RunFolderError: the judgements cannot be read.
-            MeasureError: the measure is unknown, or has values outside 0 to 1.
-        """
+        """Metrics of a foreign run that is in no folder; raises as `of_run` does."""
         metrics = run.metrics(self._qrels_of(data), (self.measure,))
         self._check_range(metrics, Path(run.note.file))
         return Measured(metrics, self._ceiling(run.run, data), self._overlap(run.run, data))

@@ -117,6 +117,15 @@ def test_many_comparisons_are_counted() -> None:
     assert "1 is worse, 1 undecided, 2 better" in first.sentence
 
 
+def test_warnings_name_five_rows_and_cut_long_names() -> None:
+    rows = [row(f"{n} {'x' * 99}", cell(0.5, missing_queries=("q",))) for n in range(7)]
+    first = warnings(report(section(*rows)))[0].sentence
+    assert first.startswith("Queries without results, which count 0: 0 xxx")
+    assert first.endswith(" and 2 more.")
+    names = first.removesuffix(" and 2 more.").partition(": ")[2].split(", ")
+    assert [len(each) for each in names] == [80] * 5
+
+
 def test_the_verdict_leaves_out_what_lacks_scores_and_what_is_by_bounds() -> None:
     # Of four tested rows, two cannot be counted; the baseline itself has none.
     flawed = [replace(cell(0.9, p=0.001), signs=sign) for sign in (MISSING_SIGN, BOUNDS_SIGN)]
