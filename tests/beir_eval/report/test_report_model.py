@@ -206,21 +206,14 @@ def test_one_label_in_two_folders_makes_two_rows(tmp_path: Path) -> None:
     made(tmp_path / "new" / "runs", labels=[DIRECT])
     set_values(tmp_path / "new" / "runs", "scifact", DIRECT, [1.0] * 4)
     section = only(report_on(tmp_path))
-    assert [row.label for row in section.rows] == [
-        BM25,
-        f"{DIRECT} (new/runs)",
-        f"{DIRECT} (old/runs)",
-        TWO,
-    ]
-    assert cell_of(section, f"{DIRECT} (new/runs)", 1).value == 1.0
-    assert [cell is None for cell in row_of(section, f"{DIRECT} (new/runs)").cells] == [True, False]
-
-
-def test_one_label_twice_in_one_folder_is_told_apart_by_the_runs_folders(tmp_path: Path) -> None:
-    made(tmp_path, labels=[DIRECT, TWO])
-    manifest = folder_of(tmp_path, "scifact", TWO) / "manifest.json"
-    change(manifest, RunManifest, label=DIRECT)
-    labels = [row.label for row in only(report_on(tmp_path)).rows]
+    new, old = (f"{DIRECT} ({each}/runs)" for each in ("new", "old"))
+    assert [row.label for row in section.rows] == [BM25, new, old, TWO]
+    assert cell_of(section, new, 1).value == 1.0
+    assert [cell is None for cell in row_of(section, new).cells] == [True, False]
+    # In one folder, by the folders of the runs.
+    out = made(tmp_path / "once", labels=[DIRECT, TWO])
+    change(folder_of(out, "scifact", TWO) / "manifest.json", RunManifest, label=DIRECT)
+    labels = [row.label for row in only(report_on(out)).rows]
     assert labels == [BM25, f"{DIRECT} (DIRECT(0,10))", f"{DIRECT} (MC_2_recruits)"]
 
 

@@ -33,6 +33,8 @@ from tests.support.run_folders import (
     table1,
 )
 
+QG = "QG (FLAN PaLM2 S)"
+
 
 def figure_of(out: Path) -> list[tuple[str, list[float | str]]]:
     figure = only(report_on(out)).figure
@@ -179,7 +181,7 @@ def test_notes_tell_where_ties_by_lot_are_not_known(tmp_path: Path) -> None:
     cell = cell_of(section, TWO)
     assert (cell.by_lot, cell.honest) == (None, cell.value)
     (note,) = (each for each in section.notes if each.startswith("Ties in random order are not"))
-    assert note.endswith(f"{TWO} on scifact.")
+    assert note.endswith(f"tests are as ranked: {TWO} on scifact.")
 
 
 @pytest.mark.parametrize(("queries", "told"), [(19, True), (20, False)])
@@ -258,10 +260,14 @@ def test_one_data_set_at_two_depths_has_no_average(tmp_path: Path) -> None:
 
 def test_rankers_of_a_suite_that_were_never_run_are_there(tmp_path: Path) -> None:
     def suite(place: int, label: str) -> SuiteNote:
-        return table1(place, label).model_copy(update={"rankers": (DIRECT, TWO, "Never")})
+        return table1(place, label).model_copy(
+            update={"rankers": (DIRECT, TWO, "Never"), "not_run": (QG,)}
+        )
 
     section = only(report_on(made(tmp_path, labels=[DIRECT, TWO], suite=suite)))
-    assert [row.label for row in section.rows][-1] == "Never"
+    assert [row.label for row in section.rows][-2:] == ["Never", QG]
+    alone = "Not run here, with the paper's numbers alone, and in no comparison"
+    assert f"{alone}: {QG}." in section.notes
     assert row_of(section, "Never").cells == (None,)
     assert "Rankers of the suite that were not run: Never." in section.notes
     for text in (render_markdown(report_on(tmp_path)), render_html(report_on(tmp_path))):
