@@ -255,7 +255,9 @@ def test_one_data_set_at_two_depths_has_no_average(tmp_path: Path) -> None:
     assert not section.averaged
     assert any(note.startswith("No averages: scifact is here") for note in section.notes)
     assert "| average" not in render_markdown(report_on(tmp_path))
+    assert not any("No averages" in note for note in only(report_on(tmp_path / "a")).notes)
     assert section.measured == "nDCG@10 (fewer passages ranked: 5)"
+    assert only(report_on(tmp_path / "b")).measured == "nDCG@10"
 
 
 def test_rankers_of_a_suite_that_were_never_run_are_there(tmp_path: Path) -> None:
