@@ -149,7 +149,7 @@ class ComparedRun:
         settings |= {f"{role} model": name for role, name in manifest.models.items()}
         settings |= {f"prompt {name}": each[:8] for name, each in manifest.prompt_hashes.items()}
         settings |= manifest.versions
-        return {name: "none" if set_ is None else shown(set_) for name, set_ in settings.items()}
+        return {name: "none" if of is None else shown(of) for name, of in settings.items()}
 
     def values(self, measure: str) -> Mapping[str, float]:
         """Query id -> value of `measure`, for every judged query.
