@@ -55,8 +55,7 @@ if TYPE_CHECKING:
     from beir_eval.persona_report.build import PersonaReport, write_persona_report
     from beir_eval.report.build import build_report
     from beir_eval.report.html import render_html
-    from beir_eval.report.latex import render_latex
-    from beir_eval.report.markdown import render_markdown
+    from beir_eval.report.texts import render_latex, render_markdown
     from beir_eval.retrieval.bm25 import BM25
     from beir_eval.retrieval.first_stage import FirstStage, find, retrieve
     from mcranker.errors import RunError
@@ -79,8 +78,7 @@ _EXPORTS = {
     "beir_eval.persona_report.build": "PersonaReport write_persona_report",
     "beir_eval.report.build": "build_report",
     "beir_eval.report.html": "render_html",
-    "beir_eval.report.latex": "render_latex",
-    "beir_eval.report.markdown": "render_markdown",
+    "beir_eval.report.texts": "render_latex render_markdown",
     "beir_eval.retrieval.bm25": "BM25",
     "beir_eval.retrieval.first_stage": "FirstStage find retrieve",
     "mcranker.retrieval.tokens": "tokenize",

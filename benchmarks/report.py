@@ -73,8 +73,7 @@ def phases(folder: Path) -> dict[str, float]:
     from beir_eval.report.as_json import render_json
     from beir_eval.report.build import build_report
     from beir_eval.report.html import render_html
-    from beir_eval.report.latex import render_latex
-    from beir_eval.report.markdown import render_markdown
+    from beir_eval.report.texts import render_latex, render_markdown
 
     runs = phase("find and read manifests", lambda: find_runs([folder]))
     phase("read metrics", lambda: [run.metrics() for run in runs])

@@ -20,8 +20,8 @@ from mcranker.paths import is_folder
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from beir_eval.compare.basis import Basis
     from beir_eval.compare.runs import Direction
+    from beir_eval.compare.sources import ComparisonData
     from personas.ranking.comparison import ComparedRuns
     from personas.report.compare.text import Compared
 
@@ -37,7 +37,7 @@ def _compare(ctx: click.Context) -> int:
         raise click.UsageError(
             "--html writes the page and prints nothing; leave --output and --out out", ctx
         )
-    pair = open_pair(given["a"], given["b"], basis=_basis(ctx))
+    pair = open_pair(given["a"], given["b"], data=_data(ctx))
     found = compare_pair(
         pair, measure=given["measure"], top=given["top"], direction=_direction(ctx)
     )
@@ -91,13 +91,13 @@ def _direction(ctx: click.Context) -> Direction:
     return "gains" if gains else "losses"
 
 
-def _basis(ctx: click.Context) -> Basis | None:
-    from beir_eval.compare.basis import basis_of_dataset, basis_of_qrels
+def _data(ctx: click.Context) -> ComparisonData | None:
+    from beir_eval.compare.sources import ComparisonData
 
     if ctx.params["qrels"]:
-        return basis_of_qrels(ctx.params["qrels"])
+        return ComparisonData.of_qrels(ctx.params["qrels"])
     if ctx.params["dataset"]:
-        return basis_of_dataset(ctx.params["dataset"], split=ctx.params["split"])
+        return ComparisonData.of_dataset(ctx.params["dataset"], split=ctx.params["split"])
     return None
 
 

@@ -164,11 +164,11 @@ def _write_folder(
 
 def _rendered(ctx: click.Context, report: Report, name: str, figures: Mapping[str, str]) -> str:
     if name == "md":
-        from beir_eval.report.markdown import render_markdown
+        from beir_eval.report.texts import render_markdown
 
         return render_markdown(report, figures=figures)
     if name == "latex":
-        from beir_eval.report.latex import render_latex
+        from beir_eval.report.texts import render_latex
 
         return render_latex(report, figures=figures)
     if name == "json":

@@ -191,7 +191,7 @@ def _show_results(console: Console, results: list[CellResult]) -> None:
     """A row for each cell."""
     from rich.table import Column
 
-    from beir_eval.report.notes import measured_to
+    from beir_eval.report.warnings import measured_to
     from personas.console import numbers, table
 
     measure = results[0].first_stage.measures[0] if results else ""

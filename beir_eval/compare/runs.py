@@ -22,7 +22,7 @@ from personas.ranking.comparison import (
 from personas.words import counted, p_text, signed
 
 if TYPE_CHECKING:
-    from beir_eval.compare.sources import ComparedRun, Pair
+    from beir_eval.compare.sources import Pair
 
 Direction = Literal["both", "gains", "losses"]
 
@@ -66,28 +66,24 @@ def compare_pair(
             f"no query {query[:80]!r} is in both runs with the same judgements; "
             f"the first is {pair.common[0]!r}"
         )
-    sides = (pair.a, pair.b)
+    sides, data = (pair.a, pair.b), pair.a.data
     values = [run.values(measure) for run in sides]
     ids = [each for each in pair.common if all(each in of_run for of_run in values)]
     if not ids:
         raise MeasureError(f"no query has a value of {measure!r} in both runs")
-    by_lot = [run.lots(measure) for run in sides]
+    values = [{each: of_run[each] for each in ids} for of_run in values]
+    means = [math.fsum(of_run.values()) / len(ids) for of_run in values]
     tested = {
-        name: {each: lots.get(each, of_run[each]) for each in ids}
-        for name, lots, of_run in zip("ab", by_lot, values, strict=True)
+        name: {each: run.lots(measure).get(each, value) for each, value in of_run.items()}
+        for name, run, of_run in zip("ab", sides, values, strict=True)
     }
     test = compare_runs({"": tested}, "a")[""]["b"]
-    runs = [run.run() for run in sides]
-    lists = [[[doc_id for doc_id, _ in run.get(each, ())] for run in runs] for each in ids]
+    lists = [[[doc_id for doc_id, _ in run.run.get(each, ())] for run in sides] for each in ids]
     overlap = math.fsum(rank_biased_overlap(a, b) for a, b in lists) / len(ids)
     changes = {each: values[1][each] - values[0][each] for each in ids}
     chosen = _most_changed(changes, top, direction) if query is None else [query]
     comparisons = _compared(pair, chosen, cutoff_of(measure))
-    means = [math.fsum(of_run[each] for each in ids) / len(ids) for of_run in values]
-    warnings = [
-        run.warnings(measure, {each: of_run[each] for each in ids})
-        for run, of_run in zip(sides, values, strict=True)
-    ]
+    warnings = [run.warnings(measure, of_run) for run, of_run in zip(sides, values, strict=True)]
     notes = [
         f"{letter}: {said}."
         for letter, run, warned in zip("AB", sides, warnings, strict=True)
@@ -98,14 +94,22 @@ def compare_pair(
         notes.append(
             f"{left_out} left out, which only one of the runs has or which were judged otherwise."
         )
+    p_value = p_text(test.p_value)
+    same = pair.a.label == pair.b.label
+    facts = []
+    for side, run, mean in zip(("A, before", "B, after"), sides, means, strict=True):
+        label = f"{run.label} ({run.name})" if same else run.label
+        models = f", {plain(run.models)}" if run.models else ""
+        facts.append((side, f"{plain(label)}: {measure} {mean:.4f}{models}"))
+    settings = (pair.a.settings, pair.b.settings)
     return ComparedRuns(
-        title=f"{pair.basis.dataset}: {measure} of {counted(len(ids), 'query', 'queries')}, A to B",
+        title=f"{data.dataset}: {measure} of {counted(len(ids), 'query', 'queries')}, A to B",
         notes=notes,
         verdict=[
             f"B less A: {signed(test.difference, 4)}; better on {test.wins}, equal on {test.ties}, "
-            f"worse on {test.losses}; paired t-test: p {_p_value(test.p_value)}; rank-biased "
-            f"overlap {overlap:.3f}.",
-            *([] if any(map(abs, changes.values())) else ["No query differs."]),
+            f"worse on {test.losses}; paired t-test: p {'= ' * (p_value[0] != '<')}{p_value}; "
+            f"rank-biased overlap {overlap:.3f}.",
+            *([] if any(changes.values()) else ["No query differs."]),
         ],
         rows=[
             QueryRow(
@@ -121,48 +125,22 @@ def compare_pair(
         ],
         comparisons=comparisons,
         measure=measure,
-        facts=_facts(sides, means, measure),
-        settings=setting_changes(pair.a.settings, pair.b.settings)
-        if pair.a.settings and pair.b.settings
-        else (),
+        facts=facts,
+        settings=setting_changes(*settings) if all(settings) else (),
         figures={
-            "dataset": pair.basis.dataset,
-            "first_stage": pair.basis.first_stage_name,
+            "dataset": data.dataset,
+            "first_stage": data.first_stage_name,
             "queries_compared": len(ids),
             "left_out": pair.left_out,
             "runs": [
-                {
-                    "name": run.name,
-                    "label": run.label,
-                    "models": run.models,
-                    "mean": mean,
-                    "note": run.note,
-                    "warnings": list(warned),
-                }
+                {name: getattr(run, name) for name in ("name", "label", "models")}
+                | {"mean": mean, "note": run.note, "warnings": list(warned)}
                 for run, mean, warned in zip(sides, means, warnings, strict=True)
             ],
             "test": asdict(test),
             "overlap": overlap,
         },
     )
-
-
-def _p_value(value: float) -> str:
-    text = p_text(value)
-    return text if text.startswith("<") else f"= {text}"
-
-
-def _facts(
-    sides: tuple[ComparedRun, ComparedRun], means: list[float], measure: str
-) -> list[tuple[str, str]]:
-    """Both runs with their means; with their names as given, where their labels are the same."""
-    same = sides[0].label == sides[1].label
-    found = []
-    for letter, when, run, mean in zip("AB", ("before", "after"), sides, means, strict=True):
-        label = f"{run.label} ({run.name})" if same else run.label
-        models = f", {plain(run.models)}" if run.models else ""
-        found.append((f"{letter}, {when}", f"{plain(label)}: {measure} {mean:.4f}{models}"))
-    return found
 
 
 def _most_changed(changes: Mapping[str, float], top: int, direction: Direction) -> list[str]:
@@ -181,11 +159,11 @@ def _compared(pair: Pair, ids: list[str], cutoff: int | None) -> list[RankingCom
     wanted = {each.id for side in sides for ranking in side.values() for each in ranking.passages}
     # All texts at once: they are read from one large file.
     texts = {**dict.fromkeys(wanted, ("", "")), **pair.texts(wanted)}
-    first_stage = pair.basis.first_stage
+    first_stage = pair.a.data.first_stage
     return [
         compare_rankings(
             *(side[each].with_texts(texts) for side in sides),
-            grades=pair.basis.qrels.get(each, {}),
+            grades=pair.a.data.qrels.get(each, {}),
             depth=cutoff,
             first_stage={
                 doc_id: rank for rank, (doc_id, _) in enumerate(first_stage.get(each, ()), 1)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from beir_eval.compare.basis import Basis, Texts, basis_of_folder
+from beir_eval.data.qrels import read_qrels
 from beir_eval.errors import RunFolderError
 from beir_eval.experiment.labels import models_of
 from beir_eval.experiment.run_folder import (
@@ -29,60 +27,174 @@ from personas.ranking.weak_judges import judge_note
 
 FIRST_STAGE_NAME = "first-stage"
 """Stands for the first stage's run of what the other run has ranked."""
+Texts = Mapping[str, tuple[str, str]]
+"""Document id -> title and text."""
 
 _NO_MODEL_OPTIONS = ("model", "base_url", "ledger")
 _TOLD = 0.00005
 """Difference of two means that four decimals can show."""
 
 
-class ComparedRun(ABC):
-    """One of the two runs.
+@dataclass(frozen=True, slots=True)
+class ComparisonData:
+    """Judgements that runs are measured by, and what there is to show of queries and passages."""
 
-    Attributes:
-        name: as it was given.
-        label: of its row in tables.
-        models: the models' names; empty if not known.
-        settings: name -> value as text; empty if not known.
-        failed: query id -> why it was not ranked.
-        note: why there are no scores by persona; empty if there are.
-    """
+    dataset: str
+    split: str  # which judgements; empty if not known
+    qrels: Mapping[str, Mapping[str, int]]  # query id -> document id -> grade
+    queries: Mapping[str, str] = field(default_factory=dict)  # texts, if they are at hand
+    texts: Callable[[Collection[str]], Texts] = lambda _: {}  # of those documents at hand
+    first_stage: Run = field(default_factory=dict)  # empty if there is none
+    first_stage_name: str = ""  # e.g. "BM25"
 
-    note: ClassVar[str] = ""
+    @classmethod
+    def of_folder(cls, data: DataFolder) -> ComparisonData:
+        """Read the data of a run folder.
 
-    def __init__(self, name: str, label: str, basis: Basis) -> None:
-        self.name = name
-        self.label = label
-        self.basis = basis
-        self.models = ""
-        self.settings: Mapping[str, str] = {}
-        self.failed: Mapping[str, str] = {}
+        Raises:
+            RunError, RunFolderError: a file cannot be read.
+        """
+        return cls(
+            dataset=data.manifest.dataset,
+            split=data.manifest.split,
+            qrels=data.qrels(),
+            queries=data.queries(),
+            texts=lambda doc_ids: data.passages(set(doc_ids)),
+            first_stage=data.first_stage(),
+            first_stage_name=data.manifest.first_stage.name,
+        )
 
-    @abstractmethod
-    def run(self) -> Run:
-        """The run: query id -> (document id, score), best first."""
+    @classmethod
+    def of_dataset(cls, name: str, *, split: str = "test") -> ComparisonData:
+        """Load a data set to measure TREC files by.
+
+        Raises:
+            DatasetError: as `beir_eval.load`.
+            ExtraMissing: a package for it is not installed.
+        """
+        from beir_eval.data.load import load
+
+        dataset = load(name, split=split)
+
+        def texts(doc_ids: Collection[str]) -> Texts:
+            found = {each: dataset.corpus[each] for each in doc_ids if each in dataset.corpus}
+            return {doc_id: (each.title, each.text) for doc_id, each in found.items()}
+
+        return cls(dataset.name, dataset.split, dataset.qrels, dataset.queries, texts)
+
+    @classmethod
+    def of_qrels(cls, path: str) -> ComparisonData:
+        """Read a file of judgements to measure TREC files by.
+
+        Raises:
+            DatasetError: as `beir_eval.data.qrels.read_qrels`.
+        """
+        return cls(Path(path).name, "", read_qrels(path))
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRun:
+    """One of the two runs."""
+
+    name: str  # as it was given
+    label: str  # of its row in tables
+    data: ComparisonData
+    run: Run  # query id -> (document id, score), best first
+    note: str = ""  # why there are no scores by persona; empty if there are
+    source: RunFolder | DataFolder | None = None  # the data's for the first stage; None for TREC
+    metrics: Metrics | None = None  # those of the folder
+
+    @classmethod
+    def of_folder(cls, name: str, folder: RunFolder, data: ComparisonData) -> ComparedRun:
+        """Read a run folder; of a foreign run nothing but the order is known."""
+        manifest = folder.manifest
+        note = "a foreign run holds no scores by persona" if manifest.foreign else ""
+        return cls(name, manifest.label, data, folder.run(), note, folder, folder.metrics())
+
+    @classmethod
+    def of_first_stage(cls, data: ComparisonData, folder: DataFolder | None) -> ComparedRun:
+        """Read the first stage's run.
+
+        Raises:
+            RunFolderError: the other run is in no folder.
+        """
+        if folder is None:
+            raise RunFolderError(
+                f"{FIRST_STAGE_NAME!r} is the first stage of the other run's folder; "
+                "give a folder of 'beir-eval run' beside it"
+            )
+        label, note = f"{FIRST_STAGE} ({data.first_stage_name})", "the first stage has no personas"
+        run, metrics = data.first_stage, folder.metrics()
+        return cls(FIRST_STAGE_NAME, label, data, run, note, folder, metrics)
+
+    @property
+    def models(self) -> str:
+        """The models' names; empty if not known."""
+        return models_of(self.source.manifest) if isinstance(self.source, RunFolder) else ""
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Name -> value as text; empty if not known."""
+        from personas.report.formats import value as shown
+
+        if not isinstance(self.source, RunFolder):
+            return {}
+        manifest = self.source.manifest
+        settings: dict[str, Any] = {"ranker": manifest.ranker, **manifest.config}
+        settings |= {
+            name: value
+            for name, value in manifest.options.items()
+            if name not in {*manifest.config, *_NO_MODEL_OPTIONS} and not name.endswith("_model")
+        }
+        settings |= {f"{role} model": name for role, name in manifest.models.items()}
+        settings |= {f"prompt {name}": each[:8] for name, each in manifest.prompt_hashes.items()}
+        settings |= manifest.versions
+        return {name: "none" if of is None else shown(of) for name, of in settings.items()}
 
     def values(self, measure: str) -> Mapping[str, float]:
         """Query id -> value of `measure`, for every judged query.
 
         Raises:
             MeasureError: the measure is unknown or cannot be computed.
-            RunError, RunFolderError: the run cannot be used.
             ExtraMissing: ir-measures is not installed.
         """
-        kept = self._kept_values()
-        if measure in kept:
-            return kept[measure]
+        if self.metrics is not None and measure in self.metrics.per_query:
+            return self.metrics.per_query[measure]
         from beir_eval.measures.metrics import evaluate
 
-        return evaluate(self.run(), self.basis.qrels, (measure,)).per_query[measure]
+        return evaluate(self.run, self.data.qrels, (measure,)).per_query[measure]
 
     def lots(self, measure: str) -> Mapping[str, float]:
         """Query id -> value of `measure` with ties drawn by lot, of queries where it is another."""
-        return {}
+        return self.metrics.by_lot.get(measure, {}) if self.metrics else {}
 
     def warnings(self, measure: str, values: Mapping[str, float]) -> tuple[str, ...]:
         """What to know of the run: its judge, changed files, ties and what is missing."""
-        return ()
+        if self.source is None or self.metrics is None:
+            return ()
+        said = []
+        after = ""
+        if isinstance(self.source, RunFolder):
+            after, model = " after the run", self.source.manifest.models.get("scoring", "")
+            judged = judge_note(self.source.weak_judge, model).removesuffix(".")
+            said += [f"{judged[0].lower()}{judged[1:]}"] if judged else []
+        if changed := self.source.changed():
+            said.append(f"files were changed{after}: {', '.join(changed)}")
+        lots = self.lots(measure)
+        as_ranked = math.fsum(values.values()) / len(values)
+        by_lot = math.fsum(lots.get(each, value) for each, value in values.items()) / len(values)
+        if abs(as_ranked - by_lot) >= _TOLD:
+            said.append(
+                f"with ties drawn by lot, its mean is {by_lot:.4f} and not {as_ranked:.4f}; the "
+                "test goes by that, queries are shown as ranked"
+            )
+        scores = self.metrics.scores
+        if scores and scores.missing:
+            said.append(
+                f"{scores.missing:,} of its {scores.asked:,} {ScoreCounts.unit([scores])[1]} are "
+                "missing, and the values imputed for them count"
+            )
+        return tuple(said)
 
     def rankings(self, query_ids: Collection[str]) -> dict[str, RankingRecord]:
         """Query id -> the whole ranking, perhaps without texts; an empty one if there is none.
@@ -90,196 +202,98 @@ class ComparedRun(ABC):
         Raises:
             RunError, RunFolderError: the run cannot be used.
         """
-        return self._filled({}, query_ids)
+        found = {}
+        if isinstance(self.source, RunFolder) and not self.note:
+            found = {ranking.query.id: ranking for ranking in self.source.rankings(query_ids)}
+        return {each: found.get(each) or self._order_alone(each) for each in query_ids}
 
-    def _filled(
-        self, found: dict[str, RankingRecord], query_ids: Collection[str]
-    ) -> dict[str, RankingRecord]:
-        """The rankings found, and for other queries what the run and its failures say."""
-        run, texts = self.run(), self.basis.queries
-        for query_id in query_ids:
-            if query_id not in found:
-                why = self.failed.get(query_id, "it is not in the run")
-                query = Query(texts.get(query_id, ""), query_id)
-                found[query_id] = _bare(query, run.get(query_id, ()), self.label, why)
-        return found
+    def _order_alone(self, query_id: str) -> RankingRecord:
+        """A ranking of which nothing but documents and scores is known, or why there is none."""
+        import numpy as np
 
-    def _kept_values(self) -> Mapping[str, Mapping[str, float]]:
-        return {}
+        listed = self.run.get(query_id, ())
+        failed = self.metrics.failed if self.metrics else {}
+        return RankingRecord(
+            query=Query(self.data.queries.get(query_id, ""), query_id),
+            passages=tuple([Passage(doc_id, "") for doc_id, _ in listed]),
+            order=np.arange(len(listed)),
+            final=np.array([score for _, score in listed], dtype=np.float64),
+            matrix=ScoreMatrix.empty(len(listed), 0),
+            personas=(),
+            team=None,
+            ranker=self.label,
+            config={},
+            models={},
+            prompt_hashes={},
+            calls=UsageTable(),
+            seconds={},
+            failure="" if listed else failed.get(query_id, "it is not in the run"),
+            has_texts=False,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two runs that can be compared.
-
-    Attributes:
-        a: the first.
-        b: the second.
-        common: ids of the judged queries that both have, with the same judgements.
-        left_out: how many judged queries are not among them.
-    """
+    """Two runs that can be compared."""
 
     a: ComparedRun
     b: ComparedRun
-    common: Sequence[str]
-    left_out: int
-
-    @property
-    def basis(self) -> Basis:
-        """What both are measured by, and the first stage: as the first run has it."""
-        return self.a.basis
+    common: Sequence[str]  # ids of the judged queries that both have, with the same judgements
+    left_out: int  # judged queries that are not among them
 
     def texts(self, doc_ids: Collection[str]) -> Texts:
         """Document id -> title and text, of those that either run has at hand."""
-        found = dict(self.a.basis.texts(doc_ids))
+        found = dict(self.a.data.texts(doc_ids))
         left = {doc_id for doc_id in doc_ids if doc_id not in found}
-        if left and self.b.basis is not self.a.basis:
-            found.update(self.b.basis.texts(left))
+        if left and self.b.data is not self.a.data:
+            found.update(self.b.data.texts(left))
         return found
 
 
-def open_pair(a: str, b: str, *, basis: Basis | None = None) -> Pair:
-    """The runs named `a` and `b`.
+def open_pair(a: str, b: str, *, data: ComparisonData | None = None) -> Pair:
+    """Open the runs named `a` and `b`.
 
     Args:
         a: a run folder, a TREC file, or `FIRST_STAGE_NAME`.
         b: the same.
-        basis: what TREC files are measured by, where neither run is a run folder.
+        data: what TREC files are measured by, where neither run is a run folder.
 
     Raises:
         RunFolderError: there is no such folder or file; a folder is not finished; the runs are
             of different data sets, or no query is in both; there is nothing to measure by, or
             it is given twice.
-        RunError: a TREC file cannot be read.
+        RunError: a run cannot be read.
     """
     folders = [_run_folder(name) for name in (a, b)]
-    bases = _bases(folders)
-    if basis is not None and any(bases):
+    known = {each.manifest.data: each.data() for each in folders if each}
+    # Runs of the same data share them: one and the same object.
+    data_of = {content: ComparisonData.of_folder(folder) for content, folder in known.items()}
+    if data is not None and data_of:
         raise RunFolderError(
-            f"{a if bases[0] else b!r} brings its own judgements; leave out --qrels and --dataset"
+            f"{a if folders[0] else b!r} brings its own judgements; leave out --qrels and --dataset"
         )
-    shared = bases[0] or bases[1] or basis
+    shared = next(iter(data_of.values()), data)
     if shared is None:
         raise RunFolderError(
             f"neither {a!r} nor {b!r} is a run folder, so there are no judgements; give a folder "
             "of 'beir-eval run', or --qrels or --dataset for TREC files"
         )
-    data = next((folder.data() for folder in folders if folder), None)
-    runs = [
-        (_ForeignRun if folder.manifest.foreign else _FolderRun)(name, folder, own or shared)
+    first, second = (
+        ComparedRun.of_folder(name, folder, data_of[folder.manifest.data])
         if folder
-        else _FirstStageRun(name, data, shared)
+        else ComparedRun.of_first_stage(shared, next(iter(known.values()), None))
         if name == FIRST_STAGE_NAME
-        else _TrecRun(name, shared)
-        for name, folder, own in zip((a, b), folders, bases, strict=True)
-    ]
-    common, left_out = _common_queries(*runs)
-    return Pair(runs[0], runs[1], common, left_out)
-
-
-class _FolderRun(ComparedRun):
-    def __init__(self, name: str, folder: RunFolder, basis: Basis) -> None:
-        super().__init__(name, folder.manifest.label, basis)
-        self._folder = folder
-        self.models = models_of(folder.manifest)
-        self.settings = _settings(folder)
-        self.failed = self._metrics.failed
-
-    @cached_property
-    def _metrics(self) -> Metrics:
-        return self._folder.metrics()
-
-    def run(self) -> Run:
-        return self._folder.run()
-
-    def lots(self, measure: str) -> Mapping[str, float]:
-        return self._metrics.by_lot.get(measure, {})
-
-    def warnings(self, measure: str, values: Mapping[str, float]) -> tuple[str, ...]:
-        changed, model = self._folder.changed(), self._folder.manifest.models.get("scoring", "")
-        judged = judge_note(self._folder.weak_judge, model).removesuffix(".")
-        return (
-            *([f"{judged[0].lower()}{judged[1:]}"] if judged else []),
-            *([f"files were changed after the run: {', '.join(changed)}"] if changed else []),
-            *_warnings(self._metrics, measure, values),
+        else ComparedRun(
+            name, Path(name).stem, shared, read_trec(name), "a TREC run holds no scores by persona"
         )
-
-    def rankings(self, query_ids: Collection[str]) -> dict[str, RankingRecord]:
-        found = {ranking.query.id: ranking for ranking in self._folder.rankings(query_ids)}
-        return self._filled(found, query_ids)
-
-    def _kept_values(self) -> Mapping[str, Mapping[str, float]]:
-        return self._metrics.per_query
-
-
-class _ForeignRun(_FolderRun):
-    note = "a foreign run holds no scores by persona"
-
-    def rankings(self, query_ids: Collection[str]) -> dict[str, RankingRecord]:
-        return self._filled({}, query_ids)  # nothing but the order is known
-
-
-class _FirstStageRun(ComparedRun):
-    note = "the first stage has no personas"
-
-    def __init__(self, name: str, data: DataFolder | None, basis: Basis) -> None:
-        if data is None:
-            raise RunFolderError(
-                f"{FIRST_STAGE_NAME!r} is the first stage of the other run's folder; "
-                "give a folder of 'beir-eval run' beside it"
-            )
-        super().__init__(name, f"{FIRST_STAGE} ({basis.first_stage_name})", basis)
-        self._data = data
-
-    def run(self) -> Run:
-        return self.basis.first_stage
-
-    def lots(self, measure: str) -> Mapping[str, float]:
-        return self._data.metrics().by_lot.get(measure, {})
-
-    def warnings(self, measure: str, values: Mapping[str, float]) -> tuple[str, ...]:
-        changed = self._data.changed()
-        return (
-            *([f"files were changed: {', '.join(changed)}"] if changed else []),
-            *_warnings(self._data.metrics(), measure, values),
-        )
-
-    def _kept_values(self) -> Mapping[str, Mapping[str, float]]:
-        return self._data.metrics().per_query
-
-
-class _TrecRun(ComparedRun):
-    note = "a TREC run holds no scores by persona"
-
-    def __init__(self, name: str, basis: Basis) -> None:
-        super().__init__(name, Path(name).stem, basis)
-        self._run = read_trec(name)
-
-    def run(self) -> Run:
-        return self._run
-
-
-def _warnings(metrics: Metrics, measure: str, values: Mapping[str, float]) -> tuple[str, ...]:
-    said = []
-    lots = metrics.by_lot.get(measure, {})
-    as_ranked = math.fsum(values.values()) / len(values)
-    by_lot = math.fsum(lots.get(each, value) for each, value in values.items()) / len(values)
-    if abs(as_ranked - by_lot) >= _TOLD:
-        said.append(
-            f"with ties drawn by lot, its mean is {by_lot:.4f} and not {as_ranked:.4f}; the test "
-            "goes by that, queries are shown as ranked"
-        )
-    if metrics.scores and metrics.scores.missing:
-        scores = metrics.scores
-        said.append(
-            f"{scores.missing:,} of its {scores.asked:,} {ScoreCounts.unit([scores])[1]} are "
-            "missing, and what stood in for them counts"
-        )
-    return tuple(said)
+        for name, folder in zip((a, b), folders, strict=True)
+    )
+    common, left_out = _common_queries(first, second)
+    return Pair(first, second, common, left_out)
 
 
 def _run_folder(name: str) -> RunFolder | None:
-    """The run folder of that name; None for what is none and need not be one.
+    """Open the run folder of that name; None for what is none and need not be one.
 
     Raises:
         RunFolderError: it is a folder without a run, or nothing at all.
@@ -296,87 +310,22 @@ def _run_folder(name: str) -> RunFolder | None:
     return RunFolder.open(path)
 
 
-def _bases(folders: Sequence[RunFolder | None]) -> list[Basis | None]:
-    """What each folder has ranked; one and the same object where it is the same."""
-    known: dict[str, Basis] = {}
-    bases: list[Basis | None] = []
-    for folder in folders:
-        if folder is None:
-            bases.append(None)
-            continue
-        if folder.manifest.data not in known:
-            known[folder.manifest.data] = basis_of_folder(folder.data())
-        bases.append(known[folder.manifest.data])
-    return bases
-
-
 def _common_queries(a: ComparedRun, b: ComparedRun) -> tuple[list[str], int]:
-    """Ids of the queries that can be compared, and how many judged ones cannot.
+    """Return the ids of the queries that can be compared, and how many judged ones cannot.
 
     Raises:
         RunFolderError: the runs are of different data sets, or have no query in common.
     """
-    named = [f"{run.basis.dataset} ({run.basis.split})" for run in (a, b)]
+    named = [f"{run.data.dataset} ({run.data.split})" for run in (a, b)]
     if named[0] != named[1]:
         raise RunFolderError(
             f"{a.name!r} ranks {named[0]} and {b.name!r} {named[1]}; compare runs of one data set"
         )
-    judged_a, judged_b = a.basis.qrels, b.basis.qrels
-    common = [
-        query_id
-        for query_id, grades in judged_a.items()
-        if grades and judged_b.get(query_id) == grades
-    ]
+    ours, theirs = a.data.qrels, b.data.qrels
+    common = [each for each, grades in ours.items() if grades and theirs.get(each) == grades]
     if not common:
         raise RunFolderError(
             f"{a.name!r} and {b.name!r} have no query of {named[0]} with the same judgements in "
             "common, so there is nothing to compare; run both with the same queries"
         )
-    return common, len({*judged_a, *judged_b}) - len(common)
-
-
-def _settings(folder: RunFolder) -> dict[str, str]:
-    manifest = folder.manifest
-    others = {
-        name: value
-        for name, value in manifest.options.items()
-        if name not in manifest.config
-        and name not in _NO_MODEL_OPTIONS
-        and not name.endswith("_model")
-    }
-    settings = {"ranker": manifest.ranker, **manifest.config, **others}
-    settings |= {f"{role} model": name for role, name in manifest.models.items()}
-    settings |= {f"prompt {name}": each[:8] for name, each in manifest.prompt_hashes.items()}
-    settings |= dict(manifest.versions)
-    return {name: _said(value) for name, value in settings.items()}
-
-
-def _said(setting: Any) -> str:
-    from personas.report.formats import value
-
-    return "none" if setting is None else value(setting)
-
-
-def _bare(
-    query: Query, run: Sequence[tuple[str, float]], label: str, failure: str
-) -> RankingRecord:
-    """A ranking of which nothing but documents and scores is known, or why there is none."""
-    import numpy as np
-
-    return RankingRecord(
-        query=query,
-        passages=tuple([Passage(doc_id, "") for doc_id, _ in run]),
-        order=np.arange(len(run)),
-        final=np.array([score for _, score in run], dtype=np.float64),
-        matrix=ScoreMatrix.empty(len(run), 0),
-        personas=(),
-        team=None,
-        ranker=label,
-        config={},
-        models={},
-        prompt_hashes={},
-        calls=UsageTable(),
-        seconds={},
-        failure="" if run else failure,
-        has_texts=False,
-    )
+    return common, len({*ours, *theirs}) - len(common)

@@ -18,10 +18,10 @@ from beir_eval.experiment.run_folder import (
     RUN_FILES,
     Metrics,
     Percentiles,
+    RunCost,
     RunFolder,
     RunManifest,
     ScoreCounts,
-    Taken,
     digests,
 )
 from beir_eval.files import append_whole, write_form
@@ -405,7 +405,7 @@ class Outcome:
             }
         )
 
-    def _taken(self) -> Taken:
+    def _taken(self) -> RunCost:
         from mcranker.llm.prices import cost
         from personas.ranking.usage import Usage
 
@@ -414,7 +414,7 @@ class Outcome:
         # Priced together, so that it makes no difference which answers were there already.
         costs = [cost(model, usage) for (_, _, model), usage in sorted_rows]
         known = [each for each in costs if each is not None]
-        return Taken(
+        return RunCost(
             calls=total.calls,
             input_tokens=total.input_tokens,
             cached_input_tokens=total.cached_input_tokens,

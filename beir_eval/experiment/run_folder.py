@@ -319,7 +319,7 @@ class Percentiles(_Kept):
     p99: float
 
 
-class Taken(_Kept):
+class RunCost(_Kept):
     """What a run takes by itself: answers that the ledger already had count as well.
 
     Attributes:
@@ -372,7 +372,7 @@ class Metrics(_Kept):
     failed: dict[str, str] = Field(default_factory=dict)
     short_teams: _Count | None = None
     scores: ScoreCounts | None = None
-    taken: Taken | None = None
+    taken: RunCost | None = None
 
 
 @dataclass(frozen=True, slots=True)

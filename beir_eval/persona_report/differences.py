@@ -8,9 +8,9 @@ from beir_eval.experiment.labels import models_of
 from beir_eval.experiment.run_folder import Metrics, RunFolder, ScoreCounts
 from beir_eval.measures.significance import compare_runs, confidence_intervals
 from beir_eval.persona_report.sources import Source, same_judge
-from beir_eval.report.notes import flaws_of
+from beir_eval.report.metrics_cache import MetricsCache, by_lot
 from beir_eval.report.numbers import BOUNDS_SIGN, MISSING_SIGN
-from beir_eval.report.shelf import Shelf, by_lot
+from beir_eval.report.warnings import flaws_of
 from personas.survey.model import Difference
 from personas.survey.query import DEPTH
 
@@ -26,16 +26,16 @@ def differences(sources: Sequence[Source]) -> list[tuple[Difference, ...]]:
     Raises:
         RunFolderError, RunError: a file of a run cannot be read.
     """
-    shelf = Shelf(MEASURE, alone=True)
+    cache = MetricsCache(MEASURE, alone=True)
     pairs: dict[tuple[int, str], tuple[dict[str, float], dict[str, float], str]] = {}
     for place, source in enumerate(sources):
         if not source.run.manifest.finished:
             continue
-        ours = shelf.of_run(source.run, source.data).metrics
-        first = shelf.of_first_stage(source.data).metrics
+        ours = cache.of_run(source.run, source.data).metrics
+        first = cache.of_first_stage(source.data).metrics
         against = {source.data.manifest.first_stage.name: (first, _flaw(source.run, ours))}
         if source.other is not None:
-            other = shelf.of_run(source.other, source.data).metrics
+            other = cache.of_run(source.other, source.data).metrics
             against[source.other.manifest.label] = other, _why_not(source, ours, other)
         for name, (metrics, why_not) in against.items():
             pairs[place, name] = by_lot(ours, MEASURE), by_lot(metrics, MEASURE), why_not

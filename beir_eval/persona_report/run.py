@@ -11,7 +11,7 @@ from beir_eval.errors import RunFolderError
 from beir_eval.experiment.rankings import RANKINGS, Ranked, index_rankings, judged_by_team
 from beir_eval.persona_report.pages import Chunk, QueryPlan, RunPlan
 from beir_eval.persona_report.sources import Source
-from beir_eval.report.notes import conditions, program_note
+from beir_eval.report.warnings import conditions, program_note
 from personas.ensembles import highest_score
 from personas.report.site import Made
 

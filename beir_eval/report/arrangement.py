@@ -18,7 +18,7 @@ from beir_eval.experiment.run_folder import (
 )
 from beir_eval.measures import paper
 from beir_eval.report.model import Column
-from beir_eval.report.notes import conditions
+from beir_eval.report.warnings import conditions
 from mcranker.errors import RunError
 
 NO_SUITE, NO_SUITE_TITLE = "runs", "Runs"
@@ -28,27 +28,16 @@ Slot = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """The runs of a section.
+    """The runs of a section."""
 
-    Attributes:
-        name: of the suite; ``"runs"`` without one.
-        suite: note of its first run; None without a suite.
-        data: content -> what was ranked, in the order of the columns.
-        labels: of the rows, the first stage's first; empty where no run is finished.
-        runs: the finished runs.
-        unfinished: (data set, label) of the others.
-        never_run: labels of the suite's other rankers.
-        added: foreign runs that are in no folder.
-    """
-
-    name: str
-    suite: SuiteNote | None
-    data: Mapping[str, DataFolder]
-    labels: tuple[str, ...]
-    runs: Mapping[Slot, RunFolder]
-    unfinished: tuple[tuple[str, str], ...]
-    never_run: tuple[str, ...] = ()
-    added: Mapping[Slot, ForeignRun] = field(default_factory=dict)
+    name: str  # of the suite; "runs" without one
+    suite: SuiteNote | None  # of its first run; None without a suite
+    data: Mapping[str, DataFolder]  # content -> what was ranked, in the order of the columns
+    labels: tuple[str, ...]  # of the rows, the first stage's first; empty if no run is finished
+    runs: Mapping[Slot, RunFolder]  # the finished ones
+    unfinished: tuple[tuple[str, str], ...]  # (data set, label)
+    never_run: tuple[str, ...] = ()  # labels of the suite's other rankers
+    added: Mapping[Slot, ForeignRun] = field(default_factory=dict)  # foreign runs in no folder
 
     def manifest(self, place: Slot) -> RunManifest | None:
         """Return that of a run; None for the first stage, and where nothing was run."""
@@ -128,8 +117,13 @@ def arrange(runs: Sequence[RunFolder]) -> list[Arrangement]:
     Raises:
         RunFolderError: a run and its data do not belong together, or cannot be read.
     """
+
+    def place(run: RunFolder) -> tuple[object, ...]:
+        suite = run.manifest.suite
+        return (suite.place if suite else 0, natural(run.manifest.label), run.path.resolve().parts)
+
     groups: dict[str, list[RunFolder]] = {}
-    for run in sorted(runs, key=_row_order):
+    for run in sorted(runs, key=place):
         suite = run.manifest.suite
         groups.setdefault(suite.name if suite else NO_SUITE, []).append(run)
     names = sorted(groups, key=lambda name: (name == NO_SUITE, natural(name)))
@@ -191,6 +185,11 @@ def _seen(data: DataFolder) -> set[str]:
 
 
 def _arranged(name: str, members: Sequence[RunFolder]) -> Arrangement:
+    def place(folder: DataFolder) -> tuple[object, ...]:
+        data, known = folder.manifest, paper.DATASETS
+        of_paper = known.index(data.paper) if data.paper in known else len(known)
+        return (of_paper, natural(data.dataset), data.queries, data.depth, data.split, data.content)
+
     finished: dict[Slot, RunFolder] = {}
     folders: dict[str, DataFolder] = {}
     unfinished = []
@@ -207,20 +206,9 @@ def _arranged(name: str, members: Sequence[RunFolder]) -> Arrangement:
     return Arrangement(
         name=name,
         suite=suite,
-        data=dict(sorted(folders.items(), key=lambda item: _column_order(item[1]))),
+        data=dict(sorted(folders.items(), key=lambda item: place(item[1]))),
         labels=(FIRST_STAGE, *labels) if labels else (),
         runs=finished,
         unfinished=tuple(unfinished),
         never_run=tuple(each for each in (suite.rankers if suite else ()) if each not in begun),
     )
-
-
-def _row_order(run: RunFolder) -> tuple[object, ...]:
-    place = run.manifest.suite.place if run.manifest.suite else 0
-    return (place, natural(run.manifest.label), run.path.resolve().parts)
-
-
-def _column_order(folder: DataFolder) -> tuple[object, ...]:
-    data, known = folder.manifest, paper.DATASETS
-    place = known.index(data.paper) if data.paper in known else len(known)
-    return (place, natural(data.dataset), data.queries, data.depth, data.split, data.content)

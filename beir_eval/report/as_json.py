@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from typing import Any
 
 import orjson
@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from beir_eval.experiment.run_folder import Metrics
 from beir_eval.measures.significance import Interval
 from beir_eval.report.model import Figure, Report, Section
-from beir_eval.report.notes import findings
+from beir_eval.report.warnings import warnings
 from personas.plain import safe_json
 
 VERSION = 1
@@ -26,31 +26,26 @@ def render_json(report: Report, *, per_query: bool = False) -> str:
     """
 
     def plain(value: Any) -> Any:
-        if isinstance(value, Metrics) and not per_query:
-            return value.model_dump(mode="json", exclude={"per_query", "by_lot"})
-        return _plain(value)
+        """Return what JSON shows for a value that it does not know."""
+        match value:
+            case Metrics() if not per_query:
+                return value.model_dump(mode="json", exclude={"per_query", "by_lot"})
+            case BaseModel():
+                return value.model_dump(mode="json")
+            case Interval():
+                return [value.low, value.high]
+            case Section():
+                left = [{"dataset": data, "label": label} for data, label in value.unfinished]
+                return {**_named(value), "unfinished": left}
+            case Figure():
+                lines = [{"name": name, "points": points} for name, points in value.lines]
+                return {**plain(value.note), "paper": value.paper, "lines": lines}
+        return _named(value)
 
     options = orjson.OPT_INDENT_2 | orjson.OPT_PASSTHROUGH_DATACLASS
-    content = {"version": VERSION, "warnings": list(findings(report)), **_named(report)}
+    content = {"version": VERSION, "warnings": list(warnings(report)), **_named(report)}
     text = orjson.dumps(content, default=plain, option=options)
     return safe_json(text.decode()) + "\n"
-
-
-def _plain(value: Any) -> Any:
-    """What stands for a value that JSON does not know."""
-    match value:
-        case BaseModel():
-            return value.model_dump(mode="json")
-        case Interval():
-            return [value.low, value.high]
-        case Section():
-            left = [{"dataset": data, "label": label} for data, label in value.unfinished]
-            return {**_named(value), "unfinished": left}
-        case Figure():
-            lines = [{"name": name, "points": points} for name, points in value.lines]
-            return {**_plain(value.note), "paper": value.paper, "lines": lines}
-    assert is_dataclass(value), f"a report holds no {type(value).__name__}"
-    return _named(value)
 
 
 def _named(value: Any) -> dict[str, Any]:

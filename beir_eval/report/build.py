@@ -8,20 +8,21 @@ from dataclasses import replace
 
 from beir_eval.errors import SettingError
 from beir_eval.experiment.labels import natural
-from beir_eval.experiment.run_folder import FIRST_STAGE, Metrics, RunFolder, RunManifest, SuiteNote
+from beir_eval.experiment.run_folder import FIRST_STAGE, Metrics, RunFolder, SuiteNote
 from beir_eval.measures import paper
 from beir_eval.measures.across import Pooled, pooled
 from beir_eval.measures.significance import (
     MARGIN,
-    Comparison,
     adjust,
     better_than,
     compare_runs,
     confidence_intervals,
 )
 from beir_eval.report.arrangement import NO_SUITE_TITLE, Arrangement, Slot, arrange, with_foreign
+from beir_eval.report.metrics_cache import Measured, MetricsCache, by_lot
 from beir_eval.report.model import Column, Figure, Point, Report, Row, Section, TableCell
-from beir_eval.report.notes import (
+from beir_eval.report.numbers import TIES_SIGN, mark
+from beir_eval.report.warnings import (
     bounded_at,
     flaws_of,
     measured_to,
@@ -29,8 +30,6 @@ from beir_eval.report.notes import (
     model_names,
     notes,
 )
-from beir_eval.report.numbers import TIES_SIGN, mark
-from beir_eval.report.shelf import Measured, Shelf, by_lot
 from personas.words import counted
 
 MEASURE = "nDCG@10"
@@ -88,27 +87,32 @@ def build_report(
     first = next((run for plan in plans for run in plan.runs.values()), None)
     measures = first.metrics().measures if first else (MEASURE,)
     wanted = (measure or measures[0]).lower()
-    shelf = Shelf(
+    cache = MetricsCache(
         next((each for each in measures if each.lower() == wanted), measure or measures[0]),
         provider_prices=provider_prices,
     )
-    report = Report(shelf.measure, correction, level, margin, ())
-    sections = tuple(_section(plan, plan.baseline(baseline), shelf, report) for plan in plans)
+    report = Report(cache.measure, correction, level, margin, ())
+    sections = tuple(_section(plan, plan.baseline(baseline), cache, report) for plan in plans)
     return replace(report, sections=sections)
 
 
-def _section(plan: Arrangement, baseline: str, shelf: Shelf, report: Report) -> Section:
+def _section(plan: Arrangement, baseline: str, cache: MetricsCache, report: Report) -> Section:
     columns = plan.columns()
-    cells = _cells(plan, baseline, shelf, report)
+    cells = _cells(plan, baseline, cache, report)
     rows = [_row(plan, label, label == baseline, columns, cells) for label in plan.labels]
     rows = _with_pooled(rows, plan, report)
-    if rows:
-        rows += _not_run(plan, with_paper=shelf.measure.lower() == MEASURE.lower())
+    with_paper = report.measure.lower() == MEASURE.lower()
+    for label, numbers in plan.not_run() if rows else ():
+        if label in plan.never_run or with_paper:
+            nothing = (None,) * len(numbers)
+            papers = numbers if with_paper else nothing
+            rows.append(
+                Row(label, False, "", "", None, None, _mean(papers), nothing, not_run=papers)
+            )
     names = {content: column.name for content, column in zip(plan.data, columns, strict=True)}
     changed = {f"data of {names[content]}": each.changed() for content, each in plan.data.items()}
     for (content, label), run in plan.runs.items():
         changed[f"{label} on {names[content]}"] = run.changed()
-    has_paper = any(row.paper(place) is not None for row in rows for place in range(len(columns)))
     section = Section(
         name=plan.name,
         title=plan.suite.title if plan.suite else NO_SUITE_TITLE,
@@ -117,9 +121,9 @@ def _section(plan: Arrangement, baseline: str, shelf: Shelf, report: Report) -> 
         baseline=plan.shown(baseline),
         figure=_figure(plan.suite, columns, rows),
         unfinished=plan.unfinished,
-        paper_source=paper.paper_source() if has_paper else "",
+        paper_source="",
         changed=tuple(f"{what} ({', '.join(files)})" for what, files in changed.items() if files),
-        measured=measured_to(shelf.measure, [column.data.depth for column in columns]),
+        measured=measured_to(report.measure, [column.data.depth for column in columns]),
     )
     said = list(notes(section))
     if plan.never_run:
@@ -129,18 +133,19 @@ def _section(plan: Arrangement, baseline: str, shelf: Shelf, report: Report) -> 
             f"{counted(unverified, 'run')} of a version that kept no SHA-256 of its files: not "
             "verified."
         )
-    return replace(section, notes=tuple(said))
+    source = paper.paper_source() if section.has_paper else ""
+    return replace(section, notes=tuple(said), paper_source=source)
 
 
-def _cells(plan: Arrangement, baseline: str, shelf: Shelf, report: Report) -> dict[Slot, TableCell]:
+def _cells(
+    plan: Arrangement, baseline: str, cache: MetricsCache, report: Report
+) -> dict[Slot, TableCell]:
+    measure = report.measure
     measured: dict[Slot, Measured] = {
-        (content, FIRST_STAGE): shelf.of_first_stage(data) for content, data in plan.data.items()
+        **{(each, FIRST_STAGE): cache.of_first_stage(data) for each, data in plan.data.items()},
+        **{place: cache.of_run(run, plan.data[place[0]]) for place, run in plan.runs.items()},
+        **{place: cache.of_foreign(run, plan.data[place[0]]) for place, run in plan.added.items()},
     }
-    for place, run in plan.runs.items():
-        measured[place] = shelf.of_run(run, plan.data[place[0]])
-    for place, added in plan.added.items():
-        measured[place] = shelf.of_foreign(added, plan.data[place[0]])
-    measure = shelf.measure
     flaws = {
         place: flaws_of(each.metrics, plan.manifest(place), measure)
         for place, each in measured.items()
@@ -176,11 +181,15 @@ def _cells(plan: Arrangement, baseline: str, shelf: Shelf, report: Report) -> di
     for place, each in measured.items():
         content, label = place
         metrics, manifest, base = each.metrics, plan.manifest(place), (content, baseline)
-        than, bounds = compared[content].get(label), metrics.ties.get(measure)
-        signs = flaws[place]
+        than, bounds, signs = compared[content].get(label), metrics.ties.get(measure), flaws[place]
         if than is not None and base in measured:
             gain = metrics.means[measure] - measured[base].metrics.means[measure]
-            signs = _signs(gain, than, flaws[place], flaws[base])
+            ties = TIES_SIGN if gain > EQUAL and than.difference < gain / 2 else ""
+            # What has flaws, or is compared with such a baseline, is not significant.
+            signs = ("" if signs or flaws[base] else mark(than.p_adjusted)) + ties + signs
+        # Without unjudged documents, ranks below `top_k` would move up.
+        condensed = cache.companions.condensed
+        known = condensed in metrics.means and bounded_at(metrics, manifest) is None
         cells[place] = TableCell(
             value=metrics.means[measure],
             paper=plan.paper_value(place) if measure.lower() == MEASURE.lower() else None,
@@ -193,8 +202,8 @@ def _cells(plan: Arrangement, baseline: str, shelf: Shelf, report: Report) -> di
             missing=missing_share(metrics),
             signs=signs,
             beats=tuple(plan.shown(other) for other in beaten[content].get(label, ())),
-            judged=metrics.means.get(shelf.companions.judged),
-            condensed=_condensed(metrics, manifest, shelf.companions.condensed),
+            judged=metrics.means.get(cache.companions.judged),
+            condensed=_honest_mean(metrics, condensed) if condensed and known else None,
             ceiling=each.ceiling,
             overlap=each.overlap,
         )
@@ -204,22 +213,6 @@ def _cells(plan: Arrangement, baseline: str, shelf: Shelf, report: Report) -> di
 def _honest_mean(metrics: Metrics, measure: str) -> float:
     bounds = metrics.ties.get(measure)
     return metrics.means[measure] if bounds is None or bounds.by_lot is None else bounds.by_lot
-
-
-def _condensed(metrics: Metrics, manifest: RunManifest | None, name: str | None) -> float | None:
-    """Return None as well where ranks below ``top_k`` would move up."""
-    if name is None or name not in metrics.means or bounded_at(metrics, manifest) is not None:
-        return None
-    return _honest_mean(metrics, name)
-
-
-def _signs(gain: float, than: Comparison, flaws: str, flaws_of_baseline: str) -> str:
-    """Return the marks beside a value: significance, ties that make the lead, and its flaws.
-
-    A value with flaws, and one compared with such a baseline, is not marked as significant.
-    """
-    ties = TIES_SIGN if gain > EQUAL and than.difference < gain / 2 else ""
-    return ("" if flaws or flaws_of_baseline else mark(than.p_adjusted)) + ties + flaws
 
 
 def _row(
@@ -248,17 +241,6 @@ def _row(
         models=model_names(manifests),
         foreign=any(manifest.foreign for manifest in manifests.values()),
     )
-
-
-def _not_run(plan: Arrangement, *, with_paper: bool) -> list[Row]:
-    made = []
-    for label, numbers in plan.not_run():
-        if label in plan.never_run or with_paper:
-            nothing = (None,) * len(numbers)
-            papers = numbers if with_paper else nothing
-            row = Row(label, False, "", "", None, None, _mean(papers), nothing, not_run=papers)
-            made.append(row)
-    return made
 
 
 def _with_pooled(rows: list[Row], plan: Arrangement, report: Report) -> list[Row]:

@@ -9,7 +9,7 @@ import math
 import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise, takewhile
 from typing import Any
 
 from beir_eval.report.model import Figure, Point
@@ -43,8 +43,6 @@ def render_svg(
     figure: Figure, *, measure: str = "nDCG@10", width: float = WIDTH, embedded: bool = False
 ) -> str:
     """Return the figure as SVG; the same figure gives the same file, byte for byte.
-
-    Names that are too long are cut; the whole name shows under a pointer.
 
     Args:
         figure: what to draw; its values are 0 to 1.
@@ -114,8 +112,10 @@ class _Drawing:
         for points in ([start, end], *caps):
             self.path(points, f"whisker s{series % SERIES}")
 
-    def dot(self, x: float, y: float, series: int, title: str) -> None:
-        """Add the sign of a series; a pointer over it shows `title`."""
+    def dot(self, x: float, y: float, series: int, name: str = "", of: Point | None = None) -> None:
+        """Add the sign of a series; a pointer over it shows the name and the numbers of a point."""
+        ends = of and interval(of.interval.low, of.interval.high)
+        title = f"{name}: {measure_text(of.value)} ({ends})" if of else ""
         hollow = " hollow" if series >= SERIES else ""
         kind = f"dot s{series % SERIES}{hollow}"
         self.paths.append({"x": _n(x), "y": _n(y), "kind": kind, "title": title})
@@ -161,8 +161,9 @@ def _draw_rows(drawing: _Drawing, groups: Lines, top: float, scale: str, x_label
                 drawing.text(left - 14, base, line, anchor="end", full=name)
             low, high, series = x(point.interval.low), x(point.interval.high), names.index(name)
             drawing.whisker((low, middle), (high, middle), series)
-            title = f"{group}, {name}: {_numbers(point)}" if group else f"{name}: {_numbers(point)}"
-            drawing.dot(x(point.value), middle, series, title)
+            drawing.dot(
+                x(point.value), middle, series, f"{group}, {name}" if group else name, point
+            )
             drawing.text(width - EDGE, middle + 4.5, measure_text(point.value), anchor="end")
             y += heights[name]
         y += 10
@@ -227,14 +228,14 @@ def _draw_lines(drawing: _Drawing, lines: Lines, top: float, scale: str, x_label
             drawing.whisker((at, low), (at, high), series)
         drawing.path(places, f"line s{series % SERIES}{' dashed' if series >= SERIES else ''}")
         for (at, height), point in zip(places, ordered, strict=True):
-            drawing.dot(at, height, series, f"{name}, {_at(point)}: {_numbers(point)}")
+            drawing.dot(at, height, series, f"{name}, {_at(point)}", point)
         ends.append(places[-1])
     wanted = [height for _, height in ends]
     for series, at in enumerate(spread(wanted, _NAMES_APART, top, bottom)):
         name, (end_x, end_y) = lines[series][0], ends[series]
         leader = [(end_x + 8, end_y), (right, end_y), (names_at - 17, at)]
         drawing.path(leader, f"leader s{series % SERIES}")
-        drawing.dot(names_at - 9, at, series, "")
+        drawing.dot(names_at - 9, at, series)
         drawing.text(names_at, at + 4.5, cut_to(name, room, _NAME), full=name)
     return bottom + (46 if x_label else 26)
 
@@ -273,9 +274,9 @@ def scaled(value: float, between: tuple[float, float], onto: tuple[float, float]
 
 
 def spread(wanted: Sequence[float], apart: float, low: float, high: float) -> list[float]:
-    """Return the places nearest to `wanted` that are `apart` from each other, in their order.
+    """Return the places nearest to `wanted`, in their order, `apart` from each other.
 
-    They lie from `low` to `high`; where there is too little room, they go beyond `high`.
+    They lie from `low` to `high`, and beyond it where there is too little room.
     """
     order = sorted(range(len(wanted)), key=lambda place: (wanted[place], place))
     found = list(wanted)
@@ -300,13 +301,9 @@ def cut_to(text: str, room: float, size: float) -> str:
     text = bare(text)
     if width_of(text, size) <= room:
         return text
-    left, kept = room - size, []
-    for sign in text:
-        left -= size * _share(sign)
-        if left < 0:
-            break
-        kept.append(sign)
-    return "".join(kept).rstrip() + "…"
+    widths = accumulate(size * _share(sign) for sign in text)
+    kept = takewhile(lambda each: each[1] <= room - size, zip(text, widths, strict=True))
+    return "".join(sign for sign, _ in kept).rstrip() + "…"
 
 
 def wrapped(text: str, room: float, size: float, lines: int) -> list[str]:
@@ -328,19 +325,12 @@ def _share(sign: str) -> float:
         return 0.0
     if unicodedata.east_asian_width(sign) in "WF":
         return 1.0
-    if sign in _NARROW:
-        return 0.36
-    if sign in _WIDE:
-        return 0.95
-    return 0.72 if sign.isupper() else 0.6
+    usual = 0.72 if sign.isupper() else 0.6
+    return 0.36 if sign in _NARROW else 0.95 if sign in _WIDE else usual
 
 
 def _at(point: Point) -> str:
     return point.x if isinstance(point.x, str) else _number(point.x)
-
-
-def _numbers(point: Point) -> str:
-    return f"{measure_text(point.value)} ({interval(point.interval.low, point.interval.high)})"
 
 
 def _number(value: float) -> str:

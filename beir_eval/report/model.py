@@ -17,64 +17,39 @@ from personas.ranking.weak_judges import WeakJudge
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A data set of a section.
+    """A data set of a section."""
 
-    Attributes:
-        name: heading.
-        data: what was ranked there.
-        paper_queries: queries of the data set in the paper's experiments; None if not in it.
-        conditions: how much was ranked, and how much the paper ranked, in words.
-    """
-
-    name: str
+    name: str  # heading
     data: DataManifest
-    paper_queries: int | None
-    conditions: str = ""
+    paper_queries: int | None  # in the paper's experiments; None if not in them
+    conditions: str = ""  # how much was ranked, and how much the paper ranked, in words
 
 
 @dataclass(frozen=True, slots=True)
 class TableCell:
-    """One run's value on one data set.
+    """One run's value on one data set; measures are 0 to 1, None where they cannot be known."""
 
-    Attributes:
-        value: mean of the report's measure, 0 to 1.
-        interval: confidence interval of `honest`.
-        paper: the paper's number, 0 to 1; None if it has none.
-        rank: 1 for the best of the column by `honest`, 2 for the second, first stage included;
-            equal values share. 0 for all others, for those of which too many scores are missing,
-            and where the column has one run only.
-        comparison: with the baseline's, both `honest`; None for the baseline itself and where it
-            is missing.
-        metrics: the rest.
-        manifest: of the run; None for the first stage.
-        by_lot: mean with ties in random order; None where it cannot be known.
-        missing: share of the scores or comparisons asked for that are missing, 0 to 1.
-        signs: marks beside the value, as the legend of its table explains them.
-        beats: labels of the rows that it is significantly better than, all pairs of the section
-            tested and corrected as one family.
-        judged: share of the ranks that the measure looks at whose documents are judged.
-        condensed: the measure of the list without its unjudged documents, ties in random order.
-        ceiling: the measure of the best order of the documents that it ranked.
-        overlap: mean rank-biased overlap with the first stage, see
-            `beir_eval.measures.overlap.rank_biased_overlap`. The last four are 0 to 1, and None
-            where they cannot be known.
-    """
-
-    value: float
-    interval: Interval
+    value: float  # mean of the report's measure
+    interval: Interval  # confidence interval of `honest`
     paper: float | None
     rank: int
+    """1 for the best of the column by `honest`, 2 for the second, first stage included; equal
+    values share. 0 for all others, for those of which too many scores are missing, and where the
+    column has one run only."""
     comparison: Comparison | None
+    """With the baseline's, both `honest`; None for the baseline and where that is missing."""
     metrics: Metrics
-    manifest: RunManifest | None
-    by_lot: float | None = None
-    missing: float = 0.0
-    signs: str = ""
+    manifest: RunManifest | None  # of the run; None for the first stage
+    by_lot: float | None = None  # mean with ties in random order
+    missing: float = 0.0  # share of the scores or comparisons asked for
+    signs: str = ""  # marks beside the value, as the legend of its table explains them
     beats: tuple[str, ...] = ()
-    judged: float | None = None
-    condensed: float | None = None
-    ceiling: float | None = None
-    overlap: float | None = None
+    """Labels of the rows that it is significantly better than, all pairs of the section tested
+    and corrected as one family."""
+    judged: float | None = None  # share of the ranks that the measure looks at
+    condensed: float | None = None  # the measure without unjudged documents, ties by lot
+    ceiling: float | None = None  # the measure of the best order of what it ranked
+    overlap: float | None = None  # with the first stage: mean of `rank_biased_overlap`
 
     @property
     def sound(self) -> bool:
@@ -94,35 +69,24 @@ class TableCell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One ranker over the data sets of a section.
-
-    Attributes:
-        label: the ranker's.
-        is_baseline: whether the others are compared with it.
-        weak_judge: why the judge is weak, as `RankingRecord.weak_judge` has it; may be empty.
-        models: the models' names, e.g. ``"local:smollm2-135m"``, or role by role where they
-            differ; empty for the first stage.
-        average: mean of `value` over the columns, None if any is missing. Averages are not tested.
-        average_by_lot: the same of `TableCell.honest`.
-        paper_average: mean of the paper's numbers over the same columns; None if any is missing.
-        cells: one a column of the section; None where it was not run, or is not finished.
-        not_run: the paper's numbers by column, of a row of which nothing was run; else None.
-        foreign: whether another program ranked, and a TREC run was given.
-        pooled: the difference to the baseline over all columns; None for the baseline, and where
-            there are no two columns to pool.
-    """
+    """One ranker over the data sets of a section; averages are None if a value is missing."""
 
     label: str
     is_baseline: bool
-    weak_judge: WeakJudge
+    weak_judge: WeakJudge  # as `RankingRecord.weak_judge`; may be empty
     models: str
-    average: float | None
-    average_by_lot: float | None
-    paper_average: float | None
-    cells: tuple[TableCell | None, ...]
+    """Their names, e.g. ``"local:smollm2-135m"``, or role by role where they differ; empty for
+    the first stage."""
+    average: float | None  # of `TableCell.value` over the columns; averages are not tested
+    average_by_lot: float | None  # of `TableCell.honest`
+    paper_average: float | None  # over the same columns
+    cells: tuple[TableCell | None, ...]  # by column; None where not run, or not finished
     not_run: tuple[float | None, ...] | None = None
-    foreign: bool = False
+    """The paper's numbers by column, of a row of which nothing was run; else None."""
+    foreign: bool = False  # another program ranked, and a TREC run was given
     pooled: Pooled | None = None
+    """Difference to the baseline over all columns; None for the baseline, and where there are no
+    two columns to pool."""
 
     def paper(self, place: int) -> float | None:
         """Return the paper's number for the `place`-th column, 0 to 1; None if it has none."""
@@ -144,17 +108,11 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure of a section.
+    """A figure of a section."""
 
-    Attributes:
-        note: its kind and words.
-        lines: (name, points) of every line, or of every group of rows.
-        paper: the paper's words on its own figure; may be empty.
-    """
-
-    note: FigureNote
-    lines: tuple[tuple[str, tuple[Point, ...]], ...]
-    paper: str
+    note: FigureNote  # its kind and words
+    lines: tuple[tuple[str, tuple[Point, ...]], ...]  # of every line, or every group of rows
+    paper: str  # the paper's words on its own figure; may be empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,41 +120,35 @@ class Section:
     """The runs of one suite, or those without a suite.
 
     A data set on which no run is finished has no column; it is in `unfinished` only.
-
-    Attributes:
-        name: of the suite; ``"runs"`` for those without one.
-        title: heading.
-        baseline: label of the row that the others are compared with.
-        paper_source: what the paper's numbers are of; empty if there are none.
-        columns: data sets.
-        rows: the first stage's first, then the rankers', in the suite's order, then foreign runs
-            that are in no folder, then those of which nothing was run.
-        figure: the figure that the runs make, or None.
-        unfinished: (data set, label) of runs left out because they are not finished.
-        changed: runs and data whose files are not as they were written, and which files.
-        measured: what the values are, e.g. ``"nDCG@10"``, or ``"nDCG@10 of the top 5"`` where
-            fewer passages were ranked than the measure looks at.
-        notes: sentences below the tables: which models, their defaults where they are weak, what
-            was not run, how calls are counted.
     """
 
-    name: str
+    name: str  # of the suite; "runs" for those without one
     title: str
-    baseline: str
-    paper_source: str
+    baseline: str  # label of the row that the others are compared with
+    paper_source: str  # what the paper's numbers are of; empty if there are none
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
+    """The first stage, the rankers in the suite's order, foreign runs that are in no folder, and
+    those of which nothing was run."""
     figure: Figure | None
-    unfinished: tuple[tuple[str, str], ...]
-    notes: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
+    unfinished: tuple[tuple[str, str], ...]  # (data set, label) of runs that are left out
+    notes: tuple[str, ...] = ()  # sentences below the tables
+    changed: tuple[str, ...] = ()  # runs and data whose files are not as written, and which files
     measured: str = ""
+    """E.g. ``"nDCG@10"``, or ``"nDCG@10 of the top 5"`` where fewer passages were ranked than the
+    measure looks at."""
 
     @property
     def averaged(self) -> bool:
         """Whether there are averages: over two data sets or more, and each of them once."""
         names = [column.data.dataset for column in self.columns]
         return 1 < len(names) == len(set(names))
+
+    @property
+    def has_paper(self) -> bool:
+        """Whether a row has a number of the paper."""
+        places = range(len(self.columns))
+        return any(row.paper(place) is not None for row in self.rows for place in places)
 
     def by_lot(self, place: int) -> bool:
         """Return whether ties in random order change a value of that column, as it is shown."""
@@ -213,18 +165,10 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything.
+    """Everything."""
 
-    Attributes:
-        measure: whose values the tables show, as ir-measures writes it.
-        correction: of the p-values of the paired t-tests, e.g. ``"holm"``.
-        level: of the confidence intervals, e.g. 0.95.
-        margin: of the tests of equivalence, e.g. 0.01.
-        sections: by name of the suite in their natural order; runs without a suite last.
-    """
-
-    measure: str
-    correction: str
-    level: float
-    margin: float
-    sections: tuple[Section, ...]
+    measure: str  # whose values the tables show, as ir-measures writes it
+    correction: str  # of the p-values of the paired t-tests, e.g. "holm"
+    level: float  # of the confidence intervals, e.g. 0.95
+    margin: float  # of the tests of equivalence, e.g. 0.01
+    sections: tuple[Section, ...]  # in the natural order of the suites' names; without one, last

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 from string import ascii_lowercase
 from typing import Any
 
@@ -12,8 +12,7 @@ from beir_eval.experiment.run_folder import FOREIGN
 from beir_eval.measures.overlap import PERSISTENCE
 from beir_eval.measures.significance import POWER, SIGNIFICANT
 from beir_eval.measures.ties import DRAWS
-from beir_eval.report.model import Figure, Report, Row, Section, TableCell
-from beir_eval.report.notes import MOST_MISSING
+from beir_eval.report.model import Figure, Report, Section, TableCell
 from beir_eval.report.numbers import (
     BOUNDS_SIGN,
     LEVELS,
@@ -26,6 +25,7 @@ from beir_eval.report.numbers import (
     p_text,
     rate,
 )
+from beir_eval.report.warnings import MOST_MISSING
 from personas.words import counted, dollars, fixed, optional, seconds, whole
 
 PAPER = "paper"
@@ -41,29 +41,17 @@ _SIGNS = {
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One place of a table.
+    """One place of a table."""
 
-    Attributes:
-        text: not escaped for any form.
-        value: to sort by; None where it is text.
-        best: the best of its column.
-        second: the second best of its column.
-        mark: of significance; empty if there is none.
-        tags: words in brackets after the text.
-        below: a line below the text, on pages only.
-        kind: ``"warn"`` for what deserves a look, ``"paper"`` for a number of the paper.
-        span: lower end, middle and upper end of an interval that can be drawn.
-    """
-
-    text: str
-    value: float | None = None
-    best: bool = False
+    text: str  # not escaped for any form
+    value: float | None = None  # to sort by; None where it is text
+    best: bool = False  # of its column
     second: bool = False
-    mark: str = ""
-    tags: tuple[str, ...] = ()
-    below: str = ""
-    kind: str = ""
-    span: tuple[float, float, float] | None = None
+    mark: str = ""  # of significance
+    tags: tuple[str, ...] = ()  # words in brackets after the text
+    below: str = ""  # a line below the text, on pages only
+    kind: str = ""  # "warn" for what deserves a look, "paper" for a number of the paper
+    span: tuple[float, float, float] | None = None  # ends and middle of an interval to be drawn
 
     @property
     def lettered(self) -> bool:
@@ -118,7 +106,18 @@ def section_tables(report: Report, section: Section) -> tuple[Table, ...]:
         _by_cell(
             "Judgements and candidates",
             section,
-            _judgements(report),
+            (
+                (f"{report.measure}, {BY_LOT}", "honest", _measure),
+                ("judged", "judged", _share),
+                ("judged only", "condensed", _measure),
+                ("ceiling", "ceiling", _measure),
+                (
+                    "of the ceiling",
+                    lambda of: of.honest / of.ceiling if of.ceiling else None,
+                    _share,
+                ),
+                ("overlap", "overlap", _measure),
+            ),
             note="Judged: share of the ranks that the measure looks at whose documents are judged. "
             "Judged only: the measure once unjudged documents are taken out of the list (the "
             "condensed list); none with top_k, whose later ranks are not known. Ceiling: the "
@@ -144,10 +143,8 @@ def figure_table(report: Report, figure: Figure) -> Table:
     names = ("line", figure.note.x_label or "x") if line else ("group", "row")
     rows = [
         (
-            Entry(name),
-            Entry(point.x if isinstance(point.x, str) else f"{point.x:g}"),
-            _count(point.queries),
-            _measure(point.value),
+            *(Entry(name), Entry(point.x if isinstance(point.x, str) else f"{point.x:g}")),
+            *(_count(point.queries), _measure(point.value)),
             Entry(interval(point.interval.low, point.interval.high)),
         )
         for name, points in figure.lines
@@ -184,10 +181,10 @@ def _values(report: Report, section: Section) -> Table:
                 entries += [Entry(NOTHING)] * lot
             else:
                 entries += _value(cell, lot=lot)
-            entries += [_measure(row.paper(place), "paper")] * paper
+            entries += [_paper(row.paper(place))] * paper
         if section.averaged:
             entries += [_measure(row.average), *[_measure(row.average_by_lot)] * any(lots)]
-            entries += [_measure(row.paper_average, "paper")] * average_paper
+            entries += [_paper(row.paper_average)] * average_paper
         rows.append(tuple(entries))
     note = _legend(report, section)
     ranks = {cell.rank for _, _, cell in section.cells()}
@@ -255,36 +252,33 @@ def _by_cell(
     names = ("ranker", "data set")[: 1 + (len(section.columns) > 1)]
     found = [
         (
-            (row.label, column.name)[: len(names)],
-            [form(_get(cell, of) if isinstance(of, str) else of(cell)) for _, of, form in columns],
+            *map(Entry, (row.label, column.name)[: len(names)]),
+            *(form(_get(cell, of) if isinstance(of, str) else of(cell)) for _, of, form in columns),
         )
         for row, column, cell in section.cells()
         if _get(cell, where) is not None
     ]
+    headings = (*names, *(heading for heading, *_ in columns))
     kept = [
         place
-        for place in range(len(columns))
-        if any(entries[place].text != NOTHING for _, entries in found)
+        for place in range(len(headings))
+        if place < len(names) or any(row[place].text != NOTHING for row in found)
     ]
-    headings = (*names, *(columns[place][0] for place in kept))
-    rows = [(*map(Entry, words), *(entries[place] for place in kept)) for words, entries in found]
-    return Table(title, headings, tuple(rows), texts=len(names), note=note)
+    rows = tuple(tuple(row[place] for place in kept) for row in found)
+    return Table(title, tuple(headings[place] for place in kept), rows, len(names), note)
 
 
 def _differences(report: Report) -> _Columns:
-    corrected: _Columns = ()
-    if report.correction in CORRECTIONS:
-        corrected = ((f"p ({CORRECTIONS[report.correction]})", "comparison.p_adjusted", _p),)
-
-    def difference(cell: TableCell) -> Entry:
-        value = _get(cell, "comparison.difference")
-        return Entry(gain_text(value), value, mark=cell.signs)
-
+    correction = CORRECTIONS.get(report.correction)
     return (
-        ("difference", lambda cell: cell, difference),
+        (
+            "difference",
+            lambda cell: cell.comparison and (cell.comparison.difference, cell.signs),
+            lambda of: Entry(gain_text(of[0]), of[0], mark=of[1]),
+        ),
         (_level(report), "comparison", _ends),
         ("p", "comparison.p_value", _p),
-        *corrected,
+        *([(f"p ({correction})", "comparison.p_adjusted", _p)] if correction else []),
         (
             "better / equal / worse",
             "comparison",
@@ -305,26 +299,11 @@ def _effects(margin: str) -> _Columns:
         return Entry(f"not worse by {margin}" if than.p_not_worse < SIGNIFICANT else "nothing")
 
     return (
-        ("effect size", "comparison.effect", lambda d: Entry(optional(d, 2) or NOTHING, d)),
+        ("effect size", "comparison.effect", _form(lambda effect: optional(effect, 2))),
         ("detectable", "comparison.detectable", _measure),
         (f"p of worse by {margin}", "comparison.p_not_worse", _p),
         (f"p of not within ±{margin}", "comparison.p_equivalent", _p),
         ("shown", lambda cell: cell, shown),
-    )
-
-
-def _judgements(report: Report) -> _Columns:
-    return (
-        (f"{report.measure}, {BY_LOT}", "honest", _measure),
-        ("judged", "judged", _share),
-        ("judged only", "condensed", _measure),
-        ("ceiling", "ceiling", _measure),
-        (
-            "of the ceiling",
-            lambda cell: cell.honest / cell.ceiling if cell.ceiling else None,
-            _share,
-        ),
-        ("overlap", "overlap", _measure),
     )
 
 
@@ -353,11 +332,14 @@ def _ties(report: Report, section: Section) -> Table:
 def _pairs(report: Report, section: Section) -> Table:
     """Return all pairs, as papers print them: letters of the rows that a value is better than."""
     ranked = [row for row in section.rows if row.not_run is None]
-    letters = {row.label: letter for row, letter in zip(ranked, _letters(), strict=False)}
-    pairs = 0
-    for place in range(len(section.columns)):
-        tested = sum(1 for row in ranked if (cell := row.cells[place]) and cell.sound)
-        pairs += tested * (tested - 1) // 2
+    # a to z, then aa to zz
+    names = chain(ascii_lowercase, map("".join, product(ascii_lowercase, repeat=2)))
+    letters = {row.label: letter for row, letter in zip(ranked, names, strict=False)}
+    tested = [
+        sum(bool((cell := row.cells[place]) and cell.sound) for row in ranked)
+        for place in range(len(section.columns))
+    ]
+    pairs = sum(each * (each - 1) // 2 for each in tested)
     if pairs < 2:
         return Table("", (), ())
 
@@ -381,22 +363,17 @@ def _pairs(report: Report, section: Section) -> Table:
     )
 
 
-def _letters() -> Iterator[str]:
-    """Yield a to z, then aa to zz."""
-    yield from ascii_lowercase
-    yield from map("".join, product(ascii_lowercase, repeat=2))
-
-
 def _across(report: Report, section: Section) -> Table:
-    def entries(row: Row) -> Iterator[Entry]:
-        found = row.pooled
-        if found is not None:
-            yield Entry(row.label)
-            yield Entry(f"{found.better} of {found.collections}", found.better)
-            yield Entry(gain_text(found.difference), found.difference)
-            yield from (_ends(found), _p(found.p_value), _p(found.p_adjusted))
-            yield _measure(found.between)
-
+    rows = tuple(
+        (
+            Entry(row.label),
+            Entry(f"{found.better} of {found.collections}", found.better),
+            Entry(gain_text(found.difference), found.difference),
+            *(_ends(found), _p(found.p_value), _p(found.p_adjusted), _measure(found.between)),
+        )
+        for row in section.rows
+        if (found := row.pooled)
+    )
     return Table(
         title=f"Over all data sets: differences from {section.baseline}",
         headings=(
@@ -404,7 +381,7 @@ def _across(report: Report, section: Section) -> Table:
             f"p ({CORRECTIONS.get(report.correction, 'not corrected')})",
             "between sets",
         ),
-        rows=tuple(tuple(entries(row)) for row in section.rows if row.pooled),
+        rows=rows,
         note="A random-effects meta-analysis of the data sets' mean differences (DerSimonian and "
         "Laird; intervals of Hartung and Knapp). Between sets: the standard deviation of the true "
         "differences, as estimated.",
@@ -421,37 +398,23 @@ def _level(report: Report) -> str:
     return f"{100 * report.level:g}% interval"
 
 
-def _measure(value: float | None, kind: str = "") -> Entry:
-    return Entry(measure_text(value), value, kind=kind)
+def _form(shown: Callable[[Any], str], kind: str = "") -> _Form:
+    """Show a number by `shown`, and a dash for None; `kind` is that of numbers other than 0."""
+    return lambda of: Entry(NOTHING if of is None else shown(of), of, kind=kind if of else "")
 
 
-def _share(value: float | None) -> Entry:
-    return Entry(NOTHING if value is None else f"{fixed(100 * value, 0)}%", value)
-
-
-def _p(value: float) -> Entry:
-    return Entry(p_text(value), value)
+_measure, _share, _p = (
+    _form(measure_text),
+    _form(lambda of: f"{fixed(100 * of, 0)}%"),
+    _form(p_text),
+)
+_count, _bad_count, _seconds = _form(whole), _form(whole, "warn"), _form(seconds)
+_paper = _form(measure_text, "paper")
 
 
 def _ends(of: Any) -> Entry:
     low, high = of.interval.low, of.interval.high
     return Entry(interval(low, high, signed=True), span=(low, of.difference, high))
-
-
-def _count(value: int | None) -> Entry:
-    return Entry(NOTHING if value is None else whole(value), value)
-
-
-def _bad_count(value: int | None) -> Entry:
-    return Entry(NOTHING if value is None else whole(value), value, kind="warn" if value else "")
-
-
-def _some(value: int | None) -> Entry:
-    return _count(value or None)
-
-
-def _seconds(value: float | None) -> Entry:
-    return Entry(NOTHING if value is None else seconds(value), value)
 
 
 def _missing(scores: Any) -> Entry:
@@ -476,8 +439,8 @@ _COMPLETENESS: _Columns = (
     ("asked", "metrics.scores.asked", _count),
     ("missing", "metrics.scores", _missing),
     ("left out", "metrics.scores.skipped", _count),
-    ("tied", "metrics.scores.tied", _some),
-    ("inconsistent", "metrics.scores.inconsistent", _some),
+    ("tied", "metrics.scores.tied", lambda of: _count(of or None)),
+    ("inconsistent", "metrics.scores.inconsistent", lambda of: _count(of or None)),
     ("unreadable replies", "metrics.scores.unreadable", _count),
     ("no results", lambda cell: len(cell.metrics.missing_queries), _bad_count),
     ("not ranked", _not_ranked, _bad_count),

@@ -11,7 +11,7 @@ from mcranker.llm.chat import ChatRequest
 
 __all__ = ["DOCS", "Page", "answers", "data_of", "infested", "ranked"]
 
-VOID = {"meta", "input", "rect", "line", "link", "img", "br", "hr"}
+VOID = {"meta", "input", "rect", "line", "link", "img", "br", "hr", "path", "circle"}
 
 
 class Page(HTMLParser):

@@ -9,9 +9,9 @@ from beir_eval.experiment.run_folder import (
     DataManifest,
     FirstStageNote,
     Metrics,
+    RunCost,
     RunManifest,
     ScoreCounts,
-    Taken,
     TieBounds,
 )
 from beir_eval.measures.significance import Comparison, Interval
@@ -110,7 +110,7 @@ def cell(
     ranked = {
         "short_teams": 3,
         "scores": ScoreCounts(asked=400, unreadable=7),
-        "taken": Taken(
+        "taken": RunCost(
             calls=1234, input_tokens=5678, cached_input_tokens=99, output_tokens=42, seconds=75
         ),
     }

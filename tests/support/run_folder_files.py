@@ -19,10 +19,10 @@ from beir_eval.experiment.run_folder import (
     DataManifest,
     FirstStageNote,
     Metrics,
+    RunCost,
     RunManifest,
     ScoreCounts,
     SuiteNote,
-    Taken,
     TieBounds,
 )
 from beir_eval.files import write_form
@@ -221,7 +221,7 @@ def _write_rankings(folder: Path, rankings: list[Ranking], failed: dict[str, str
                 reasons={"no score in the reply": len(missing)} if missing else {},
                 unreadable=2 * len(missing),
             ),
-            "taken": Taken(
+            "taken": RunCost(
                 calls=calls,
                 input_tokens=100 * calls,
                 cached_input_tokens=60 * calls,
@@ -274,7 +274,7 @@ def _made_up(plan: Plan, label: str, ids: Sequence[str]) -> Metrics:
             MEASURE: TieBounds(worst=mean - 0.01 * ranked, best=mean + 0.01 * ranked, by_lot=mean)
         },
         scores=ScoreCounts(asked=calls) if ranked else None,
-        taken=Taken(
+        taken=RunCost(
             calls=calls,
             input_tokens=400 * calls,
             cached_input_tokens=300 * calls,

@@ -206,6 +206,12 @@ def test_runs_have_the_same_page(tmp_path: Path) -> None:
     assert all("B less A:" in text and "What moved, and why" in text for text in texts)
     page = Page(pages[1].read_text(encoding="utf-8"))
     assert sum(name == "line" for name, _ in page.tags) == 6  # three passages of two queries moved
+    # q3 rises from 0.5 to 1, on 100 pixels that begin at 6.
+    assert [at["class"] for _, at in page.tags if "leap " in at.get("class", "")] == [
+        "leap up",
+        "leap down",
+    ]
+    assert any(at.get("d") == "M56.0 6H106.0" for _, at in page.tags)
     refused_html = CliRunner().invoke(run_compare, [one, two, "--html", "x", "--output", "md"])
     assert refused_html.exit_code == 2
 

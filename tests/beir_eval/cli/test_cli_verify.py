@@ -14,7 +14,7 @@ from beir_eval.compare.sources import open_pair
 from beir_eval.experiment.run import CellResult, run_suite
 from beir_eval.experiment.run_folder import DataManifest, RunFolder, RunManifest
 from beir_eval.report.build import build_report
-from beir_eval.report.notes import findings
+from beir_eval.report.warnings import warnings
 from tests.support.beir_folder import knowing, write_folder
 from tests.support.experiment_support import plan, suite
 from tests.support.report_runs import change, only, report_on
@@ -44,7 +44,7 @@ def test_runs_are_as_written(runs: tuple[Path, list[CellResult]]) -> None:
     out, _ = runs
     whole: tuple[str, list[str]] = ("as written", [])
     assert verified(out) == {"data": whole, "direct": whole, "sum": whole}
-    assert not any("changed" in each.sentence for each in findings(report_on(out)))
+    assert not any("changed" in each.sentence for each in warnings(report_on(out)))
 
 
 @pytest.mark.parametrize("name", ["rankings.jsonl", "run.trec", "metrics.json"])
@@ -54,7 +54,7 @@ def test_an_edited_file_is_found_and_told(runs: tuple[Path, list[CellResult]], n
         file.write(b"\n")
     assert verified(out)["sum"] == ("changed", [name])
     assert verified(out)["direct"] == ("as written", [])
-    told = [each for each in findings(report_on(out)) if "changed after the run" in each.sentence]
+    told = [each for each in warnings(report_on(out)) if "changed after the run" in each.sentence]
     assert [each.kind for each in told] == ["bad"]
     assert f"sum on tiny ({name})" in told[0].sentence
     warned = compare_pair(open_pair(str(direct.path), str(team.path))).notes
@@ -71,7 +71,7 @@ def test_a_file_that_is_gone_and_edited_judgements_are_found(
     qrels.write_text(qrels.read_text().replace("\t2\n", "\t1\n"))
     assert verified(out)["direct"] == ("changed", ["run.trec"])
     assert verified(out)["data"] == ("changed", ["qrels.tsv"])
-    sentences = [each.sentence for each in findings(report_on(out))]
+    sentences = [each.sentence for each in warnings(report_on(out))]
     assert "data of tiny (qrels.tsv)" in next(each for each in sentences if "changed" in each)
 
 

@@ -181,11 +181,3 @@ def test_impossible_options_are_refused(tmp_path: Path) -> None:
         compare_pair(pair, top=0)
     with pytest.raises(MeasureError, match="no-such"):
         compare_pair(pair, measure="no-such")
-
-
-def test_a_run_compared_with_itself_has_nothing_to_show(tmp_path: Path) -> None:
-    a, _ = write_both(tmp_path / "tiny")
-    found = compare_pair(open_pair(a, a))
-    assert (found.rows, found.comparisons) == ([], [])
-    assert (found.figures["test"]["ties"], found.figures["test"]["p_value"]) == (len(QUERIES), 1)
-    assert "No query differs." in found.verdict

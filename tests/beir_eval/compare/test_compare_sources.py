@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from beir_eval.compare.basis import basis_of_dataset, basis_of_qrels
 from beir_eval.compare.runs import compare_pair
-from beir_eval.compare.sources import FIRST_STAGE_NAME, open_pair
+from beir_eval.compare.sources import FIRST_STAGE_NAME, ComparisonData, open_pair
 from beir_eval.errors import RunFolderError
 from mcranker.errors import RunError
 from mcranker.trec import write_trec
@@ -63,19 +62,19 @@ def test_trec_files_by_qrels_or_a_data_set(tmp_path: Path) -> None:
     a, b = write_both(tmp_path / "tiny")
     qrels = tmp_path / "tiny" / "data" / "qrels.tsv"
     found = compare_pair(
-        open_pair(f"{a}/run.trec", f"{b}/run.trec", basis=basis_of_qrels(str(qrels)))
+        open_pair(f"{a}/run.trec", f"{b}/run.trec", data=ComparisonData.of_qrels(str(qrels)))
     )
     figures = found.figures
     assert (figures["dataset"], figures["first_stage"]) == ("qrels.tsv", "")
     assert figures["queries_compared"] == 3
     first = found.comparisons[0].passages[0]
     assert (found.rows[0].text, first.title, first.first_stage_rank) == ("", "", None)
-    mini = basis_of_dataset("mini")
+    mini = ComparisonData.of_dataset("mini")
     query_id, grades = next(iter(mini.qrels.items()))
     good = max(grades, key=lambda doc_id: grades[doc_id])
     write_trec({query_id: [(good, 1.0)]}, tmp_path / "good.trec", "x")
     write_trec({query_id: [("nowhere", 1.0)]}, tmp_path / "bad.trec", "x")
-    pair = open_pair(str(tmp_path / "bad.trec"), str(tmp_path / "good.trec"), basis=mini)
+    pair = open_pair(str(tmp_path / "bad.trec"), str(tmp_path / "good.trec"), data=mini)
     (gain,) = compare_pair(pair).comparisons
     assert gain.after.query.text == mini.queries[query_id]
     assert [each.doc_id for each in gain.passages] == [good, "nowhere"]
@@ -102,48 +101,34 @@ def test_settings_that_differ_are_listed(tmp_path: Path) -> None:
     }
 
 
-def test_other_queries_of_the_same_data_set_are_left_out(tmp_path: Path) -> None:
+def other_run(folder: Path, queries: dict[str, str], **data: Any) -> str:
+    """A run over other queries, or over others' judgements."""
+    write_data(folder, queries=queries, **data)
+    qrels = {"qrels": data["qrels"]} if "qrels" in data else {}
+    return write_run(folder / "B", SCORES_B, queries=queries, **qrels)
+
+
+def test_queries_of_one_run_and_those_judged_otherwise_are_left_out(tmp_path: Path) -> None:
     a, _ = write_both(tmp_path / "one" / "tiny")
-    fewer = {"q1": QUERIES["q1"]}
-    folder = tmp_path / "two" / "tiny"
-    write_data(folder, queries=fewer)
-    b = write_run(folder / "B", SCORES_B, queries=fewer)
-    found = compare_pair(open_pair(a, b))
+    fewer = other_run(tmp_path / "two" / "tiny", {"q1": QUERIES["q1"]})
+    found = compare_pair(open_pair(a, fewer))
     assert (found.figures["queries_compared"], found.figures["left_out"]) == (1, 2)
     (row,) = found.rows
     assert row.query_id == "q1"
     assert found.figures["runs"][0]["mean"] == near(row.before)
-
-
-def test_queries_judged_otherwise_are_left_out(tmp_path: Path) -> None:
-    a, _ = write_both(tmp_path / "one" / "tiny")
-    folder = tmp_path / "two" / "tiny"
-    fewer = {"q1": "other words", "q3": QUERIES["q3"]}
+    queries = {"q1": "other words", "q3": QUERIES["q3"]}
     qrels = {**QRELS, "q1": {"d1": 1}}
-    write_data(folder, queries=fewer, qrels=qrels)
-    b = write_run(folder / "B", SCORES_B, queries=fewer, qrels=qrels)
-    found = compare_pair(open_pair(a, b))
+    found = compare_pair(open_pair(a, other_run(tmp_path / "3" / "tiny", queries, qrels=qrels)))
     assert (found.figures["queries_compared"], found.figures["left_out"]) == (1, 2)
     assert [row.query_id for row in found.rows] == ["q3"]
 
 
-def test_runs_of_different_data_sets_are_refused(tmp_path: Path) -> None:
+def test_runs_of_other_data_or_other_queries_are_refused(tmp_path: Path) -> None:
     a, _ = write_both(tmp_path / "tiny")
-    folder = tmp_path / "small"
-    fewer = {"q1": QUERIES["q1"]}
-    write_data(folder, name="small", queries=fewer)
-    b = write_run(folder / "B", SCORES_B, queries=fewer)
+    one, two = ({each: QUERIES[each]} for each in ("q1", "q2"))
     with pytest.raises(RunFolderError, match=r"ranks tiny \(test\) and .* small \(test\)"):
-        open_pair(a, b)
-
-
-def test_runs_without_a_query_in_common_are_refused(tmp_path: Path) -> None:
-    names = []
-    for query_id in ("q1", "q2"):
-        folder = tmp_path / query_id / "tiny"
-        one = {query_id: QUERIES[query_id]}
-        write_data(folder, queries=one)
-        names.append(write_run(folder / "A", SCORES_A, queries=one))
+        open_pair(a, other_run(tmp_path / "small", one, name="small"))
+    names = [other_run(tmp_path / f"{n}" / "tiny", each) for n, each in enumerate((one, two))]
     with pytest.raises(RunFolderError, match=r"no query of tiny .* in common"):
         open_pair(*names)
 
@@ -151,7 +136,7 @@ def test_runs_without_a_query_in_common_are_refused(tmp_path: Path) -> None:
 def test_what_cannot_be_opened_is_refused_in_a_line(tmp_path: Path) -> None:
     a, b = write_both(tmp_path / "tiny")
     unfinished = write_run(tmp_path / "tiny" / "C", SCORES_A, finished=False)
-    basis = basis_of_qrels(str(tmp_path / "tiny" / "data" / "qrels.tsv"))
+    basis = ComparisonData.of_qrels(str(tmp_path / "tiny" / "data" / "qrels.tsv"))
     (tmp_path / "empty").mkdir()
     with pytest.raises(RunFolderError, match="nowhere' is not there; give"):
         open_pair(a, str(tmp_path / "nowhere"))
@@ -164,9 +149,9 @@ def test_what_cannot_be_opened_is_refused_in_a_line(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match="so there are no judgements"):
         open_pair(FIRST_STAGE_NAME, FIRST_STAGE_NAME)
     with pytest.raises(RunFolderError, match="'first-stage' is the first stage of the other"):
-        open_pair(FIRST_STAGE_NAME, f"{b}/run.trec", basis=basis)
+        open_pair(FIRST_STAGE_NAME, f"{b}/run.trec", data=basis)
     with pytest.raises(RunFolderError, match="brings its own judgements"):
-        open_pair(a, b, basis=basis)
+        open_pair(a, b, data=basis)
     with pytest.raises(RunError, match="columns; a line of a run has six"):
         open_pair(a, str(tmp_path / "tiny" / "data" / "qrels.tsv"))
 

@@ -19,9 +19,9 @@ from beir_eval.experiment.run import CellResult, Experiment
 from beir_eval.experiment.run_folder import FOREIGN, ForeignNote
 from beir_eval.experiment.suite import Suite
 from beir_eval.persona_report.sources import find_sources
-from beir_eval.report.latex import render_latex
-from beir_eval.report.notes import findings
 from beir_eval.report.numbers import NOTHING
+from beir_eval.report.texts import render_latex
+from beir_eval.report.warnings import warnings
 from mcranker.errors import RunError
 from tests.support.beir_folder import knowing, write_folder
 from tests.support.experiment_support import MEASURE, plan
@@ -297,7 +297,7 @@ def test_documents_that_nobody_knows_are_counted_and_told(home: Path) -> None:
         assert cell.manifest.foreign is not None
         assert cell.manifest.foreign.unseen_documents == 2
         (found,) = (
-            each for each in findings(report) if "neither ranked nor judged" in each.sentence
+            each for each in warnings(report) if "neither ranked nor judged" in each.sentence
         )
         assert found.kind == told
         assert "strange on notes: " in found.sentence

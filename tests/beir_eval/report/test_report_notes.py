@@ -18,14 +18,12 @@ from beir_eval.experiment.run_folder import (
     TieBounds,
 )
 from beir_eval.report.html import render_html
-from beir_eval.report.latex import render_latex
-from beir_eval.report.markdown import render_markdown
-from beir_eval.report.notes import findings
 from beir_eval.report.numbers import BOUNDS_SIGN, MISSING_SIGN, TIES_SIGN
+from beir_eval.report.texts import render_latex, render_markdown
+from beir_eval.report.warnings import warnings
 from tests.support.report_runs import DIRECT, TWO, cell_of, change, made, only, report_on, row_of
 from tests.support.run_folder_files import MEASURE
 from tests.support.run_folders import (
-    SuiteOf,
     fig2,
     fig4,
     folder_of,
@@ -35,116 +33,87 @@ from tests.support.run_folders import (
     table1,
 )
 
+QG = "QG (FLAN PaLM2 S)"
 
-def test_line_figure_goes_from_left_to_right_a_line_a_data_set(tmp_path: Path) -> None:
+
+def figure_of(out: Path) -> list[tuple[str, list[float | str]]]:
+    figure = only(report_on(out)).figure
+    return (
+        [(name, [point.x for point in points]) for name, points in figure.lines] if figure else []
+    )
+
+
+def test_figures_are_of_the_suite(tmp_path: Path) -> None:
+    """Lines go from left to right, one a data set or series; bars are in the order of the rows."""
+
     def backwards(place: int, label: str) -> SuiteNote:
         return fig2(place, label).model_copy(update={"x": 3.0 - place})
 
-    made(tmp_path, datasets=["scifact", "touche"], labels=["c", "b", "a"], suite=backwards)
-    set_values(tmp_path, "touche", "c", [0.5] * 4)
-    section = only(report_on(tmp_path))
-    assert section.figure is not None
-    assert [name for name, _ in section.figure.lines] == ["touche", "scifact"]
-    points = section.figure.lines[0][1]
-    assert [point.x for point in points] == [1.0, 2.0, 3.0]
-    assert points[2].value == pytest.approx(0.5, abs=1e-15)
-    assert points[2].interval == cell_of(section, "c").interval
-    assert "best at 2" in section.figure.paper
-
-
-def test_line_figure_with_series(tmp_path: Path) -> None:
     def series(place: int, label: str) -> SuiteNote:
         update = {"series": "small" if place < 2 else "large", "x": float(place % 2)}
         return fig2(place, label).model_copy(update=update)
 
-    made(tmp_path / "one", labels=["a", "b", "c", "d"], suite=series)
-    figure = only(report_on(tmp_path / "one")).figure
-    assert figure is not None
-    assert [(name, len(points)) for name, points in figure.lines] == [("small", 2), ("large", 2)]
-    made(tmp_path / "two", datasets=["scifact", "touche"], labels=["a", "c"], suite=series)
-    figure = only(report_on(tmp_path / "two")).figure
-    assert figure is not None
-    assert [name for name, _ in figure.lines] == ["small, touche", "small, scifact"]
-
-
-def test_bars_stand_in_the_order_of_the_rows_in_a_group_a_data_set(tmp_path: Path) -> None:
-    made(tmp_path, datasets=["scifact", "touche"], labels=["weak", "strong"], suite=fig4)
-    figure = only(report_on(tmp_path)).figure
-    assert figure is not None
-    assert [(name, [point.x for point in points]) for name, points in figure.lines] == [
-        ("touche", ["weak", "strong"]),
-        ("scifact", ["weak", "strong"]),
-    ]
-
-
-@pytest.mark.parametrize("suite", [table1, no_suite])
-def test_suites_without_a_figure_make_none(tmp_path: Path, suite: SuiteOf) -> None:
-    assert only(report_on(made(tmp_path, suite=suite))).figure is None
-
-
-def test_runs_without_a_place_on_the_axis_are_left_out_of_the_figure(tmp_path: Path) -> None:
     def off_axis(place: int, label: str) -> SuiteNote:
         note = FigureNote(kind="line", title="t")
         return SuiteNote(name="f", title="t", figure=note, place=place, x=None)
 
-    assert only(report_on(made(tmp_path, suite=off_axis))).figure is None
+    two: dict[str, Any] = {"datasets": ["scifact", "touche"]}
+    lines = made(tmp_path / "lines", labels=["c", "b", "a"], suite=backwards, **two)
+    assert figure_of(lines) == [("touche", [1.0, 2.0, 3.0]), ("scifact", [1.0, 2.0, 3.0])]
+    set_values(lines, "touche", "c", [0.5] * 4)
+    section = only(report_on(lines))
+    assert section.figure is not None
+    point = section.figure.lines[0][1][2]
+    assert point.value == pytest.approx(0.5, abs=1e-15)
+    assert point.interval == cell_of(section, "c").interval
+    assert "best at 2" in section.figure.paper
+    made(tmp_path / "one", labels=["a", "b", "c", "d"], suite=series)
+    assert figure_of(tmp_path / "one") == [("small", [0.0, 1.0]), ("large", [0.0, 1.0])]
+    made(tmp_path / "two", labels=["a", "c"], suite=series, **two)
+    assert [name for name, _ in figure_of(tmp_path / "two")] == ["small, touche", "small, scifact"]
+    bars = made(tmp_path / "bars", labels=["weak", "strong"], suite=fig4, **two)
+    assert figure_of(bars) == [("touche", ["weak", "strong"]), ("scifact", ["weak", "strong"])]
+    for name, suite in {"table": table1, "flags": no_suite, "off": off_axis}.items():
+        assert figure_of(made(tmp_path / name, suite=suite)) == []
 
 
 def test_notes_name_the_models_and_that_a_program_answers(tmp_path: Path) -> None:
-    section = only(report_on(made(tmp_path)))
+    section = only(report_on(made(tmp_path / "program")))
     assert section.notes[0] == "Model: scripted:by-chance."
     assert section.notes[1].startswith("scripted:by-chance answers by a program: ")
     assert row_of(section, TWO).models == "scripted:by-chance"
     assert row_of(section, "BM25").models == ""
-    real = only(report_on(made(tmp_path / "real", model="openai:gpt-5-mini")))
-    assert not any("by a program" in note for note in real.notes)
-
-
-def test_models_that_differ_by_role_or_data_set_are_told_apart(tmp_path: Path) -> None:
-    made(tmp_path, datasets=["scifact", "touche"], model="a:b")
+    out = made(tmp_path / "real", datasets=["scifact", "touche"], model="a:b")
     roles = {"recruiter": "a:strong", "criteria": "a:strong", "scoring": "a:b"}
-    path = folder_of(tmp_path, "scifact", TWO) / "manifest.json"
-    change(path, RunManifest, models=roles)
-    section = only(report_on(tmp_path))
+    change(folder_of(out, "scifact", TWO) / "manifest.json", RunManifest, models=roles)
+    section = only(report_on(out))
     by_role = "recruiter a:strong, criteria a:strong, scoring a:b"
     assert row_of(section, TWO).models == f"touche: a:b; scifact: {by_role}"
     assert section.notes[0] == f"Models: a:b ({DIRECT}); touche: a:b; scifact: {by_role} ({TWO})."
+    assert not any("by a program" in note for note in section.notes)
 
 
-def test_notes_say_which_defaults_a_weak_model_got(tmp_path: Path) -> None:
+def test_notes_say_which_settings_make_a_score_another(tmp_path: Path) -> None:
     made(tmp_path, weak=True)
     config: dict[str, Any] = {"prompts": "compact", "recruiting": "library", "criteria": "query"}
     config |= {"scoring": "expected", "labels": ["No", "Yes"], "max_passage_words": None}
     path = folder_of(tmp_path, "scifact", TWO) / "manifest.json"
-    change(path, RunManifest, config=config)
+    change(path, RunManifest, config={**config, "first_stage_weight": 0.3})
     section = only(report_on(tmp_path))
-    assert row_of(section, TWO).weak_judge == "small"
-    assert row_of(section, "BM25").weak_judge == ""
-    weak = [note for note in section.notes if "marked weak" in note]
-    assert weak == [
+    assert [row_of(section, each).weak_judge for each in (TWO, "BM25")] == ["small", ""]
+    assert section.notes[2:5] == (
         f"The scoring model is marked weak ({DIRECT}); none of the defaults for such models is "
         "in effect.",
         f"The scoring model is marked weak ({TWO}); in effect for it instead of the paper's: "
         "prompts compact, recruiting library, scoring expected, labels No/Yes.",
-    ]
-
-
-def test_notes_say_who_has_a_share_of_the_first_stage(tmp_path: Path) -> None:
-    made(tmp_path)
-    path = folder_of(tmp_path, "scifact", TWO) / "manifest.json"
-    change(path, RunManifest, config={"first_stage_weight": 0.3})
-    shares = [note for note in only(report_on(tmp_path)).notes if "has a share" in note]
-    assert shares == [f"The first stage's score has a share of 0.3 in the final ones of {TWO}."]
+        f"The first stage's score has a share of 0.3 in the final ones of {TWO}.",
+    )
 
 
 def test_notes_say_why_scores_are_missing_and_queries_failed(tmp_path: Path) -> None:
-    make_run_folders(tmp_path, faults=True, queries=12)
-    section = only(report_on(tmp_path))
+    section = only(report_on(make_run_folders(tmp_path, faults=True, queries=12)))
     missing = sum(
-        cell.metrics.scores.missing
-        for row in section.rows
-        for cell in row.cells
-        if cell and cell.metrics.scores
+        each.metrics.scores.missing for *_, each in section.cells() if each.metrics.scores
     )
     assert missing > 0
     assert f"Why scores are missing: no score in the reply ({missing})." in section.notes
@@ -158,10 +127,10 @@ def test_only_the_most_frequent_reasons_are_told_apart(tmp_path: Path) -> None:
     change(path, Metrics, failed={**failed, "q7": "long " * 100})
     notes = only(report_on(tmp_path)).notes
     # 4 stands three times; then one each, by alphabet: "long ..." and reason 0; reasons 1 to 3.
-    said = next(note for note in notes if note.startswith("Why queries failed: "))
-    assert said.startswith("Why queries failed: reason 4 (3); long long ")
-    assert said.endswith("... (1); reason 0 (1); others (3).")
-    assert len(said) < 300
+    # A reason is cut to 160 characters: 31 x 5, 2 and 3 dots.
+    long = f"{'long ' * 31}lo..."
+    said = f"Why queries failed: reason 4 (3); {long} (1); reason 0 (1); others (3)."
+    assert said in notes
 
 
 def test_notes_warn_where_less_was_ranked_than_in_the_paper(tmp_path: Path) -> None:
@@ -192,7 +161,7 @@ def test_notes_tell_who_leads_by_ties(
     set_values(tmp_path, "scifact", TWO, [0.6] * 4, by_lot=[by_lot] * 4)
     report = report_on(tmp_path)
     section = only(report)
-    found = [each.sentence for each in findings(report)]
+    found = [each.sentence for each in warnings(report)]
     said = [each for each in found if each.startswith("Tied passages")]
     assert bool(said) is warned
     assert (TIES_SIGN in cell_of(section, TWO).signs) is warned
@@ -210,17 +179,14 @@ def test_notes_tell_where_ties_by_lot_are_not_known(tmp_path: Path) -> None:
     change(path, Metrics, ties={MEASURE: TieBounds(worst=0.1, best=0.9)})
     section = only(report_on(tmp_path))
     cell = cell_of(section, TWO)
-    assert cell.by_lot is None
-    assert cell.honest == cell.value
-    assert any(
-        note.startswith("Ties in random order are not known") and f"{TWO} on scifact." in note
-        for note in section.notes
-    )
+    assert (cell.by_lot, cell.honest) == (None, cell.value)
+    (note,) = (each for each in section.notes if each.startswith("Ties in random order are not"))
+    assert note.endswith(f"tests are as ranked: {TWO} on scifact.")
 
 
 @pytest.mark.parametrize(("queries", "told"), [(19, True), (20, False)])
 def test_notes_tell_of_few_queries(tmp_path: Path, queries: int, *, told: bool) -> None:
-    said = [each.sentence for each in findings(report_on(made(tmp_path, queries=queries)))]
+    said = [each.sentence for each in warnings(report_on(made(tmp_path, queries=queries)))]
     few = "Fewer than 20 queries, so intervals and tests are rough: scifact."
     assert (few in said) is told
 
@@ -244,7 +210,7 @@ def test_what_lacks_scores_is_neither_best_nor_better(
     assert (two.rank, direct.rank) == ((0, 1) if told else (1, 2))
     assert two.signs == (MISSING_SIGN if told else "\N{DOUBLE DAGGER}")
     units = "comparisons" if compared else "scores"
-    found = [each.sentence for each in findings(report)]
+    found = [each.sentence for each in warnings(report)]
     said = [each for each in found if each.startswith(f"More than 1% of the {units} are")]
     assert bool(said) is told
     assert f"Why {units} are missing: ? (1)." in section.notes
@@ -276,7 +242,7 @@ def test_ranks_that_are_bounds_make_no_value(
     assert (two.rank, direct.rank) == ((0, 1) if told else (1, 2))
     assert ("\N{DOUBLE DAGGER}" in two.signs) is not told
     assert two.beats == (() if told else ("BM25", DIRECT))
-    assert any("is smaller: MC: 2" in each.sentence for each in findings(report)) is told
+    assert any("is smaller: MC: 2" in each.sentence for each in warnings(report)) is told
     for text in (render_markdown(report), render_html(report)):
         assert ("counts ranks below top" in text) is told
 
@@ -289,15 +255,21 @@ def test_one_data_set_at_two_depths_has_no_average(tmp_path: Path) -> None:
     assert not section.averaged
     assert any(note.startswith("No averages: scifact is here") for note in section.notes)
     assert "| average" not in render_markdown(report_on(tmp_path))
+    assert not any("No averages" in note for note in only(report_on(tmp_path / "a")).notes)
     assert section.measured == "nDCG@10 (fewer passages ranked: 5)"
+    assert only(report_on(tmp_path / "b")).measured == "nDCG@10"
 
 
 def test_rankers_of_a_suite_that_were_never_run_are_there(tmp_path: Path) -> None:
     def suite(place: int, label: str) -> SuiteNote:
-        return table1(place, label).model_copy(update={"rankers": (DIRECT, TWO, "Never")})
+        return table1(place, label).model_copy(
+            update={"rankers": (DIRECT, TWO, "Never"), "not_run": (QG,)}
+        )
 
     section = only(report_on(made(tmp_path, labels=[DIRECT, TWO], suite=suite)))
-    assert [row.label for row in section.rows][-1] == "Never"
+    assert [row.label for row in section.rows][-2:] == ["Never", QG]
+    alone = "Not run here, with the paper's numbers alone, and in no comparison"
+    assert f"{alone}: {QG}." in section.notes
     assert row_of(section, "Never").cells == (None,)
     assert "Rankers of the suite that were not run: Never." in section.notes
     for text in (render_markdown(report_on(tmp_path)), render_html(report_on(tmp_path))):

@@ -13,16 +13,15 @@ from markdown_it import MarkdownIt
 from beir_eval.experiment.run_folder import (
     Metrics,
     Percentiles,
+    RunCost,
     ScoreCounts,
-    Taken,
     TieBounds,
 )
-from beir_eval.report import latex, markdown, numbers
+from beir_eval.report import numbers, texts
 from beir_eval.report.as_json import render_json
 from beir_eval.report.html import render_html
-from beir_eval.report.latex import render_latex
-from beir_eval.report.markdown import render_markdown
 from beir_eval.report.numbers import NOTHING
+from beir_eval.report.texts import render_latex, render_markdown
 from tests.support.report_runs import DIRECT, ONE, TWO, change, made, report_on
 from tests.support.run_folders import fig2, folder_of, make_run_folders, set_values
 
@@ -149,7 +148,7 @@ def test_tables_say_what_is_missing_what_it_cost_and_how_long_it_took(tmp_path: 
         path,
         Metrics,
         scores=ScoreCounts(asked=2000, missing=30, skipped=7, unreadable=61, tied=5),
-        taken=Taken(
+        taken=RunCost(
             calls=1234,
             input_tokens=56789,
             cached_input_tokens=1000,
@@ -235,20 +234,20 @@ def test_markdown_shows_labels_as_they_are(tmp_path: Path) -> None:
 
 
 def test_control_characters_and_lines_cannot_break_out() -> None:
-    assert markdown.escaped("a\n# b\x1b[0m") == r"a \# b\\x1b\[0m"
-    assert latex.escaped("a\n\nb\x1b") == r"a b\textbackslash{}x1b"
+    assert texts.escaped_markdown("a\n# b\x1b[0m") == r"a \# b\\x1b\[0m"
+    assert texts.escaped_latex("a\n\nb\x1b") == r"a b\textbackslash{}x1b"
 
 
 def test_latex_escapes_everything_special() -> None:
-    assert latex.escaped(r"\ { } $ & # % _ ^ ~ < > | [ ] *") == (
+    assert texts.escaped_latex(r"\ { } $ & # % _ ^ ~ < > | [ ] *") == (
         r"\textbackslash{} \{ \} \$ \& \# \% \_ \textasciicircum{} \textasciitilde{} "
         r"\textless{} \textgreater{} \textbar{} {[} {]} {*}"
     )
-    assert latex.escaped('"`†‡§¶‖\N{MINUS SIGN}±') == (
+    assert texts.escaped_latex('"`†‡§¶‖\N{MINUS SIGN}±') == (
         r"\textquotedbl{}\textasciigrave{}$^{\dagger}$$^{\ddagger}$$^{\S}$$^{\P}$$^{\|}$$-$$\pm$"
     )
     # Nothing is left that TeX would take for a command, a comment, or mathematics.
-    bare = re.sub(r"\\text[a-z]+\{\}|\\[{}$&#%_]|\{[\[\]*]\}", "", latex.escaped(NASTY))
+    bare = re.sub(r"\\text[a-z]+\{\}|\\[{}$&#%_]|\{[\[\]*]\}", "", texts.escaped_latex(NASTY))
     assert not set(bare) & set("\\{}$&#%_^~<>|")
 
 
@@ -305,23 +304,15 @@ def test_json_has_everything_and_values_by_query_when_asked(table: Path) -> None
 
 
 def test_the_same_folders_make_the_same_bytes_wherever_they_lie(tmp_path: Path) -> None:
-    texts = []
+    forms = []
     for place in (tmp_path / "here", tmp_path / "far" / "away"):
         make_run_folders(place, labels=[DIRECT, TWO], faults=True)
         report = report_on(place)
-        texts.append(
+        forms.append(
             (render_markdown(report), render_latex(report), render_json(report, per_query=True))
         )
-    assert texts[0] == texts[1]
-    assert all(str(tmp_path) not in text for text in texts[0])
-
-
-def test_a_report_on_nothing_finished_lists_what_is_unfinished(tmp_path: Path) -> None:
-    made(tmp_path, labels=[DIRECT], unfinished=[("scifact", DIRECT)])
-    report = report_on(tmp_path)
-    for text in (render_markdown(report), render_latex(report)):
-        assert "1 run not finished and left out: DIRECT(0,10) on scifact;" in text
-    assert json.loads(render_json(report))["sections"][0]["rows"] == []
+    assert forms[0] == forms[1]
+    assert all(str(tmp_path) not in text for text in forms[0])
 
 
 def test_numbers_as_text() -> None:

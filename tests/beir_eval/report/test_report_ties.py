@@ -16,10 +16,10 @@ from beir_eval.experiment.run import run_suite
 from beir_eval.experiment.run_folder import FIRST_STAGE, Metrics, ScoreCounts, TieBounds
 from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite
 from beir_eval.measures.ties import Tied, tie_figures
-from beir_eval.report.markdown import render_markdown
 from beir_eval.report.model import Report
-from beir_eval.report.notes import findings
 from beir_eval.report.numbers import MISSING_SIGN, TIES_SIGN
+from beir_eval.report.texts import render_markdown
+from beir_eval.report.warnings import warnings
 from beir_eval.retrieval.first_stage import FirstStage
 from mcranker import ChatRequest, RankGPTRanker, ScriptedChat
 from personas.ranking.record import RankingRecord
@@ -128,7 +128,7 @@ def test_chance_is_worth_the_same_to_every_ensemble(chance: Report) -> None:
 
 def test_the_report_says_that_the_lead_is_of_ties(chance: Report) -> None:
     said = render_markdown(chance)
-    sentences = [each.sentence for each in findings(chance)]
+    sentences = [each.sentence for each in warnings(chance)]
     (note,) = (each for each in sentences if each.startswith("Tied passages keep"))
     ranks = cell_of(only(chance), "ranks")
     assert f"ranks on many ({ranks.value:.3f} as ranked, {ranks.honest:.3f} with" in note
@@ -287,7 +287,7 @@ def test_two_runs_side_by_side_tell_what_they_owe_to_ties_and_missing_scores(
         f"A: {owed}.",
         "B: files were changed after the run: metrics.json.",
         f"B: {owed}.",
-        "B: 30 of its 1,200 scores are missing, and what stood in for them counts.",
+        "B: 30 of its 1,200 scores are missing, and the values imputed for them count.",
     ]
     # Both are the first stage's order, by lot as well: nothing differs.
     assert compared.figures["test"]["p_value"] == 1.0

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from beir_eval.experiment.run import run_suite
-from beir_eval.report.markdown import render_markdown
+from beir_eval.report.texts import render_markdown
 from mcranker import ChatRequest, MCRanker, ReplyError, ScriptedChat
 from tests.support.beir_folder import write_folder
 from tests.support.experiment_support import plan, suite

@@ -12,7 +12,7 @@ from beir_eval.experiment.run_folder import DataManifest, Metrics, RunManifest, 
 from beir_eval.measures import paper
 from beir_eval.measures.metrics import cutoff_of
 from beir_eval.measures.significance import SIGNIFICANT, Comparison
-from beir_eval.report.model import Report, Section, TableCell
+from beir_eval.report.model import Report, Row, Section, TableCell
 from beir_eval.report.numbers import (
     BOUNDS_SIGN,
     MISSING_SIGN,
@@ -123,7 +123,7 @@ def paper_note(source: str) -> str:
     )
 
 
-def findings(report: Report) -> tuple[Finding, ...]:
+def warnings(report: Report) -> tuple[Finding, ...]:
     """Return warnings and results: weak judges first, then the most severe."""
     judges = [each for section in report.sections for each in _judges(section)]
     found = [each for section in report.sections for each in _of_section(report, section)]
@@ -133,20 +133,21 @@ def findings(report: Report) -> tuple[Finding, ...]:
 
 def _judges(section: Section) -> Iterator[Finding]:
     ranked = [row for row in section.rows if row.models]
-    notes = {}
-    for row in ranked:
+
+    def note(row: Row) -> str:
         models = (c.manifest.models.get("scoring", "") for c in row.cells if c and c.manifest)
-        notes[row.label] = judge_note(row.weak_judge, ", ".join(dict.fromkeys(models)))
-    for note in filter(None, dict.fromkeys(notes.values())):
-        judged = [label for label, each in notes.items() if each == note]
-        if len(judged) < len(ranked):
-            yield Finding("warn", f"{_names(judged)}: {note[0].lower()}{plain(note[1:])}")
-        else:
-            yield Finding("warn", plain(note))
+        return judge_note(row.weak_judge, ", ".join(dict.fromkeys(models)))
+
+    for said, labels in _grouped((note(row), row.label) for row in ranked).items():
+        some = f"{_names(labels)}: {said[:1].lower()}{plain(said[1:])}"
+        if said:
+            yield Finding("warn", some if len(labels) < len(ranked) else plain(said))
 
 
 def _of_section(report: Report, section: Section) -> Iterator[Finding]:
-    def named(where: Callable[[TableCell], object], more: Callable[[TableCell], str]) -> str:
+    def named(
+        where: Callable[[TableCell], object], more: Callable[[TableCell], str] = lambda _: ""
+    ) -> str:
         found = [
             f"{plain(f'{row.label} on {column.name}', _NAME)}{more(cell)}"
             for row, column, cell in section.cells()
@@ -154,9 +155,16 @@ def _of_section(report: Report, section: Section) -> Iterator[Finding]:
         ]
         return _names(found, 2 * _NAME)
 
-    def nothing(_: TableCell) -> str:
-        return ""
+    def lost_share(cell: TableCell) -> str:
+        scores = cell.metrics.scores
+        return f" ({rate(scores.missing, scores.asked)})" if scores else ""
 
+    def lead(cell: TableCell) -> str:
+        gain = gain_text(cell.comparison.difference) if cell.comparison else ""
+        as_ranked, by_lot = measure_text(cell.value), measure_text(cell.honest)
+        return f" ({as_ranked} as ranked, {by_lot} with ties in random order: {gain})"
+
+    cells = list(section.cells())
     if section.changed:
         yield Finding("bad", f"Files were changed after the run: {_names(section.changed)}.")
     if section.unfinished:
@@ -166,25 +174,25 @@ def _of_section(report: Report, section: Section) -> Iterator[Finding]:
             f"{counted(len(left_out), 'run')} not finished and left out: {_names(left_out)}; the "
             "same 'beir-eval run' again finishes them.",
         )
-    if lost := named(lambda cell: cell.metrics.failed or cell.metrics.missing_queries, nothing):
+    if lost := named(lambda cell: cell.metrics.failed or cell.metrics.missing_queries):
         yield Finding("bad", f"Queries without results, which count 0: {lost}.")
-    if lost := named(lambda cell: cell.missing > MOST_MISSING, _missing):
+    if lost := named(lambda cell: cell.missing > MOST_MISSING, lost_share):
         _, units = ScoreCounts.unit(
-            cell.metrics.scores for *_, cell in section.cells() if cell.missing > MOST_MISSING
+            cell.metrics.scores for *_, cell in cells if cell.missing > MOST_MISSING
         )
         yield Finding(
             "bad",
             f"More than 1% of the {units} are missing: {lost}. The values imputed for them "
             "count; such rows are never the best, and no comparison with them is marked.",
         )
-    if bounded := named(lambda cell: BOUNDS_SIGN in cell.signs, nothing):
+    if bounded := named(lambda cell: BOUNDS_SIGN in cell.signs):
         yield Finding(
             "bad",
             f"Not all ranks that {report.measure} counts are sorted out, because top_k is smaller: "
             f"{bounded}. Ranks below top_k are by upper bounds; such rows are never the best, and "
             "no comparison with them is marked.",
         )
-    for row, column, cell in section.cells():
+    for row, column, cell in cells:
         note = cell.manifest.foreign if cell.manifest else None
         unknown = (note.unknown_documents or note.unseen_documents) if note else None
         if note and unknown:
@@ -193,27 +201,15 @@ def _of_section(report: Report, section: Section) -> Iterator[Finding]:
                 said += ", which is all of them: see whether its ids are those of this collection"
             yield Finding("bad" if unknown == note.documents else "warn", f"{said}.")
     yield from _comparisons(report, section)
-    if led := named(lambda cell: TIES_SIGN in cell.signs, _by_lot):
+    if led := named(lambda cell: TIES_SIGN in cell.signs, lead):
         yield Finding(
             "warn",
             "Tied passages keep the order of the first stage, and at least half of the lead over "
             f"{_names([section.baseline])} is due to that: {led}.",
         )
-    few = [column.name for _, column, cell in section.cells() if cell.queries < FEW_QUERIES]
-    if few:
+    if few := [column.name for _, column, cell in cells if cell.queries < FEW_QUERIES]:
         said = f"Fewer than {FEW_QUERIES} queries, so intervals and tests are rough: {_names(few)}."
         yield Finding("warn", said)
-
-
-def _missing(cell: TableCell) -> str:
-    scores = cell.metrics.scores
-    return f" ({rate(scores.missing, scores.asked)})" if scores else ""
-
-
-def _by_lot(cell: TableCell) -> str:
-    gain = gain_text(cell.comparison.difference) if cell.comparison else ""
-    as_ranked, by_lot = measure_text(cell.value), measure_text(cell.honest)
-    return f" ({as_ranked} as ranked, {by_lot} with ties in random order: {gain})"
 
 
 def _comparisons(report: Report, section: Section) -> Iterator[Finding]:
@@ -244,12 +240,19 @@ def _comparisons(report: Report, section: Section) -> Iterator[Finding]:
     for row, column, cell, than in compared:
         ends = interval(than.interval.low, than.interval.high, signed=True)
         kind, words = _decision(than)
+        shown = ""  # by a test that found no difference
+        if kind == "warn" and than.p_equivalent < SIGNIFICANT:
+            shown = f"; equivalent within {report.margin:g}"
+        elif kind == "warn" and than.p_not_worse < SIGNIFICANT:
+            shown = f"; not worse by {report.margin:g}"
+        elif kind == "warn" and than.detectable is not None:
+            shown = f"; so few queries show differences from {measure_text(than.detectable)} on"
         yield Finding(
             kind,
             f"{_names([row.label])} {words} {baseline} on {_names([column.name])}: "
             f"{measure_text(cell.honest)}, {gain_text(than.difference)} "
             f"({100 * report.level:g}% interval {ends}, {corrected} {p_text(than.p_adjusted)})"
-            f"{_reach(than, report.margin)}.",
+            f"{shown}.",
         )
 
 
@@ -257,19 +260,6 @@ def _decision(than: Comparison) -> tuple[Kind, str]:
     if than.p_adjusted >= SIGNIFICANT:
         return "warn", "is not significantly better or worse than"
     return ("good", "is better than") if than.difference > 0 else ("bad", "is worse than")
-
-
-def _reach(than: Comparison, margin: float) -> str:
-    """Return what a test that found no difference shows all the same."""
-    if than.p_adjusted < SIGNIFICANT:
-        return ""
-    if than.p_equivalent < SIGNIFICANT:
-        return f"; equivalent within {margin:g}"
-    if than.p_not_worse < SIGNIFICANT:
-        return f"; not worse by {margin:g}"
-    if than.detectable is None:
-        return ""
-    return f"; so few queries show differences from {measure_text(than.detectable)} on"
 
 
 def _names(names: Iterable[str], longest: int = _NAME) -> str:
@@ -281,20 +271,20 @@ def _names(names: Iterable[str], longest: int = _NAME) -> str:
 
 def notes(section: Section) -> tuple[str, ...]:
     """Return the sentences below the tables of a section."""
-    rankers = [row for row in section.rows if row.models]
-    ranked = [(row, cell) for row in rankers for cell in row.cells if cell]
-    manifests = [cell.manifest for _, cell in ranked if cell.manifest]
+    cells = list(section.cells())
+    ranked = [(row, cell) for row, _, cell in cells if row.models]
+    manifests = [(row.label, each.manifest) for row, each in ranked if each.manifest]
     said = []
-    if rankers:
+    if rankers := [row for row in section.rows if row.models]:
         labels_of = _grouped((row.models, row.label) for row in rankers)
         parts = (f"{names} ({', '.join(labels)})" for names, labels in labels_of.items())
         one = len(labels_of) == 1
         said.append(f"Model: {rankers[0].models}." if one else f"Models: {'; '.join(parts)}.")
-        said += program_note(name for each in manifests for name in each.models.values())
+        said += program_note(name for _, each in manifests for name in each.models.values())
     weak = _grouped(
-        (_weak_settings(cell.manifest.config), row.label)
-        for row, cell in ranked
-        if cell.manifest and cell.manifest.weak_judge == "small"
+        (_weak_settings(each.config), label)
+        for label, each in manifests
+        if each.weak_judge == "small"
     )
     for settings, labels in weak.items():
         effect = f"in effect for it instead of the paper's: {settings}."
@@ -304,56 +294,50 @@ def notes(section: Section) -> tuple[str, ...]:
             f"The scoring model is marked weak ({names}); {effect if settings else without}"
         )
     shares = _grouped(
-        (weight, row.label)
-        for row, cell in ranked
-        if cell.manifest
-        and isinstance(weight := cell.manifest.config.get("first_stage_weight"), int | float)
-        and weight > 0
+        (weight, label)
+        for label, each in manifests
+        if isinstance(weight := each.config.get("first_stage_weight"), int | float) and weight > 0
     )
     said += [
         f"The first stage's score has a share of {weight:g} in the final ones of "
         f"{', '.join(labels)}."
         for weight, labels in shares.items()
     ]
-    files = [
-        f"{row.label} on {column.name} ({note.file}, SHA-256 {note.sha256[:_SHOWN_HASH]}"
-        f"{''.join(f'; {each}' for each in oddities(note))})"
-        for row, column, cell in section.cells()
-        if cell.manifest and (note := cell.manifest.foreign)
-    ]
-    foreign = "Foreign runs were ranked by other programs and are measured here, to the same depth"
-    said += _listed(foreign, files)
-    only = [row.label for row in section.rows if row.not_run and set(row.not_run) != {None}]
-    said += _listed("Not run here, with the paper's numbers alone, and in no comparison", only)
+    listed = {
+        "Foreign runs were ranked by other programs and are measured here, to the same depth": [
+            f"{row.label} on {column.name} ({note.file}, SHA-256 {note.sha256[:_SHOWN_HASH]}"
+            f"{''.join(f'; {each}' for each in oddities(note))})"
+            for row, column, cell in cells
+            if cell.manifest and (note := cell.manifest.foreign)
+        ],
+        "Not run here, with the paper's numbers alone, and in no comparison": [
+            row.label for row in section.rows if row.not_run and set(row.not_run) != {None}
+        ],
+    }
+    said += _listed(listed)
     said += _reasons([cell.metrics for _, cell in ranked])
-    said += _listed(
-        "Fewer recruits were named than asked for",
-        [
+    listed = {
+        "Fewer recruits were named than asked for": [
             f"{row.label} on {column.name} ({whole(number)} of {whole(cell.queries)} queries)"
-            for row, column, cell in section.cells()
+            for row, column, cell in cells
             if row.models and (number := cell.metrics.short_teams)
         ],
-    )
-    said += _listed(
         "Ties in random order are not known, because the rankings are not in the folder; values, "
-        "intervals and tests are as ranked",
-        [
+        "intervals and tests are as ranked": [
             f"{row.label} on {column.name}"
-            for row, column, cell in section.cells()
+            for row, column, cell in cells
             if row.models and cell.by_lot is None
         ],
-    )
+    }
+    said += _listed(listed)
     times = Counter(column.data.dataset for column in section.columns)
     if several := [name for name, count in times.items() if count > 1]:
         names = ", ".join(several)
         said.append(f"No averages: {names} is here with different depths, queries or settings.")
-    has_paper = any(
-        row.paper(place) is not None for row in section.rows for place in range(len(row.cells))
-    )
     smaller = [
         column.name
         for column in section.columns
-        if has_paper
+        if section.has_paper
         and column.paper_queries is not None
         and (column.data.queries < column.paper_queries or column.data.depth < paper.DEPTH)
     ]
@@ -362,7 +346,7 @@ def notes(section: Section) -> tuple[str, ...]:
             f"Fewer queries or passages than in the paper: {', '.join(smaller)}. There, its "
             "numbers are of another experiment, for orientation only."
         )
-    if hosts := sorted({host for each in manifests if (host := other_server(each))}):
+    if hosts := sorted({host for _, each in manifests if (host := other_server(each))}):
         said.append(
             f"Answers came from {', '.join(hosts)}, and not from the provider whose names the "
             "models have; they are not priced without --provider-prices."
@@ -370,8 +354,8 @@ def notes(section: Section) -> tuple[str, ...]:
     return (*said, _COUNTING) if rankers else tuple(said)
 
 
-def _listed(what: str, names: Sequence[str]) -> list[str]:
-    return [f"{what}: {', '.join(names)}."] if names else []
+def _listed(names_of: Mapping[str, Sequence[str]]) -> list[str]:
+    return [f"{what}: {', '.join(names)}." for what, names in names_of.items() if names]
 
 
 def _grouped(pairs: Iterable[tuple[_Key, str]]) -> dict[_Key, list[str]]:
@@ -384,18 +368,27 @@ def _grouped(pairs: Iterable[tuple[_Key, str]]) -> dict[_Key, list[str]]:
 def _weak_settings(config: Mapping[str, object]) -> str:
     from mcranker.config import WEAK_MODEL_DEFAULTS
 
-    in_effect = []
-    for name, value in WEAK_MODEL_DEFAULTS.items():
-        wanted = list(value) if isinstance(value, tuple) else value
-        found = config.get(name)
-        if (list(found) if isinstance(found, tuple) else found) == wanted:
-            shown = "/".join(wanted) if isinstance(wanted, list) else wanted
-            in_effect.append(f"{name.replace('_', ' ')} {shown}")
-    return ", ".join(in_effect)
+    def listed(value: object) -> object:
+        return list(value) if isinstance(value, tuple) else value
+
+    in_effect = {
+        name: listed(value)
+        for name, value in WEAK_MODEL_DEFAULTS.items()
+        if listed(config.get(name)) == listed(value)
+    }
+    return ", ".join(
+        f"{name.replace('_', ' ')} {'/'.join(value) if isinstance(value, list) else value}"
+        for name, value in in_effect.items()
+    )
 
 
 def _reasons(metrics: Sequence[Metrics]) -> Iterator[str]:
     """Yield why scores are missing and why queries failed."""
+
+    def cut(reason: str) -> str:
+        line = " ".join(reason.split())
+        return line if len(line) <= LONGEST_REASON else f"{line[: LONGEST_REASON - 3]}..."
+
     lost = [each.scores for each in metrics if each.scores and each.scores.reasons]
     missing = sum((Counter(each.reasons) for each in lost), Counter[str]())
     failed = Counter(why for each in metrics for why in each.failed.values())
@@ -403,11 +396,6 @@ def _reasons(metrics: Sequence[Metrics]) -> Iterator[str]:
     for what, reasons in ((f"Why {units} are missing", missing), ("Why queries failed", failed)):
         ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
         rest = sum(number for _, number in ordered[REASONS:])
-        shown = [f"{_cut(why)} ({whole(number)})" for why, number in ordered[:REASONS]]
+        shown = [f"{cut(why)} ({whole(number)})" for why, number in ordered[:REASONS]]
         if shown:
             yield f"{what}: {'; '.join([*shown, *[f'others ({whole(rest)})'] * bool(rest)])}."
-
-
-def _cut(reason: str) -> str:
-    line = " ".join(reason.split())
-    return line if len(line) <= LONGEST_REASON else f"{line[: LONGEST_REASON - 3]}..."

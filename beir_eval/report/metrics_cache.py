@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from beir_eval.errors import MeasureError, RunFolderError
 from beir_eval.experiment.labels import other_server
@@ -22,23 +22,19 @@ from personas.ensembles import Rule
 if TYPE_CHECKING:
     from beir_eval.experiment.foreign import ForeignRun
 
+_Read = TypeVar("_Read")
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One run by the measure of a report.
+    """One run by the measure of a report."""
 
-    Attributes:
-        metrics: its metrics, those of `Companions` included where its run is there.
-        ceiling: of the documents that it ranked; None where they are not known.
-        overlap: with the first stage; None where the run is not there, and for the first stage.
-    """
-
-    metrics: Metrics
-    ceiling: float | None = None
-    overlap: float | None = None
+    metrics: Metrics  # those of `Companions` included where its run is there
+    ceiling: float | None = None  # of the documents that it ranked; None where not known
+    overlap: float | None = None  # with the first stage; None where the run is not there
 
 
-class Shelf:
+class MetricsCache:
     """Metrics of run folders, all with one measure.
 
     What folders of former versions lack, such as the measure or its ties drawn by lot, is computed
@@ -57,16 +53,10 @@ class Shelf:
         self._alone = alone
         self._provider_prices = provider_prices
         self._kept: dict[Path, Measured] = {}
-        self._first_stages: dict[str, Run] = {}
-        self._qrels: dict[str, Mapping[str, Mapping[str, int]]] = {}
+        self._files: dict[tuple[str, str], Any] = {}
 
     def of_first_stage(self, data: DataFolder) -> Measured:
-        """Metrics of the first stage's run.
-
-        Raises:
-            RunFolderError, RunError: a file cannot be read.
-            MeasureError: the measure is unknown, or has values outside 0 to 1.
-        """
+        """Metrics of the first stage's run; raises as `of_run` does."""
         if data.path not in self._kept:
             file = data.path / "first_stage.trec"
             metrics = self._completed(
@@ -80,8 +70,7 @@ class Shelf:
         """Metrics of a finished run, over the same queries as those of its first stage.
 
         Raises:
-            RunFolderError: they are of other queries, or a file cannot be read.
-            RunError: the run cannot be read.
+            RunFolderError, RunError: they are of other queries, or a file cannot be read.
             MeasureError: the measure is unknown, or has values outside 0 to 1.
         """
         first_stage = self.of_first_stage(data)
@@ -112,12 +101,7 @@ class Shelf:
         return measured
 
     def of_foreign(self, run: ForeignRun, data: DataFolder) -> Measured:
-        """Metrics of a foreign run that is in no folder.
-
-        Raises:
-            RunFolderError: the judgements cannot be read.
-            MeasureError: the measure is unknown, or has values outside 0 to 1.
-        """
+        """Metrics of a foreign run that is in no folder; raises as `of_run` does."""
         metrics = run.metrics(self._qrels_of(data), (self.measure,))
         self._check_range(metrics, Path(run.note.file))
         return Measured(metrics, self._ceiling(run.run, data), self._overlap(run.run, data))
@@ -174,16 +158,18 @@ class Shelf:
         return math.fsum(found) / len(found) if found else None
 
     def _first_stage(self, data: DataFolder) -> Run:
-        content = data.manifest.content
-        if content not in self._first_stages:
-            self._first_stages[content] = data.first_stage()
-        return self._first_stages[content]
+        return self._read(data, data.first_stage)
 
     def _qrels_of(self, data: DataFolder) -> Mapping[str, Mapping[str, int]]:
-        content = data.manifest.content
-        if content not in self._qrels:
-            self._qrels[content] = data.qrels()
-        return self._qrels[content]
+        return self._read(data, data.qrels)
+
+    def _read(self, data: DataFolder, read: Callable[[], _Read]) -> _Read:
+        """Read a file of `data` once; folders of the same content share it."""
+        key = (data.manifest.content, read.__name__)
+        if key not in self._files:
+            self._files[key] = read()
+        found: _Read = self._files[key]
+        return found
 
 
 def by_lot(metrics: Metrics, measure: str) -> dict[str, float]:
