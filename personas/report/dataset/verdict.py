@@ -11,7 +11,6 @@ from personas.plain import plain
 from personas.report.formats import alpha_reading
 from personas.report.query.verdict import ORDER, Finding
 from personas.survey.model import Survey
-from personas.weak_judges import judge_note
 from personas.words import counted, optional, p_text, signed, whole
 
 FEW = 20
@@ -32,8 +31,8 @@ def findings(survey: Survey) -> tuple[Finding, ...]:
         *_agreement(survey),
     ]
     found.sort(key=lambda each: ORDER.index(each.kind))
-    if note := judge_note(survey.weak_judge, survey.models.get("scoring", "")):
-        found.insert(0, Finding("warn", f"{plain(note)} Treat its order as approximate."))
+    if survey.judge:
+        found.insert(0, Finding("warn", f"{plain(survey.judge)} Treat its order as approximate."))
     return tuple(found)
 
 

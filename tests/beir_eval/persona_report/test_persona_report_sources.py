@@ -25,13 +25,13 @@ def found(*paths: Path, against: str | None = None) -> list[tuple[str, str | Non
 
 def test_teams_are_compared_with_direct(tmp_path: Path) -> None:
     made = runs(tmp_path, labels=[DIRECT, TEAM, "MC: 1 recruit"])
-    assert found(made) == [("MC: 1 recruit", DIRECT), (TEAM, DIRECT)]
+    assert found(made) == [("MC: 1 recruit", DIRECT), (TEAM, DIRECT), (DIRECT, None)]
     assert found(made / "scifact") == found(made)
 
 
 def test_runs_of_a_suite_stand_in_its_order(tmp_path: Path) -> None:
     made = runs(tmp_path, labels=[DIRECT, TEAM, "MC: 1 recruit"], suite=table1)
-    assert found(made) == [(TEAM, DIRECT), ("MC: 1 recruit", DIRECT)]
+    assert found(made) == [(TEAM, DIRECT), ("MC: 1 recruit", DIRECT), (DIRECT, None)]
 
 
 def test_direct_is_found_beside_a_single_run(tmp_path: Path) -> None:
@@ -53,28 +53,30 @@ def test_direct_with_the_same_highest_score_comes_first(tmp_path: Path) -> None:
 def test_another_ranker_stands_in_for_direct(tmp_path: Path) -> None:
     made = runs(tmp_path, labels=[DIRECT, TEAM])
     change_manifest(team_of(made, DIRECT), label="Yes or no", ranker="yes_no")
-    assert found(made) == [(TEAM, "Yes or no")]
+    assert found(made) == [(TEAM, "Yes or no"), ("Yes or no", None)]
 
 
 def test_an_unfinished_direct_is_no_measure(tmp_path: Path) -> None:
     made = runs(tmp_path)
     unfinish(team_of(made, DIRECT), keep=2)
-    assert found(made) == [(TEAM, None)]
+    assert found(made) == [(TEAM, None), (DIRECT, None)]
     with pytest.raises(RunFolderError, match="the run is not finished"):
         found(made, against=DIRECT)
 
 
 def test_direct_of_other_data_is_no_measure(tmp_path: Path) -> None:
-    made = runs(tmp_path, datasets=("scifact", "news"))
+    made = runs(tmp_path)
     change_manifest(team_of(made, DIRECT), data="something else")
-    assert found(made) == [(TEAM, DIRECT), (TEAM, None)]
+    assert found(team_of(made)) == [(TEAM, None)]
+    with pytest.raises(RunFolderError, match="do not belong together"):
+        found(made)
 
 
 def test_direct_of_another_folder_serves_if_it_is_given(tmp_path: Path) -> None:
     one = runs(tmp_path / "one", labels=[TEAM])
     two = runs(tmp_path / "two", labels=[DIRECT])  # the same data, byte for byte
     assert found(one) == [(TEAM, None)]
-    assert found(one, two) == [(TEAM, DIRECT)]
+    assert found(one, two) == [(TEAM, DIRECT), (DIRECT, None)]
     assert found(one, against=str(team_of(two, DIRECT))) == [(TEAM, DIRECT)]
 
 
@@ -91,8 +93,9 @@ def test_against_names_a_label(tmp_path: Path) -> None:
     assert found(made, against="MC: 1 recruit") == [
         ("MC: 1 recruit", None),
         (TEAM, "MC: 1 recruit"),
+        (DIRECT, "MC: 1 recruit"),
     ]
-    assert found(made, against="none") == [("MC: 1 recruit", None), (TEAM, None)]
+    assert {other for _, other in found(made, against="none")} == {None}
 
 
 def test_against_nobody_known(tmp_path: Path) -> None:
@@ -105,7 +108,7 @@ def test_against_nobody_known(tmp_path: Path) -> None:
         assert f"there is {DIRECT!r}; give a label or a folder, or 'none'" in str(error.value)
 
 
-def test_runs_without_a_team_are_reported_if_there_are_no_others(tmp_path: Path) -> None:
+def test_runs_without_a_team_are_compared_with_what_is_named(tmp_path: Path) -> None:
     made = runs(tmp_path, labels=[DIRECT, OTHER_SCALE])
     assert found(made) == [(DIRECT, None), (OTHER_SCALE, None)]
     assert found(made, against=DIRECT) == [(DIRECT, None), (OTHER_SCALE, DIRECT)]
@@ -116,13 +119,13 @@ def test_a_team_is_known_by_the_first_query_that_found_something(tmp_path: Path)
     path = team_of(made) / "rankings.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(reversed(lines)))  # the last query found nothing
-    assert found(made) == [(TEAM, DIRECT)]
+    assert found(made) == [(TEAM, DIRECT), (DIRECT, None)]
 
 
 def test_runs_without_rankings_are_left_out(tmp_path: Path) -> None:
     made = runs(tmp_path, labels=[DIRECT, TEAM, "MC: new"], unfinished=[("scifact", "MC: new")])
     sources, left_out = find_sources([made])
-    assert pairs(sources) == [(TEAM, DIRECT)]
+    assert pairs(sources) == [(TEAM, DIRECT), (DIRECT, None)]
     (sentence,) = left_out
     assert sentence.endswith("MC_new: nothing has been ranked yet, so it is left out")
     with pytest.raises(RunFolderError, match="nothing has been ranked yet; run the same"):
@@ -131,7 +134,8 @@ def test_runs_without_rankings_are_left_out(tmp_path: Path) -> None:
 
 def test_runs_with_one_label_are_told_apart(tmp_path: Path) -> None:
     one, two = runs(tmp_path / "one"), runs(tmp_path / "two")
-    assert found(one, two) == [(f"{TEAM} (one)", DIRECT), (f"{TEAM} (two)", DIRECT)]
+    teams = [(f"{TEAM} (one)", DIRECT), (f"{TEAM} (two)", DIRECT)]
+    assert [each for each in found(one, two) if each[1]] == teams
 
 
 def test_no_run_at_all(tmp_path: Path) -> None:
