@@ -51,7 +51,8 @@ def survey_pages(
 ) -> Iterator[tuple[str, str]]:
     """(name, HTML) of every page, the overview first.
 
-    Names are those of `personas.report.site`. The pages link to each other, and to the page of
+    Names are those of `personas.report.site`; without a team there are no personas and
+    criteria, and cases only where there are some. The pages link to each other, and to the page of
     every query: `query_page(place)`, with ``#passage-N`` for the passage of rank N. The same
     survey gives the same pages, byte for byte. They work without scripts.
 
@@ -67,6 +68,7 @@ def survey_pages(
         first_stage=survey.first_stage if survey.first_stage.strip() else "first stage",
         other=survey.other if not survey.other or survey.other.strip() else "the other ranker",
     )
+    teamless = not survey.personas and survey.totals.failed < survey.totals.queries
     queries, personas = queries_table(survey), personas_table(survey)
     persona_page = {
         number: f"{page.name}#persona-{number}"
@@ -74,11 +76,15 @@ def survey_pages(
         for number in range(page.first, page.last + 1)
     }
     cases = _case_pages(survey)
+    lacking = {site.PERSONAS, site.CRITERIA} if teamless else set()
+    lacking |= {site.CASES} if teamless and not cases else set()
+    places = tuple(each for each in _SITE if each[0] not in lacking)
     common = common_personas(survey.queries)
     everywhere = {name.casefold() for name in common}
     values: dict[str, Any] = {
         "survey": survey,
-        "site": ((runs, "All runs"), *_SITE) if runs else _SITE,
+        "site": ((runs, "All runs"), *places) if runs else places,
+        "teamless": teamless,
         "made": made,
         "texts": {query.place: query.query for query in survey.queries},
         "query_page": site.query_page,
@@ -109,11 +115,14 @@ def survey_pages(
         },
         personas.key: {"pairs": pairs_table(survey), "origins": origins},
     }
-    for table in (queries, personas, criteria_table(survey)):
+    tables = (queries,) if teamless else (queries, personas, criteria_table(survey))
+    for table in tables:
         for part in table.pages:
             rows = table.rows[part.first - 1 : part.last]
             values_of = {"table": table, "part": part, "rows": rows, **more.get(table.key, {})}
             yield part.name, page(table.name, table.name, **values_of)
+    if site.CASES in lacking:
+        return
     for shown, onward in zip_longest(cases or (None,), cases[1:]):
         name = shown.name if shown else site.CASES
         yield name, page("cases.html", site.CASES, shown=shown, onward=onward)

@@ -94,6 +94,20 @@ def test_several_runs_are_listed_on_a_page(tmp_path: Path) -> None:
     assert b"what is known about scifact-q1" in found["run-4/query/000001.html"]
 
 
+def test_a_run_without_a_team_has_pages_of_its_queries(tmp_path: Path) -> None:
+    made = runs(tmp_path / "runs", queries=12, passages=20)
+    report(made, tmp_path / "out")
+    found = content(tmp_path / "out")
+    assert links(found["index.html"]) == ["run-1/index.html", "run-2/index.html"]
+    assert {f"run-2/query/0000{place:02}.html" for place in range(1, 13)} < {*found}
+    assert {"run-1/personas.html", "run-1/cases.html"} < {*found}
+    assert not {"run-2/personas.html", "run-2/criteria.html", "run-2/cases.html"} & {*found}
+    assert broken_links(tmp_path / "out") == []
+    report(team_of(made, DIRECT), tmp_path / "out", against=TEAM)
+    assert "cases.html" in content(tmp_path / "out")
+    assert broken_links(tmp_path / "out") == []
+
+
 def test_any_number_of_processes_makes_the_same_bytes(tmp_path: Path) -> None:
     made = runs(tmp_path / "runs", queries=35, passages=2)
     heard: list[tuple[int, int]] = []

@@ -138,6 +138,7 @@ def test_what_is_not_tested_says_so() -> None:
     other = Difference("DIRECT(0,10)", 40, 0.65, 0.7, -0.1, 0.02, None, "its judge is a:b")
     page = render_runs([entry(1, differences=(tested, other))])
     (_, row) = cells(page)
+    assert row[1] == "0.650"  # the mean that was tested, and not the 0.750 as ranked
     assert row[2] == "+0.050 +0.020 to +0.080, p &lt;0.001"
     assert row[3] == "\N{MINUS SIGN}0.050 \N{MINUS SIGN}0.100 to +0.020, not tested"
 
