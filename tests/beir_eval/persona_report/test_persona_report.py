@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,9 @@ from tests.support.persona_reports import (
     unfinish,
 )
 
+TEAM_RANKINGS, DIRECT_RANKINGS = "MC_2_recruits/rankings.jsonl", "DIRECT(0,10)/rankings.jsonl"
+PASSAGES, QUERIES = "data/passages.jsonl", "data/queries.jsonl"
+
 
 def report(paths: Path | list[Path], out: Path, **options: Any) -> PersonaReport:
     given = paths if isinstance(paths, list) else [paths]
@@ -41,6 +43,7 @@ def test_one_run_is_reported_in_the_folder_itself(tmp_path: Path) -> None:
     queries = {name for name in found if name.startswith("query/")}
     assert queries == {f"query/00000{place}.html" for place in (1, 2, 3, 4)}
     assert {"index.html", "queries.html", "personas.html", "criteria.html", "cases.html"} < {*found}
+    assert orjson.loads(found["persona-report.json"]) == {"version": 1, "runs": 1}
     assert written.pages == sum(name.endswith(".html") for name in found)
     assert written.index == tmp_path / "new" / "out" / "index.html"
     (run,) = written.runs
@@ -231,68 +234,35 @@ def test_texts_are_those_of_the_ids(tmp_path: Path) -> None:
         assert shown == list(range(5 * query, 5 * query + 5))
 
 
-def spoil_line(made: Path) -> None:
-    path = team_of(made) / "rankings.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join([*lines[:2], b'{"version":1, oh\n', *lines[3:]]))
-
-
-def spoil_version(made: Path) -> None:
-    change_lines(
-        team_of(made) / "rankings.jsonl",
-        lambda place, each: {**each, "version": 7} if place == 1 else each,
+def spoiled(made: Path, path: str, place: int, fields: dict[str, Any] | None) -> None:
+    """Replace fields of an entry of a file, from 0; without any, leave the entry out."""
+    file = made / "scifact" / path
+    lines = file.read_bytes().splitlines()
+    lines[place : place + 1] = (
+        [] if fields is None else [orjson.dumps({**orjson.loads(lines[place]), **fields})]
     )
-
-
-def spoil_form(made: Path) -> None:
-    change_lines(
-        team_of(made) / "rankings.jsonl",
-        lambda place, each: {**each, "personas": "everybody"} if place == 3 else each,
-    )
-
-
-def spoil_other(made: Path) -> None:
-    change_lines(
-        team_of(made, DIRECT) / "rankings.jsonl",
-        lambda place, each: {**each, "hits": [{"doc_id": "d", "rank": 0}]} if place == 1 else each,
-    )
-
-
-def spoil_texts(made: Path) -> None:
-    path = made / "scifact" / "data" / "passages.jsonl"
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
-
-
-def spoil_passage(made: Path) -> None:
-    change_lines(
-        made / "scifact" / "data" / "passages.jsonl",
-        lambda place, each: {**each, "text": None} if place == 4 else each,
-    )
-
-
-def spoil_query(made: Path) -> None:
-    path = made / "scifact" / "data" / "queries.jsonl"
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[1:]))
+    file.write_bytes(b"\n".join(lines) + b"\n")
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("path", "place", "fields", "said"),
     [
-        (spoil_line, "rankings.jsonl:3: not JSON"),
-        (spoil_version, "rankings.jsonl:2: a ranking of version 7, and this program reads"),
-        (spoil_form, "rankings.jsonl:4: this is no ranking as Ranking.to_dict() makes it"),
-        (spoil_other, "rankings.jsonl:2: this is no ranking as Ranking.to_dict() makes it"),
-        (spoil_texts, "passages.jsonl: has no text of passage 'scifact-q4-d5', which "),
-        (spoil_passage, "passages.jsonl:5: no record: it needs texts under _id, title, text"),
-        (spoil_query, "ranks query 'scifact-q1', which "),
+        (TEAM_RANKINGS, 1, {"version": 7}, ":2: a ranking of version 7, and this program reads"),
+        (TEAM_RANKINGS, 3, {"personas": "everybody"}, ":4: this is no ranking as Ranking.to_dict"),
+        (DIRECT_RANKINGS, 1, {"hits": [{"rank": 0}]}, ":2: this is no ranking as Ranking.to_dict"),
+        (PASSAGES, 19, None, "has no text of passage 'scifact-q4-d5', which "),
+        (PASSAGES, 4, {"text": None}, ":5: no record: it needs texts under _id, title, text"),
+        (QUERIES, 0, None, "ranks query 'scifact-q1', which "),
     ],
 )
-def test_damage_is_named_and_nothing_is_left(tmp_path: Path, spoil: Any, said: str) -> None:
+def test_damage_is_named_and_nothing_is_left(
+    tmp_path: Path, path: str, place: int, fields: dict[str, Any] | None, said: str
+) -> None:
     made = runs(tmp_path / "runs")
-    spoil(made)
+    spoiled(made, path, place, fields)
 
     with pytest.raises(RunFolderError) as error:
-        report(made, tmp_path / "out")
+        report(team_of(made), tmp_path / "out")
 
     assert said in str(error.value)
     assert "\n" not in str(error.value)
@@ -301,7 +271,7 @@ def test_damage_is_named_and_nothing_is_left(tmp_path: Path, spoil: Any, said: s
 
 def test_an_error_in_a_worker_is_the_same(tmp_path: Path) -> None:
     made = runs(tmp_path / "runs", queries=20, passages=1)
-    spoil_form(made)
+    spoiled(made, TEAM_RANKINGS, 3, {"personas": "everybody"})
 
     with pytest.raises(RunFolderError, match=r"rankings\.jsonl:4: this is no ranking"):
         report(made, tmp_path / "out", processes=2)
@@ -314,9 +284,3 @@ def test_number_of_processes_has_a_range(tmp_path: Path, processes: int) -> None
     made = runs(tmp_path / "runs", rankings=False)
     with pytest.raises(SettingError, match=f"processes={processes} is outside 1 to 61"):
         report(made, tmp_path / "out", processes=processes)
-
-
-def test_the_marker_says_how_many_runs_there_are(tmp_path: Path) -> None:
-    report(team_of(runs(tmp_path / "runs")), tmp_path / "out")
-    marker = (tmp_path / "out" / "persona-report.json").read_bytes()
-    assert json.loads(marker) == {"version": 1, "runs": 1}

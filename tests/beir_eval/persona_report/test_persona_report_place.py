@@ -68,19 +68,14 @@ def test_a_former_report_is_replaced_as_a_whole(made: Path, tmp_path: Path) -> N
 
 
 @posix
-def test_the_folder_has_the_usual_permissions(made: Path, tmp_path: Path) -> None:
+def test_the_folder_is_an_ordinary_one_and_a_link_stays(made: Path, tmp_path: Path) -> None:
     (tmp_path / "usual").mkdir()
-    write(made, tmp_path / "out")
+    (tmp_path / "link").symlink_to(tmp_path / "usual")
+    for name in ("out", "link"):
+        write(team_of(made), tmp_path / name)
     assert (tmp_path / "out").stat().st_mode == (tmp_path / "usual").stat().st_mode
-
-
-@posix
-def test_a_link_to_a_folder_stays_one(made: Path, tmp_path: Path) -> None:
-    (tmp_path / "real").mkdir()
-    (tmp_path / "out").symlink_to(tmp_path / "real")
-    write(made, tmp_path / "out")
-    assert (tmp_path / "out").is_symlink()
-    assert content(tmp_path / "real")
+    assert (tmp_path / "link").is_symlink()
+    assert content(tmp_path / "usual") == content(tmp_path / "out")
 
 
 def test_what_is_no_report_is_not_replaced(made: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from beir_eval.persona_report.sources import Source, find_sources
 from tests.support.persona_reports import DIRECT, TEAM, change_manifest, runs, team_of, unfinish
 from tests.support.run_folders import table1
 
-OTHER_SCALE = "DIRECT(0,20)"
+OTHER_SCALE, OTHER_TEAM = "DIRECT(0,20)", "MC: 1 recruit"
 
 
 def pairs(sources: list[Source]) -> list[tuple[str, str | None]]:
@@ -23,20 +23,21 @@ def found(*paths: Path, against: str | None = None) -> list[tuple[str, str | Non
     return pairs(sources)
 
 
-def test_teams_are_compared_with_direct(tmp_path: Path) -> None:
-    made = runs(tmp_path, labels=[DIRECT, TEAM, "MC: 1 recruit"])
-    assert found(made) == [("MC: 1 recruit", DIRECT), (TEAM, DIRECT), (DIRECT, None)]
+def test_teams_come_first_and_are_compared_with_direct(tmp_path: Path) -> None:
+    made = runs(tmp_path / "one", labels=[DIRECT, TEAM, OTHER_TEAM])
+    assert found(made) == [(OTHER_TEAM, DIRECT), (TEAM, DIRECT), (DIRECT, None)]
     assert found(made / "scifact") == found(made)
-
-
-def test_runs_of_a_suite_stand_in_its_order(tmp_path: Path) -> None:
-    made = runs(tmp_path, labels=[DIRECT, TEAM, "MC: 1 recruit"], suite=table1)
-    assert found(made) == [(TEAM, DIRECT), ("MC: 1 recruit", DIRECT), (DIRECT, None)]
-
-
-def test_direct_is_found_beside_a_single_run(tmp_path: Path) -> None:
-    made = runs(tmp_path, labels=[DIRECT, TEAM, "MC: 1 recruit"])
+    # DIRECT is found beside a single run; and the runs of a suite come in its order.
     assert found(team_of(made)) == [(TEAM, DIRECT)]
+    made = runs(tmp_path / "two", labels=[DIRECT, TEAM, OTHER_TEAM], suite=table1)
+    assert found(made) == [(TEAM, DIRECT), (OTHER_TEAM, DIRECT), (DIRECT, None)]
+    # A label or a folder is compared with instead, or nothing.
+    assert found(made, against=OTHER_TEAM) == [
+        (TEAM, OTHER_TEAM),
+        (OTHER_TEAM, None),
+        (DIRECT, OTHER_TEAM),
+    ]
+    assert {other for _, other in found(made, against="none")} == {None}
 
 
 def test_direct_with_the_same_highest_score_comes_first(tmp_path: Path) -> None:
@@ -88,16 +89,6 @@ def test_a_damaged_run_beside_is_passed_over(tmp_path: Path) -> None:
         found(made)
 
 
-def test_against_names_a_label(tmp_path: Path) -> None:
-    made = runs(tmp_path, labels=[DIRECT, TEAM, "MC: 1 recruit"])
-    assert found(made, against="MC: 1 recruit") == [
-        ("MC: 1 recruit", None),
-        (TEAM, "MC: 1 recruit"),
-        (DIRECT, "MC: 1 recruit"),
-    ]
-    assert {other for _, other in found(made, against="none")} == {None}
-
-
 def test_against_nobody_known(tmp_path: Path) -> None:
     made = runs(tmp_path)
     other = runs(tmp_path / "other", datasets=("news",))
@@ -139,7 +130,6 @@ def test_runs_with_one_label_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_no_run_at_all(tmp_path: Path) -> None:
-    with pytest.raises(RunFolderError, match="no run in"):
-        find_sources([tmp_path])
-    with pytest.raises(RunFolderError, match="no folder"):
-        find_sources([tmp_path / "nowhere"])
+    for path, words in ((tmp_path, "no run in"), (tmp_path / "nowhere", "no folder")):
+        with pytest.raises(RunFolderError, match=words):
+            find_sources([path])
