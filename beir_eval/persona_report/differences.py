@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import mean
 
 from beir_eval.experiment.labels import models_of
 from beir_eval.experiment.run_folder import Metrics, RunFolder, ScoreCounts
@@ -61,8 +60,8 @@ def differences(sources: Sequence[Source]) -> list[tuple[Difference, ...]]:
             Difference(
                 against=name,
                 queries=len(gains),
-                ours=mean(values.values()),
-                theirs=mean(theirs.values()),
+                ours=sum(values.values()) / len(values),
+                theirs=sum(theirs.values()) / len(theirs),
                 low=interval.low,
                 high=interval.high,
                 p_value=test["ours"].p_adjusted if test else None,
