@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +12,7 @@ from mcranker.cli.files import output
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.made import command_line, today
 from mcranker.cli.number_types import WholeNumber
-from mcranker.cli.progress import Live, live_is_wanted
+from mcranker.cli.progress import Live, RunTracker, live_is_wanted
 from mcranker.cli.verb import Verb, output_flag, quiet_flag
 from personas.plain import one_line
 from personas.words import counted
@@ -25,52 +24,18 @@ _MOST_PROCESSES = 61
 _UNKNOWN = "-"
 
 
-@dataclass(slots=True)
-class Tracker:
-    """Counts the queries whose pages are written, for `mcranker.cli.progress.Live`."""
-
-    stage: str = "reading"
-    done: int = 0
-    total: int | None = None
-    unit: str = "queries"
-    used: str = ""
-    _since: float = field(default_factory=time.perf_counter)
-
-    def take(self, done: int, total: int) -> None:
-        """Note how many of how many queries are done."""
-        if self.total is None:
-            self.stage, self._since = "writing pages of queries", time.perf_counter()
-        self.done, self.total = done, total
-
-    @property
-    def reached(self) -> str:
-        """How far the work has come, in words."""
-        if self.total is None:
-            return "while reading; no report was written"
-        of = counted(self.total, "query", "queries")
-        return f"after {self.done:,} of {of}; no report was written"
-
-    def per_second(self) -> float | None:
-        if not self.done:
-            return None
-        return self.done / (time.perf_counter() - self._since)
-
-    def seconds_left(self) -> float | None:
-        if not self.done or not self.total:
-            return None
-        return (self.total - self.done) * (time.perf_counter() - self._since) / self.done
-
-
 def _report(ctx: click.Context) -> int:
     from beir_eval.persona_report.build import write_persona_report
 
     given = ctx.params
-    quiet, tracker = given["quiet"], Tracker()
-    ctx.ensure_object(Invocation).reached = lambda: tracker.reached
+    quiet, tracker = given["quiet"], RunTracker(None, stage="reading")
+    ctx.ensure_object(Invocation).reached = lambda: (
+        f"{'while reading' if tracker.total is None else tracker.reached}; no report was written"
+    )
     with Live(tracker, wanted=live_is_wanted(quiet=quiet)) as live:
 
         def progress(done: int, total: int) -> None:
-            tracker.take(done, total)
+            tracker.stage, tracker.done, tracker.total = "writing pages of queries", done, total
             live.update()
 
         report = write_persona_report(
@@ -97,8 +62,8 @@ def _say_notes(report: PersonaReport) -> None:
         say(sentence)
     titles_of: dict[str, list[str]] = {}
     for run in report.runs:
-        for note in run.notes:
-            titles_of.setdefault(note, []).append(run.entry.title)
+        for note in run.survey.notes:
+            titles_of.setdefault(note, []).append(run.survey.title)
     for note, titles in titles_of.items():
         who = titles[0] if len(titles) == 1 else f"{len(titles)} of {len(report.runs)} runs"
         say(f"{who}: {note}")
@@ -107,26 +72,26 @@ def _say_notes(report: PersonaReport) -> None:
 def _lines(report: PersonaReport) -> list[str]:
     lines = [str(report.index)]
     for run in report.runs:
-        lines += ["", one_line(run.entry.title), f"  {one_line(run.entry.dataset)}"]
+        lines += ["", one_line(run.survey.title), f"  {one_line(run.survey.dataset)}"]
         lines += [f"  {name:<10}{one_line(value)}" for name, value in _figures(run)]
     return lines
 
 
 def _figures(run: ReportedRun) -> list[tuple[str, str]]:
-    entry, totals = run.entry, run.entry.totals
+    survey, totals = run.survey, run.survey.totals
     queries = f"{totals.queries - totals.failed:,} ranked"
     if totals.failed:
         queries += f", {totals.failed:,} failed"
-    if not entry.finished:
+    if not run.finished:
         queries += " so far"
-    rows = [*([("judge", entry.judge)] if entry.judge else []), ("queries", queries)]
-    if entry.personas:
+    rows = [*([("judge", survey.judge)] if survey.judge else []), ("queries", queries)]
+    if survey.personas_in_all:
         rows += [
-            ("personas", f"{entry.personas:,} different"),
+            ("personas", f"{survey.personas_in_all:,} different"),
             ("agreement", f"alpha {_number(totals.alpha, 2)}, tau {_number(totals.tau, 2)}"),
         ]
     ndcg = _number(totals.ndcg, 3)
-    others = ((entry.first_stage, totals.first_stage_ndcg), (entry.other, totals.other_ndcg))
+    others = ((survey.first_stage, totals.first_stage_ndcg), (survey.other, totals.other_ndcg))
     compared = [f"{name} {_number(value, 3)}" for name, value in others if value is not None]
     rows.append(("nDCG@10", f"{ndcg} ({', '.join(compared)})" if compared else ndcg))
     if totals.missing:
@@ -146,15 +111,13 @@ def _record(report: PersonaReport) -> dict[str, Any]:
             {
                 "path": str(run.run),
                 "index": str(run.index),
-                "title": run.entry.title,
-                "dataset": run.entry.dataset,
-                "first_stage": run.entry.first_stage,
-                "other": run.entry.other or None,
-                "judge": run.entry.judge or None,
-                "finished": run.entry.finished,
-                "personas": run.entry.personas,
-                "totals": asdict(run.entry.totals),
-                "notes": list(run.notes),
+                **{name: getattr(run.survey, name) for name in ("title", "dataset", "first_stage")},
+                "other": run.survey.other or None,
+                "judge": run.survey.judge or None,
+                "finished": run.finished,
+                "personas": run.survey.personas_in_all,
+                "totals": asdict(run.survey.totals),
+                "notes": list(run.survey.notes),
             }
             for run in report.runs
         ],
@@ -191,10 +154,10 @@ command = Verb(
     ],
     help="""Report over a data set: who judged, how they agreed, what they were worth.
 
-    RUNS are folders of 'beir-eval run', or folders that hold some. Every run of a team below
-    them is reported: its personas and criteria, how far they agree, what each of them is worth,
-    where the team and another ranker differ, and a page for every query. Runs without a team
-    are reported only where there are no others. No model is asked.
+    RUNS are folders of 'beir-eval run', or folders that hold some. Every run of a ranker below
+    them is reported, with a page for every query. Of teams, the report shows personas and
+    criteria, how far they agree, what each of them is worth, and where the team and another
+    ranker differ. No model is asked.
 
     \b
       personas report runs/table1 --out report

@@ -21,30 +21,27 @@ import signal
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import orjson
 
 from beir_eval.errors import BeirEvalError, SettingError
 from beir_eval.experiment.rankings import RANKINGS, index_rankings
 from beir_eval.persona_report.differences import differences
-from beir_eval.persona_report.pages import Chunk, index_passages, write_pages
+from beir_eval.persona_report.pages import PASSAGES, Chunk, index_passages, write_pages
 from beir_eval.persona_report.run import RunReport
 from beir_eval.persona_report.sources import Source, find_sources
 from mcranker import __version__
 from personas.io.atomic import replacing_folder
-from personas.ranking.weak_judges import judge_note
+from personas.report.dataset.pages import RunEntry, render_runs, survey_pages
 from personas.report.site import OVERVIEW, Made, query_page
-
-if TYPE_CHECKING:
-    from personas.report.dataset.pages import RunEntry
-    from personas.survey.model import Difference
+from personas.survey.model import Difference, Survey
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Takes the number of queries that have their pages, and the number of all."""
@@ -74,14 +71,14 @@ class ReportedRun:
     Attributes:
         run: its folder.
         index: the first of its pages.
-        entry: its row in the list of the runs: title, data set, figures.
-        notes: sentences that a reader must know.
+        finished: every query was tried.
+        survey: what the pages show, without the tables.
     """
 
     run: Path
     index: Path
-    entry: RunEntry
-    notes: tuple[str, ...]
+    finished: bool
+    survey: Survey
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +118,7 @@ def write_persona_report(
     ``if __name__ == "__main__":``.
 
     Args:
-        paths: run folders, or folders that hold some; of these, the runs of teams are reported,
-            or all where no team has judged.
+        paths: run folders, or folders that hold some.
         out: a new folder, an empty one, or one with a report.
         against: label or folder of the run to compare with, or ``"none"``. Without: a run
             without a team over the same data, DIRECT with the same highest score first.
@@ -154,104 +150,89 @@ def write_persona_report(
         replacing_folder(out) as folder,
         tempfile.TemporaryDirectory(prefix="persona-report-") as scratch,
     ):
-        made = Made(__version__, date, command)
-        work = _Work(sources, folder, Path(scratch), made)
+        work = _Work(sources, left_out, folder, Path(scratch), Made(__version__, date, command))
         work.do(processes, progress or (lambda done, total: None))
         (folder / MARKER).write_text(json.dumps({"version": 1, "runs": len(sources)}) + "\n")
         _check_place(out)  # another program may have written there meanwhile
     runs = (
-        ReportedRun(source.run.path, out / entry.page, entry, notes)
-        for source, (entry, notes) in zip(sources, work.found, strict=True)
+        ReportedRun(source.run.path, out / each.page, each.finished, each.survey)
+        for source, each in zip(sources, work.entries, strict=True)
     )
     return PersonaReport(out / OVERVIEW, tuple(runs), work.pages, tuple(left_out))
 
 
+@dataclass(slots=True)
 class _Work:
-    """The making of all pages of one report.
+    """The making of all pages of one report; `entries` are of the runs that are done."""
 
-    Attributes:
-        found: row in the list of the runs, and notes, of each run that is done.
-        pages: written so far.
-    """
-
-    def __init__(self, sources: list[Source], folder: Path, scratch: Path, made: Made) -> None:
-        self.found: list[tuple[RunEntry, tuple[str, ...]]] = []
-        self.pages = 0
-        self._sources, self._folder, self._scratch, self._made = sources, folder, scratch, made
-        self._indexes: dict[Path, Path] = {}
-        self._begun: dict[int, RunReport] = {}
+    sources: Sequence[Source]
+    left_out: Sequence[str]
+    folder: Path
+    scratch: Path
+    made: Made
+    entries: list[RunEntry] = field(default_factory=list)
+    pages: int = 0
 
     def do(self, processes: int | None, progress: Progress) -> None:
         """Write everything."""
-        from personas.report.dataset.pages import render_runs
-
-        tested = differences(self._sources)
+        tested = differences(self.sources)
         ranked = [
             index_rankings(each.run.path / RANKINGS, finished=each.run.manifest.finished)
-            for each in self._sources
+            for each in self.sources
         ]
         done, total = 0, sum(len(each.offsets) for each in ranked)
         if processes is None:
-            most = min(usable_processors(), _MOST_BY_DEFAULT, total // _WORTH_A_PROCESS)
-            processes = max(1, most)
+            bound = hasattr(os, "sched_getaffinity")
+            usable = len(os.sched_getaffinity(0)) if bound else os.cpu_count() or 1
+            processes = max(1, min(usable, _MOST_BY_DEFAULT, total // _WORTH_A_PROCESS))
+        begun: dict[int, RunReport] = {}
+        indexes: dict[Path, Path] = {}  # of texts, which several runs may have ranked
 
         def chunks() -> Iterator[Chunk]:
             # Each run is prepared when the one before has been handed out.
-            for number, (source, where) in enumerate(
-                zip(self._sources, ranked, strict=True), start=1
-            ):
-                folder = self._folder / f"run-{number}" if len(ranked) > 1 else self._folder
+            for number, source in enumerate(self.sources):
+                several = len(self.sources) > 1
+                folder = self.folder / f"run-{number + 1}" if several else self.folder
                 (folder / query_page(1)).parent.mkdir(parents=True)
-                index = self._index(source.data.path / "passages.jsonl")
-                report = RunReport(source, where, folder, index, self._made)
-                self._begun[number] = report
-                yield from report.chunks(number)
+                passages = (source.data.path / PASSAGES).resolve()
+                if passages not in indexes:
+                    indexes[passages] = self.scratch / f"passages-{len(indexes)}"
+                    index_passages(passages, indexes[passages])
+                begun[number] = RunReport(
+                    source, ranked[number], folder, indexes[passages], self.made
+                )
+                yield from begun[number].chunks(number)
 
         progress(done, total)
         with closing(in_order(write_pages, chunks(), processes)) as results:
             for number, pages, findings in results:
+                report = begun[number]
+                for each in findings:
+                    report.surveyor.add(each)
                 self.pages += pages
+                report.left -= len(findings)
                 done += len(findings)
                 progress(done, total)
-                if self._begun[number].add(findings):
-                    self._finish(self._begun.pop(number), tested[number - 1])
-        if len(self._sources) > 1:
-            entries = [entry for entry, _ in self.found]
-            self._write(self._folder / OVERVIEW, render_runs(entries, self._made))
-
-    def _index(self, passages: Path) -> Path:
-        """The index of a file of texts, which several runs may have ranked."""
-        key = passages.resolve()
-        if key not in self._indexes:
-            index = self._scratch / f"passages-{len(self._indexes)}"
-            index_passages(passages, index)
-            self._indexes[key] = index
-        return self._indexes[key]
+                if not report.left:
+                    self._finish(begun.pop(number), tested[number])
+        if len(self.sources) > 1:
+            self._write(self.folder / OVERVIEW, render_runs(self.entries, self.left_out, self.made))
 
     def _finish(self, run: RunReport, tested: tuple[Difference, ...]) -> None:
         """Write the pages about all queries of a run."""
-        from personas.report.dataset.pages import RunEntry, survey_pages
-
         survey, folder = run.survey(tested), run.plan.folder
         (folder / FIGURES).write_bytes(
             orjson.dumps(survey, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS) + b"\n"
         )
-        runs = f"../{OVERVIEW}" if len(self._sources) > 1 else ""
-        for name, page in survey_pages(survey, runs=runs, figures=FIGURES, made=self._made):
+        runs = f"../{OVERVIEW}" if len(self.sources) > 1 else ""
+        for name, page in survey_pages(survey, runs=runs, figures=FIGURES, made=self.made):
             self._write(folder / name, page)
         entry = RunEntry(
-            page=(folder / OVERVIEW).relative_to(self._folder).as_posix(),
-            title=survey.title,
-            dataset=survey.dataset,
-            first_stage=survey.first_stage,
-            other=survey.other,
-            personas=survey.personas_in_all,
-            totals=survey.totals,
-            differences=survey.differences,
-            judge=judge_note(survey.weak_judge, survey.models.get("scoring", "")),
-            finished=run.source.run.manifest.finished,
+            (folder / OVERVIEW).relative_to(self.folder).as_posix(),
+            replace(survey, queries=(), personas=(), pairs=(), criteria=(), cases={}),
+            run.plan.source.run.manifest.finished,
         )
-        self.found.append((entry, survey.notes))
+        self.entries.append(entry)
 
     def _write(self, path: Path, page: str) -> None:
         path.write_text(page, encoding="utf-8", newline="")
@@ -269,13 +250,6 @@ def _check_place(out: Path) -> None:
         )
 
 
-def usable_processors() -> int:
-    """Return the number of processors that this process may use, at least 1."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def in_order(
     work: Callable[[Job], Result], jobs: Iterator[Job], processes: int
 ) -> Generator[Result, None, None]:
@@ -283,12 +257,7 @@ def in_order(
 
     At most three jobs a process have been taken and not been given back. Close the iterator to
     end the processes; it waits for the jobs that have been begun. They end with this process as
-    well, however that ends.
-
-    Args:
-        work: a function of a module, its arguments and results such that pickle can take them.
-        jobs: taken one by one, in this process.
-        processes: with 1, this process does the work.
+    well, however that ends. With 1 process, this one does the work.
 
     Raises:
         BeirEvalError: a process ended before its work was done.
@@ -322,14 +291,13 @@ def in_order(
 @contextmanager
 def _interrupts_kept_back() -> Iterator[None]:
     """Ctrl-C reaches all processes of a terminal; what is started here must not see it."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    known = hasattr(signal, "pthread_sigmask")
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if known else None
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if before is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _begin() -> None:
@@ -338,11 +306,11 @@ def _begin() -> None:
     # A query's hundreds of passages are made at once and gone at once: looking for cycles among
     # them after every 700 objects takes a tenth of the time.
     gc.set_threshold(_OBJECTS_BETWEEN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None, "this runs in a worker"
-    parent.join()
-    os._exit(1)
+
+    def end_with_parent() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()

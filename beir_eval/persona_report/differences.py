@@ -21,12 +21,14 @@ def differences(sources: Sequence[Source]) -> list[tuple[Difference, ...]]:
     """Of each run over its first stage and over the other ranker; none of runs not finished.
 
     Values have ties drawn by lot. Intervals are Student's at 95%, p-values those of paired t-tests,
-    corrected by Holm for all differences of all runs. What cannot be told by a test has none.
+    corrected by Holm for all differences of the report's teams, or of all runs where it has none.
+    What cannot be told by a test has none.
 
     Raises:
         RunFolderError, RunError: a file of a run cannot be read.
     """
     cache = MetricsCache(MEASURE, alone=True)
+    teams = any(source.team for source in sources)
     pairs: dict[tuple[int, str], tuple[dict[str, float], dict[str, float], str]] = {}
     for place, source in enumerate(sources):
         if not source.run.manifest.finished:
@@ -38,6 +40,8 @@ def differences(sources: Sequence[Source]) -> list[tuple[Difference, ...]]:
             other = cache.of_run(source.other, source.data).metrics
             against[source.other.manifest.label] = other, _why_not(source, ours, other)
         for name, (metrics, why_not) in against.items():
+            if teams and not source.team:
+                why_not = why_not or "this report tests its teams alone"
             pairs[place, name] = by_lot(ours, MEASURE), by_lot(metrics, MEASURE), why_not
     tests = compare_runs(
         {
@@ -56,8 +60,8 @@ def differences(sources: Sequence[Source]) -> list[tuple[Difference, ...]]:
             Difference(
                 against=name,
                 queries=len(gains),
-                ours=_mean(values),
-                theirs=_mean(theirs),
+                ours=sum(values.values()) / len(values),
+                theirs=sum(theirs.values()) / len(theirs),
                 low=interval.low,
                 high=interval.high,
                 p_value=test["ours"].p_adjusted if test else None,
@@ -65,10 +69,6 @@ def differences(sources: Sequence[Source]) -> list[tuple[Difference, ...]]:
             )
         )
     return list(map(tuple, found))
-
-
-def _mean(values: dict[str, float]) -> float:
-    return sum(values.values()) / len(values)
 
 
 def _why_not(source: Source, ours: Metrics, theirs: Metrics) -> str:

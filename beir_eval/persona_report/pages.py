@@ -7,45 +7,38 @@ from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import BinaryIO
 
 from beir_eval.errors import RunFolderError
-from beir_eval.experiment.rankings import ranking_at
+from beir_eval.experiment.rankings import RANKINGS, ranking_at
+from beir_eval.persona_report.sources import Source
+from personas.ensembles import highest_score
 from personas.io.lines import Line, place_of, read_records, record
-from personas.report.site import Made
+from personas.ranking.record import OtherRanking
+from personas.report.query.inspection_page import inspection_pages
+from personas.report.site import Made, PageContext, query_page
+from personas.survey.query import QueryFindings
 
-if TYPE_CHECKING:
-    from personas.survey.query import QueryFindings
-
+PASSAGES = "passages.jsonl"
 _PASSAGE = ("_id", "title", "text")
 
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """The files of a run, which all its queries share.
+    """What all queries of a run share.
 
     Attributes:
-        folder: of the run's pages.
-        title: of its report.
+        source: the run.
+        folder: of its pages.
         queries: number of those with a page.
-        rankings: the file of rankings.
-        passages: the file of texts.
-        index: the index of that file, by `index_passages`.
-        other: the file of rankings of the run compared with; None if there is none.
-        other_name: its name.
-        other_top: its highest score.
+        index: of the file of texts, by `index_passages`.
         made: what the last line of each page says.
     """
 
+    source: Source
     folder: Path
-    title: str
     queries: int
-    rankings: Path
-    passages: Path
     index: Path
-    other: Path | None
-    other_name: str
-    other_top: float | None
     made: Made
 
 
@@ -78,43 +71,43 @@ def write_pages(chunk: Chunk) -> tuple[int, int, list[QueryFindings]]:
         RunFolderError: a ranking is none, or the text of a passage is missing; names the line.
         OSError: a page cannot be written.
     """
-    from personas.ranking.record import OtherRanking
-    from personas.report.query.inspection_page import inspection_pages
-    from personas.report.site import PageContext, query_page
-    from personas.survey.query import QueryFindings
-
-    run, pages, findings = chunk.run, 0, []
+    run, source, pages, findings = chunk.run, chunk.run.source, 0, []
+    path, texts = source.run.path / RANKINGS, source.data.path / PASSAGES
+    others: BinaryIO | None = None
     with ExitStack() as files:
-        passages = files.enter_context(Passages(run.passages, run.index))
-        rankings = files.enter_context(run.rankings.open("rb"))
-        others = files.enter_context(run.other.open("rb")) if run.other else None
+        lines = files.enter_context(texts.open("rb"))
+        index = files.enter_context(closing(sqlite3.connect(run.index)))
+        rankings = files.enter_context(path.open("rb"))
+        if source.other is not None:
+            others = files.enter_context((source.other.path / RANKINGS).open("rb"))
         for query in chunk.queries:
             other = theirs = None
-            if run.other and others:
+            if source.other is not None and others is not None:
                 if query.other_offset is not None:
-                    theirs = ranking_at(run.other, others, query.other_offset)
-                other = OtherRanking.of(run.other_name, run.other_top, theirs)
-            ranking, texts = ranking_at(run.rankings, rankings, query.offset), {}
+                    theirs = ranking_at(source.other.path / RANKINGS, others, query.other_offset)
+                manifest = source.other.manifest
+                other = OtherRanking.of(manifest.label, highest_score(manifest.config), theirs)
+            ranking, known = ranking_at(path, rankings, query.offset), {}
             for hit in ranking.hits:
-                found = passages.texts(hit.doc_id)
-                if found is None:
+                try:
+                    known[hit.doc_id] = _texts(texts, lines, index, hit.doc_id)
+                except KeyError:
                     raise RunFolderError(
-                        f"{run.passages}: has no text of passage {hit.doc_id!r}, which "
-                        f"{place_of(run.rankings, query.offset)} ranks; bring back the whole folder"
-                    )
-                texts[hit.doc_id] = found
-            ranking = ranking.with_texts(texts).beside(grades=query.grades, other=other)
-            around = PageContext(run.title, query.place, run.queries, run.made)
+                        f"{texts}: has no text of passage {hit.doc_id!r}, which "
+                        f"{place_of(path, query.offset)} ranks; bring back the whole folder"
+                    ) from None
+            ranking = ranking.with_texts(known).beside(grades=query.grades, other=other)
+            around = PageContext(source.title, query.place, run.queries, run.made)
             for part, page in enumerate(inspection_pages(ranking, around), start=1):
-                path = run.folder / query_page(query.place, part)
-                path.write_text(page, encoding="utf-8", newline="")
+                name = run.folder / query_page(query.place, part)
+                name.write_text(page, encoding="utf-8", newline="")
                 pages += 1
             findings.append(QueryFindings.of(query.place, ranking))
     return chunk.number, pages, findings
 
 
 def index_passages(path: Path, index: Path) -> None:
-    """Write the index by which `Passages` finds the lines of a file; processes share it.
+    """Write where the lines of a file's passages begin, for all processes.
 
     Raises:
         RunFolderError: the file cannot be read, or a line is no passage; names the line.
@@ -134,29 +127,13 @@ def index_passages(path: Path, index: Path) -> None:
         raise OSError(f"{index}: cannot be written: {failure}") from failure
 
 
-class Passages:
-    """Titles and texts of the passages of a file, read when they are asked for."""
-
-    def __init__(self, path: Path, index: Path) -> None:
-        self._path = path
-        self._lines = path.open("rb")
-        self._index = sqlite3.connect(index)
-
-    def __enter__(self) -> Passages:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._lines.close()
-        self._index.close()
-
-    def texts(self, doc_id: str) -> tuple[str, str] | None:
-        """Title and text of a passage; None if the file does not have it."""
-        found = self._index.execute("select min(start) from lines where id = ?", (doc_id,))
-        (start,) = found.fetchone()
-        if start is None:
-            return None
-        self._lines.seek(start)
-        place = f"{self._path}, changed while the report was made, at byte {start:,}"
-        line = Line(place, start, self._lines.readline())
-        entry = record(line, RunFolderError, *_PASSAGE)
-        return entry["title"], entry["text"]
+def _texts(path: Path, lines: BinaryIO, index: sqlite3.Connection, doc_id: str) -> tuple[str, str]:
+    """Title and text of a passage of `lines`, the open file `path`; KeyError if it has none."""
+    found = index.execute("select min(start) from lines where id = ?", (doc_id,))
+    (start,) = found.fetchone()
+    if start is None:
+        raise KeyError(doc_id)
+    lines.seek(start)
+    place = f"{path}, changed while the report was made, at byte {start:,}"
+    entry = record(Line(place, start, lines.readline()), RunFolderError, *_PASSAGE)
+    return entry["title"], entry["text"]

@@ -28,23 +28,24 @@ class Source:
         data: the folder of what it ranked.
         title: its label, with more words where another run of the report has the same.
         other: the finished run it is compared with; None if there is none.
+        team: a team has judged.
     """
 
     run: RunFolder
     data: DataFolder
     title: str
     other: RunFolder | None
+    team: bool
 
 
 def find_sources(
     paths: Iterable[str | os.PathLike[str]], against: str | None = None
 ) -> tuple[list[Source], list[str]]:
-    """Find the runs in or below `paths` that a report is about.
+    """Find the runs in or below `paths` that have rankings, those of teams first.
 
-    These are the runs of teams; if there are none, all runs. Runs without a single ranking are
-    left out. Each is compared with a finished run without a team over the same data and by the
-    same scoring model, given or beside it: DIRECT with the same highest score if there is one, else
-    another DIRECT, else the first. Runs without a team are compared with nothing.
+    A run of a team is compared with a finished run without a team over the same data and by the
+    same scoring model, given or beside it: DIRECT with the same highest score if there is one,
+    else another DIRECT, else the first. Runs without a team are compared with nothing.
 
     Args:
         paths: run folders, or folders that hold some.
@@ -52,8 +53,8 @@ def find_sources(
             it is shown, and not tested.
 
     Returns:
-        The runs, as `find_runs` gives them, but those of one data set in the order of their
-        suite; and the reasons why others are left out, a sentence each.
+        The runs, those of one data set in the order of their suite; and the reasons why others
+        are left out, a sentence each.
 
     Raises:
         RunFolderError: there is no run, or none like `against`; a folder cannot be read, or
@@ -61,14 +62,14 @@ def find_sources(
     """
     given = find_runs(paths)
     ranked = [run for run in given if _has_rankings(run)]
-    if not ranked and given[0].manifest.foreign:
-        raise RunFolderError(
-            f"{given[0].path}: a foreign run, of which nothing but the order is known; give "
-            "folders of rankers"
-        )
     if not ranked:
         raise RunFolderError(
-            f"{given[0].path}: nothing has been ranked yet; run the same 'beir-eval run' again"
+            f"{given[0].path}: "
+            + (
+                "a foreign run, of which nothing but the order is known; give folders of rankers"
+                if given[0].manifest.foreign
+                else "nothing has been ranked yet; run the same 'beir-eval run' again"
+            )
         )
     left_out = [
         f"{run.path}: {why}, so it is left out"
@@ -77,16 +78,16 @@ def find_sources(
         for why in ["a foreign run" if run.manifest.foreign else "nothing has been ranked yet"]
     ]
     teams = [run for run in ranked if judged_by_team(run.path / RANKINGS)]
-    parents = list(dict.fromkeys(run.path.parent for run in teams or ranked))
+    parents = list(dict.fromkeys(run.path.parent for run in ranked))
 
-    def place(run: RunFolder) -> tuple[int, int]:
+    def place(run: RunFolder) -> tuple[int, bool, int]:
         suite = run.manifest.suite
-        return parents.index(run.path.parent), suite.place if suite else 0
+        return parents.index(run.path.parent), run not in teams, suite.place if suite else 0
 
-    reported = sorted(teams or ranked, key=place)
-    others = _others(reported, ranked, against, usual=bool(teams))
+    reported = sorted(ranked, key=place)
+    others = _others(reported, ranked, teams, against)
     sources = [
-        Source(run, run.data(), title, other)
+        Source(run, run.data(), title, other, run in teams)
         for run, title, other in zip(reported, row_labels(reported), others, strict=True)
     ]
     return sources, left_out
@@ -99,14 +100,17 @@ def same_judge(one: RunFolder, other: RunFolder) -> bool:
 
 
 def _others(
-    reported: Sequence[RunFolder], given: Sequence[RunFolder], against: str | None, *, usual: bool
+    reported: Sequence[RunFolder],
+    given: Sequence[RunFolder],
+    teams: Sequence[RunFolder],
+    against: str | None,
 ) -> list[RunFolder | None]:
     """For each run, the one to compare it with."""
-    if against == NOBODY or (against is None and not usual):
+    if against == NOBODY:
         return [None] * len(reported)
-    candidates = [_candidates(run, given) for run in reported]
     if against is None:
-        return [_usual(run, them) for run, them in zip(reported, candidates, strict=True)]
+        return [_usual(run, _candidates(run, given)) if run in teams else None for run in reported]
+    candidates = [_candidates(run, given) for run in reported]
     chosen = [
         next((each for each in them if each.manifest.label == against), None) for them in candidates
     ]

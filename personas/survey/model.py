@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
-from personas.ranking.weak_judges import WeakJudge
+from personas.ranking.weak_judges import WeakJudge, judge_note
 from personas.schema import Origin
 
 CaseKind: TypeAlias = Literal["saw_through", "recognised", "fooled", "overlooked"]
@@ -28,10 +28,8 @@ class QueryFigures:
 
     Attributes:
         place: among the queries, from 1; names the query's page.
-        query_id: cut to 200 characters.
-        query: cut to 300 characters.
+        query_id: cut to 200 characters; `query` and `error` to 300.
         personas: the judges; empty for rankers without a team.
-        passages: ranked ones.
         missing: scores that were asked for and did not come.
         skipped: scores left out because of ``top_k``.
         calls: made, reused answers apart.
@@ -42,9 +40,7 @@ class QueryFigures:
         alpha: Krippendorff's, of the personas' scores.
         tau: mean of Kendall's tau-b over the pairs of personas.
         ndcg: nDCG@10 of the ranking, 0 to 1; 0 for a failed query with judgements.
-        first_stage_ndcg: of the first stage.
-        other_ndcg: of the ranker compared with.
-        error: the reason for a query that was not ranked, cut to 300 characters, else empty.
+        error: the reason for a query that was not ranked, else empty.
     """
 
     place: int
@@ -68,12 +64,15 @@ class QueryFigures:
     @property
     def gain(self) -> float | None:
         """nDCG@10 over the first stage's, -1 to 1."""
-        return _difference(self.ndcg, self.first_stage_ndcg)
+        return self._over(self.first_stage_ndcg)
 
     @property
     def gain_over_other(self) -> float | None:
         """nDCG@10 over that of the ranker compared with, -1 to 1."""
-        return _difference(self.ndcg, self.other_ndcg)
+        return self._over(self.other_ndcg)
+
+    def _over(self, theirs: float | None) -> float | None:
+        return None if self.ndcg is None or theirs is None else self.ndcg - theirs
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +100,7 @@ class PersonaFigures:
 
     Attributes:
         name: as it was written most often.
-        origins: origin -> in how many queries.
-        queries: judged ones.
+        origins: origin -> number of queries.
         recruited: those for which a recruiter wrote it, or took it from the library.
         human: those in which a person wrote a part of it.
         mean_score: as a share of the highest possible, 0 to 1; None if it gave none.
@@ -144,8 +142,6 @@ class CriterionFigures:
         human: those in which a person wrote it.
         personas: persona -> rubrics, of the first 20 personas, most first.
         mean_weight: percent of the rubric, 0 to 100.
-        least_weight: the lowest.
-        most_weight: the highest.
         examples: places of the first 20 queries.
     """
 
@@ -164,21 +160,14 @@ class Case:
     """A judged passage that the team and the ranker compared with see differently.
 
     Attributes:
-        kind: of case.
         place: of the query.
-        query: cut to 300 characters.
-        doc_id: cut to 200 characters.
+        query: cut to 300 characters, as is `title`; `doc_id` to 200, `excerpt` to 400.
         rank: in the team's ranking; its place on the query's page.
-        title: of the passage, cut to 300 characters.
-        excerpt: of its text, cut to 400 characters.
-        grade: the judgement.
         scores: persona -> score, or None where it is missing.
         top: the highest score possible.
         effects: persona -> ranks by which it raised (positive) or lowered (negative) the passage,
             as `Hit.effects`; empty where no persona can be left out.
-        other_rank: in the other ranker's ranking.
-        other_score: None where it gave none.
-        first_stage_rank: in the first stage.
+        other_score: of the other ranker; None where it gave none.
         strength: difference of the discounts 1 / log2(1 + rank) of the two ranks, 0 to 1.
     """
 
@@ -205,11 +194,8 @@ class Difference:
 
     Attributes:
         against: the other order's name.
-        queries: judged ones.
-        ours: the team's mean over them, 0 to 1.
-        theirs: the other's.
-        low: lower end of the 95% confidence interval of the mean difference.
-        high: the upper end.
+        ours: the team's mean, 0 to 1.
+        low: lower end of the 95% confidence interval of the mean difference; `high` the upper.
         p_value: two-sided, corrected for all differences of the report; None without a test.
         why_not: the reason why there is no test; else empty.
     """
@@ -241,8 +227,7 @@ class Totals:
     """Sums and means over all queries, of the fields of `QueryFigures`.
 
     Attributes:
-        queries: all, failed ones included.
-        failed: those not ranked.
+        queries: failed ones included.
         judged: ranked ones that have judgements.
         reused: answers that were in the ledger.
         ndcg: mean over the judged queries; failed ones that have judgements count 0.
@@ -275,36 +260,26 @@ class Survey:
     """One run of a team over a data set.
 
     Attributes:
+        queries: in the order of the data set.
+        personas: most frequent first (Fig. 7), then by name; up to 5,000.
+        pairs: most frequent first, up to 200.
+        criteria: most frequent first; up to 5,000.
+        cases: kind -> the strongest, strongest first.
+        recruits: nDCG@10 with and without one recruit, over recruits and queries: each recruit of
+            each query is left out once. Members of the library for whom a recruiter gave a
+            reason are recruits too. None without any.
+        weak_judge: as `RankingRecord.weak_judge`.
         title: of the run, e.g. ``"MC: NLP scientist + 2 recruits"``.
-        dataset: what was ranked, in a few words; may be empty.
+        dataset: what was ranked, in a few words.
+        collection: the data set's name.
         first_stage: its name, e.g. ``"BM25"``.
         other: name of the ranker compared with; empty if there is none.
         models: role -> model.
         settings: choices that shape scores, by name.
         notes: on the run: it is not finished, queries have no judgements.
-        totals: over all queries.
-        queries: in the order of the data set.
-        personas: most frequent first (Fig. 7), then by name; up to 5,000.
-        personas_in_all: number of different ones.
-        pairs: most frequent first, up to 200.
-        criteria: most frequent first; up to 5,000.
-        criteria_in_all: number of different ones.
-        cases: kind -> the strongest, strongest first; empty without another ranker.
-        recruits: nDCG@10 with and without one recruit, over recruits and queries: each recruit of
-            each query is left out once. Members of the library for whom a recruiter gave a
-            reason are recruits too. None without any.
-        weak_judge: as `RankingRecord.weak_judge`.
-        collection: the data set's name; may be empty.
         differences: over the first stage and the other ranker, where that is known.
     """
 
-    title: str
-    dataset: str
-    first_stage: str
-    other: str
-    models: Mapping[str, str]
-    settings: Mapping[str, str]
-    notes: tuple[str, ...]
     totals: Totals
     queries: tuple[QueryFigures, ...]
     personas: tuple[PersonaFigures, ...]
@@ -315,9 +290,17 @@ class Survey:
     cases: Mapping[CaseKind, tuple[Case, ...]]
     recruits: Without | None
     weak_judge: WeakJudge = ""
+    title: str = ""
+    dataset: str = ""
     collection: str = ""
+    first_stage: str = ""
+    other: str = ""
+    models: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     differences: tuple[Difference, ...] = ()
 
-
-def _difference(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else one - other
+    @property
+    def judge(self) -> str:
+        """A sentence about a weak judge; empty for others."""
+        return judge_note(self.weak_judge, self.models.get("scoring", ""))

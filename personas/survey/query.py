@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import fsum
 
@@ -73,7 +73,7 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class QueryFindings:
-    """All that a survey takes from one query.
+    """All that a survey takes from one query; one that failed has figures alone.
 
     Attributes:
         figures: its row.
@@ -88,14 +88,14 @@ class QueryFindings:
     """
 
     figures: QueryFigures
-    judges: tuple[Judge, ...]
-    taus: Mapping[tuple[int, int], float | None]
-    alpha: AlphaSums
-    left_out: LeftOut | None
-    cases: tuple[Case, ...]
-    reused: int
-    locked: bool
-    weak_judge: WeakJudge
+    judges: tuple[Judge, ...] = ()
+    taus: Mapping[tuple[int, int], float | None] = field(default_factory=dict)
+    alpha: AlphaSums = field(default_factory=AlphaSums)
+    left_out: LeftOut | None = None
+    cases: tuple[Case, ...] = ()
+    reused: int = 0
+    locked: bool = False
+    weak_judge: WeakJudge = ""
 
     @classmethod
     def of(cls, place: int, ranking: RankingRecord) -> QueryFindings:
@@ -176,11 +176,8 @@ def _judges(ranking: RankingRecord) -> tuple[Judge, ...]:
 
 def _made_for(team: Team, query: str) -> bool:
     """Return True if the team was recruited for the query, and is not that of another one."""
-    asked = query.strip()
-    return bool(team.query) and (
-        team.query == asked
-        or (len(asked) > len(team.query) >= _CUT and asked.startswith(team.query))
-    )
+    asked, known = query.strip(), team.query
+    return bool(known) and (asked == known or (len(known) >= _CUT and asked.startswith(known)))
 
 
 def _left_out(ranking: RankingRecord, judges: tuple[Judge, ...]) -> LeftOut | None:
@@ -190,16 +187,14 @@ def _left_out(ranking: RankingRecord, judges: tuple[Judge, ...]) -> LeftOut | No
     others = (hit.grade for hit in ranking.hits if hit.rank_of_all is None)
     behind = list(enumerate(others, start=len(judged) + 1))
     with_all = _ndcg(ranking, [*((rank, hit.grade) for hit, rank in judged), *behind])
-    without = {
-        judge.name: _ndcg(
-            ranking, [*((hit.rank_without[judge.name], hit.grade) for hit, _ in judged), *behind]
-        )
-        for judge in judges
-    }
     if with_all is None:
         return None
-    known = {name: value for name, value in without.items() if value is not None}
-    return LeftOut(with_all, known, ranking.leave_one_out_exact)
+    without = {}
+    for judge in judges:
+        placed = ((hit.rank_without[judge.name], hit.grade) for hit, _ in judged)
+        if (value := _ndcg(ranking, [*placed, *behind])) is not None:
+            without[judge.name] = value
+    return LeftOut(with_all, without, ranking.leave_one_out_exact)
 
 
 def _ndcg(ranking: RankingRecord, placed: Iterable[tuple[int, int | None]]) -> float | None:
@@ -220,14 +215,11 @@ def _cases(place: int, ranking: RankingRecord) -> Iterator[Case]:
         near = hit.rank <= DEPTH
         if near == (hit.other.rank <= DEPTH):
             continue
-        kind: CaseKind
-        if hit.grade > 0:
-            kind = "recognised" if near else "overlooked"
-        else:
-            kind = "fooled" if near else "saw_through"
+        kinds: tuple[CaseKind, CaseKind]
+        kinds = ("recognised", "overlooked") if hit.grade > 0 else ("fooled", "saw_through")
         scores = {} if hit.ranks else hit.scores
         yield Case(
-            kind=kind,
+            kind=kinds[not near],
             place=place,
             query=cut(ranking.query.text, MOST_TEXT),
             doc_id=cut(hit.doc_id, MOST_NAME),

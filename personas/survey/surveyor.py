@@ -12,7 +12,6 @@ from math import fsum
 from typing import TypeVar
 
 from personas.ranking.agreement import AlphaSums
-from personas.ranking.record import RankingRecord
 from personas.ranking.weak_judges import WeakJudge
 from personas.schema import Origin
 from personas.survey.model import (
@@ -27,7 +26,7 @@ from personas.survey.model import (
     Totals,
     Without,
 )
-from personas.survey.query import MOST_NAME, MOST_TEXT, LeftOut, QueryFindings, cut, mean
+from personas.survey.query import LeftOut, QueryFindings, mean
 
 MOST_CASES = 50
 MOST_ROWS = 5_000
@@ -54,21 +53,18 @@ class Surveyor:
         self._reused = self._locked = 0
         self._weak: WeakJudge = ""
 
-    def take(self, place: int, ranking: RankingRecord) -> None:
-        """Add a ranked query; `place` is its place among the queries, from 1.
-
-        Raises:
-            ValueError: `place` is below 1 or was added before.
-        """
-        self.add(QueryFindings.of(place, ranking))
-
     def add(self, findings: QueryFindings) -> None:
         """Add the findings of a query.
 
         Raises:
             ValueError: its place is below 1 or was added before.
         """
-        self._put(findings.figures)
+        place = findings.figures.place
+        if place < 1:
+            raise ValueError(f"place {place!r} is below 1; queries are counted from 1")
+        if place in self._rows:
+            raise ValueError(f"place {place!r} was added before; give each query its own place")
+        self._rows[place] = findings.figures
         self._add_judges(findings)
         for case in findings.cases:
             kept = self._cases[case.kind]
@@ -82,68 +78,12 @@ class Surveyor:
         self._locked += findings.locked
         self._weak = max(self._weak, findings.weak_judge)
 
-    def fail(
-        self,
-        place: int,
-        query_id: str,
-        query: str,
-        reason: str,
-        *,
-        judged: bool,
-        first_stage_ndcg: float | None = None,
-        other_ndcg: float | None = None,
-    ) -> None:
-        """Add a query that was not ranked.
-
-        Args:
-            place: among the queries, from 1.
-            query_id: its id.
-            query: its text.
-            reason: why it was not ranked.
-            judged: it has judgements, and counts 0.
-            first_stage_ndcg: nDCG@10 of the first stage, if known.
-            other_ndcg: nDCG@10 of the ranker compared with, if known.
-
-        Raises:
-            ValueError: `place` is below 1 or was added before, or the reason is empty.
-        """
-        if not reason:
-            raise ValueError(f"query {query_id!r} failed without a reason; say what went wrong")
-        self._put(
-            QueryFigures(
-                place=place,
-                query_id=cut(query_id, MOST_NAME),
-                query=cut(query, MOST_TEXT),
-                ndcg=0.0 if judged else None,
-                first_stage_ndcg=first_stage_ndcg,
-                other_ndcg=other_ndcg,
-                error=cut(reason, MOST_TEXT),
-            )
-        )
-
-    def finish(
-        self,
-        *,
-        title: str,
-        dataset: str,
-        first_stage: str,
-        other: str,
-        models: Mapping[str, str],
-        settings: Mapping[str, str],
-        notes: Iterable[str],
-    ) -> Survey:
-        """The survey of all queries so far; the arguments are the fields of `Survey`."""
+    def finish(self) -> Survey:
+        """The survey of all queries so far, without the words about the run."""
         rows = tuple(self._rows[place] for place in sorted(self._rows))
         pairs = sorted(self._pairs.items(), key=lambda each: (-each[1].queries, each[0]))
         names = {key: persona.name for key, persona in self._personas.items()}
         return Survey(
-            title=title,
-            dataset=dataset,
-            first_stage=first_stage,
-            other=other,
-            models=dict(models),
-            settings=dict(settings),
-            notes=tuple(notes),
             totals=self._totals(rows),
             queries=rows,
             personas=tuple(each.figures() for each in _most_frequent(self._personas)),
@@ -154,19 +94,10 @@ class Surveyor:
             ),
             criteria=tuple(each.figures(names) for each in _most_frequent(self._criteria)),
             criteria_in_all=len(self._criteria),
-            cases={kind: tuple(cases) for kind, cases in self._cases.items()} if other else {},
+            cases={kind: tuple(cases) for kind, cases in self._cases.items()},
             recruits=self._recruits.figures(),
             weak_judge=self._weak,
         )
-
-    def _put(self, row: QueryFigures) -> None:
-        if row.place < 1:
-            raise ValueError(f"place {row.place!r} is below 1; queries are counted from 1")
-        if row.place in self._rows:
-            raise ValueError(
-                f"place {row.place!r} was added before; give every query a place of its own"
-            )
-        self._rows[row.place] = row
 
     def _add_judges(self, findings: QueryFindings) -> None:
         place, sums = findings.figures.place, []

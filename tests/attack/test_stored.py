@@ -20,7 +20,7 @@ from personas.errors import SchemaError
 from personas.ranking.record import RankingRecord
 from personas.ranking.stored import StoredHead
 from personas.report import render_inspection
-from personas.survey.surveyor import Surveyor
+from personas.survey.query import QueryFindings
 from tests.attack.scale import scaled
 from tests.support.scripted import scripted
 
@@ -79,7 +79,7 @@ def use(data: object) -> None:
     """All that is done with a saved ranking."""
     inspection = RankingRecord.from_dict(data).beside(grades={"a": 1})
     render_inspection(inspection)
-    Surveyor().take(1, inspection)
+    QueryFindings.of(1, inspection)
     outcome = Outcome({})
     outcome.take(inspection)
     ranking = Ranking.from_dict(data)

@@ -10,10 +10,11 @@ import pytest
 from personas import Criterion, Member, Persona, Rubric, Team, library
 from personas.ranking.record import OtherPlace, OtherRanking, RankingRecord
 from personas.schema import Origin
-from personas.survey.model import Survey
+from personas.survey.model import QueryFigures, Survey
+from personas.survey.query import QueryFindings
 from personas.survey.surveyor import Surveyor
 
-__all__ = ["about", "finish", "hit", "inspect", "judge", "other", "rubric"]
+__all__ = ["Taker", "about", "hit", "inspect", "judge", "other", "rubric", "survey_of"]
 
 
 def about(number: float) -> Any:
@@ -109,14 +110,21 @@ def other(**places: int) -> OtherRanking:
     )
 
 
-def finish(surveyor: Surveyor, compared: str = "DIRECT(0,10)") -> Survey:
-    """The survey, with words of no account."""
-    return surveyor.finish(
-        title="MC",
-        dataset="scifact",
-        first_stage="BM25",
-        other=compared,
-        models={"scoring": "scripted"},
-        settings={"depth": "100"},
-        notes=["4 of 300 queries"],
-    )
+class Taker(Surveyor):
+    """A surveyor of stored rankings."""
+
+    def take(self, place: int, ranking: RankingRecord) -> None:
+        self.add(QueryFindings.of(place, ranking))
+
+    def fail(self, place: int, query: str, *, judged: bool) -> None:
+        ndcg = 0.0 if judged else None
+        figures = QueryFigures(place=place, query_id=query, query=query, ndcg=ndcg, error="why")
+        self.add(QueryFindings(figures))
+
+
+def survey_of(*rankings: RankingRecord) -> Survey:
+    """The survey of these queries, in this order."""
+    taker = Taker()
+    for place, ranking in enumerate(rankings, start=1):
+        taker.take(place, ranking)
+    return taker.finish()

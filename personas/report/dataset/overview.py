@@ -4,32 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from personas.survey.model import PersonaFigures, QueryFigures, Survey
-from personas.words import optional, p_text, signed
+from personas.report.dataset.verdict import findings
+from personas.report.formats import alpha_reading, tau_reading, value
+from personas.survey.model import QueryFigures, Survey
+from personas.words import optional, signed
 
 TOP = 10
-BARS = 20
 WORTHS = 15
-
-
-class Effect(NamedTuple):
-    """One ranker's nDCG@10, and the team's gain over it; empty where it is not known."""
-
-    name: str
-    ndcg: str
-    difference: str = ""
-    interval: str = ""
-    p_value: str = ""
-
-
-class Bar(NamedTuple):
-    """One persona of the chart; its number in the list of all personas is from 1."""
-
-    number: int
-    persona: PersonaFigures
-    queries: int
 
 
 class Listing(NamedTuple):
@@ -52,40 +35,59 @@ class Contest(NamedTuple):
     losses: Listing
 
 
-def effectiveness(survey: Survey) -> tuple[Effect, ...]:
-    """nDCG@10 of the team, of the first stage and of the other ranker; empty if not known.
-
-    Ties are broken at random; a run that is not finished is not tested, its values are as ranked.
-    """
-    totals = survey.totals
-    if survey.differences:
-        return (
-            Effect(survey.title, optional(survey.differences[0].ours)),
-            *(
-                Effect(
-                    each.against,
-                    optional(each.theirs),
-                    signed(each.mean),
-                    f"{signed(each.low)} to {signed(each.high)}",
-                    "not tested" if each.p_value is None else p_text(each.p_value),
-                )
-                for each in survey.differences
-            ),
-        )
-    if totals.ndcg is None:
-        return ()
-    others = ((survey.first_stage, totals.first_stage_ndcg), (survey.other, totals.other_ndcg))
-    return (
-        Effect(survey.title, optional(totals.ndcg)),
-        *(
-            Effect(name, optional(ndcg), signed(totals.ndcg - ndcg))
-            for name, ndcg in others
-            if ndcg is not None
+def overview(survey: Survey) -> dict[str, Any]:
+    """The values of the overview's template, besides those that all pages have."""
+    models = tuple(survey.models.items())
+    if len(set(survey.models.values())) == 1:
+        models = (("", models[0][1]),)
+    numbered = list(enumerate(survey.personas, start=1))
+    chart = [(number, each, each.recruited) for number, each in numbered if each.recruited]
+    left_out = [(number, each, each.without) for number, each in numbered if each.without][:WORTHS]
+    worths = [each for each in left_out if signed(each[2].worth) != "0.000"]
+    return {
+        "headline": _headline(survey),
+        "verdict": findings(survey),
+        "alpha_reading": alpha_reading,
+        "tau_reading": tau_reading,
+        "counted": sum(query.ndcg is not None for query in survey.queries),
+        # As in Fig. 7; all judges where none was recruited.
+        "recruited": bool(chart),
+        "chart": sorted(
+            chart or [(number, each, each.queries) for number, each in numbered],
+            key=lambda each: -each[2],
         ),
-    )
+        "not_recruited": [
+            (each, queries)
+            for each in survey.personas
+            if chart and (queries := each.queries - each.recruited)
+        ],
+        "worths": worths,
+        "without_worth": len(left_out) - len(worths),
+        "contests": [
+            found
+            for found in (
+                _contest(survey, "gain", survey.first_stage, "gain", "first_stage_ndcg"),
+                _contest(survey, "other", survey.other, "gain_over_other", "other_ndcg"),
+            )
+            if found.better + found.equal + found.worse
+        ],
+        "disputed": Listing(
+            "Largest disagreement",
+            ("Disagreement", "Alpha"),
+            tuple(
+                (query, optional(query.disagreement), (optional(query.alpha, 2),))
+                for query in _first(survey.queries, attrgetter("disagreement"), -1)
+            ),
+            "-disagreement",
+        ),
+        "models": models,
+        "settings": [
+            (name.replace("_", " "), value(each)) for name, each in survey.settings.items()
+        ],
+    }
 
 
-def headline(survey: Survey) -> str:
+def _headline(survey: Survey) -> str:
     """The report's subject in words: ``How a team of 3 ranked mini``."""
     sizes = {len(query.personas) for query in survey.queries if not query.error}
     who = survey.title
@@ -93,53 +95,6 @@ def headline(survey: Survey) -> str:
         least, most = min(sizes), max(sizes)
         who = f"a team of {most}" if least == most else f"teams of {least} to {most}"
     return f"How {who} ranked {survey.collection or 'these queries'}"
-
-
-def recruitment(survey: Survey) -> list[Bar]:
-    """Recruits by their number of queries, as in Fig. 7; all judges where none was recruited."""
-    numbered = list(enumerate(survey.personas, start=1))
-    bars = [Bar(number, each, each.recruited) for number, each in numbered if each.recruited]
-    bars = bars or [Bar(number, each, each.queries) for number, each in numbered]
-    return sorted(bars, key=lambda bar: -bar.queries)
-
-
-def worths(survey: Survey) -> tuple[tuple[tuple[int, PersonaFigures], ...], int]:
-    """(Number in the list, persona) of those that change nDCG@10, and the number of others.
-
-    Of the most frequent ones that were left out in turn.
-    """
-    found = [
-        (number, each, each.without.worth)
-        for number, each in enumerate(survey.personas, start=1)
-        if each.without is not None
-    ][:WORTHS]
-    shown = tuple((number, each) for number, each, worth in found if signed(worth) != "0.000")
-    return shown, len(found) - len(shown)
-
-
-def most_disputed(survey: Survey) -> Listing:
-    """The queries in which the personas disagree most; none where they never do."""
-    return Listing(
-        "Largest disagreement",
-        ("Disagreement", "Alpha"),
-        tuple(
-            (query, optional(query.disagreement), (optional(query.alpha, 2),))
-            for query in _first(survey.queries, attrgetter("disagreement"), -1)
-        ),
-        "-disagreement",
-    )
-
-
-def contests(survey: Survey) -> tuple[Contest, ...]:
-    """Gains and losses against the first stage and against the other ranker, where known."""
-    return tuple(
-        found
-        for found in (
-            _contest(survey, "gain", survey.first_stage, "gain", "first_stage_ndcg"),
-            _contest(survey, "other", survey.other, "gain_over_other", "other_ndcg"),
-        )
-        if found.better + found.equal + found.worse
-    )
 
 
 def _contest(survey: Survey, key: str, against: str, gain: str, theirs: str) -> Contest:

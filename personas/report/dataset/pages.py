@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from personas.plain import plain
 from personas.report import site
-from personas.report.dataset.overview import (
-    contests,
-    effectiveness,
-    headline,
-    most_disputed,
-    recruitment,
-    worths,
-)
+from personas.report.dataset.overview import overview
 from personas.report.dataset.tables import (
     common_personas,
     criteria_table,
@@ -24,11 +18,10 @@ from personas.report.dataset.tables import (
     personas_table,
     queries_table,
 )
-from personas.report.dataset.verdict import findings
-from personas.report.formats import alpha_reading, judgement, tau_reading, value
+from personas.report.formats import judgement
 from personas.report.page import render_page
 from personas.report.site import NOBODY, Made
-from personas.survey.model import CASE_KINDS, Case, CaseKind, Difference, Survey, Totals
+from personas.survey.model import CASE_KINDS, Case, CaseKind, Survey
 from personas.words import counted, score_column
 
 _SITE = (
@@ -58,7 +51,8 @@ def survey_pages(
 ) -> Iterator[tuple[str, str]]:
     """(name, HTML) of every page, the overview first.
 
-    Names are those of `personas.report.site`. The pages link to each other, and to the page of
+    Names are those of `personas.report.site`; without a team there are no personas and
+    criteria, and cases only where there are some. The pages link to each other, and to the page of
     every query: `query_page(place)`, with ``#passage-N`` for the passage of rank N. The same
     survey gives the same pages, byte for byte. They work without scripts.
 
@@ -74,6 +68,7 @@ def survey_pages(
         first_stage=survey.first_stage if survey.first_stage.strip() else "first stage",
         other=survey.other if not survey.other or survey.other.strip() else "the other ranker",
     )
+    teamless = not survey.personas and survey.totals.failed < survey.totals.queries
     queries, personas = queries_table(survey), personas_table(survey)
     persona_page = {
         number: f"{page.name}#persona-{number}"
@@ -81,11 +76,15 @@ def survey_pages(
         for number in range(page.first, page.last + 1)
     }
     cases = _case_pages(survey)
+    lacking = {site.PERSONAS, site.CRITERIA} if teamless else set()
+    lacking |= {site.CASES} if teamless and not cases else set()
+    places = tuple(each for each in _SITE if each[0] not in lacking)
     common = common_personas(survey.queries)
     everywhere = {name.casefold() for name in common}
     values: dict[str, Any] = {
         "survey": survey,
-        "site": ((runs, "All runs"), *_SITE) if runs else _SITE,
+        "site": ((runs, "All runs"), *places) if runs else places,
+        "teamless": teamless,
         "made": made,
         "texts": {query.place: query.query for query in survey.queries},
         "query_page": site.query_page,
@@ -102,17 +101,11 @@ def survey_pages(
         "case_pages": cases,
         "kinds": [(kind, len(survey.cases.get(kind, ()))) for kind in CASE_KINDS],
     }
-    yield (
-        site.OVERVIEW,
-        render_page(
-            "survey/index.html",
-            assets=("survey",),
-            here=site.OVERVIEW,
-            figures=figures,
-            **_overview(survey),
-            **values,
-        ),
-    )
+
+    def page(template: str, here: str, **more: Any) -> str:
+        return render_page(f"survey/{template}", assets=("survey",), here=here, **more, **values)
+
+    yield site.OVERVIEW, page("index.html", site.OVERVIEW, figures=figures, **overview(survey))
     more: dict[str, dict[str, Any]] = {
         queries.key: {
             "common": common,
@@ -122,66 +115,17 @@ def survey_pages(
         },
         personas.key: {"pairs": pairs_table(survey), "origins": origins},
     }
-    for table in (queries, personas, criteria_table(survey)):
-        for page in table.pages:
-            rows = table.rows[page.first - 1 : page.last]
-            yield (
-                page.name,
-                render_page(
-                    f"survey/{table.name}",
-                    assets=("survey",),
-                    here=table.name,
-                    table=table,
-                    part=page,
-                    rows=rows,
-                    **more.get(table.key, {}),
-                    **values,
-                ),
-            )
-    for number, shown in enumerate(cases or [None]):
-        yield (
-            shown.name if shown else site.CASES,
-            render_page(
-                "survey/cases.html",
-                assets=("survey",),
-                here=site.CASES,
-                shown=shown,
-                onward=cases[number + 1] if number + 1 < len(cases) else None,
-                **values,
-            ),
-        )
-
-
-def _overview(survey: Survey) -> dict[str, Any]:
-    left_out, without_worth = worths(survey)
-    models = tuple(survey.models.items())
-    if len(set(survey.models.values())) == 1:
-        models = (("", models[0][1]),)
-    recruited = any(each.recruited for each in survey.personas)
-    return {
-        "headline": headline(survey),
-        "verdict": findings(survey),
-        "effects": effectiveness(survey),
-        "alpha_reading": alpha_reading,
-        "tau_reading": tau_reading,
-        "counted": sum(query.ndcg is not None for query in survey.queries),
-        "chart": recruitment(survey),
-        "recruited": recruited,
-        "not_recruited": [
-            (each, queries)
-            for each in survey.personas
-            if recruited and (queries := each.queries - each.recruited)
-        ],
-        "worths": left_out,
-        "without_worth": without_worth,
-        "worths_exact": all(each.without.exact for _, each in left_out if each.without),
-        "contests": contests(survey),
-        "disputed": most_disputed(survey),
-        "models": models,
-        "settings": [
-            (name.replace("_", " "), value(each)) for name, each in survey.settings.items()
-        ],
-    }
+    tables = (queries,) if teamless else (queries, personas, criteria_table(survey))
+    for table in tables:
+        for part in table.pages:
+            rows = table.rows[part.first - 1 : part.last]
+            values_of = {"table": table, "part": part, "rows": rows, **more.get(table.key, {})}
+            yield part.name, page(table.name, table.name, **values_of)
+    if site.CASES in lacking:
+        return
+    for shown, onward in zip_longest(cases or (None,), cases[1:]):
+        name = shown.name if shown else site.CASES
+        yield name, page("cases.html", site.CASES, shown=shown, onward=onward)
 
 
 def _case_pages(survey: Survey) -> list[CasePage]:
@@ -240,46 +184,42 @@ class RunEntry:
 
     Attributes:
         page: path of its overview below the report's folder.
-        title: of the run.
-        dataset: what was ranked, in a few words.
-        first_stage: its name.
-        other: name of the ranker compared with; empty if there is none.
-        personas: number of different ones that judged.
-        totals: over all its queries.
+        survey: of all its queries; its tables are not shown, and may be empty.
         finished: every query was tried; else the figures are of those that were.
-        differences: over the first stage and the other ranker.
-        judge: a sentence about a weak judge; empty for others.
     """
 
     page: str
-    title: str
-    dataset: str
-    first_stage: str
-    other: str
-    personas: int
-    totals: Totals
+    survey: Survey
     finished: bool = True
-    differences: tuple[Difference, ...] = ()
-    judge: str = ""
 
 
-def render_runs(entries: Sequence[RunEntry], made: Made = NOBODY) -> str:
-    """The list of runs; those over the same data are together, in the order given."""
+def render_runs(
+    entries: Sequence[RunEntry], left_out: Sequence[str] = (), made: Made = NOBODY
+) -> str:
+    """The list of runs; those over the same data are together, in the order given.
+
+    Args:
+        entries: the runs.
+        left_out: why others have no pages, a sentence each.
+        made: the page's last line.
+    """
 
     def shared(names: set[str]) -> str:
         return names.pop() if len(names) == 1 else ""
 
     groups = []
-    for dataset in dict.fromkeys(entry.dataset for entry in entries):
-        its = [entry for entry in entries if entry.dataset == dataset]
-        first_stage = shared({entry.first_stage for entry in its})
-        groups.append((dataset, its, first_stage, shared({entry.other for entry in its})))
-    judges = dict.fromkeys(entry.judge for entry in entries if entry.judge)
+    for dataset in dict.fromkeys(entry.survey.dataset for entry in entries):
+        its = [entry for entry in entries if entry.survey.dataset == dataset]
+        first_stage = shared({entry.survey.first_stage for entry in its})
+        other = shared({entry.survey.other for entry in its if entry.survey.other})
+        groups.append((dataset, its, first_stage, other))
+    judges = dict.fromkeys(entry.survey.judge for entry in entries if entry.survey.judge)
     return render_page(
         "runs.html",
         assets=("survey",),
         groups=groups,
         runs=len(entries),
         judges=[plain(each) for each in judges],
+        left_out=left_out,
         made=made,
     )

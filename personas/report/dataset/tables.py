@@ -36,40 +36,64 @@ class Column:
     there: bool = True
 
 
+def _words(key: str, title: str, *, there: bool = True) -> Column:
+    return Column(key, title, "ascending", words=True, there=there)
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table that can be searched, restricted and sorted, and may take several pages.
 
     Attributes:
         name: of its first page.
-        key: id of the table.
         one: name of a row, e.g. ``"query"``.
-        many: the plural.
+        key: the plural, and id of the table.
         caption: title.
-        columns: in order, those that are `there`.
+        offered: columns, in order.
         rows: figures, one a row.
         searched: what a search looks at, in words.
-        shows: (key, words) of what the rows can be restricted to: those that failed, or that
-            have something in the column of that key.
-        orders: (address, words) of orders worth offering, e.g. ``("-alpha", "highest alpha")``.
+        sorts: (address, words) of orders worth offering, e.g. ``("-alpha", "highest alpha")``.
+        failed: rows can be restricted to those that failed.
         most: rows on a page.
         everywhere: a search for any of this finds every row that has not failed.
         prefix: stands before this table's state in the page's address.
     """
 
     name: str
-    key: str
     one: str
-    many: str
+    key: str
     caption: str
-    columns: tuple[Column, ...]
+    offered: tuple[Column, ...]
     rows: Sequence[Any]
     searched: str
-    shows: tuple[tuple[str, str], ...] = ()
-    orders: tuple[tuple[str, str], ...] = ()
+    sorts: tuple[tuple[str, str], ...] = ()
+    failed: bool = False
     most: int = ROWS
     everywhere: str = ""
     prefix: str = ""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Those that are `there`."""
+        return tuple(column for column in self.offered if column.there)
+
+    @property
+    def orders(self) -> tuple[tuple[str, str], ...]:
+        """The `sorts` by a column that is there."""
+        return tuple(each for each in self.sorts if each[0].lstrip("-") in self.keys)
+
+    @property
+    def shows(self) -> tuple[tuple[str, str], ...]:
+        """(Key, words) of what the rows can be restricted to.
+
+        Those that failed, or that have something in the column of that key.
+        """
+        offered = {
+            "failed": self.failed and "only failed ones",
+            "missing": "missing" in self.keys and "only with missing scores",
+            "human": "human" in self.keys and "only with parts by a person",
+        }
+        return tuple((key, words) for key, words in offered.items() if words)
 
     @property
     def keys(self) -> frozenset[str]:
@@ -106,45 +130,36 @@ def queries_table(survey: Survey) -> Table:
     def known(name: str) -> bool:
         return any(getattr(query, name) is not None for query in queries)
 
-    columns = _there(
-        Column("number", "No.", "ascending"),
-        Column("query", "Query", "ascending", words=True),
-        Column("ndcg", "nDCG@10", there=known("ndcg")),
-        Column("gain", f"Gain over {first_stage}", there=known("gain")),
-        Column("other", f"Gain over {other}", there=known("gain_over_other")),
-        Column("disagreement", "Dis\u00adagree\u00adment", there=known("disagreement")),
-        Column("alpha", "Alpha", there=known("alpha")),
-        Column("missing", "Missing scores", there=totals.missing > 0),
-        Column("human", "By a person", "ascending", words=True, there=totals.human > 0),
-        Column(
-            "personas",
-            "Other personas" if common else "Personas",
-            "ascending",
-            words=True,
-            there=any(len(query.personas) > len(common) for query in queries),
-        ),
-    )
-    keys = {column.key for column in columns}
-    orders = (
-        ("-disagreement", "largest disagreement first"),
-        ("-gain", f"largest gain over {first_stage} first"),
-        ("gain", f"largest loss to {first_stage} first"),
-        ("-other", f"largest gain over {other} first"),
-        ("other", f"largest loss to {other} first"),
-        ("ndcg", "lowest nDCG@10 first"),
-        ("alpha", "lowest alpha first"),
-    )
+    several = any(len(query.personas) > len(common) for query in queries)
     return Table(
         site.QUERIES,
-        "queries",
         "query",
         "queries",
         "Queries",
-        columns,
+        (
+            Column("number", "No.", "ascending"),
+            _words("query", "Query"),
+            Column("ndcg", "nDCG@10", there=known("ndcg")),
+            Column("gain", f"Gain over {first_stage}", there=known("gain")),
+            Column("other", f"Gain over {other}", there=known("gain_over_other")),
+            Column("disagreement", "Dis\u00adagree\u00adment", there=known("disagreement")),
+            Column("alpha", "Alpha", there=known("alpha")),
+            Column("missing", "Missing scores", there=totals.missing > 0),
+            _words("human", "By a person", there=totals.human > 0),
+            _words("personas", "Other personas" if common else "Personas", there=several),
+        ),
         queries,
-        "query, id or persona" if "personas" in keys else "query or id",
-        shows=(("failed", "only failed ones"),) * (totals.failed > 0) + _shows(keys),
-        orders=tuple(each for each in orders if each[0].lstrip("-") in keys),
+        "query, id or persona" if several else "query or id",
+        sorts=(
+            ("-disagreement", "largest disagreement first"),
+            ("-gain", f"largest gain over {first_stage} first"),
+            ("gain", f"largest loss to {first_stage} first"),
+            ("-other", f"largest gain over {other} first"),
+            ("other", f"largest loss to {other} first"),
+            ("ndcg", "lowest nDCG@10 first"),
+            ("alpha", "lowest alpha first"),
+        ),
+        failed=totals.failed > 0,
         most=2 * ROWS,
         everywhere=" \N{MIDDLE DOT} ".join(common)[:_MOST_EVERYWHERE],
     )
@@ -153,35 +168,30 @@ def queries_table(survey: Survey) -> Table:
 def personas_table(survey: Survey) -> Table:
     """One row a persona."""
     rows = survey.personas
-    columns = _there(
-        Column("name", "Persona", "ascending", words=True),
-        Column("queries", "Queries"),
-        Column("origin", "Where from", "ascending", words=True),
-        Column("score", "Mean score", there=any(each.mean_score is not None for each in rows)),
-        Column("tau", "Tau with mates", there=any(each.tau is not None for each in rows)),
-        Column("worth", "Worth in nDCG@10", there=any(each.without for each in rows)),
-        Column("missing", "Missing scores", there=any(each.missing for each in rows)),
-        Column("human", "By a person", there=any(each.human for each in rows)),
-        Column("examples", "Example queries", ""),
-    )
-    keys = {column.key for column in columns}
-    orders = (
-        ("-worth", "highest worth first"),
-        ("worth", "lowest worth first"),
-        ("-tau", "highest tau first"),
-        ("tau", "lowest tau first"),
-    )
     return Table(
         site.PERSONAS,
-        "personas",
         "persona",
         "personas",
         "Personas",
-        columns,
+        (
+            _words("name", "Persona"),
+            Column("queries", "Queries"),
+            _words("origin", "Where from"),
+            Column("score", "Mean score", there=any(each.mean_score is not None for each in rows)),
+            Column("tau", "Tau with mates", there=any(each.tau is not None for each in rows)),
+            Column("worth", "Worth in nDCG@10", there=any(each.without for each in rows)),
+            Column("missing", "Missing scores", there=any(each.missing for each in rows)),
+            Column("human", "By a person", there=any(each.human for each in rows)),
+            Column("examples", "Example queries", ""),
+        ),
         rows,
         "persona",
-        shows=_shows(keys),
-        orders=tuple(each for each in orders if each[0].lstrip("-") in keys),
+        sorts=(
+            ("-worth", "highest worth first"),
+            ("worth", "lowest worth first"),
+            ("-tau", "highest tau first"),
+            ("tau", "lowest tau first"),
+        ),
     )
 
 
@@ -189,19 +199,18 @@ def pairs_table(survey: Survey) -> Table:
     """One row a pair of personas; on the first page of the table of personas."""
     return Table(
         site.PERSONAS,
-        "pairs",
         "pair",
         "pairs",
         "Pairs of personas",
         (
-            Column("first", "Persona", "ascending", words=True),
-            Column("second", "Team mate", "ascending", words=True),
+            _words("first", "Persona"),
+            _words("second", "Team mate"),
             Column("queries", "Queries"),
             Column("tau", "Tau"),
         ),
         survey.pairs,
         "persona",
-        orders=(("-tau", "highest tau first"), ("tau", "lowest tau first")),
+        sorts=(("-tau", "highest tau first"), ("tau", "lowest tau first")),
         prefix="pairs-",
     )
 
@@ -210,27 +219,24 @@ def criteria_table(survey: Survey) -> Table:
     """One row a criterion; lowest and highest weights where any criterion has several."""
     rows = survey.criteria
     ends = any(each.least_weight < each.most_weight for each in rows)
-    columns = _there(
-        Column("name", "Criterion", "ascending", words=True),
-        Column("rubrics", "Rubrics"),
-        Column("weight", "Mean weight" if ends else "Weight"),
-        Column("least", "Lowest", there=ends),
-        Column("most", "Highest", there=ends),
-        Column("personas", "Personas", "ascending", words=True),
-        Column("human", "By a person", there=any(each.human for each in rows)),
-        Column("examples", "Example queries", ""),
-    )
     return Table(
         site.CRITERIA,
-        "criteria",
         "criterion",
         "criteria",
         "Criteria",
-        columns,
+        (
+            _words("name", "Criterion"),
+            Column("rubrics", "Rubrics"),
+            Column("weight", "Mean weight" if ends else "Weight"),
+            Column("least", "Lowest", there=ends),
+            Column("most", "Highest", there=ends),
+            _words("personas", "Personas"),
+            Column("human", "By a person", there=any(each.human for each in rows)),
+            Column("examples", "Example queries", ""),
+        ),
         rows,
         "criterion",
-        shows=_shows({column.key for column in columns}),
-        orders=(("-weight", "highest weight first"), ("weight", "lowest weight first")),
+        sorts=(("-weight", "highest weight first"), ("weight", "lowest weight first")),
     )
 
 
@@ -240,15 +246,3 @@ def origins(persona: PersonaFigures) -> str:
     if len(known) == 1:
         return known[0][0]
     return ", ".join(f"{words} in {queries:,}" for words, queries in known)
-
-
-def _there(*columns: Column) -> tuple[Column, ...]:
-    return tuple(column for column in columns if column.there)
-
-
-def _shows(keys: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    offered = (
-        ("missing", "only with missing scores"),
-        ("human", "only with parts by a person"),
-    )
-    return tuple(each for each in offered if each[0] in keys)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from personas.plain import plain
-from personas.ranking.weak_judges import judge_note
 from personas.report.formats import alpha_reading
 from personas.report.query.verdict import ORDER, Finding
 from personas.survey.model import Survey
@@ -32,8 +31,8 @@ def findings(survey: Survey) -> tuple[Finding, ...]:
         *_agreement(survey),
     ]
     found.sort(key=lambda each: ORDER.index(each.kind))
-    if note := judge_note(survey.weak_judge, survey.models.get("scoring", "")):
-        found.insert(0, Finding("warn", f"{plain(note)} Treat its order as approximate."))
+    if survey.judge:
+        found.insert(0, Finding("warn", f"{plain(survey.judge)} Treat its order as approximate."))
     return tuple(found)
 
 

@@ -35,7 +35,7 @@ def metrics(runs: Path, label: str, **fields: Any) -> None:
 
 
 def compared(runs: Path, against: str | None = None) -> dict[str, Difference]:
-    (found,) = differences(find_sources([runs], against)[0])
+    found, _ = differences(find_sources([runs], against)[0])  # the team's, and DIRECT's
     return {each.against: each for each in found}
 
 
@@ -62,9 +62,21 @@ def test_all_runs_of_a_report_are_one_family(tmp_path: Path) -> None:
     for label in (TEAM, OTHER):
         set_values(tmp_path, "scifact", label, [0.5, 0.7, 0.6])
     found = differences(find_sources([tmp_path])[0])
-    assert [len(each) for each in found] == [2, 2]
-    p_values = [each.p_value for of in found for each in of]
+    assert [len(each) for each in found] == [2, 2, 1]
+    p_values = [each.p_value for of in found[:2] for each in of]
     assert p_values == pytest.approx([4 * 0.0741799] * 4, abs=1e-6)
+    # DIRECT has an interval, and no part in the teams' correction.
+    (direct,) = found[2]
+    assert (direct.p_value, direct.why_not) == (None, "this report tests its teams alone")
+    assert (direct.mean, direct.low, direct.high) == (0.0, 0.0, 0.0)
+
+
+def test_runs_without_a_team_are_tested_where_there_is_none(tmp_path: Path) -> None:
+    make_run_folders(tmp_path, labels=[DIRECT], queries=3)
+    set_values(tmp_path, "scifact", FIRST_STAGE, [0.4] * 3)
+    set_values(tmp_path, "scifact", DIRECT, [0.5, 0.7, 0.6])
+    ((found,),) = differences(find_sources([tmp_path])[0])
+    assert found.p_value == pytest.approx(0.0741799, abs=1e-6)
 
 
 def test_a_lead_by_ties_is_none(runs: Path) -> None:
@@ -88,7 +100,7 @@ def test_another_model_makes_no_verdict(runs: Path) -> None:
     assert (named.p_value, named.sign) == (None, 0)
     assert named.why_not == "its judge is openai:other, and here it is scripted:by-chance"
     out = runs.parent / "pages"
-    write_persona_report([runs], out, against=DIRECT, processes=1)
+    write_persona_report([folder_of(runs, "scifact", TEAM)], out, against=DIRECT, processes=1)
     page = (out / "index.html").read_text()
     assert "Not tested against" in page
     assert "better than <bdi>DIRECT" not in page
@@ -120,4 +132,4 @@ def test_bounds_make_no_verdict(runs: Path) -> None:
 def test_a_run_that_is_not_finished_is_not_tested(tmp_path: Path) -> None:
     make_run_folders(tmp_path, labels=[DIRECT, TEAM])
     change(folder_of(tmp_path, "scifact", TEAM) / "manifest.json", RunManifest, finished=False)
-    assert differences(find_sources([tmp_path])[0]) == [()]
+    assert differences(find_sources([tmp_path])[0])[0] == ()

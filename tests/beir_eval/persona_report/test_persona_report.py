@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,9 @@ from tests.support.persona_reports import (
     unfinish,
 )
 
+TEAM_RANKINGS, DIRECT_RANKINGS = "MC_2_recruits/rankings.jsonl", "DIRECT(0,10)/rankings.jsonl"
+PASSAGES, QUERIES = "data/passages.jsonl", "data/queries.jsonl"
+
 
 def report(paths: Path | list[Path], out: Path, **options: Any) -> PersonaReport:
     given = paths if isinstance(paths, list) else [paths]
@@ -35,12 +37,13 @@ def report(paths: Path | list[Path], out: Path, **options: Any) -> PersonaReport
 def test_one_run_is_reported_in_the_folder_itself(tmp_path: Path) -> None:
     made = runs(tmp_path / "runs")
 
-    written = report(made, tmp_path / "new" / "out")
+    written = report(team_of(made), tmp_path / "new" / "out")
 
     found = content(tmp_path / "new" / "out")
     queries = {name for name in found if name.startswith("query/")}
     assert queries == {f"query/00000{place}.html" for place in (1, 2, 3, 4)}
     assert {"index.html", "queries.html", "personas.html", "criteria.html", "cases.html"} < {*found}
+    assert orjson.loads(found["persona-report.json"]) == {"version": 1, "runs": 1}
     assert written.pages == sum(name.endswith(".html") for name in found)
     assert written.index == tmp_path / "new" / "out" / "index.html"
     (run,) = written.runs
@@ -55,20 +58,20 @@ def test_one_run_is_reported_in_the_folder_itself(tmp_path: Path) -> None:
 def test_figures_are_those_of_the_run(tmp_path: Path) -> None:
     made = runs(tmp_path / "runs", queries=7, passages=12)
 
-    (run,) = report(made, tmp_path / "out").runs
+    (run,) = report(team_of(made), tmp_path / "out").runs
 
     # ir-measures found the same when the folders were made.
-    totals = run.entry.totals
+    totals = run.survey.totals
     assert totals.ndcg == pytest.approx(metrics_of(team_of(made)), abs=1e-12)
     assert totals.other_ndcg == pytest.approx(metrics_of(team_of(made, DIRECT)), abs=1e-12)
     assert totals.first_stage_ndcg == pytest.approx(
         metrics_of(made / "scifact" / "data"), abs=1e-12
     )
     assert (totals.queries, totals.judged, totals.passages) == (7, 7, 7 * 12)
-    assert (run.entry.title, run.entry.other, run.entry.first_stage) == (TEAM, DIRECT, "BM25")
-    assert run.entry.dataset == "scifact: 7 of 300 queries, top 12 by BM25 (bm25s, k1 0.9, b 0.4)"
-    assert run.entry.personas == 3
-    assert run.notes == (
+    assert (run.survey.title, run.survey.other, run.survey.first_stage) == (TEAM, DIRECT, "BM25")
+    assert run.survey.dataset == "scifact: 7 of 300 queries, top 12 by BM25 (bm25s, k1 0.9, b 0.4)"
+    assert run.survey.personas_in_all == 3
+    assert run.survey.notes == (
         "scripted:by-chance answers by a program: these numbers say nothing about any language "
         "model.",
     )
@@ -82,19 +85,34 @@ def test_several_runs_are_listed_on_a_page(tmp_path: Path) -> None:
 
     found = content(tmp_path / "out")
     first = links(found["index.html"])
-    assert first == [f"run-{number}/index.html" for number in (1, 2, 3, 4)]
+    # Two teams and DIRECT of each data set, teams first.
+    assert first == [f"run-{number}/index.html" for number in range(1, 7)]
     assert broken_links(tmp_path / "out") == []
-    assert [run.index.parent.name for run in written.runs] == ["run-1", "run-2", "run-3", "run-4"]
+    assert [run.survey.title for run in written.runs[2::3]] == [DIRECT, DIRECT]
     assert written.pages == sum(name.endswith(".html") for name in found)
     assert b"<bdi>MC: &lt;b&gt;bold&lt;/b&gt;</bdi>" in found["index.html"]
     assert b"<b>bold" not in found["index.html"]
     # Each has its own queries.
     assert b"what is known about news-q1" in found["run-1/query/000001.html"]
-    assert b"what is known about scifact-q1" in found["run-3/query/000001.html"]
+    assert b"what is known about scifact-q1" in found["run-4/query/000001.html"]
+
+
+def test_a_run_without_a_team_has_pages_of_its_queries(tmp_path: Path) -> None:
+    made = runs(tmp_path / "runs", queries=12, passages=20)
+    report(made, tmp_path / "out")
+    found = content(tmp_path / "out")
+    assert links(found["index.html"]) == ["run-1/index.html", "run-2/index.html"]
+    assert {f"run-2/query/0000{place:02}.html" for place in range(1, 13)} < {*found}
+    assert {"run-1/personas.html", "run-1/cases.html"} < {*found}
+    assert not {"run-2/personas.html", "run-2/criteria.html", "run-2/cases.html"} & {*found}
+    assert broken_links(tmp_path / "out") == []
+    report(team_of(made, DIRECT), tmp_path / "out", against=TEAM)
+    assert "cases.html" in content(tmp_path / "out")
+    assert broken_links(tmp_path / "out") == []
 
 
 def test_any_number_of_processes_makes_the_same_bytes(tmp_path: Path) -> None:
-    made = runs(tmp_path / "runs", labels=[DIRECT, TEAM, "MC: 1 recruit"], queries=35, passages=2)
+    made = runs(tmp_path / "runs", queries=35, passages=2)
     heard: list[tuple[int, int]] = []
 
     report(made, tmp_path / "one")
@@ -110,7 +128,7 @@ def test_any_number_of_processes_makes_the_same_bytes(tmp_path: Path) -> None:
 def test_failed_queries_are_listed_without_a_page(tmp_path: Path) -> None:
     made = runs(tmp_path / "runs", faults=True, queries=5)
 
-    (run,) = report(made, tmp_path / "out").runs
+    (run,) = report(team_of(made), tmp_path / "out").runs
 
     found = content(tmp_path / "out")
     # The first query of five failed; the others keep their order.
@@ -120,7 +138,7 @@ def test_failed_queries_are_listed_without_a_page(tmp_path: Path) -> None:
     assert b"what is known about scifact-q2" in found["query/000001.html"]
     assert broken_links(tmp_path / "out") == []
     assert b"the model&#39;s answers could not be read" in found["queries.html"]
-    totals = run.entry.totals
+    totals = run.survey.totals
     assert (totals.queries, totals.failed) == (5, 1)
     assert totals.ndcg == pytest.approx(metrics_of(team_of(made)), abs=1e-12)
     assert totals.other_ndcg == pytest.approx(metrics_of(team_of(made, DIRECT)), abs=1e-12)
@@ -134,30 +152,30 @@ def test_queries_that_only_the_other_run_lacks_count_zero_for_it(tmp_path: Path)
     path = team_of(made, DIRECT) / "rankings.jsonl"
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[1:]))
 
-    (run,) = report(made, tmp_path / "out").runs
+    (run,) = report(team_of(made), tmp_path / "out").runs
 
-    assert f"{DIRECT} has not ranked 1 of these queries; they count 0 for it." in run.notes
+    assert f"{DIRECT} has not ranked 1 of these queries; they count 0 for it." in run.survey.notes
     metrics = orjson.loads((team_of(made, DIRECT) / "metrics.json").read_bytes())
     values = list(metrics["per_query"]["nDCG@10"].values())
-    assert run.entry.totals.other_ndcg == pytest.approx(sum(values[1:]) / 4, abs=1e-12)
+    assert run.survey.totals.other_ndcg == pytest.approx(sum(values[1:]) / 4, abs=1e-12)
 
 
 def test_an_unfinished_run_is_reported_with_what_it_has(tmp_path: Path) -> None:
     made = runs(tmp_path / "runs", queries=5)
     unfinish(team_of(made), keep=3, torn=b'{"version":1,"query":{"te')
 
-    (run,) = report(made, tmp_path / "out").runs
+    (run,) = report(team_of(made), tmp_path / "out").runs
 
     assert (
         "The run is not finished: 3 of 5 queries have been ranked, and this report is about them "
         "alone. The last ranking was not written to its end and is left out."
-    ) in run.notes
+    ) in run.survey.notes
     found = content(tmp_path / "out")
     # In the order of the data set, though the last query was ranked first.
     for place, number in ((1, 3), (2, 4), (3, 5)):
         text = f"what is known about scifact-q{number}".encode()
         assert text in found[f"query/00000{place}.html"]
-    assert (run.entry.totals.queries, run.entry.totals.failed) == (3, 0)
+    assert (run.survey.totals.queries, run.survey.totals.failed) == (3, 0)
     assert b"The run is not finished" in found["index.html"]
 
 
@@ -167,10 +185,10 @@ def test_queries_without_judgements_are_said(tmp_path: Path) -> None:
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     path.write_text("".join(each for each in lines if "scifact-q1\t" not in each), encoding="utf-8")
 
-    (run,) = report(made, tmp_path / "out").runs
+    (run,) = report(team_of(made), tmp_path / "out").runs
 
-    assert "1 of 4 ranked queries have no judgements; nDCG@10 leaves them out." in run.notes
-    assert run.entry.totals.judged == 3
+    assert "1 of 4 ranked queries have no judgements; nDCG@10 leaves them out." in run.survey.notes
+    assert run.survey.totals.judged == 3
 
 
 def test_nothing_that_comes_from_outside_names_a_file(tmp_path: Path) -> None:
@@ -206,7 +224,7 @@ def test_texts_are_those_of_the_ids(tmp_path: Path) -> None:
 
     change_lines(made / "scifact" / "data" / "passages.jsonl", change)
 
-    report(made, tmp_path / "out")
+    report(team_of(made), tmp_path / "out")
 
     # Passages stand in the file query by query, five each.
     found = content(tmp_path / "out")
@@ -216,68 +234,35 @@ def test_texts_are_those_of_the_ids(tmp_path: Path) -> None:
         assert shown == list(range(5 * query, 5 * query + 5))
 
 
-def spoil_line(made: Path) -> None:
-    path = team_of(made) / "rankings.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join([*lines[:2], b'{"version":1, oh\n', *lines[3:]]))
-
-
-def spoil_version(made: Path) -> None:
-    change_lines(
-        team_of(made) / "rankings.jsonl",
-        lambda place, each: {**each, "version": 7} if place == 1 else each,
+def spoiled(made: Path, path: str, place: int, fields: dict[str, Any] | None) -> None:
+    """Replace fields of an entry of a file, from 0; without any, leave the entry out."""
+    file = made / "scifact" / path
+    lines = file.read_bytes().splitlines()
+    lines[place : place + 1] = (
+        [] if fields is None else [orjson.dumps({**orjson.loads(lines[place]), **fields})]
     )
-
-
-def spoil_form(made: Path) -> None:
-    change_lines(
-        team_of(made) / "rankings.jsonl",
-        lambda place, each: {**each, "personas": "everybody"} if place == 3 else each,
-    )
-
-
-def spoil_other(made: Path) -> None:
-    change_lines(
-        team_of(made, DIRECT) / "rankings.jsonl",
-        lambda place, each: {**each, "hits": [{"doc_id": "d", "rank": 0}]} if place == 1 else each,
-    )
-
-
-def spoil_texts(made: Path) -> None:
-    path = made / "scifact" / "data" / "passages.jsonl"
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
-
-
-def spoil_passage(made: Path) -> None:
-    change_lines(
-        made / "scifact" / "data" / "passages.jsonl",
-        lambda place, each: {**each, "text": None} if place == 4 else each,
-    )
-
-
-def spoil_query(made: Path) -> None:
-    path = made / "scifact" / "data" / "queries.jsonl"
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[1:]))
+    file.write_bytes(b"\n".join(lines) + b"\n")
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("path", "place", "fields", "said"),
     [
-        (spoil_line, "rankings.jsonl:3: not JSON"),
-        (spoil_version, "rankings.jsonl:2: a ranking of version 7, and this program reads"),
-        (spoil_form, "rankings.jsonl:4: this is no ranking as Ranking.to_dict() makes it"),
-        (spoil_other, "rankings.jsonl:2: this is no ranking as Ranking.to_dict() makes it"),
-        (spoil_texts, "passages.jsonl: has no text of passage 'scifact-q4-d5', which "),
-        (spoil_passage, "passages.jsonl:5: no record: it needs texts under _id, title, text"),
-        (spoil_query, "ranks query 'scifact-q1', which "),
+        (TEAM_RANKINGS, 1, {"version": 7}, ":2: a ranking of version 7, and this program reads"),
+        (TEAM_RANKINGS, 3, {"personas": "everybody"}, ":4: this is no ranking as Ranking.to_dict"),
+        (DIRECT_RANKINGS, 1, {"hits": [{"rank": 0}]}, ":2: this is no ranking as Ranking.to_dict"),
+        (PASSAGES, 19, None, "has no text of passage 'scifact-q4-d5', which "),
+        (PASSAGES, 4, {"text": None}, ":5: no record: it needs texts under _id, title, text"),
+        (QUERIES, 0, None, "ranks query 'scifact-q1', which "),
     ],
 )
-def test_damage_is_named_and_nothing_is_left(tmp_path: Path, spoil: Any, said: str) -> None:
+def test_damage_is_named_and_nothing_is_left(
+    tmp_path: Path, path: str, place: int, fields: dict[str, Any] | None, said: str
+) -> None:
     made = runs(tmp_path / "runs")
-    spoil(made)
+    spoiled(made, path, place, fields)
 
     with pytest.raises(RunFolderError) as error:
-        report(made, tmp_path / "out")
+        report(team_of(made), tmp_path / "out")
 
     assert said in str(error.value)
     assert "\n" not in str(error.value)
@@ -286,7 +271,7 @@ def test_damage_is_named_and_nothing_is_left(tmp_path: Path, spoil: Any, said: s
 
 def test_an_error_in_a_worker_is_the_same(tmp_path: Path) -> None:
     made = runs(tmp_path / "runs", queries=20, passages=1)
-    spoil_form(made)
+    spoiled(made, TEAM_RANKINGS, 3, {"personas": "everybody"})
 
     with pytest.raises(RunFolderError, match=r"rankings\.jsonl:4: this is no ranking"):
         report(made, tmp_path / "out", processes=2)
@@ -299,9 +284,3 @@ def test_number_of_processes_has_a_range(tmp_path: Path, processes: int) -> None
     made = runs(tmp_path / "runs", rankings=False)
     with pytest.raises(SettingError, match=f"processes={processes} is outside 1 to 61"):
         report(made, tmp_path / "out", processes=processes)
-
-
-def test_the_marker_says_how_many_runs_there_are(tmp_path: Path) -> None:
-    report(runs(tmp_path / "runs"), tmp_path / "out")
-    marker = (tmp_path / "out" / "persona-report.json").read_bytes()
-    assert json.loads(marker) == {"version": 1, "runs": 1}

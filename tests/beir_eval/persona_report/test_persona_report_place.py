@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from beir_eval.errors import BeirEvalError, SettingError
-from beir_eval.persona_report import build, pages
+from beir_eval.persona_report import build
 from beir_eval.persona_report.build import write_persona_report
 from tests.support.persona_reports import content, runs, team_of
 
@@ -61,26 +61,21 @@ def test_a_former_report_is_replaced_as_a_whole(made: Path, tmp_path: Path) -> N
     out.mkdir()  # an empty folder is fine
     write(made, out)
     before = content(out)
-    (out / "query" / "000099.html").write_text("old")
+    (out / "run-1" / "query" / "000099.html").write_text("old")
     write(made, out)
     assert content(out) == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "runs"]
 
 
 @posix
-def test_the_folder_has_the_usual_permissions(made: Path, tmp_path: Path) -> None:
+def test_the_folder_is_an_ordinary_one_and_a_link_stays(made: Path, tmp_path: Path) -> None:
     (tmp_path / "usual").mkdir()
-    write(made, tmp_path / "out")
+    (tmp_path / "link").symlink_to(tmp_path / "usual")
+    for name in ("out", "link"):
+        write(team_of(made), tmp_path / name)
     assert (tmp_path / "out").stat().st_mode == (tmp_path / "usual").stat().st_mode
-
-
-@posix
-def test_a_link_to_a_folder_stays_one(made: Path, tmp_path: Path) -> None:
-    (tmp_path / "real").mkdir()
-    (tmp_path / "out").symlink_to(tmp_path / "real")
-    write(made, tmp_path / "out")
-    assert (tmp_path / "out").is_symlink()
-    assert content(tmp_path / "real")
+    assert (tmp_path / "link").is_symlink()
+    assert content(tmp_path / "usual") == content(tmp_path / "out")
 
 
 def test_what_is_no_report_is_not_replaced(made: Path, tmp_path: Path) -> None:
@@ -215,40 +210,3 @@ def test_a_worker_that_ends_is_told() -> None:
         closing(build.in_order(end, iter(range(3)), 2)) as found,
     ):
         list(found)
-
-
-def test_there_is_a_processor() -> None:
-    assert build.usable_processors() >= 1
-
-
-def test_passages_are_found_by_id(tmp_path: Path) -> None:
-    path, index = tmp_path / "passages.jsonl", tmp_path / "index"
-    ids = ["b", "a", "ü/../x", "a"]
-    path.write_text(
-        "".join(
-            f'{{"_id": "{doc_id}", "title": "T{place}", "text": "text {place}"}}\n'
-            for place, doc_id in enumerate(ids)
-        ),
-        encoding="utf-8",
-    )
-    pages.index_passages(path, index)
-    with pages.Passages(path, index) as passages:
-        assert passages.texts("b") == ("T0", "text 0")
-        assert passages.texts("a") == ("T1", "text 1")  # the first of its lines
-        assert passages.texts("ü/../x") == ("T2", "text 2")
-        assert passages.texts("c") is None
-
-
-def test_an_index_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    path, index = tmp_path / "passages.jsonl", tmp_path / "gone" / "index"
-    path.write_bytes(b"")
-    with pytest.raises(OSError, match=r"gone.index: cannot be written: unable to open"):
-        pages.index_passages(path, index)
-
-
-def test_no_passages_at_all(tmp_path: Path) -> None:
-    path, index = tmp_path / "passages.jsonl", tmp_path / "index"
-    path.write_bytes(b"")
-    pages.index_passages(path, index)
-    with pages.Passages(path, index) as passages:
-        assert passages.texts("a") is None

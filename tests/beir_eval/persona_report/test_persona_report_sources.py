@@ -11,7 +11,7 @@ from beir_eval.persona_report.sources import Source, find_sources
 from tests.support.persona_reports import DIRECT, TEAM, change_manifest, runs, team_of, unfinish
 from tests.support.run_folders import table1
 
-OTHER_SCALE = "DIRECT(0,20)"
+OTHER_SCALE, OTHER_TEAM = "DIRECT(0,20)", "MC: 1 recruit"
 
 
 def pairs(sources: list[Source]) -> list[tuple[str, str | None]]:
@@ -23,20 +23,21 @@ def found(*paths: Path, against: str | None = None) -> list[tuple[str, str | Non
     return pairs(sources)
 
 
-def test_teams_are_compared_with_direct(tmp_path: Path) -> None:
-    made = runs(tmp_path, labels=[DIRECT, TEAM, "MC: 1 recruit"])
-    assert found(made) == [("MC: 1 recruit", DIRECT), (TEAM, DIRECT)]
+def test_teams_come_first_and_are_compared_with_direct(tmp_path: Path) -> None:
+    made = runs(tmp_path / "one", labels=[DIRECT, TEAM, OTHER_TEAM])
+    assert found(made) == [(OTHER_TEAM, DIRECT), (TEAM, DIRECT), (DIRECT, None)]
     assert found(made / "scifact") == found(made)
-
-
-def test_runs_of_a_suite_stand_in_its_order(tmp_path: Path) -> None:
-    made = runs(tmp_path, labels=[DIRECT, TEAM, "MC: 1 recruit"], suite=table1)
-    assert found(made) == [(TEAM, DIRECT), ("MC: 1 recruit", DIRECT)]
-
-
-def test_direct_is_found_beside_a_single_run(tmp_path: Path) -> None:
-    made = runs(tmp_path, labels=[DIRECT, TEAM, "MC: 1 recruit"])
+    # DIRECT is found beside a single run; and the runs of a suite come in its order.
     assert found(team_of(made)) == [(TEAM, DIRECT)]
+    made = runs(tmp_path / "two", labels=[DIRECT, TEAM, OTHER_TEAM], suite=table1)
+    assert found(made) == [(TEAM, DIRECT), (OTHER_TEAM, DIRECT), (DIRECT, None)]
+    # A label or a folder is compared with instead, or nothing.
+    assert found(made, against=OTHER_TEAM) == [
+        (TEAM, OTHER_TEAM),
+        (OTHER_TEAM, None),
+        (DIRECT, OTHER_TEAM),
+    ]
+    assert {other for _, other in found(made, against="none")} == {None}
 
 
 def test_direct_with_the_same_highest_score_comes_first(tmp_path: Path) -> None:
@@ -53,28 +54,30 @@ def test_direct_with_the_same_highest_score_comes_first(tmp_path: Path) -> None:
 def test_another_ranker_stands_in_for_direct(tmp_path: Path) -> None:
     made = runs(tmp_path, labels=[DIRECT, TEAM])
     change_manifest(team_of(made, DIRECT), label="Yes or no", ranker="yes_no")
-    assert found(made) == [(TEAM, "Yes or no")]
+    assert found(made) == [(TEAM, "Yes or no"), ("Yes or no", None)]
 
 
 def test_an_unfinished_direct_is_no_measure(tmp_path: Path) -> None:
     made = runs(tmp_path)
     unfinish(team_of(made, DIRECT), keep=2)
-    assert found(made) == [(TEAM, None)]
+    assert found(made) == [(TEAM, None), (DIRECT, None)]
     with pytest.raises(RunFolderError, match="the run is not finished"):
         found(made, against=DIRECT)
 
 
 def test_direct_of_other_data_is_no_measure(tmp_path: Path) -> None:
-    made = runs(tmp_path, datasets=("scifact", "news"))
+    made = runs(tmp_path)
     change_manifest(team_of(made, DIRECT), data="something else")
-    assert found(made) == [(TEAM, DIRECT), (TEAM, None)]
+    assert found(team_of(made)) == [(TEAM, None)]
+    with pytest.raises(RunFolderError, match="do not belong together"):
+        found(made)
 
 
 def test_direct_of_another_folder_serves_if_it_is_given(tmp_path: Path) -> None:
     one = runs(tmp_path / "one", labels=[TEAM])
     two = runs(tmp_path / "two", labels=[DIRECT])  # the same data, byte for byte
     assert found(one) == [(TEAM, None)]
-    assert found(one, two) == [(TEAM, DIRECT)]
+    assert found(one, two) == [(TEAM, DIRECT), (DIRECT, None)]
     assert found(one, against=str(team_of(two, DIRECT))) == [(TEAM, DIRECT)]
 
 
@@ -84,15 +87,6 @@ def test_a_damaged_run_beside_is_passed_over(tmp_path: Path) -> None:
     assert found(team_of(made)) == [(TEAM, None)]
     with pytest.raises(RunFolderError, match=r"manifest\.json"):
         found(made)
-
-
-def test_against_names_a_label(tmp_path: Path) -> None:
-    made = runs(tmp_path, labels=[DIRECT, TEAM, "MC: 1 recruit"])
-    assert found(made, against="MC: 1 recruit") == [
-        ("MC: 1 recruit", None),
-        (TEAM, "MC: 1 recruit"),
-    ]
-    assert found(made, against="none") == [("MC: 1 recruit", None), (TEAM, None)]
 
 
 def test_against_nobody_known(tmp_path: Path) -> None:
@@ -105,7 +99,7 @@ def test_against_nobody_known(tmp_path: Path) -> None:
         assert f"there is {DIRECT!r}; give a label or a folder, or 'none'" in str(error.value)
 
 
-def test_runs_without_a_team_are_reported_if_there_are_no_others(tmp_path: Path) -> None:
+def test_runs_without_a_team_are_compared_with_what_is_named(tmp_path: Path) -> None:
     made = runs(tmp_path, labels=[DIRECT, OTHER_SCALE])
     assert found(made) == [(DIRECT, None), (OTHER_SCALE, None)]
     assert found(made, against=DIRECT) == [(DIRECT, None), (OTHER_SCALE, DIRECT)]
@@ -116,13 +110,13 @@ def test_a_team_is_known_by_the_first_query_that_found_something(tmp_path: Path)
     path = team_of(made) / "rankings.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(reversed(lines)))  # the last query found nothing
-    assert found(made) == [(TEAM, DIRECT)]
+    assert found(made) == [(TEAM, DIRECT), (DIRECT, None)]
 
 
 def test_runs_without_rankings_are_left_out(tmp_path: Path) -> None:
     made = runs(tmp_path, labels=[DIRECT, TEAM, "MC: new"], unfinished=[("scifact", "MC: new")])
     sources, left_out = find_sources([made])
-    assert pairs(sources) == [(TEAM, DIRECT)]
+    assert pairs(sources) == [(TEAM, DIRECT), (DIRECT, None)]
     (sentence,) = left_out
     assert sentence.endswith("MC_new: nothing has been ranked yet, so it is left out")
     with pytest.raises(RunFolderError, match="nothing has been ranked yet; run the same"):
@@ -131,11 +125,11 @@ def test_runs_without_rankings_are_left_out(tmp_path: Path) -> None:
 
 def test_runs_with_one_label_are_told_apart(tmp_path: Path) -> None:
     one, two = runs(tmp_path / "one"), runs(tmp_path / "two")
-    assert found(one, two) == [(f"{TEAM} (one)", DIRECT), (f"{TEAM} (two)", DIRECT)]
+    teams = [(f"{TEAM} (one)", DIRECT), (f"{TEAM} (two)", DIRECT)]
+    assert [each for each in found(one, two) if each[1]] == teams
 
 
 def test_no_run_at_all(tmp_path: Path) -> None:
-    with pytest.raises(RunFolderError, match="no run in"):
-        find_sources([tmp_path])
-    with pytest.raises(RunFolderError, match="no folder"):
-        find_sources([tmp_path / "nowhere"])
+    for path, words in ((tmp_path, "no run in"), (tmp_path / "nowhere", "no folder")):
+        with pytest.raises(RunFolderError, match=words):
+            find_sources([path])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from personas.ranking.weak_judges import judge_note
 from personas.report.dataset.pages import RunEntry, render_runs
 from personas.survey.model import Difference, Totals
+from tests.support.survey_support import empty_survey
 
 
 def totals(**changed: Any) -> Totals:
@@ -33,17 +35,17 @@ def totals(**changed: Any) -> Totals:
     return Totals(**{**usual, **changed})
 
 
-def entry(number: int, **changed: Any) -> RunEntry:
+def entry(number: int, *, finished: bool = True, **changed: Any) -> RunEntry:
     usual = {
-        "page": f"run-{number}/index.html",
         "title": f"Run {number}",
         "dataset": "scifact: 300 queries",
         "first_stage": "BM25",
         "other": "DIRECT(0,10)",
-        "personas": 1211,
+        "personas_in_all": 1211,
         "totals": totals(),
     }
-    return RunEntry(**{**usual, **changed})
+    survey = replace(empty_survey(), **{**usual, **changed})
+    return RunEntry(f"run-{number}/index.html", survey, finished)
 
 
 def cells(page: str) -> list[list[str]]:
@@ -107,9 +109,12 @@ def test_runs_stand_with_their_data_set() -> None:
 
 
 def test_different_rankers_compared_with_have_a_column() -> None:
-    heading, one, two = cells(render_runs([entry(1), entry(2, other="")]))
+    heading, one, two = cells(render_runs([entry(1), entry(2, other="x")]))
     assert heading[2:5] == ["over BM25", "over other", "Other"]
-    assert (one[4], two[4]) == ("DIRECT(0,10)", "\N{EN DASH} none")
+    assert (one[4], two[4]) == ("DIRECT(0,10)", "x")
+    # A ranker that is compared with nothing needs no column of its own.
+    heading, *_ = cells(render_runs([entry(1), entry(2, other="")]))
+    assert heading[2:4] == ["over BM25", "over DIRECT(0,10)"]
 
 
 def test_names_are_escaped() -> None:
@@ -120,8 +125,9 @@ def test_names_are_escaped() -> None:
 
 
 def test_a_weak_judge_is_told_once_and_first() -> None:
+    weak: dict[str, Any] = {"weak_judge": "encoder", "models": {"scoring": "local:minilm"}}
     note = judge_note("encoder", "local:minilm")
-    page = render_runs([entry(1, judge=note), entry(2, judge=note), entry(3)])
+    page = render_runs([entry(1, **weak), entry(2, **weak), entry(3)])
     assert page.count(note) == 1
     assert page.index(note) < page.index("<main>")
     assert 'class="verdict"' not in render_runs([entry(1)])
@@ -132,5 +138,12 @@ def test_what_is_not_tested_says_so() -> None:
     other = Difference("DIRECT(0,10)", 40, 0.65, 0.7, -0.1, 0.02, None, "its judge is a:b")
     page = render_runs([entry(1, differences=(tested, other))])
     (_, row) = cells(page)
+    assert row[1] == "0.650"  # the mean that was tested, and not the 0.750 as ranked
     assert row[2] == "+0.050 +0.020 to +0.080, p &lt;0.001"
     assert row[3] == "\N{MINUS SIGN}0.050 \N{MINUS SIGN}0.100 to +0.020, not tested"
+
+
+def test_runs_without_pages_are_listed_with_the_reason() -> None:
+    page = render_runs([entry(1)], ["runs/<x>: a foreign run, so it is left out"])
+    assert "<bdi>runs/&lt;x&gt;: a foreign run, so it is left out</bdi>" in page
+    assert "Runs without pages" not in render_runs([entry(1)])

@@ -62,6 +62,29 @@ def test_the_pages_come_by_their_names() -> None:
     ]
 
 
+def test_without_a_team_there_are_queries_alone() -> None:
+    survey = make_survey(4, other="")
+    none: dict[str, Any] = {"alpha": None, "tau": None, "disagreement": None}
+    bare = replace(
+        survey,
+        title="DIRECT",
+        totals=replace(survey.totals, human=0, locked=0, **none),
+        queries=tuple(replace(each, personas=(), **none) for each in survey.queries),
+        personas=(),
+        pairs=(),
+        criteria=(),
+        recruits=None,
+    )
+    pages = pages_of(bare)
+    assert [*pages] == FIRST[:2]
+    for text in pages.values():
+        nav = text.partition('<nav class="site"')[2].partition("</nav>")[0]
+        assert re.findall(r'href="([^"]+)"', nav) == FIRST[:2]
+        assert not re.search(
+            "team|persona", Page(text).text.partition("Settings")[0], re.IGNORECASE
+        )
+
+
 def test_every_page_is_whole_and_stands_by_itself(survey: Survey) -> None:
     for text in pages_of(survey).values():
         page = Page(text)

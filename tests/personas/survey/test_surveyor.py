@@ -15,8 +15,7 @@ from personas.survey.model import (
     Survey,
     Without,
 )
-from personas.survey.surveyor import Surveyor
-from tests.support.surveyor_support import about, finish, hit, inspect, judge, other, rubric
+from tests.support.surveyor_support import Taker, about, hit, inspect, judge, other, rubric
 
 SECOND = 1 / math.log2(3)
 """The discount of rank 2; that of rank 1 is 1, of rank 3 1/2."""
@@ -53,7 +52,7 @@ THIRD = [
 def survey() -> Survey:
     scientist = judge("NLP scientist")
     editor = judge("Editor", "human", rubric(Clarity=75, Sources=25))
-    surveyor = Surveyor()
+    surveyor = Taker()
     surveyor.take(
         1,
         inspect(
@@ -77,8 +76,8 @@ def survey() -> Survey:
         ),
     )
     surveyor.take(3, inspect(THIRD, [scientist], query="third"))
-    surveyor.fail(4, "q4", "fourth", "no team could be recruited", judged=True)
-    return finish(surveyor)
+    surveyor.fail(4, "fourth", judged=True)
+    return surveyor.finish()
 
 
 REUSED = {
@@ -91,14 +90,6 @@ REUSED = {
     "output_tokens": 1,
     "cost": None,
 }
-
-
-def test_the_words_are_passed_on(survey: Survey) -> None:
-    assert (survey.title, survey.dataset, survey.first_stage) == ("MC", "scifact", "BM25")
-    assert survey.other == "DIRECT(0,10)"
-    assert survey.models == {"scoring": "scripted"}
-    assert survey.settings == {"depth": "100"}
-    assert survey.notes == ("4 of 300 queries",)
 
 
 def test_a_query_of_three_personas(survey: Survey) -> None:
@@ -165,7 +156,7 @@ def test_a_query_without_judgements_and_one_that_failed(survey: Survey) -> None:
         missing=1,
     )
     assert survey.queries[3] == QueryFigures(
-        place=4, query_id="q4", query="fourth", ndcg=0.0, error="no team could be recruited"
+        place=4, query_id="fourth", query="fourth", ndcg=0.0, error="why"
     )
 
 

@@ -23,8 +23,7 @@ from personas.ensembles import (
 )
 from personas.schema import Member, Persona
 from personas.survey.model import PersonaFigures, Survey, Without
-from personas.survey.surveyor import Surveyor
-from tests.support.surveyor_support import about, finish, hit, inspect, judge
+from tests.support.surveyor_support import about, hit, inspect, judge, survey_of
 
 SECOND = 1 / math.log2(3)
 """The discount of rank 2; that of rank 1 is 1, of rank 3 1/2."""
@@ -102,20 +101,21 @@ def drawn(draws: random.Random) -> Drawn:
 
 
 def taken(queries: Sequence[Drawn]) -> Survey:
-    surveyor = Surveyor()
-    for place, query in enumerate(queries, start=1):
-        inspection = inspect(
-            query.hits(),
-            [judge(name, "recruited" if name in RECRUITS else "human") for name in query.names],
-            grades=query.grades,
-            ensemble=query.ensemble,
-            missing=query.policy,
-            missing_constant=3.0,
-            first_stage_weight=query.first_stage_weight,
-            rank_ties=query.rank_ties,
+    return survey_of(
+        *(
+            inspect(
+                query.hits(),
+                [judge(name, "recruited" if name in RECRUITS else "human") for name in query.names],
+                grades=query.grades,
+                ensemble=query.ensemble,
+                missing=query.policy,
+                missing_constant=3.0,
+                first_stage_weight=query.first_stage_weight,
+                rank_ties=query.rank_ties,
+            )
+            for query in queries
         )
-        surveyor.take(place, inspection)
-    return finish(surveyor)
+    )
 
 
 def by_name(survey: Survey) -> dict[str, PersonaFigures]:
@@ -168,12 +168,10 @@ def test_reciprocal_ranks_by_hand() -> None:
         hit(rank, first, {name: each[first - 1] for name, each in scores.items()})
         for rank, first in enumerate((3, 1, 2), start=1)
     ]
-    surveyor = Surveyor()
-    surveyor.take(
-        1,
-        inspect(hits, list(map(judge, scores)), grades={"d1": 1}, ensemble="reciprocal_rank"),
+    members = list(map(judge, scores))
+    personas = by_name(
+        survey_of(inspect(hits, members, grades={"d1": 1}, ensemble="reciprocal_rank"))
     )
-    personas = by_name(finish(surveyor))
     assert personas["Ann"].without == Without(1, about(SECOND), about(SECOND), exact=True)
     assert personas["Ben"].without == Without(1, about(SECOND), about(1.0), exact=True)
     assert personas["Ben"].without.worth == pytest.approx(SECOND - 1)
@@ -184,11 +182,8 @@ def test_an_assessor_is_stood_in_for_by_the_sum_with_and_without() -> None:
     # The assessor put d2 first; the sums are d1 14, d2 12: with_all is theirs, not the
     # ranking's. Without Ann d2 has 7 and d1 5.
     hits = [hit(1, 2, {"Ann": 5, "Ben": 7}, score=9.0), hit(2, 1, {"Ann": 9, "Ben": 5}, score=8.0)]
-    surveyor = Surveyor()
-    surveyor.take(
-        1, inspect(hits, [judge("Ann"), judge("Ben")], grades={"d2": 1}, ensemble="assessor")
-    )
-    survey = finish(surveyor)
+    members = [judge("Ann"), judge("Ben")]
+    survey = survey_of(inspect(hits, members, grades={"d2": 1}, ensemble="assessor"))
     assert survey.queries[0].ndcg == 1.0
     assert by_name(survey)["Ann"].without == Without(1, about(SECOND), 1.0, exact=False)
     assert by_name(survey)["Ben"].without == Without(1, about(SECOND), about(SECOND), exact=False)
@@ -203,9 +198,7 @@ def test_passages_without_a_final_score_stand_behind_the_others() -> None:
         hit(3, 2, {"Ann": 1, "Ben": 6}, score=7.0),
         hit(4, 4, {"Ann": None, "Ben": None}, score=None, skipped=["Ann", "Ben"]),
     ]
-    surveyor = Surveyor()
-    surveyor.take(1, inspect(hits, [judge("Ann"), judge("Ben")], grades={"d3": 1}, top_k=1))
-    survey = finish(surveyor)
+    survey = survey_of(inspect(hits, [judge("Ann"), judge("Ben")], grades={"d3": 1}, top_k=1))
     assert survey.queries[0].ndcg == pytest.approx(SECOND)
     # Whoever is left out, d1 and d2 stand first and d3 third.
     assert by_name(survey)["Ann"].without == Without(1, about(1 / 2), about(1 / 2), exact=True)
@@ -218,9 +211,7 @@ def test_who_was_taken_from_the_library_for_a_reason_is_a_recruit() -> None:
     team = [Member(persona=chosen, origin="library"), judge("Ben", "library")]
     # Without Ann d1 (Ben: 9) is first, without Ben d2 (Ann: 9); together d1, 9 + 2 against 10.
     hits = [hit(1, 1, {"Ann": 2, "Ben": 9}, score=11.0), hit(2, 2, {"Ann": 9, "Ben": 1}, score=10)]
-    surveyor = Surveyor()
-    surveyor.take(1, inspect(hits, team, grades={"d2": 1}))
-    survey = finish(surveyor)
+    survey = survey_of(inspect(hits, team, grades={"d2": 1}))
     assert survey.recruits == Without(1, about(SECOND), about(SECOND), exact=True)
     assert by_name(survey)["Ben"].without == Without(1, about(SECOND), 1.0, exact=True)
 
@@ -230,16 +221,17 @@ def test_nobody_can_be_left_out_of_a_team_of_one_nor_without_judgements() -> Non
     both = [hit(1, 1, {"Ann": 9, "Ben": 9}, score=18.0)]
     nothing = [hit(1, 1, {"Ann": None, "Ben": None}, score=None)]
     ann, ben = judge("Ann"), judge("Ben")
-    surveyor = Surveyor()
-    surveyor.take(1, inspect(alone, [ann], grades={"d1": 1}))
-    surveyor.take(2, inspect(both, [ann, ben]))
-    surveyor.take(3, inspect(both, [ann, ben], grades={}))
-    surveyor.take(4, inspect(nothing, [ann, ben], grades={"d1": 1}))
-    survey = finish(surveyor)
+    rankings = (
+        inspect(alone, [ann], grades={"d1": 1}),
+        inspect(both, [ann, ben]),
+        inspect(both, [ann, ben], grades={}),
+        inspect(nothing, [ann, ben], grades={"d1": 1}),
+    )
+    survey = survey_of(*rankings)
     assert [persona.without for persona in survey.personas] == [None, None]
     assert survey.recruits is None
-    surveyor.take(5, inspect(both, [ann, ben], grades={"d1": 1}))
-    assert finish(surveyor).recruits == Without(1, 1.0, 1.0, exact=True)
+    survey = survey_of(*rankings, inspect(both, [ann, ben], grades={"d1": 1}))
+    assert survey.recruits == Without(1, 1.0, 1.0, exact=True)
 
 
 @pytest.mark.parametrize(("recruited_for", "recruited"), [(None, 1), ("best soap", 0), ("", 0)])
@@ -252,8 +244,7 @@ def test_a_team_that_is_used_again_was_not_recruited_for_the_query(
         update={"persona": picked.persona.model_copy(update={"reason": "Knows masks."})}
     )
     members = [judge("Ann", "recruited"), reasoned, judge("Cid", "library")]
-    surveyor = Surveyor()
-    surveyor.take(1, inspect(hits, members, grades={"d1": 1}, recruited_for=recruited_for))
-    found = {each.name: each.recruited for each in finish(surveyor).personas}
+    survey = survey_of(inspect(hits, members, grades={"d1": 1}, recruited_for=recruited_for))
+    found = {each.name: each.recruited for each in survey.personas}
     assert found == {"Ann": recruited, "Ben": recruited, "Cid": 0}
-    assert (finish(surveyor).recruits is not None) is bool(recruited)
+    assert (survey.recruits is not None) is bool(recruited)
