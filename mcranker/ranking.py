@@ -12,10 +12,10 @@ from mcranker.grades import checked_grades
 from mcranker.trec import trec_run
 from personas.ensembles import Rule, descending, distinct
 from personas.errors import PersonasError, SchemaError
-from personas.plain import json_text
 from personas.ranking.orders import points, rule_of_points
 from personas.ranking.record import RankingRecord
 from personas.ranking.types import Passage, ScoreMatrix
+from personas.sanitize import json_text
 
 if TYPE_CHECKING:
     import os

@@ -14,13 +14,13 @@ from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.files import Reads, Writes
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.verb import Verb, output_flag
+from personas.format import counted
 from personas.io.atomic import write_whole
 from personas.io.lines import STDIN
 from personas.provenance import provenance
 from personas.ranking.record import Hit, RankingRecord
 from personas.ranking.usage import Usage
 from personas.survey.query import QueryFindings
-from personas.words import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -142,7 +142,7 @@ def _inspection_dict(inspection: RankingRecord, hits: Sequence[Hit]) -> dict[str
         inspection: the ranking.
         hits: the passages to list.
     """
-    from personas.report.query.verdict import verdict
+    from personas.report.query.warnings import warnings
 
     findings = QueryFindings.of(1, inspection)
     figures, names = findings.figures, [judge.name for judge in findings.judges]
@@ -174,7 +174,7 @@ def _inspection_dict(inspection: RankingRecord, hits: Sequence[Hit]) -> dict[str
                 "without": findings.left_out.without if findings.left_out else {},
             },
             "leave_one_out_exact": inspection.leave_one_out_exact,
-            "verdict": verdict(inspection),
+            "warnings": warnings(inspection),
             "passages": len(inspection.hits),
             "missing": len(inspection.missing),
             "skipped": inspection.skipped,

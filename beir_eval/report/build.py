@@ -31,7 +31,7 @@ from beir_eval.report.notes import (
 )
 from beir_eval.report.numbers import TIES_SIGN, mark
 from beir_eval.report.shelf import Measured, Shelf, by_lot
-from personas.words import counted
+from personas.format import counted
 
 MEASURE = "nDCG@10"
 """The measure of the paper's numbers, and of a report without any finished run."""

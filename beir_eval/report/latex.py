@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from beir_eval.report.model import Report, Section
 from beir_eval.report.notes import findings, paper_note
 from beir_eval.report.tables import Entry, Table, figure_table, section_tables
-from personas.plain import plain
+from personas.sanitize import plain
 
 _PREAMBLE = r"% Needs: \usepackage{booktabs,longtable,graphicx}"
 _SVG = r"% The figures are SVG files; they need: \usepackage{svg}"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from beir_eval.report.model import Report, Section
 from beir_eval.report.notes import findings, paper_note
 from beir_eval.report.tables import Entry, Table, figure_table, section_tables
-from personas.plain import plain
+from personas.sanitize import plain
 
 _KINDS = {"bad": "**Warning:** ", "warn": "**Note:** ", "note": "", "good": ""}
 # Everything that could begin markup, wherever it stands.

@@ -23,10 +23,10 @@ from beir_eval.report.numbers import (
     p_text,
     rate,
 )
-from personas.plain import plain
-from personas.report.query.verdict import ORDER, Finding, Kind
+from personas.format import counted, whole
+from personas.report.query.warnings import ORDER, Kind, Notice
+from personas.sanitize import plain
 from personas.weak_judges import judge_note
-from personas.words import counted, whole
 
 MOST_MISSING = 0.01
 """Share of missing scores up to which a run is compared like any other."""
@@ -123,7 +123,7 @@ def paper_note(source: str) -> str:
     )
 
 
-def findings(report: Report) -> tuple[Finding, ...]:
+def findings(report: Report) -> tuple[Notice, ...]:
     """Return warnings and results: weak judges first, then the most severe."""
     judges = [each for section in report.sections for each in _judges(section)]
     found = [each for section in report.sections for each in _of_section(report, section)]
@@ -131,7 +131,7 @@ def findings(report: Report) -> tuple[Finding, ...]:
     return tuple(dict.fromkeys((*judges, *ordered)))
 
 
-def _judges(section: Section) -> Iterator[Finding]:
+def _judges(section: Section) -> Iterator[Notice]:
     ranked = [row for row in section.rows if row.models]
     notes = {}
     for row in ranked:
@@ -140,12 +140,12 @@ def _judges(section: Section) -> Iterator[Finding]:
     for note in filter(None, dict.fromkeys(notes.values())):
         judged = [label for label, each in notes.items() if each == note]
         if len(judged) < len(ranked):
-            yield Finding("warn", f"{_names(judged)}: {note[0].lower()}{plain(note[1:])}")
+            yield Notice("warn", f"{_names(judged)}: {note[0].lower()}{plain(note[1:])}")
         else:
-            yield Finding("warn", plain(note))
+            yield Notice("warn", plain(note))
 
 
-def _of_section(report: Report, section: Section) -> Iterator[Finding]:
+def _of_section(report: Report, section: Section) -> Iterator[Notice]:
     def named(where: Callable[[TableCell], object], more: Callable[[TableCell], str]) -> str:
         found = [
             f"{plain(f'{row.label} on {column.name}', _NAME)}{more(cell)}"
@@ -158,27 +158,27 @@ def _of_section(report: Report, section: Section) -> Iterator[Finding]:
         return ""
 
     if section.changed:
-        yield Finding("bad", f"Files were changed after the run: {_names(section.changed)}.")
+        yield Notice("bad", f"Files were changed after the run: {_names(section.changed)}.")
     if section.unfinished:
         left_out = [f"{label} on {dataset}" for dataset, label in section.unfinished]
-        yield Finding(
+        yield Notice(
             "bad",
             f"{counted(len(left_out), 'run')} not finished and left out: {_names(left_out)}; the "
             "same 'beir-eval run' again finishes them.",
         )
     if lost := named(lambda cell: cell.metrics.failed or cell.metrics.missing_queries, nothing):
-        yield Finding("bad", f"Queries without results, which count 0: {lost}.")
+        yield Notice("bad", f"Queries without results, which count 0: {lost}.")
     if lost := named(lambda cell: cell.missing > MOST_MISSING, _missing):
         _, units = ScoreCounts.unit(
             cell.metrics.scores for *_, cell in section.cells() if cell.missing > MOST_MISSING
         )
-        yield Finding(
+        yield Notice(
             "bad",
             f"More than 1% of the {units} are missing: {lost}. The values imputed for them "
             "count; such rows are never the best, and no comparison with them is marked.",
         )
     if bounded := named(lambda cell: BOUNDS_SIGN in cell.signs, nothing):
-        yield Finding(
+        yield Notice(
             "bad",
             f"Not all ranks that {report.measure} counts are sorted out, because top_k is smaller: "
             f"{bounded}. Ranks below top_k are by upper bounds; such rows are never the best, and "
@@ -191,10 +191,10 @@ def _of_section(report: Report, section: Section) -> Iterator[Finding]:
             said = f"{_names([row.label])} on {_names([column.name])}: {'; '.join(oddities(note))}"
             if unknown == note.documents:
                 said += ", which is all of them: see whether its ids are those of this collection"
-            yield Finding("bad" if unknown == note.documents else "warn", f"{said}.")
+            yield Notice("bad" if unknown == note.documents else "warn", f"{said}.")
     yield from _comparisons(report, section)
     if led := named(lambda cell: TIES_SIGN in cell.signs, _by_lot):
-        yield Finding(
+        yield Notice(
             "warn",
             "Tied passages keep the order of the first stage, and at least half of the lead over "
             f"{_names([section.baseline])} is due to that: {led}.",
@@ -202,7 +202,7 @@ def _of_section(report: Report, section: Section) -> Iterator[Finding]:
     few = [column.name for _, column, cell in section.cells() if cell.queries < FEW_QUERIES]
     if few:
         said = f"Fewer than {FEW_QUERIES} queries, so intervals and tests are rough: {_names(few)}."
-        yield Finding("warn", said)
+        yield Notice("warn", said)
 
 
 def _missing(cell: TableCell) -> str:
@@ -216,7 +216,7 @@ def _by_lot(cell: TableCell) -> str:
     return f" ({as_ranked} as ranked, {by_lot} with ties in random order: {gain})"
 
 
-def _comparisons(report: Report, section: Section) -> Iterator[Finding]:
+def _comparisons(report: Report, section: Section) -> Iterator[Notice]:
     base = next((row.cells for row in section.rows if row.is_baseline), ())
     sound = {
         column.name
@@ -232,7 +232,7 @@ def _comparisons(report: Report, section: Section) -> Iterator[Finding]:
     if len(compared) > _ONE_BY_ONE:
         kinds = [_decision(than)[0] for *_, than in compared]
         worse, better = kinds.count("bad"), kinds.count("good")
-        yield Finding(
+        yield Notice(
             "bad" if worse else "good" if better == len(kinds) else "warn",
             f"Of {counted(len(kinds), 'comparison')} with {baseline} in "
             f"“{_names([section.title])}”, {whole(worse)} {'is' if worse == 1 else 'are'} worse, "
@@ -244,7 +244,7 @@ def _comparisons(report: Report, section: Section) -> Iterator[Finding]:
     for row, column, cell, than in compared:
         ends = interval(than.interval.low, than.interval.high, signed=True)
         kind, words = _decision(than)
-        yield Finding(
+        yield Notice(
             kind,
             f"{_names([row.label])} {words} {baseline} on {_names([column.name])}: "
             f"{measure_text(cell.honest)}, {gain_text(than.difference)} "

@@ -26,7 +26,7 @@ from beir_eval.report.numbers import (
     p_text,
     rate,
 )
-from personas.words import counted, dollars, fixed, optional, seconds, whole
+from personas.format import counted, dollars, fixed, optional, seconds, whole
 
 PAPER = "paper"
 NOT_RUN = "not run"

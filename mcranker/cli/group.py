@@ -31,7 +31,7 @@ from mcranker.cli.failures import (
 )
 from mcranker.cli.invocation import Invocation, say, say_as_it_is, speak_as
 from mcranker.cli.plugins import LazyVerb, load_plugin, plugin_help, plugins
-from personas.plain import shown
+from personas.sanitize import shown
 from personas.weak_judges import WeakJudgeWarning
 
 VERBS = {

@@ -24,7 +24,6 @@ from pydantic import (
 
 from personas.ensembles import HIGHEST_SCORE, Rule
 from personas.errors import SchemaError, shown
-from personas.plain import plain
 from personas.ranking.types import (
     ASSESSOR,
     Comparisons,
@@ -37,6 +36,7 @@ from personas.ranking.types import (
     WindowCounts,
 )
 from personas.ranking.usage import Calls, Stage, Usage, UsageTable
+from personas.sanitize import plain
 from personas.schema import Team
 from personas.weak_judges import WeakJudge
 

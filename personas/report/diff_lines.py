@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
+from personas.format import weight
 from personas.provenance import ORIGINS
 from personas.schema import Criterion, Member, Rubric
 from personas.team_diff import Changed, MemberDiff, Moved, RubricDiff, TeamDiff
-from personas.words import weight
 
 Mark: TypeAlias = Literal["+", "-", "~", ">"]
 """Added, removed, changed, elsewhere."""

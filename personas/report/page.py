@@ -14,7 +14,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from personas import words
+from personas import format as formatting
 from personas.report import formats, markup
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _FILTERS = {
     formats: ("alpha_reading", "bare", "cut", "judgement", "place", "tau_reading", "value"),
     markup: ("bar", "change", "escaped", "iso", "moved", "part", "tersely", "tooltip"),
-    words: (
+    formatting: (
         "counted",
         "dollars",
         "exact",

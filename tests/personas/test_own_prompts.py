@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from personas import PromptError, PromptSet
+from personas.format import with_article
 from personas.templates import (
     BUILTIN_SETS,
     COMPARATIVE_PROMPTS,
@@ -20,7 +21,6 @@ from personas.templates import (
     REASON_PROMPTS,
     REBEL_PROMPTS,
 )
-from personas.words import with_article
 
 BEFORE = {
     "passage": "<<<{{token}}\n{{text}}\n{{token}}>>>",

@@ -9,7 +9,7 @@ import click
 from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.invocation import say
 from mcranker.cli.verb import Verb, output_flag
-from personas.plain import plain
+from personas.sanitize import plain
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,7 +11,7 @@ from mcranker.cli.files import Reads, Writes, output
 from mcranker.cli.invocation import say
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.verb import Verb, output_flag
-from personas.plain import plain
+from personas.sanitize import plain
 
 MOST = 10_000
 """Passages, and words of each, that a cost can be estimated for."""

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from rich.text import Text
 
+from personas.format import counted, optional, signed
 from personas.ranking.comparison import (
     ComparedPassage,
     ComparedRuns,
     RankingComparison,
     SettingChange,
 )
-from personas.report.compare.sentences import Name, Sentence, label_of, reason, sides, verdict
+from personas.report.compare.sentences import Name, Sentence, label_of, reason, sides, summary
 from personas.report.diff_lines import diff_lines
 from personas.report.terminal.screen import NOTE, Column, Screen, clipped
-from personas.words import counted, optional, signed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -159,7 +159,7 @@ def _query(
         for name, said in sides(found):
             yield _Part("note", clipped(f"{name}: {said}", _LONGEST))
     yield from (_Part("warning", clipped(note, 600)) for note in found.notes)
-    yield from (_Part("words", _said(sentence)) for sentence in verdict(found))
+    yield from (_Part("words", _said(sentence)) for sentence in summary(found))
     lines = list(diff_lines(found.team)) if found.team else []
     if lines or (found.settings and not in_runs):
         yield _Part("part", "What was changed")

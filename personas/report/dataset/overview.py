@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
+from personas.format import optional, p_text, signed
 from personas.survey.model import PersonaFigures, QueryFigures, Survey
-from personas.words import optional, p_text, signed
 
 TOP = 10
 BARS = 20

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from personas.plain import plain
+from personas.format import counted, score_column
 from personas.report import site
 from personas.report.dataset.overview import (
     contests,
@@ -28,8 +28,8 @@ from personas.report.dataset.verdict import findings
 from personas.report.formats import alpha_reading, judgement, tau_reading, value
 from personas.report.page import render_page
 from personas.report.site import NOBODY, Made
+from personas.sanitize import plain
 from personas.survey.model import CASE_KINDS, Case, CaseKind, Difference, Survey, Totals
-from personas.words import counted, score_column
 
 _SITE = (
     (site.OVERVIEW, "Overview"),

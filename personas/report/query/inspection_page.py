@@ -13,12 +13,13 @@ from markupsafe import Markup
 
 from personas.ensembles import Rule
 from personas.files import dumps
+from personas.format import exact, fixed
 from personas.provenance import ORIGINS, Provenance, provenance
 from personas.ranking.record import OtherRanking, RankingRecord
 from personas.report.formats import cut
 from personas.report.page import render_page
 from personas.report.query.passages import MISSING, SKIPPED, PassageFormat
-from personas.report.query.verdict import judgements, verdict
+from personas.report.query.warnings import judgements, warnings
 from personas.report.site import (
     OVERVIEW,
     PERSONAS,
@@ -29,7 +30,6 @@ from personas.report.site import (
     query_page,
 )
 from personas.schema import Criterion, Member
-from personas.words import exact, fixed
 
 PAGE_LIMIT = 400_000
 """Characters of all passages' texts on a page; long ones are cut alike to fit."""
@@ -144,7 +144,7 @@ def _render(
         "judgements": judged,
         "columns": _columns(inspection, form),
         "crowd": len(inspection.judges) > _CROWD,
-        "warnings": verdict(inspection),
+        "warnings": warnings(inspection),
         "imputed": any(hit.imputed for hit in inspection.hits),
         "last_rank": inspection.last_sure_rank,
         "members": members,

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from personas.format import decimals, fixed, percent
 from personas.ranking.record import Hit, RankingRecord
 from personas.report.formats import place
 from personas.report.markup import escaped, iso, tooltip
-from personas.words import decimals, fixed, percent
 
 MISSING, SKIPPED = "\N{EN DASH}", "\N{MIDDLE DOT}"
 """In place of a score that did not come, and of one that was not asked for."""

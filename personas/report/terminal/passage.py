@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from personas.console import moved
-from personas.plain import plain
+from personas.format import counted, exact, weight
 from personas.ranking.record import Hit, OtherPlace, RankingRecord
 from personas.report.terminal.screen import AT_MOST, NOTE, Screen, clipped, shade
-from personas.words import counted, exact, weight
+from personas.sanitize import plain
 
 _MOST_TEXT = 4000  # characters
 _MOST_PARAGRAPHS = 20

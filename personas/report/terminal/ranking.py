@@ -8,6 +8,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from personas.console import letter, moved
+from personas.format import counted, decimals, exact, fixed
 from personas.ranking.record import Hit, RankingRecord
 from personas.report.terminal.screen import (
     AT_MOST,
@@ -21,7 +22,6 @@ from personas.report.terminal.screen import (
     clipped,
     shade,
 )
-from personas.words import counted, decimals, exact, fixed
 
 _LONGEST_ID = 24
 _LONGEST_NAME = 12  # columns of a persona's name above its scores

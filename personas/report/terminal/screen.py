@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from personas.plain import plain
+from personas.sanitize import plain
 
 if TYPE_CHECKING:
     from rich.console import Console

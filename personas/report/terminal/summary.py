@@ -8,13 +8,13 @@ from dataclasses import replace
 from rich.text import Text
 
 from personas.console import letter
+from personas.format import counted, dollars, seconds
 from personas.ranking.record import RankingRecord
 from personas.ranking.usage import Calls, Usage
 from personas.report.formats import alpha_reading
-from personas.report.query.verdict import verdict
+from personas.report.query.warnings import warnings
 from personas.report.terminal.screen import NOTE, Screen, clipped
 from personas.survey.query import DEPTH, QueryFindings
-from personas.words import counted, dollars, seconds
 
 _MOST_QUERY = 1000
 _MOST_PAIRS = 10
@@ -50,7 +50,7 @@ def show_head(screen: Screen, inspection: RankingRecord) -> None:
 
 def show_warnings(screen: Screen, inspection: RankingRecord) -> None:
     """Warnings and notes, as the page has them."""
-    for each in verdict(inspection):
+    for each in warnings(inspection):
         mark, style = _MARKS[each.kind]
         screen.words(f"{mark} {clipped(each.sentence, 800)}", style, hang=2)
 

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from personas.console import letter
+from personas.format import weight
 from personas.provenance import HANDS, ORIGINS, Hand, Provenance, provenance
 from personas.ranking.record import RankingRecord
 from personas.report.terminal.screen import NOTE, Screen, clipped
 from personas.schema import Criterion, Member
-from personas.words import weight
 
 _INDENT = 3
 _MOST_WORDS = 400

@@ -7,7 +7,7 @@ from typing import Any
 from mcranker import Passage, RankGPTRanker
 from personas.ranking.comparison import compare_rankings
 from personas.report.compare.page import render_comparison
-from personas.report.compare.sentences import reason, verdict
+from personas.report.compare.sentences import reason, summary
 from tests.personas.ranking.test_inspection import hit, stored
 from tests.support.comparing_team import TEAM, by_orders, comparing_team
 
@@ -35,7 +35,7 @@ def test_the_persona_whose_order_changed_moved_the_passages() -> None:
         "Virologist gave it rank 3 before and rank 1 now; with its ranks of before the passage "
         "would be at rank 3."
     )
-    said = ["".join(each) for each in verdict(found)]
+    said = ["".join(each) for each in summary(found)]
     assert "Most moves come from the scores of Virologist: 2 of 2." in said
     assert "rank 3 → rank 1" in render_comparison(found)
 

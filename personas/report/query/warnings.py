@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from personas.plain import plain
+from personas.format import counted, decimals, exact, fixed, optional, percent, whole
 from personas.ranking.effectiveness import ndcg
 from personas.ranking.record import OtherRanking, RankingRecord
 from personas.report.formats import alpha_reading
-from personas.words import counted, decimals, exact, fixed, optional, percent, whole
+from personas.sanitize import plain
 
 Kind: TypeAlias = Literal["bad", "warn", "note", "good"]
 
@@ -31,7 +31,7 @@ _REASON = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Notice:
     """A sentence about a ranking, and how severe it is."""
 
     kind: Kind
@@ -57,7 +57,7 @@ class Judgements:
     sentence: str
 
 
-def verdict(inspection: RankingRecord) -> tuple[Finding, ...]:
+def warnings(inspection: RankingRecord) -> tuple[Notice, ...]:
     """Warnings and notes, most severe first; empty without passages."""
     if not inspection.hits:
         return ()
@@ -73,10 +73,10 @@ def verdict(inspection: RankingRecord) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=lambda each: ORDER.index(each.kind)))
 
 
-def _what_went_wrong(inspection: RankingRecord) -> Iterator[Finding]:
+def _what_went_wrong(inspection: RankingRecord) -> Iterator[Notice]:
     hits = inspection.hits
     if inspection.failure:
-        yield Finding(
+        yield Notice(
             "bad",
             "No passage was judged, so they keep their first-stage order: "
             f"{_ended(plain(inspection.failure, _REASON))}",
@@ -85,22 +85,22 @@ def _what_went_wrong(inspection: RankingRecord) -> Iterator[Finding]:
         said = "The deadline came before all scores"
         if inspection.judges:
             said += f": {whole(len(inspection.judged))} of {whole(len(hits))} passages were judged"
-        yield Finding("bad", f"{said}.")
+        yield Notice("bad", f"{said}.")
     if missing := len(inspection.missing):
         asked = missing + sum(len(hit.known_scores) for hit in hits)
         said = f"{whole(missing)} of {counted(asked, 'score')} {_is(missing)} missing"
         if any(hit.imputed for hit in hits):
             said += "; what was imputed counts in the final scores marked *"
-        yield Finding("bad", f"{said}.")
+        yield Notice("bad", f"{said}.")
     for name, why in inspection.left_out.items():
         reason = _ended(plain(why, _REASON)) if why else "no reason is known."
-        yield Finding(
+        yield Notice(
             "bad", f"{plain(name, _NAME)} gave no order, so the others' count alone: {reason}"
         )
     counts = inspection.comparisons
     if counts is not None and counts.failed:
         reason = f": {_ended(plain(counts.reason, _REASON))}" if counts.reason else "."
-        yield Finding(
+        yield Notice(
             "bad",
             f"{whole(counts.failed)} of {counted(counts.asked, 'comparison')} failed, and their "
             f"passages kept their order{reason}",
@@ -115,16 +115,16 @@ def _what_went_wrong(inspection: RankingRecord) -> Iterator[Finding]:
             (counts.inconsistent, "pairs answered by the order they were shown in"),
         )
         parts = ", ".join(f"{whole(number)} {what}" for number, what in kinds if number)
-        yield Finding("warn", f"Of {counted(counts.asked, 'comparison')}: {parts}.")
+        yield Notice("warn", f"Of {counted(counts.asked, 'comparison')}: {parts}.")
     if counts is not None and 3 <= counts.as_shown == counts.asked - counts.failed:
-        yield Finding(
+        yield Notice(
             "bad",
             f"All {counted(counts.as_shown, 'reply', 'replies')} keep the order in which passages "
             "were shown: the model may go by place alone, and the order be the first stage's.",
         )
 
 
-def _effectiveness(inspection: RankingRecord) -> Iterator[Finding]:
+def _effectiveness(inspection: RankingRecord) -> Iterator[Notice]:
     found = judgements(inspection)
     if found is None or found.ndcg is None or found.first_stage_ndcg is None:
         return
@@ -134,36 +134,36 @@ def _effectiveness(inspection: RankingRecord) -> Iterator[Finding]:
         name = plain(inspection.other.name, _NAME)
         figures += f", and that of {name} {fixed(found.other_ndcg, 3)}"
     if own == given:
-        yield Finding("warn", f"It ranks no better than the first stage: {figures}.")
+        yield Notice("warn", f"It ranks no better than the first stage: {figures}.")
     elif found.ndcg < found.first_stage_ndcg:
-        yield Finding("bad", f"It ranks worse than the first stage: {figures}.")
+        yield Notice("bad", f"It ranks worse than the first stage: {figures}.")
     else:
-        yield Finding("good", f"It ranks better than the first stage: {figures}.")
+        yield Notice("good", f"It ranks better than the first stage: {figures}.")
 
 
-def _judge(inspection: RankingRecord) -> Iterator[Finding]:
+def _judge(inspection: RankingRecord) -> Iterator[Notice]:
     if note := inspection.judge_note:
-        yield Finding("warn", f"{plain(note)} Treat its order as approximate.")
+        yield Notice("warn", f"{plain(note)} Treat its order as approximate.")
     sure = [(share, hit.rank) for hit in inspection.hits for share in hit.confidence.values()]
     if sure:
         average = sum(share for share, _ in sure) / len(sure)
         least, rank = min(sure)
-        yield Finding(
+        yield Notice(
             "warn" if average < UNSURE else "note",
             f"The judge is {percent(average)} sure of a score on average, and least at rank "
             f"{rank}, {percent(least)}.",
         )
 
 
-def _suspicious(inspection: RankingRecord) -> Iterator[Finding]:
+def _suspicious(inspection: RankingRecord) -> Iterator[Notice]:
     if ranks := [hit.rank for hit in inspection.hits if hit.suspicions]:
         where = f"rank {ranks[0]}"
         if len(ranks) > 1:
             where = f"{counted(len(ranks), 'passage')}, the first at {where}"
-        yield Finding("warn", f"Possible spam or prompt injection: {where}.")
+        yield Notice("warn", f"Possible spam or prompt injection: {where}.")
 
 
-def _scores(inspection: RankingRecord) -> Iterator[Finding]:
+def _scores(inspection: RankingRecord) -> Iterator[Notice]:
     known = [score for hit in inspection.hits for score in hit.known_scores]
     if known and not inspection.by_rank:
         low, high, places = min(known), max(known), decimals(known)
@@ -172,27 +172,27 @@ def _scores(inspection: RankingRecord) -> Iterator[Finding]:
             f"{exact(inspection.top)}"
         )
         if low == high:
-            yield Finding(
+            yield Notice(
                 "bad", f"All scores are {fixed(low, places)}: they do not tell passages apart."
             )
         elif high - low < NARROW * inspection.top:
-            yield Finding("warn", f"Scores lie close together, {span}.")
+            yield Notice("warn", f"Scores lie close together, {span}.")
         else:
-            yield Finding("note", f"Scores go {span}.")
+            yield Notice("note", f"Scores go {span}.")
     finals = Counter(hit.score for hit in inspection.judged)
     tied = sum(number for number in finals.values() if number > 1)
     if tied and inspection.judges and len(finals) > 1:
         of = counted(len(inspection.judged), "passage")
-        yield Finding(
+        yield Notice(
             "warn" if tied >= MANY_TIES * len(inspection.judged) else "note",
             f"{whole(tied)} of {of} are tied; ties keep the first stage's order.",
         )
 
 
-def _left_out(inspection: RankingRecord) -> Iterator[Finding]:
+def _left_out(inspection: RankingRecord) -> Iterator[Notice]:
     hits = inspection.hits
     if cut := sum(bool(hit.cut) for hit in hits):
-        yield Finding(
+        yield Notice(
             "note",
             f"{counted(cut, 'passage')} {_was(cut)} cut for the model, and judged by "
             f"{'its' if cut == 1 else 'their'} beginning.",
@@ -209,10 +209,10 @@ def _left_out(inspection: RankingRecord) -> Iterator[Finding]:
     else:
         said = f"{whole(last)} of {whole(len(hits))} passages were judged; the others follow in "
         said += "first-stage order"
-    yield Finding("note", f"{said}.")
+    yield Notice("note", f"{said}.")
 
 
-def _agreement(inspection: RankingRecord) -> Iterator[Finding]:
+def _agreement(inspection: RankingRecord) -> Iterator[Notice]:
     alpha = inspection.agreement.sums.alpha if len(inspection.judges) > 1 else None
     if alpha is None:
         return
@@ -220,7 +220,7 @@ def _agreement(inspection: RankingRecord) -> Iterator[Finding]:
     if alpha > 0:
         # That a model agrees with itself proves nothing.
         said += ", but all personas use the same model"
-    yield Finding("note", f"{said}.")
+    yield Notice("note", f"{said}.")
 
 
 def judgements(inspection: RankingRecord) -> Judgements | None:

@@ -8,7 +8,7 @@ import pytest
 
 from personas.ranking.record import OtherPlace, OtherRanking, RankingRecord
 from personas.report import render_inspection
-from personas.report.query.verdict import verdict
+from personas.report.query.warnings import warnings
 from tests.support.inspection_report import DOCS, Page, data_of, ranked
 
 ORDER = ["bad", "warn", "note", "good"]
@@ -16,7 +16,7 @@ ORDER = ["bad", "warn", "note", "good"]
 
 def said(data: dict[str, Any], **more: Any) -> dict[str, str]:
     """Sentence -> kind; the order is checked, and that the page has each."""
-    found = verdict(RankingRecord.of(data).beside(**more))
+    found = warnings(RankingRecord.of(data).beside(**more))
     places = [ORDER.index(each.kind) for each in found]
     assert places == sorted(places)
     page = Page(render_inspection(data, **more))
@@ -217,7 +217,7 @@ def test_a_suspicious_passage_is_flagged_where_it_stands() -> None:
 
 
 def test_nothing_is_said_of_a_ranking_without_passages() -> None:
-    assert verdict(RankingRecord.of(ranked(docs=[]).to_dict())) == ()
+    assert warnings(RankingRecord.of(ranked(docs=[]).to_dict())) == ()
 
 
 def test_contributions_of_criteria_add_up_to_the_score() -> None:
