@@ -123,10 +123,8 @@ def _show_list(console: Console, rows: Sequence[Listed]) -> None:
     if any(row.ndcg is not None for row in rows):
         values = [Text("" if row.ndcg is None else f"{row.ndcg:.3f}") for row in rows]
         columns.append(Column(("nDCG@10",), values))
-    room = screen.width - sum(column.width + 2 for column in columns)
-    texts = [Text(clipped(row.text, 4 * max(room, 10))) for row in rows]
-    columns.append(Column(("query",), texts, right=False, fixed_width=max(room, 10)))
-    screen.cells(columns, 2)
+    texts = [Text(clipped(row.text, 4 * screen.width)) for row in rows]
+    screen.cells(columns, rest=Column(("query",), texts, right=False))
     example = next((row.query_id for row in rows if row.query_id), rows[0].number)
     screen.words(
         f"{counted(len(rows), 'query', 'queries')}; pick one by id or number, for example "

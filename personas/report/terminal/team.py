@@ -1,18 +1,17 @@
-"""The team in the terminal view: who judged, by what, and who wrote that."""
+"""The team in the terminal view: its members, their criteria, and who wrote them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 
 from rich.text import Text
 
 from personas.console import letter
 from personas.format import weight
-from personas.provenance import HANDS, ORIGINS, Hand, Provenance, provenance
+from personas.provenance import HANDS, ORIGINS, Provenance, provenance
 from personas.ranking.record import RankingRecord
 from personas.report.terminal.screen import NOTE, Screen, clipped
-from personas.schema import Criterion, Member
+from personas.schema import Member, Rubric
 
 _INDENT = 3
 _MOST_WORDS = 400
@@ -22,17 +21,15 @@ _ROOM_FOR_DESCRIPTION = 40
 
 
 def show_team(screen: Screen, inspection: RankingRecord) -> None:
-    """Every member with the letter that stands for it in the table, and its rubric."""
+    """Every member with its letter in the table, and its rubric."""
     team = inspection.team
     screen.line()
     if team is None:
         screen.words("No personas were asked: this ranker judges by itself.", NOTE)
         return
     title = Text("Team", style="bold")
-    if team.name:
-        title.append(f"  {clipped(team.name, 200)}")
-    if team.locked:
-        title.append("  locked: used as it was", style="yellow")
+    title.append(f"  {clipped(team.name, 200)}" if team.name else "")
+    title.append("  locked: used as it was" if team.locked else "", style="yellow")
     screen.words(title)
     if team.description:
         screen.words(clipped(team.description, _MOST_WORDS), NOTE)
@@ -47,60 +44,49 @@ def _show_member(screen: Screen, mark: str, member: Member) -> None:
     head.append(f"  {ORIGINS[member.origin]}; ", style="not bold")
     head.append(_written(hands), style="not bold yellow" if hands.by_human else "not bold")
     screen.words(head, hang=_INDENT)
-    for intro, said in (("", member.persona.description), ("Why: ", member.persona.reason)):
+    notes = [
+        ("", member.persona.description),
+        ("Why: ", member.persona.reason),
+        ("Criteria written beside those of: ", ", ".join(member.rubric_examples)),
+        ("", "" if member.rubric else "Judges without written criteria."),
+    ]
+    for intro, said in notes:
         if said:
             screen.words(f"{intro}{clipped(said, _MOST_WORDS)}", NOTE, indent=_INDENT)
-    if member.rubric_examples:
-        seen = clipped(", ".join(member.rubric_examples), _MOST_WORDS)
-        screen.words(f"Criteria written beside those of: {seen}", NOTE, indent=_INDENT)
-    if member.rubric is None:
-        screen.words("Judges without written criteria.", NOTE, indent=_INDENT)
-    else:
-        _show_criteria(screen, member.rubric.criteria, hands)
+    if member.rubric:
+        _show_criteria(screen, member.rubric, hands)
 
 
-def _show_criteria(screen: Screen, criteria: Sequence[Criterion], hands: Provenance) -> None:
+def _show_criteria(screen: Screen, rubric: Rubric, hands: Provenance) -> None:
     length = 20 if screen.width >= 70 else 10
-    listed = list(zip(criteria, hands.criteria, strict=True))[:_MOST_CRITERIA]
-    names = [_named(criterion.name, hand) for criterion, hand in listed]
+    listed = rubric.criteria[:_MOST_CRITERIA]
+    names = [Text(clipped(criterion.name, 200)) for criterion in listed]
+    for name, hand in zip(names, hands.criteria, strict=False):
+        name.append(" (by a person)" if hand == "human" else "", style="yellow")
     longest = min(max(name.cell_len for name in names), _MOST_NAME) + 2
     room = screen.width - _INDENT - 6 - length - 2 - longest
-    for (criterion, _), name in zip(listed, names, strict=True):
+    for criterion, name in zip(listed, names, strict=True):
         line = Text(f"{'':{_INDENT}}{weight(criterion.weight):>5} ")
-        line.append_text(screen.bar(criterion.weight / 100, length))
-        line.append(" ")
-        line.append_text(name)
+        line.append_text(screen.bar(criterion.weight / 100, length)).append(" ").append_text(name)
         if room >= _ROOM_FOR_DESCRIPTION and criterion.description:
             line.append(" " * max(2, longest - name.cell_len))
             line.append(clipped(criterion.description, 4 * room), style=NOTE)
         screen.line(line)
-    rest = len(criteria) - _MOST_CRITERIA
-    if rest > 0:
+    if rest := len(rubric.criteria) - len(listed):
         screen.words(f"and {rest} more", NOTE, indent=_INDENT)
-
-
-def _named(criterion: str, hand: Hand) -> Text:
-    name = Text(clipped(criterion, 200))
-    if hand == "human":
-        name.append(" (by a person)", style="yellow")
-    return name
 
 
 def _written(hands: Provenance) -> str:
     """Who wrote what, in a line."""
-    parts = {hands.persona, *hands.criteria}
-    if hands.weights is not None:
-        parts.add(hands.weights)
-    if len(parts) == 1:
+    if {hands.persona, *hands.criteria, hands.weights or hands.persona} == {hands.persona}:
         said = f"written by {HANDS[hands.persona]}"
     else:
         said = f"persona by {HANDS[hands.persona]}"
-        counts = Counter(hands.criteria)
+        counts = Counter(hands.criteria).most_common()
         if len(counts) == 1:
-            said += f", criteria by {HANDS[hands.criteria[0]]}"
+            said += f", criteria by {HANDS[counts[0][0]]}"
         elif counts:
-            shares = [f"{count} by {HANDS[hand]}" for hand, count in counts.most_common()]
+            shares = [f"{count} by {HANDS[hand]}" for hand, count in counts]
             said += f", criteria: {' and '.join(shares)}"
-        if hands.weights is not None:
-            said += f", weights by {HANDS[hands.weights]}"
+        said += f", weights by {HANDS[hands.weights]}" if hands.weights else ""
     return f"{said}, edited by a person" if hands.edited else said
