@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -11,7 +12,7 @@ from markupsafe import Markup
 from personas.format import decimals, fixed, percent
 from personas.ranking.record import Hit, RankingRecord
 from personas.report.formats import place
-from personas.report.markup import escaped, iso, tooltip
+from personas.report.markup import escaped, tersely, tooltip
 
 MISSING, SKIPPED = "\N{EN DASH}", "\N{MIDDLE DOT}"
 """In place of a score that did not come, and of one that was not asked for."""
@@ -103,7 +104,7 @@ class PassageFormat:
         )
         self.apart_places = 3 if known and max(known) <= _FINE else 2
         members = record.team.names if record.team else ()
-        self.names = {name: iso(name, 80) for name in record.judges}
+        self.names = {name: tersely(name, 80) for name in record.judges}
         self._numbers = {name: number for number, name in enumerate(members, start=1)}
         self.last_rank = record.last_sure_rank or len(hits)
         self.columns = 2 + (not record.unscored) + len(record.judges) + self.several
@@ -147,8 +148,6 @@ class PassageFormat:
                     text = f"{value}{'+' if self.record.tails.get(name) == ranks[name] else ''}"
                 if name in members:
                     title = place(members[name].rank, members[name].score)
-                if name in without:
-                    title += f"; without it rank {without[name]}"
                 if name in confidence:
                     title += f"; {percent(confidence[name])} sure"
                 title = title.removeprefix("; ")
@@ -182,7 +181,7 @@ class PassageFormat:
 
     def _label(self, hit: Hit) -> Markup:
         """The title, or the beginning of the text."""
-        said = escaped(hit.title.strip() or _beginning(hit.text), _LABEL)
+        said = escaped(hit.title.strip() or _beginning(hit.text), _LABEL, quote=False)
         return said or Markup("(no text)")
 
     def has_more_title(self, hit: Hit) -> bool:
@@ -197,7 +196,8 @@ class PassageFormat:
         reasons = hit.reasons
         for name in (*raised, *reasons):
             if name in reasons and reasons[name].kind == "said":
-                return Snippet(name, escaped(" ".join(reasons[name].text.split()), _SNIPPET))
+                said = " ".join(reasons[name].text.split())
+                return Snippet(name, escaped(said, _SNIPPET, quote=False))
         text = hit.text[:_SEARCHED]
         start = self._start(text)
         if not start and not hit.title.strip():
@@ -209,27 +209,28 @@ class PassageFormat:
         """The text with the query's decisive words in bold."""
         shown = text if len(text) <= limit else f"{text[:limit]}…"
         if not self._words:
-            return escaped(shown, len(shown))
+            return escaped(shown, len(shown), quote=False)
         parts, done = [], 0
+        plain = partial(escaped, limit=limit, quote=False)
         for found in self._marked.finditer(shown):
             start = found.start()
             if start and shown[start - 1].isalnum():
                 continue
-            parts += [escaped(shown[done:start], limit), "<b>", escaped(found[0], limit), "</b>"]
+            parts += [plain(shown[done:start]), "<b>", plain(found[0]), "</b>"]
             done = found.end()
-        return Markup("".join([*parts, escaped(shown[done:], limit)]))  # noqa: S704 - escaped
+        return Markup("".join([*parts, plain(shown[done:])]))  # noqa: S704 - escaped
 
     def _text(self, hit: Hit, limit: int) -> Markup:
         """The beginning of the text, with the quotes of reasons marked."""
         text = hit.text
         quotes = [each.quote for each in hit.reasons.values() if each.quote and each.quote in text]
         parts, done = [], 0
+        plain = partial(escaped, limit=limit, quote=False)
         for start, end in sorted((at := text.index(each), at + len(each)) for each in quotes):
             if done <= start and end <= limit:
-                before, quote = text[done:start], text[start:end]
-                parts += [escaped(before, limit), "<mark>", escaped(quote, limit), "</mark>"]
+                parts += [plain(text[done:start]), "<mark>", plain(text[start:end]), "</mark>"]
                 done = end
-        rest = escaped(text[done:], limit - done, quote=False)
+        rest = plain(text[done:], limit=limit - done)
         return Markup("".join([*parts, rest])) if parts else rest  # noqa: S704 - escaped
 
     def _start(self, line: str) -> int:
