@@ -227,10 +227,13 @@ class Ranking(RankingRecord):
             InputError: `grades` are not document ids with whole numbers.
             OSError: the file cannot be written.
         """
+        from mcranker import __version__
         from personas.io.atomic import write_whole
         from personas.report import render_inspection
+        from personas.report.site import Made
 
-        write_whole(path, render_inspection(self, grades=checked_grades(grades)))
+        page = render_inspection(self, grades=checked_grades(grades), made=Made(__version__))
+        write_whole(path, page)
 
     def show(
         self,

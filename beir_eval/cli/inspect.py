@@ -10,6 +10,7 @@ import click
 from pydantic_core import to_jsonable_python
 
 from beir_eval.cli.flags import run_folders
+from beir_eval.cli.made import command_line, today
 from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.files import Reads, Writes
 from mcranker.cli.number_types import WholeNumber
@@ -48,9 +49,12 @@ def _inspect(ctx: click.Context) -> int:
             )
         _list(chosen, given["output"])
     elif given["html"] is not None:
+        from mcranker import __version__
         from personas.report import render_inspection
+        from personas.report.site import Made
 
-        page = render_inspection(chosen, grades=chosen.grades, other=chosen.other)
+        made = Made(__version__, today(), command_line(ctx))
+        page = render_inspection(chosen, grades=chosen.grades, other=chosen.other, made=made)
         write_whole(given["html"], page)
     else:
         _show(chosen, given)

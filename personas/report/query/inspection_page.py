@@ -22,9 +22,11 @@ from personas.report.page import render_page
 from personas.report.query.passages import MISSING, SKIPPED, PassageFormat
 from personas.report.query.warnings import judgements, warnings
 from personas.report.site import (
+    NOBODY,
     OVERVIEW,
     PERSONAS,
     QUERIES,
+    Made,
     Page,
     PageContext,
     pages_of,
@@ -97,6 +99,7 @@ def render_inspection(
     *,
     grades: Mapping[str, int] | None = None,
     other: OtherRanking | None = None,
+    made: Made = NOBODY,
 ) -> str:
     """The inspection report of one ranked query: one HTML page that needs nothing else.
 
@@ -108,13 +111,14 @@ def render_inspection(
         data: a ranking, or what its `to_dict` made.
         grades: document id -> judgement for this query, above 0 for relevant; without, the
             page says nothing of judgements.
-        other: what another ranker made of the query.
+        other: another ranker's places of the passages.
+        made: what the last line of the page says.
 
     Raises:
         SchemaError: `data` is something else.
     """
     record = RankingRecord.of(data).beside(grades=grades, other=other)
-    return _render(record, pages_of([""], [len(record.hits)]))[0]
+    return _render(record, pages_of([""], [len(record.hits)]), made=made)[0]
 
 
 def inspection_pages(record: RankingRecord, around: PageContext) -> list[str]:
@@ -137,7 +141,10 @@ def inspection_pages(record: RankingRecord, around: PageContext) -> list[str]:
 
 
 def _render(
-    inspection: RankingRecord, parts: Sequence[Page], around: PageContext | None = None
+    inspection: RankingRecord,
+    parts: Sequence[Page],
+    around: PageContext | None = None,
+    made: Made = NOBODY,
 ) -> list[str]:
     """The pages, one for each of `parts`; without `around` it is a page by itself."""
     form = PassageFormat(inspection)
@@ -147,6 +154,9 @@ def _render(
     values: dict[str, Any] = {
         "inspection": inspection,
         "around": around,
+        "made": around.made if around else made,
+        "judges": "judges" if inspection.members else "personas",
+        "judge": "judge" if inspection.members else "persona",
         "links": _links(around) if around else {},
         "form": form,
         "judgements": judgements(inspection),

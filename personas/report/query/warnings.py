@@ -163,7 +163,7 @@ def _suspicious(inspection: RankingRecord) -> Iterator[Notice]:
 
 def _scores(inspection: RankingRecord) -> Iterator[Notice]:
     known = [score for hit in inspection.hits for score in hit.known_scores]
-    if known and not inspection.by_rank:
+    if known and not inspection.by_rank and not inspection.members:
         low, high, places = min(known), max(known), decimals(known)
         least, most = fixed(low, places), fixed(high, places)
         span = f"from {least} to {most} on a scale of 0 to {exact(inspection.top)}"
@@ -210,8 +210,9 @@ def _agreement(inspection: RankingRecord) -> Iterator[Notice]:
     alpha = inspection.agreement.sums.alpha if len(inspection.judges) > 1 else None
     if alpha is None:
         return
-    said = f"The personas {alpha_reading(alpha)} (Krippendorff's alpha {optional(alpha, 2)})"
-    if alpha > 0:
+    judges = "judges" if inspection.members else "personas"
+    said = f"The {judges} {alpha_reading(alpha)} (Krippendorff's alpha {optional(alpha, 2)})"
+    if alpha > 0 and not inspection.members:
         # That a model agrees with itself proves nothing.
         said += ", but all personas use the same model"
     yield Notice("note", f"{said}.")

@@ -201,7 +201,7 @@ def show_legend(screen: Screen, inspection: RankingRecord) -> None:
         what = "ranks" if inspection.by_rank else "scores"
         parts.append(f"{SPREAD} disagreement, the standard deviation of the personas' {what}")
     if inspection.grades is not None:
-        parts.append("grade: the judgement, above 0 for relevant, blank where nobody judged")
+        parts.append("grade: the judgement, above 0 for relevant, blank where it is not judged")
     if inspection.other is not None:
         name = inspection.other.name
         parts.append(f"{_short(name)}: rank by {clipped(name, 60)}")

@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 
-from mcranker import DirectRanker, ScriptedChat
+from mcranker import DirectRanker, ScriptedChat, __version__
 from mcranker.errors import InputError
 from personas.errors import SchemaError
 from personas.files import loads
 from personas.provenance import sealed
 from personas.report import render_inspection
 from personas.report.page import render_page
+from personas.report.site import Made
 from personas.schema import Member, Team
 from tests.support.inspection_report import DOCS, Page, answers, data_of, ranked
 
@@ -266,13 +267,12 @@ def test_the_same_data_give_the_same_bytes() -> None:
 
 
 def test_a_ranking_writes_its_page(tmp_path: Path) -> None:
-    ranking = ranked()
-    ranking.to_html(tmp_path / "why.html")
-    written = (tmp_path / "why.html").read_bytes().decode()
-    assert written == render_inspection(ranking.to_dict())
-    ranking.to_html(tmp_path / "why.html", grades={"a": 2})
-    written = (tmp_path / "why.html").read_bytes().decode()
-    assert written == render_inspection(ranking.to_dict(), grades={"a": 2})
+    ranking, made = ranked(), Made(__version__)
+    for grades in (None, {"a": 2}):
+        ranking.to_html(tmp_path / "why.html", grades=grades)
+        written = (tmp_path / "why.html").read_bytes().decode()
+        assert written == render_inspection(ranking.to_dict(), grades=grades, made=made)
+    assert f"by MCRanker {__version__}</footer>" in written
 
 
 @pytest.mark.parametrize(
