@@ -25,27 +25,13 @@ _FILTERS = {
     formats: ("alpha_reading", "bare", "cut", "judgement", "place", "tau_reading", "value"),
     markup: ("bar", "change", "escaped", "iso", "moved", "part", "tersely", "tooltip"),
     formatting: (
-        "counted",
-        "dollars",
-        "exact",
-        "fixed",
-        "optional",
-        "p_text",
-        "percent",
-        "seconds",
-        "signed",
-        "weight",
-        "whole",
+        *("counted", "dollars", "exact", "fixed", "optional", "p_text", "percent", "seconds"),
+        *("signed", "weight", "whole"),
     ),
 }
 
 
-def render_page(
-    template: str,
-    *,
-    assets: Sequence[str] = (),
-    **values: Any,
-) -> str:
+def render_page(template: str, *, assets: Sequence[str] = (), **values: Any) -> str:
     """The page that `template`, a file of ``templates/``, makes of `values`.
 
     Every page has ``report.css``, ``tables.js`` and ``report.js``.

@@ -43,47 +43,28 @@ class Snippet(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """What a persona made of a passage, as its cells of the table and of the details show it.
-
-    Attributes:
-        persona: its name.
-        number: its place on the team, from 1; 0 where it is no member.
-        kind: class of the cell: ``h0`` to ``h10`` with a score; else ``missing``, ``skipped``,
-            ``unasked`` or ``none``.
-        text: what the cell says.
-        value: by which the column is sorted; empty without a score.
-        title: a tooltip.
-        without: rank of the passage without the persona; None if that is not known.
-        effect: by how many ranks the persona raised (positive) or sank (negative) the passage.
-        moved_most: whether no other one raised, or sank, it more.
-    """
+    """A persona's score of a passage, as its cells of the table and of the details show it."""
 
     persona: str
-    number: int
-    kind: str
+    number: int  # its place on the team, from 1; 0 where it is no member
+    kind: str  # class of the cell: h0 to h10 with a score; else missing, skipped, unasked or none
     text: str
-    value: str
+    value: str  # by which the column is sorted; empty without a score
     title: str
-    without: int | None
-    effect: int
-    moved_most: bool
+    without: int | None  # rank of the passage without the persona, if it is known
+    effect: int  # ranks by which the persona raised (positive) or sank (negative) the passage
+    moved_most: bool  # no other one raised, or sank, it more
 
 
 class PassageFormat:
     """How the passages of one query are shown.
 
     Attributes:
-        record: the ranking.
         several: whether there are several personas.
-        exact: whether leaving a persona out is exact.
-        lowest: the score of the palest colour, an end of the scale.
-        highest: the score of the strongest colour, its other end.
         known: the lowest and the highest score that there is; None if there is none. A reader can
             have the colours go from one to the other.
-        score_places: decimals of a persona's score.
-        final_places: decimals of a final score.
-        other_places: decimals of a score by the ranker compared with.
-        apart_places: decimals of a disagreement.
+        score_places, final_places, other_places, apart_places: decimals of a persona's score, a
+            final one, one by the ranker compared with, and a disagreement.
         last_rank: the last rank that was asked for.
         columns: how many the table has.
         names: persona -> name as markup.
@@ -94,14 +75,12 @@ class PassageFormat:
         known = [score for hit in hits for score in hit.known_scores]
         self.record = record
         self.several = len(record.judges) > 1
-        self.exact = record.leave_one_out_exact
-        self.lowest, self.highest = 0.0, record.top
         self.known = (min(known), max(known)) if known else None
         self.score_places = decimals(known)
-        self.final_places = decimals([each for hit in hits if (each := _final(hit)) is not None])
-        self.other_places = decimals(
-            [hit.other.score for hit in hits if hit.other and hit.other.score is not None]
-        )
+        finals = (hit.score if hit.at_most is None else hit.at_most for hit in hits)
+        others = (hit.other.score for hit in hits if hit.other)
+        self.final_places = decimals([score for score in finals if score is not None])
+        self.other_places = decimals([score for score in others if score is not None])
         self.apart_places = 3 if known and max(known) <= _FINE else 2
         members = record.team.names if record.team else ()
         self.names = {name: tersely(name, 80) for name in record.judges}
@@ -110,20 +89,14 @@ class PassageFormat:
         self.columns = 2 + (not record.unscored) + len(record.judges) + self.several
         self.columns += (record.grades is not None) + (record.other is not None)
         self._words = _decisive(record.query.text)
-        any_word = "|".join(map(re.escape, self._words))
-        self._marked = re.compile(any_word, re.IGNORECASE)
+        self._marked = re.compile("|".join(map(re.escape, self._words)), re.IGNORECASE)
 
     def shown(
         self, hits: Sequence[Hit], limit: int
     ) -> Iterator[
         tuple[Hit, Markup, list[Cell], list[tuple[tuple[str, ...], str]], Snippet | None, Markup]
     ]:
-        """Each passage with its label, cells, the personas that moved it most, a snippet, text.
-
-        Args:
-            hits: the passages.
-            limit: characters of a text.
-        """
+        """Each passage with its label, cells, movers, snippet, and text of `limit` characters."""
         for hit in hits:
             raised, sunk = hit.raised_most_by, hit.sunk_most_by
             moves = [each for each in ((raised, "raised"), (sunk, "sank")) if each[0]]
@@ -158,8 +131,7 @@ class PassageFormat:
 
     def _level(self, score: float) -> int:
         """The step of the colours for a score, 0 to 10."""
-        share = (score - self.lowest) / (self.highest - self.lowest)
-        return min(_LEVELS, max(0, round(_LEVELS * share)))
+        return min(_LEVELS, max(0, round(_LEVELS * score / self.record.top)))
 
     def _absent(self, hit: Hit, name: str) -> tuple[str, str, str]:
         """Kind, text and tooltip of the cell of a persona that gave no score."""
@@ -273,7 +245,3 @@ def _beginning(text: str) -> str:
     kept = line[: _BEGINNING + 1].rpartition(" ")[0][:_BEGINNING]
     # Without blanks, as in Chinese, a word may be cut.
     return f"{kept if 2 * len(kept) > _BEGINNING else line[:_BEGINNING]}…"
-
-
-def _final(hit: Hit) -> float | None:
-    return hit.score if hit.at_most is None else hit.at_most
