@@ -75,6 +75,7 @@ class PassageFormat:
         known = [score for hit in hits for score in hit.known_scores]
         self.record = record
         self.several = len(record.judges) > 1
+        self._top = record.top
         self.known = (min(known), max(known)) if known else None
         self.score_places = decimals(known)
         finals = (hit.score if hit.at_most is None else hit.at_most for hit in hits)
@@ -131,7 +132,7 @@ class PassageFormat:
 
     def _level(self, score: float) -> int:
         """The step of the colours for a score, 0 to 10."""
-        return min(_LEVELS, max(0, round(_LEVELS * score / self.record.top)))
+        return min(_LEVELS, max(0, round(_LEVELS * score / self._top)))
 
     def _absent(self, hit: Hit, name: str) -> tuple[str, str, str]:
         """Kind, text and tooltip of the cell of a persona that gave no score."""
