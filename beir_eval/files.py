@@ -12,7 +12,7 @@ from pydantic_core import PydanticSerializationError
 from beir_eval.errors import RunFolderError
 from personas.io.atomic import write_whole
 from personas.io.lines import read_whole
-from personas.plain import can_be_encoded
+from personas.sanitize import can_be_encoded
 
 Form = TypeVar("Form", bound=BaseModel)
 

@@ -50,8 +50,8 @@ from mcranker import (
     fuse,
 )
 from mcranker.method.session import passage_text
+from personas.format import counted
 from personas.untrusted import marker, without_tokens
-from personas.words import counted
 
 DEPTH, SEEDS = 100, 5
 BUDGETS = (50, 100, 200, 400)

@@ -34,10 +34,12 @@ class ComparedRankings(RankingComparison):
         Raises:
             OSError: the file cannot be written.
         """
+        from mcranker import __version__
         from personas.io.atomic import write_whole
         from personas.report.compare.page import render_comparison
+        from personas.report.site import Made
 
-        write_whole(path, render_comparison(self))
+        write_whole(path, render_comparison(self, made=Made(__version__)))
 
     def show(self, top: int = 10, *, file: TextIO | None = None) -> None:
         """Print the comparison for a terminal.

@@ -24,8 +24,8 @@ from mcranker.llm.limits.concurrency import MOST_LEARNED
 from mcranker.method.answers import SCORINGS, TYPED_SCORINGS, Scoring
 from personas.ensembles import ENSEMBLES, Rule
 from personas.errors import shown
-from personas.plain import can_be_encoded
 from personas.ranking.usage import Stage
+from personas.sanitize import can_be_encoded
 
 MOST_IN_A_BATCH = 10_000
 """Calls that wait together for a batch, at most, where nobody has set ``concurrency``."""

@@ -17,10 +17,10 @@ from mcranker.documents import (
 )
 from mcranker.errors import InputError
 from mcranker.logs import safe_logger
-from mcranker.surrogates import encodable
 from personas.ensembles import HIGHEST_SCORE
 from personas.errors import shown
 from personas.ranking.types import Passage, Query
+from personas.sanitize import encodable
 
 Doc: TypeAlias = (
     str | Mapping[str, Any] | Passage | LangChainDocument | LlamaIndexNode | HaystackDocument

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from personas.plain import one_line
+from personas.sanitize import one_line
 
 
 def safe_logger(name: str) -> logging.Logger:

@@ -12,10 +12,10 @@ from mcranker.grades import checked_grades
 from mcranker.trec import trec_run
 from personas.ensembles import Rule, descending, distinct
 from personas.errors import PersonasError, SchemaError
-from personas.plain import json_text
 from personas.ranking.orders import points, rule_of_points
 from personas.ranking.record import RankingRecord
 from personas.ranking.types import Passage, ScoreMatrix
+from personas.sanitize import json_text
 
 if TYPE_CHECKING:
     import os
@@ -227,10 +227,13 @@ class Ranking(RankingRecord):
             InputError: `grades` are not document ids with whole numbers.
             OSError: the file cannot be written.
         """
+        from mcranker import __version__
         from personas.io.atomic import write_whole
         from personas.report import render_inspection
+        from personas.report.site import Made
 
-        write_whole(path, render_inspection(self, grades=checked_grades(grades)))
+        page = render_inspection(self, grades=checked_grades(grades), made=Made(__version__))
+        write_whole(path, page)
 
     def show(
         self,

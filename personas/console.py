@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from personas.plain import plain
+from personas.sanitize import plain
 
 _FILE_WIDTH = 110
 _WIDTH = re.compile("[1-9][0-9]{0,3}")

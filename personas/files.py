@@ -57,6 +57,7 @@ _KINDS: dict[str, type[Team | Member | Rubric | Persona]] = {
     "criteria": Rubric,
     "name": Persona,
 }
+_BEYOND = re.compile("[\ud800-\udfff\U00010000-\U0010ffff]")
 _LONGEST_NUMBER = 40
 _LONGEST_LINE = 400
 _MOST_PROBLEMS = 10
@@ -108,7 +109,10 @@ def dumps(record: BaseModel, *, format: str = "yaml") -> str:  # noqa: A002
     if format == "json":
         text = json.dumps(data, ensure_ascii=False, indent=2) + "\n"
         return _UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
-    text = yaml.dump(data, Dumper=_ExactDumper, sort_keys=False, allow_unicode=True, width=96)
+    # libyaml escapes what is beyond U+FFFF, and takes no surrogates.
+    fast = not _BEYOND.search(json.dumps(data, ensure_ascii=False))
+    dumper = _FastDumper if fast else _ExactDumper
+    text = yaml.dump(data, Dumper=dumper, sort_keys=False, allow_unicode=True, width=96)
     # What is left of them stands in double quotes, see `_ExactDumper`.
     return _UNSEEN.sub(lambda found: f"\\U{ord(found[0]):08X}", text)
 
@@ -228,12 +232,18 @@ class _ExactDumper(yaml.SafeDumper):
     Elsewhere Unicode's own line ends would be folded.
     """
 
-    def represent_text(self, text: str) -> yaml.ScalarNode:
-        style = '"' if _UNSEEN.search(text) else None
-        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+class _FastDumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+    """The same by libyaml, where it is installed."""
 
 
-_ExactDumper.add_representer(str, _ExactDumper.represent_text)
+def _text_node(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = '"' if _UNSEEN.search(text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_ExactDumper.add_representer(str, _text_node)
+_FastDumper.add_representer(str, _text_node)
 
 
 class _StrictLoader(yaml.SafeLoader):

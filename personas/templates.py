@@ -26,8 +26,8 @@ from typing import Literal, NamedTuple, cast
 
 from personas.errors import PromptError
 from personas.files import read_text
+from personas.format import with_article
 from personas.untrusted import Cleaner, marker, without_tokens
-from personas.words import with_article
 
 Role = Literal["system", "user", "assistant"]
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from personas.errors import shown
-from personas.words import weight as percent
+from personas.format import weight as percent
 
 _NUMBER = re.compile(r"([0-9]++(?:\.[0-9]++)?|\.[0-9]++)\s*+%?+")
 _TOTAL = 100.0

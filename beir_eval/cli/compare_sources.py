@@ -15,6 +15,7 @@ from beir_eval.cli.inspect_sources import Grades, grades_of, unknown_query
 from mcranker.errors import InputError
 from mcranker.paths import is_folder
 from personas.errors import SchemaError
+from personas.format import counted, signed
 from personas.io.lines import STDIN
 from personas.io.rankings import read_rankings
 from personas.ranking.comparison import (
@@ -25,7 +26,6 @@ from personas.ranking.comparison import (
 )
 from personas.ranking.effectiveness import ndcg
 from personas.ranking.record import RankingRecord
-from personas.words import counted, signed
 
 _SUFFIXES = (".json", ".jsonl", ".ndjson")
 _LONGEST = 300  # characters of a query kept for a list

@@ -56,7 +56,7 @@ def _show(console: Console, records: list[dict[str, Any]]) -> None:
     from rich.text import Text
 
     from personas.console import names, numbers, table
-    from personas.plain import plain
+    from personas.sanitize import plain
 
     here, origin = Column("here", no_wrap=True), Column("from", overflow="fold")
     rows = (

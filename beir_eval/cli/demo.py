@@ -18,7 +18,7 @@ from mcranker.cli.signals import run as run_loop
 from mcranker.cli.tables import show_ranking
 from mcranker.cli.verb import Verb, quiet_flag
 from personas.console import print_page, table
-from personas.words import counted
+from personas.format import counted
 
 if TYPE_CHECKING:
     from rich.console import Console

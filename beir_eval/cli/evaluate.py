@@ -20,8 +20,8 @@ from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.invocation import say
 from mcranker.cli.verb import Verb, output_flag
 from personas.console import table
-from personas.plain import plain
-from personas.words import counted
+from personas.format import counted
+from personas.sanitize import plain
 
 if TYPE_CHECKING:
     from rich.console import Console

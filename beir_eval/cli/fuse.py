@@ -55,7 +55,7 @@ def _fuse(ctx: click.Context) -> int:
         }
         return print_json(fusion=record)
 
-    from personas.words import counted
+    from personas.format import counted
 
     queries = counted(len(fused), "query", "queries")
     print_line(f"{given['out']}: {queries}, {counted(documents, 'document')}")

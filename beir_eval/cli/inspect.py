@@ -10,17 +10,18 @@ import click
 from pydantic_core import to_jsonable_python
 
 from beir_eval.cli.flags import run_folders
+from mcranker.cli.made import command_line, today
 from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.files import Reads, Writes
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.verb import Verb, output_flag
+from personas.format import counted
 from personas.io.atomic import write_whole
 from personas.io.lines import STDIN
 from personas.provenance import provenance
 from personas.ranking.record import Hit, RankingRecord
 from personas.ranking.usage import Usage
 from personas.survey.query import QueryFindings
-from personas.words import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,9 +49,12 @@ def _inspect(ctx: click.Context) -> int:
             )
         _list(chosen, given["output"])
     elif given["html"] is not None:
+        from mcranker import __version__
         from personas.report import render_inspection
+        from personas.report.site import Made
 
-        page = render_inspection(chosen, grades=chosen.grades, other=chosen.other)
+        made = Made(__version__, today(), command_line(ctx))
+        page = render_inspection(chosen, grades=chosen.grades, other=chosen.other, made=made)
         write_whole(given["html"], page)
     else:
         _show(chosen, given)
@@ -123,10 +127,8 @@ def _show_list(console: Console, rows: Sequence[Listed]) -> None:
     if any(row.ndcg is not None for row in rows):
         values = [Text("" if row.ndcg is None else f"{row.ndcg:.3f}") for row in rows]
         columns.append(Column(("nDCG@10",), values))
-    room = screen.width - sum(column.width + 2 for column in columns)
-    texts = [Text(clipped(row.text, 4 * max(room, 10))) for row in rows]
-    columns.append(Column(("query",), texts, right=False, fixed_width=max(room, 10)))
-    screen.cells(columns, 2)
+    texts = [Text(clipped(row.text, 4 * screen.width)) for row in rows]
+    screen.cells(columns, rest=Column(("query",), texts, right=False))
     example = next((row.query_id for row in rows if row.query_id), rows[0].number)
     screen.words(
         f"{counted(len(rows), 'query', 'queries')}; pick one by id or number, for example "
@@ -142,7 +144,7 @@ def _inspection_dict(inspection: RankingRecord, hits: Sequence[Hit]) -> dict[str
         inspection: the ranking.
         hits: the passages to list.
     """
-    from personas.report.query.verdict import verdict
+    from personas.report.query.warnings import warnings
 
     findings = QueryFindings.of(1, inspection)
     figures, names = findings.figures, [judge.name for judge in findings.judges]
@@ -174,7 +176,7 @@ def _inspection_dict(inspection: RankingRecord, hits: Sequence[Hit]) -> dict[str
                 "without": findings.left_out.without if findings.left_out else {},
             },
             "leave_one_out_exact": inspection.leave_one_out_exact,
-            "verdict": verdict(inspection),
+            "warnings": warnings(inspection),
             "passages": len(inspection.hits),
             "missing": len(inspection.missing),
             "skipped": inspection.skipped,

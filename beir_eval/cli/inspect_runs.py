@@ -13,9 +13,9 @@ from beir_eval.persona_report.sources import Source, find_sources
 from mcranker.cli.invocation import say
 from mcranker.paths import is_file, is_folder
 from personas.ensembles import highest_score
+from personas.format import counted
 from personas.io.lines import place_of
 from personas.ranking.record import OtherRanking, RankingRecord
-from personas.words import counted
 
 _MOST_NAMED = 8
 _MANIFEST = "manifest.json"

@@ -14,8 +14,8 @@ from mcranker.cli.made import command_line, today
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.progress import Live, RunTracker, live_is_wanted
 from mcranker.cli.verb import Verb, output_flag, quiet_flag
-from personas.plain import one_line
-from personas.words import counted
+from personas.format import counted
+from personas.sanitize import one_line
 
 if TYPE_CHECKING:
     from beir_eval.persona_report.build import PersonaReport, ReportedRun

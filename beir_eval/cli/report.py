@@ -17,7 +17,7 @@ from mcranker.cli.made import command_line, today
 from mcranker.cli.number_types import RealNumber
 from mcranker.cli.verb import GroupedOption, Verb, quiet_flag
 from mcranker.paths import is_file
-from personas.words import counted
+from personas.format import counted
 
 if TYPE_CHECKING:
     from beir_eval.report.model import Report

@@ -23,7 +23,7 @@ from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.files import Writes
 from mcranker.cli.invocation import Invocation
 from mcranker.cli.verb import GroupedOption, Verb, output_flag, quiet_flag
-from personas.words import counted, seconds
+from personas.format import counted, seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -132,7 +132,7 @@ def _show(console: Console, result: _Result, out: str) -> None:
     from rich.text import Text
 
     from personas.console import numbers, table
-    from personas.plain import plain
+    from personas.sanitize import plain
 
     found = sum(map(len, result.run.values()))
     name = result.stage.note().name

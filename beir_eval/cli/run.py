@@ -21,8 +21,8 @@ from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.progress import live_is_wanted
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import Verb
+from personas.format import counted, dollars
 from personas.io.atomic import check_place
-from personas.words import counted, dollars
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -40,7 +40,7 @@ from mcranker.models import MODEL_OPTIONS, ROLES
 from mcranker.paths import is_file
 from mcranker.rankers import RANKERS
 from personas.io.lines import read_texts
-from personas.plain import plain
+from personas.sanitize import plain
 
 if TYPE_CHECKING:
     from beir_eval.experiment.suite import DatasetSpec, Suite

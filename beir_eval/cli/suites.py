@@ -114,7 +114,7 @@ def _page(console: Console, suite: Suite) -> None:
     from rich.text import Text
 
     from personas.console import table
-    from personas.plain import plain
+    from personas.sanitize import plain
 
     console.print(Text(plain(suite.title), style="bold"))
     if suite.description:

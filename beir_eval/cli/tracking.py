@@ -12,9 +12,9 @@ from beir_eval.report.numbers import measure_text
 from mcranker import events
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.progress import Live, live_is_wanted, merged, used_text
-from personas.plain import plain
+from personas.format import counted, seconds
 from personas.ranking.usage import UsageTable
-from personas.words import counted, seconds
+from personas.sanitize import plain
 
 if TYPE_CHECKING:
     from beir_eval.experiment.cell import RunJob

@@ -9,7 +9,7 @@ import click
 from mcranker.cli.failures import DONE, ERROR, print_json
 from mcranker.cli.invocation import say
 from mcranker.cli.verb import Verb, output_flag
-from personas.words import counted
+from personas.format import counted
 
 if TYPE_CHECKING:
     from beir_eval.experiment.run_folder import DataFolder, RunFolder
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def _verify(ctx: click.Context) -> int:
     from beir_eval.experiment.run_folder import find_runs
     from personas.console import print_page, table
-    from personas.plain import plain
+    from personas.sanitize import plain
 
     runs = find_runs(ctx.params["runs"])
     data = {run.path.parent: run.data() for run in runs}

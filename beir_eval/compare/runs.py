@@ -11,7 +11,7 @@ from beir_eval.errors import MeasureError, RunFolderError, SettingError
 from beir_eval.measures.metrics import cutoff_of
 from beir_eval.measures.overlap import rank_biased_overlap
 from beir_eval.measures.significance import EQUAL, compare_runs
-from personas.plain import plain
+from personas.format import counted, p_text, signed
 from personas.ranking.comparison import (
     ComparedRuns,
     QueryRow,
@@ -19,7 +19,7 @@ from personas.ranking.comparison import (
     compare_rankings,
     setting_changes,
 )
-from personas.words import counted, p_text, signed
+from personas.sanitize import plain
 
 if TYPE_CHECKING:
     from beir_eval.compare.sources import Pair

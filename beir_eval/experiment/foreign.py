@@ -22,7 +22,7 @@ from beir_eval.measures.ties import Tied, measured
 from mcranker.errors import RunError
 from mcranker.logs import safe_logger
 from mcranker.trec import Run, read_trec, with_ties, write_trec
-from personas.words import counted
+from personas.format import counted
 
 if TYPE_CHECKING:
     from beir_eval.data.datasets import Dataset

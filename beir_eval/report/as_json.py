@@ -12,7 +12,7 @@ from beir_eval.experiment.run_folder import Metrics
 from beir_eval.measures.significance import Interval
 from beir_eval.report.model import Figure, Report, Section
 from beir_eval.report.warnings import warnings
-from personas.plain import safe_json
+from personas.sanitize import safe_json
 
 VERSION = 1
 

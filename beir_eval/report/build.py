@@ -30,7 +30,7 @@ from beir_eval.report.warnings import (
     model_names,
     notes,
 )
-from personas.words import counted
+from personas.format import counted
 
 MEASURE = "nDCG@10"
 """The measure of the paper's numbers, and of a report without any finished run."""

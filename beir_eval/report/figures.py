@@ -14,9 +14,9 @@ from typing import Any
 
 from beir_eval.report.model import Figure, Point
 from beir_eval.report.numbers import interval, measure_text
+from personas.format import exact
 from personas.report.formats import bare, printable
 from personas.report.page import asset, environment
-from personas.words import exact
 
 WIDTH = 580.0
 EDGE = 16.0

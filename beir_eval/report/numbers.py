@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from personas import words
-from personas.words import fixed
+from personas import format as formatting
+from personas.format import fixed
 
 NOTHING = "\N{EN DASH}"
 """Shown where there is no number."""
@@ -26,7 +26,7 @@ def measure_text(value: float | None) -> str:
 
 def gain_text(value: float | None) -> str:
     """A difference of measures: ``+0.012``, ``0.000``; below 0 with a true minus sign."""
-    return NOTHING if value is None else words.signed(value, PLACES)
+    return NOTHING if value is None else formatting.signed(value, PLACES)
 
 
 def interval(low: float, high: float, *, signed: bool = False) -> str:
@@ -37,7 +37,7 @@ def interval(low: float, high: float, *, signed: bool = False) -> str:
 
 def p_text(p_value: float | None) -> str:
     """A p-value with three decimals: ``0.032``; ``<0.001`` below that."""
-    return NOTHING if p_value is None else words.p_text(p_value)
+    return NOTHING if p_value is None else formatting.p_text(p_value)
 
 
 def mark(p_adjusted: float | None) -> str:

@@ -26,7 +26,7 @@ from beir_eval.report.numbers import (
     rate,
 )
 from beir_eval.report.warnings import MOST_MISSING
-from personas.words import counted, dollars, fixed, optional, seconds, whole
+from personas.format import counted, dollars, fixed, optional, seconds, whole
 
 PAPER = "paper"
 NOT_RUN = "not run"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from beir_eval.report.model import Report
 from beir_eval.report.tables import figure_table, section_tables
 from beir_eval.report.warnings import paper_note, warnings
-from personas.plain import plain
+from personas.sanitize import plain
 
 # Everything that could begin markup, wherever it stands.
 _MARKUP = re.compile(r"([\\`*_\[\]<>|~#$&])")

@@ -23,10 +23,10 @@ from beir_eval.report.numbers import (
     p_text,
     rate,
 )
-from personas.plain import plain
+from personas.format import counted, whole
 from personas.ranking.weak_judges import judge_note
-from personas.report.query.verdict import ORDER, Finding, Kind
-from personas.words import counted, whole
+from personas.report.query.warnings import ORDER, Kind, Notice
+from personas.sanitize import plain
 
 MOST_MISSING = 0.01
 """Share of missing scores up to which a run is compared like any other."""
@@ -123,7 +123,7 @@ def paper_note(source: str) -> str:
     )
 
 
-def warnings(report: Report) -> tuple[Finding, ...]:
+def warnings(report: Report) -> tuple[Notice, ...]:
     """Return warnings and results: weak judges first, then the most severe."""
     judges = [each for section in report.sections for each in _judges(section)]
     found = [each for section in report.sections for each in _of_section(report, section)]
@@ -131,7 +131,7 @@ def warnings(report: Report) -> tuple[Finding, ...]:
     return tuple(dict.fromkeys((*judges, *ordered)))
 
 
-def _judges(section: Section) -> Iterator[Finding]:
+def _judges(section: Section) -> Iterator[Notice]:
     ranked = [row for row in section.rows if row.models]
 
     def note(row: Row) -> str:
@@ -141,10 +141,10 @@ def _judges(section: Section) -> Iterator[Finding]:
     for said, labels in _grouped((note(row), row.label) for row in ranked).items():
         some = f"{_names(labels)}: {said[:1].lower()}{plain(said[1:])}"
         if said:
-            yield Finding("warn", some if len(labels) < len(ranked) else plain(said))
+            yield Notice("warn", some if len(labels) < len(ranked) else plain(said))
 
 
-def _of_section(report: Report, section: Section) -> Iterator[Finding]:
+def _of_section(report: Report, section: Section) -> Iterator[Notice]:
     def named(
         where: Callable[[TableCell], object], more: Callable[[TableCell], str] = lambda _: ""
     ) -> str:
@@ -166,27 +166,27 @@ def _of_section(report: Report, section: Section) -> Iterator[Finding]:
 
     cells = list(section.cells())
     if section.changed:
-        yield Finding("bad", f"Files were changed after the run: {_names(section.changed)}.")
+        yield Notice("bad", f"Files were changed after the run: {_names(section.changed)}.")
     if section.unfinished:
         left_out = [f"{label} on {dataset}" for dataset, label in section.unfinished]
-        yield Finding(
+        yield Notice(
             "bad",
             f"{counted(len(left_out), 'run')} not finished and left out: {_names(left_out)}; the "
             "same 'beir-eval run' again finishes them.",
         )
     if lost := named(lambda cell: cell.metrics.failed or cell.metrics.missing_queries):
-        yield Finding("bad", f"Queries without results, which count 0: {lost}.")
+        yield Notice("bad", f"Queries without results, which count 0: {lost}.")
     if lost := named(lambda cell: cell.missing > MOST_MISSING, lost_share):
         _, units = ScoreCounts.unit(
             cell.metrics.scores for *_, cell in cells if cell.missing > MOST_MISSING
         )
-        yield Finding(
+        yield Notice(
             "bad",
             f"More than 1% of the {units} are missing: {lost}. The values imputed for them "
             "count; such rows are never the best, and no comparison with them is marked.",
         )
     if bounded := named(lambda cell: BOUNDS_SIGN in cell.signs):
-        yield Finding(
+        yield Notice(
             "bad",
             f"Not all ranks that {report.measure} counts are sorted out, because top_k is smaller: "
             f"{bounded}. Ranks below top_k are by upper bounds; such rows are never the best, and "
@@ -199,20 +199,20 @@ def _of_section(report: Report, section: Section) -> Iterator[Finding]:
             said = f"{_names([row.label])} on {_names([column.name])}: {'; '.join(oddities(note))}"
             if unknown == note.documents:
                 said += ", which is all of them: see whether its ids are those of this collection"
-            yield Finding("bad" if unknown == note.documents else "warn", f"{said}.")
+            yield Notice("bad" if unknown == note.documents else "warn", f"{said}.")
     yield from _comparisons(report, section)
     if led := named(lambda cell: TIES_SIGN in cell.signs, lead):
-        yield Finding(
+        yield Notice(
             "warn",
             "Tied passages keep the order of the first stage, and at least half of the lead over "
             f"{_names([section.baseline])} is due to that: {led}.",
         )
     if few := [column.name for _, column, cell in cells if cell.queries < FEW_QUERIES]:
         said = f"Fewer than {FEW_QUERIES} queries, so intervals and tests are rough: {_names(few)}."
-        yield Finding("warn", said)
+        yield Notice("warn", said)
 
 
-def _comparisons(report: Report, section: Section) -> Iterator[Finding]:
+def _comparisons(report: Report, section: Section) -> Iterator[Notice]:
     base = next((row.cells for row in section.rows if row.is_baseline), ())
     sound = {
         column.name
@@ -228,7 +228,7 @@ def _comparisons(report: Report, section: Section) -> Iterator[Finding]:
     if len(compared) > _ONE_BY_ONE:
         kinds = [_decision(than)[0] for *_, than in compared]
         worse, better = kinds.count("bad"), kinds.count("good")
-        yield Finding(
+        yield Notice(
             "bad" if worse else "good" if better == len(kinds) else "warn",
             f"Of {counted(len(kinds), 'comparison')} with {baseline} in "
             f"“{_names([section.title])}”, {whole(worse)} {'is' if worse == 1 else 'are'} worse, "
@@ -247,7 +247,7 @@ def _comparisons(report: Report, section: Section) -> Iterator[Finding]:
             shown = f"; not worse by {report.margin:g}"
         elif kind == "warn" and than.detectable is not None:
             shown = f"; so few queries show differences from {measure_text(than.detectable)} on"
-        yield Finding(
+        yield Notice(
             kind,
             f"{_names([row.label])} {words} {baseline} on {_names([column.name])}: "
             f"{measure_text(cell.honest)}, {gain_text(than.difference)} "

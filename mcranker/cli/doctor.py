@@ -30,8 +30,8 @@ from mcranker.llm.ledger.upkeep import file_bytes, stats
 from mcranker.llm.local.catalogue import find
 from mcranker.llm.local.model_files import cache_folder
 from mcranker.llm.local.vectors import default_vectors_path, vectors_in
-from personas.plain import plain
-from personas.words import counted, file_size, seconds
+from personas.format import counted, file_size, seconds
+from personas.sanitize import plain
 
 if TYPE_CHECKING:
     from rich.console import Console

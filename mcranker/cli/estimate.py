@@ -11,9 +11,9 @@ from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.fetching import is_here
 from mcranker.errors import InputError
 from personas.console import numbers, print_page, table
-from personas.plain import plain
+from personas.format import counted, dollars
 from personas.ranking.usage import Usage
-from personas.words import counted, dollars
+from personas.sanitize import plain
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,7 +11,7 @@ import click
 
 from mcranker.cli.files import output
 from mcranker.errors import ConfigError, MCRankerError
-from personas.plain import json_text, one_line
+from personas.sanitize import json_text, one_line
 
 DONE, ERROR, USAGE, MISSING_SCORES, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 130, 141
 

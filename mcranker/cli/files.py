@@ -19,7 +19,7 @@ import click
 
 from mcranker.paths import is_file, is_folder
 from personas.io.atomic import check_place, descriptor, replacing
-from personas.plain import shown
+from personas.sanitize import shown
 
 Write = Callable[[str], None]
 """Takes the next piece of text."""

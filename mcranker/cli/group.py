@@ -31,8 +31,8 @@ from mcranker.cli.failures import (
 )
 from mcranker.cli.invocation import Invocation, say, say_as_it_is, speak_as
 from mcranker.cli.plugins import LazyVerb, load_plugin, plugin_help, plugins
-from personas.plain import shown
 from personas.ranking.weak_judges import WeakJudgeWarning
+from personas.sanitize import shown
 
 VERBS = {
     "rank": LazyVerb("mcranker.cli.rank", "Rank passages for a query."),

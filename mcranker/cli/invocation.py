@@ -14,7 +14,7 @@ import click
 
 from mcranker.cli.failures import Interrupted
 from mcranker.cli.signals import Interrupts
-from personas.plain import one_line
+from personas.sanitize import one_line
 
 _LOGGERS = ("mcranker", "personas")
 _LONGEST = 4_000  # characters of a line; an id may have millions

@@ -15,7 +15,7 @@ from mcranker.cli.files import output as opened_output
 from mcranker.cli.invocation import say
 from mcranker.cli.number_types import RealNumber
 from mcranker.cli.verb import Verb, output_flag
-from personas.words import counted, dollars, file_size
+from personas.format import counted, dollars, file_size
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -151,7 +151,7 @@ def _show(console: Console, path: Path, size: int, shares: list[Share]) -> None:
     from rich.text import Text
 
     from personas.console import numbers, table
-    from personas.plain import plain
+    from personas.sanitize import plain
 
     console.print(Text(plain(str(path))), soft_wrap=True)
     answers = sum(share.answers for share in shares)

@@ -12,7 +12,7 @@ from mcranker.cli.files import print_line
 from mcranker.cli.invocation import Invocation
 from mcranker.cli.progress import download_bar
 from mcranker.cli.verb import Verb, output_flag
-from personas.words import file_size
+from personas.format import file_size
 
 if TYPE_CHECKING:
     from rich.console import Console

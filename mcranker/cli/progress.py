@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from mcranker.cli.invocation import say
-from personas.plain import plain
-from personas.words import counted, dollars, file_size
+from personas.format import counted, dollars, file_size
+from personas.sanitize import plain
 
 if TYPE_CHECKING:
     from rich.console import Console

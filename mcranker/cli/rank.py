@@ -44,9 +44,9 @@ from mcranker.ranking import Ranking
 from mcranker.topics import TOPIC_FIELDS
 from mcranker.trec import can_be_named, read_trec
 from personas.files import FORMATS as TEAM_FORMATS
+from personas.format import counted
 from personas.io.lines import STDIN
 from personas.ranking.types import Passage, Query
-from personas.words import counted
 
 INPUT, OUTPUT = "Input", "Output"
 _INSTEAD = {

@@ -20,6 +20,7 @@ from mcranker.topics import TopicField, has_headings, has_topics, read_topics
 from mcranker.trec import decimal
 from personas.ensembles import HIGHEST_SCORE
 from personas.errors import shown
+from personas.format import counted
 from personas.io.lines import (
     LONGEST_LINE,
     LONGEST_RANKING,
@@ -31,7 +32,6 @@ from personas.io.lines import (
     read_texts,
 )
 from personas.ranking.types import Passage, Query
-from personas.words import counted
 
 Format = Literal["jsonl", "json", "tsv", "text"]
 FORMATS = get_args(Format)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from mcranker.cli.failures import DONE, ERROR, MISSING_SCORES, Failure, envelope, failure
 from mcranker.cli.files import Write, output, saying_where
 from mcranker.cli.invocation import say
+from personas.format import counted
 from personas.io.atomic import write_whole
-from personas.plain import json_text, one_line
-from personas.words import counted
+from personas.sanitize import json_text, one_line
 
 if TYPE_CHECKING:
     from mcranker.rankers import RankedQuery

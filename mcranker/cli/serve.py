@@ -33,7 +33,7 @@ from mcranker.cli.verb import GroupedOption, Verb, quiet_flag
 from mcranker.errors import ConfigError
 from mcranker.logs import safe_logger
 from mcranker.models import MODEL_OPTIONS, ROLES
-from personas.words import counted
+from personas.format import counted
 
 if TYPE_CHECKING:
     from mcranker.serve.settings import Settings

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from personas.plain import plain
+from personas.format import counted, weight
 from personas.provenance import HANDS, provenance, written
-from personas.words import counted, weight
+from personas.sanitize import plain
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -21,9 +21,9 @@ from mcranker.llm.providers.openai_decisions import DECISIONS
 from mcranker.llm.providers.rerank import FORMS, RerankChat
 from mcranker.llm.providers.systemone import SystemOneChat
 from mcranker.logs import safe_logger
-from personas.plain import can_be_encoded
+from personas.format import file_size
 from personas.ranking.weak_judges import WeakJudgeWarning, judge_note
-from personas.words import file_size
+from personas.sanitize import can_be_encoded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -23,11 +23,11 @@ from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.schemas import reasons_schema
 from mcranker.replies.windows import read_reasons
 from mcranker.runtime.bridge import task_group
-from mcranker.surrogates import encodable
 from personas import Member, PromptSet
 from personas.ranking.record import Hit
 from personas.ranking.types import Passage, Reason
 from personas.ranking.usage import UsageTable
+from personas.sanitize import encodable
 from personas.templates import Template
 
 logger = safe_logger("mcranker")

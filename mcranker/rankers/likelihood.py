@@ -29,8 +29,8 @@ from mcranker.rankers.direct import DirectJudge
 from mcranker.rankers.pointwise import PointwiseRanker
 from mcranker.ranking import Ranking
 from mcranker.replies.loose_json import Unreadable
-from mcranker.surrogates import encodable
 from personas.ranking.types import Score
+from personas.sanitize import encodable
 from personas.templates import Template
 from personas.untrusted import Cleaner
 

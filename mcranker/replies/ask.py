@@ -22,9 +22,9 @@ from mcranker.llm.chat import (
 )
 from mcranker.llm.prices import billed_as
 from mcranker.replies.loose_json import Unreadable
-from mcranker.surrogates import encodable
 from personas import PromptSet
 from personas.ranking.usage import Usage, UsageTable
+from personas.sanitize import encodable
 from personas.templates import Turn
 from personas.untrusted import without_tokens
 

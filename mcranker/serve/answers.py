@@ -10,8 +10,8 @@ from mcranker.ranking import Ranking
 from mcranker.serve.problems import Problem
 from mcranker.serve.served import public_name
 from mcranker.serve.settings import Unscored
+from personas.format import counted
 from personas.ranking.weak_judges import judge_note
-from personas.words import counted
 
 SMALL = 0.01
 """The number of the first document where nothing was judged; those behind it get less."""

@@ -51,6 +51,7 @@ from mcranker.serve.settings import Settings
 from personas import library
 from personas.ranking.types import Passage, Query
 from personas.report import render_inspection
+from personas.report.site import Made
 
 T = TypeVar("T")
 logger = safe_logger("mcranker.serve")
@@ -428,7 +429,10 @@ class _Service:
                 "not_found", "there is no such ranking, or it was made too long ago to be kept"
             )
 
-        page = await anyio.to_thread.run_sync(lambda: render_inspection(public_form(ranking)))
+        made = Made(__version__)
+        page = await anyio.to_thread.run_sync(
+            lambda: render_inspection(public_form(ranking), made=made)
+        )
         return HTMLResponse(page, headers=_HEADERS)
 
     async def _show_metrics(self, _: _Call) -> Response:

@@ -44,10 +44,10 @@ from mcranker.serve.problems import Problem, problem_of
 from mcranker.serve.requests import RANK_FIELDS, read_fields
 from mcranker.serve.served import Job, ServedRanker, ServedRankers, discreet, public_form
 from mcranker.serve.settings import Limits, Settings
+from personas.format import counted
 from personas.ranking.comparison import compare_rankings
 from personas.ranking.record import Hit, RankingRecord
-from personas.report.compare.sentences import Sentence, reason, verdict
-from personas.words import counted
+from personas.report.compare.sentences import Sentence, reason, summary
 
 logger = safe_logger("mcranker.serve")
 P = ParamSpec("P")
@@ -351,7 +351,7 @@ class _Tools:
         one, two = (self._found(each) for each in (before, after))
         found = await anyio.to_thread.run_sync(compare_rankings, one, two)
         return {
-            "summary": " ".join(_plain(each) for each in verdict(found)),
+            "summary": " ".join(_plain(each) for each in summary(found)),
             "notes": list(found.notes),
             "moved": [
                 {

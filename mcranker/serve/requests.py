@@ -15,8 +15,8 @@ from mcranker.inputs import as_passages
 from mcranker.serve.problems import Problem
 from mcranker.serve.settings import Limits
 from personas.errors import shown
+from personas.format import counted
 from personas.ranking.types import Passage, Query
-from personas.words import counted
 
 BYTES_A_TOKEN = 4
 """Of UTF-8, where no tokenizer is known: about what English has, and more than other scripts."""

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from personas.ensembles import Rule, descending, distinct
 from personas.errors import SchemaError
+from personas.format import counted, exact
 from personas.ranking.columns import RankingColumns
 from personas.ranking.effectiveness import ndcg
 from personas.ranking.orders import rule_of_points
 from personas.ranking.record import Hit, RankingRecord
 from personas.team_diff import TeamDiff, diff_teams
-from personas.words import counted, exact
 
 NOT_ON_TEAM = "not on the team"
 """Why there is no score of a persona that joined or left."""

@@ -17,7 +17,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from personas.ensembles import Rule
 from personas.errors import SchemaError, shown
-from personas.plain import plain
 from personas.ranking.types import (
     ASSESSOR,
     Comparisons,
@@ -34,6 +33,7 @@ from personas.ranking.types import (
 )
 from personas.ranking.usage import Calls, Stage, Usage, UsageTable
 from personas.ranking.weak_judges import WeakJudge
+from personas.sanitize import plain
 from personas.schema import Team
 
 if TYPE_CHECKING:

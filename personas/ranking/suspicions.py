@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from personas.plain import plain
+from personas.sanitize import plain
 from personas.untrusted import without_tokens
 
 Sign: TypeAlias = Literal["addresses the judge", "hidden characters", "query copied", "keywords"]

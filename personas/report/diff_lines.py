@@ -1,4 +1,4 @@
-"""What differs between teams, members or rubrics as lines: the same in terminals and on pages."""
+"""Differences of teams, members or rubrics as lines, the same in terminals and on pages."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
+from personas.format import weight
 from personas.provenance import ORIGINS
 from personas.schema import Criterion, Member, Rubric
 from personas.team_diff import Changed, MemberDiff, Moved, RubricDiff, TeamDiff
-from personas.words import weight
 
 Mark: TypeAlias = Literal["+", "-", "~", ">"]
 """Added, removed, changed, elsewhere."""
@@ -24,19 +24,12 @@ _TINY = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class DiffLine:
-    """One line.
-
-    Attributes:
-        mark: what happened.
-        said: to what; foreign text.
-        level: how far it is indented, from 0.
-        heads: whether it begins what differs in a member.
-    """
+    """One line."""
 
     mark: Mark
-    said: str
-    level: int
-    heads: bool = False
+    said: str  # foreign text
+    level: int  # of indentation, from 0
+    heads: bool = False  # begins the lines of a member
 
 
 def diff_lines(
@@ -74,10 +67,7 @@ class _Lines:
         if diff.locked:
             said = "locked: no → yes" if diff.locked.after else "locked: yes → no"
             yield DiffLine("~", said, 0)
-        whole: tuple[tuple[Mark, Sequence[Member]], ...] = (
-            ("+", diff.added),
-            ("-", diff.removed),
-        )
+        whole: tuple[tuple[Mark, Sequence[Member]], ...] = (("+", diff.added), ("-", diff.removed))
         for mark, members in whole:
             for each in members:
                 yield DiffLine(mark, f"{each.name}, {ORIGINS[each.origin]}", 0, heads=True)
@@ -168,12 +158,10 @@ def _texts(label: str, texts: Changed[str] | None, level: int) -> Iterator[DiffL
 
 
 def _before_and_after(texts: Changed[str], level: int) -> Iterator[DiffLine]:
-    if texts.before:
-        yield DiffLine("-", texts.before, level)
-    if texts.after:
-        yield DiffLine("+", texts.after, level)
+    marks: tuple[tuple[Mark, str], ...] = (("-", texts.before), ("+", texts.after))
+    return (DiffLine(mark, text, level) for mark, text in marks if text)
 
 
 def _moves(moved: Sequence[Moved], level: int) -> Iterator[DiffLine]:
-    for each in moved:
-        yield DiffLine(">", f"{each.name}: from place {each.before} to {each.after}", level)
+    said = (f"{each.name}: from place {each.before} to {each.after}" for each in moved)
+    return (DiffLine(">", each, level) for each in said)

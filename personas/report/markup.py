@@ -13,8 +13,8 @@ from html import escape
 import markupsafe
 from markupsafe import Markup
 
+from personas.format import whole
 from personas.report.formats import bare, clean, cut
-from personas.words import whole
 
 EMPTY_QUERY = "(empty query)"
 

@@ -14,7 +14,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from personas import words
+from personas import format as formatting
 from personas.report import formats, markup
 
 if TYPE_CHECKING:
@@ -24,28 +24,14 @@ if TYPE_CHECKING:
 _FILTERS = {
     formats: ("alpha_reading", "bare", "cut", "judgement", "place", "tau_reading", "value"),
     markup: ("bar", "change", "escaped", "iso", "moved", "part", "tersely", "tooltip"),
-    words: (
-        "counted",
-        "dollars",
-        "exact",
-        "fixed",
-        "optional",
-        "p_text",
-        "percent",
-        "seconds",
-        "signed",
-        "weight",
-        "whole",
+    formatting: (
+        *("counted", "dollars", "exact", "fixed", "optional", "p_text", "percent", "seconds"),
+        *("signed", "weight", "whole"),
     ),
 }
 
 
-def render_page(
-    template: str,
-    *,
-    assets: Sequence[str] = (),
-    **values: Any,
-) -> str:
+def render_page(template: str, *, assets: Sequence[str] = (), **values: Any) -> str:
     """The page that `template`, a file of ``templates/``, makes of `values`.
 
     Every page has ``report.css``, ``tables.js`` and ``report.js``.

@@ -1,4 +1,4 @@
-"""How the pages of a report over many queries are called, and what leads from one to another.
+"""Names of the pages of a report over many queries, and their places in it.
 
 Names are made of numbers only, never of a query, an id or a persona.
 """
@@ -21,16 +21,10 @@ PAGE_BYTES = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """How a report was made, for its last line; what is empty is left out.
-
-    Attributes:
-        version: of the program, e.g. ``"0.1.0"``.
-        date: e.g. ``"2026-03-31"``.
-        command: that made it.
-    """
+    """Version, date and command of a report, for its last line; empty ones are left out."""
 
     version: str = ""
-    date: str = ""
+    date: str = ""  # such as 2026-03-31
     command: str = ""
 
 
@@ -39,17 +33,10 @@ NOBODY = Made()
 
 @dataclass(frozen=True, slots=True)
 class PageContext:
-    """The place of a query's page in its report.
+    """The place of a query's page in its report."""
 
-    Attributes:
-        title: of the report, for the link back.
-        place: of the query, from 1; names its pages.
-        queries: how many there are.
-        made: what the last line of the page says.
-    """
-
-    title: str
-    place: int
+    title: str  # of the report, for the link back
+    place: int  # of the query, from 1; names its pages
     queries: int
     made: Made = NOBODY
 
@@ -66,19 +53,12 @@ def query_page(place: int, part: int = 1) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of a list that may take several.
+    """One page of a list that may take several."""
 
-    Attributes:
-        number: from 1.
-        name: of its file; empty for a page by itself.
-        first: place of its first entry, from 1.
-        last: place of its last one; below `first` if there is none.
-    """
-
-    number: int
-    name: str
-    first: int
-    last: int
+    number: int  # from 1
+    name: str  # of its file; empty for a page by itself
+    first: int  # place of its first entry, from 1
+    last: int  # place of its last one; below `first` if there is none
 
 
 def pages_of(names: Sequence[str], ends: Sequence[int]) -> tuple[Page, ...]:

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from personas.files import dumps
+from personas.format import counted
 from personas.overlap import ALIKE, MOST_COMPARED, Overlap, overlaps
 from personas.provenance import HANDS, Hand, provenance, weights_count, written
 from personas.report.page import render_page
 from personas.report.site import NOBODY, Made
 from personas.schema import Member, Team
-from personas.words import counted
 
 _MEMBERS, _OVERLAPS, _SHARED_WORDS = 100, 50, 6
 _DIGITS = 12

@@ -17,7 +17,7 @@ from mcranker import ChatRequest, MCRanker, ScriptedChat
 from mcranker.cli.progress import Live, QueryTracker
 from mcranker.logs import safe_logger
 from personas import Member, Persona, Team
-from personas.plain import json_text, shown
+from personas.sanitize import json_text, shown
 from tests.attack.commands import HOSTILE, call, unsafe, written
 from tests.support.beir_folder import write_folder
 from tests.support.cli_support import Connected, scripted

@@ -122,7 +122,7 @@ def test_importing_the_ranker_imports_no_provider() -> None:
 
 
 def test_importing_personas_imports_nothing_heavy() -> None:
-    assert not _loaded_by("import personas.plain") & (HEAVY | {"yaml", "jinja2", "rich"})
+    assert not _loaded_by("import personas.sanitize") & (HEAVY | {"yaml", "jinja2", "rich"})
 
 
 def test_importing_personas_imports_nothing_of_the_other_packages() -> None:

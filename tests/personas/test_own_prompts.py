@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from personas import PromptError, PromptSet
+from personas.format import with_article
 from personas.templates import BUILTIN_SETS, OPTIONAL_PROMPTS, PIECES, PROMPTS
-from personas.words import with_article
 
 BEFORE = {
     "passage": "<<<{{token}}\n{{text}}\n{{token}}>>>",

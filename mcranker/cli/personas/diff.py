@@ -12,7 +12,7 @@ from rich.text import Text
 from mcranker.cli.failures import DONE, ERROR, Failure, print_json
 from mcranker.cli.files import print_line
 from mcranker.cli.verb import Verb, output_flag
-from personas.plain import plain
+from personas.sanitize import plain
 from personas.team_diff import MemberDiff, RubricDiff, TeamDiff
 
 if TYPE_CHECKING:

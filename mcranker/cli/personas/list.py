@@ -9,13 +9,12 @@ import click
 from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.invocation import say
 from mcranker.cli.verb import Verb, output_flag
-from personas.plain import plain
+from personas.sanitize import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _WIDE = 100  # columns from which on there is room for the persona beside its name
-_LEAST = 10  # columns for what is cut
 
 
 def _list(ctx: click.Context) -> int:
@@ -106,10 +105,8 @@ def _show(
         )
         for heading in whole
     ]
-    room = max(_LEAST, screen.width - sum(column.width + 2 for column in columns))
     cells = [Text(plain(each[cut])) for each in entries]
-    columns.append(Column((cut,), cells, right=False, fixed_width=room))
-    screen.cells(columns, 2)
+    screen.cells(columns, rest=Column((cut,), cells, right=False))
 
 
 command = Verb(

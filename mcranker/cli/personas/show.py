@@ -12,7 +12,7 @@ from mcranker.cli.invocation import say
 from mcranker.cli.made import command_line, today
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.verb import Verb, output_flag
-from personas.plain import plain
+from personas.sanitize import plain
 
 MOST = 10_000
 """Passages, and words of each, that a cost can be estimated for."""

@@ -13,8 +13,8 @@ from mcranker.cli.files import print_line
 from mcranker.cli.invocation import say
 from mcranker.cli.verb import Verb, output_flag
 from mcranker.paths import is_folder
-from personas.plain import plain
-from personas.words import counted
+from personas.format import counted
+from personas.sanitize import plain
 
 if TYPE_CHECKING:
     from mcranker.cli.personas.records import Record

@@ -17,7 +17,7 @@ from personas.report.compare.sentences import (
     label_of,
     reason,
     sides,
-    verdict,
+    summary,
 )
 from personas.report.diff_lines import DiffLine, diff_lines
 from personas.report.formats import judgement
@@ -99,7 +99,7 @@ def render_comparison(
         first=FIRST,
         bounds=_BOUNDS,
         made=made,
-        verdict=lambda each: [_markup(sentence) for sentence in verdict(each)],
+        summary=lambda each: [_markup(sentence) for sentence in summary(each)],
         reason=lambda each: _markup(reason(each)),
         label_of=label_of,
         change_text=change_text,

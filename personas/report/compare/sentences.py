@@ -6,13 +6,13 @@ from collections import Counter
 from typing import TypeAlias
 
 from personas.ensembles import Rule
+from personas.format import counted, exact, fixed, signed, weight
 from personas.ranking.comparison import (
     ComparedPassage,
     CriterionChange,
     PersonaChange,
     RankingComparison,
 )
-from personas.words import counted, exact, fixed, signed, weight
 
 _FINE = 3.0
 _MOST_IDLE = 5
@@ -29,7 +29,7 @@ Sentence: TypeAlias = tuple[str, ...]
 """Parts of a sentence; a `Name` is foreign text."""
 
 
-def verdict(comparison: RankingComparison) -> list[Sentence]:
+def summary(comparison: RankingComparison) -> list[Sentence]:
     """How much changed, by whom, and whether it is better, without the notes.
 
     A worse nDCG comes first.

@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from rich.text import Text
 
-from personas.ranking.comparison import (
-    ComparedPassage,
-    ComparedRuns,
-    RankingComparison,
-    SettingChange,
-)
-from personas.report.compare.sentences import Name, Sentence, label_of, reason, sides, verdict
+from personas.console import moved
+from personas.format import counted, optional, signed
+from personas.ranking.comparison import ComparedRuns, RankingComparison, SettingChange
+from personas.report.compare.sentences import Name, Sentence, label_of, reason, sides, summary
 from personas.report.diff_lines import diff_lines
 from personas.report.terminal.screen import NOTE, Column, Screen, clipped
-from personas.words import counted, optional, signed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,6 +34,7 @@ _LONGEST = 400  # characters of a text looked at
 _LABEL = 120  # characters of a passage in Markdown
 _MOST_LINES, _MOST_SETTINGS, _MOST_QUERIES = 40, 12, 20
 _NONE = "-"
+_TONES = {"▲": "green", "+": "green", "▼": "red", "\N{MINUS SIGN}": "red"}
 _MARKUP = re.compile(r"([\\`*_\[\]<>|~#$&!])")
 _LINKS = re.compile(r"(://|www\.)", re.IGNORECASE)
 
@@ -125,30 +122,21 @@ def _parts(found: Compared, top: int) -> Iterator[_Part | _Grid]:
     yield from (_Part("warning", clipped(note, 600)) for note in found.notes)
     yield from (_Part("words", clipped(sentence, 600)) for sentence in found.verdict)
     yield from _settings(found.settings)
-    if found.rows:
+    rows = []
+    for row in found.rows[:_MOST_QUERIES]:
+        known = row.before is not None and row.after is not None
+        change = signed(row.after - row.before) if known else ""  # type: ignore[operator] # known
+        measured = [optional(row.before), optional(row.after), change] if found.measure else []
+        text = clipped(" ".join(filter(None, [row.query_id, row.text])), _LONGEST)
+        rows.append([f"{row.moved}/{row.passages}", *measured, text])
+    if rows:
         measured = [found.measure, "after", "change"] if found.measure else []
-        yield _Grid(
-            ["moved", *measured, "query"],
-            [
-                [
-                    f"{row.moved}/{row.passages}",
-                    *_values(row.before, row.after)[: len(measured)],
-                    clipped(" ".join(filter(None, [row.query_id, row.text])), _LONGEST),
-                ]
-                for row in found.rows[:_MOST_QUERIES]
-            ],
-        )
+        yield _Grid(["moved", *measured, "query"], rows)
     if len(found.rows) > _MOST_QUERIES:
         more = counted(len(found.rows) - _MOST_QUERIES, "more query", "more queries")
         yield _Part("note", f"{more}; --output json lists all")
     for each in found.comparisons:
         yield from _query(each, top, "heading", in_runs=True)
-
-
-def _values(before: float | None, after: float | None) -> list[str]:
-    known = before is not None and after is not None
-    change = signed(after - before) if before is not None and after is not None else ""
-    return [optional(before), optional(after), change if known else ""]
 
 
 def _query(
@@ -159,7 +147,7 @@ def _query(
         for name, said in sides(found):
             yield _Part("note", clipped(f"{name}: {said}", _LONGEST))
     yield from (_Part("warning", clipped(note, 600)) for note in found.notes)
-    yield from (_Part("words", _said(sentence)) for sentence in verdict(found))
+    yield from (_Part("words", _said(sentence)) for sentence in summary(found))
     lines = list(diff_lines(found.team)) if found.team else []
     if lines or (found.settings and not in_runs):
         yield _Part("part", "What was changed")
@@ -188,67 +176,33 @@ def _movers(found: RankingComparison, top: int) -> Iterator[_Part | _Grid]:
         return
     yield _Part("part", "What moved, and why")
     judged = found.after.grades is not None
-    yield _Grid(
-        [
-            "given",
-            "before",
-            "after",
-            "moved",
-            *(["judged", found.measure] if judged else []),
-            "passage",
-        ],
-        [
-            [
-                _NONE if each.first_stage_rank is None else str(each.first_stage_rank),
-                _rank(each, before=True),
-                _rank(each, before=False),
-                _moved(each),
-                *([_NONE if each.grade is None else str(each.grade)] if judged else []),
-                *([signed(each.gain) if each.gain else ""] if judged else []),
-                f"{clipped(each.doc_id, _LONGEST_ID)}  {clipped(label_of(each), _LABEL)}",
-            ]
-            for each in movers
-        ],
-    )
+    rows, reasons = [], []
     for each in movers:
-        why = _said(reason(each))
-        if why:
-            name = clipped(each.doc_id, _LONGEST_ID)
-            ranks = f"{_rank(each, before=True)} → {_rank(each, before=False)}"
-            yield _Part("words", f"{name} ({ranks}): {why}")
-    rest = len(found.movers) - len(movers)
-    if rest:
+        name = clipped(each.doc_id, _LONGEST_ID)
+        before, after = (str(hit.rank) if hit else _NONE for hit in (each.before, each.after))
+        given, grade = (_NONE if n is None else str(n) for n in (each.first_stage_rank, each.grade))
+        joined = "new" if each.before is None else "gone"
+        move = joined if each.moved is None else moved(each.moved).plain
+        gain = [grade, signed(each.gain) if each.gain else ""] if judged else []
+        label = clipped(label_of(each), _LABEL)
+        rows.append([given, before, after, move, *gain, f"{name}  {label}"])
+        if why := _said(reason(each)):
+            reasons.append(_Part("words", f"{name} ({before} → {after}): {why}"))
+    measured = ["judged", found.measure] if judged else []
+    yield _Grid(["given", "before", "after", "moved", *measured, "passage"], rows)
+    yield from reasons
+    if rest := len(found.movers) - len(movers):
         yield _Part("note", f"{counted(rest, 'more passage')} moved and not listed")
 
 
 def _show_grid(screen: Screen, grid: _Grid) -> None:
-    columns = [
-        Column((head,), [Text(row[place], _tone(row[place])) for row in grid.rows])
-        for place, head in enumerate(grid.heads[:-1])
-    ]
-    room = max(10, screen.width - sum(column.width + 2 for column in columns))
-    texts = [Text(row[-1]) for row in grid.rows]
-    columns.append(Column((grid.heads[-1],), texts, right=False, fixed_width=room))
+    *columns, last = (
+        Column((head,), [Text(row[place], _TONES.get(row[place][:1], "")) for row in grid.rows])
+        for place, head in enumerate(grid.heads)
+    )
     screen.line()
-    screen.cells(columns, 2)
+    screen.cells(columns, rest=replace(last, right=False))
     screen.line()
-
-
-def _tone(cell: str) -> str:
-    return {"▲": "green", "+": "green", "▼": "red", "−": "red"}.get(cell[:1], "")  # noqa: RUF001
-
-
-def _rank(each: ComparedPassage, *, before: bool) -> str:
-    hit = each.before if before else each.after
-    return str(hit.rank) if hit else _NONE
-
-
-def _moved(each: ComparedPassage) -> str:
-    if each.moved is None:
-        return "new" if each.before is None else "gone"
-    if not each.moved:
-        return "="
-    return f"▲{each.moved}" if each.moved > 0 else f"▼{-each.moved}"
 
 
 def _said(sentence: Sentence) -> str:

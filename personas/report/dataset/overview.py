@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from personas.format import optional, signed
 from personas.report.dataset.verdict import findings
 from personas.report.formats import alpha_reading, tau_reading, value
 from personas.survey.model import QueryFigures, Survey
-from personas.words import optional, signed
 
 TOP = 10
 WORTHS = 15

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
-from personas.plain import plain
+from personas.format import counted, score_column
 from personas.report import site
 from personas.report.dataset.overview import overview
 from personas.report.dataset.tables import (
@@ -21,8 +21,8 @@ from personas.report.dataset.tables import (
 from personas.report.formats import judgement
 from personas.report.page import render_page
 from personas.report.site import NOBODY, Made
+from personas.sanitize import plain
 from personas.survey.model import CASE_KINDS, Case, CaseKind, Survey
-from personas.words import counted, score_column
 
 _SITE = (
     (site.OVERVIEW, "Overview"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
+import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,23 +14,25 @@ from markupsafe import Markup
 
 from personas.ensembles import Rule
 from personas.files import dumps
+from personas.format import exact, fixed
 from personas.provenance import ORIGINS, Provenance, provenance
 from personas.ranking.record import OtherRanking, RankingRecord
 from personas.report.formats import cut
 from personas.report.page import render_page
 from personas.report.query.passages import MISSING, SKIPPED, PassageFormat
-from personas.report.query.verdict import judgements, verdict
+from personas.report.query.warnings import judgements, warnings
 from personas.report.site import (
+    NOBODY,
     OVERVIEW,
     PERSONAS,
     QUERIES,
+    Made,
     Page,
     PageContext,
     pages_of,
     query_page,
 )
-from personas.schema import Criterion, Member
-from personas.words import exact, fixed
+from personas.schema import Member
 
 PAGE_LIMIT = 400_000
 """Characters of all passages' texts on a page; long ones are cut alike to fit."""
@@ -39,51 +42,56 @@ ROWS = 100
 """Passages on a page of a report, with up to six personas; with more, fewer."""
 _LEAST_ROWS = 10
 
-_LONG_WORD = 16
+_LONG_WORD = re.compile(r"\S{17}")
 _TEAM_FILE = 30_000
 """Characters of a team as JSON, up to which a page holds its file."""
 _CROWD = 6
 _IN_SHORT = (
-    "preset",
-    "ensemble",
-    "scoring",
-    "scale",
-    "labels",
-    "missing",
-    "criteria",
-    "recruiting",
-    "depth",
-    "first_stage_weight",
-    "prompts",
+    *("preset", "ensemble", "scoring", "scale", "labels", "missing", "criteria", "recruiting"),
+    *("depth", "first_stage_weight", "prompts"),
 )
 
 
-_WRITTEN, _EDITED = "Written by a person", "Edited by a person"
-
-
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """One persona's column, with the mean of its scores; a long word must be broken."""
-
-    name: str
-    mean: str
-    long_word: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Bounds:
-    """How much is shown around the passages: characters, and rows of a list."""
-
-    text: int = 2000
-    line: int = 1000
-    name: int = 200
-    rows: int = 200
-    criteria: int = 20
-
-
-_TIGHT = _Bounds(text=300, line=150, name=80, rows=100, criteria=5)
+_BOUNDS = {"text": 2000, "line": 1000, "name": 200, "rows": 200, "criteria": 20}
+"""Characters, rows and criteria that are shown around the passages."""
+_TIGHT = {"text": 300, "line": 150, "name": 80, "rows": 100, "criteria": 5}
 """For a team of more than `_MANY` members."""
 _MANY = 12
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A member of the team, its place on it from 1, and who wrote it."""
+
+    number: int
+    member: Member
+    hands: Provenance
+
+    @property
+    def tag(self) -> str:
+        """Tag of a part that a person wrote; called edited only if it replaced another's."""
+        return "Edited by a person" if self.hands.edited else "Written by a person"
+
+    @property
+    def criteria(self) -> list[dict[str, Any]]:
+        """The criteria of its rubric, each with its tag; empty without a rubric."""
+        criteria = self.member.rubric.criteria if self.member.rubric else ()
+        return [
+            {"criterion": criterion, "tag": self.tag if hand == "human" else ""}
+            for criterion, hand in zip(criteria, self.hands.criteria, strict=True)
+        ]
+
+    @property
+    def by_person(self) -> str:
+        """The parts that a person wrote; empty if there is none."""
+        parts = ["name and description"] if self.hands.persona == "human" else []
+        written, number = self.hands.criteria.count("human"), len(self.hands.criteria)
+        if written:
+            criteria = "criterion" if number == 1 else "criteria"
+            parts.append(criteria if written == number else f"{written} of {number} {criteria}")
+        if self.hands.weights == "human":
+            parts.append("weights")
+        return ", ".join(parts)
 
 
 def render_inspection(
@@ -91,6 +99,7 @@ def render_inspection(
     *,
     grades: Mapping[str, int] | None = None,
     other: OtherRanking | None = None,
+    made: Made = NOBODY,
 ) -> str:
     """The inspection report of one ranked query: one HTML page that needs nothing else.
 
@@ -102,13 +111,14 @@ def render_inspection(
         data: a ranking, or what its `to_dict` made.
         grades: document id -> judgement for this query, above 0 for relevant; without, the
             page says nothing of judgements.
-        other: what another ranker made of the query.
+        other: another ranker's places of the passages.
+        made: what the last line of the page says.
 
     Raises:
         SchemaError: `data` is something else.
     """
     record = RankingRecord.of(data).beside(grades=grades, other=other)
-    return _render(record, pages_of([""], [len(record.hits)]))[0]
+    return _render(record, pages_of([""], [len(record.hits)]), made=made)[0]
 
 
 def inspection_pages(record: RankingRecord, around: PageContext) -> list[str]:
@@ -131,32 +141,37 @@ def inspection_pages(record: RankingRecord, around: PageContext) -> list[str]:
 
 
 def _render(
-    inspection: RankingRecord, parts: Sequence[Page], around: PageContext | None = None
+    inspection: RankingRecord,
+    parts: Sequence[Page],
+    around: PageContext | None = None,
+    made: Made = NOBODY,
 ) -> list[str]:
     """The pages, one for each of `parts`; without `around` it is a page by itself."""
-    form, judged = PassageFormat(inspection), judgements(inspection)
-    members = seen_members(inspection)
+    form = PassageFormat(inspection)
+    team = inspection.team.members if inspection.team else ()
+    members = [_Seen(number, each, provenance(each)) for number, each in enumerate(team, start=1)]
+    reasons = [each.persona.reason for each in team if each.persona.reason]
     values: dict[str, Any] = {
         "inspection": inspection,
         "around": around,
+        "made": around.made if around else made,
+        "judges": "judges" if inspection.members else "personas",
+        "judge": "judge" if inspection.members else "persona",
         "links": _links(around) if around else {},
         "form": form,
-        "judgements": judged,
+        "judgements": judgements(inspection),
         "columns": _columns(inspection, form),
         "crowd": len(inspection.judges) > _CROWD,
-        "warnings": verdict(inspection),
+        "warnings": warnings(inspection),
         "imputed": any(hit.imputed for hit in inspection.hits),
         "last_rank": inspection.last_sure_rank,
         "members": members,
-        "by_person": [each for each in members if each.parts],
+        "origins": ORIGINS,
+        "by_person": [each for each in members if each.by_person],
         "written": _written(members),
         "team_file": _team_file(inspection),
-        "shared_reason": _shared_reason(members),
-        "in_short": [
-            (name.replace("_", " "), inspection.config[name])
-            for name in _in_short(inspection)
-            if inspection.config.get(name) not in (None, "", [], (), 0.0)
-        ],
+        "shared_reason": reasons[0] if len(reasons) > 1 and len(set(reasons)) == 1 else "",
+        "in_short": _in_short(inspection),
         "ensemble": _ensemble(inspection),
         "judged": len(inspection.judged),
         "partly": len(inspection.partly_judged),
@@ -165,11 +180,10 @@ def _render(
         ],
         "missing_mark": MISSING,
         "skipped_mark": SKIPPED,
-        "star": "*",
         "flag": "\N{BLACK FLAG}",
         "suspicious": any(hit.suspicions for hit in inspection.hits),
         "models": _models(inspection),
-        "bounds": _TIGHT if len(members) > _MANY else _Bounds(),
+        "bounds": _TIGHT if len(members) > _MANY else _BOUNDS,
         "parts": parts,
     }
     starts = [each.first for each in parts]
@@ -182,58 +196,52 @@ def _render(
             return parts[bisect_right(starts, rank) - 1].name
 
         hits = inspection.hits[part.first - 1 : part.last]
-        limit = _fair_limit([len(hit.text) for hit in hits])
-        home = "" if part.number == 1 else parts[0].name
         return render_page(
             "inspection.html",
             **values,
             part=part,
             page_of=page_of,
             hits=hits,
-            home=home,
-            text_limit=limit,
+            home="" if part.number == 1 else parts[0].name,
+            text_limit=_fair_limit([len(hit.text) for hit in hits]),
         )
 
     return [render(part) for part in parts]
 
 
 def _links(around: PageContext) -> dict[str, str]:
-    """What the page leads to -> address, from the folder that it stands in."""
-    found = {
-        "overview": f"../{OVERVIEW}",
-        "queries": f"../{QUERIES}",
-        "personas": f"../{PERSONAS}",
-    }
+    """Addresses of the pages around this one, from its folder."""
+    found = {"overview": OVERVIEW, "queries": QUERIES, "personas": PERSONAS}
     if around.place > 1:
-        found["previous"] = f"../{query_page(around.place - 1)}"
+        found["previous"] = query_page(around.place - 1)
     if around.place < around.queries:
-        found["next"] = f"../{query_page(around.place + 1)}"
-    return found
+        found["next"] = query_page(around.place + 1)
+    return {name: f"../{path}" for name, path in found.items()}
 
 
-def _columns(inspection: RankingRecord, form: PassageFormat) -> list[_Column]:
+def _columns(inspection: RankingRecord, form: PassageFormat) -> list[dict[str, Any]]:
+    """A column for each persona, with the mean of its scores; a long word must be broken."""
     columns = []
     for name in inspection.judges:
         scores = [hit.scores.get(name) for hit in inspection.hits]
         known = [score for score in scores if score is not None]
-        mean = (
-            fixed(math.fsum(known) / len(known), max(2, form.score_places))
-            if known
-            else "\N{EN DASH}"
-        )
-        longest = max(map(len, name.split()), default=0)
-        columns.append(_Column(name, mean, longest > _LONG_WORD))
+        mean = fixed(math.fsum(known) / len(known), max(2, form.score_places)) if known else MISSING
+        columns.append({"name": name, "mean": mean, "long_word": _LONG_WORD.search(name)})
     return columns
 
 
-def _in_short(inspection: RankingRecord) -> list[str]:
+def _in_short(inspection: RankingRecord) -> list[tuple[str, Any]]:
     """The settings that say how the ranking came about."""
-    left_out: tuple[str, ...] = ()
+    left_out: set[str] = set()
     if inspection.comparisons is not None:
-        left_out = ("scoring", "scale", "labels", "missing")
+        left_out |= {"scoring", "scale", "labels", "missing"}
     if inspection.unscored:
-        left_out += ("ensemble", "criteria", "recruiting", "first_stage_weight")
-    return [name for name in _IN_SHORT if name not in left_out]
+        left_out |= {"ensemble", "criteria", "recruiting", "first_stage_weight"}
+    return [
+        (name.replace("_", " "), inspection.config[name])
+        for name in _IN_SHORT
+        if name not in left_out and inspection.config.get(name) not in (None, "", [], (), 0.0)
+    ]
 
 
 def _ensemble(inspection: RankingRecord) -> str:
@@ -253,10 +261,10 @@ def _ensemble(inspection: RankingRecord) -> str:
 
 
 def _models(inspection: RankingRecord) -> list[tuple[str, str]]:
-    roles = list(inspection.models.items())
-    if len({name for _, name in roles}) == 1:
-        return [("model", roles[0][1])]
-    return [(f"{cut(role, 40)} model", name) for role, name in roles]
+    models = inspection.models
+    if len(set(models.values())) == 1:
+        return [("model", name) for name in set(models.values())]
+    return [(f"{cut(role, 40)} model", name) for role, name in models.items()]
 
 
 def _fair_limit(lengths: Sequence[int]) -> int:
@@ -270,43 +278,6 @@ def _fair_limit(lengths: Sequence[int]) -> int:
     return TEXT_LIMIT
 
 
-@dataclass(frozen=True, slots=True)
-class SeenCriterion:
-    """A criterion; `tag` says that a person wrote it, and is empty otherwise."""
-
-    criterion: Criterion
-    tag: str
-
-
-@dataclass(frozen=True, slots=True)
-class SeenMember:
-    """A member of the team.
-
-    Attributes:
-        number: place on the team, from 1; names its place on the page.
-        member: itself.
-        origin: where it comes from, in words.
-        tag: that a person wrote its name and description; empty otherwise.
-        criteria: of its rubric; empty without one.
-        weights_tag: that a person set the weights; empty otherwise.
-        parts: what a person wrote of it, to be listed behind its name; empty if nothing.
-    """
-
-    number: int
-    member: Member
-    origin: str
-    tag: str
-    criteria: tuple[SeenCriterion, ...]
-    weights_tag: str
-    parts: str
-
-
-def seen_members(inspection: RankingRecord) -> tuple[SeenMember, ...]:
-    """The members of the query's team, in order; empty without one."""
-    members = inspection.team.members if inspection.team else ()
-    return tuple(_seen(number, member) for number, member in enumerate(members, start=1))
-
-
 def _team_file(inspection: RankingRecord) -> Markup | None:
     """The team as a YAML file that the page holds; None without one, or for a very large one."""
     if inspection.team is None:
@@ -318,50 +289,12 @@ def _team_file(inspection: RankingRecord) -> Markup | None:
     return Markup(f"data:text/yaml;base64,{base64.b64encode(data).decode()}")  # noqa: S704
 
 
-def _shared_reason(members: tuple[SeenMember, ...]) -> str:
-    """Why they were recruited, where all who have a reason have the same; else empty."""
-    reasons = [seen.member.persona.reason for seen in members if seen.member.persona.reason]
-    return reasons[0] if len(reasons) > 1 and len(set(reasons)) == 1 else ""
-
-
-def _written(members: tuple[SeenMember, ...]) -> str:
+def _written(members: Sequence[_Seen]) -> str:
     """Who wrote a team of which no person wrote a part."""
-    hands: set[str] = set()
-    for seen in members:
-        found = provenance(seen.member)
-        hands.update(hand for hand in (found.persona, found.weights, *found.criteria) if hand)
+    parts = [(each.hands.persona, each.hands.weights, *each.hands.criteria) for each in members]
+    hands = {hand for written in parts for hand in written if hand}
     if hands == {"model"}:
         return "A model wrote this team; no person wrote or changed a part of it."
     if hands == {"library"}:
         return "This team comes from the library as it is."
     return "Parts of this team come from the library as they are, and a model wrote the others."
-
-
-def _seen(number: int, member: Member) -> SeenMember:
-    found = provenance(member)
-    # A part is called edited only where something was there before.
-    tag = _EDITED if found.edited else _WRITTEN
-    criteria = member.rubric.criteria if member.rubric else ()
-    return SeenMember(
-        number=number,
-        member=member,
-        origin=ORIGINS[member.origin].capitalize(),
-        tag=(_WRITTEN if member.origin == "human" else tag) if found.persona == "human" else "",
-        criteria=tuple(
-            SeenCriterion(criterion, tag if hand == "human" else "")
-            for criterion, hand in zip(criteria, found.criteria, strict=True)
-        ),
-        weights_tag="Weights set by a person" if found.weights == "human" else "",
-        parts=_parts(found),
-    )
-
-
-def _parts(found: Provenance) -> str:
-    parts = ["name and description"] if found.persona == "human" else []
-    written, number = found.criteria.count("human"), len(found.criteria)
-    if written:
-        criteria = "criterion" if number == 1 else "criteria"
-        parts.append(criteria if written == number else f"{written} of {number} {criteria}")
-    if found.weights == "human":
-        parts.append("weights")
-    return ", ".join(parts)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from markupsafe import Markup
 
+from personas.format import decimals, fixed, percent
 from personas.ranking.record import Hit, RankingRecord
 from personas.report.formats import place
-from personas.report.markup import escaped, iso, tooltip
-from personas.words import decimals, fixed, percent
+from personas.report.markup import escaped, tersely, tooltip
 
 MISSING, SKIPPED = "\N{EN DASH}", "\N{MIDDLE DOT}"
 """In place of a score that did not come, and of one that was not asked for."""
@@ -42,47 +43,28 @@ class Snippet(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """What a persona made of a passage, as its cells of the table and of the details show it.
-
-    Attributes:
-        persona: its name.
-        number: its place on the team, from 1; 0 where it is no member.
-        kind: class of the cell: ``h0`` to ``h10`` with a score; else ``missing``, ``skipped``,
-            ``unasked`` or ``none``.
-        text: what the cell says.
-        value: by which the column is sorted; empty without a score.
-        title: a tooltip.
-        without: rank of the passage without the persona; None if that is not known.
-        effect: by how many ranks the persona raised (positive) or sank (negative) the passage.
-        moved_most: whether no other one raised, or sank, it more.
-    """
+    """A persona's score of a passage, as its cells of the table and of the details show it."""
 
     persona: str
-    number: int
-    kind: str
+    number: int  # its place on the team, from 1; 0 where it is no member
+    kind: str  # class of the cell: h0 to h10 with a score; else missing, skipped, unasked or none
     text: str
-    value: str
+    value: str  # by which the column is sorted; empty without a score
     title: str
-    without: int | None
-    effect: int
-    moved_most: bool
+    without: int | None  # rank of the passage without the persona, if it is known
+    effect: int  # ranks by which the persona raised (positive) or sank (negative) the passage
+    moved_most: bool  # no other one raised, or sank, it more
 
 
 class PassageFormat:
     """How the passages of one query are shown.
 
     Attributes:
-        record: the ranking.
         several: whether there are several personas.
-        exact: whether leaving a persona out is exact.
-        lowest: the score of the palest colour, an end of the scale.
-        highest: the score of the strongest colour, its other end.
         known: the lowest and the highest score that there is; None if there is none. A reader can
             have the colours go from one to the other.
-        score_places: decimals of a persona's score.
-        final_places: decimals of a final score.
-        other_places: decimals of a score by the ranker compared with.
-        apart_places: decimals of a disagreement.
+        score_places, final_places, other_places, apart_places: decimals of a persona's score, a
+            final one, one by the ranker compared with, and a disagreement.
         last_rank: the last rank that was asked for.
         columns: how many the table has.
         names: persona -> name as markup.
@@ -93,36 +75,29 @@ class PassageFormat:
         known = [score for hit in hits for score in hit.known_scores]
         self.record = record
         self.several = len(record.judges) > 1
-        self.exact = record.leave_one_out_exact
-        self.lowest, self.highest = 0.0, record.top
+        self._top = record.top
         self.known = (min(known), max(known)) if known else None
         self.score_places = decimals(known)
-        self.final_places = decimals([each for hit in hits if (each := _final(hit)) is not None])
-        self.other_places = decimals(
-            [hit.other.score for hit in hits if hit.other and hit.other.score is not None]
-        )
+        finals = (hit.score if hit.at_most is None else hit.at_most for hit in hits)
+        others = (hit.other.score for hit in hits if hit.other)
+        self.final_places = decimals([score for score in finals if score is not None])
+        self.other_places = decimals([score for score in others if score is not None])
         self.apart_places = 3 if known and max(known) <= _FINE else 2
         members = record.team.names if record.team else ()
-        self.names = {name: iso(name, 80) for name in record.judges}
+        self.names = {name: tersely(name, 80) for name in record.judges}
         self._numbers = {name: number for number, name in enumerate(members, start=1)}
         self.last_rank = record.last_sure_rank or len(hits)
         self.columns = 2 + (not record.unscored) + len(record.judges) + self.several
         self.columns += (record.grades is not None) + (record.other is not None)
         self._words = _decisive(record.query.text)
-        any_word = "|".join(map(re.escape, self._words))
-        self._marked = re.compile(any_word, re.IGNORECASE)
+        self._marked = re.compile("|".join(map(re.escape, self._words)), re.IGNORECASE)
 
     def shown(
         self, hits: Sequence[Hit], limit: int
     ) -> Iterator[
         tuple[Hit, Markup, list[Cell], list[tuple[tuple[str, ...], str]], Snippet | None, Markup]
     ]:
-        """Each passage with its label, cells, the personas that moved it most, a snippet, text.
-
-        Args:
-            hits: the passages.
-            limit: characters of a text.
-        """
+        """Each passage with its label, cells, movers, snippet, and text of `limit` characters."""
         for hit in hits:
             raised, sunk = hit.raised_most_by, hit.sunk_most_by
             moves = [each for each in ((raised, "raised"), (sunk, "sank")) if each[0]]
@@ -147,8 +122,6 @@ class PassageFormat:
                     text = f"{value}{'+' if self.record.tails.get(name) == ranks[name] else ''}"
                 if name in members:
                     title = place(members[name].rank, members[name].score)
-                if name in without:
-                    title += f"; without it rank {without[name]}"
                 if name in confidence:
                     title += f"; {percent(confidence[name])} sure"
                 title = title.removeprefix("; ")
@@ -159,8 +132,7 @@ class PassageFormat:
 
     def _level(self, score: float) -> int:
         """The step of the colours for a score, 0 to 10."""
-        share = (score - self.lowest) / (self.highest - self.lowest)
-        return min(_LEVELS, max(0, round(_LEVELS * share)))
+        return min(_LEVELS, max(0, round(_LEVELS * score / self._top)))
 
     def _absent(self, hit: Hit, name: str) -> tuple[str, str, str]:
         """Kind, text and tooltip of the cell of a persona that gave no score."""
@@ -182,7 +154,7 @@ class PassageFormat:
 
     def _label(self, hit: Hit) -> Markup:
         """The title, or the beginning of the text."""
-        said = escaped(hit.title.strip() or _beginning(hit.text), _LABEL)
+        said = escaped(hit.title.strip() or _beginning(hit.text), _LABEL, quote=False)
         return said or Markup("(no text)")
 
     def has_more_title(self, hit: Hit) -> bool:
@@ -197,7 +169,8 @@ class PassageFormat:
         reasons = hit.reasons
         for name in (*raised, *reasons):
             if name in reasons and reasons[name].kind == "said":
-                return Snippet(name, escaped(" ".join(reasons[name].text.split()), _SNIPPET))
+                said = " ".join(reasons[name].text.split())
+                return Snippet(name, escaped(said, _SNIPPET, quote=False))
         text = hit.text[:_SEARCHED]
         start = self._start(text)
         if not start and not hit.title.strip():
@@ -209,27 +182,28 @@ class PassageFormat:
         """The text with the query's decisive words in bold."""
         shown = text if len(text) <= limit else f"{text[:limit]}…"
         if not self._words:
-            return escaped(shown, len(shown))
+            return escaped(shown, len(shown), quote=False)
         parts, done = [], 0
+        plain = partial(escaped, limit=limit, quote=False)
         for found in self._marked.finditer(shown):
             start = found.start()
             if start and shown[start - 1].isalnum():
                 continue
-            parts += [escaped(shown[done:start], limit), "<b>", escaped(found[0], limit), "</b>"]
+            parts += [plain(shown[done:start]), "<b>", plain(found[0]), "</b>"]
             done = found.end()
-        return Markup("".join([*parts, escaped(shown[done:], limit)]))  # noqa: S704 - escaped
+        return Markup("".join([*parts, plain(shown[done:])]))  # noqa: S704 - escaped
 
     def _text(self, hit: Hit, limit: int) -> Markup:
         """The beginning of the text, with the quotes of reasons marked."""
         text = hit.text
         quotes = [each.quote for each in hit.reasons.values() if each.quote and each.quote in text]
         parts, done = [], 0
+        plain = partial(escaped, limit=limit, quote=False)
         for start, end in sorted((at := text.index(each), at + len(each)) for each in quotes):
             if done <= start and end <= limit:
-                before, quote = text[done:start], text[start:end]
-                parts += [escaped(before, limit), "<mark>", escaped(quote, limit), "</mark>"]
+                parts += [plain(text[done:start]), "<mark>", plain(text[start:end]), "</mark>"]
                 done = end
-        rest = escaped(text[done:], limit - done, quote=False)
+        rest = plain(text[done:], limit=limit - done)
         return Markup("".join([*parts, rest])) if parts else rest  # noqa: S704 - escaped
 
     def _start(self, line: str) -> int:
@@ -272,7 +246,3 @@ def _beginning(text: str) -> str:
     kept = line[: _BEGINNING + 1].rpartition(" ")[0][:_BEGINNING]
     # Without blanks, as in Chinese, a word may be cut.
     return f"{kept if 2 * len(kept) > _BEGINNING else line[:_BEGINNING]}…"
-
-
-def _final(hit: Hit) -> float | None:
-    return hit.score if hit.at_most is None else hit.at_most

@@ -1,17 +1,18 @@
-"""One passage in the terminal view: its text, who gave it what, and who moved it."""
+"""One passage in the terminal view: its text, its scores, and who moved it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 from rich.text import Text
 
 from personas.console import moved
-from personas.plain import plain
-from personas.ranking.record import Hit, OtherPlace, RankingRecord
+from personas.format import counted, exact, weight
+from personas.ranking.record import Hit, RankingRecord
+from personas.report.formats import judgement, place
 from personas.report.terminal.screen import AT_MOST, NOTE, Screen, clipped, shade
-from personas.words import counted, exact, weight
+from personas.sanitize import plain
 
 _MOST_TEXT = 4000  # characters
 _MOST_PARAGRAPHS = 20
@@ -22,14 +23,15 @@ _PARAGRAPHS = re.compile(r"\n\s*\n")
 
 
 def show_passage(screen: Screen, inspection: RankingRecord, hit: Hit) -> None:
-    """The passage whole, as far as that is sensible, and everything that placed it."""
+    """The passage's text, cut if it is long, and everything that placed it."""
     screen.line()
     screen.words(f"Rank {hit.rank} of {len(inspection.hits)}: {clipped(hit.doc_id, 200)}", "bold")
     if hit.title.strip():
         screen.words(clipped(hit.title, 500), "bold cyan")
     _show_text(screen, hit.text)
     screen.line()
-    _show_facts(screen, inspection, hit)
+    for label, said in _facts(inspection, hit):
+        screen.words(Text(f"{label:<{_LABEL}} ") + said, hang=_LABEL + 1)
     screen.line()
     if hit.dropped is not None:
         screen.words(
@@ -44,8 +46,8 @@ def show_passage(screen: Screen, inspection: RankingRecord, hit: Hit) -> None:
         screen.words("The passage was not scored; it follows the others in first-stage order.")
     for name, why in hit.missing.items():
         reason = clipped(why, 1000) or "no reason is known"
-        stood = f" ({hit.imputed[name]:.4g} is imputed)" if name in hit.imputed else ""
-        screen.words(f"No score by {clipped(name, 80)}{stood}: {reason}", "yellow", hang=2)
+        imputed = f" ({hit.imputed[name]:.4g} is imputed)" if name in hit.imputed else ""
+        screen.words(f"No score by {clipped(name, 80)}{imputed}: {reason}", "yellow", hang=2)
 
 
 def _show_text(screen: Screen, text: str) -> None:
@@ -54,66 +56,38 @@ def _show_text(screen: Screen, text: str) -> None:
         return
     shown = text[:_MOST_TEXT]
     parts = [plain(part) for part in _PARAGRAPHS.split(shown) if part.strip()]
-    if len(parts) > _MOST_PARAGRAPHS:
-        parts = [plain(shown)]
-    for part in parts:
+    for part in parts if len(parts) <= _MOST_PARAGRAPHS else [plain(shown)]:
         screen.words(part)
-    if len(text) > _MOST_TEXT:
-        screen.words(
-            f"Cut here: {counted(len(text) - _MOST_TEXT, 'more character')} of {len(text):,} "
-            "are not shown.",
-            NOTE,
-        )
+    if rest := len(text) - len(shown):
+        more = counted(rest, "more character")
+        screen.words(f"Cut here: {more} of {len(text):,} are not shown.", NOTE)
 
 
-def _show_facts(screen: Screen, inspection: RankingRecord, hit: Hit) -> None:
-    facts: list[tuple[str, Text]] = []
+def _facts(inspection: RankingRecord, hit: Hit) -> Iterator[tuple[str, Text]]:
     if hit.at_most is not None:
-        facts.append(("final score", Text(f"{AT_MOST}{exact(hit.at_most)}: not all were asked")))
+        yield "final score", Text(f"{AT_MOST}{exact(hit.at_most)}: not all were asked")
     elif hit.score is not None:
-        final = hit.formula or exact(hit.score)
-        facts.append(("final score", Text(final, style="bold")))
+        yield "final score", Text(hit.formula or exact(hit.score), style="bold")
     if hit.relevance is not None:
-        facts.append(("relevance", Text(f"{hit.relevance:.3f}")))
-    first = Text(f"rank {hit.first_stage_rank}")
-    if hit.first_stage_score is not None:
-        first.append(f", score {exact(hit.first_stage_score)}")
-    first.append("; moved ")
-    facts.append(("first stage", first + moved(hit.moved)))
+        yield "relevance", Text(f"{hit.relevance:.3f}")
+    first = place(hit.first_stage_rank, hit.first_stage_score)
+    yield "first stage", Text(f"{first}; moved ") + moved(hit.moved)
     if hit.disagreement is not None:
         what = "ranks" if inspection.by_rank else "scores"
         apart = f"{hit.disagreement:.3g}, {what} {hit.score_range or 0.0:.3g} apart"
-        facts.append(("disagreement", Text(apart)))
+        yield "disagreement", Text(apart)
     if inspection.grades is not None:
-        facts.append(("judgement", _judgement(hit)))
-    if inspection.other is not None:
-        facts.append((clipped(inspection.other.name, 40), _other(inspection, hit)))
-    for name, place in hit.members.items():
-        facts.append((clipped(name, 40), Text(_said(place))))
-    for label, said in facts:
-        screen.words(Text(f"{label:<{_LABEL}} ") + said, hang=_LABEL + 1)
-
-
-def _judgement(hit: Hit) -> Text:
-    if hit.grade is None:
-        return Text("not judged")
-    if hit.grade > 0:
-        return Text(f"relevant, grade {hit.grade}", style="bold green")
-    return Text(f"not relevant, grade {hit.grade}")
-
-
-def _other(inspection: RankingRecord, hit: Hit) -> Text:
-    if hit.other is None:
-        return Text("does not have this passage")
-    said = _said(hit.other)
-    top = inspection.other.top if inspection.other else None
-    if hit.other.score is not None and top is not None:
-        said += f" of {exact(top)}"
-    return Text(said)
-
-
-def _said(place: OtherPlace) -> str:
-    return f"rank {place.rank}" + ("" if place.score is None else f", score {exact(place.score)}")
+        style = "bold green" if (hit.grade or 0) > 0 else ""
+        yield "judgement", Text(judgement(hit.grade, graded=True), style)
+    if (other := inspection.other) is not None:
+        at = "does not have this passage"
+        if hit.other is not None:
+            at = place(hit.other.rank, hit.other.score)
+            if hit.other.score is not None and other.top is not None:
+                at += f" of {exact(other.top)}"
+        yield clipped(other.name, 40), Text(at)
+    for name, one in hit.members.items():
+        yield clipped(name, 40), Text(place(one.rank, one.score))
 
 
 def _show_scores(screen: Screen, inspection: RankingRecord, hit: Hit) -> None:
@@ -121,14 +95,26 @@ def _show_scores(screen: Screen, inspection: RankingRecord, hit: Hit) -> None:
     screen.line(scale, "bold")
     longest = max((len(name) for name in inspection.judges if len(name) <= _NAME), default=0)
     for name in inspection.judges:
-        _show_judge(screen, inspection, hit, name, longest)
+        screen.words(_judge(screen, inspection, hit, name, longest), hang=_BAR + 12)
+        member = inspection.member(name)
+        rubric = member.rubric if member else None
+        weights = {each.name: weight(each.weight) for each in rubric.criteria} if rubric else {}
+        for criterion, score in hit.criteria.get(name, {}).items():
+            share = f"{weights[criterion]} " if criterion in weights else ""
+            line = Text(f"{exact(score):>8}  ") + screen.bar(score / inspection.top, _BAR)
+            line.append(f"    {share:<6}{clipped(criterion, 200)}", style=NOTE)
+            screen.words(line, hang=_BAR + 20)
     if not hit.rank_without:
         return
     for names, verb in ((hit.raised_most_by, "raised"), (hit.sunk_most_by, "sank")):
         if names:
-            _show_effect(screen, hit, names, verb)
+            line = Text(" and ".join(clipped(name, 80) for name in names), style="cyan")
+            without = "without" if len(names) == 1 else "without either"
+            ranks = f"rank {hit.rank_without[names[0]]}, not {hit.rank_of_all}"
+            line.append(f" {verb} it most: {without}, it would be at {ranks}.", style="default")
+            screen.words(line)
     if not (hit.raised_most_by or hit.sunk_most_by):
-        screen.words("Nobody moved it: without any one of them it would stand at the same rank.")
+        screen.words("No persona moved it: without any one of them it would be at the same rank.")
     if not inspection.leave_one_out_exact:
         screen.words(
             "This ranking is more than the scores combined. Ranks without a persona combine the "
@@ -141,53 +127,21 @@ def _show_scores(screen: Screen, inspection: RankingRecord, hit: Hit) -> None:
         screen.words(f"They compare only the {count} passages that the whole team {verb}.", NOTE)
 
 
-def _show_judge(
-    screen: Screen, inspection: RankingRecord, hit: Hit, name: str, longest: int
-) -> None:
-    score, rank = hit.marks[name], hit.ranks.get(name)
+def _judge(screen: Screen, inspection: RankingRecord, hit: Hit, name: str, longest: int) -> Text:
+    """The persona's score and its effect on the rank."""
+    score, missing = hit.marks[name], name in hit.missing
     line = Text()
     if score is None:
-        missing = name in hit.missing
         said = "missing" if missing else "not asked"
-        line.append(f"{said:>9}", style="yellow" if missing else NOTE)
-        line.append(" " * (_BAR + 1))
+        line.append(f"{said:>9}{'':{_BAR + 1}}", style="yellow" if missing else NOTE)
     else:
         share = score / inspection.top
-        said = exact(score) if rank is None else str(rank)
-        line.append(f"{said:>8} ", style=shade(screen, share))
-        line.append(" ")
-        line.append_text(screen.bar(share, _BAR))
-    line.append("  ")
-    line.append(clipped(name, 200).ljust(longest), style="cyan")
-    without = hit.rank_without.get(name)
-    if without is not None:
+        line.append(f"{hit.ranks.get(name) or exact(score):>8} ", style=shade(screen, share))
+        line.append(" ").append_text(screen.bar(share, _BAR))
+    line.append(f"  {clipped(name, 200):<{longest}}", style="cyan")
+    if (without := hit.rank_without.get(name)) is not None:
         effect = hit.effects.get(name, 0)
         line.append(f"  rank {without} without")
         line.append(f": raised it {effect}" if effect > 0 else "", style="green")
         line.append(f": sank it {-effect}" if effect < 0 else "", style="red")
-    screen.words(line, hang=_BAR + 12)
-    _show_criteria(screen, inspection, hit, name)
-
-
-def _show_criteria(screen: Screen, inspection: RankingRecord, hit: Hit, name: str) -> None:
-    member = inspection.member(name)
-    rubric = member.rubric if member else None
-    weights = {each.name: weight(each.weight) for each in rubric.criteria} if rubric else {}
-    for criterion, score in hit.criteria.get(name, {}).items():
-        share = f"{weights[criterion]} " if criterion in weights else ""
-        bar = screen.bar(score / inspection.top, _BAR)
-        line = Text(f"{exact(score):>8}  ") + bar
-        line.append(f"    {share:<6}{clipped(criterion, 200)}", style=NOTE)
-        screen.words(line, hang=_BAR + 20)
-
-
-def _show_effect(screen: Screen, hit: Hit, names: Sequence[str], verb: str) -> None:
-    who = " and ".join(clipped(name, 80) for name in names)
-    without = "without" if len(names) == 1 else "without either"
-    ranks = hit.rank_without[names[0]]
-    line = Text(who, style="cyan")
-    line.append(
-        f" {verb} it most: {without}, it would stand at rank {ranks}, not {hit.rank_of_all}.",
-        style="default",
-    )
-    screen.words(line)
+    return line

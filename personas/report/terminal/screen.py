@@ -1,18 +1,18 @@
-"""What the terminal view is made of: signs, lines, bars, shaded scores and columns.
+"""The parts of the terminal view: signs, lines, bars, shaded scores and columns.
 
 All foreign text goes through `clipped`, and then into `Text` objects, which know no markup.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from personas.plain import plain
+from personas.sanitize import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,7 +31,7 @@ WIDE = 100
 """Columns from which on tables are set more loosely."""
 
 _BAR, _HALF_BAR, _RULE, _CUT = "━", "╸", "─", "…"
-# What stands for these signs where the encoding has no others than ASCII's.
+# These signs, and what replaces them where the encoding is ASCII.
 _SIGNS = f"▲▼{AT_MOST}{SKIPPED}{SPREAD}{_BAR}{_HALF_BAR}{_RULE}{_CUT}"
 _SIGNS += "\N{MULTIPLICATION SIGN}\N{MINUS SIGN}"
 _ASCII = str.maketrans(_SIGNS, "+-<.*=--~x-")
@@ -45,13 +45,12 @@ _LEVELS = 10
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table, made before it is known whether there is room for it.
+    """A column of a table, as wide as its widest cell or `fixed_width` terminal columns.
 
     Attributes:
         heading: its lines.
         cells: one a row.
-        right: whether headings and cells stand at the right.
-        width: in terminal columns; by default that of the widest.
+        right: whether heading and cells are aligned to the right.
     """
 
     heading: tuple[str, ...]
@@ -91,7 +90,7 @@ class Screen:
         self._console.print(line, no_wrap=True, overflow="crop", highlight=False)
 
     def words(self, text: Text | str, style: str = "", *, indent: int = 0, hang: int = 0) -> None:
-        """Running text on as many lines as it takes; all but the first stand `hang` further in."""
+        """Running text on as many lines as it takes, all but the first indented by `hang` more."""
         whole = Text(text, style) if isinstance(text, str) else text
         room = min(self.width, _TEXT_WIDTH) - indent
         if whole.cell_len > room:
@@ -103,40 +102,34 @@ class Screen:
     @staticmethod
     def bar(share: float, length: int) -> Text:
         """A bar of up to `length` columns, 0 to 1 of it filled, padded to that length."""
-        halves = round(2 * length * min(1.0, max(0.0, share)))
-        if share > 0:
-            halves = max(1, halves)
+        halves = max(round(2 * length * min(1.0, max(0.0, share))), share > 0)
         drawn = _BAR * (halves // 2) + _HALF_BAR * (halves % 2)
         return Text(drawn.ljust(length), style="cyan")
 
-    def cells(self, columns: Sequence[Column], gap: int) -> None:
-        """A table: headings, a rule, and a line a row."""
-        height = max(len(column.heading) for column in columns)
-        widths = [column.width for column in columns]
-        for level in range(height):
-            parts = []
-            for column, width in zip(columns, widths, strict=True):
-                above = height - len(column.heading)
-                word = column.heading[level - above] if level >= above else ""
-                parts.append(self.cell(Text(word, style="bold"), width, right=column.right))
-            self.line(_joined(parts, gap))
-        total = sum(widths) + gap * (len(widths) - 1)
-        self.line(_RULE * min(total, self.width), NOTE)
-        for row in range(len(columns[0].cells)):
-            parts = [
-                self.cell(column.cells[row], width, right=column.right)
-                for column, width in zip(columns, widths, strict=True)
-            ]
-            self.line(_joined(parts, gap))
+    def cells(self, columns: Sequence[Column], gap: int = 2, *, rest: Column | None = None) -> None:
+        """A table: headings, a rule, and a line a row.
 
-    @staticmethod
-    def cell(text: Text, width: int, *, right: bool = False) -> Text:
-        """The text in exactly `width` columns."""
-        room = width - text.cell_len
-        if room < 0:
-            return Text(set_cell_size(text.plain, width - 1) + _CUT, style=text.style)
-        space = Text(" " * room)
-        return space + text if right else text + space
+        Args:
+            columns: its columns.
+            gap: blanks between two of them.
+            rest: a last column, which takes the room that is left.
+        """
+        widths = [column.width for column in columns]
+        if rest:
+            columns = [*columns, rest]
+            widths.append(max(10, self.width - sum(widths) - gap * len(widths)))
+        height = max(len(column.heading) for column in columns)
+        heads = [("",) * (height - len(each.heading)) + each.heading for each in columns]
+
+        def row(cells: Iterable[Text]) -> None:
+            sized = zip(cells, widths, columns, strict=True)
+            self.line(Text(" " * gap).join(_sized(cell, width, one) for cell, width, one in sized))
+
+        for level in zip(*heads, strict=True):
+            row(Text(word, style="bold") for word in level)
+        self.line(_RULE * min(sum(widths) + gap * (len(widths) - 1), self.width), NOTE)
+        for cells in zip(*(column.cells for column in columns), strict=True):
+            row(cells)
 
 
 def clipped(text: str, limit: int) -> str:
@@ -154,9 +147,10 @@ def shade(screen: Screen, share: float) -> str:
     return f"bold #ffffff on #{''.join(f'{part:02x}' for part in parts)}"
 
 
-def _joined(parts: Sequence[Text], gap: int) -> Text:
-    line = Text()
-    for place, part in enumerate(parts):
-        line.append(" " * gap if place else "")
-        line.append_text(part)
-    return line
+def _sized(text: Text, width: int, column: Column) -> Text:
+    """The text in exactly `width` columns."""
+    room = width - text.cell_len
+    if room < 0:
+        return Text(set_cell_size(text.plain, width - 1) + _CUT, style=text.style)
+    space = Text(" " * room)
+    return space + text if column.right else text + space

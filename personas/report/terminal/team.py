@@ -1,17 +1,15 @@
-"""The team in the terminal view: who judged, by what, and who wrote that."""
+"""The team in the terminal view: its members, their criteria, and who wrote them."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from rich.text import Text
 
 from personas.console import letter
+from personas.format import weight
 from personas.provenance import Provenance, provenance, written
 from personas.ranking.record import RankingRecord
 from personas.report.terminal.screen import NOTE, Screen, clipped
-from personas.schema import Criterion, Member
-from personas.words import weight
+from personas.schema import Member, Rubric
 
 _INDENT = 3
 _MOST_WORDS = 400
@@ -21,17 +19,15 @@ _ROOM_FOR_DESCRIPTION = 40
 
 
 def show_team(screen: Screen, inspection: RankingRecord) -> None:
-    """Every member with the letter that stands for it in the table, and its rubric."""
+    """Every member with its letter in the table, and its rubric."""
     team = inspection.team
     screen.line()
     if team is None:
         screen.words("No personas were asked: this ranker judges by itself.", NOTE)
         return
     title = Text("Team", style="bold")
-    if team.name:
-        title.append(f"  {clipped(team.name, 200)}")
-    if team.locked:
-        title.append("  locked: used as it was", style="yellow")
+    title.append(f"  {clipped(team.name, 200)}" if team.name else "")
+    title.append("  locked: used as it was" if team.locked else "", style="yellow")
     screen.words(title)
     if team.description:
         screen.words(clipped(team.description, _MOST_WORDS), NOTE)
@@ -47,21 +43,22 @@ def _show_member(screen: Screen, mark: str, member: Member) -> None:
     style = "not bold yellow" if by_person else "not bold"
     head.append(f"  {written(member, hands)}", style=style)
     screen.words(head, hang=_INDENT)
-    for intro, said in (("", member.persona.description), ("Why: ", member.persona.reason)):
+    notes = [
+        ("", member.persona.description),
+        ("Why: ", member.persona.reason),
+        ("Criteria written beside those of: ", ", ".join(member.rubric_examples)),
+        ("", "" if member.rubric else "Judges without written criteria."),
+    ]
+    for intro, said in notes:
         if said:
             screen.words(f"{intro}{clipped(said, _MOST_WORDS)}", NOTE, indent=_INDENT)
-    if member.rubric_examples:
-        seen = clipped(", ".join(member.rubric_examples), _MOST_WORDS)
-        screen.words(f"Criteria written beside those of: {seen}", NOTE, indent=_INDENT)
-    if member.rubric is None:
-        screen.words("Judges without written criteria.", NOTE, indent=_INDENT)
-    else:
-        _show_criteria(screen, member.rubric.criteria, hands)
+    if member.rubric:
+        _show_criteria(screen, member.rubric, hands)
 
 
-def _show_criteria(screen: Screen, criteria: Sequence[Criterion], hands: Provenance) -> None:
+def _show_criteria(screen: Screen, rubric: Rubric, hands: Provenance) -> None:
     length = 20 if screen.width >= 70 else 10
-    listed = criteria[:_MOST_CRITERIA]
+    listed = rubric.criteria[:_MOST_CRITERIA]
     names = [Text(clipped(each.name, 200)) for each in listed]
     for name, hand in zip(names, hands.criteria, strict=False):
         name.append(" (by a person)" if hand == "human" else "", style="yellow")
@@ -69,13 +66,10 @@ def _show_criteria(screen: Screen, criteria: Sequence[Criterion], hands: Provena
     room = screen.width - _INDENT - 6 - length - 2 - longest
     for criterion, name in zip(listed, names, strict=True):
         line = Text(f"{'':{_INDENT}}{weight(criterion.weight):>5} ")
-        line.append_text(screen.bar(criterion.weight / 100, length))
-        line.append(" ")
-        line.append_text(name)
+        line.append_text(screen.bar(criterion.weight / 100, length)).append(" ").append_text(name)
         if room >= _ROOM_FOR_DESCRIPTION and criterion.description:
             line.append(" " * max(2, longest - name.cell_len))
             line.append(clipped(criterion.description, 4 * room), style=NOTE)
         screen.line(line)
-    rest = len(criteria) - _MOST_CRITERIA
-    if rest > 0:
+    if rest := len(rubric.criteria) - len(listed):
         screen.words(f"and {rest} more", NOTE, indent=_INDENT)

@@ -1,18 +1,25 @@
-"""One ranked query for people at a terminal: what the page of `render_inspection` shows."""
+"""One ranked query for people at a terminal, with all that the page of the query shows."""
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
+from rich.console import Console
+
+from personas.console import print_page
 from personas.errors import PersonasError
 from personas.ranking.record import Hit, RankingRecord
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from personas.report.terminal.passage import show_passage
+from personas.report.terminal.ranking import show_ranking
+from personas.report.terminal.screen import Screen, clipped
+from personas.report.terminal.summary import show_agreement, show_calls, show_head, show_warnings
+from personas.report.terminal.team import show_team
 
 _LONGEST_ID = 200
+_RANK = re.compile("0*[1-9][0-9]{0,8}")
 _CLOSE = 0.75  # how alike ids must be to be suggested, 0 to 1
 
 
@@ -39,8 +46,6 @@ def print_inspection(
         SchemaError: `data` is something else.
         PersonasError: there is no such passage.
     """
-    from personas.console import print_page
-
     inspection = RankingRecord.of(data).beside(grades=grades)
     if passage is not None:
         find_hit(inspection, passage)
@@ -50,28 +55,10 @@ def print_inspection(
 def show_inspection(
     console: Console, inspection: RankingRecord, *, top: int = 20, passage: int | str | None = None
 ) -> None:
-    """Print the query, the team, the ranking and what it took.
+    """Print the query, the team, the ranking and its calls, nothing by colour alone.
 
-    Args:
-        console: where to. Nothing is said by colour alone.
-        inspection: the ranked query.
-        top: passages listed, at least 1.
-        passage: rank or id of a passage; then only that one is shown, in detail.
-
-    Raises:
-        PersonasError: there is no such passage.
+    Arguments and errors are those of `print_inspection`.
     """
-    from personas.report.terminal.passage import show_passage
-    from personas.report.terminal.ranking import show_ranking
-    from personas.report.terminal.screen import Screen, clipped
-    from personas.report.terminal.summary import (
-        show_agreement,
-        show_calls,
-        show_head,
-        show_warnings,
-    )
-    from personas.report.terminal.team import show_team
-
     screen = Screen(console)
     hit = None if passage is None else find_hit(inspection, passage)
     show_head(screen, inspection)
@@ -93,24 +80,17 @@ def find_hit(inspection: RankingRecord, passage: int | str) -> Hit:
     Raises:
         PersonasError: there is none.
     """
-    if isinstance(passage, str):
-        for hit in inspection.hits:
-            if hit.doc_id == passage:
-                return hit
-    rank = passage if isinstance(passage, int) else _whole(passage)
-    count = len(inspection.hits)
-    if rank is not None and 1 <= rank <= count:
-        return inspection.hits[rank - 1]
-    if not count:
-        raise PersonasError(f"no passage {passage!r}: no passages were ranked")
-    close: list[str] = []
-    if isinstance(passage, str):
-        ids = [hit.doc_id[:_LONGEST_ID] for hit in inspection.hits]
-        close = difflib.get_close_matches(passage[:_LONGEST_ID], ids, n=3, cutoff=_CLOSE)
+    hits = inspection.hits
+    by_id = next((hit for hit in hits if hit.doc_id == passage), None)
+    given = str(passage)[:_LONGEST_ID]
+    if by_id is not None:
+        return by_id
+    if _RANK.fullmatch(given) and int(given) <= len(hits):
+        return hits[int(given) - 1]
+    shown = repr(given if isinstance(passage, str) else passage)
+    if not hits:
+        raise PersonasError(f"no passage {shown}: no passages were ranked")
+    ids = [hit.doc_id[:_LONGEST_ID] for hit in hits if isinstance(passage, str)]
+    close = difflib.get_close_matches(given, ids, n=3, cutoff=_CLOSE)
     meant = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
-    shown = passage[:_LONGEST_ID] if isinstance(passage, str) else passage
-    raise PersonasError(f"no passage {shown!r}; give an id, or a rank from 1 to {count}{meant}")
-
-
-def _whole(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+    raise PersonasError(f"no passage {shown}; give an id, or a rank from 1 to {len(hits)}{meant}")

@@ -17,7 +17,7 @@ from beir_eval.report.html import render_html
 from beir_eval.report.model import Figure, Point, Section
 from beir_eval.report.numbers import BOUNDS_SIGN, MISSING_SIGN, NOTHING
 from beir_eval.report.warnings import warnings
-from personas.report.query.verdict import ORDER
+from personas.report.query.warnings import ORDER
 from personas.report.site import Made
 from tests.support.report_support import Page, cell, column, report, row, section
 

@@ -24,8 +24,8 @@ from mcranker.events import (
     TeamRecruited,
 )
 from personas import Criterion, Persona, Rubric
-from personas.plain import one_line, plain
 from personas.ranking.usage import Usage, UsageTable
+from personas.sanitize import one_line, plain
 
 PROJECT = Path(__file__).parents[3]
 

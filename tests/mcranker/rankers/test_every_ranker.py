@@ -36,7 +36,7 @@ from mcranker.llm.providers.rerank import rerank_reply
 from mcranker.rankers import RANKERS
 from personas import Team, library
 from personas.ranking.record import RankingRecord
-from personas.report.query.verdict import verdict
+from personas.report.query.warnings import warnings
 from tests.attack import test_orders
 from tests.attack.scale import scaled
 from tests.support.comparing import best, grades_in, in_order, shown_in
@@ -526,7 +526,7 @@ def test_a_model_that_goes_by_place_alone_looks_like_what_it_is(label: str) -> N
     assert counts is not None
     assert counts.as_shown == counts.asked
     assert not counts.failed
-    page = "".join(finding.sentence for finding in verdict(RankingRecord.of(ranking.to_dict())))
+    page = "".join(each.sentence for each in warnings(RankingRecord.of(ranking.to_dict())))
     assert "the model may go by place alone" in page
     if name == "pairwise":
         assert ranking.ids == list(RISING)

@@ -32,6 +32,7 @@ from mcranker import (
     RunError,
     ScriptedChat,
     ServerFailed,
+    __version__,
     fuse,
 )
 from mcranker.rankers.fused import MemberSpec
@@ -283,7 +284,13 @@ def test_a_ranking_comes_back_from_json_and_is_shown(tmp_path: Path) -> None:
     ranking.to_html(page)
     html = page.read_text(encoding="utf-8")
     assert "<dt><bdi>direct</bdi></dt><dd>rank 1, score 5</dd>" in html
-    assert 'title="rank 3, score 4; without it rank 2"' in html
+    assert 'title="rank 3, score 4"' in html
+    # The members are rankers, which need not use the same model, and no personas.
+    assert "The judges " in html
+    assert "persona" not in html[html.index('id="agreement"') : html.index('id="team"')]
+    assert "same model" not in html
+    assert "Scores lie close together" not in html
+    assert f"by MCRanker {__version__}</footer>" in html
     told = io.StringIO()
     ranking.show(file=told)
     # a 1 / 63 + 0.5 / 63 + 1 / 61, c 1 / 62 + 0.5 / 61 + 1 / 63, b 1 / 61 + 1 / 62

@@ -66,18 +66,12 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_is_wider_than_the_window(pages: dict[str, Path], visit: Visit, kind: str) -> None:
+def test_pages_fit_and_can_be_read(pages: dict[str, Path], visit: Visit, kind: str) -> None:
     page = visit(pages[kind])
     open_all(page)
     for width in (1440, 768, 390):
         page.set_viewport_size({"width": width, "height": 844})
         assert sticking_out(page) == [], width
-
-
-@pytest.mark.parametrize("kind", ["one", "several", "team"])
-def test_all_text_can_be_read(pages: dict[str, Path], visit: Visit, kind: str) -> None:
-    page = visit(pages[kind])
-    open_all(page)
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         found = readings(page)

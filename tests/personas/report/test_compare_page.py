@@ -13,7 +13,7 @@ from personas.ranking.comparison import (
     compare_rankings,
 )
 from personas.report.compare.page import render_comparison
-from personas.report.compare.sentences import reason, score_pair, verdict
+from personas.report.compare.sentences import reason, score_pair, summary
 from personas.report.compare.text import show_comparison
 from personas.report.diff_lines import diff_lines
 from personas.report.site import Made
@@ -171,7 +171,7 @@ def test_scores_that_changed_and_moved_nothing() -> None:
     config = {"scale": 10, "ensemble": "sum", "first_stage_weight": 0.5}
     before = stored([hit(1, 1, [9.0]), hit(2, 2, [4.0])], config=config)
     after = stored([hit(1, 1, [9.0]), hit(2, 2, [4.5])], config=config)
-    sentences = ["".join(each) for each in verdict(compare_rankings(before, after))]
+    sentences = ["".join(each) for each in summary(compare_rankings(before, after))]
     assert sentences[1] == (
         "Scores changed, and not by enough: the most is Virologist’s of d2, from 4 to 4.5; the "  # noqa: RUF001
         "first stage counts 50% in the final score."
@@ -184,7 +184,7 @@ def test_a_persona_that_was_changed_to_no_effect() -> None:
     found = compare_rankings(before, after)
     assert found.idle == ("Virologist",)
     assert "Virologist was changed, and gave every passage the score that it had before." in [
-        "".join(each) for each in verdict(found)
+        "".join(each) for each in summary(found)
     ]
     assert compare_rankings(before, stored([hit(1, 1, [8.0])], team=after["team"])).idle == ()
 
@@ -193,7 +193,7 @@ def test_equal_rankings() -> None:
     same = compare_rankings(stored(FOUR), stored(FOUR))
     page = page_of(same)
     assert "No passage moved; 4 passages compared." in page.text
-    assert ("".join(verdict(same)[0])) == "No passage moved; 4 passages compared."
+    assert ("".join(summary(same)[0])) == "No passage moved; 4 passages compared."
 
 
 def test_no_passages() -> None:

@@ -111,9 +111,7 @@ def test_tooltips_and_the_window_title_carry_no_marks_of_direction() -> None:
     page = Page(made_of("\u202eevil\u2066 \u200ftext"))
     for text in (*page.attributes("title"), *page.raw["title"]):
         assert not re.search("[\u200e\u200f\u202a-\u202e\u2066-\u2069]", text)
-        assert re.search(
-            r"evil text|missing|asked|^imputed: 2.025 for V|^[\d.]+; without it rank \d+$", text
-        )
+        assert re.search(r"evil text|missing|asked|^imputed: 2.025 for V|^[\d.]+$", text)
 
 
 @settings(max_examples=30, deadline=None)

@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 
-from mcranker import DirectRanker, ScriptedChat
+from mcranker import DirectRanker, ScriptedChat, __version__
 from mcranker.errors import InputError
 from personas.errors import SchemaError
 from personas.files import loads
 from personas.provenance import sealed
 from personas.report import render_inspection
 from personas.report.page import render_page
+from personas.report.site import Made
 from personas.schema import Member, Team
 from tests.support.inspection_report import DOCS, Page, answers, data_of, ranked
 
@@ -30,22 +31,25 @@ def seen(data: dict[str, Any], **more: Any) -> Page:
     return Page(render_inspection(data, **more))
 
 
-def test_the_page_stands_by_itself() -> None:
-    text = render_inspection(data_of())
-    page = Page(text)
-    policies = [
+def assert_guarded(page: Page) -> None:
+    """One policy, which allows the page's own style and script by their digests and no more."""
+    (policy,) = (
         found["content"]
         for tag, found in page.tags
         if tag == "meta" and found.get("http-equiv") == "Content-Security-Policy"
-    ]
-    assert len(policies) == 1
-    rules = dict(rule.strip().split(" ", 1) for rule in policies[0].split(";"))
-    assert rules["default-src"] == "'none'"
-    assert rules["base-uri"] == rules["form-action"] == "'none'"
+    )
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
     for tag in ("style", "script"):
         digest = hashlib.sha256("".join(page.raw[tag]).encode()).digest()
         assert rules[f"{tag}-src"] == f"'sha256-{base64.b64encode(digest).decode()}'"
         assert [name for name, _ in page.tags].count(tag) == 1
+
+
+def test_the_page_stands_by_itself() -> None:
+    text = render_inspection(data_of())
+    page = Page(text)
+    assert_guarded(page)
     targets = [target for target in page.attributes("href") if not target.startswith("#")]
     (file,) = targets
     kind, _, data = file.partition(",")
@@ -151,33 +155,18 @@ def edited(change: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("change", "tags", "sentence"),
+    ("change", "tags", "parts"),
     [
-        (
-            "",
-            [],
-            "Parts of this team come from the library as they are, and a model wrote the others.",
-        ),
-        (
-            "criterion",
-            ["Edited by a person"],
-            "Parts written by a person: Virologist (1 of 2 criteria).",
-        ),
-        (
-            "weights",
-            ["Weights set by a person"],
-            "Parts written by a person: Virologist (weights).",
-        ),
-        (
-            "description",
-            ["Edited by a person"],
-            "Parts written by a person: Virologist (name and description).",
-        ),
+        ("", [], ""),
+        ("criterion", ["Edited by a person"], "1 of 2 criteria"),
+        ("weights", ["Weights set by a person"], "weights"),
+        ("description", ["Edited by a person"], "name and description"),
     ],
 )
-def test_the_page_says_what_a_person_wrote(change: str, tags: list[str], sentence: str) -> None:
+def test_the_page_says_what_a_person_wrote(change: str, tags: list[str], parts: str) -> None:
     page = seen(edited(change))
-    assert sentence in page.text
+    sentence = "library as they are, and a model wrote the others."
+    assert (f"Parts written by a person: Virologist ({parts})." if parts else sentence) in page.text
     for words in ("Edited by a person", "Weights set by a person", "Written by a person"):
         assert page.text.count(words) == tags.count(words), words
 
@@ -266,13 +255,12 @@ def test_the_same_data_give_the_same_bytes() -> None:
 
 
 def test_a_ranking_writes_its_page(tmp_path: Path) -> None:
-    ranking = ranked()
-    ranking.to_html(tmp_path / "why.html")
-    written = (tmp_path / "why.html").read_bytes().decode()
-    assert written == render_inspection(ranking.to_dict())
-    ranking.to_html(tmp_path / "why.html", grades={"a": 2})
-    written = (tmp_path / "why.html").read_bytes().decode()
-    assert written == render_inspection(ranking.to_dict(), grades={"a": 2})
+    ranking, made = ranked(), Made(__version__)
+    for grades in (None, {"a": 2}):
+        ranking.to_html(tmp_path / "why.html", grades=grades)
+        written = (tmp_path / "why.html").read_bytes().decode()
+        assert written == render_inspection(ranking.to_dict(), grades=grades, made=made)
+    assert f"by MCRanker {__version__}</footer>" in written
 
 
 @pytest.mark.parametrize(
@@ -327,13 +315,8 @@ def test_importing_the_report_does_not_import_the_template_engine() -> None:
 
 def test_other_pages_bring_their_own_style_and_script() -> None:
     plain, more = (render_page("page.html", assets=assets) for assets in ((), ("survey",)))
-    for page in (Page(plain), Page(more)):
-        policy = next(
-            found["content"] for _, found in page.tags if "default-src" in found.get("content", "")
-        )
-        for tag in ("style", "script"):
-            digest = hashlib.sha256("".join(page.raw[tag]).encode()).digest()
-            assert f"{tag}-src 'sha256-{base64.b64encode(digest).decode()}'" in policy
+    assert_guarded(Page(plain))
+    assert_guarded(Page(more))
     assert Page(more).raw["style"] != Page(plain).raw["style"]
     with pytest.raises(FileNotFoundError, match=r"neither nothing\.css nor nothing\.js"):
         render_page("page.html", assets=("nothing",))

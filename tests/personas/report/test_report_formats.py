@@ -1,11 +1,9 @@
-"""Numbers, texts, colours and small pieces of markup of the reports."""
+"""Texts and small pieces of markup of the reports."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,35 +41,3 @@ def test_pieces_of_markup_escape_what_they_hold() -> None:
     assert "&lt;i&gt;" in part("<i>", 10)
     assert "(4 more characters)" in part("abcdefg", 3)
     assert 'width="33.33%"' in bar(100 / 3)
-
-
-def colours(scheme: str) -> dict[str, str]:
-    style = (Path(formats.__file__).parent / "report.css").read_text(encoding="utf-8")
-    light, dark, *_ = re.findall(r":root \{(.*?)\}", style, flags=re.DOTALL)
-    return dict(
-        re.findall(r"--([a-z0-9-]+): (#[0-9a-f]{6})", {"light": light, "dark": dark}[scheme])
-    )
-
-
-def luminance(colour: str) -> float:
-    """Relative luminance as WCAG 2 defines it."""
-    channels = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-    linear = [
-        each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in channels
-    ]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_contrast_is_enough_to_read(scheme: str) -> None:
-    found = colours(scheme)
-    pairs = [("ink", f"h{level}") for level in range(11)]
-    pairs += [
-        (ink, paper)
-        for ink in ("ink", "muted", "accent", "up", "down", "warn")
-        for paper in ("paper", "raised")
-    ]
-    pairs += [("warn", "warn-paper"), ("ink", "warn-paper")]
-    for ink, paper in pairs:
-        low, high = sorted((luminance(found[ink]), luminance(found[paper])))
-        assert (high + 0.05) / (low + 0.05) >= 4.5, (scheme, ink, paper)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from personas.format import signed
 from personas.report.markup import change, tersely
-from personas.words import signed
 
 
 def test_differences_have_a_colour() -> None:

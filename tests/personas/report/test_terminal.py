@@ -222,7 +222,7 @@ def test_one_passage_in_detail() -> None:
     )
     assert found[3:6] == ["Rank 2 of 4: d3", "About d3", "Text 3."]
     assert "first stage rank 3; moved ▲1" in found
-    assert "judgement relevant, grade 2" in found
+    assert "judgement relevant (2)" in found
     assert "DIRECT(0,10) rank 2" in found
     start = found.index("Scores, 0 to 10")
     assert found[start + 1 :] == [
@@ -231,15 +231,14 @@ def test_one_passage_in_detail() -> None:
         "2 ━━ 40% Safety",
         "8 ━━━━━━━━ Parent rank 3 without: raised it 1",
         "7 ━━━━━━━ Editor rank 3 without: raised it 1",
-        "Parent and Editor raised it most: without either, it would stand at rank 3, not",
-        "2.",
-        "Virologist sank it most: without, it would stand at rank 1, not 2.",
+        "Parent and Editor raised it most: without either, it would be at rank 3, not 2.",
+        "Virologist sank it most: without, it would be at rank 1, not 2.",
     ]
 
 
 @pytest.mark.parametrize(
     ("doc_id", "said"),
-    [("d1", "not relevant, grade 0"), ("d2", "not judged")],
+    [("d1", "not relevant"), ("d2", "not judged")],
 )
 def test_judgements_of_one_passage(doc_id: str, said: str) -> None:
     found = lines(page(four(), 80, passage=doc_id, grades={"d3": 2, "d1": 0}))
@@ -250,7 +249,7 @@ def test_a_missing_score_in_detail() -> None:
     found = lines(page(four(), 80, passage=4))
     assert "missing Parent rank 4 without" in found
     assert "No score by Parent (4 is imputed): no number in the answer" in found
-    assert any(line.startswith("Nobody moved it") for line in found)
+    assert any(line.startswith("No persona moved it") for line in found)
 
 
 @pytest.mark.parametrize(

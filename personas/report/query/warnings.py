@@ -6,32 +6,30 @@ Foreign text in them is on one line, with unsafe characters as visible escapes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from personas.plain import plain
+from personas.format import counted, decimals, exact, fixed, optional, percent, whole
 from personas.ranking.effectiveness import ndcg
-from personas.ranking.record import OtherRanking, RankingRecord
+from personas.ranking.record import RankingRecord
+from personas.ranking.types import Comparisons
 from personas.report.formats import alpha_reading
-from personas.words import counted, decimals, exact, fixed, optional, percent, whole
+from personas.sanitize import plain
 
 Kind: TypeAlias = Literal["bad", "warn", "note", "good"]
 
-NARROW = 1 / 3
-"""Share of the scale; scores that lie closer together hardly separate passages."""
-MANY_TIES = 0.25
-"""Share of the passages that share their final score with others."""
-UNSURE = 0.5
-"""Mean confidence of a judge."""
-
 ORDER: tuple[Kind, ...] = ("bad", "warn", "note", "good")
+
+_NARROW = 1 / 3  # of the scale; scores closer together hardly separate passages
+_MANY_TIES = 0.25  # of the passages share their final score with others
+_UNSURE = 0.5  # mean confidence of a judge
 _NAME = 80
 _REASON = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Notice:
     """A sentence about a ranking, and how severe it is."""
 
     kind: Kind
@@ -43,21 +41,19 @@ class Judgements:
     """Summary of the judgements of a ranking.
 
     Attributes:
-        ndcg: nDCG@10, 0 to 1; None where no passage is relevant.
-        first_stage_ndcg: that of the first stage.
-        other_ndcg: that of the ranking compared with; None if there is none.
-        graded: whether grades above 1 occur.
         sentence: how many relevant passages there are, and how many of them were found.
+        ndcg: nDCG@10, 0 to 1; None where no passage is relevant, as those of other rankings.
+        graded: whether grades above 1 occur.
     """
 
-    ndcg: float | None
-    first_stage_ndcg: float | None
-    other_ndcg: float | None
-    graded: bool
     sentence: str
+    ndcg: float | None = None
+    first_stage_ndcg: float | None = None
+    other_ndcg: float | None = None
+    graded: bool = False
 
 
-def verdict(inspection: RankingRecord) -> tuple[Finding, ...]:
+def warnings(inspection: RankingRecord) -> tuple[Notice, ...]:
     """Warnings and notes, most severe first; empty without passages."""
     if not inspection.hits:
         return ()
@@ -73,10 +69,10 @@ def verdict(inspection: RankingRecord) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=lambda each: ORDER.index(each.kind)))
 
 
-def _what_went_wrong(inspection: RankingRecord) -> Iterator[Finding]:
+def _what_went_wrong(inspection: RankingRecord) -> Iterator[Notice]:
     hits = inspection.hits
     if inspection.failure:
-        yield Finding(
+        yield Notice(
             "bad",
             "No passage was judged, so they keep their first-stage order: "
             f"{_ended(plain(inspection.failure, _REASON))}",
@@ -85,27 +81,29 @@ def _what_went_wrong(inspection: RankingRecord) -> Iterator[Finding]:
         said = "The deadline came before all scores"
         if inspection.judges:
             said += f": {whole(len(inspection.judged))} of {whole(len(hits))} passages were judged"
-        yield Finding("bad", f"{said}.")
+        yield Notice("bad", f"{said}.")
     if missing := len(inspection.missing):
         asked = missing + sum(len(hit.known_scores) for hit in hits)
         said = f"{whole(missing)} of {counted(asked, 'score')} {_is(missing)} missing"
         if any(hit.imputed for hit in hits):
             said += "; what was imputed counts in the final scores marked *"
-        yield Finding("bad", f"{said}.")
+        yield Notice("bad", f"{said}.")
     for name, why in inspection.left_out.items():
-        reason = _ended(plain(why, _REASON)) if why else "no reason is known."
-        yield Finding(
-            "bad", f"{plain(name, _NAME)} gave no order, so the others' count alone: {reason}"
-        )
-    counts = inspection.comparisons
-    if counts is not None and counts.failed:
+        said = f"{plain(name, _NAME)} gave no order, so the others' count alone: "
+        yield Notice("bad", said + _ended(plain(why, _REASON) or "no reason is known"))
+    if inspection.comparisons:
+        yield from _comparisons(inspection.comparisons)
+
+
+def _comparisons(counts: Comparisons) -> Iterator[Notice]:
+    if counts.failed:
         reason = f": {_ended(plain(counts.reason, _REASON))}" if counts.reason else "."
-        yield Finding(
+        yield Notice(
             "bad",
             f"{whole(counts.failed)} of {counted(counts.asked, 'comparison')} failed, and their "
             f"passages kept their order{reason}",
         )
-    if counts is not None and (counts.odd or counts.tied):
+    if counts.odd or counts.tied:
         kinds = (
             (counts.odd, "odd in form"),
             (counts.missing, "left out"),
@@ -115,16 +113,16 @@ def _what_went_wrong(inspection: RankingRecord) -> Iterator[Finding]:
             (counts.inconsistent, "pairs answered by the order they were shown in"),
         )
         parts = ", ".join(f"{whole(number)} {what}" for number, what in kinds if number)
-        yield Finding("warn", f"Of {counted(counts.asked, 'comparison')}: {parts}.")
-    if counts is not None and 3 <= counts.as_shown == counts.asked - counts.failed:
-        yield Finding(
+        yield Notice("warn", f"Of {counted(counts.asked, 'comparison')}: {parts}.")
+    if 3 <= counts.as_shown == counts.asked - counts.failed:
+        yield Notice(
             "bad",
             f"All {counted(counts.as_shown, 'reply', 'replies')} keep the order in which passages "
             "were shown: the model may go by place alone, and the order be the first stage's.",
         )
 
 
-def _effectiveness(inspection: RankingRecord) -> Iterator[Finding]:
+def _effectiveness(inspection: RankingRecord) -> Iterator[Notice]:
     found = judgements(inspection)
     if found is None or found.ndcg is None or found.first_stage_ndcg is None:
         return
@@ -133,66 +131,62 @@ def _effectiveness(inspection: RankingRecord) -> Iterator[Finding]:
     if inspection.other is not None and found.other_ndcg is not None:
         name = plain(inspection.other.name, _NAME)
         figures += f", and that of {name} {fixed(found.other_ndcg, 3)}"
+    outcome: tuple[Kind, str] = ("good", "better")
     if own == given:
-        yield Finding("warn", f"It ranks no better than the first stage: {figures}.")
+        outcome = ("warn", "no better")
     elif found.ndcg < found.first_stage_ndcg:
-        yield Finding("bad", f"It ranks worse than the first stage: {figures}.")
-    else:
-        yield Finding("good", f"It ranks better than the first stage: {figures}.")
+        outcome = ("bad", "worse")
+    yield Notice(outcome[0], f"It ranks {outcome[1]} than the first stage: {figures}.")
 
 
-def _judge(inspection: RankingRecord) -> Iterator[Finding]:
+def _judge(inspection: RankingRecord) -> Iterator[Notice]:
     if note := inspection.judge_note:
-        yield Finding("warn", f"{plain(note)} Treat its order as approximate.")
+        yield Notice("warn", f"{plain(note)} Treat its order as approximate.")
     sure = [(share, hit.rank) for hit in inspection.hits for share in hit.confidence.values()]
     if sure:
         average = sum(share for share, _ in sure) / len(sure)
         least, rank = min(sure)
-        yield Finding(
-            "warn" if average < UNSURE else "note",
+        yield Notice(
+            "warn" if average < _UNSURE else "note",
             f"The judge is {percent(average)} sure of a score on average, and least at rank "
             f"{rank}, {percent(least)}.",
         )
 
 
-def _suspicious(inspection: RankingRecord) -> Iterator[Finding]:
+def _suspicious(inspection: RankingRecord) -> Iterator[Notice]:
     if ranks := [hit.rank for hit in inspection.hits if hit.suspicions]:
         where = f"rank {ranks[0]}"
         if len(ranks) > 1:
             where = f"{counted(len(ranks), 'passage')}, the first at {where}"
-        yield Finding("warn", f"Possible spam or prompt injection: {where}.")
+        yield Notice("warn", f"Possible spam or prompt injection: {where}.")
 
 
-def _scores(inspection: RankingRecord) -> Iterator[Finding]:
+def _scores(inspection: RankingRecord) -> Iterator[Notice]:
     known = [score for hit in inspection.hits for score in hit.known_scores]
-    if known and not inspection.by_rank:
+    if known and not inspection.by_rank and not inspection.members:
         low, high, places = min(known), max(known), decimals(known)
-        span = (
-            f"from {fixed(low, places)} to {fixed(high, places)} on a scale of 0 to "
-            f"{exact(inspection.top)}"
-        )
+        least, most = fixed(low, places), fixed(high, places)
+        span = f"from {least} to {most} on a scale of 0 to {exact(inspection.top)}"
         if low == high:
-            yield Finding(
-                "bad", f"All scores are {fixed(low, places)}: they do not tell passages apart."
-            )
-        elif high - low < NARROW * inspection.top:
-            yield Finding("warn", f"Scores lie close together, {span}.")
+            yield Notice("bad", f"All scores are {least}: they do not tell passages apart.")
+        elif high - low < _NARROW * inspection.top:
+            yield Notice("warn", f"Scores lie close together, {span}.")
         else:
-            yield Finding("note", f"Scores go {span}.")
+            yield Notice("note", f"Scores go {span}.")
     finals = Counter(hit.score for hit in inspection.judged)
     tied = sum(number for number in finals.values() if number > 1)
     if tied and inspection.judges and len(finals) > 1:
         of = counted(len(inspection.judged), "passage")
-        yield Finding(
-            "warn" if tied >= MANY_TIES * len(inspection.judged) else "note",
+        yield Notice(
+            "warn" if tied >= _MANY_TIES * len(inspection.judged) else "note",
             f"{whole(tied)} of {of} are tied; ties keep the first stage's order.",
         )
 
 
-def _left_out(inspection: RankingRecord) -> Iterator[Finding]:
+def _left_out(inspection: RankingRecord) -> Iterator[Notice]:
     hits = inspection.hits
     if cut := sum(bool(hit.cut) for hit in hits):
-        yield Finding(
+        yield Notice(
             "note",
             f"{counted(cut, 'passage')} {_was(cut)} cut for the model, and judged by "
             f"{'its' if cut == 1 else 'their'} beginning.",
@@ -209,18 +203,19 @@ def _left_out(inspection: RankingRecord) -> Iterator[Finding]:
     else:
         said = f"{whole(last)} of {whole(len(hits))} passages were judged; the others follow in "
         said += "first-stage order"
-    yield Finding("note", f"{said}.")
+    yield Notice("note", f"{said}.")
 
 
-def _agreement(inspection: RankingRecord) -> Iterator[Finding]:
+def _agreement(inspection: RankingRecord) -> Iterator[Notice]:
     alpha = inspection.agreement.sums.alpha if len(inspection.judges) > 1 else None
     if alpha is None:
         return
-    said = f"The personas {alpha_reading(alpha)} (Krippendorff's alpha {optional(alpha, 2)})"
-    if alpha > 0:
+    judges = "judges" if inspection.members else "personas"
+    said = f"The {judges} {alpha_reading(alpha)} (Krippendorff's alpha {optional(alpha, 2)})"
+    if alpha > 0 and not inspection.members:
         # That a model agrees with itself proves nothing.
         said += ", but all personas use the same model"
-    yield Finding("note", f"{said}.")
+    yield Notice("note", f"{said}.")
 
 
 def judgements(inspection: RankingRecord) -> Judgements | None:
@@ -228,31 +223,23 @@ def judgements(inspection: RankingRecord) -> Judgements | None:
     grades = inspection.grades
     if grades is None:
         return None
+    if not grades:
+        return Judgements("There are no judgements for this query.")
     relevant = sum(grade > 0 for grade in grades.values())
     if not relevant:
-        return Judgements(None, None, None, graded=False, sentence=_nothing(grades))
+        said = "No passage is judged relevant to this query, so nDCG@10 is not defined."
+        return Judgements(said)
     hits = inspection.hits
     given = sorted(hits, key=lambda hit: hit.first_stage_rank)
-    other = inspection.other if inspection.other and inspection.other.places else None
-    found = sum(hit.grade is not None and hit.grade > 0 for hit in hits)
+    places = inspection.other.places if inspection.other else {}
+    others = [grades.get(doc) for doc in sorted(places, key=lambda doc: places[doc].rank)]
     return Judgements(
+        _found(relevant, sum((hit.grade or 0) > 0 for hit in hits), len(hits)),
         ndcg=ndcg([hit.grade for hit in hits], grades.values()),
         first_stage_ndcg=ndcg([hit.grade for hit in given], grades.values()),
-        other_ndcg=ndcg(_grades_of(other, grades), grades.values()) if other else None,
+        other_ndcg=ndcg(others, grades.values()) if others else None,
         graded=max(grades.values()) > 1,
-        sentence=_found(relevant, found, len(hits)),
     )
-
-
-def _grades_of(other: OtherRanking, grades: Mapping[str, int]) -> list[int | None]:
-    order = sorted(other.places, key=lambda doc_id: other.places[doc_id].rank)
-    return [grades.get(doc_id) for doc_id in order]
-
-
-def _nothing(grades: Mapping[str, int]) -> str:
-    if not grades:
-        return "There are no judgements for this query."
-    return "No passage is judged relevant to this query, so nDCG@10 is not defined."
 
 
 def _found(relevant: int, found: int, passages: int) -> str:

@@ -8,15 +8,17 @@ import pytest
 
 from personas.ranking.record import OtherPlace, OtherRanking, RankingRecord
 from personas.report import render_inspection
-from personas.report.query.verdict import verdict
+from personas.report.query.warnings import warnings
 from tests.support.inspection_report import DOCS, Page, data_of, ranked
 
 ORDER = ["bad", "warn", "note", "good"]
+TIED = "passages are tied; ties keep the first stage's order."
+JUDGED = "passages were judged; the others follow in first-stage order."
 
 
 def said(data: dict[str, Any], **more: Any) -> dict[str, str]:
     """Sentence -> kind; the order is checked, and that the page has each."""
-    found = verdict(RankingRecord.of(data).beside(**more))
+    found = warnings(RankingRecord.of(data).beside(**more))
     places = [ORDER.index(each.kind) for each in found]
     assert places == sorted(places)
     page = Page(render_inspection(data, **more))
@@ -105,21 +107,9 @@ def test_what_went_wrong_is_said(more: dict[str, Any], kind: str, sentence: str)
         ([9, 5, 2, 0], "note", "Scores go from 0 to 9 on a scale of 0 to 10."),
         ([7, 6, 5, 4], "warn", "Scores lie close together, from 4 to 7 on a scale of 0 to 10."),
         ([5, 5], "bad", "All scores are 5: they do not tell passages apart."),
-        (
-            [9, 5, 5, 0],
-            "warn",
-            "2 of 4 passages are tied; ties keep the first stage's order.",
-        ),
-        (
-            [9, 8, 7, 6, 5, 4, 3, 1, 1],
-            "note",
-            "2 of 9 passages are tied; ties keep the first stage's order.",
-        ),
-        (
-            [9, 5, None, None],
-            "note",
-            "2 of 4 passages were judged; the others follow in first-stage order.",
-        ),
+        ([9, 5, 5, 0], "warn", f"2 of 4 {TIED}"),
+        ([9, 8, 7, 6, 5, 4, 3, 1, 1], "note", f"2 of 9 {TIED}"),
+        ([9, 5, None, None], "note", f"2 of 4 {JUDGED}"),
     ],
 )
 def test_scores_that_tell_little_apart(finals: list[float], kind: str, sentence: str) -> None:
@@ -217,7 +207,7 @@ def test_a_suspicious_passage_is_flagged_where_it_stands() -> None:
 
 
 def test_nothing_is_said_of_a_ranking_without_passages() -> None:
-    assert verdict(RankingRecord.of(ranked(docs=[]).to_dict())) == ()
+    assert warnings(RankingRecord.of(ranked(docs=[]).to_dict())) == ()
 
 
 def test_contributions_of_criteria_add_up_to_the_score() -> None:

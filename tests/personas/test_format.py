@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from personas import words
+from personas import format as texts
 
 MINUS = "\N{MINUS SIGN}"
 
@@ -15,9 +15,9 @@ MINUS = "\N{MINUS SIGN}"
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (words.whole, {12345: "12,345"}),
+        (texts.whole, {12345: "12,345"}),
         (
-            words.seconds,
+            texts.seconds,
             {
                 0: "0.00 s",
                 0.4249: "0.42 s",
@@ -31,7 +31,7 @@ MINUS = "\N{MINUS SIGN}"
             },
         ),
         (
-            words.dollars,
+            texts.dollars,
             {
                 None: "price not known",
                 0: "$0",
@@ -41,26 +41,26 @@ MINUS = "\N{MINUS SIGN}"
                 0.00042: "$0.00042",
             },
         ),
-        (words.file_size, {None: "?", 12: "12 B", 98_362_432: "98 MB", 4_683_074_240: "4.7 GB"}),
-        (words.weight, {35.0: "35%", 100 / 3: "33.3%", 0.0: "0%"}),
-        (words.percent, {0.618: "62%", 0.0: "0%", 1.0: "100%", None: ""}),
+        (texts.file_size, {None: "?", 12: "12 B", 98_362_432: "98 MB", 4_683_074_240: "4.7 GB"}),
+        (texts.weight, {35.0: "35%", 100 / 3: "33.3%", 0.0: "0%"}),
+        (texts.percent, {0.618: "62%", 0.0: "0%", 1.0: "100%", None: ""}),
         (
-            words.signed,
+            texts.signed,
             {0.1204: "+0.120", -0.0496: f"{MINUS}0.050", 0.0004: "0.000", -0.0004: "0.000"},
         ),
-        (lambda each: words.optional(each, 2), {0.431: "0.43", -0.2: f"{MINUS}0.20", None: ""}),
-        (lambda each: words.fixed(each, 2), {-0.001: "0.00"}),
-        (words.exact, {1 / 3: "0.333333"}),
+        (lambda each: texts.optional(each, 2), {0.431: "0.43", -0.2: f"{MINUS}0.20", None: ""}),
+        (lambda each: texts.fixed(each, 2), {-0.001: "0.00"}),
+        (texts.exact, {1 / 3: "0.333333"}),
         (
-            lambda each: words.counted(each, "query", "queries"),
+            lambda each: texts.counted(each, "query", "queries"),
             {0: "0 queries", 1: "1 query", 1234: "1,234 queries"},
         ),
         (
-            words.decimals,
+            texts.decimals,
             {(1.0, 10.0): 0, (22.5, 3.0): 1, (6.35, 1.0): 2, (20 / 3,): 2, (1 / 3,): 3, (): 0},
         ),
         (
-            words.score_column,
+            texts.score_column,
             {
                 (3.0, None, 12.0): ["3", "-", "12"],
                 (0.5, 0.3333): ["0.500", "0.333"],
