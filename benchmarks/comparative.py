@@ -1,4 +1,4 @@
-"""What rankers make of the first 100, by a simulated judge: nDCG@10, calls and tokens.
+"""Rankers on the first 100, by a simulated judge: nDCG@10, calls and tokens.
 
     python benchmarks/comparative.py                             # the mini collection
     python benchmarks/comparative.py --data FOLDER --queries 50  # any folder in BEIR's format
@@ -161,7 +161,7 @@ class Judge:
         return ChatReply(text, usage=Usage(calls=1, input_tokens=tokens, output_tokens=1))
 
     def _seen(self, topic: Topic, persona: str) -> Mapping[str, float]:
-        """What the persona always sees of each passage."""
+        """Return the persona's fixed view of each passage."""
         key = (topic.query.id, persona)
         if key not in self._own:
             deviation = self._top * self._errors.own

@@ -1,4 +1,4 @@
-"""How much a passage's score depends on its place among others in one call.
+"""Effect of a passage's place among others in one call on its score.
 
     python benchmarks/position.py local:PATH.gguf --queries 10 --together 5
 

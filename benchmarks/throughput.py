@@ -1,4 +1,4 @@
-"""What ranking costs on top of the model: the whole pipeline against a server of fixed latency.
+"""Cost of ranking on top of the model: the whole pipeline against a server of fixed latency.
 
     python benchmarks/throughput.py
     python benchmarks/throughput.py --latency 0.05 --concurrency 256 --only ours-url
@@ -92,7 +92,7 @@ def queue_up(port: int, passages: int, concurrency: int, *, ledger: bool) -> dic
 
 
 def alone(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """What the function returns in a fresh process."""
+    """Run the function in a fresh process and return its result."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(max_workers=1, mp_context=context) as pool:
         return pool.submit(function, *args, **kwargs).result()

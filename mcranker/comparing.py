@@ -55,7 +55,7 @@ class ComparedRankings(RankingComparison):
 def compare(
     before: RankingSpec, after: RankingSpec, *, grades: Mapping[str, int] | None = None
 ) -> ComparedRankings:
-    """What moved from one ranking to another, and whose scores moved it; no call is made.
+    """Compare two rankings: passages that moved, and the judges that moved them. Makes no call.
 
     Any two rankings can be compared; what must be known before the rest is believed, such as
     different passages or missing scores, is in `ComparedRankings.notes`.

@@ -1,4 +1,4 @@
-"""How a ranker works: every choice is one field, and the presets are values of the fields."""
+"""Settings of a ranker: every choice is one field, and the presets are values of the fields."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LARGEST = 2**63 - 1
 """Whole numbers go no further, either way: databases and JSON hold 64 bits."""
 
 HIGHEST_CONSTANT = 1_000_000.0
-"""What may stand in for a missing score; sums of such scores stay exact."""
+"""Highest substitute for a missing score; sums of such scores stay exact."""
 
 NO_YES = ("No", "Yes")
 """The two-label scale that even the smallest models can use."""
@@ -68,7 +68,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         ),
     }
 )
-"""What each preset sets.
+"""Values set by each preset.
 
 ``reference`` holds what the authors' code, as published, does otherwise than the paper says; what
 it does that no field can follow is listed in ``docs/evaluation.md``.
@@ -86,7 +86,7 @@ WEAK_MODEL_DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "first_stage_weight": 0.95,
     }
 )
-"""What a model marked weak gets in fields that nobody set."""
+"""Values for a model marked weak, in fields that are not set."""
 
 
 class RankerConfig(BaseModel):
@@ -598,11 +598,11 @@ class RankerConfig(BaseModel):
 
     @property
     def one_team(self) -> bool:
-        """Whether all queries have the same recruits."""
+        """True if all queries have the same recruits."""
         return self.criteria == "dataset" and self.dataset_team
 
     def anew(self, stage: Stage) -> int:
-        """How often the same question is asked anew at this stage; see ``ask_anew``."""
+        """Return how often the same question is asked again at this stage; see ``ask_anew``."""
         by_team = stage in ("recruit", "criteria")
         return self.ask_anew if by_team and self.temperature != 0 else 0
 
@@ -623,7 +623,7 @@ class RankerConfig(BaseModel):
 
     @property
     def rule(self) -> Rule:
-        """How scores become final ones; nothing that stands in is above the highest score."""
+        """Rule from scores to final ones; no substitute is above the highest score."""
         constant = min(self.missing_constant, self.top)
         return Rule.of({**vars(self), "missing_constant": constant, "top_score": self.top})
 

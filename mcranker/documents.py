@@ -21,19 +21,19 @@ _DEEPEST = 20  # fields within one another
 
 
 class LangChainDocument(Protocol):
-    """What is read of a document of LangChain, and its ``metadata`` and ``id``."""
+    """The fields read from a document of LangChain, besides its ``metadata`` and ``id``."""
 
     page_content: str
 
 
 class HaystackDocument(Protocol):
-    """What is read of a document of Haystack, and its ``meta``, ``id`` and ``score``."""
+    """The fields read from a document of Haystack, besides its ``meta``, ``id`` and ``score``."""
 
     content: str | None
 
 
 class LlamaIndexNode(Protocol):
-    """What is read of a node or document of LlamaIndex, and its ``metadata`` and ``node_id``.
+    """The fields read from a node or document of LlamaIndex, besides ``metadata`` and ``node_id``.
 
     With a ``score`` it may be in the attribute ``node`` of another object.
     """

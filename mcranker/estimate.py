@@ -1,4 +1,4 @@
-"""What ranking would take: calls, tokens and US dollars, told before anything is sent."""
+"""Estimate calls, tokens and cost without sending anything."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ EXPLANATION = (
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What ranking would take; two add up with ``+``.
+    """Estimated effort of ranking; two add up with ``+``.
 
     The number of calls follows from the same steps as the ranking itself, with a made-up team
     and made-up rubrics where none are known yet: it is exact as long as recruiters find as
@@ -189,7 +189,7 @@ class Forecast:
 
 
 def _most_used(request: ChatRequest, reask: int, anew: int) -> Usage:
-    """What a request and its repetitions can take."""
+    """Return the most that a request and its repetitions can use."""
     most = most_used(request)
     if request.labels or request.continuation or request.questions:
         return most

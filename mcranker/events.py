@@ -1,4 +1,4 @@
-"""What happens while a query is ranked, as frozen records.
+"""Events of a ranking, as frozen records.
 
 Progress bars, servers and tests read these; how they are shown is elsewhere.
 """

@@ -26,7 +26,7 @@ ModelSpec = str | ChatModel | None
 LedgerSpec = str | os.PathLike[str] | Ledger | None
 
 ROLES = ("recruiter", "criteria", "scoring", "assessor")
-"""What models do for a ranker."""
+"""Tasks of models for a ranker."""
 
 MODEL_OPTIONS = ("model", *(f"{role}_model" for role in ROLES))
 """The options that name models: for all roles, and for each."""
@@ -201,7 +201,7 @@ def as_ledger(ledger: LedgerSpec) -> Ledger | None:
 
 
 class _Layers:
-    """What stands around each model of one ranker.
+    """The wrappers around each model of one ranker.
 
     Outermost first: the ledger, so that what is known costs nothing; the budget, so that a call
     that is repeated counts once; retries; and inside them the limits, so that each try waits for
@@ -250,7 +250,7 @@ class _Layers:
 
 
 def _backoff() -> float:
-    """What the waits before another try, where no provider names one, are multiplied by.
+    """Return the factor of the waits between tries, where no provider names one.
 
     Raises:
         ConfigError: MCRANKER_BACKOFF is not a number of at least 0.

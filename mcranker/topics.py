@@ -38,7 +38,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "desc": ("desc", "description", "question"),
     "narr": ("narr", "narrative"),
 }
-"""What collections call the fields, the usual name first."""
+"""Names of the fields in collections, the usual one first."""
 _NUMBERS = ("num", "number", "id", "qid")
 _OTHERS = ("dom", "smry", "con", "fac", "def", "head", "nat", "time", "querytime")
 _KNOWN = {"top", *_NUMBERS, *_OTHERS, *chain.from_iterable(_NAMES.values())}
@@ -60,12 +60,12 @@ Lines = Iterable[tuple[str, str]]
 
 
 def has_topics(first: str) -> bool:
-    """Whether a file with this first line, not blank, holds topics in SGML or XML."""
+    """True if a file with this first line, not blank, holds topics in SGML or XML."""
     return first.lstrip().startswith("<")
 
 
 def has_headings(first: str) -> bool:
-    """Whether a file with this first line is a table with a column that is called query."""
+    """True if a file with this first line is a table with a column that is called query."""
     columns = _columns(first)
     return columns is not None and "query" in first.lower()
 

@@ -137,7 +137,7 @@ def _named(folder: Path) -> Path:
 
 
 def _not_one(path: Path) -> str:
-    """What to say about a folder that is no run."""
+    """Return the message about a folder that is no run."""
     found = [
         manifest.parent
         for pattern in (f"*/{_MANIFEST}", f"*/*/{_MANIFEST}")

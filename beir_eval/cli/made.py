@@ -1,4 +1,4 @@
-"""What a report says of its making: the command and the day."""
+"""Origin of a report: the command and the day."""
 
 from __future__ import annotations
 

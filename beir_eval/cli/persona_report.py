@@ -44,7 +44,7 @@ class Tracker:
 
     @property
     def reached(self) -> str:
-        """How far the work has come, in words."""
+        """Progress in words."""
         if self.total is None:
             return "while reading; no report was written"
         of = counted(self.total, "query", "queries")

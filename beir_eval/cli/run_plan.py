@@ -54,7 +54,7 @@ _OF_ONE_RANKER = ("team", "with_criteria", *COMPARISON_OPTIONS, *FUSION_OPTIONS)
 
 
 def given_experiment(ctx: click.Context) -> Experiment:
-    """What the flags ask for.
+    """Return the experiment that the flags describe.
 
     Raises:
         click.UsageError: flags that do not go together.

@@ -1,4 +1,4 @@
-"""How far an experiment has come: passages of all cells, and the time that is left."""
+"""Progress of an experiment: passages of all cells, and the time that is left."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class CellTracker:
 
     @property
     def reached(self) -> str:
-        """How far the work has come, in words."""
+        """Progress in words."""
         return f"in {self.name}, after {self.queries_done} of {self.queries} queries"
 
     @property

@@ -98,7 +98,7 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What `load` was asked for, as its sources need it.
+    """The arguments of `load`, in the form its sources need.
 
     Attributes:
         name: of the data set that is made.

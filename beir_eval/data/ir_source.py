@@ -135,7 +135,7 @@ class _Values(ValuesView[Document]):
 
 
 def is_here(entry: Known) -> bool:
-    """Whether the main file of a data set of the paper is on this machine; asks no network."""
+    """True if the main file of a data set of the paper is on this machine; asks no network."""
     return bool(entry.files) and (home() / entry.files).exists()
 
 
@@ -285,7 +285,7 @@ def _unknown(registry: Any, name: str) -> str:
 
 
 def _split(registry: Any, identifier: str, asked: str) -> str:
-    """What an id says after its corpus, e.g. ``"dev/small"``; `asked` if it says nothing."""
+    """Return the part of an id after its corpus, e.g. ``"dev/small"``; `asked` if there is none."""
     parts = identifier.split("/")
     for count in range(len(parts) - 1, 0, -1):
         above = _registered(registry, "/".join(parts[:count]))

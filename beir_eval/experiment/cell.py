@@ -226,7 +226,7 @@ class RunJob:
 
 
 def judges(spec: RankerSpec) -> int:
-    """How many scores a passage gets: one of each persona and the assessor, or DIRECT's one.
+    """Return the scores a passage gets: one of each persona and the assessor, or DIRECT's one.
 
     Of a foreign run it is 0.
 

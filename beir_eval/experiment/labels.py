@@ -81,7 +81,7 @@ def column_names(data: Sequence[DataManifest]) -> list[str]:
 
 
 def _distinctions(data: DataManifest) -> tuple[str, ...]:
-    """What data of one name may differ in, the plainest first."""
+    """Return the properties by which data of one name may differ, the plainest first."""
     return (
         f"{data.queries} queries, top {data.depth}",
         f"split {data.split}",
@@ -102,7 +102,7 @@ def _homes(runs: Sequence[RunFolder]) -> list[Path]:
 
 
 def _different_parts(paths: Sequence[Path]) -> list[str]:
-    """What is left of the paths without the beginning that they share; never empty."""
+    """Return the paths without their common beginning; never empty."""
     shared = 0
     shortest = min(len(path.parts) for path in paths)
     while shared < shortest and len({path.parts[shared] for path in paths}) == 1:

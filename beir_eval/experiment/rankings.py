@@ -22,7 +22,7 @@ RANKINGS = "rankings.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """What a file of rankings holds.
+    """The rankings of a file.
 
     Attributes:
         offsets: query id -> where its line begins, in bytes; in the order of the file.
@@ -89,7 +89,7 @@ def ranking_at(path: Path, lines: BinaryIO, offset: int) -> RankingRecord:
 
 
 def judged_by_team(path: Path) -> bool:
-    """Whether the rankings of a file are a team's, as the first that has passages says.
+    """True if the first ranking with passages is a team's.
 
     Raises:
         RunFolderError: the file cannot be read, or a line before that is no ranking.

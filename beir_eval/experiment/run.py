@@ -50,7 +50,7 @@ _log = safe_logger("mcranker.beir_eval.run")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a suite is run; what is not said here is as the suite says.
+    """Settings of one run of a suite; those left out come from the suite.
 
     Attributes:
         out: folder of the run folders.
@@ -110,14 +110,14 @@ class CellResult:
 
     @property
     def unsupported(self) -> bool:
-        """Whether it stopped because the model cannot serve the ranker."""
+        """True if it stopped because the model cannot serve the ranker."""
         from mcranker.errors import UnsupportedCapability
 
         return isinstance(self.stopped, UnsupportedCapability)
 
     @property
     def of_this_cell(self) -> bool:
-        """Whether it stopped for a reason that need not hold for the cells that follow.
+        """True if it stopped for a reason that need not hold for the cells that follow.
 
         The model cannot serve the ranker, or its answers to it cannot be read, or the requests
         are refused as they are.
@@ -196,11 +196,10 @@ class Experiment:
         return {**spec.options, **self.plan.options, **own}
 
     def __len__(self) -> int:
-        """How many cells there are."""
         return len(self.datasets) * len(self.rankers)
 
     def prepared(self, spec: DatasetSpec) -> RankingInput:
-        """What is ranked of a data set.
+        """Return the input of rankers for a data set.
 
         Raises:
             DatasetError: it cannot be had; see `beir_eval.load`.
@@ -487,7 +486,7 @@ def _with_dataset(spec: RankerSpec, prepared: RankingInput) -> RankerSpec:
 
 
 class Spending:
-    """What may still be spent.
+    """The remaining budget.
 
     Args:
         options: of all rankers; those limits count that are there and not None.

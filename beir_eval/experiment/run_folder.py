@@ -61,7 +61,7 @@ class _Kept(BaseModel):
 
 
 class FirstStageNote(_Kept):
-    """What found the passages.
+    """The first stage that found the passages.
 
     Attributes:
         name: how it is called in tables, e.g. ``"BM25"``.
@@ -75,7 +75,7 @@ class FirstStageNote(_Kept):
 
 
 class DataManifest(_Kept):
-    """What was ranked.
+    """The data that was ranked.
 
     Attributes:
         dataset: name of the data set; also the folder's name.
@@ -106,7 +106,7 @@ class DataManifest(_Kept):
 
 
 class FigureNote(_Kept):
-    """How the runs of a suite make a figure.
+    """Chart settings for the runs of a suite.
 
     Attributes:
         kind: ``"line"``: nDCG@10 over a number; ``"bars"``: one group of bars a data set.
@@ -190,7 +190,7 @@ def shown_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class RunManifest(_Kept):
-    """What ranked, and how.
+    """The ranker and its settings.
 
     Attributes:
         label: the row of tables, e.g. ``"DIRECT(0,10)"``.
@@ -304,7 +304,7 @@ class ScoreCounts(_Kept):
 
 
 class Percentiles(_Kept):
-    """How long queries took, each from its beginning to its end beside others, in seconds.
+    """Seconds per query, each from its beginning to its end beside others.
 
     Attributes:
         queries: how many were timed: those for which the ledger had no score yet.
@@ -320,7 +320,7 @@ class Percentiles(_Kept):
 
 
 class Taken(_Kept):
-    """What a run takes by itself: answers that the ledger already had count as well.
+    """Effort of a run by itself: answers that the ledger already had count as well.
 
     Attributes:
         calls: requests answered.
@@ -344,7 +344,7 @@ class Taken(_Kept):
 
 
 class Metrics(_Kept):
-    """How good a run is, and what it took.
+    """Quality and effort of a run.
 
     Attributes:
         measures: names as ir-measures writes them; the first one heads the tables. The next
@@ -377,7 +377,7 @@ class Metrics(_Kept):
 
 @dataclass(frozen=True, slots=True)
 class DataFolder:
-    """What was ranked, on disk. Everything but the manifest is read when it is asked for."""
+    """Ranked data on disk. Everything but the manifest is read on demand."""
 
     path: Path
     manifest: DataManifest
@@ -442,7 +442,7 @@ class RunFolder:
         return cls(Path(path), read_form(Path(path, "manifest.json"), RunManifest))
 
     def data(self) -> DataFolder:
-        """What was ranked.
+        """The data that was ranked.
 
         Raises:
             RunFolderError: the folder ``data`` beside is gone, or is of something else.

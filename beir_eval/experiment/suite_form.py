@@ -72,7 +72,7 @@ class _RankerForm(_Form):
 
 
 class SuiteForm(_Form):
-    """What stands in the file; the keys are explained in `beir_eval.experiment.suite`."""
+    """The content of the file; the keys are explained in `beir_eval.experiment.suite`."""
 
     title: str = Field(min_length=1)
     description: str = ""
@@ -165,7 +165,7 @@ def read_form(text: str, place: str) -> SuiteForm:
 
 
 def hint(given: str, known: Iterable[str]) -> str:
-    """What could have been meant, or everything there is."""
+    """Return the closest known names, or all of them."""
     known = list(known)
     close = difflib.get_close_matches(given[:200], known, n=1)
     if close:

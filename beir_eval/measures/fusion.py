@@ -90,7 +90,7 @@ METHODS: Mapping[str, Method] = {
 """Name, as in ranx -> the method."""
 
 NORMS = ("min-max", "max", "sum", "zmuv", "rank", "borda", "none")
-"""How scores of different runs are made comparable, query by query, before they are fused."""
+"""Normalizations that make scores of different runs comparable, query by query, before fusion."""
 
 _TRAINED = ("bayesfuse", "mapfuse", "posfuse", "probfuse", "segfuse", "slidefuse")
 _BY_HASH = ("condorcet", "w_condorcet")
@@ -175,7 +175,7 @@ def fuse(
 
 
 def needs_ranx(method: str, norm: str) -> bool:
-    """Whether the fusion is by ranx; else by `mcranker.fusion`."""
+    """True if ranx does the fusion; else `mcranker.fusion` does."""
     return method != "rrf" and (method != "wsum" or norm not in ("none", "min-max"))
 
 

@@ -65,7 +65,7 @@ def paper_value(table: str, row: str, column: str) -> float | None:
 
 
 def paper_words(figure: str) -> str:
-    """What the paper says of one of its figures, whose numbers it does not print.
+    """Return the paper's statement about one of its figures, whose numbers it does not print.
 
     Raises:
         SuiteError: there is no such figure.
@@ -84,7 +84,7 @@ def paper_queries(column: str) -> int | None:
 
 
 def paper_source() -> str:
-    """What all numbers are of: measure, first stage, model and settings, in a line."""
+    """Return the source of all numbers in a line: measure, first stage, model and settings."""
     return str(_numbers()[_SOURCE])
 
 

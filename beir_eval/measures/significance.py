@@ -1,4 +1,4 @@
-"""Whether a difference between two runs may be chance: paired t-tests and confidence intervals.
+"""Tests of the difference between two runs: paired t-tests and confidence intervals.
 
 Tests go query by query: t = mean(d) / (sd(d) / sqrt(n)) of the differences d over n queries, sd
 with n - 1, on n - 1 degrees of freedom (scipy's Student distribution).

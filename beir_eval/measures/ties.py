@@ -1,4 +1,4 @@
-"""How much a run owes to the order in which the ranker got the passages.
+"""Effect of the order in which the ranker got the passages on a run's measures.
 
 Passages that a ranker could not tell apart keep the order of the first stage. The same scores
 could as well have put them in any other order, so a run's value is one of many. Three figures
@@ -96,7 +96,7 @@ class Tied:
 
     @property
     def has_ties(self) -> bool:
-        """Whether another order can come of the same scores."""
+        """True if the same scores allow another order."""
         return self.again is not None or len(set(self._levels())) < len(self.doc_ids)
 
     def orders(self, keys: Numbers) -> Places:
@@ -130,7 +130,7 @@ class Tied:
 
 @dataclass(frozen=True, slots=True)
 class TieFigures:
-    """What ties make of a run.
+    """Effect of ties on a run.
 
     Attributes:
         bounds: measure -> its means.

@@ -150,7 +150,7 @@ class BM25:
 
 
 def versions() -> dict[str, str]:
-    """What an index depends on besides texts and settings: programs, and how words are cut.
+    """Return the programs and tokenizer that an index depends on besides texts and settings.
 
     Raises:
         ExtraMissing: bm25s or PyStemmer is not installed.

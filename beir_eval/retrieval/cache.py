@@ -136,7 +136,7 @@ def _seal(folder: Path) -> None:
 
 
 def _fault(folder: Path) -> str:
-    """What is wrong with a kept folder; empty if nothing is."""
+    """Return the fault of a kept folder; empty if there is none."""
     try:
         files = orjson.loads((folder / MANIFEST).read_bytes())["files"]
         expected = [(name, size, digest) for name, (size, digest) in files.items()]

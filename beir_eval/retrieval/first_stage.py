@@ -35,7 +35,7 @@ _log = safe_logger("mcranker.beir_eval.first_stage")
 
 @dataclass(frozen=True, slots=True)
 class FirstStage:
-    """What finds the documents of every query.
+    """The search that finds the documents of every query.
 
         FirstStage()                                    BM25 with the paper's settings
         FirstStage(depth=20, k1=1.2, b=0.75)

@@ -53,7 +53,7 @@ def fetch_models(models: Iterable[str], *, quiet: bool) -> None:
 
 
 def is_here(entry: CatalogueEntry) -> bool:
-    """Whether the cache folder has the files of a model, or of the one that stands in for it."""
+    """True if the cache folder has the files of a model, or of its substitute."""
     from mcranker.llm.local.catalogue import find
     from mcranker.llm.local.model_files import cache_folder
 

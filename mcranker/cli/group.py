@@ -247,7 +247,7 @@ def _add_common_options(command: click.Command) -> None:
 
 
 def _wants_json(args: Sequence[str]) -> bool:
-    """Whether the command line asks for JSON, even if it cannot be parsed."""
+    """True if the command line asks for JSON, even if it cannot be parsed."""
     pairs = zip(args, [*args[1:], ""], strict=True)
     return any(pair[0] == "--output=json" or pair == ("--output", "json") for pair in pairs)
 

@@ -1,4 +1,4 @@
-"""What one run of the command knows about itself, whatever its verb."""
+"""State of one run of the command, whatever its verb."""
 
 from __future__ import annotations
 
@@ -77,14 +77,14 @@ class Invocation:
             raise
 
     def where(self) -> str:
-        """How far the work has come, in words."""
+        """Progress in words."""
         engine = sys.modules.get("mcranker.llm.local.llama_local")
         loading = engine.loading() if engine is not None else ""
         return f"while loading the model {loading}" if loading else self.reached()
 
     @property
     def interruption(self) -> Interrupted:
-        """What to say of an interrupt, and the exit code."""
+        """Return the message about an interrupt, and the exit code."""
         first = self.interrupts.first
         how = "interrupted" if first in (None, SIGINT) else f"stopped by {first.name}"
         said = "".join(each if each.isprintable() else "?" for each in self.where())

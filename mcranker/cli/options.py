@@ -277,7 +277,7 @@ def fusion_flags() -> list[click.Parameter]:
 
 
 def given_ledger(ctx: click.Context) -> str | None:
-    """What ``--ledger`` says, as rankers take it."""
+    """Return the value of ``--ledger`` in the form rankers take."""
     given: str | None = ctx.params.get("ledger")
     return "default" if given is None else None if given.lower() == "none" else given
 
@@ -334,7 +334,7 @@ def _weak_model_note() -> str:
 
 
 WEAK_MODEL_NOTE = _weak_model_note()
-"""What the help says about weak models."""
+"""Note on weak models for the help."""
 
 
 def _model_files(spec: str | None) -> Iterator[str]:

@@ -37,26 +37,26 @@ _UNITS = {
 
 
 class Tracker(Protocol):
-    """What is shown of work in progress."""
+    """Work in progress, as displayed."""
 
     @property
     def stage(self) -> str:
-        """What is being done, in a few words."""
+        """The current work, in a few words."""
         ...
 
     @property
     def done(self) -> int:
-        """How much of `total` is done."""
+        """The part of `total` that is done."""
         ...
 
     @property
     def total(self) -> int | None:
-        """How much there is to do in this stage; None if that is not known."""
+        """Amount of work in this stage; None if unknown."""
         ...
 
     @property
     def unit(self) -> str:
-        """What `done`, `total` and `per_second` count, e.g. ``"scores"``."""
+        """Unit of `done`, `total` and `per_second`, e.g. ``"scores"``."""
         ...
 
     @property
@@ -65,7 +65,7 @@ class Tracker(Protocol):
         ...
 
     def per_second(self) -> float | None:
-        """How much is done a second, in `unit`; None while there is no telling."""
+        """Work done a second, in `unit`; None while unknown."""
         ...
 
     def seconds_left(self) -> float | None:
@@ -135,7 +135,7 @@ class QueryTracker:
 
     @property
     def reached(self) -> str:
-        """How far the work has come, in words."""
+        """Progress in words."""
         if self.total is None:
             return f"while {self.stage}"
         return f"while {self.stage}, {self.done:,} of {self.total:,} done"
@@ -205,7 +205,7 @@ class RunTracker:
 
     @property
     def reached(self) -> str:
-        """How far the work has come, in words."""
+        """Progress in words."""
         return f"after {self.done:,} of {counted(self.total or 0, 'query', 'queries')}"
 
     def per_second(self) -> float | None:
@@ -248,7 +248,7 @@ def used_text(tables: Iterable[UsageTable]) -> str:
 
 
 def live_is_wanted(*, quiet: bool) -> bool:
-    """Whether to draw on standard error: it is a terminal and nobody asked for quiet."""
+    """True if standard error is a terminal and ``--quiet`` is not given."""
     return not quiet and sys.stderr.isatty()
 
 

@@ -53,7 +53,7 @@ _INSTEAD = {
     "report": "use --save FILE, and then 'mcranker inspect FILE --query ID --html PAGE'",
     "save_team": "each query may have a team of its own; use --save FILE",
 }
-"""What to do where there are many queries."""
+"""Advice for many queries."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ OUTPUTS = get_args(Output)
 
 @dataclass(frozen=True, slots=True)
 class Destinations:
-    """What the user wants to have.
+    """The outputs the user asked for.
 
     Attributes:
         output: the format of the results.

@@ -1,4 +1,4 @@
-"""What asks the command to end: Ctrl-C, SIGTERM, SIGHUP. All of them end it in the same way."""
+"""Signals that end the command: Ctrl-C, SIGTERM, SIGHUP. All of them end it in the same way."""
 
 from __future__ import annotations
 

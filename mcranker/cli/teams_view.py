@@ -31,7 +31,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def show_team(console: Console, team: Team) -> None:
-    """What the team is for, and every member in full."""
+    """Show the team's purpose, and every member in full."""
     if team.name:
         line(console, Text(plain(team.name), style="bold"))
     if team.query:
@@ -46,7 +46,7 @@ def show_team(console: Console, team: Team) -> None:
 
 
 def show_member(console: Console, member: Member) -> None:
-    """Who it is, who wrote what of it, and its criteria with their weights as bars."""
+    """Show a member, the authors of its parts, and its criteria with their weights as bars."""
     found = provenance(member)
     title = Text(plain(member.name), style="bold cyan")
     title.append(f"  {ORIGINS[member.origin]}", style="not bold dim")
@@ -63,7 +63,7 @@ def show_member(console: Console, member: Member) -> None:
 
 
 def show_persona(console: Console, persona: Persona) -> None:
-    """Who it is."""
+    """Show a persona."""
     line(console, Text(plain(persona.name), style="bold cyan"))
     _show_about(console, persona)
 

@@ -129,7 +129,7 @@ class MCRankerComponent:
         await self._source.aclose()
 
     def to_dict(self) -> dict[str, Any]:
-        """What `from_dict` takes, and pipelines write to files.
+        """Return the settings for `from_dict`, as pipelines write them to files.
 
         Raises:
             ConfigError: a ranker was given, or the options hold a key.

@@ -97,7 +97,7 @@ class MCRankerPostprocessor(BaseNodePostprocessor):
         return "MCRankerPostprocessor"
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
-        """What `from_dict` takes.
+        """Return the settings for `from_dict`.
 
         Raises:
             ConfigError: a ranker was given, or the options hold a key.

@@ -128,7 +128,7 @@ class PassageStatistics:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What typed questions are about, as data: texts cannot pass for instructions.
+    """The data that typed questions are about. Texts in it cannot pass for instructions.
 
     Attributes:
         query: what was searched for.
@@ -144,7 +144,7 @@ class State:
     statistics: PassageStatistics | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """What is sent: plain values, empty parts left out."""
+        """Return the plain values to send, without empty parts."""
         parts = {
             "query": self.query,
             "judges": dict(self.judges),
@@ -155,7 +155,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a model says to a `Question`.
+    """A model's answer to a `Question`.
 
     Attributes:
         value: see the table of `Question`; None if there is none.
@@ -173,7 +173,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """What a request is for. It is never sent and never part of a ledger key.
+    """Labels for the purpose of a request. Never sent, and never part of a ledger key.
 
     `ranking` numbers the rankings of a process: requests of different rankings take turns.
     """
@@ -254,7 +254,7 @@ class ChatReply:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a model offers beyond plain text.
+    """Features a model offers beyond plain text.
 
     Attributes:
         json_schema: replies can be constrained to a JSON schema.
@@ -312,7 +312,7 @@ class ChatModel(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the model offers; known without a call."""
+        """The model's features, known without a call."""
         ...
 
     async def complete(self, request: ChatRequest) -> ChatReply:

@@ -194,7 +194,7 @@ def choose_default(environ: Mapping[str, str]) -> tuple[str, str]:
 
 
 def default_judge_note() -> str:
-    """What the embedded default cannot do, and what to do for better."""
+    """Return the limits of the embedded default model and how to get a better one."""
     return f"{judge_note('encoder', DEFAULT_LOCAL)} {better_judges()}"
 
 

@@ -53,7 +53,7 @@ def missing(problem: str) -> Answer:
 
 
 def read_answer(read: Callable[[], Answer]) -> Answer:
-    """What `read` makes of an answer, or an answer with the problem that it finds."""
+    """Return the answer of `read`, or an answer with the problem that it finds."""
     try:
         return read()
     except OddAnswer as problem:

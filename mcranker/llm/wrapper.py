@@ -1,4 +1,4 @@
-"""What all wrappers around a chat model share."""
+"""Base of all wrappers around a chat model."""
 
 from __future__ import annotations
 
@@ -34,6 +34,6 @@ class Wrapper:
 
 
 def tokenizer_of(model: ChatModel) -> CutsByTokens | None:
-    """What cuts texts by the model's tokens; None if its tokenizer is not known here."""
+    """Return the model that cuts texts by its tokens; None if its tokenizer is not known here."""
     model = model.innermost if isinstance(model, Wrapper) else model
     return model if isinstance(model, CutsByTokens) else None

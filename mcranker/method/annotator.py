@@ -122,7 +122,7 @@ class Annotator(Actor[WriteRubric | ScorePassage, Member]):
         self._prompt = ScorePrompt.of_member(self.member, self._session)
 
     def _may_write(self) -> bool:
-        """Whether a rubric that is lacking is written; else the persona's name has to do.
+        """True if a missing rubric is written; else the persona's name has to do.
 
         Raises:
             UnsupportedCapability: it cannot be written, and the questions are made from it.

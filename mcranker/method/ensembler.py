@@ -53,7 +53,7 @@ class Ready:
 
 
 class Progress(NamedTuple):
-    """How far a query is."""
+    """Progress of a query."""
 
     #: scores that have come, or are known to be missing
     scored: int
@@ -120,13 +120,13 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
         self._assessments = 0
 
     def progress(self) -> Progress:
-        """How far the query is."""
+        """Return the query's progress."""
         each = self._team.columns // self._team.judges if self._team else 1
         total = self._schedule.total * each
         return Progress(self._scored, total, len(self._under_way), self._assessments)
 
     def close_at_deadline(self, columns: int) -> None:
-        """What has not come by now is missing. The matrix keeps the first so many columns."""
+        """Mark outstanding scores as missing. The matrix keeps the first `columns` columns."""
         self.matrix.values = self.matrix.values[:, :columns]
         for scores in (self.matrix, self.assessed):
             if scores is not None:
@@ -249,7 +249,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
         return bool(self._to_assess) and len(self._assessing) < self._most_assessing
 
     def _given(self, row: int) -> list[tuple[str, float | None]]:
-        """Who has given the passage which score, in the order of the team."""
+        """Return each judge with its score of the passage, in the order of the team."""
         names = {
             place: name for each in self._judges.values() for place, name in each.columns.items()
         }

@@ -30,7 +30,7 @@ _Cell = tuple[int, Entry]
 
 
 def may_be_panel(session: Session) -> bool:
-    """Whether the team judges as one `Panel`."""
+    """True if the team judges as one `Panel`."""
     config = session.config
     if config.questions is not None:
         return True
@@ -99,7 +99,7 @@ class Panel(Actor[ScorePassages, None]):
     def _parts(
         self, rows: Rows, entries: Sequence[Entry]
     ) -> Iterator[tuple[Rows, Sequence[Entry]]]:
-        """What is asked in one call each: few enough questions, and a state that is short enough.
+        """Yield the questions of each call, within the limits on their number and the state.
 
         Passages are divided before the questions about one of them are.
         """
@@ -219,7 +219,7 @@ class Panel(Actor[ScorePassages, None]):
         )
 
     def _value(self, answer: Answer) -> float:
-        """What an answer counts: its mean, or with ``scoring="integer"`` its likeliest level."""
+        """Return an answer's value: its mean, or with ``scoring="integer"`` its likeliest level."""
         assert answer.value is not None
         if self._session.config.scoring != "integer":
             return answer.value

@@ -24,7 +24,7 @@ FEWEST_LEVELS = 2
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is asked about each passage, once.
+    """A question asked about each passage, once.
 
     Attributes:
         column: of the persona, in the score matrix.

@@ -55,7 +55,7 @@ _AROUND_A_QUOTE = "' \t\r\n…"
 
 @dataclass(slots=True)
 class _Found:
-    """What has come.
+    """Results so far.
 
     Attributes:
         reasons: (row, judge) -> the reason.
@@ -183,7 +183,7 @@ def quoted(quote: str, passage: str) -> str | None:
 
 
 def _given(hit: Hit, judge: str) -> str:
-    """What the judge gave the passage, in words; empty where it gave nothing."""
+    """Return the judge's score of the passage, in words; empty if it gave none."""
     ranking = hit.ranking
     if ranking.judges:
         score, rank = hit.scores.get(judge), hit.ranks.get(judge)

@@ -42,10 +42,10 @@ CALIBRATION_QUERIES = (
 )
 """Three queries about nothing in particular, and three about things far apart."""
 NO_EXAMPLE = "(no example is at hand)"
-"""What a recruiter sees in place of an example passage."""
+"""Shown to a recruiter in place of an example passage."""
 
 _UNLISTED = 0.5
-"""How far below the least likely word listed a word that is not listed counts, in nats."""
+"""Nats by which an unlisted word counts below the least likely listed one."""
 
 
 async def recruit(session: Session, seats: Seats) -> tuple[Member, ...]:
@@ -317,7 +317,7 @@ def suitability(
     logprobs: Mapping[str, float],
     baselines: Sequence[Mapping[str, float]],
 ) -> list[float]:
-    """How much better each member's topics fit this query than the calibration queries, in nats.
+    """Return by how many nats each member's topics fit this query better than the baselines.
 
     Args:
         members: in the order of the result; each has at least one topic.

@@ -27,12 +27,12 @@ class Schedule(Protocol):
 
     @property
     def total(self) -> int:
-        """How many calls there will be, as far as is known."""
+        """Number of calls there will be, as far as is known."""
         ...
 
     @property
     def finished(self) -> bool:
-        """Whether all calls have ended."""
+        """True if all calls have ended."""
         ...
 
     def ready(self, judge: int) -> None:

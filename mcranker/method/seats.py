@@ -73,7 +73,7 @@ def _of_file(path: str | os.PathLike[str]) -> Team:
 
 @dataclass(frozen=True, slots=True)
 class Seats:
-    """Who is on a team before anybody is recruited, how many are recruited, and who never is.
+    """Fixed team members, number of recruits, and forbidden names.
 
     Attributes:
         members: the team given, or the NLP scientist; then those required.
@@ -130,7 +130,7 @@ class Seats:
         )
 
     def may_join(self, name: str) -> bool:
-        """Whether a persona of that name is neither on the team already nor forbidden."""
+        """True if a name is neither on the team nor forbidden."""
         return not self._is_on_it(name) and self._forbidding(name) is None
 
     def why_none(self, names: Iterable[str]) -> str:
@@ -218,7 +218,7 @@ def _check_required(
 
 
 def _told(members: Sequence[Member], forbidden: Sequence[str]) -> str:
-    """What stands behind the recruiter's task where a person has had a say in the team."""
+    """Return the recruiter's instructions about fixed members and forbidden names."""
     told = ""
     if members:
         names = "; ".join(" ".join(member.name.split()) for member in members)

@@ -48,7 +48,7 @@ LONG = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What a ranker keeps from query to query.
+    """A ranker's memory between queries.
 
     Attributes:
         dataset_rubrics: persona -> its rubric for the data set, ``criteria="dataset"``.

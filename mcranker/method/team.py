@@ -24,7 +24,7 @@ from personas.ranking.types import ScoreMatrix
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """What came of a query.
+    """The result of scoring a query.
 
     Attributes:
         names: of the matrix's columns.

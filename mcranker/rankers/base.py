@@ -71,16 +71,16 @@ class Ranker(ABC):
     """
 
     name: ClassVar[str]
-    """How the ranker is called in runs, reports and on the command line."""
+    """The ranker's name in runs, reports and on the command line."""
 
     needs_model: ClassVar[bool] = True
-    """Whether it asks a model; if not, none is connected, fetched or recorded."""
+    """True if it asks a model; if not, none is connected, fetched or recorded."""
 
     writes_rubrics: bool = False
-    """Whether personas write criteria for it, to whom ``criteria_examples`` can be shown."""
+    """True if personas write criteria for it, so that ``criteria_examples`` apply."""
 
     absolute: bool = False
-    """Whether its hits have a relevance, 0 to 1, that means the same for every query.
+    """True if its hits have a relevance, 0 to 1, that means the same for every query.
 
     `ranking_by_scores` takes the scores of such a ranker for relevance."""
 
@@ -88,7 +88,7 @@ class Ranker(ABC):
     """Why its rankings have no reasons to ask for, as the end of a sentence; empty if they have."""
 
     takes_instruction: bool = False
-    """Whether an ``instruction`` counts; if not, rankings with one are refused."""
+    """True if an ``instruction`` counts; if not, rankings with one are refused."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Ranker(ABC):
 
     @classmethod
     def asks_models(cls, options: Mapping[str, Any]) -> bool:
-        """Whether a ranker with these options of its constructor asks the models they name."""
+        """True if a ranker with these options of its constructor asks the models they name."""
         return cls.needs_model
 
     @classmethod
@@ -423,7 +423,7 @@ class Ranker(ABC):
     def estimate(
         self, query: str | Query, docs: Docs, *, instruction: str | None = None
     ) -> Estimate:
-        """What `rank` would take: calls, tokens and US dollars. Nothing is sent or kept.
+        """Estimate the calls, tokens and US dollars of `rank` without sending anything.
 
         Raises:
             ConfigError: the ranker takes no instruction.
@@ -446,7 +446,7 @@ class Ranker(ABC):
         counted: set[bytes] | None = None,
         reasons: int = 0,
     ) -> Estimate:
-        """What `rank_many` would take for all of `work`, which is read to its end.
+        """Estimate `rank_many` for all of `work`, which is read to its end.
 
         Args:
             work: queries with their passages.

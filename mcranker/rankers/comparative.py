@@ -1,4 +1,4 @@
-"""What rankers share that compare passages: one question after another, and an order at the end.
+"""Base of rankers that compare passages: one question after another, and an order at the end.
 
 A reply is repaired by leaving out what it says twice or of passages that were not shown; what it
 leaves out keeps its order. A comparison that fails leaves its passages as they are. Both are
@@ -53,7 +53,7 @@ _OF_ORDERS = ("ensemble", "first_stage_weight")
 """Options about scores that are about a team's orders as well."""
 
 _WEAK_TEAM = ("prompts", "recruiting", "criteria")
-"""What a weak model gets besides, where it is to be a team."""
+"""Options added for a weak model that is to be a team."""
 
 
 class ComparativeRanker(Ranker):

@@ -46,7 +46,7 @@ METHODS: tuple[Method, ...] = ("rrf", "interpolate")
 FIRST_STAGE = ("bm25", "first_stage")
 _NO_RANKER = "first stage", "run"
 _OWN = ("top_n", "min_relevance", "on_failure", "deadline")
-"""What the fused ranker does itself with the ranking, and its members leave to it."""
+"""Options applied to the fused ranking itself, not to its members."""
 
 
 class FusedRanker(Ranker):
@@ -314,7 +314,7 @@ def fuse(
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """What is fused; neither a ranker nor a run for the first stage.
+    """A fused list; neither a ranker nor a run for the first stage.
 
     Attributes:
         label: names its column.
@@ -336,7 +336,7 @@ class _Member:
 
 @dataclass(frozen=True, slots=True)
 class _List:
-    """What a member says of one query; passages by their place.
+    """A member's result for one query; passages by their place.
 
     Attributes:
         ranks: from 1, of passages that it has and has judged.
@@ -369,7 +369,7 @@ class _List:
     partial: bool = False
 
     def given(self, method: Method) -> dict[int, float]:
-        """What it gives to each passage that it has, before its weight."""
+        """Return the contribution to each passage that it has, before its weight."""
         if method == "rrf":
             return {place: reciprocal_rank(rank) for place, rank in self.ranks.items()}
         return min_max(self.scores or {place: -rank for place, rank in self.ranks.items()})
@@ -402,7 +402,7 @@ class _Events:
         self._counts: dict[tuple[int, type[Event]], tuple[int, int]] = {}
 
     def of(self, place: int) -> Emit | None:
-        """What takes the events of a member."""
+        """Return the receiver of a member's events."""
         emit = self._emit
         if emit is None:
             return None

@@ -1,4 +1,4 @@
-"""What pointwise rankers share: models, prompts, a team, and how scores become a ranking."""
+"""Base of pointwise rankers: models, prompts, a team, and scores turned into a ranking."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PointwiseRanker(Ranker):
 
     absolute = True
     by_personas: ClassVar[bool] = False
-    """Whether each persona gives a score of its own."""
+    """True if each persona gives a score of its own."""
 
     def __init__(
         self,

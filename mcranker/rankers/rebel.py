@@ -272,7 +272,7 @@ class RebelRanker(PointwiseRanker):
         return ranking
 
     async def _properties(self, session: Session) -> Properties:
-        """What passages are scored by.
+        """Return the properties passages are scored by.
 
         Raises:
             ReplyError, ModelError: they cannot be inferred, or the team's rubrics not be written.

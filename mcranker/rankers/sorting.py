@@ -66,7 +66,7 @@ class Sorting:
 
     @property
     def unanswered(self) -> bool:
-        """Whether comparisons were asked for and none was answered."""
+        """True if comparisons were asked for and none was answered."""
         return bool(self.counts.asked) and self.counts.failed == self.counts.asked
 
     @property

@@ -133,7 +133,7 @@ class TournamentRanker(ComparativeRanker):
 
 
 class Facts:
-    """What is known of the order of so many passages, each named by its row.
+    """Facts known about the order of passages, each named by its row.
 
     Sets of rows are whole numbers, in which bit r is set for row r.
     """
@@ -184,7 +184,7 @@ class Facts:
         return []
 
     def known(self) -> int:
-        """How many first ranks are known: no answer can change them any more."""
+        """Number of first ranks that are settled: no answer can change them any more."""
         known = takewhile(lambda tier: not tier.open, self._by_place())
         return sum(tier.rows.bit_count() for tier in known)
 

@@ -56,7 +56,7 @@ async def ask(
     questions: tuple[Question, ...] = (),
     state: State | None = None,
 ) -> T:
-    """What `read` makes of the reply.
+    """Ask a model and return the result of `read`.
 
     After a reply that `read` finds `Unreadable` the same question is asked anew, where the stage
     is one for which ``config.ask_anew`` counts. After that, the reply is shown to the model with

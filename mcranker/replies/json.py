@@ -32,7 +32,7 @@ _NEAR = 60
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What stands under the key that was looked for.
+    """The value under the key.
 
     Attributes:
         value: what stands there.
@@ -72,7 +72,7 @@ class _Objects:
 
 
 def find(text: str, key: str) -> Found:
-    """What stands under `key`, which is compared without regard to case, space and underscore.
+    """Find the value under `key`, without regard to case, space and underscore.
 
     Raises:
         Unreadable: there is no such object or key, the key stands there several times with
@@ -108,7 +108,7 @@ def in_doubt(key: str) -> Unreadable:
 
 
 def value_of(record: Mapping[str, Any], key: str) -> Any:
-    """What stands under `key`, in whatever spelling.
+    """Return the value under `key`, in whatever spelling.
 
     Raises:
         Unreadable: nothing does, or several spellings hold different values.

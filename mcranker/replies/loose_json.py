@@ -205,7 +205,7 @@ def _read_text(text: str, start: int, after: re.Pattern[str]) -> _Read:
 
 
 def _escaped(found: re.Match[str]) -> str:
-    """What JSON has for a quote or a backslash in a text that may not be JSON."""
+    """Return JSON for a quote or a backslash in a text that may not be JSON."""
     mark = found.group()
     if mark == "\\'":
         return "'"

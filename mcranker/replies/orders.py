@@ -74,7 +74,7 @@ _LONGEST_SENTENCE = 300
 
 @dataclass(frozen=True, slots=True)
 class ReadOrder:
-    """What a reply says of the order of passages.
+    """The order of passages in a reply.
 
     Attributes:
         places: from 0, best first, each once; of those that were shown.
@@ -95,7 +95,7 @@ class ReadOrder:
 
     @property
     def odd(self) -> bool:
-        """Whether it is not simply an order of all passages."""
+        """True if it is not simply an order of all passages."""
         return bool(self.missing or self.repeated or self.unknown)
 
 

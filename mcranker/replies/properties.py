@@ -1,4 +1,4 @@
-"""What REBEL scores passages by: relevance and further properties, and how a model names them."""
+"""REBEL's properties of passages: relevance and further ones, and the names a model gives them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WEIGHT = 0.5
 """Of each property, in all experiments of REBEL's authors."""
 
 MOST_PROPERTIES = 40
-"""That a window of passages is scored by."""
+"""Most properties that a window of passages is scored by."""
 
 RELEVANCE = "Relevance"
 
@@ -46,7 +46,7 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """What a passage is scored by.
+    """The properties a passage is scored by.
 
     Attributes:
         relevance: what high and low relevance mean.

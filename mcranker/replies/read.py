@@ -21,7 +21,7 @@ from personas.schema import MOST_CRITERIA
 
 _INTEGER = re.compile(r"\A\s*+\"?(\d{1,4})\"?\s*+\Z")
 _PLAIN = re.compile(r'\{\s*+"([^"\\]*+)"\s*+:\s*+(0|[1-9][0-9]{0,3})\s*+\}')
-"""What nearly all replies with a score are, and what need not be looked at any closer."""
+"""Matches nearly all replies with a score, which need no closer look."""
 _NUMBER_AND_MORE = re.compile(r"\d[^\d/.,-]")
 _OF_THIS = r"(?:(?:assigned|given)\s++)?(?:to|of|for)\s++this\s++criterion"
 _GIVEN = (

@@ -30,7 +30,7 @@ _SUM_KEYS = ("final", "finalscore")
 
 @dataclass(frozen=True, slots=True)
 class PassageScores:
-    """What a reply says of one passage.
+    """A reply's scores of one passage.
 
     Attributes:
         relevance: 0 to 10.
@@ -46,7 +46,7 @@ class PassageScores:
 
 @dataclass(frozen=True, slots=True)
 class ReadWindow:
-    """What a reply says of the passages that were shown.
+    """A reply's scores of the passages that were shown.
 
     Attributes:
         scores: place of a passage among those shown, from 0 -> its scores.
@@ -64,7 +64,7 @@ class ReadWindow:
 
     @property
     def odd(self) -> bool:
-        """Whether it is not simply all scores of all passages, each once."""
+        """True if it is not simply all scores of all passages, each once."""
         return bool(self.problems or self.repeated or self.unknown)
 
 
@@ -139,7 +139,7 @@ def _reason(record: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _by_place(text: str, count: int) -> tuple[dict[int, list[Mapping[str, Any]]], int]:
-    """What a reply has of each passage that was shown, and how many entries it has of others.
+    """Return the values of each passage shown, and the number of entries for other passages.
 
     Raises:
         Unreadable: there are no passages.

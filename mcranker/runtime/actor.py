@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 
 class ActorStatistics(NamedTuple):
-    """What an actor is doing at the moment."""
+    """State of an actor."""
 
     #: messages that wait in the mailbox
     queued: int
@@ -127,7 +127,7 @@ class Actor(Generic[M, R]):
         self._open_mailbox().send.close()
 
     def statistics(self) -> ActorStatistics:
-        """What the actor is doing at the moment."""
+        """Return the actor's state."""
         queued = 0
         if self._mailbox is not None:
             waiting = self._mailbox.receive.statistics()

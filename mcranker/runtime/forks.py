@@ -1,4 +1,4 @@
-"""What a forked process must not take over from its parent: locks, loops, connections.
+"""Locks, loops and connections that a forked process must not take over from its parent.
 
 Of a process with threads, `os.fork` copies the thread that calls it alone. The others' locks
 stay locked in the child, and their event loops stand still. What belongs to them must not even

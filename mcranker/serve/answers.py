@@ -1,4 +1,4 @@
-"""What is said of a ranking: a number for each document, who judged, and what to know of both."""
+"""Parts of an answer: a number for each document, the judges, and warnings about both."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def warnings_of(ranking: Ranking, reasons: int = 0) -> tuple[str, ...]:
 
 
 def meta_of(ranking: Ranking, scored: Scored, warnings: Sequence[str]) -> Mapping[str, Any]:
-    """Who judged, how much is missing, and what it took; in every answer that is an object.
+    """Return the judges, the missing scores and the effort; part of every answer that is an object.
 
     ``api_version`` and ``tokens`` are where Cohere's clients look for them. Tokens are those that
     the answers took when they came; ``reused_tokens`` are those of them that the ledger had.

@@ -84,7 +84,7 @@ def error_body(problem: Problem) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class ApiDialect:
-    """How clients of one kind are told from others, and answered.
+    """Recognition and answers of one kind of client.
 
     An answer has the results, ``id``, ``model``, ``object``, ``usage`` and ``meta``.
 

@@ -45,7 +45,7 @@ class EventQueue:
         self._left_out = 0
         self._begun = False
         self.refusal: Response | None = None
-        """What the reader gets instead, if there is no event at all."""
+        """Sent to the reader instead, if there is no event at all."""
 
     def put(self, name: str, data: Any) -> None:
         """Add an event; JSON values."""

@@ -63,7 +63,7 @@ _EXPLAINED = (
     *("rank", "doc_id", "first_stage_rank", "score", "scores", "ranks", "missing"),
     *("imputed", "criteria", "rank_without"),
 )
-"""What is said of a document: fields of `Hit`."""
+"""Fields of `Hit` in a document's result."""
 
 _INSTRUCTIONS = (
     "Ranks passages by how well they answer a query, with a team of judges who each write weighted "
@@ -92,7 +92,7 @@ class RankedDocument(BaseModel):
 
 
 class Taken(BaseModel):
-    """What a ranking takes."""
+    """The effort of a ranking."""
 
     calls: int = Field(description="of models")
     reused_answers: int = Field(description="taken from the ledger, at no call")
@@ -100,7 +100,7 @@ class Taken(BaseModel):
 
 
 class EstimateResult(Taken):
-    """What a ranking would take."""
+    """The estimated effort of a ranking."""
 
     input_tokens: int
     output_tokens: int
@@ -400,7 +400,7 @@ class _Tools:
         seconds: float = 0.0,
         top_n: int = 0,
     ) -> Job:
-        """What is to be ranked, within the limits."""
+        """Return the ranking job, within the limits."""
         body = {
             "query": query,
             "documents": documents,
@@ -459,7 +459,7 @@ async def _check_cost(job: Job, max_calls: int | None, max_cost: float | None) -
 
 
 def _progress(event: Event) -> tuple[float, float | None, str] | None:
-    """How far the ranking is, of how much, and in words; None for other events."""
+    """Return progress, total and a message; None for other events."""
     match event:
         case TeamRecruited():
             names = ", ".join(each.name for each in event.personas)

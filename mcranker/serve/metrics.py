@@ -1,4 +1,4 @@
-"""What is counted of the service, for Prometheus."""
+"""Metrics of the service, for Prometheus."""
 
 from __future__ import annotations
 

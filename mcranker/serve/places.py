@@ -1,4 +1,4 @@
-"""How many rankings are made at once, and how many requests may wait for that."""
+"""Limits on simultaneous rankings and on waiting requests."""
 
 from __future__ import annotations
 

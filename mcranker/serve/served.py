@@ -47,7 +47,7 @@ _OF_MODELS = {*MODEL_OPTIONS, "base_url", "ledger"}
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is to be ranked.
+    """A ranking to make.
 
     Attributes:
         ranker: of the `ServedRanker` that makes it, or a variant of it.
@@ -88,7 +88,7 @@ class Job:
             raise Problem("invalid", f"reasons: {discreet(str(error))}") from error
 
     async def estimate(self) -> Estimate:
-        """What it would take; nothing is sent."""
+        """Estimate the ranking; nothing is sent."""
         told = self.instruction or None
         return await self.ranker.aestimate(self.query, self.passages, instruction=told)
 
@@ -341,7 +341,7 @@ def public_name(model: str) -> str:
 
 
 def discreet(message: str) -> str:
-    """What a message about a model says, without addresses and paths."""
+    """Return a message about a model without addresses and paths."""
     return _PATH.sub("[path]", without_hosts(_ADDRESS.sub(HOST_MARK, message)))
 
 

@@ -129,7 +129,7 @@ def _summary(record: Record) -> str:
 
 
 def _oddities(record: Record) -> list[tuple[Place, str]]:
-    """What is allowed and yet hardly meant: its place, and what about it."""
+    """Return allowed but probably unintended values: the place, and the finding."""
     from personas import Member, Rubric, Team
 
     if isinstance(record, Rubric):

@@ -129,7 +129,7 @@ def _results(batch: str) -> str:
 
 
 class _Batch(BaseModel):
-    """What is read of Anthropic's account of a batch."""
+    """The fields read from Anthropic's description of a batch."""
 
     id: Id
     processing_status: str

@@ -76,7 +76,7 @@ class BatchInProgress:
         self._progress = ""
 
     def __contains__(self, key: str) -> bool:
-        """Whether the result for a key may still come."""
+        """True if the result for a key may still come."""
         return key in self._left
 
     def add(self, entry: BatchedRequest) -> None:
@@ -275,7 +275,7 @@ class BatchInProgress:
             self._failed(entry, item_error(item, self._id, self._chat.service))
 
     def _learns(self, problem: Problem, request: ChatRequest) -> bool:
-        """Whether a request that was refused will be written in another way from now on."""
+        """True if the same request will be written differently from now on."""
         sent = self._write(request)
         refused = refused_parameter(problem, sent)
         if refused is None:

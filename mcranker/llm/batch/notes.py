@@ -1,4 +1,4 @@
-"""What is kept on disk of batches under way, so that the next run finds them.
+"""Notes on disk of batches under way, so that the next run finds them.
 
 One JSON file a batch, next to the ledger. It says which requests are in it by their keys (see
 `mcranker.llm.ledger.request_key`) and how their results are to be read; it holds no prompt
@@ -48,7 +48,7 @@ class BatchGroup(BaseModel):
     keys: tuple[Key, ...]
 
     def request(self) -> ChatRequest:
-        """What there is to know of such a request, where nobody has it any more."""
+        """A stand-in for a request that no caller holds any more."""
         return ChatRequest(messages=(), tag=Tag(self.stage), labels=self.labels)
 
 

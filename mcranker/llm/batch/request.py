@@ -1,4 +1,4 @@
-"""What those who collect requests and those who follow batches share."""
+"""Types shared by the collector of requests and the follower of batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mcranker.llm.chat import ChatReply, ChatRequest
 
 
 class AnswerStore(Protocol):
-    """What a ledger does for batches."""
+    """The part of a ledger that batches use."""
 
     def find(self, key: bytes) -> ChatReply | None:
         """The reply that is kept under a key."""
@@ -55,7 +55,7 @@ class BatchTimings:
 
 @dataclass(slots=True)
 class BatchContext:
-    """What the batches of an event loop have in common.
+    """State shared by the batches of one event loop.
 
     Attributes:
         service: the provider's batch API.
@@ -102,7 +102,7 @@ class BatchedRequest:
 
     @property
     def settled(self) -> bool:
-        """Whether there is a reply or an error."""
+        """True if there is a reply or an error."""
         return self.reply is not None or self.error is not None
 
     def settle(self, outcome: ChatReply | MCRankerError) -> None:

@@ -16,7 +16,7 @@ PATIENCE = 30.0
 """Seconds to wait for another program that holds the file."""
 
 FAILURES = (sqlite3.Error, UnicodeDecodeError)
-"""What SQLite raises; the second where its message quotes what is damaged."""
+"""SQLite's errors. The second occurs where its message quotes damaged text."""
 
 FileId = tuple[int, int]
 """Device and number."""
@@ -97,18 +97,18 @@ def lack_of_room(path: Path, room: int) -> LedgerError | None:
 
 
 def is_busy(error: Exception) -> bool:
-    """Whether another connection holds what this one needs."""
+    """True if another connection holds the lock."""
     return _code(error) == sqlite3.SQLITE_BUSY
 
 
 def is_damage(error: BaseException | None) -> bool:
-    """Whether the file cannot be what was written; a table may not be there, or not as it was."""
+    """True if the file's content is damaged, or a table is missing or different."""
     damage = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
     return _code(error) in damage
 
 
 def is_failed_access(error: Exception) -> bool:
-    """Whether reading or writing the file failed, as it does beyond the end of a short one."""
+    """True if reading or writing failed, as it does beyond the end of a truncated file."""
     return _code(error) == sqlite3.SQLITE_IOERR
 
 
@@ -122,7 +122,7 @@ def file_id(name: str) -> FileId | None:
 
 
 class Moved(Exception):
-    """What a connection has open is not what is at the path any more; the text says why."""
+    """The open file is no longer the one at the path; the message gives the reason."""
 
 
 class LedgerConnection:
@@ -170,7 +170,7 @@ class LedgerConnection:
         return self._connection
 
     def moved(self) -> str | None:
-        """What became of the file that is open, None if it is where it was (some 3 µs)."""
+        """Return the fate of the open file, or None if it is still in place (about 3 µs)."""
         if self._connection is None or (now := _files(self._names)) == self._files:
             return None
         if now[0] is None:
@@ -190,12 +190,12 @@ class LedgerConnection:
         return [name for name, known in files if known is not None and file_id(name) == known]
 
     def gone(self) -> bool:
-        """Whether the database, not only its log, is no more where it was opened."""
+        """True if the database itself, not only its log, is no longer at its path."""
         return _files(self._names[:1]) != self._files[:1]
 
     @property
     def current(self) -> sqlite3.Connection | None:
-        """What is open, wherever its file is now."""
+        """The open connection, wherever its file is now."""
         return self._connection
 
     def drop(self) -> None:

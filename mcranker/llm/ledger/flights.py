@@ -81,12 +81,12 @@ class Flight:
 
     @property
     def abandoned(self) -> bool:
-        """Whether it may never land."""
+        """True if it may never land."""
         return self.loop.is_closed() or time.monotonic() - self.signed > LEASE
 
 
 class Flights:
-    """What is asked at the moment, by all who share a ledger.
+    """Requests in flight, shared by all users of a ledger.
 
     Args:
         path: the ledger.
@@ -102,7 +102,6 @@ class Flights:
         self._told = False
 
     def __len__(self) -> int:
-        """How many requests of this process are on their way."""
         return len(self._flights)
 
     def board(self, key: bytes, asker: object) -> tuple[Flight, bool]:
@@ -235,7 +234,7 @@ class _Locks:
 
     @property
     def closed(self) -> bool:
-        """Whether the file that others would find is still to be opened."""
+        """True if the file has still to be opened."""
         return not self._useless and (self._file < 0 or file_id(self._path) != self._opened)
 
     def open(self) -> None:
@@ -274,7 +273,7 @@ class _Locks:
             self._unlock(_place(key) + _SIGNS, 1)
 
     def has_sign(self, key: bytes) -> bool:
-        """Whether another process has locked the place of a key's signs."""
+        """True if another process has locked the byte of a key."""
         place = _place(key) + _SIGNS
         # Shared, so that two who look do not take each other for a sign.
         if not self._lock(place, shared=True):

@@ -190,7 +190,7 @@ class Ledger:
 
 
 class _Notes:
-    """What was found out about single answers, and is said once."""
+    """Findings about single answers, each logged once."""
 
     def __init__(self, path: Path) -> None:
         self._path = os.fspath(path)
@@ -221,7 +221,7 @@ class _Notes:
 
 
 class _Shared:
-    """What the ledgers of one file have in common in a process."""
+    """State shared by the ledgers of one file in a process."""
 
     def __init__(self, path: Path) -> None:
         self.access = LedgerAccess(path)

@@ -248,7 +248,7 @@ def wake(future: asyncio.Future[None], problem: Exception | None = None) -> None
 
 
 def _executed(connection: sqlite3.Connection, write: _Write) -> tuple[Exception | None, bool]:
-    """What prevented this write and leaves the others alone, and whether it changed anything."""
+    """Return the error of this write alone, if any, and True if it changed anything."""
     try:
         return None, connection.execute(write.statement, write.values).rowcount > 0
     except FAILURES as error:

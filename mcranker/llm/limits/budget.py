@@ -1,4 +1,4 @@
-"""What a ranker may spend: calls and US dollars, never more than the limits."""
+"""Limits on a ranker's spending: calls and US dollars, never exceeded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MARGIN = 1.1  # above the largest ratio of tokens to bytes seen
 
 
 class Budget:
-    """What may still be spent; one for all models of a ranker, from any thread or event loop.
+    """Remaining budget, shared by all models of a ranker across threads and event loops.
 
     Before a call is sent, the most that it can cost is set aside; once it is answered, what
     it did cost takes that place. A call for which too little is left waits while others are

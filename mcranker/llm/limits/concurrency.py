@@ -1,4 +1,4 @@
-"""How many calls at once a model is worth, learned from how it answers."""
+"""Number of simultaneous calls to a model, learned from its answers."""
 
 from __future__ import annotations
 

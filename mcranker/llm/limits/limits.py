@@ -1,4 +1,4 @@
-"""How much may be asked of a model at once, and how fast; who waits, and whose turn it is."""
+"""Concurrency and rate limits for one model, with fair queueing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _AT_ONCE = 1e-6  # seconds that a timer may be early, or a sum of floats be off
 
 
 class LimitsStatistics(NamedTuple):
-    """What the limits of one model are at the moment."""
+    """The present limits of one model."""
 
     #: calls that may be in flight at once, in each event loop
     limit: int
@@ -145,7 +145,7 @@ class Limits:
         self._admit(place.gate)
 
     def statistics(self) -> LimitsStatistics:
-        """What the limits are at the moment."""
+        """Return the present limits."""
         now = self._clock()
         with self._lock:
             gates = list(self._gates.values())
@@ -249,7 +249,7 @@ class Place:
         self.number = 0  # of the call, for `Refusals`
         self.started = 0.0
         self.seconds = 0.0
-        """How long the call took."""
+        """Seconds the call took."""
 
     def answered(self, usage: Usage) -> None:
         """Tell what the call has used, in place of what was estimated."""
@@ -296,7 +296,7 @@ class _Gate:
         self.waiting += 1
 
     def next(self) -> tuple[int, _Waiter, Place]:
-        """Whose turn it is; there must be somebody."""
+        """Return the next waiter; the queue must not be empty."""
         ranking, queue = next(iter(self.queues.items()))
         waiter, place = next(iter(queue.items()))
         return ranking, waiter, place

@@ -1,4 +1,4 @@
-"""How fast calls may follow each other: what the user allows, and what the provider can take."""
+"""Spacing of calls: within the user's limits and the provider's observed capacity."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Pace:
 
     @property
     def counts_tokens(self) -> bool:
-        """Whether `book` and `correct` need to know about tokens."""
+        """True if `book` and `correct` need token counts."""
         return self._a_token > 0
 
     def book(self, now: float, tokens: float) -> None:

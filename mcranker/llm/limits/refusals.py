@@ -36,7 +36,7 @@ FASTEST = 1e6  # starts a second
 
 
 class _Curve(Enum):
-    """How the rate goes on from `_peak`."""
+    """Shape of the rate's growth after `_peak`."""
 
     FREE = 0
     RISING = 1
@@ -87,7 +87,7 @@ class Refusals:
         self._longest_pause = longest_pause
         self.paused_until = -math.inf
         self.pauses = 0
-        """How often the provider made everybody wait."""
+        """Number of times the provider paused all calls."""
         self.number = 0
         """Calls that have started; stamps them."""
         self._last = self._last_but_one = 0  # the last call before the last two decisions
@@ -300,7 +300,7 @@ class Refusals:
         self._proven = 0.0
 
     def _fell(self, rate: float) -> bool:
-        """Whether a rate is far below what was accepted of late: more may be again soon."""
+        """True if a rate is far below one accepted lately, so that it may soon rise again."""
         return rate < FELL * self._good
 
     @property
@@ -359,7 +359,7 @@ class Refusals:
 
 @dataclass(slots=True)
 class _Span:
-    """What came of the calls after one of them; times and pauses in seconds."""
+    """Results of the calls after one of them; times and pauses in seconds."""
 
     before: int  # the last call that does not count
     since: float

@@ -33,7 +33,7 @@ logger = safe_logger("mcranker.llm")
 
 
 class RetryingStatistics(NamedTuple):
-    """What has been tried so far."""
+    """Counts of attempts so far."""
 
     #: calls to `Retrying.complete`
     calls: int
@@ -141,7 +141,7 @@ class Retrying(Wrapper):
             attempt += 1
 
     def statistics(self) -> RetryingStatistics:
-        """What has been tried so far."""
+        """Return the counts of attempts so far."""
         with self._lock:
             return RetryingStatistics(self._calls, self._tries, self._retries, dict(self._failed))
 

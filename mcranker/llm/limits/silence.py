@@ -77,7 +77,7 @@ class Silence:
 
     @property
     def answered(self) -> bool:
-        """Whether the model has ever answered a request."""
+        """True if the model has ever answered a request."""
         return self._answers > 0
 
     def begin(self, tag: Tag) -> Asked:
@@ -114,7 +114,7 @@ class Silence:
             asked.failed_after = self._answers
 
     def at_most(self, asked: Asked, attempts: int) -> int:
-        """How many tries a request gets: about a passage, fewer than `attempts` in a silence."""
+        """Return the tries a request gets: about a passage, fewer than `attempts` in a silence."""
         with self._lock:
             if not asked.about[1] or asked.silence != self._answers or self._may_end(self._since):
                 return attempts

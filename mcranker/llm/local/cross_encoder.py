@@ -121,7 +121,7 @@ class CrossEncoderChat:
 
     @property
     def endpoint(self) -> str:
-        """What answers: the version of the package, and the files of a folder."""
+        """Identity of the model: the package's version and the files of its folder."""
         return self._endpoint
 
     @property

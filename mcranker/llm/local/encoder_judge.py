@@ -35,11 +35,12 @@ CHOICE_WIDTH = 0.05
 """Options whose similarity is that much lower are less likely by a factor of e."""
 
 COVER_SHARE = 0.5
-"""What words count beside meaning."""
+"""Weight of shared words beside meaning."""
 
 QUERY_SHARE = 0.5
-"""What the query itself counts beside the judge's name and criteria; with less, teams rank worse
-than the query alone."""
+"""Weight of the query beside the judge's name and criteria; with less, teams rank worse than the
+query alone.
+"""
 
 WINDOW_WORDS = 100
 """The length of the windows of a long passage."""
@@ -53,7 +54,7 @@ _VERSION = 2  # another number where answers change, so that the ledger asks aga
 
 
 def is_encoder(name: str) -> bool:
-    """Whether ``local:NAME`` means an encoder of the catalogue."""
+    """True if ``local:NAME`` is an encoder of the catalogue."""
     entry = find(name)
     return entry is not None and entry.tokenizer is not None
 
@@ -119,7 +120,7 @@ class EncoderJudge:
 
     @property
     def endpoint(self) -> str:
-        """What answers: the model's file, and how its similarities become answers."""
+        """Identity of the judge: the model's file and the way from similarities to answers."""
         return f"{self._encoder.mark} {_VERSION}"
 
     @property
@@ -167,7 +168,7 @@ class EncoderJudge:
 
 
 def score(similarity: float, cover: float | None) -> float:
-    """How relevant a passage is, 0 to 1: half by its words, half by its meaning.
+    """Return a passage's relevance, 0 to 1: half by its words, half by its meaning.
 
     Args:
         similarity: of its meaning to the query's, -1 to 1; `HIGHEST` counts 1.
@@ -250,7 +251,7 @@ class _Vectors:
 
 
 class _Seen(NamedTuple):
-    """What answers are made from.
+    """The inputs of answers.
 
     Attributes:
         state: what the questions are about.
@@ -320,7 +321,7 @@ def _passages(question: Question, state: State) -> list[str]:
 
 
 def _phrases(question: Question) -> list[list[str]]:
-    """What each option is known by."""
+    """Return the phrases that each option is compared by."""
     return [
         [option.name, *filter(None, map(str.strip, option.description.split(",")))]
         for option in question.options

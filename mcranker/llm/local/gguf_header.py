@@ -1,4 +1,4 @@
-"""What the beginning of a GGUF file says of the model: does it write, answer questions, rerank?
+"""Kind of model, from the header of a GGUF file: does it write, answer questions, rerank?
 
 The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
@@ -18,7 +18,7 @@ _RANK = struct.pack("<I", 4)  # llama.cpp's LLAMA_POOLING_TYPE_RANK
 
 
 def is_decision_model(path: Path, name: str) -> bool:
-    """Whether the model answers System One's questions: it names the type of its decisions.
+    """True if the model answers System One's questions: it names the type of its decisions.
 
     Args:
         path: of a GGUF file.
@@ -31,7 +31,7 @@ def is_decision_model(path: Path, name: str) -> bool:
 
 
 def is_reranker(path: Path, name: str) -> bool:
-    """Whether the model gives the relevance of a text to a query: its pooling is ``RANK``.
+    """True if the model gives the relevance of a text to a query: its pooling is ``RANK``.
 
     Args:
         path: of a GGUF file.

@@ -205,7 +205,7 @@ class LocalChat:
 
     @property
     def endpoint(self) -> str:
-        """What answers: the version of the engine, and the file."""
+        """Identity of the model: the engine's version and the file."""
         return self._endpoint
 
     @property

@@ -326,7 +326,7 @@ def _registry_command(requirement: str, work: Path) -> list[str]:
 
 
 def _progress_style() -> str:
-    """How pip is to tell its progress: so that it can be read, which older ones cannot do."""
+    """Return the most readable progress style that the installed pip offers."""
     release = re.match(r"(\d{1,4})\.(\d{1,4})", importlib.metadata.version("pip"))
     known = release is not None and (int(release[1]), int(release[2])) >= _PIP_TELLS_PROGRESS
     return "raw" if known else "off"
@@ -405,12 +405,12 @@ def _fetch_from_hub(
 
 
 def _shown(error: Exception) -> str:
-    """What a package index or the hub says; addresses in it may hold a password or a token."""
+    """Return a message of a package index or the hub, with secrets in addresses masked."""
     return masked(" ".join(str(error).split())[:MESSAGE_LIMIT])
 
 
 def _bar_class(progress: Progress) -> type:
-    """What the hub's client takes for a progress bar, made to call `progress` instead."""
+    """Return a progress bar class for the hub's client that calls `progress` instead."""
 
     class Bar:
         def __init__(self, *, total: int | None = None, initial: int = 0, **_: Any) -> None:

@@ -185,7 +185,7 @@ class VectorCache:
 
 
 def vectors_in(path: Path) -> int:
-    """How many vectors a file holds.
+    """Return the number of vectors in a file.
 
     Raises:
         sqlite3.Error: it is none, or is damaged.

@@ -1,4 +1,4 @@
-"""What an HTTP status and an error body mean, said in this package's own errors.
+"""Convert HTTP statuses and error bodies to this package's errors.
 
 | status | error | note |
 |---|---|---|
@@ -82,7 +82,7 @@ _TAG = re.compile(r"</?[a-z!][^<>]*>", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What a provider answered instead of a reply.
+    """An error answered instead of a reply.
 
     `message`, `code` and `param` are the provider's own words, empty where it gives none;
     `retry_after` is in seconds, None where it gives none; `location` is where it redirects to.
@@ -98,7 +98,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Who was asked, in the words that errors need.
+    """Provider details used in error messages.
 
     Attributes:
         model: the model as the user names it.
@@ -139,7 +139,7 @@ class BodyTooLong(Exception):
 def read_problem(
     status: int, body: bytes, headers: Mapping[str, str], *, now: datetime | None = None
 ) -> Problem:
-    """What an error answer says; never fails, whatever the body is.
+    """Read an error answer; never fails, whatever the body is.
 
     Args:
         status: the HTTP status.
@@ -159,7 +159,7 @@ def read_problem(
 
 
 def problem_in(status: int, content: Any) -> Problem:
-    """What an error says that has been read as JSON; never fails, whatever it is."""
+    """Read an error already parsed as JSON; never fails, whatever it is."""
     error = content.get("error", content) if isinstance(content, dict) else content
     if not isinstance(error, dict):
         return Problem(status, message=_one_line(_clipped(_words(error))))
@@ -315,7 +315,7 @@ def reported_model(data: Mapping[str, Any]) -> str:
 
 
 def said_by(service: Service, text: str) -> str:
-    """What a provider says, as it may be shown: one line, shortened, without secrets."""
+    """Return a provider's message fit to show: one line, shortened, without secrets."""
     said = _without_secrets(_one_line(_clipped(text)), service)
     said = without_hosts(said, [_host(service.url)])
     return said if len(said) <= MESSAGE_LIMIT else said[: MESSAGE_LIMIT - 1].rstrip() + "…"

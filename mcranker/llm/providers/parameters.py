@@ -46,7 +46,7 @@ _REFUSED_VALUE = re.compile(
 
 
 class ParameterMemory:
-    """What one model has refused so far.
+    """Parameters that one model has refused so far.
 
     Args:
         model: the model as the user names it, for messages.

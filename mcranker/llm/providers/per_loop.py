@@ -48,7 +48,6 @@ class PerLoop(Generic[Client]):
         self._open_clients = WeakKeyDictionary()
 
     def __len__(self) -> int:
-        """How many loops hold an open client."""
         with self._lock:
             self._forget_dead_loops()
             return len(self._open_clients)

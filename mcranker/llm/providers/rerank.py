@@ -29,7 +29,7 @@ KEY_VARIABLE = "RERANK_API_KEY"
 
 @dataclass(frozen=True, slots=True)
 class RerankForm:
-    """What a kind of service takes and gives.
+    """Request and answer format of a kind of service.
 
     Attributes:
         texts: the field that holds the passages.

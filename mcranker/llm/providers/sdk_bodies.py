@@ -24,7 +24,7 @@ FOREIGN = (
     OSError,
     ValueError,
 )
-"""What the libraries let through from below them; a `ValueError` is a name that no host has."""
+"""Lower-level errors that the libraries let through; a `ValueError` is an impossible host name."""
 
 
 class _Bounded(httpx2.AsyncByteStream):

@@ -1,4 +1,4 @@
-"""How many tokens an answer says it took: read the same way from every provider.
+"""Token counts of an answer, read the same way from every provider.
 
 A count is a whole number from 0 to `MOST_TOKENS`. Anything else that stands in its place (a
 negative or a huge number, a fraction, a text) counts as 0, and so does a number of cached tokens
@@ -36,7 +36,7 @@ def token_count(value: Any, service: Service) -> int:
 
 
 def call_usage(*, tokens: Any, cached: Any, output: Any, service: Service) -> Usage:
-    """What one call took, by the counts that its answer gives; see above.
+    """Return the usage of one call from the counts in its answer; see above.
 
     Args:
         tokens: all input.

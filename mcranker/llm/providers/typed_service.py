@@ -1,4 +1,4 @@
-"""What services of typed questions have in common: one address, one key, no prompts."""
+"""Base of services of typed questions: one address, one key, no prompts."""
 
 from __future__ import annotations
 
